@@ -4,7 +4,8 @@
 // Collective: how ranks exchange data. Backends: local (one rank), shm (ranks of one node).
 //
 // Every call has a deadline and is entered by all ranks in the same order; one that cannot be
-// (memory, type, rank) is INVALID_ARGUMENT before anybody is waited for. The reduction
+// (memory, type, rank) is INVALID_ARGUMENT before anybody is waited for. Buckets of gradients are
+// where the facts of a backend say that it takes them. All other data is host memory. The reduction
 // order is fixed (rank 0 first), so results are the same bits on every rank and in every run. A
 // peer's death flips the abort word: all ranks leave within microseconds with ABORTED (class
 // collective). After an error the attempt is over; nothing here retries. The reduce op is always
@@ -35,10 +36,22 @@ struct td_collective_config {
     void *aborted_arg;
 };
 
+// What all_reduce_bucket takes. One of the first two at least. With both, gradients stay where the
+// accelerator has them. With on_host alone those of a device are copied to the host and back.
+struct td_collective_facts {
+    uint32_t struct_bytes;
+    bool on_host;    // buckets in host memory
+    bool on_device;  // buckets in memory of the accelerator's device, reduced on its stream
+    bool recordable; // what is queued on a stream may be recorded once, and replayed
+};
+
 struct td_collective; // the backend's own
 
 struct td_collective_ops {
     uint32_t struct_bytes;
+    // Always the same; before a group is joined, too. out_facts comes with struct_bytes set and all
+    // else 0.
+    td_status (*facts)(struct td_collective_facts *out_facts);
     // Bytes of shared mapping needed for a group with so many bytes of gradients a rank; 0 if none.
     size_t (*shared_bytes)(int32_t world_size, size_t gradient_bytes);
     // Makes this rank's part of the group, for leave; the mapping has to live until then. Waits for
@@ -52,8 +65,8 @@ struct td_collective_ops {
     // In place over n elements at data. fp32 data may lie in the gradient region (no copy then).
     td_status (*all_reduce)(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
                             enum td_reduce_op op);
-    // In place over a bucket: the mean of its elements, the sum of its control flags. One that is
-    // not in host memory is INVALID_ARGUMENT.
+    // In place over a bucket: the mean of its elements, the sum of its control flags. Memory that
+    // the facts do not name is INVALID_ARGUMENT.
     td_status (*all_reduce_bucket)(struct td_collective *c, const struct td_bucket *bucket);
     // out has world * bytes; rank r's part at r * bytes. in and out do not overlap.
     td_status (*all_gather)(struct td_collective *c, const void *in, size_t bytes, void *out);

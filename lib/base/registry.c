@@ -47,11 +47,17 @@ static const struct slot accelerator_slots[] = {
     SLOT(td_accelerator_ops, wait),     SLOT(td_accelerator_ops, release),
 };
 static const struct slot collective_slots[] = {
-    SLOT(td_collective_ops, shared_bytes), SLOT(td_collective_ops, join),
-    SLOT(td_collective_ops, leave),        SLOT(td_collective_ops, gradients),
-    SLOT(td_collective_ops, all_reduce),   SLOT(td_collective_ops, all_reduce_bucket),
-    SLOT(td_collective_ops, all_gather),   SLOT(td_collective_ops, broadcast),
-    SLOT(td_collective_ops, barrier),      SLOT(td_collective_ops, abort),
+    SLOT(td_collective_ops, facts),
+    SLOT(td_collective_ops, shared_bytes),
+    SLOT(td_collective_ops, join),
+    SLOT(td_collective_ops, leave),
+    SLOT(td_collective_ops, gradients),
+    SLOT(td_collective_ops, all_reduce),
+    SLOT(td_collective_ops, all_reduce_bucket),
+    SLOT(td_collective_ops, all_gather),
+    SLOT(td_collective_ops, broadcast),
+    SLOT(td_collective_ops, barrier),
+    SLOT(td_collective_ops, abort),
 };
 static const struct slot module_slots[] = {
     SLOT(td_module_ops, open),

@@ -1,9 +1,17 @@
-// What every backend refuses (see collective.h). Pure functions.
+// What every backend refuses, and what those of the host take (collective.h). Pure functions.
 
 #include "strategies/collective/collective.h"
 
+#include <string.h>
+
 #include "lib/base/base.h"
 #include "strategies/collective/reduce.h"
+
+td_status td_collective_host_facts(struct td_collective_facts *out_facts) {
+    struct td_collective_facts f = {.struct_bytes = sizeof f, .on_host = true};
+    memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
+    return TD_OK;
+}
 
 td_status td_collective_check_config(const struct td_collective_config *config) {
     if (config->struct_bytes < sizeof *config) {

@@ -33,6 +33,9 @@ extern const struct td_plugin_desc td_collective_shm;   // ranks of one node
 
 enum { TD_COLLECTIVE_MAX_WORLD = 1024 }; // of one group
 
+// The slot `facts` of both: buckets in host memory, and nowhere else.
+TD_MUST_USE td_status td_collective_host_facts(struct td_collective_facts *out_facts);
+
 // What a backend refuses at each slot: a struct of another build, a dtype that has no such
 // reduction, a size that overflows. Also: no memory, a source outside the world.
 TD_MUST_USE td_status td_collective_check_config(const struct td_collective_config *config);

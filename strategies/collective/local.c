@@ -91,6 +91,7 @@ static void local_abort(struct td_collective *c) {
 
 static const struct td_collective_ops local_ops = {
     .struct_bytes = sizeof(struct td_collective_ops),
+    .facts = td_collective_host_facts,
     .shared_bytes = local_shared_bytes,
     .join = local_join,
     .leave = local_leave,

@@ -243,6 +243,7 @@ static td_status shm_barrier(struct td_collective *c, const char *tag) {
 
 static const struct td_collective_ops shm_ops = {
     .struct_bytes = sizeof(struct td_collective_ops),
+    .facts = td_collective_host_facts,
     .shared_bytes = shm_shared_bytes,
     .join = shm_join,
     .leave = shm_leave,

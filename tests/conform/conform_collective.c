@@ -206,6 +206,16 @@ static void test_bucket_is_mean_and_flags_are_sum_when_reduced_together(void **s
     for_each_world(check_bucket);
 }
 
+static void test_facts_name_memory_that_buckets_may_be_in(void **state) {
+    (void)state;
+    for (size_t i = 0; i < TD_COUNTOF(backends); i++) {
+        const struct td_collective_ops *ops = backends[i].desc->ops;
+        struct td_collective_facts facts = {.struct_bytes = sizeof facts};
+        assert_null(ops->facts(&facts));
+        assert_true(facts.on_host && !facts.on_device && !facts.recordable);
+    }
+}
+
 static td_status rank_mean_of_special_values(struct rank_ctx *r, void *arg) {
     (void)arg;
     float v[4] = {r->rank ? 1.0f : NAN, r->rank ? INFINITY : 1.0f, -0.0f, 0x1p-149f};
@@ -415,6 +425,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_reduce_is_exact_when_any_dtype_op_world_and_size),
         cmocka_unit_test(test_bucket_is_mean_and_flags_are_sum_when_reduced_together),
+        cmocka_unit_test(test_facts_name_memory_that_buckets_may_be_in),
         cmocka_unit_test(test_all_reduce_keeps_nan_inf_zero_and_wraps_when_values_are_extreme),
         cmocka_unit_test(test_gather_and_broadcast_carry_every_byte_when_sizes_differ),
         cmocka_unit_test(test_scalar_stays_scalar_when_reduced_and_stacks_when_gathered),

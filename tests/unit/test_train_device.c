@@ -1,5 +1,6 @@
 // Training where state is not host memory. The far device gives the bits of the reference, with one
-// rank and with two. So it does where a precision gates steps, and over a resume.
+// rank and with two. So it does where a precision gates steps, and over a resume. A collective may
+// reduce buckets where the device has them: the bits are the same.
 // Tags: tsan
 
 #include "tests/unit/test.h"
@@ -15,8 +16,10 @@ struct job {
     const char *accelerator, *strategy, *precision;
     int32_t world;
     int32_t accumulate, max_epochs;
-    const char *resume_from; // NULL: a fresh start
-    bool by_tensor;          // of far
+    const char *resume_from;          // NULL: a fresh start
+    const struct td_plugin_desc *own; // NULL: only plugins of the tree
+    const char *refused;              // what ranks say instead of training; NULL: they train
+    bool by_tensor;                   // of far
 };
 
 // ---- ranks as threads --------------------------------------------------------------------------
@@ -34,7 +37,11 @@ static void *run_rank(void *arg) {
     const struct job *j = k->job;
     struct run r;
     struct td_train_result result;
-    prepare_run(&r, NULL, j->strategy, k->dir);
+    static const char small[] = "{\"bucket_first_bytes\":8,\"bucket_cap_bytes\":8}";
+    struct td_json *frozen = NULL;
+    prepare_run(&r, j->own, j->strategy, k->dir);
+    assert_ok(td_json_parse(r.arena, small, sizeof small - 1, &frozen));
+    r.config.frozen = frozen;
     r.config.accelerator = j->accelerator;
     if (j->by_tensor) {
         r.config.accelerator_knobs =
@@ -73,7 +80,11 @@ static int64_t run_job(const struct job *j, const char *dir) {
         pthread_join(thread[i], NULL);
     }
     for (int32_t i = 0; i < j->world; i++) {
-        assert_ok(rank[i].failed);
+        if (j->refused) {
+            assert_fails(rank[i].failed, TD_FAILED_PRECONDITION, j->refused);
+        } else {
+            assert_ok(rank[i].failed);
+        }
         assert_int_equal(rank[i].steps, rank[0].steps);
     }
     free(group);
@@ -172,6 +183,87 @@ static void test_bits_are_those_of_one_run_when_resumed_by_tensor(void **state) 
     resume(state, true);
 }
 
+// ---- collectives that do not reduce in host memory ----------------------------------------------
+// One rank, on a device: what it is handed is checked, and stays as it is.
+static td_status facts_of_device(struct td_collective_facts *out_facts) {
+    out_facts->on_device = true;
+    return TD_OK;
+}
+static td_status facts_of_both(struct td_collective_facts *out_facts) {
+    out_facts->on_host = out_facts->on_device = true;
+    return TD_OK;
+}
+static td_status facts_of_nothing(struct td_collective_facts *out_facts) {
+    (void)out_facts;
+    return TD_OK;
+}
+
+static bool has_its_tensors(const struct td_bucket *b) {
+    const size_t elem = td_dtype_bytes(b->dtype);
+    size_t at = 0;
+    for (size_t i = 0; i < b->n_tensors; i++) {
+        const struct td_bucket_tensor *t = &b->tensors[i];
+        if (t->offset < at || !strstr(t->name, ":grad")) return false;
+        at = t->offset + (size_t)td_shape_elems(&t->shape) * elem;
+    }
+    return b->n_tensors && at <= (size_t)b->n * elem;
+}
+
+static _Atomic int reduced;
+static td_status reduce_on_device(struct td_collective *c, const struct td_bucket *b) {
+    const bool last = b->index + 1 == b->n_buckets;
+    const bool is_right = b->buffer.space == TD_SPACE_DEVICE && b->has_control == last &&
+                          has_its_tensors(b) && b->n_buckets > 1 &&
+                          b->offset + td_bucket_bytes(b) <= b->buffer.bytes;
+    (void)c;
+    if (!is_right) return td_fail(TD_INTERNAL, "bucket %u is not as it should be", b->index);
+    reduced++;
+    return TD_OK;
+}
+
+static void test_buckets_stay_on_the_device_when_the_collective_takes_them(void **state) {
+    char plain[TD_FS_PATH_BYTES], device[TD_FS_PATH_BYTES];
+    td_status (*const facts[])(struct td_collective_facts *) = {facts_of_device, facts_of_both};
+    struct job j = {.accelerator = "far",
+                    .strategy = "ddp",
+                    .precision = "32-true",
+                    .world = 1,
+                    .accumulate = 1,
+                    .max_epochs = 2};
+    snprintf(plain, sizeof plain, "%s/plain", (char *)*state);
+    const int64_t steps = run_job(&j, plain);
+    for (size_t i = 0; i < TD_COUNTOF(facts); i++) {
+        struct td_collective_ops ops = *(const struct td_collective_ops *)td_collective_local.ops;
+        ops.facts = facts[i];
+        ops.all_reduce_bucket = reduce_on_device;
+        const struct td_plugin_desc own = TD_PLUGIN_DESC(COLLECTIVE, "local", "on a device", &ops);
+        j.own = &own;
+        reduced = 0;
+        snprintf(device, sizeof device, "%s/device-%zu", (char *)*state, i);
+        assert_int_equal(run_job(&j, device), steps);
+        assert_true(reduced > steps);
+        expect_same(plain, device, steps);
+    }
+}
+
+static void test_group_is_refused_when_it_takes_no_memory_that_is_here(void **state) {
+    struct td_collective_ops ops = *(const struct td_collective_ops *)td_collective_local.ops;
+    const struct td_plugin_desc own = TD_PLUGIN_DESC(COLLECTIVE, "local", "refused", &ops);
+    struct job j = {.accelerator = "reference",
+                    .strategy = "ddp",
+                    .precision = "32-true",
+                    .world = 1,
+                    .accumulate = 1,
+                    .max_epochs = 1,
+                    .own = &own};
+    ops.facts = facts_of_device;
+    j.refused = "'local' reduces gradients on a device alone, but accelerator 'reference'";
+    run_job(&j, *state);
+    ops.facts = facts_of_nothing;
+    j.refused = "'local' reduces gradients neither in host memory nor on a device";
+    run_job(&j, *state);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
     const struct CMUnitTest tests[] = {
@@ -180,6 +272,8 @@ int main(void) {
         CASE(test_bits_are_the_references_when_steps_are_gated),
         CASE(test_bits_are_those_of_one_run_when_resumed),
         CASE(test_bits_are_those_of_one_run_when_resumed_by_tensor),
+        CASE(test_buckets_stay_on_the_device_when_the_collective_takes_them),
+        CASE(test_group_is_refused_when_it_takes_no_memory_that_is_here),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

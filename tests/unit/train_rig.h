@@ -35,7 +35,7 @@ static inline const struct td_json *knobs(struct run *r, const struct td_plugin_
     return v;
 }
 
-// own: a plugin of the test; NULL: none.
+// own: a plugin of the test, in place of one of its kind and name; NULL: none.
 static inline void prepare_run(struct run *r, const struct td_plugin_desc *own,
                                const char *strategy, const char *dir) {
     static const struct td_plugin_desc *const plugins[] = {
@@ -48,7 +48,9 @@ static inline void prepare_run(struct run *r, const struct td_plugin_desc *own,
     assert_ok(td_arena_create(1 << 20, &r->arena));
     assert_ok(td_registry_create("/nonexistent", &r->registry));
     for (size_t i = 0; i < TD_COUNTOF(plugins); i++) {
-        assert_ok(td_registry_add(r->registry, plugins[i]));
+        const bool replaced =
+            own && own->kind == plugins[i]->kind && strcmp(own->name, plugins[i]->name) == 0;
+        if (!replaced) assert_ok(td_registry_add(r->registry, plugins[i]));
     }
     if (own) assert_ok(td_registry_add(r->registry, own));
     struct td_amount all = {.is_fraction = true, .fraction = 1};

@@ -11,6 +11,16 @@
 
 // ---- where gradients are reduced ----------------------------------------------------------------
 
+td_status td_rank_check_group(const struct td_rank *r) {
+    if (r->group_facts.on_host || r->group_facts.on_device) return TD_OK;
+    return td_status_with_class(
+        td_fail(TD_FAILED_PRECONDITION,
+                "collective '%s' reduces gradients neither in host memory nor on a device; its "
+                "facts have to say on_host or on_device",
+                r->group_name),
+        TD_CLASS_USER_CODE);
+}
+
 static td_status stage(struct td_rank *r) {
     const size_t need = td_state_region_bytes(r->state, TD_ROLE_GRAD);
     void *shared = NULL;
@@ -22,6 +32,18 @@ static td_status stage(struct td_rank *r) {
     }
     r->staging = td_buffer_of_host(shared, need);
     return TD_OK;
+}
+
+static td_status choose_memory(struct td_rank *r) {
+    const struct td_collective_facts *f = &r->group_facts;
+    if (td_rank_address(r, TD_ROLE_GRAD)) {
+        if (f->on_host) return TD_OK;
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "collective '%s' reduces gradients on a device alone, but accelerator '%s' "
+                       "keeps them in host memory; use another accelerator",
+                       r->group_name, r->accel_name);
+    }
+    return f->on_device ? TD_OK : stage(r);
 }
 
 // ---- the list -----------------------------------------------------------------------------------
@@ -45,7 +67,7 @@ td_status td_rank_place_buckets(struct td_rank *r) {
     const size_t end = td_state_control_offset(r->state);
     size_t n_tensors = 0;
     if (!r->strategy_ops->rewrite) return TD_OK; // no program has all_reduce nodes
-    if (!td_rank_address(r, TD_ROLE_GRAD)) TD_TRY(stage(r));
+    TD_TRY(choose_memory(r));
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         n_tensors += td_state_at(r->state, i)->role == TD_ROLE_GRAD;
     }

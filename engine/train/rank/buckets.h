@@ -7,8 +7,12 @@
 
 #include "engine/train/rank/rank.h"
 
-// Lists the rank's buckets, when its memory is placed. They are in the GRAD region where that is
-// host memory. Else they are staged: in the group's mapping if that has room.
+// FAILED_PRECONDITION (class user_code) when the group's facts name no memory at all.
+TD_MUST_USE td_status td_rank_check_group(const struct td_rank *r);
+
+// Lists the rank's buckets, when its memory is placed. They are in the GRAD region where the group
+// takes that memory. Else they are staged in host memory: in the group's mapping if that has room.
+// FAILED_PRECONDITION when the group takes a device's memory alone, and gradients are the host's.
 TD_MUST_USE td_status td_rank_place_buckets(struct td_rank *r);
 
 // Reduces a bucket: the binding of all_reduce nodes (traind/accelerator.h); arg is the rank.

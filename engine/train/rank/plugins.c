@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/rank/buckets.h"
 #include "engine/train/rank/group.h"
 #include "lib/base/registry.h"
 
@@ -79,7 +80,9 @@ td_status td_rank_find_group(struct td_rank *r) {
     r->group_name = r->config->collective;
     TD_TRY(find(r, TD_PLUGIN_COLLECTIVE, r->group_name, &ops));
     r->group_ops = ops;
-    return TD_OK;
+    r->group_facts.struct_bytes = sizeof r->group_facts;
+    TD_TRY(r->group_ops->facts(&r->group_facts));
+    return td_rank_check_group(r);
 }
 
 td_status td_rank_join_group(struct td_rank *r) {

@@ -51,6 +51,7 @@ struct td_rank {
     const char *accel_name;
     const struct td_collective_ops *group_ops;
     struct td_collective *group;
+    struct td_collective_facts group_facts;
     const char *group_name;
     const struct td_strategy_ops *strategy_ops;
     struct td_strategy *strategy;
