@@ -8,6 +8,8 @@
 // order than a value has. They go through memory of the executable that is as large as the worst
 // node wants.
 //
+// What all_reduce nodes began is waited for by a kernel of its own, between backward and finish.
+//
 // An output of the graph is copied to the host block right after the kernel that makes it. It
 // cannot wait: later in the step the memory plan may give its bytes to another value.
 
@@ -79,9 +81,15 @@ static td_status run_nothing(const struct td_kernel *k, const struct td_run *r) 
 }
 
 static td_status run_all_reduce(const struct td_kernel *k, const struct td_run *r) {
-    (void)r;
     if (!k->all_reduce) return TD_OK; // a world of one
-    return k->all_reduce(k->all_reduce_arg, k->attrs.bucket);
+    *r->reduces = true;
+    return k->all_reduce(k->all_reduce_arg, k->attrs.bucket, NULL);
+}
+
+static td_status run_all_reduce_wait(const struct td_kernel *k, const struct td_run *r) {
+    if (!*r->reduces) return TD_OK;
+    *r->reduces = false;
+    return k->all_reduce_wait(k->all_reduce_arg);
 }
 
 // out[0]: the host block; out[1]: the value.
@@ -193,6 +201,7 @@ static td_status make_kernel(struct compiler *c, td_node node) {
     k->scalars = c->bindings->scalars;
     k->random = c->bindings->random;
     k->all_reduce = c->bindings->all_reduce;
+    k->all_reduce_wait = c->bindings->all_reduce_wait;
     k->all_reduce_arg = c->bindings->all_reduce_arg;
     TD_TRY(add_operands(c, node, k));
     TD_TRY(add_results(c, node, k));
@@ -336,6 +345,40 @@ static td_status add_outputs(struct compiler *c, td_node node) {
     return TD_OK;
 }
 
+// Before finish, or at the end where there is none. A run may end after forward, in which a head
+// writes gradients, or begin with backward. So either segment has a kernel, if it reduces.
+static void add_waits(struct compiler *c, uint32_t reducing) {
+    for (enum td_segment s = TD_SEG_FORWARD; s < TD_SEG_FINISH && c->bindings->all_reduce; s++) {
+        if (!(reducing >> s & 1)) continue;
+        c->list[c->n_list++] = (struct td_kernel){
+            .run = run_all_reduce_wait,
+            .node = UINT32_MAX,
+            .op = TD_OP_ALL_REDUCE,
+            .segment = s,
+            .all_reduce_wait = c->bindings->all_reduce_wait,
+            .all_reduce_arg = c->bindings->all_reduce_arg,
+        };
+    }
+}
+
+static td_status list_kernels(struct compiler *c) {
+    const uint32_t n = td_graph_n_nodes(c->graph);
+    uint32_t reducing = 0; // bits of segments
+    for (td_node i = 0; i < n; i++) {
+        const struct td_node_info *node = td_graph_node(c->graph, i);
+        if (node->op == TD_OP_ALL_REDUCE) reducing |= 1u << node->segment;
+        if (reducing && node->segment >= TD_SEG_FINISH) {
+            add_waits(c, reducing);
+            reducing = 0;
+        }
+        list_kernel(c, i);
+        TD_TRY(add_watches(c, i));
+        TD_TRY(add_outputs(c, i));
+    }
+    add_waits(c, reducing);
+    return TD_OK;
+}
+
 static td_status compile_nodes(struct compiler *c) {
     struct td_executable *e = c->exe;
     uint32_t n = td_graph_n_nodes(c->graph);
@@ -345,15 +388,11 @@ static td_status compile_nodes(struct compiler *c) {
         TD_TRY(make_kernel(c, i));
     }
     TD_TRY(plan_layouts(c));
-    size_t most = (size_t)n + td_graph_n_outputs(c->graph) + c->layout.n_bridges;
+    size_t most = (size_t)n + td_graph_n_outputs(c->graph) + c->layout.n_bridges + TD_SEG_COUNT;
     if (c->accel->detects_anomaly) most += (size_t)n * TD_MAX_WATCHED;
     c->list = td_calloc(most + 1, sizeof *c->list);
     if (!c->list) return td_fail_oom();
-    for (td_node i = 0; i < n; i++) {
-        list_kernel(c, i);
-        TD_TRY(add_watches(c, i));
-        TD_TRY(add_outputs(c, i));
-    }
+    TD_TRY(list_kernels(c));
     free(e->kernel); // the list owns what they own
     e->kernel = c->list;
     e->n_kernels = c->n_list;

@@ -174,8 +174,11 @@ static td_status cpu_copy(struct td_accelerator *a, struct td_buffer dst, size_t
 static td_status cpu_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
                          td_ticket *out_ticket) {
     e = TD_CAST(td_executable, e);
-    struct td_run r = {
-        .inputs = inputs, .packs = e->accel->packs, .scratch = e->accel->memory.scratch};
+    bool reduces = false;
+    struct td_run r = {.inputs = inputs,
+                       .packs = e->accel->packs,
+                       .scratch = e->accel->memory.scratch,
+                       .reduces = &reduces};
     int64_t before = td_mono_now().ns;
     td_scalars_round(e->scalars, e->rounded);
     td_packs_begin(e->accel->packs, segments & TD_RUN_STEADY);

@@ -21,6 +21,7 @@ struct td_run {
     const void *const *inputs;
     struct td_packs *packs; // the accelerator's packed weights
     void *scratch; // the accelerator's, for what a kernel needs while it runs (scratch_bytes)
+    bool *reduces; // all_reduce was called, and nobody waited
 };
 
 static inline void *td_operand_at(const struct td_operand *o, const struct td_run *r) {
@@ -60,7 +61,8 @@ struct td_kernel {
     struct td_reorder reorder; // of a bridge
     const double *scalars;     // step scalars
     const uint32_t *random;    // and random words
-    td_status (*all_reduce)(void *arg, uint32_t bucket);
+    td_status (*all_reduce)(void *arg, uint32_t bucket, void *stream);
+    td_status (*all_reduce_wait)(void *arg);
     void *all_reduce_arg;
 };
 

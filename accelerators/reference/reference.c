@@ -2,7 +2,8 @@
 //
 // compile resolves each operand once to an address (arena, region, scalar block) or to an input
 // slot. run hands node after node its addresses (node.c), with one scratch area for all. all_reduce
-// nodes call the binding; without one there is one rank and nothing to do.
+// nodes call the binding, and what follows backward waits for it. Without one there is one rank and
+// nothing to do.
 // Ownership: the accelerator frees what it allocated when it is closed; imported memory stays the
 // caller's. An executable borrows its program. Failure: status; a run that failed half-way leaves
 // state half-updated, which ends the attempt like on any accelerator. Thread: the training thread.
@@ -46,6 +47,7 @@ struct td_executable {
     char *control;                  // flags, at the end of GRAD
     double *scratch;                // for the node with most elements
     size_t scratch_bytes;
+    bool reduces; // all_reduce was called, and nobody waited
     void (*trace)(void *arg, td_node n);
     void *trace_arg;
 };
@@ -271,8 +273,9 @@ static bool is_view(const struct td_executable *e, const struct td_node_info *no
 static td_status run_node(struct td_executable *e, td_node n, const void *const *inputs) {
     const struct td_node_info *node = td_graph_node(e->program->graph, n);
     if (node->op == TD_OP_ALL_REDUCE) {
-        if (!e->bind.all_reduce) return TD_OK;
-        return e->bind.all_reduce(e->bind.all_reduce_arg, node->attrs.bucket);
+        e->reduces = e->bind.all_reduce != NULL;
+        if (!e->reduces) return TD_OK;
+        return e->bind.all_reduce(e->bind.all_reduce_arg, node->attrs.bucket, NULL);
     }
     if (node->op == TD_OP_RESHAPE && is_view(e, node)) return TD_OK;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
@@ -285,6 +288,12 @@ static td_status run_node(struct td_executable *e, td_node n, const void *const 
     struct td_ref_site site = {e->in,          out,         e->bind.scalars,
                                e->bind.random, e->operands, e->scratch};
     return td_ref_node_run(e->program->graph, n, &site);
+}
+
+static td_status end_reducing(struct td_executable *e) {
+    if (!e->reduces) return TD_OK;
+    e->reduces = false;
+    return e->bind.all_reduce_wait(e->bind.all_reduce_arg);
 }
 
 static void give_outputs(struct td_executable *e, uint32_t segments, const void *const *inputs) {
@@ -323,12 +332,16 @@ static td_status ref_run(struct td_executable *e, uint32_t segments, const void 
     if (e->bind.scalars) td_scalars_round(e->bind.scalars, e->rounded);
     const bool carries = e->bind.control && td_run_carries_control(e->program, segments);
     if (carries) memcpy(e->control, e->bind.control, CONTROL_BYTES);
+    e->reduces = false;
     for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
-        if (!(segments >> td_graph_node(g, n)->segment & 1)) continue;
+        const enum td_segment segment = td_graph_node(g, n)->segment;
+        if (!(segments >> segment & 1)) continue;
+        if (segment >= TD_SEG_FINISH) TD_TRY(end_reducing(e));
         TD_TRY_CTX(run_node(e, n, inputs), "step '%s'", e->program->key.step);
         if (e->accel->detects_anomaly) TD_TRY(look_at(e, n, inputs));
         if (e->trace) e->trace(e->trace_arg, n);
     }
+    TD_TRY(end_reducing(e));
     if (carries) memcpy(e->bind.control, e->control, CONTROL_BYTES);
     give_outputs(e, segments, inputs);
     *out_ticket = 0;

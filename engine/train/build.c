@@ -43,7 +43,11 @@ static td_status bind_programs(struct td_rank *r) {
         .control = r->control.flags,
         .control_offset = td_state_control_offset(r->state),
         .all_reduce = td_rank_reduce_bucket,
+        .all_reduce_wait = td_rank_wait_buckets,
         .all_reduce_arg = r,
+        .reduces_on_host = r->reduces_on_host,
+        // A replay would not say that it summed the flags: td_rank_reduce_bucket does.
+        .reduces_recordable = false,
     };
     memcpy(b.region, r->memory.region, sizeof b.region);
     r->scalars[TD_SCALAR_LOSS_SCALE] = 1;

@@ -132,9 +132,21 @@ struct td_bindings {
     // and written when its ticket is done. NULL: there are none.
     float *control;
     size_t control_offset;
-    // Called where the program has an all_reduce node, with its bucket; on the training thread.
-    td_status (*all_reduce)(void *arg, uint32_t bucket);
+    // Called where the program has an all_reduce node, with its bucket, on the thread that runs the
+    // queue. It may return before the sum is there. stream: the accelerator's own, NULL without;
+    // the work is ordered after all that is queued on it. NULL: there is one rank, and nothing to
+    // do.
+    td_status (*all_reduce)(void *arg, uint32_t bucket, void *stream);
+    // Completes every all_reduce of the run, on the same thread. A run that called all_reduce calls
+    // it once: before its finish segment begins, else at its end. Gradients and the flags at
+    // control_offset are read after it. NULL only where all_reduce is.
+    td_status (*all_reduce_wait)(void *arg);
     void *all_reduce_arg;
+    // Both calls read and write host memory, or copy by themselves. When all_reduce is called, all
+    // that was queued before it is complete.
+    bool reduces_on_host;
+    // What both calls queue on the stream may be recorded once, and replayed instead of them.
+    bool reduces_recordable;
 };
 
 // Does such a run of the program carry the control flags?
@@ -167,7 +179,7 @@ struct td_accelerator_ops {
     td_status (*mem_import)(struct td_accelerator *a, void *host, size_t bytes,
                             struct td_buffer *out_buffer);
     // Copies between any two spaces, also within a buffer, after all runs that are queued; complete
-    // when it returns. all_reduce copies in the middle of its run. Errors:
+    // when it returns. all_reduce and all_reduce_wait copy in the middle of their run. Errors:
     // INVALID_ARGUMENT or OUT_OF_RANGE when the bytes are not all inside both buffers.
     td_status (*copy)(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                       struct td_buffer src, size_t src_offset, size_t bytes);

@@ -4,7 +4,8 @@
 // Bucket: gradients that ranks average at once. They are one contiguous range of memory.
 //
 // A strategy (reduce_gradients) and a collective (all_reduce_bucket) are handed one where a program
-// has an all_reduce node. The rank makes its buckets once, when its memory is placed.
+// has an all_reduce node. The rank makes its buckets once, when its memory is placed. Only `stream`
+// differs from call to call.
 //
 // The elements begin at `offset` of `buffer`. They are n of one type, the padding between tensors
 // included: what is in the padding is reduced like the rest, and nobody reads it. With has_control,
@@ -13,8 +14,8 @@
 // elements are a multiple of 64.
 //
 // Ownership: the struct is borrowed until the call returns. Tensors, names and memory are the
-// rank's and live as long as it. Thread: that of the call, which has the memory to itself until it
-// returns. Errors: none, it is pure data.
+// rank's and live as long as it. Whoever reduces has the memory to himself, until wait_buckets
+// (traind/collective.h) has returned. Thread: that of the call. Errors: none, it is pure data.
 
 #include "traind/accelerator.h"
 

@@ -10,9 +10,9 @@
 // peer's death flips the abort word: all ranks leave within microseconds with ABORTED (class
 // collective). After an error the attempt is over; nothing here retries. The reduce op is always
 // named; a gather always stacks: a new leading dimension of size world; scalars stay scalars.
-// Thread: the training thread; abort may be called from any. all_reduce_bucket and what a strategy
-// calls in reduce_gradients come from the thread that runs the accelerator's queue. The training
-// thread makes no call meanwhile.
+// Thread: the training thread; abort may be called from any. all_reduce_bucket, wait_buckets and
+// what a strategy calls in reduce_gradients come from the thread that runs the accelerator's queue.
+// The training thread makes no call meanwhile.
 // Ownership: the mapping and what a call is handed are the caller's. Errors: status; data of a call
 // that failed has no known content.
 
@@ -68,6 +68,10 @@ struct td_collective_ops {
     // In place over a bucket: the mean of its elements, the sum of its control flags. Memory that
     // the facts do not name is INVALID_ARGUMENT.
     td_status (*all_reduce_bucket)(struct td_collective *c, const struct td_bucket *bucket);
+    // (optional) Completes all buckets of all_reduce_bucket since the last call, which may be none.
+    // On a device: for what is queued on the stream from then on. Absent: a bucket is done when
+    // all_reduce_bucket returns.
+    td_status (*wait_buckets)(struct td_collective *c);
     // out has world * bytes; rank r's part at r * bytes. in and out do not overlap.
     td_status (*all_gather)(struct td_collective *c, const void *in, size_t bytes, void *out);
     // data holds `bytes` on every rank: those of rank src are copied to all others.

@@ -205,8 +205,9 @@ struct td_strategy_ops {
     td_status (*optimizer_step)(struct td_strategy *s, struct td_executable *exe,
                                 const void *const *inputs, td_ticket *out_ticket);
     // (optional) Called where an all_reduce node is, on the thread that runs the accelerator's
-    // queue: averages a bucket in place over the world, and sums its control flags. Errors: ABORTED
-    // (class collective) when a peer is gone. Absent: the collective's all_reduce_bucket.
+    // queue: averages a bucket in place over the world, and sums its control flags. It may leave
+    // the sum to the collective's wait_buckets, which is called in any case. Errors: ABORTED (class
+    // collective) when a peer is gone. Absent: the collective's all_reduce_bucket.
     td_status (*reduce_gradients)(struct td_strategy *s, const struct td_bucket *bucket);
     // (optional) Called at each point of td_strategy_hook. It leaves parameters alone.
     td_status (*hook)(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch);

@@ -179,6 +179,7 @@ static td_status rank_bucket(struct rank_ctx *r, void *arg) {
         put(want + b.control_offset, i, TD_F32, expected(r->world, i, TD_F32, TD_REDUCE_SUM));
     }
     TD_TRY(r->ops->all_reduce_bucket(r->c, &b));
+    if (r->ops->wait_buckets) TD_TRY(r->ops->wait_buckets(r->c));
     RANK_CHECK(memcmp(data, want, all) == 0);
     return TD_OK;
 }

@@ -156,8 +156,9 @@ static inline void add_operand(struct bench *b, const struct op_case *c, uint32_
     assert_ok(td_graph_op(b->g, TD_OP_CAST, &b->in[i], 1, &same, &b->in[i]));
 }
 
-static inline td_status halve(void *arg, uint32_t bucket) {
+static inline td_status halve(void *arg, uint32_t bucket, void *stream) {
     struct rig *r = arg;
+    (void)stream;
     assert_int_equal(bucket, 0);
     rig_copy(r, r->region[TD_ROLE_GRAD], r->host[TD_ROLE_GRAD], false);
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {

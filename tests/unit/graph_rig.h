@@ -43,8 +43,9 @@ struct rig {
     float control[TD_CONTROL_FLAGS];
     struct rig_program program[RIG_PROGRAMS];
     int n_programs;
-    td_status (*all_reduce)(void *arg, uint32_t bucket); // NULL: rig_all_reduce
-    uint32_t reduced[64];                                // buckets in the order of the callbacks
+    td_status (*all_reduce)(void *arg, uint32_t bucket, void *stream); // NULL: rig_all_reduce
+    td_status (*all_reduce_wait)(void *arg);                           // NULL: nothing to do
+    uint32_t reduced[64]; // buckets in the order of the callbacks
     int n_reduced;
 };
 
@@ -98,8 +99,14 @@ static inline int rig_add(struct rig *r, const struct td_compile_options *o) {
     return r->n_programs++;
 }
 
-static inline td_status rig_all_reduce(void *arg, uint32_t bucket) {
+static inline td_status rig_all_reduce_wait(void *arg) {
+    (void)arg;
+    return TD_OK;
+}
+
+static inline td_status rig_all_reduce(void *arg, uint32_t bucket, void *stream) {
     struct rig *r = arg;
+    (void)stream;
     r->reduced[r->n_reduced++ % 64] = bucket;
     if (bucket + 1 < td_state_n_buckets(r->state)) return TD_OK;
     float flags[TD_CONTROL_FLAGS]; // as if a second rank had raised the same
@@ -163,7 +170,10 @@ static inline void rig_place(struct rig *r) {
                             .control = r->control,
                             .control_offset = td_state_control_offset(r->state),
                             .all_reduce = r->all_reduce ? r->all_reduce : rig_all_reduce,
-                            .all_reduce_arg = r};
+                            .all_reduce_wait =
+                                r->all_reduce_wait ? r->all_reduce_wait : rig_all_reduce_wait,
+                            .all_reduce_arg = r,
+                            .reduces_on_host = true};
     for (int i = 0; i < TD_ROLE_COUNT; i++) {
         size_t bytes = td_state_region_bytes(r->state, (enum td_role)i);
         assert_ok(r->ops->mem_alloc(r->accel, TD_MAX(bytes, 64), &r->region[i]));

@@ -1,10 +1,11 @@
 // Training where state is not host memory. The far device gives the bits of the reference, with one
 // rank and with two. So it does where a precision gates steps, and over a resume. A collective may
-// reduce buckets where the device has them: the bits are the same.
+// reduce buckets when it is waited for, or where the device has them: the bits are the same.
 // Tags: tsan
 
 #include "tests/unit/test.h"
 
+#include <math.h>
 #include <pthread.h>
 
 #include "lib/base/fsio.h"
@@ -183,7 +184,70 @@ static void test_bits_are_those_of_one_run_when_resumed_by_tensor(void **state) 
     resume(state, true);
 }
 
-// ---- collectives that do not reduce in host memory ----------------------------------------------
+// ---- collectives that sum late, or on the device ------------------------------------------------
+enum { MOST_BUCKETS = 16, MOST_BYTES = 4096 };
+
+static const struct td_collective_ops *shm(void) {
+    return td_collective_shm.ops;
+}
+
+// A bucket that was handed over is nobody's until wait_buckets: it holds NaN.
+static _Thread_local struct {
+    struct td_bucket bucket[MOST_BUCKETS];
+    char bytes[MOST_BUCKETS][MOST_BYTES];
+    int n;
+} late;
+static _Atomic int most_late;
+
+static td_status reduce_later(struct td_collective *c, const struct td_bucket *b) {
+    const size_t bytes = td_bucket_bytes(b);
+    float *data = td_bucket_host(b);
+    (void)c;
+    if (late.n == MOST_BUCKETS || bytes > MOST_BYTES) return td_fail(TD_INTERNAL, "too much");
+    memcpy(late.bytes[late.n], data, bytes);
+    late.bucket[late.n++] = *b;
+    for (size_t i = 0; i < bytes / sizeof *data; i++) {
+        data[i] = NAN;
+    }
+    return TD_OK;
+}
+
+static td_status reduce_what_is_late(struct td_collective *c) {
+    if (late.n > most_late) most_late = late.n;
+    for (int i = 0; i < late.n; i++) {
+        const struct td_bucket *b = &late.bucket[i];
+        memcpy(td_bucket_host(b), late.bytes[i], td_bucket_bytes(b));
+        TD_TRY(shm()->all_reduce_bucket(c, b));
+    }
+    late.n = 0;
+    return TD_OK;
+}
+
+static void test_bits_are_the_same_when_sums_come_late(void **state) {
+    static const char *const accelerators[] = {"reference", "far"};
+    static const char *const precisions[] = {"32-true", "16-mixed"};
+    struct td_collective_ops ops = *shm();
+    ops.all_reduce_bucket = reduce_later;
+    ops.wait_buckets = reduce_what_is_late;
+    const struct td_plugin_desc late_shm = TD_PLUGIN_DESC(COLLECTIVE, "shm", "sums late", &ops);
+    for (size_t i = 0; i < TD_COUNTOF(accelerators) * TD_COUNTOF(precisions); i++) {
+        char in_time[TD_FS_PATH_BYTES], later[TD_FS_PATH_BYTES];
+        struct job j = {.accelerator = accelerators[i % 2],
+                        .strategy = "ddp",
+                        .precision = precisions[i / 2],
+                        .world = WORLD,
+                        .accumulate = 2,
+                        .max_epochs = 3};
+        snprintf(in_time, sizeof in_time, "%s/in-time-%zu", (char *)*state, i);
+        snprintf(later, sizeof later, "%s/later-%zu", (char *)*state, i);
+        const int64_t steps = run_job(&j, in_time);
+        j.own = &late_shm;
+        assert_int_equal(run_job(&j, later), steps);
+        expect_same(in_time, later, steps);
+    }
+    assert_true(most_late > 1);
+}
+
 // One rank, on a device: what it is handed is checked, and stays as it is.
 static td_status facts_of_device(struct td_collective_facts *out_facts) {
     out_facts->on_device = true;
@@ -272,6 +336,7 @@ int main(void) {
         CASE(test_bits_are_the_references_when_steps_are_gated),
         CASE(test_bits_are_those_of_one_run_when_resumed),
         CASE(test_bits_are_those_of_one_run_when_resumed_by_tensor),
+        CASE(test_bits_are_the_same_when_sums_come_late),
         CASE(test_buckets_stay_on_the_device_when_the_collective_takes_them),
         CASE(test_group_is_refused_when_it_takes_no_memory_that_is_here),
     };

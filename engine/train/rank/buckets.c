@@ -1,6 +1,7 @@
 // A bucket is what the state table says of it, read once: no step looks for its tensors. Staged
 // gradients have the same offset in host memory as in their region. So the mapping of a group
-// serves, and control flags keep their place after the last bucket.
+// serves, and control flags keep their place after the last bucket. A group may reduce later than
+// it was asked to; what it reduced goes back to the device when it was waited for.
 
 #include "engine/train/rank/buckets.h"
 
@@ -36,6 +37,7 @@ static td_status stage(struct td_rank *r) {
 
 static td_status choose_memory(struct td_rank *r) {
     const struct td_collective_facts *f = &r->group_facts;
+    r->reduces_on_host = true;
     if (td_rank_address(r, TD_ROLE_GRAD)) {
         if (f->on_host) return TD_OK;
         return td_fail(TD_FAILED_PRECONDITION,
@@ -43,7 +45,9 @@ static td_status choose_memory(struct td_rank *r) {
                        "keeps them in host memory; use another accelerator",
                        r->group_name, r->accel_name);
     }
-    return f->on_device ? TD_OK : stage(r);
+    if (!f->on_device) return stage(r);
+    r->reduces_on_host = false;
+    return TD_OK;
 }
 
 // ---- the list -----------------------------------------------------------------------------------
@@ -51,7 +55,7 @@ static td_status choose_memory(struct td_rank *r) {
 // The table lays tensors out in its own order, so that of their offsets is the same.
 static void list_tensors(struct td_rank *r, struct td_bucket_tensor *at) {
     for (uint32_t b = 0; b < td_state_n_buckets(r->state); b++) {
-        struct td_bucket *bucket = &r->buckets[b];
+        struct td_bucket *bucket = &r->buckets[b].bucket;
         bucket->tensors = at;
         for (uint32_t i = 0; i < td_state_count(r->state); i++) {
             const struct td_state_info *t = td_state_at(r->state, i);
@@ -78,7 +82,7 @@ td_status td_rank_place_buckets(struct td_rank *r) {
         size_t offset, bytes;
         enum td_dtype dtype;
         td_state_bucket(r->state, i, &offset, &bytes, &dtype);
-        r->buckets[i] = (struct td_bucket){
+        r->buckets[i].bucket = (struct td_bucket){
             .struct_bytes = sizeof(struct td_bucket),
             .index = i,
             .n_buckets = n,
@@ -94,7 +98,7 @@ td_status td_rank_place_buckets(struct td_rank *r) {
     return TD_OK;
 }
 
-// ---- the binding --------------------------------------------------------------------------------
+// ---- the bindings -------------------------------------------------------------------------------
 
 static td_status copy_staged(struct td_rank *r, const struct td_bucket *b, bool to_host) {
     const struct td_buffer region = r->memory.region[TD_ROLE_GRAD];
@@ -102,11 +106,23 @@ static td_status copy_staged(struct td_rank *r, const struct td_bucket *b, bool 
     return r->accel_ops->copy(r->accel, to, b->offset, from, b->offset, td_bucket_bytes(b));
 }
 
-td_status td_rank_reduce_bucket(void *arg, uint32_t index) {
+td_status td_rank_reduce_bucket(void *arg, uint32_t index, void *stream) {
     struct td_rank *r = arg;
-    const struct td_bucket *b = &r->buckets[index];
+    struct td_bucket *b = &r->buckets[index].bucket;
+    b->stream = stream;
     atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
     if (r->staging.bytes) TD_TRY(copy_staged(r, b, true));
-    TD_TRY(td_rank_reduce_gradients(r, b));
-    return r->staging.bytes ? copy_staged(r, b, false) : TD_OK;
+    r->buckets[index].is_staged = r->staging.bytes != 0;
+    return td_rank_reduce_gradients(r, b);
+}
+
+td_status td_rank_wait_buckets(void *arg) {
+    struct td_rank *r = arg;
+    if (r->group_ops->wait_buckets) TD_TRY(r->group_ops->wait_buckets(r->group));
+    for (uint32_t i = 0; r->staging.bytes && i < td_state_n_buckets(r->state); i++) {
+        if (!r->buckets[i].is_staged) continue;
+        r->buckets[i].is_staged = false;
+        TD_TRY(copy_staged(r, &r->buckets[i].bucket, false));
+    }
+    return TD_OK;
 }

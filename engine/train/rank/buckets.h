@@ -2,8 +2,8 @@
 #define TRAIND_ENGINE_TRAIN_RANK_BUCKETS_H
 
 // Buckets: gradients that ranks average, wherever accelerators keep them (traind/bucket.h). Thread:
-// the training thread. But td_rank_reduce_bucket is called on the thread that runs the
-// accelerator's queue, while the training thread waits for it.
+// the training thread. But the two bindings are called on the thread that runs the accelerator's
+// queue, while the training thread waits for it.
 
 #include "engine/train/rank/rank.h"
 
@@ -15,7 +15,8 @@ TD_MUST_USE td_status td_rank_check_group(const struct td_rank *r);
 // FAILED_PRECONDITION when the group takes a device's memory alone, and gradients are the host's.
 TD_MUST_USE td_status td_rank_place_buckets(struct td_rank *r);
 
-// Reduces a bucket: the binding of all_reduce nodes (traind/accelerator.h); arg is the rank.
-TD_MUST_USE td_status td_rank_reduce_bucket(void *arg, uint32_t index);
+// The bindings of all_reduce nodes (traind/accelerator.h); arg is the rank.
+TD_MUST_USE td_status td_rank_reduce_bucket(void *arg, uint32_t index, void *stream);
+TD_MUST_USE td_status td_rank_wait_buckets(void *arg);
 
 #endif

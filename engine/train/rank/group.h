@@ -16,7 +16,7 @@ TD_MUST_USE td_status td_rank_broadcast(struct td_rank *r, void *data, size_t by
 // all: true when every rank says true; else when any does.
 TD_MUST_USE td_status td_rank_decide(struct td_rank *r, bool decision, bool all,
                                      bool *out_decision);
-// Averages a bucket and sums its control flags.
+// Averages a bucket and sums its control flags, or begins to.
 TD_MUST_USE td_status td_rank_reduce_gradients(struct td_rank *r, const struct td_bucket *bucket);
 
 // The samples of a split that are this rank's.

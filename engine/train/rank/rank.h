@@ -38,6 +38,11 @@
 #include "traind/precision.h"
 #include "traind/strategy.h"
 
+struct td_rank_bucket {
+    struct td_bucket bucket;
+    bool is_staged; // its sum, or what will be summed, is in `staging`
+};
+
 struct td_rank {
     const struct td_train_config *config;
     struct td_train_io *io;
@@ -75,8 +80,9 @@ struct td_rank {
     void *own_staging;         // NULL: it is the group's
     bool owned[TD_ROLE_COUNT]; // regions that this rank allocated
     struct td_buffer arena_memory;
-    struct td_buffer staging;  // host memory of gradients that are elsewhere; bytes 0: none are
-    struct td_bucket *buckets; // (td_state_n_buckets); NULL: no program reduces any
+    struct td_buffer staging; // host memory of gradients that are elsewhere; bytes 0: none are
+    struct td_rank_bucket *buckets; // (td_state_n_buckets); NULL: no program reduces any
+    bool reduces_on_host;           // where the group takes them
     double scalars[TD_SCALAR_COUNT];
     uint32_t random[TD_RANDOM_WORDS];
     double outputs[TD_PROGRAM_OUTPUTS];
