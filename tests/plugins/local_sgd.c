@@ -33,6 +33,7 @@ struct td_strategy {
     int64_t backwards;
     bool wrote; // parameters, since the last run
     char *kept; // what state_save gave last
+    char *here; // parameters on the host, while the mean is taken
 };
 
 static td_status local_open(const struct td_strategy_config *config,
@@ -56,6 +57,7 @@ static td_status local_open(const struct td_strategy_config *config,
 static void local_close(struct td_strategy *s) {
     if (!s) return;
     free(s->kept);
+    free(s->here);
     free(s);
 }
 
@@ -78,16 +80,36 @@ static td_status local_place(struct td_strategy *s, const struct td_state_table 
 }
 
 // ---- the step -----------------------------------------------------------------------------------
+// Between the host and a role's region, wherever that is. copy waits for what is queued.
+static td_status read_region(struct td_strategy *s, enum td_role role, char *out) {
+    const struct td_strategy_config *c = &s->config;
+    const size_t bytes = td_state_region_bytes(s->state, role);
+    if (!bytes) return TD_OK;
+    return c->accel_ops->copy(c->accel, td_buffer_of_host(out, bytes), 0, s->memory->region[role],
+                              0, bytes);
+}
+
+static td_status write_region(struct td_strategy *s, enum td_role role, const char *in) {
+    const struct td_strategy_config *c = &s->config;
+    const size_t bytes = td_state_region_bytes(s->state, role);
+    if (!bytes) return TD_OK;
+    return c->accel_ops->copy(c->accel, s->memory->region[role], 0, td_buffer_of_host(in, bytes), 0,
+                              bytes);
+}
+
 static td_status take_mean(struct td_strategy *s, td_ticket ticket) {
     const struct td_strategy_config *c = &s->config;
-    char *params = td_buffer_host(s->memory->region[TD_ROLE_PARAM]);
+    if (!s->here) s->here = malloc(td_state_region_bytes(s->state, TD_ROLE_PARAM));
+    if (!s->here) return td_fail_oom();
     TD_TRY(c->accel_ops->wait(c->accel, ticket, TIMEOUT_NS));
+    TD_TRY(read_region(s, TD_ROLE_PARAM, s->here));
     for (uint32_t i = 0; i < td_state_count(s->state); i++) {
         const struct td_state_info *t = td_state_at(s->state, i);
         if (t->role != TD_ROLE_PARAM) continue;
-        TD_TRY(c->collective_ops->all_reduce(c->collective, params + t->offset,
+        TD_TRY(c->collective_ops->all_reduce(c->collective, s->here + t->offset,
                                              td_shape_elems(&t->shape), t->dtype, TD_REDUCE_MEAN));
     }
+    TD_TRY(write_region(s, TD_ROLE_PARAM, s->here));
     s->wrote = true;
     s->steps = 0;
     s->means++;
@@ -106,9 +128,11 @@ static td_status local_step(struct td_strategy *s, enum td_strategy_step kind,
 
 #ifdef FAULTY
 static td_status local_post_backward(struct td_strategy *s) {
-    float *gradients = td_buffer_host(s->memory->region[TD_ROLE_GRAD]);
-    if (s->config.global_rank == 1 && ++s->backwards == 2) gradients[0] = INFINITY;
-    return TD_OK;
+    const struct td_strategy_config *c = &s->config;
+    const float bad = INFINITY;
+    if (s->config.global_rank != 1 || ++s->backwards != 2) return TD_OK;
+    return c->accel_ops->copy(c->accel, s->memory->region[TD_ROLE_GRAD], 0,
+                              td_buffer_of_host(&bad, sizeof bad), 0, sizeof bad);
 }
 #endif
 
@@ -148,9 +172,8 @@ static td_status local_state_save(struct td_strategy *s, enum td_strategy_state 
     memcpy(s->kept, &s->steps, sizeof s->steps);
     char *at = s->kept + sizeof s->steps;
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
-        const size_t n = td_state_region_bytes(s->state, own[i]);
-        if (n) memcpy(at, td_buffer_host(s->memory->region[own[i]]), n);
-        at += n;
+        TD_TRY(read_region(s, own[i], at));
+        at += td_state_region_bytes(s->state, own[i]);
     }
     *out_state = (struct td_span){s->kept, bytes};
     return TD_OK;
@@ -169,9 +192,8 @@ static td_status local_state_load(struct td_strategy *s, enum td_strategy_state 
     memcpy(&s->steps, data, sizeof s->steps);
     const char *at = (const char *)data + sizeof s->steps;
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
-        const size_t n = td_state_region_bytes(s->state, own[i]);
-        if (n) memcpy(td_buffer_host(s->memory->region[own[i]]), at, n);
-        at += n;
+        TD_TRY(write_region(s, own[i], at));
+        at += td_state_region_bytes(s->state, own[i]);
     }
     s->wrote = true;
     return TD_OK;
