@@ -13,6 +13,7 @@
 #include "accelerators/far/far.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -25,6 +26,7 @@ enum { BUFFERS = 1024, INPUTS = 16, OUTPUTS = 64, DEVICES = 2 };
 #define FIRST_HANDLE UINT64_C(0xfa00000000000001) // no address: what follows it faults
 #define DRAIN_NS     (600 * TD_NS_PER_S)
 #define IS_COPY      UINT64_C(1) // of a ticket; the rest of it is the queue's
+#define DEVICE_BYTES (UINT64_C(1) << 30)
 
 struct twin {
     uint64_t handle;
@@ -170,6 +172,14 @@ static td_status far_probe(struct td_accel_facts *out_facts) {
                                .run_ahead = 1,
                                .dtypes = (1u << TD_DTYPE_COUNT) - 1};
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
+    return TD_OK;
+}
+
+static td_status far_device_at(int32_t i, struct td_device_info *out_info) {
+    struct td_device_info d = {.memory_bytes = DEVICE_BYTES};
+    snprintf(d.uuid, sizeof d.uuid, "far-%" PRId32, i);
+    snprintf(d.name, sizeof d.name, "a device for tests");
+    *out_info = d;
     return TD_OK;
 }
 
@@ -435,6 +445,7 @@ static const struct td_accelerator_ops far_ops = {
     .wait = far_wait,
     .release = far_release,
     .measure = far_measure,
+    .device_at = far_device_at,
 };
 
 const struct td_plugin_desc td_accelerator_far = TD_PLUGIN_DESC_WITH_KNOBS(

@@ -11,18 +11,21 @@
 #include "daemon/worker/plugins.h"
 #include "daemon/worker/probe_plugins.h"
 #include "daemon/worker/worker.h"
+#include "engine/train/rank/devices.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 #include "traind/accelerator.h"
 
+// devices: the list of those that have names.
 static td_status probe_one(struct td_registry *r, const char *name,
-                           struct td_accel_facts *out_facts) {
+                           struct td_accel_facts *out_facts, struct td_buf *devices) {
     const struct td_plugin_desc *desc;
     TD_TRY(td_registry_find(r, TD_PLUGIN_ACCELERATOR, name, &desc));
     const struct td_accelerator_ops *ops = desc->ops;
     *out_facts = (struct td_accel_facts){.struct_bytes = sizeof *out_facts};
-    return ops->probe(out_facts);
+    TD_TRY(ops->probe(out_facts));
+    return td_devices_print(name, ops, out_facts, devices);
 }
 
 static td_status print_text(struct td_buf *b, const char *key, const char *text) {
@@ -30,11 +33,15 @@ static td_status print_text(struct td_buf *b, const char *key, const char *text)
     return td_json_print_string(text, strlen(text), b);
 }
 
+enum { LINE_MAX_BYTES = 128 << 10 };
+
 static td_status print_one(struct td_registry *r, const char *name) {
     struct td_accel_facts facts;
     TD_AUTO_BUF b;
-    td_buf_init(&b, 16384);
-    td_status probed = probe_one(r, name, &facts);
+    TD_AUTO_BUF devices;
+    td_buf_init(&b, LINE_MAX_BYTES);
+    td_buf_init(&devices, LINE_MAX_BYTES / 2);
+    td_status probed = probe_one(r, name, &facts, &devices);
     TD_AUTO_STATUS td_status owned = probed;
     TD_TRY(td_buf_printf(&b, "{\"accelerator\":\"%s\",\"devices\":%d", name,
                          owned ? 0 : facts.n_devices));
@@ -44,6 +51,7 @@ static td_status print_one(struct td_registry *r, const char *name) {
         TD_TRY(print_text(&b, "device", facts.device_name));
         TD_TRY(print_text(&b, "build", facts.build));
         TD_TRY(td_buf_printf(&b, ",\"memory_bytes\":%llu", (unsigned long long)facts.memory_bytes));
+        TD_TRY(td_buf_printf(&b, ",\"device_list\":%s", td_buf_cstr(&devices)));
     }
     TD_TRY(td_buf_str(&b, "}\n"));
     return td_fd_write_all(STDOUT_FILENO, b.data, b.len, "stdout");

@@ -10,7 +10,8 @@
 // every other accelerator is tested against it.
 //
 // Slots: (required) unless marked (optional). Each returns td_status and writes outputs only on
-// success. Thread: the rank's training thread, but for probe (any thread, no side effects).
+// success. Thread: the rank's training thread, but for probe and device_at (any
+// thread, no side effects).
 // Ownership: a program, its bindings and a configuration are borrowed until what was made of them
 // is released or closed. Errors: after one of run or wait, memory of the rank has no known content,
 // and the attempt ends; after any other one everything is as before.
@@ -69,6 +70,13 @@ struct td_accel_config {
     bool detect_anomaly;   // look at what each node has written (td_graph_check_finite)
     // Its own knobs, read with traind/knobs.h until open returns; NULL: none were given.
     const struct td_json *knobs;
+};
+
+// One device, for who gives devices to ranks: each rank has one, and no two ranks have the same.
+struct td_device_info {
+    char uuid[64]; // its name on this machine, the same at each start: letters, digits, "-_.:"
+    char name[64]; // what a person calls it
+    uint64_t memory_bytes; // 0: unknown
 };
 
 // A kernel of an executable, as it was compiled and how it has done so far.
@@ -235,6 +243,9 @@ struct td_accelerator_ops {
     // above 0. is_plain: it is one of those that `plain` reports. Pure. NULL: no step is estimated.
     double (*node_seconds)(const struct td_graph *g, td_node n, const struct td_accel_rates *rates,
                            bool is_plain);
+    // (optional) Device i, below n_devices: as probe, on any thread, without side effects. NULL:
+    // its devices are the host, which ranks share, and of which slots alone are counted.
+    td_status (*device_at)(int32_t i, struct td_device_info *out_info);
 };
 
 #ifdef __cplusplus

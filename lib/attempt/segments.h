@@ -16,6 +16,7 @@
 //   outcome.h          how a rank, a stage or an attempt ended
 //   checkpoint_name.h  names of checkpoints and of their files
 //   retention.h        which checkpoints are kept
+//   devices.h          names of devices, one a rank
 //
 // Segments: the files of an attempt, the contract between a launcher, its node and the coordinator.
 //

@@ -1,0 +1,89 @@
+// See the header.
+
+#include "engine/train/rank/devices.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/attempt/devices.h"
+#include "lib/base/base.h"
+#include "lib/base/json.h"
+
+enum { KNOWN_MAX = 1024 };
+
+static td_status blame(const char *accelerator, const char *fmt, int32_t i) {
+    td_status s = td_fail(TD_FAILED_PRECONDITION, fmt, i);
+    return td_status_context(td_status_with_class(s, TD_CLASS_USER_CODE), "accelerator '%s'",
+                             accelerator);
+}
+
+static int32_t count(const struct td_accelerator_ops *ops, const struct td_accel_facts *facts) {
+    return ops->device_at ? TD_MIN(TD_MAX(facts->n_devices, 0), (int32_t)TD_DEVICES_MAX) : 0;
+}
+
+static td_status read_one(const char *accelerator, const struct td_accelerator_ops *ops, int32_t i,
+                          struct td_device_info *out_info) {
+    struct td_device_info info = {.memory_bytes = 0};
+    TD_TRY_CTX(ops->device_at(i, &info), "accelerator '%s'", accelerator);
+    bool ends = memchr(info.uuid, 0, sizeof info.uuid) && memchr(info.name, 0, sizeof info.name);
+    if (!ends || !td_device_uuid_ok(info.uuid)) {
+        return blame(accelerator,
+                     "the uuid of its device %" PRId32 " must have 1 to 63 letters, digits, '-', "
+                     "'_', '.' and ':'; correct the plugin",
+                     i);
+    }
+    *out_info = info;
+    return TD_OK;
+}
+
+// Device i; no other before it has its uuid.
+static td_status read_next(const char *accelerator, const struct td_accelerator_ops *ops, int32_t i,
+                           struct td_device_info *out_info) {
+    struct td_device_info other;
+    TD_TRY(read_one(accelerator, ops, i, out_info));
+    for (int32_t k = 0; k < i; k++) {
+        TD_TRY(read_one(accelerator, ops, k, &other));
+        if (strcmp(other.uuid, out_info->uuid) == 0) {
+            return blame(accelerator,
+                         "its device %" PRId32 " has the uuid of another; correct the plugin", i);
+        }
+    }
+    return TD_OK;
+}
+
+td_status td_devices_find(const char *accelerator, const struct td_accelerator_ops *ops,
+                          const struct td_accel_facts *facts, const char *uuid,
+                          int32_t *out_index) {
+    TD_AUTO_BUF known;
+    struct td_device_info info;
+    int32_t n = count(ops, facts);
+    td_buf_init(&known, KNOWN_MAX); // a list that is too long is cut
+    for (int32_t i = 0; i < n; i++) {
+        TD_TRY(read_next(accelerator, ops, i, &info));
+        if (strcmp(info.uuid, uuid) == 0) {
+            *out_index = i;
+            return TD_OK;
+        }
+        td_status_free(td_buf_printf(&known, "%s%s", i ? ", " : "", info.uuid));
+    }
+    td_status s =
+        td_fail(TD_FAILED_PRECONDITION, "accelerator '%s' has no device '%s' here; it has %s",
+                accelerator, uuid, n ? td_buf_cstr(&known) : "none that has a name");
+    return td_status_with_class(s, TD_CLASS_DEVICE);
+}
+
+td_status td_devices_print(const char *accelerator, const struct td_accelerator_ops *ops,
+                           const struct td_accel_facts *facts, struct td_buf *out) {
+    struct td_device_info info;
+    int32_t n = count(ops, facts);
+    TD_TRY(td_buf_str(out, "["));
+    for (int32_t i = 0; i < n; i++) {
+        TD_TRY(read_next(accelerator, ops, i, &info));
+        td_utf8_scrub(info.name);
+        TD_TRY(td_buf_printf(out, "%s{\"uuid\":\"%s\",\"name\":", i ? "," : "", info.uuid));
+        TD_TRY(td_json_print_string(info.name, strlen(info.name), out));
+        TD_TRY(td_buf_printf(out, ",\"memory_bytes\":%" PRId64 "}",
+                             (int64_t)TD_MIN(info.memory_bytes, (uint64_t)INT64_MAX)));
+    }
+    return td_buf_str(out, "]");
+}

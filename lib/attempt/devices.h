@@ -1,0 +1,20 @@
+#ifndef TRAIND_LIB_ATTEMPT_DEVICES_H
+#define TRAIND_LIB_ATTEMPT_DEVICES_H
+
+// Names of devices, and lists of them as they travel. A list has the accelerator's uuids with ','
+// between them: one for each rank of an attempt on a node, in the order of its ranks. "": the
+// accelerator has no devices but the host. Pure, any thread.
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TD_DEVICE_UUID = 64 }; // with its end
+
+// 1 to 63 letters, digits, '-', '_', '.' and ':'.
+bool td_device_uuid_ok(const char *uuid);
+// Item i of a list; false: it has no such item, or that is no name of a device.
+bool td_device_list_at(const char *list, uint32_t i, char out_uuid[TD_DEVICE_UUID]);
+bool td_device_list_has(const char *list, const char *uuid);
+uint32_t td_device_list_count(const char *list);
+
+#endif
