@@ -54,6 +54,8 @@ static td_status spawn(struct td_local_run *r, int ack_fd) {
                                    td_arena_printf(a, "%s/launcher.sock", r->log_dir),
                                    "--plugin-dirs",
                                    "any", // the user's own
+                                   "--devices",
+                                   r->devices ? r->devices : "",
                                    "--cpu-level",
                                    r->cpu_level,
                                    "--orphan-timeout",

@@ -247,6 +247,25 @@ static td_status check_memory(const struct td_local_run *r, const struct td_json
         r->n_ranks, r->n_ranks == 1 ? "rank needs" : "ranks need", needed >> 20, has >> 20));
 }
 
+// The first devices, one a rank: nobody else is known to use them.
+static td_status take_devices(struct td_local_run *r, const struct td_json *sizes) {
+    const struct td_json *list = td_json_get(sizes, "devices"), *v = list ? list->first : NULL;
+    if (!v) return TD_OK;
+    if ((int64_t)list->n_children < r->n_ranks) {
+        return unsatisfiable(td_fail(TD_FAILED_PRECONDITION,
+                                     "UNSATISFIABLE: %d ranks need a device of '%s' each, this "
+                                     "machine has %zu; lower trainer.devices",
+                                     r->n_ranks, r->spec.trainer.accelerator.name,
+                                     list->n_children));
+    }
+    for (int32_t i = 0; i < r->n_ranks; i++, v = v->next) {
+        const char *uuid = td_json_string(td_json_get(v, "uuid"), "");
+        r->devices = i ? td_arena_printf(r->arena, "%s,%s", r->devices, uuid) : uuid;
+        if (!r->devices) return td_fail_oom();
+    }
+    return TD_OK;
+}
+
 td_status td_local_run_prepare(struct td_local_run *r) {
     struct td_json *sizes;
     TD_TRY(share_cores(r));
@@ -254,6 +273,7 @@ td_status td_local_run_prepare(struct td_local_run *r) {
     TD_TRY(write_plan(r, NULL));
     TD_TRY(ask_planner(r, &sizes));
     TD_TRY(check_memory(r, sizes));
+    TD_TRY(take_devices(r, sizes));
     r->shared_bytes = (uint64_t)td_json_int(td_json_get(sizes, "shared_bytes"), 0);
     r->total_steps = (uint32_t)td_json_int(td_json_get(sizes, "total_steps"), 0);
     bool is_auto = strcmp(r->spec.trainer.precision.name, "auto") == 0;

@@ -48,6 +48,7 @@ struct td_local_run {
     // the plan
     int32_t n_ranks, threads;
     uint64_t shared_bytes;
+    const char *devices; // one a rank; NULL: the accelerator has none but the host
     uint32_t total_steps;
     // the launcher
     struct td_proc launcher;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/attempt/devices.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/cpu_level.h"
 
@@ -25,6 +26,7 @@ enum option_id {
     OPT_CORES,
     OPT_THREADS,
     OPT_CPU_LEVEL,
+    OPT_DEVICES,
     OPT_SHARED_CORES,
     OPT_SHARED_BYTES,
     OPT_MEMORY_LIMIT,
@@ -51,6 +53,7 @@ static const struct option long_options[] = {
     {"cores", required_argument, NULL, OPT_CORES},
     {"threads", required_argument, NULL, OPT_THREADS},
     {"cpu-level", required_argument, NULL, OPT_CPU_LEVEL},
+    {"devices", required_argument, NULL, OPT_DEVICES},
     {"shared-cores", no_argument, NULL, OPT_SHARED_CORES},
     {"shared-bytes", required_argument, NULL, OPT_SHARED_BYTES},
     {"memory-limit", required_argument, NULL, OPT_MEMORY_LIMIT},
@@ -152,6 +155,9 @@ static td_status set(struct td_launch_options *o, int id, const char *text) {
     case OPT_CPU_LEVEL:
         o->cpu_level = text;
         return TD_OK;
+    case OPT_DEVICES:
+        o->devices = text;
+        return TD_OK;
     case OPT_SHARED_CORES:
         o->shared_cores = true;
         return TD_OK;
@@ -167,6 +173,19 @@ static td_status set(struct td_launch_options *o, int id, const char *text) {
     default:
         return set_number(o, id, text);
     }
+}
+
+static td_status check_devices(const struct td_launch_options *o) {
+    char uuid[TD_DEVICE_UUID];
+    uint32_t n = td_device_list_count(o->devices);
+    bool fits = n == 0 || n == (uint32_t)o->n_ranks;
+    for (uint32_t i = 0; fits && i < n; i++) {
+        fits = td_device_list_at(o->devices, i, uuid);
+    }
+    if (fits) return TD_OK;
+    return td_fail(TD_INVALID_ARGUMENT,
+                   "--devices '%s' does not name one device for each of %d ranks", o->devices,
+                   o->n_ranks);
 }
 
 static td_status check(const struct td_launch_options *o) {
@@ -185,6 +204,7 @@ static td_status check(const struct td_launch_options *o) {
         return td_fail(TD_INVALID_ARGUMENT, "ranks %d to %d are beyond a world of %d",
                        o->first_rank, o->first_rank + o->n_ranks - 1, o->world_size);
     }
+    TD_TRY(check_devices(o));
     for (int i = 0; i < o->n_ranks; i++) {
         cpu_set_t ignored;
         TD_TRY(td_cores_parse(o->cores, i, &ignored));
@@ -195,6 +215,7 @@ static td_status check(const struct td_launch_options *o) {
 td_status td_launch_options_parse(int argc, char **argv, struct td_launch_options *out_options) {
     struct td_launch_options o = {.cores = "",
                                   .cpu_level = "",
+                                  .devices = "",
                                   .plugin_dirs = "",
                                   .threads = 1,
                                   .orphan_timeout_ns = 3600 * TD_NS_PER_S,

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "lib/attempt/devices.h"
 #include "lib/attempt/outcome.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
@@ -145,6 +146,7 @@ td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
     __attribute__((cleanup(child_fds_auto))) struct child_fds theirs = {-1, -1, -1};
     TD_TRY(make_pipes(r, &theirs));
     char parent[16], rank[16], world[16], memory[24], cores[8192]; // of all that there can be
+    char device[TD_DEVICE_UUID];
     snprintf(parent, sizeof parent, "%d", (int)getpid());
     snprintf(rank, sizeof rank, "%d", r->rank);
     snprintf(world, sizeof world, "%d", o->world_size);
@@ -163,6 +165,10 @@ td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
     if (o->cpu_level[0]) {
         argv[n++] = "--cpu-level";
         argv[n++] = o->cpu_level;
+    }
+    if (td_device_list_at(o->devices, (uint32_t)idx, device)) {
+        argv[n++] = "--device";
+        argv[n++] = device;
     }
     if (o->plugin_dirs[0]) {
         argv[n++] = "--plugin-dirs";

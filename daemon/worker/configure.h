@@ -16,6 +16,7 @@ struct td_worker_args {
     const char *checkpoints_dir;      // plan: where a job has them, if its spec names no place
     const char *cpu_level;            // the highest that it may use; "": the machine's
     const char *cpu_level_from;       // who says so: "--cpu-level"
+    const char *device;               // of this rank; NULL: the first
     const char *plugin_dirs;          // where the plan's `plugins` may be (user_plugins.h)
     bool plugins;                     // probe: what a spec can name
     bool busy;                        // ranks run on this machine

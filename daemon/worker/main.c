@@ -21,6 +21,7 @@ enum {
     OPT_PAGE,
     OPT_EVENTS,
     OPT_GROUP,
+    OPT_DEVICE,
     OPT_DUMP,
     OPT_JSON,
     OPT_CHOICES,
@@ -41,6 +42,7 @@ static const struct argp_option options[] = {
     {"page-fd", OPT_PAGE, "N", 0, "the launcher's rank page", 1},
     {"events-fd", OPT_EVENTS, "N", 0, "the launcher's event socket", 1},
     {"group-fd", OPT_GROUP, "N", 0, "shared mapping of the ranks", 1},
+    {"device", OPT_DEVICE, "UUID", 0, "run: the accelerator's device of this rank (its first)", 0},
     {"cpu-level", OPT_CPU_LEVEL, "LEVEL", 0,
      "no newer instructions than generic, avx2, avx512, avx512_bf16 or amx (TRAIND_CPU_ISA, else "
      "the machine's)",
@@ -135,6 +137,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case OPT_CPU_LEVEL:
         c->args.cpu_level = arg;
         c->args.cpu_level_from = "--cpu-level";
+        return 0;
+    case OPT_DEVICE:
+        c->args.device = arg;
         return 0;
     case OPT_PLUGINS:
         c->args.plugins = true;

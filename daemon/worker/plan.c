@@ -2,7 +2,8 @@
 // but nothing is allocated and no group is joined. A node runs it under limits and a deadline
 // before any rank starts. Beside a 16-bit precision it says how long a step of 32-true takes, and
 // it settles trainer.precision: auto (precision.h). With --dump-graph it prints the main program as
-// a pass leaves it instead, or both in one object. What the job would not find, or could not write,
+// a pass leaves it instead, or both in one object. It lists the devices of
+// the accelerator, for who gives them to ranks. What the job would not find, or could not write,
 // on this machine refuses the plan, too (engine/train/start.h).
 
 #include <string.h>
@@ -10,11 +11,12 @@
 #include "daemon/worker/precision.h"
 #include "daemon/worker/worker.h"
 #include "engine/train/plan/autotune.h"
+#include "engine/train/rank/devices.h"
 #include "engine/train/start.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 
-enum { GRAPH_MAX_BYTES = 16 << 20, OUTPUT_MAX_BYTES = 40 << 20 };
+enum { GRAPH_MAX_BYTES = 16 << 20, OUTPUT_MAX_BYTES = 40 << 20, DEVICES_MAX_BYTES = 256 << 10 };
 
 static td_status append_step(const struct td_worker_sized *w, struct td_buf *b) {
     TD_TRY(td_buf_str(b, ",\"step_seconds\":"));
@@ -51,10 +53,18 @@ static td_status append_sizes(const struct td_worker_sized *w, struct td_buf *b)
                          (long long)z->total_steps, (long long)z->samples);
 }
 
+// What is printed beside the sizes.
+struct beside {
+    struct td_buf graph, devices;
+};
+
 static td_status append(const struct td_worker_args *args, const struct td_worker_sized *w,
-                        const struct td_buf *graph, struct td_buf *b) {
+                        const struct beside *t, struct td_buf *b) {
+    const struct td_buf *graph = &t->graph;
     if (args->dump_graph && !args->json) return td_buf_append(b, graph->data, graph->len);
     TD_TRY(append_sizes(w, b));
+    TD_TRY(td_buf_str(b, ",\"devices\":"));
+    TD_TRY(td_buf_append(b, t->devices.data, t->devices.len));
     if (args->dump_graph) {
         TD_TRY(td_buf_str(b, ",\"graph\":"));
         TD_TRY(td_json_print_string(graph->data, graph->len, b));
@@ -62,13 +72,17 @@ static td_status append(const struct td_worker_args *args, const struct td_worke
     return td_buf_str(b, "}\n");
 }
 
+static td_status list_devices(const struct td_rank *r, struct td_buf *out) {
+    return td_devices_print(r->accel_name, r->accel_ops, &r->accel_facts, out);
+}
+
 // What it names is static or lives as long as the config.
 static td_status measure(const struct td_worker_args *args, struct td_worker_config *config,
-                         struct td_worker_sized *out_sized, struct td_buf *out_graph) {
+                         struct td_worker_sized *out_sized, struct beside *out) {
     struct td_dump dump;
     struct td_worker_io io;
     if (args->dump_graph) {
-        TD_TRY(td_dump_init(&dump, args->dump_graph, out_graph));
+        TD_TRY(td_dump_init(&dump, args->dump_graph, &out->graph));
         config->train.dump = &dump;
     }
     TD_TRY(td_worker_attach(args, &io));
@@ -79,6 +93,7 @@ static td_status measure(const struct td_worker_args *args, struct td_worker_con
     bool alone = args->dump_graph && !args->json; // the text, which says nothing of a start
     if (!s && !alone) s = td_start_check(sized.rank);
     if (!s && args->dump_graph) s = td_autotune_text(&dump, sized.rank);
+    if (!s) s = list_devices(sized.rank, &out->devices);
     td_rank_destroy(td_steal(sized.rank));
     if (!s) *out_sized = sized;
     td_events_finish(&events);
@@ -90,12 +105,13 @@ int td_worker_plan(const struct td_worker_args *args) {
     struct td_worker_sized sized = {0};
     TD_AUTO(td_worker_config) *config = NULL;
     TD_AUTO_BUF text;
-    TD_AUTO_BUF graph;
+    struct beside beside;
     td_buf_init(&text, OUTPUT_MAX_BYTES);
-    td_buf_init(&graph, GRAPH_MAX_BYTES);
+    td_buf_init(&beside.graph, GRAPH_MAX_BYTES);
+    td_buf_init(&beside.devices, DEVICES_MAX_BYTES);
     td_status s = td_worker_configure(args, &config);
-    if (!s) s = measure(args, config, &sized, &graph);
-    if (!s) s = append(args, &sized, &graph, &text);
+    if (!s) s = measure(args, config, &sized, &beside);
+    if (!s) s = append(args, &sized, &beside, &text);
     if (!s) s = td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
     s = td_rank_classify(s);
     int code = s ? td_worker_exit_of(td_status_class(s)) : TD_EXIT_DONE;
@@ -107,5 +123,7 @@ int td_worker_plan(const struct td_worker_args *args) {
         td_events_finish(&events);
         td_status_log(TD_LOG_ERROR, s, "the plan cannot be made");
     }
+    td_buf_finish(&beside.graph);
+    td_buf_finish(&beside.devices);
     return code;
 }

@@ -37,6 +37,7 @@ static void introduce(const struct td_worker_args *args, const struct td_worker_
     char gap[TD_CPU_GAP_BYTES];
     td_log_info("rank starts world_size=%d accelerator=%s cpu_level=%s threads=%d", t->world_size,
                 td_rank_accelerator_name(t), td_cpu_level_name(td_cpu_level()), t->n_threads);
+    if (t->device) td_log_info("rank has its own device uuid=%s", t->device);
     (void)td_cpu_level_of_machine(gap);
     td_log_cpu_gap(gap);
     int32_t asked = td_spec_ranks(&config->plan.spec);

@@ -144,6 +144,12 @@ def test_rank_sees_a_scrubbed_environment_and_its_own_cores(launch):
     assert seen["OMP_NUM_THREADS"] == "3" and seen["OMP_WAIT_POLICY"] == "passive"
 
 
+def test_each_rank_has_the_device_of_its_place_in_the_list(launch):
+    l = launch({"*": [["env"], ["exit", 0]]}, ranks=2, devices="far-1,far-0")
+    l.wait()
+    assert [json.loads((l.dir / f"out.{r}.log").read_text())["device"] for r in (0, 1)] == ["far-1", "far-0"]
+
+
 def test_daemon_sees_hello_and_status_and_stops_the_ranks(launch, stubs):
     l = launch({"*": [["step", 5], ["wait", "save"], ["wait"]]}, ranks=2)
     d = l.attach(stubs)
@@ -309,6 +315,8 @@ def test_stale_socket_is_cleaned_and_a_long_path_shortened(launch, tmp_path):
     ({"worker": "/nowhere/traind-worker"}, None),
     ({"cores": "0-x"}, "list of cores"),
     ({"threads": 0}, "--threads"),
+    ({"devices": "far-0,far-1"}, "does not name one device for each of 1 ranks"),
+    ({"devices": "far 0"}, "does not name one device"),
 ])
 def test_what_cannot_start_says_why(launch, more, text):
     l = launch({"*": [["exit", 0]]}, **more)

@@ -1,11 +1,14 @@
 """An accelerator with devices: tests/plugins/far.c, a plugin with 2 devices that are not the host. Its knobs are checked,
 it trains to the bits of the reference, and a device that fails has a class of its own."""
 import json
+import os
+import subprocess
 
 import pytest
 
 import support
-from plans import state_of
+from plans import plan_of, state_of
+from ranks import EXIT
 
 FAR = support.BUILD / "tests/plugins/accelerator-far.so"
 
@@ -84,3 +87,39 @@ def test_failure_of_a_device_has_its_class_and_is_tried_again(cluster, mine):
     ended = daemon.job(job)
     assert ended.restarts == 1 and getattr(ended.failure, "class") == "device", ended
     assert "failed in update 9" in ended.failure.message
+
+
+# ---- the device of a rank -------------------------------------------------------------------------
+def by_hand(tmp_path, mine, *args):
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan_of(plugins=[str(mine)], trainer={"accelerator": far(), "max_steps": 1})))
+    return subprocess.run([support.BIN / "traind-worker", "run", "--plan", file, "--plugin-dirs", mine, *args],
+                          capture_output=True, text=True, timeout=60)
+
+
+def test_rank_by_hand_opens_the_device_that_it_is_given(tmp_path, mine):
+    assert by_hand(tmp_path, mine).returncode == 0, "without an argument it is the first"
+    given = by_hand(tmp_path, mine, "--device", "far-1")
+    assert given.returncode == 0 and "uuid=far-1" in given.stderr, given.stderr
+    missing = by_hand(tmp_path, mine, "--device", "far-2")
+    assert missing.returncode not in (0, EXIT["bad_spec"]), missing
+    end, = [e for e in map(json.loads, missing.stdout.splitlines()) if e.get("event") == "end"]
+    assert end["class"] == "device" and end["message"].endswith("no device 'far-2' here; it has far-0, far-1"), end
+
+
+def test_run_without_a_daemon_gives_each_rank_a_device(tmp_path, mine):
+    (tmp_path / "spec.json").write_text(spec_of(mine, far(), 2))
+
+    def run(name, *sets):
+        words = [w for s in (f"name={name}", *sets) for w in ("--set", s)]
+        return subprocess.run([support.BIN / "trainctl", "run", "spec.json", *words], cwd=tmp_path, capture_output=True,
+                              text=True, timeout=120)
+
+    done = run("two")
+    assert done.returncode == 0, done.stderr
+    logs = [next((tmp_path / "two").rglob(f"err.{rank}.log")).read_text() for rank in (0, 1)]
+    assert ["uuid=far-0" in logs[0], "uuid=far-1" in logs[1]] == [True, True], logs
+    if len(os.sched_getaffinity(0)) < 3:
+        return  # three ranks are refused for the cores already
+    more = run("three", "trainer.devices=3")
+    assert "UNSATISFIABLE: 3 ranks need a device of 'far' each, this machine has 2" in more.stderr, more.stderr

@@ -62,7 +62,7 @@ def main():
             sys.stderr.write(values[0])
             sys.stderr.flush()
         elif verb == "env":
-            print(json.dumps(dict(os.environ, cores=sorted(os.sched_getaffinity(0)), sid=os.getsid(0))), flush=True)
+            print(json.dumps(dict(os.environ, device=args.get("--device"), cores=sorted(os.sched_getaffinity(0)), sid=os.getsid(0))), flush=True)
         elif verb == "words":
             text = values[0].encode()
             struct.pack_into(f"<{len(text) + 1}s", page, FATAL + 4, text + b"\0")

@@ -38,6 +38,33 @@ static td_status assigned_from(const char *extra, const char *resume, bool fetch
     return td_assignment_read(&m, state_dir, out);
 }
 
+static td_status assigned_devices(char *first, char *second, const char *state_dir,
+                                  struct td_assignment *out) {
+    char job[] = "j-1", plan[1024], *devices[] = {first, second};
+    snprintf(plan, sizeof plan, spec_text, "");
+    Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;
+    Traind__V1__Assign m = TRAIND__V1__ASSIGN__INIT;
+    id.job = job;
+    id.attempt = 1;
+    m.id = &id;
+    m.plan_json = plan;
+    m.world_size = m.n_ranks = 2;
+    m.n_devices = second ? 2 : 1;
+    m.devices = devices;
+    return td_assignment_read(&m, state_dir, out);
+}
+
+static void test_devices_are_one_a_rank_or_refused(void **state) {
+    struct td_assignment a;
+    char one[] = "far-1", other[] = "far-0", bad[] = "far 0";
+    assert_ok(assigned_devices(one, other, *state, &a));
+    assert_string_equal(a.devices, "far-1,far-0");
+    assert_fails(assigned_devices(one, NULL, *state, &a), TD_INVALID_ARGUMENT,
+                 "1 devices for 2 ranks");
+    assert_fails(assigned_devices(one, bad, *state, &a), TD_INVALID_ARGUMENT,
+                 "'far 0' is no name of a device");
+}
+
 static td_status assigned(const char *extra, const char *resume, const char *state_dir,
                           struct td_assignment *out, char plan[1024]) {
     return assigned_from(extra, resume, false, state_dir, out, plan);
@@ -242,6 +269,7 @@ int main(void) {
         test_in_scratch(test_streamed_checkpoint_is_found_or_missed_when_nothing_fetches_it),
         test_in_scratch(test_place_that_cannot_be_is_the_specs_mistake_unless_it_is_the_nodes),
         test_in_scratch(test_best_is_brought_along_when_a_stage_after_fit_uses_it),
+        test_in_scratch(test_devices_are_one_a_rank_or_refused),
         test_in_scratch(test_assignment_is_refused_when_it_is_bad),
         test_in_scratch(test_directory_is_refused_when_its_facts_are_damaged),
         test_in_scratch(test_assignment_is_rebuilt_when_only_plan_and_log_can_be_read),

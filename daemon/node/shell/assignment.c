@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "lib/attempt/checkpoint_name.h"
-#include "lib/attempt/segments.h"
 #include "lib/spec/plan.h"
 
 enum { PLAN_MAX = 4 << 20, FILE_MAX = 16 << 10, LAUNCHED_MAX = 4 << 10 };
@@ -57,6 +56,22 @@ static td_status take_spec(const char *plan_json, const char *state_dir, struct 
     return td_assignment_checkpoints(dir, state_dir, a->job, a->checkpoints, sizeof a->checkpoints);
 }
 
+static td_status take_devices(const Traind__V1__Assign *m, struct td_assignment *a) {
+    size_t len = 0;
+    if (m->n_devices && m->n_devices != a->n_ranks) {
+        return td_fail(TD_INVALID_ARGUMENT, "%zu devices for %u ranks", m->n_devices, a->n_ranks);
+    }
+    for (size_t i = 0; i < m->n_devices; i++) {
+        if (!td_device_uuid_ok(m->devices[i])) {
+            return td_fail(TD_INVALID_ARGUMENT, "'%.64s' is no name of a device", m->devices[i]);
+        }
+        int n = snprintf(a->devices + len, sizeof a->devices - len, "%s%s", i ? "," : "",
+                         m->devices[i]);
+        len += (size_t)n;
+    }
+    return TD_OK;
+}
+
 td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
                              struct td_assignment *out_assignment) {
     struct td_assignment a = {.attempt = m->id->attempt,
@@ -83,7 +98,8 @@ td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
         snprintf(r->path, sizeof r->path, "%s", m->resume[i]->path);
         r->fetch = m->resume[i]->fetch;
     }
-    td_status s = take_spec(m->plan_json, state_dir, &a);
+    td_status s = take_devices(m, &a);
+    if (!s) s = take_spec(m->plan_json, state_dir, &a);
     if (s) return bad(s);
     *out_assignment = a;
     return TD_OK;

@@ -13,6 +13,8 @@
 
 #include <sys/types.h>
 
+#include "lib/attempt/devices.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/arena.h"
 #include "lib/base/fsio.h"
 #include "traind/v1/node.pb-c.h"
@@ -26,6 +28,7 @@ struct td_assignment {
     uint32_t world_size, first_rank, n_ranks;
     uint32_t slots; // in all
     uint32_t threads;
+    char devices[TD_LAUNCH_RANKS_MAX * TD_DEVICE_UUID]; // one a rank, or "" (lib/attempt/devices.h)
     uint64_t shared_bytes, memory_limit_bytes;
     uint32_t stuck_timeout_s; // 0: never
     bool stream_store;

@@ -425,6 +425,10 @@ static td_status make_command(struct td_local_attempt *a, const struct td_launch
     number(c, "--stuck-timeout", a->assigned.stuck_timeout_s);
     number(c, "--umask", x->rank_umask);
     if (x->shared_cores) word(c, "--shared-cores");
+    if (s->devices[0]) {
+        word(c, "--devices");
+        word(c, s->devices);
+    }
     if (x->plugin_dirs[0]) {
         word(c, "--plugin-dirs");
         word(c, x->plugin_dirs);

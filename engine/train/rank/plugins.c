@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/train/rank/buckets.h"
+#include "engine/train/rank/devices.h"
 #include "engine/train/rank/group.h"
 #include "lib/base/registry.h"
 
@@ -32,6 +33,13 @@ const char *td_rank_accelerator_name(const struct td_train_config *c) {
     return settle(c, c->accelerator, "accelerator", c->auto_accelerator);
 }
 
+static td_status choose_device(const struct td_rank *r, int32_t *out_device) {
+    const char *uuid = r->config->device;
+    *out_device = 0; // by hand, and where the host is the only one
+    if (!uuid || !*uuid) return TD_OK;
+    return td_devices_find(r->accel_name, r->accel_ops, &r->accel_facts, uuid, out_device);
+}
+
 td_status td_rank_open_accelerator(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     const void *ops;
@@ -47,7 +55,6 @@ td_status td_rank_open_accelerator(struct td_rank *r) {
     }
     struct td_accel_config config = {
         .struct_bytes = sizeof config,
-        .device = 0,
         .n_threads = c->n_threads,
         .cache_dir = c->choices_dir ? c->choices_dir : c->cache_dir,
         .deterministic = c->deterministic,
@@ -60,6 +67,7 @@ td_status td_rank_open_accelerator(struct td_rank *r) {
                        "name another",
                        r->accel_name);
     }
+    TD_TRY(choose_device(r, &config.device));
     TD_TRY_CTX(r->accel_ops->open(&config, &r->accel), "open accelerator '%s'", r->accel_name);
     if (r->accel_ops->facts) TD_TRY(r->accel_ops->facts(r->accel, &r->accel_facts));
     r->key.world_size = c->world_size;
