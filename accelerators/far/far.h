@@ -8,8 +8,8 @@
 // tests/plugins/far.c makes a plugin of it, which is never installed.
 //
 // Its knobs make it slow (delay_us), make it fail (fail_at), or give each tensor a buffer of its
-// own (by_tensor). It has 2 devices, far-0 and far-1; their number is no knob, because probe comes before knobs. In
-// reading order:
+// own (by_tensor). It has 2 devices, far-0 and far-1; their number is no knob, because probe comes
+// before knobs. In reading order:
 //
 //   far.h      the accelerator: memory, compile and run
 //   queue.h    runs one after the other, on their own thread

@@ -41,11 +41,12 @@
 //  - in hook and rewrite: nothing.
 //
 // In every slot but reduce_gradients and on_exception all runs are done. Only a step slot and an
-// optimizer_step run programs themselves. Before they read or write what a run of theirs has written, they wait for
-// its ticket, with a deadline that ends the attempt when it passes. State is read and written
-// through td_buffer_host, where that is not NULL, else through the accelerator's copy, which waits
-// by itself. The bucket of reduce_gradients is host memory, unless the collective is on_device and
-// gradients are on a device: then it is there, and the work is queued on its stream.
+// optimizer_step run programs themselves. Before they read or write what a run of theirs has
+// written, they wait for its ticket, with a deadline that ends the attempt when it passes. State is
+// read and written through td_buffer_host, where that is not NULL, else through the accelerator's
+// copy, which waits by itself. The bucket of reduce_gradients is host memory, unless the collective
+// is on_device and gradients are on a device: then it is there, and the work is queued on its
+// stream.
 //
 // *TD_RUN_STEADY.* This bit of `segments` says that only programs wrote parameters since the last
 // run, so that an accelerator may use what it packed of them. A step slot that wrote parameters
