@@ -32,27 +32,41 @@ static void show_precision(const Traind__V1__PlanJobResponse *r) {
     td_print(stdout, "\n");
 }
 
-// "61.4 MiB a rank: 1.2 MiB state, ..."; parts that are nothing are left out.
-static void show_memory(const Traind__V1__PlanJobResponse *r, FILE *to) {
-    const Traind__V1__PlanMemory *m = r->memory;
+struct part {
+    uint64_t bytes;
+    const char *name;
+};
+
+// "memory  61.4 MiB a rank: 1.2 MiB state, ..."; parts that are nothing are left out.
+static void show_parts(const char *title, uint64_t bytes, const struct part *parts, size_t n,
+                       FILE *to) {
     char text[32];
-    td_print(to, "%-16s %s a rank", "memory", td_format_bytes(r->memory_bytes, text));
-    const struct {
-        uint64_t bytes;
-        const char *name;
-    } parts[] = {
-        {m ? m->state_bytes : 0, "state"},          {m ? m->arena_bytes : 0, "activations"},
-        {m ? m->scratch_bytes : 0, "scratch"},      {m ? m->snapshot_bytes : 0, "snapshot"},
-        {m ? m->batch_bytes : 0, "batches"},        {m ? m->process_bytes : 0, "process"},
-        {r->shared_bytes, "shared with the group"},
-    };
     const char *before = ": ";
-    for (size_t i = 0; i < TD_COUNTOF(parts); i++) {
+    td_print(to, "%-16s %s a rank", title, td_format_bytes(bytes, text));
+    for (size_t i = 0; i < n; i++) {
         if (!parts[i].bytes) continue;
         td_print(to, "%s%s %s", before, td_format_bytes(parts[i].bytes, text), parts[i].name);
         before = ", ";
     }
     td_print(to, "\n");
+}
+
+static void show_memory(const Traind__V1__PlanJobResponse *r, FILE *to) {
+    static const Traind__V1__PlanMemory unknown;
+    const Traind__V1__PlanMemory *m = r->memory ? r->memory : &unknown;
+    const struct part parts[] = {
+        {m->state_bytes, "state"},
+        {m->arena_bytes, "activations"},
+        {m->scratch_bytes, "scratch"},
+        {m->snapshot_bytes, "snapshot"},
+        {m->batch_bytes, "batches"},
+        {m->process_bytes, "process"},
+        {m->staging_bytes, "gradients on their way"},
+        {r->shared_bytes, "shared with the group"},
+    };
+    const size_t n_device = m->device_bytes ? 3 : 0; // the first are the device's then
+    show_parts("memory", r->memory_bytes, parts + n_device, TD_COUNTOF(parts) - n_device, to);
+    if (n_device) show_parts("device memory", m->device_bytes, parts, n_device, to);
 }
 
 void td_plan_show_warnings(const Traind__V1__PlanJobResponse *r, FILE *to) {

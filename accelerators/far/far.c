@@ -169,6 +169,7 @@ static td_status far_probe(struct td_accel_facts *out_facts) {
                                .detects_anomaly = true,
                                .whole_logits_bytes = 32 << 20,
                                .own_memory = true,
+                               .memory_bytes = DEVICE_BYTES,
                                .run_ahead = 1,
                                .dtypes = (1u << TD_DTYPE_COUNT) - 1};
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));

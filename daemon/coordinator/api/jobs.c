@@ -178,6 +178,8 @@ static td_status add_memory(struct td_arena *arena, const struct td_json *v,
     of->snapshot_bytes = number(v, "snapshot_bytes");
     of->batch_bytes = number(v, "batch_bytes");
     of->process_bytes = number(v, "process_bytes");
+    of->staging_bytes = number(v, "staging_bytes");
+    of->device_bytes = number(v, "device_bytes");
     m->memory = of;
     m->memory_bytes = number(v, "memory_bytes");
     if (!m->memory_bytes) { // an older node

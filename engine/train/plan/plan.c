@@ -31,6 +31,7 @@ td_status td_plan_programs(struct td_rank *r) {
         if (fits) return TD_OK;
         if (r->recompute < last) continue;
         // What the machine has is the scheduler's to judge; a rank only keeps less because of it.
-        return r->config->memory_bytes ? td_sizes_refuse(r) : TD_OK;
+        bool refuses = r->config->memory_bytes || r->accel_facts.own_memory;
+        return refuses ? td_sizes_refuse(r) : TD_OK;
     }
 }

@@ -1,5 +1,6 @@
 // Sizes. Without a limit of its own a job is measured against the machine, and only by what is
-// cheap to know: a rank that starts shall not compile twice.
+// cheap to know: a rank that starts shall not compile twice. A device's memory has to hold all, so
+// there all is measured.
 
 #include "engine/train/plan/sizes.h"
 
@@ -39,12 +40,25 @@ size_t td_sizes_process_bytes(const struct td_rank *r) {
     return TD_SIZES_PROCESS + r->accel_facts.process_bytes + TD_SIZES_THREAD * threads;
 }
 
+// Do gradients of a device pass through host memory?
+static bool stages(const struct td_rank *r) {
+    return r->strategy_ops->rewrite && !r->group_facts.on_device;
+}
+
 // A rank's part of the limit; gradients of a group are in its shared mapping.
-static size_t needed(const struct td_rank *r, const struct td_sizes *s) {
-    size_t world = (size_t)r->config->world_size;
-    size_t gradients = s->shared_bytes ? td_state_region_bytes(r->state, TD_ROLE_GRAD) : 0;
-    return s->state_bytes - gradients + s->arena_bytes + s->scratch_bytes + s->snapshot_bytes +
-           s->batch_bytes + s->process_bytes + s->shared_bytes / world;
+static void add_up(const struct td_rank *r, struct td_sizes *s) {
+    const size_t world = (size_t)r->config->world_size;
+    const size_t all = s->state_bytes + s->arena_bytes + s->scratch_bytes;
+    const size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
+    s->memory_bytes =
+        s->snapshot_bytes + s->batch_bytes + s->process_bytes + s->shared_bytes / world;
+    if (r->accel_facts.own_memory) {
+        s->device_bytes = all;
+        s->staging_bytes = stages(r) && !s->shared_bytes ? gradients : 0;
+        s->memory_bytes += s->staging_bytes;
+    } else {
+        s->memory_bytes += all - (s->shared_bytes ? gradients : 0);
+    }
 }
 
 // Everything that is known without compiling.
@@ -61,14 +75,14 @@ static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
     s->shared_bytes = r->group_ops->shared_bytes(r->config->world_size, gradients);
     s->batch_bytes = td_data_batch_bytes(r->data);
     s->process_bytes = td_sizes_process_bytes(r);
-    s->memory_bytes = needed(r, s);
+    add_up(r, s);
     return TD_OK;
 }
 
 static td_status measure_all_memory(const struct td_rank *r, struct td_sizes *s) {
     TD_TRY(measure_memory(r, s));
     TD_TRY(measure_scratch(r, &s->scratch_bytes));
-    s->memory_bytes = needed(r, s);
+    add_up(r, s);
     return TD_OK;
 }
 
@@ -130,15 +144,23 @@ td_status td_sizes_levels(const struct td_rank *r, enum td_recompute *out_first,
     return td_fail(TD_INVALID_ARGUMENT, "recompute is '%s': none, selective, full or auto", wish);
 }
 
+// Is it more than the device has? Else it is more than the rank may have of the host's.
+static bool exceeds_device(const struct td_rank *r, const struct td_sizes *s) {
+    const uint64_t there = r->accel_facts.memory_bytes;
+    return r->accel_facts.own_memory && there && s->device_bytes > there;
+}
+
 td_status td_sizes_fit(const struct td_rank *r, bool *out_fits) {
     const struct td_train_config *c = r->config;
-    size_t own = c->memory_bytes, machine = r->accel_facts.memory_bytes;
+    const bool own_memory = r->accel_facts.own_memory;
+    size_t own = c->memory_bytes, machine = own_memory ? 0 : r->accel_facts.memory_bytes;
     size_t limit = own ? own : machine / (size_t)c->world_size;
     struct td_sizes s;
     *out_fits = true;
-    if (!limit) return TD_OK;
-    TD_TRY(own ? measure_all_memory(r, &s) : measure_memory(r, &s));
-    *out_fits = s.memory_bytes <= limit;
+    const bool whole = own || (own_memory && r->accel_facts.memory_bytes);
+    if (!limit && !whole) return TD_OK;
+    TD_TRY(whole ? measure_all_memory(r, &s) : measure_memory(r, &s));
+    *out_fits = (!limit || s.memory_bytes <= limit) && !exceeds_device(r, &s);
     return TD_OK;
 }
 
@@ -146,7 +168,30 @@ td_status td_sizes_refuse(const struct td_rank *r) {
     struct td_sizes s;
     const size_t mib = (size_t)1 << 20;
     TD_TRY(measure_all_memory(r, &s));
-    bool keeps = r->recompute != TD_RECOMPUTE_FULL;
+    bool keeps = r->recompute != TD_RECOMPUTE_FULL && !r->accel_facts.plans_memory;
+    if (exceeds_device(r, &s)) {
+        return td_status_with_class(
+            td_fail(TD_FAILED_PRECONDITION,
+                    "a rank needs %zu bytes of its device, '%s' has %zu: %zu MiB of state, %zu of "
+                    "activations (recompute %s), %zu of scratch. Lower data.batch_size (with "
+                    "trainer.accumulate_grad_batches for the same step) or the model's sizes",
+                    s.device_bytes, r->accel_facts.device_name, (size_t)r->accel_facts.memory_bytes,
+                    s.state_bytes / mib, s.arena_bytes / mib, td_recompute_name(r->recompute),
+                    s.scratch_bytes / mib),
+            TD_CLASS_OUT_OF_MEMORY);
+    }
+    if (r->accel_facts.own_memory) {
+        return td_status_with_class(
+            td_fail(TD_FAILED_PRECONDITION,
+                    "a rank needs %zu bytes of the host, resources.memory_bytes allows %zu: %zu "
+                    "MiB of snapshot, %zu of batches, %zu of process, %zu of gradients on their "
+                    "way. Raise resources.memory_bytes, or lower data.batch_size or the model's "
+                    "sizes",
+                    s.memory_bytes, (size_t)r->config->memory_bytes, s.snapshot_bytes / mib,
+                    s.batch_bytes / mib, s.process_bytes / mib,
+                    (s.staging_bytes + s.shared_bytes / (size_t)r->config->world_size) / mib),
+            TD_CLASS_OUT_OF_MEMORY);
+    }
     return td_status_with_class(
         td_fail(TD_FAILED_PRECONDITION,
                 "a rank needs %zu bytes, resources.memory_bytes allows %zu: %zu MiB of state, %zu "

@@ -8,11 +8,12 @@
 // compiling without allocating. Beside them a process has its libraries, generated code and
 // threads, for which td_sizes_process_bytes is set aside. Their sum is `memory_bytes`: the plan
 // shows it, the queue compares it with nodes, and it is compared with the limit of a rank. Decoded
-// data is not in it: a mapped file, which the ranks of a machine share. The limit is
-// resources.memory_bytes, or this machine's memory. Above it the forward pass keeps less and
-// computes more, level by level, unless trainer.recompute names the level. A job that does not fit
-// at the last level is refused here, before it starts, with the bytes and the knobs that lower
-// them. Thread: training.
+// data is not in it: a mapped file, which the ranks of a machine share. Where an accelerator has
+// memory of its own, state, arena and scratch are `device_bytes` instead, which that has to hold.
+// The limit is resources.memory_bytes, or this machine's memory. Above it the forward pass keeps
+// less and computes more, level by level, unless trainer.recompute names the level. A job that does
+// not fit at the last level is refused here, before it starts, with the bytes and the knobs that
+// lower them. Thread: training.
 
 #include "engine/train/plan/estimate.h"
 #include "engine/train/rank/rank.h"
@@ -32,11 +33,13 @@ struct td_sizes {
     size_t arena_bytes;   // the largest of all programs
     size_t scratch_bytes; // of the accelerator
     enum td_recompute recompute;
-    size_t snapshot_bytes;                                   // of the checkpointer
-    size_t batch_bytes;                                      // batches as they are gathered
-    size_t process_bytes;                                    // libraries, code and threads
-    size_t shared_bytes;                                     // mapping of the group; 0 for world 1
-    size_t memory_bytes;                                     // all of one rank, its share of that
+    size_t snapshot_bytes; // of the checkpointer
+    size_t batch_bytes;    // batches as they are gathered
+    size_t process_bytes;  // libraries, code and threads
+    size_t shared_bytes;   // mapping of the group; 0 for world 1
+    size_t staging_bytes;  // host memory of a device's gradients
+    size_t memory_bytes;   // all of one rank, its share of that
+    size_t device_bytes; // state, arena, scratch where they are a device's; else they are in memory
     struct td_estimate step;                                 // how long one takes
     double flops_per_step;                                   // of one optimizer step of this rank
     int64_t samples;                                         // of the training set
