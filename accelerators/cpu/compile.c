@@ -345,8 +345,8 @@ static td_status add_outputs(struct compiler *c, td_node node) {
     return TD_OK;
 }
 
-// Before finish, or at the end where there is none. A run may end after forward, in which a head
-// writes gradients, or begin with backward. So either segment has a kernel, if it reduces.
+// Before finish, or at the end where there is none. Each segment that reduces has its own, because
+// a run may have one of them alone; the first that runs waits for all.
 static void add_waits(struct compiler *c, uint32_t reducing) {
     for (enum td_segment s = TD_SEG_FORWARD; s < TD_SEG_FINISH && c->bindings->all_reduce; s++) {
         if (!(reducing >> s & 1)) continue;
