@@ -20,11 +20,28 @@ static td_status add_level(struct td_table *t, const Traind__V1__Node *n) {
     return td_table_add(t, "%s of %s", n->cpu_level_held, n->cpu_level);
 }
 
+// "far 1/2" of each accelerator that has devices of its own: used and all.
+static td_status add_devices(struct td_table *t, struct td_arena *arena,
+                             const Traind__V1__Node *n) {
+    const char *text = "";
+    for (size_t i = 0; text && i < n->n_devices; i++) {
+        const Traind__V1__AcceleratorDevices *a = n->devices[i];
+        size_t used = 0;
+        for (size_t k = 0; k < a->n_devices; k++) {
+            used += a->devices[k]->used;
+        }
+        if (a->is_host) continue;
+        text = td_arena_printf(arena, "%s%s%s %zu/%zu", text, *text ? ", " : "", a->accelerator,
+                               used, a->n_devices);
+    }
+    return text ? td_table_add(t, "%s", *text ? text : "-") : td_fail_oom();
+}
+
 static td_status show_nodes(const Traind__V1__ListNodesResponse *r) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)64 << 20, &arena));
-    static const char *const heading[] = {"ID",    "NAME", "STATE",  "SLOTS",
-                                          "CORES", "CPU",  "MEMORY", "JOBS"};
+    static const char *const heading[] = {"ID",  "NAME",   "STATE",   "SLOTS", "CORES",
+                                          "CPU", "MEMORY", "DEVICES", "JOBS"};
     struct td_table t;
     td_table_init(&t, arena, TD_COUNTOF(heading), heading);
     for (size_t i = 0; i < r->n_nodes; i++) {
@@ -39,6 +56,7 @@ static td_status show_nodes(const Traind__V1__ListNodesResponse *r) {
         TD_TRY(td_table_add(&t, "%" PRIu32, n->cores));
         TD_TRY(add_level(&t, n));
         TD_TRY(td_table_add(&t, "%s", td_format_bytes(n->memory_bytes, memory)));
+        TD_TRY(add_devices(&t, arena, n));
         TD_TRY(td_table_add(&t, "%zu", n->n_jobs));
     }
     return td_table_print(&t);

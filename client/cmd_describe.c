@@ -47,6 +47,9 @@ static void show_job(const Traind__V1__Job *job) {
     for (size_t i = 0; i < job->n_nodes; i++) {
         line("node", job->nodes[i]);
     }
+    for (size_t i = 0; i < job->n_devices; i++) {
+        td_print(stdout, "%-14s %s of rank %zu\n", "device", job->devices[i], i);
+    }
     const Traind__V1__Progress *p = job->progress;
     if (p && job->state == TRAIND__V1__JOB__STATE__RUNNING) {
         char rate[32], left[32];

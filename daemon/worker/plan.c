@@ -65,7 +65,6 @@ static td_status append(const struct td_worker_args *args, const struct td_worke
     const struct td_buf *graph = &t->graph;
     if (args->dump_graph && !args->json) return td_buf_append(b, graph->data, graph->len);
     TD_TRY(append_sizes(w, b));
-    TD_TRY(td_buf_str(b, ",\"devices\":"));
     TD_TRY(td_buf_append(b, t->devices.data, t->devices.len));
     if (args->dump_graph) {
         TD_TRY(td_buf_str(b, ",\"graph\":"));
@@ -75,6 +74,7 @@ static td_status append(const struct td_worker_args *args, const struct td_worke
 }
 
 static td_status list_devices(const struct td_rank *r, struct td_buf *out) {
+    TD_TRY(td_buf_printf(out, ",\"accelerator\":\"%s\",\"devices\":", r->accel_name));
     return td_devices_print(r->accel_name, r->accel_ops, &r->accel_facts, out);
 }
 

@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "daemon/worker/plugins.h"
+#include "engine/train/rank/devices.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
+#include "lib/base/log.h"
 #include "lib/spec/rows.h"
 
 enum { LINE_MAX_BYTES = 256 << 10 };
@@ -59,6 +61,18 @@ static bool row_at(const struct td_plugin_desc *desc, bool is_own, size_t i,
     return true;
 }
 
+// Which devices it has here; nothing, where it does not say.
+static td_status print_devices(struct td_buf *b, const struct td_plugin_desc *desc) {
+    const struct td_accelerator_ops *ops = desc->ops;
+    struct td_accel_facts facts = {.struct_bytes = sizeof facts};
+    TD_AUTO_BUF list;
+    td_buf_init(&list, LINE_MAX_BYTES / 2);
+    td_status s = ops->probe(&facts);
+    if (!s) s = td_devices_print(desc->name, ops, &facts, &list);
+    td_status_log(TD_LOG_WARN, s, "devices not listed, continuing");
+    return s ? TD_OK : td_buf_printf(b, ",\"devices\":%s", td_buf_cstr(&list));
+}
+
 static td_status print_knobs(struct td_buf *b, const struct td_plugin_desc *desc, bool is_own) {
     struct td_spec_row row;
     TD_TRY(print_text(b, "summary", desc->summary));
@@ -67,7 +81,8 @@ static td_status print_knobs(struct td_buf *b, const struct td_plugin_desc *desc
         if (i) TD_TRY(td_buf_str(b, ","));
         TD_TRY(print_knob(b, &row));
     }
-    return td_buf_str(b, "]");
+    TD_TRY(td_buf_str(b, "]"));
+    return desc->kind == TD_PLUGIN_ACCELERATOR ? print_devices(b, desc) : TD_OK;
 }
 
 // One line: of desc, or of why there is none.

@@ -89,6 +89,23 @@ def test_failure_of_a_device_has_its_class_and_is_tried_again(cluster, mine):
     assert "failed in update 9" in ended.failure.message
 
 
+# ---- what nodes report ----------------------------------------------------------------------------
+def devices_of(node):
+    return {a.accelerator: None if a.is_host else [(d.uuid, d.used) for d in a.devices] for a in node.devices}
+
+
+def test_node_shows_devices_of_installed_accelerators_and_of_those_that_a_plan_named(cluster, mine):
+    daemon = cluster.start("--slots", "1", "--plugin-dirs", mine)
+    support.until("the probe has ended", lambda: "cpu" in devices_of(*daemon.nodes()))
+    assert devices_of(*daemon.nodes()) == {"reference": None, "cpu": None}
+    assert daemon.ctl("node", "list").stdout.splitlines()[1].split()[-2] == "-"
+    daemon.finish(daemon.submit(spec_of(mine, far())))
+    assert devices_of(*daemon.nodes())["far"] == [("far-0", False), ("far-1", False)]
+    daemon.restart()
+    assert devices_of(*daemon.nodes())["far"] == [("far-0", False), ("far-1", False)]
+    assert "far 0/2" in daemon.ctl("node", "list").stdout
+
+
 # ---- the device of a rank -------------------------------------------------------------------------
 def by_hand(tmp_path, mine, *args):
     file = tmp_path / "plan.json"

@@ -239,7 +239,7 @@ static inline const struct td_job *job(struct rig *r, int number) {
 }
 
 static inline void answer_plan_with(struct rig *r, const char *request, const char *sizes) {
-    char json[128], copy[64];
+    char json[512], copy[64];
     snprintf(json, sizeof json, "%s", sizes);
     snprintf(copy, sizeof copy, "%s", request);
     Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;

@@ -104,7 +104,7 @@ void td_core_destroy(struct td_core *core) {
     td_core_out_finish(&core->out);
     forget_values(core->jobs, destroy_job);
     forget_values(core->leaving, td_forget_destroy);
-    forget_values(core->nodes, free);
+    forget_values(core->nodes, td_host_destroy);
     td_offers_finish(core);
     forget_values(core->plans, destroy_plan);
     forget_values(core->requests, free);
@@ -261,6 +261,7 @@ static void on_message(struct td_core *core, struct td_node_session *s,
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT:
         td_nodes_set_plugins(core, s->node, m->plan_result->plugins);
+        td_nodes_take_plan(core, s->node, m->plan_result->result_json);
         td_plans_on_result(core, s->node, m->plan_result);
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_REFUSED:
@@ -273,6 +274,7 @@ static void on_message(struct td_core *core, struct td_node_session *s,
         td_attempt_on_log_state(core, s->node, m->log_state);
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_PLUGIN_LIST:
+        td_nodes_take_probe(core, s->node, m->plugin_list);
         td_offers_set(core, s->node, m->plugin_list);
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED:

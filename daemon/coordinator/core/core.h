@@ -20,7 +20,8 @@
 // The files, in reading order, from the cellar to the roof; none calls one that is above it.
 //   job.h, a job: its states as a table, its attempts, its record (job_record.c) and what is read
 //   of its spec (job_knobs.c); checkpoint.h; exchange.h, what goes in and comes out; core_state.h
-//   out.h, the lists that an input fills; changes.h, what is saved; jobs.h, job_list.h, hosts.h
+//   out.h, the lists that an input fills; changes.h, what is saved; jobs.h, job_list.h, hosts.h,
+//   host_devices.h
 //   catalog.h, checkpoints: pending, committed, removed; reconcile.h, what nodes have to do about
 //   them; retain.h, which are kept; over.h, an attempt is over; reconciled.h, the nodes' answers
 //   forget.h, a job and what it owns go; removals.h, what nodes still have of it; retention.h, when

@@ -10,6 +10,7 @@
 
 #include "daemon/coordinator/core/checkpoint.h"
 #include "daemon/coordinator/core/exchange.h"
+#include "daemon/coordinator/core/host_devices.h"
 #include "lib/base/map.h"
 #include "lib/spec/plan.h"
 
@@ -44,6 +45,7 @@ struct td_host {
     uint64_t due[TD_RECONCILE_DUE]; // seqs of those that came to be due since, in their order
     uint32_t n_due;
     uint32_t n_removals; // rows of deleted jobs
+    struct td_host_devices devices;
 };
 
 struct td_node_session {

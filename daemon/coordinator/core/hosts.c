@@ -7,6 +7,12 @@
 #include "daemon/coordinator/core/core_state.h"
 #include "lib/base/cpu_level.h"
 
+void td_host_destroy(void *host) {
+    struct td_host *n = host;
+    if (n) (void)td_host_devices_forget(&n->devices);
+    free(n);
+}
+
 struct td_host *td_nodes_find(const struct td_core *core, const char *id) {
     return id && id[0] ? td_map_get(core->nodes, id) : NULL;
 }

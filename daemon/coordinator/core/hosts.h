@@ -10,6 +10,7 @@ struct td_attempt;
 struct td_core;
 struct td_host;
 
+void td_host_destroy(void *host); // accepts NULL
 struct td_host *td_nodes_find(const struct td_core *core, const char *id);
 bool td_host_ready(const struct td_host *n);
 // Its machine has the level, as far as it is known; "auto" has everyone.

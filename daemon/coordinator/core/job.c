@@ -201,6 +201,7 @@ void td_attempt_destroy(struct td_attempt *a) {
     if (!a) return;
     td_failure_finish(&a->failure);
     free(a->silent);
+    free(a->devices);
     free(a->ranks);
     free(a);
 }

@@ -145,6 +145,7 @@ struct td_attempt {
     struct td_mono close_at; // and this is how long they are waited for
     uint32_t n_ranks;
     uint32_t slots;
+    char *devices;   // one a rank (lib/attempt/devices.h); NULL: none but the host
     uint64_t events; // committed bytes of its event log
     uint32_t step;   // the last one that these name: a sample of an earlier one is stale
     struct td_failure failure;

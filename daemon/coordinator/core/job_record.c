@@ -111,6 +111,7 @@ td_status td_attempt_encode(const struct td_attempt *a, struct td_buf *out) {
     TD_TRY(put_int(out, "closing", a->closing));
     TD_TRY(put_int(out, "n_ranks", a->n_ranks));
     TD_TRY(put_int(out, "slots", a->slots));
+    if (a->devices) TD_TRY(put_text(out, "devices", a->devices));
     TD_TRY(put_int(out, "events", (int64_t)a->events));
     TD_TRY(put_int(out, "step", a->step));
     TD_TRY(put_failure(out, &a->failure));
@@ -273,6 +274,8 @@ td_status td_attempt_decode(const struct td_json *v, struct td_attempt **out_att
     a->outcome = (enum td_outcome)outcome;
     a->closing = get_int(v, "closing") != 0;
     a->slots = get_u32(v, "slots");
+    const char *devices = get_text(v, "devices");
+    if (devices[0] && !(a->devices = td_strdup(devices))) return td_fail_oom();
     a->events = (uint64_t)get_int(v, "events");
     a->step = get_u32(v, "step");
     get_ranks(a, td_json_get(v, "ranks"));

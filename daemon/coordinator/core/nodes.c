@@ -22,7 +22,7 @@
 #include "lib/base/digest.h"
 #include "lib/base/fit.h"
 
-enum { MAX_SLOTS = 4096, MAX_HELD = 4096, NODE_BODY_MAX = 8 << 10 };
+enum { MAX_SLOTS = 4096, MAX_HELD = 4096, NODE_BODY_MAX = 1 << 20 };
 
 // ---- records ------------------------------------------------------------------------------------
 static td_status encode(const struct td_host *n, struct td_buf *out) {
@@ -44,6 +44,8 @@ static td_status encode(const struct td_host *n, struct td_buf *out) {
     TD_TRY(td_json_print_string(n->cpu_level_held, strlen(n->cpu_level_held), out));
     TD_TRY(td_buf_str(out, ",\"plugins\":"));
     TD_TRY(td_json_print_string(n->plugins, strlen(n->plugins), out));
+    TD_TRY(td_buf_str(out, ",\"devices\":"));
+    TD_TRY(td_host_devices_encode(&n->devices, out));
     return td_buf_printf(out, ",\"seen_ns\":%" PRId64 "}", n->seen_ns);
 }
 
@@ -78,8 +80,9 @@ td_status td_nodes_load(struct td_core *core, const char *key, const char *body)
     n->launcher_major = (uint32_t)td_json_int(td_json_get(v, "launcher_major"), 0);
     n->seen_ns = td_json_int(td_json_get(v, "seen_ns"), 0);
     n->embedded = td_json_int(td_json_get(v, "embedded"), 0) != 0;
+    td_host_devices_decode(&n->devices, td_json_get(v, "devices"));
     td_status s = td_map_put(core->nodes, key, n, NULL);
-    if (s) free(n);
+    if (s) td_host_destroy(n);
     return s;
 }
 
@@ -109,8 +112,21 @@ void td_nodes_set_plugins(struct td_core *core, struct td_host *n, const char *p
     td_utf8_scrub(now);
     if (strcmp(now, n->plugins) == 0) return;
     memcpy(n->plugins, now, sizeof now);
+    (void)td_host_devices_forget(&n->devices); // other files may have others
     save(core, n);
     td_plans_drop_stale(core);
+    core->queue_dirty = true;
+}
+
+void td_nodes_take_plan(struct td_core *core, struct td_host *n, const char *plan_json) {
+    if (!plan_json[0] || !td_host_devices_take_plan(&n->devices, plan_json)) return;
+    save(core, n);
+    core->queue_dirty = true;
+}
+
+void td_nodes_take_probe(struct td_core *core, struct td_host *n, const Traind__V1__PluginList *m) {
+    if (!td_host_devices_take_probe(&n->devices, m->accelerators, m->n_accelerators)) return;
+    save(core, n);
     core->queue_dirty = true;
 }
 
@@ -276,6 +292,8 @@ static void make_key(const struct td_core *core, struct td_host *n) {
 
 static void fill(struct td_host *n, const struct td_node_session *s,
                  const Traind__V1__Register *m) {
+    bool same = strcmp(n->boot_id, m->boot_id) == 0 && strcmp(n->plugins, m->plugins) == 0;
+    if (!same) (void)td_host_devices_forget(&n->devices); // it will report them
     snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
     (void)td_fit(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
     snprintf(n->version, sizeof n->version, "%s", m->version);

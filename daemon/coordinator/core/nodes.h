@@ -29,6 +29,9 @@ void td_nodes_register(struct td_core *core, struct td_node_session *s,
                        const Traind__V1__Register *m);
 // It reports its plugins' files: if they are others, plans of the old ones are dropped.
 void td_nodes_set_plugins(struct td_core *core, struct td_host *n, const char *plugins);
+// Devices of accelerators, as a plan's answer and its list of plugins name them.
+void td_nodes_take_plan(struct td_core *core, struct td_host *n, const char *plan_json);
+void td_nodes_take_probe(struct td_core *core, struct td_host *n, const Traind__V1__PluginList *m);
 void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m);
 void td_nodes_session_gone(struct td_core *core, struct td_node_session *s);
 void td_nodes_tick(struct td_core *core);

@@ -67,7 +67,7 @@ td_status td_nodes_evict(struct td_core *core) {
     td_core_record(core, TD_RECORD_NODE, n->id, NULL);
     td_map_remove(core->nodes, n->id);
     td_offers_forget(core, n->id);
-    free(n);
+    td_host_destroy(n);
     td_plans_drop_stale(core);
     core->queue_dirty = true;
     return TD_OK;

@@ -34,6 +34,9 @@ static struct td_offer *find_equal(const struct td_core *core, const struct td_o
 }
 
 void td_offers_set(struct td_core *core, const struct td_host *n, const Traind__V1__PluginList *m) {
+    Traind__V1__PluginList rows = *m;
+    rows.n_accelerators = 0; // devices differ between nodes of one installation (host_devices.h)
+    m = &rows;
     size_t bytes = traind__v1__plugin_list__get_packed_size(m);
     struct td_offer *made = td_core_must(td_calloc(1, sizeof *made + bytes)), *equal;
     made->n_nodes = 1;

@@ -111,6 +111,15 @@ static bool view_metrics(struct td_arena *a, const struct td_job *j, Traind__V1_
     return true;
 }
 
+static void view_devices(struct td_arena *a, const struct td_attempt *live, Traind__V1__Job *m) {
+    char uuid[TD_DEVICE_UUID];
+    if (!live->devices) return;
+    m->devices = td_arena_array(a, td_device_list_count(live->devices), sizeof *m->devices);
+    for (uint32_t i = 0; m->devices && td_device_list_at(live->devices, i, uuid); i++) {
+        m->devices[m->n_devices++] = copy(a, uuid);
+    }
+}
+
 static void view_places(struct td_arena *a, const struct td_core *core, const struct td_job *j,
                         const struct td_reason *why, Traind__V1__Job *m) {
     const struct td_attempt *live = td_job_live(j);
@@ -118,6 +127,7 @@ static void view_places(struct td_arena *a, const struct td_core *core, const st
         m->nodes = td_arena_array(a, 1, sizeof *m->nodes);
         if (m->nodes) m->nodes[m->n_nodes++] = host_name(a, core, live->node);
         m->slots = live->slots;
+        view_devices(a, live, m);
     } else {
         m->slots = why->needed_slots ? why->needed_slots : j->n_ranks;
     }
@@ -261,6 +271,47 @@ static bool view_node_jobs(struct td_arena *a, const struct td_core *core, const
     return true;
 }
 
+static bool uses_device(const struct td_core *core, const struct td_host *n, const char *uuid) {
+    for (uint32_t i = 0; i < core->n_live; i++) {
+        const struct td_attempt *a = td_job_live(core->live[i]);
+        bool here = a && a->devices && strcmp(a->node, n->id) == 0;
+        if (here && td_device_list_has(a->devices, uuid)) return true;
+    }
+    return false;
+}
+
+static Traind__V1__AcceleratorDevices *view_accel(struct td_arena *a, const struct td_core *core,
+                                                  const struct td_host *n,
+                                                  const struct td_host_accel *accel) {
+    Traind__V1__AcceleratorDevices *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__accelerator_devices__init(m);
+    m->accelerator = copy(a, accel->name);
+    m->is_host = accel->is_host;
+    m->devices = td_arena_array(a, accel->n + 1, sizeof *m->devices);
+    for (uint32_t i = 0; m->devices && i < accel->n; i++) {
+        Traind__V1__Device *d = td_arena_alloc(a, sizeof *d);
+        if (!d) return NULL;
+        traind__v1__device__init(d);
+        d->uuid = copy(a, accel->device[i].uuid);
+        d->name = copy(a, accel->device[i].name);
+        d->memory_bytes = accel->device[i].memory_bytes;
+        d->used = uses_device(core, n, accel->device[i].uuid);
+        m->devices[m->n_devices++] = d;
+    }
+    return m->devices ? m : NULL;
+}
+
+static bool view_node_devices(struct td_arena *a, const struct td_core *core,
+                              const struct td_host *n, Traind__V1__Node *m) {
+    m->devices = td_arena_array(a, n->devices.n + 1, sizeof *m->devices);
+    for (uint32_t i = 0; m->devices && i < n->devices.n; i++) {
+        m->devices[m->n_devices] = view_accel(a, core, n, n->devices.accel[i]);
+        if (!m->devices[m->n_devices++]) return false;
+    }
+    return m->devices != NULL;
+}
+
 static Traind__V1__Node__State node_state(const struct td_core *core, const struct td_host *n) {
     if (!td_host_ready(n)) return TRAIND__V1__NODE__STATE__LOST;
     bool drains = core->stopping && n->embedded;
@@ -285,7 +336,7 @@ static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *cor
     m->embedded = n->embedded;
     int64_t ago_ns = n->embedded && n->session ? 0 : now.mono.ns - n->last_message.ns;
     m->last_seen_ms = ago_ns > 0 ? (uint32_t)TD_MIN(ago_ns / TD_NS_PER_MS, UINT32_MAX) : 0;
-    return view_node_jobs(a, core, n, m) ? m : NULL;
+    return view_node_jobs(a, core, n, m) && view_node_devices(a, core, n, m) ? m : NULL;
 }
 
 Traind__V1__ListNodesResponse *td_view_nodes(struct td_arena *a, const struct td_core *core,

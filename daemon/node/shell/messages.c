@@ -151,10 +151,34 @@ static bool read_knobs(struct td_arena *a, const struct td_json *list, Traind__V
     return p->knobs != NULL;
 }
 
-static td_status read_plugin(struct td_arena *a, const char *line, size_t len,
+static td_status read_devices(struct td_arena *a, const struct td_json *v,
+                              Traind__V1__PluginList *m) {
+    enum { MOST = 64 };
+    const struct td_json *list = td_json_get(v, "devices");
+    if (!list || m->n_accelerators == MOST) return TD_OK;
+    if (!m->accelerators) m->accelerators = td_arena_array(a, MOST, sizeof(*m->accelerators));
+    Traind__V1__AcceleratorDevices *one = td_arena_alloc(a, sizeof *one);
+    if (!one || !m->accelerators) return td_fail_oom();
+    traind__v1__accelerator_devices__init(one);
+    one->accelerator = text_of(v, "name");
+    one->is_host = list->kind == TD_JSON_NULL;
+    one->devices = td_arena_array(a, list->n_children + 1, sizeof(*one->devices));
+    if (!one->devices) return td_fail_oom();
+    for (const struct td_json *d = list->first; d; d = d->next) {
+        Traind__V1__Device *device = td_arena_alloc(a, sizeof *device);
+        if (!device) return td_fail_oom();
+        traind__v1__device__init(device);
+        device->uuid = text_of(d, "uuid");
+        device->name = text_of(d, "name");
+        device->memory_bytes = (uint64_t)td_json_int(td_json_get(d, "memory_bytes"), 0);
+        one->devices[one->n_devices++] = device;
+    }
+    m->accelerators[m->n_accelerators++] = one;
+    return TD_OK;
+}
+
+static td_status read_plugin(struct td_arena *a, const struct td_json *v,
                              Traind__V1__Plugin **out_plugin) {
-    struct td_json *v;
-    TD_TRY(td_json_parse(a, line, len, &v));
     Traind__V1__Plugin *p = td_arena_alloc(a, sizeof *p);
     if (!p) return td_fail_oom();
     traind__v1__plugin__init(p);
@@ -175,7 +199,10 @@ static td_status read_plugins(struct td_arena *a, const char *lines, Traind__V1_
     for (const char *at = lines; *at && m->n_plugins < MOST;) {
         size_t len = strcspn(at, "\n");
         if (!at[len]) break; // the last line was cut
-        TD_TRY(read_plugin(a, at, len, &m->plugins[m->n_plugins]));
+        struct td_json *v;
+        TD_TRY(td_json_parse(a, at, len, &v));
+        TD_TRY(read_plugin(a, v, &m->plugins[m->n_plugins]));
+        TD_TRY(read_devices(a, v, m));
         m->n_plugins++;
         at += len + 1;
     }

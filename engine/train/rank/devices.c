@@ -76,6 +76,7 @@ td_status td_devices_print(const char *accelerator, const struct td_accelerator_
                            const struct td_accel_facts *facts, struct td_buf *out) {
     struct td_device_info info;
     int32_t n = count(ops, facts);
+    if (!ops->device_at) return td_buf_str(out, "null");
     TD_TRY(td_buf_str(out, "["));
     for (int32_t i = 0; i < n; i++) {
         TD_TRY(read_next(accelerator, ops, i, &info));

@@ -17,7 +17,7 @@ enum { TD_DEVICES_MAX = 256 }; // of an accelerator on one machine
 TD_MUST_USE td_status td_devices_find(const char *accelerator, const struct td_accelerator_ops *ops,
                                       const struct td_accel_facts *facts, const char *uuid,
                                       int32_t *out_index);
-// [{"uuid":"...","name":"...","memory_bytes":N}, ...]
+// [{"uuid":"...","name":"...","memory_bytes":N}, ...]; null: its device is the host.
 TD_MUST_USE td_status td_devices_print(const char *accelerator,
                                        const struct td_accelerator_ops *ops,
                                        const struct td_accel_facts *facts, struct td_buf *out);

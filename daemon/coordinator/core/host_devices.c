@@ -1,0 +1,166 @@
+// See the header. What a node says is input: a device without a proper name is passed over.
+
+#include "daemon/coordinator/core/host_devices.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/json.h"
+#include "lib/spec/bounds.h"
+
+const struct td_host_accel *td_host_accel_find(const struct td_host_devices *d,
+                                               const char *accelerator) {
+    for (uint32_t i = 0; i < d->n; i++) {
+        if (strcmp(d->accel[i]->name, accelerator) == 0) return d->accel[i];
+    }
+    return NULL;
+}
+
+uint32_t td_host_devices_free(const struct td_host_accel *a, uint64_t turn, uint32_t most) {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < a->n && found < most; i++) {
+        found += a->device[i].held == TD_DEVICE_FREE || a->device[i].held == turn;
+    }
+    return found;
+}
+
+// ---- what a node says ---------------------------------------------------------------------------
+static struct td_host_accel *make(const char *name, bool is_host, size_t n) {
+    n = TD_MIN(n, (size_t)TD_HOST_DEVICES);
+    struct td_host_accel *a = td_calloc(1, sizeof *a + n * sizeof a->device[0]);
+    TD_CHECK(a); // as everywhere in the core (core_state.h)
+    snprintf(a->name, sizeof a->name, "%s", name);
+    td_utf8_scrub(a->name);
+    a->is_host = is_host;
+    return a;
+}
+
+static void add(struct td_host_accel *a, const char *uuid, const char *name, uint64_t bytes) {
+    if (a->n == TD_HOST_DEVICES || !td_device_uuid_ok(uuid)) return;
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (strcmp(a->device[i].uuid, uuid) == 0) return;
+    }
+    struct td_host_device *d = &a->device[a->n++];
+    snprintf(d->uuid, sizeof d->uuid, "%s", uuid);
+    snprintf(d->name, sizeof d->name, "%s", name);
+    td_utf8_scrub(d->name);
+    d->memory_bytes = TD_MIN(bytes, (uint64_t)INT64_MAX);
+}
+
+static void add_all(struct td_host_accel *a, const struct td_json *list) {
+    size_t n = 0;
+    for (const struct td_json *v = list ? list->first : NULL; v && n < TD_HOST_DEVICES;
+         v = v->next) {
+        int64_t bytes = td_json_int(td_json_get(v, "memory_bytes"), 0);
+        add(a, td_json_string(td_json_get(v, "uuid"), ""),
+            td_json_string(td_json_get(v, "name"), ""), bytes > 0 ? (uint64_t)bytes : 0);
+        n++;
+    }
+}
+
+static bool same(const struct td_host_accel *a, const struct td_host_accel *b) {
+    bool equal = a->n == b->n && a->is_host == b->is_host;
+    for (uint32_t i = 0; equal && i < a->n; i++) {
+        equal = strcmp(a->device[i].uuid, b->device[i].uuid) == 0 &&
+                strcmp(a->device[i].name, b->device[i].name) == 0 &&
+                a->device[i].memory_bytes == b->device[i].memory_bytes;
+    }
+    return equal;
+}
+
+static bool put(struct td_host_devices *d, struct td_host_accel *take_made) {
+    for (uint32_t i = 0; i < d->n; i++) {
+        if (strcmp(d->accel[i]->name, take_made->name) != 0) continue;
+        bool known = same(d->accel[i], take_made);
+        if (!known) {
+            free(d->accel[i]);
+            d->accel[i] = take_made;
+        } else {
+            free(take_made); // who holds the devices is known of the old one
+        }
+        return !known;
+    }
+    if (d->n == TD_HOST_ACCELERATORS) {
+        free(d->accel[0]);
+        memmove(&d->accel[0], &d->accel[1], --d->n * sizeof(struct td_host_accel *));
+    }
+    d->accel[d->n++] = take_made;
+    return true;
+}
+
+// "devices" of an object: a list, or null where the host is the only one.
+static bool take(struct td_host_devices *d, const struct td_json *v) {
+    const char *name = td_json_string(td_json_get(v, "accelerator"), "");
+    const struct td_json *list = td_json_get(v, "devices");
+    if (!*name || !list) return false; // an older node does not say
+    struct td_host_accel *a = make(name, list->kind == TD_JSON_NULL, list->n_children);
+    add_all(a, list);
+    return put(d, a);
+}
+
+bool td_host_devices_take_plan(struct td_host_devices *d, const char *plan_json) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *v = NULL;
+    td_status s = td_arena_create(TD_SPEC_ARENA_BYTES, &arena);
+    if (!s) s = td_json_parse(arena, plan_json, strlen(plan_json), &v);
+    bool changed = !s && take(d, v);
+    td_status_free(s); // who keeps the plan says what is wrong with it
+    return changed;
+}
+
+bool td_host_devices_take_probe(struct td_host_devices *d,
+                                Traind__V1__AcceleratorDevices *const *list, size_t n_list) {
+    bool changed = false;
+    for (size_t i = 0; i < n_list && i < TD_HOST_ACCELERATORS; i++) {
+        const Traind__V1__AcceleratorDevices *m = list[i];
+        if (!m->accelerator[0]) continue;
+        struct td_host_accel *a = make(m->accelerator, m->is_host, m->n_devices);
+        for (size_t k = 0; k < m->n_devices && k < TD_HOST_DEVICES; k++) {
+            add(a, m->devices[k]->uuid, m->devices[k]->name, m->devices[k]->memory_bytes);
+        }
+        changed |= put(d, a);
+    }
+    return changed;
+}
+
+bool td_host_devices_forget(struct td_host_devices *d) {
+    bool had = d->n > 0;
+    while (d->n) {
+        free(d->accel[--d->n]);
+    }
+    return had;
+}
+
+// ---- records ------------------------------------------------------------------------------------
+static td_status encode_one(const struct td_host_accel *a, struct td_buf *out) {
+    TD_TRY(td_buf_str(out, "{\"accelerator\":"));
+    TD_TRY(td_json_print_string(a->name, strlen(a->name), out));
+    TD_TRY(td_buf_str(out, ",\"devices\":"));
+    if (a->is_host) return td_buf_str(out, "null}");
+    TD_TRY(td_buf_str(out, "["));
+    for (uint32_t i = 0; i < a->n; i++) {
+        const struct td_host_device *d = &a->device[i];
+        TD_TRY(td_buf_printf(out, "%s{\"uuid\":\"%s\",\"memory_bytes\":%" PRId64 ",\"name\":",
+                             i ? "," : "", d->uuid, (int64_t)d->memory_bytes));
+        TD_TRY(td_json_print_string(d->name, strlen(d->name), out));
+        TD_TRY(td_buf_str(out, "}"));
+    }
+    return td_buf_str(out, "]}");
+}
+
+td_status td_host_devices_encode(const struct td_host_devices *d, struct td_buf *out) {
+    TD_TRY(td_buf_str(out, "["));
+    for (uint32_t i = 0; i < d->n; i++) {
+        if (i) TD_TRY(td_buf_str(out, ","));
+        TD_TRY(encode_one(d->accel[i], out));
+    }
+    return td_buf_str(out, "]");
+}
+
+void td_host_devices_decode(struct td_host_devices *d, const struct td_json *list) {
+    for (const struct td_json *v = list ? list->first : NULL; v; v = v->next) {
+        (void)take(d, v);
+    }
+}
