@@ -19,6 +19,10 @@ static void show_reason(const Traind__V1__Reason *r) {
     if (r->needed_slots) {
         td_print(stdout, "%-14s %u needed, %u free\n", "slots", r->needed_slots, r->free_slots);
     }
+    if (r->needed_devices) {
+        td_print(stdout, "%-14s %u needed, %u free of %u\n", "devices", r->needed_devices,
+                 r->free_devices, r->all_devices);
+    }
     if (r->queue_position) td_print(stdout, "%-14s %u\n", "queue position", r->queue_position);
     for (size_t i = 0; i < r->n_blockers; i++) {
         line("held by", r->blockers[i]);

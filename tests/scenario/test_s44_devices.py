@@ -140,3 +140,76 @@ def test_run_without_a_daemon_gives_each_rank_a_device(tmp_path, mine):
         return  # three ranks are refused for the cores already
     more = run("three", "trainer.devices=3")
     assert "UNSATISFIABLE: 3 ranks need a device of 'far' each, this machine has 2" in more.stderr, more.stderr
+
+
+# ---- the queue ------------------------------------------------------------------------------------
+def slow(mine, n_ranks=2):
+    """A job that trains until it is asked to stop."""
+    return spec_of(mine, far(delay_us=5000), n_ranks, max_steps=1000000, max_epochs=-1)
+
+
+def waits_for_devices(daemon, job):
+    def waiting():
+        reason = daemon.job(job).reason
+        return reason if reason.code == "WAITING_FOR_DEVICES" else None
+
+    return support.until(f"{job} waits for devices", waiting)
+
+
+def test_job_waits_while_another_has_the_devices_and_then_runs(cluster, mine):
+    daemon = cluster.start("--slots", "4", "--plugin-dirs", mine)
+    first = daemon.submit(slow(mine))
+    daemon.wait_step(first, 2)
+    assert list(daemon.job(first).devices) == ["far-0", "far-1"]
+    second = daemon.submit(spec_of(mine, far(), 2))
+    reason = waits_for_devices(daemon, second)
+    assert reason.text.startswith("needs 2 devices of 'far', 0 free on node ") and reason.text.endswith("(2 devices)")
+    assert (reason.needed_devices, reason.free_devices, reason.all_devices) == (2, 0, 2)
+    assert list(reason.blockers) == [first]
+    said = daemon.ctl("describe", second, check=0).stdout
+    assert "WAITING_FOR_DEVICES: needs 2 devices" in said and "2 needed, 0 free of 2" in said
+    assert "far-1 of rank 1" in daemon.ctl("describe", first, check=0).stdout
+    assert "far 2/2" in daemon.ctl("node", "list", check=0).stdout
+    host = daemon.submit(spec_of(mine, "reference"))
+    daemon.finish(host)  # it needs no device, and passes the one that waits
+    assert daemon.state(second) == "QUEUED"
+    daemon.steer("Cancel", first)
+    daemon.finish(second)
+    assert devices_of(*daemon.nodes())["far"] == [("far-0", False), ("far-1", False)]
+
+
+def test_ranks_of_two_jobs_have_devices_of_their_own(cluster, mine):
+    daemon = cluster.start("--slots", "4", "--plugin-dirs", mine)
+    jobs = [daemon.submit(slow(mine, 1)) for _ in range(2)]
+    for job in jobs:
+        daemon.wait_step(job, 2)
+    assert [list(daemon.job(job).devices) for job in jobs] == [["far-0"], ["far-1"]]
+    for job, device in zip(jobs, ("far-0", "far-1")):
+        logs = list(daemon.state_dir.glob(f"attempts/{job}/a1/err.0.log"))
+        assert f"uuid={device}" in logs[0].read_text()
+
+
+def test_job_with_more_ranks_than_devices_fails_with_both_numbers(cluster, mine, tmp_path):
+    daemon = cluster.start("--slots", "4", "--plugin-dirs", mine, "--name", "one")
+    job = daemon.submit(spec_of(mine, far(), 3))
+    failed = daemon.wait_state(job, "FAILED")
+    words = "3 ranks need a device of 'far' each, node one has 2"
+    assert failed.reason.code == "UNSATISFIABLE" and words in failed.reason.text, failed
+    assert failed.attempt == 0 and failed.restarts == 0
+    (tmp_path / "spec.json").write_text(spec_of(mine, far(), 3, max_steps=13))
+    planned = daemon.ctl("plan", tmp_path / "spec.json")
+    assert planned.returncode != 0 and words in planned.stderr, planned.stderr
+
+
+def test_attempt_that_is_adopted_still_has_its_devices(cluster, mine):
+    daemon = cluster.start("--slots", "4", "--plugin-dirs", mine)
+    first = daemon.submit(slow(mine))
+    daemon.wait_step(first, 2)
+    daemon.restart()
+    daemon.wait_state(first, "RUNNING")
+    assert devices_of(*daemon.nodes())["far"] == [("far-0", True), ("far-1", True)]
+    second = daemon.submit(spec_of(mine, far()))
+    assert waits_for_devices(daemon, second).free_devices == 0
+    assert daemon.job(first).attempt == 1
+    daemon.steer("Cancel", first)
+    daemon.finish(second)

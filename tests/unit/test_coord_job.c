@@ -203,6 +203,7 @@ static void test_attempt_record_reads_back_equal(void **state) {
     a->closing = a->stream = true;
     a->events = 4711;
     a->slots = 4;
+    a->devices = strdup("far-1,far-0");
     a->ranks[1] = (struct td_rank_cursor){.ready = true,
                                           .final = true,
                                           .metrics_end = 640,
@@ -213,6 +214,7 @@ static void test_attempt_record_reads_back_equal(void **state) {
     assert_null(td_json_parse(arena, text.data, text.len, &v));
     assert_null(td_attempt_decode(v, &b));
     assert_int_equal(b->ranks[1].metrics_end, 640);
+    assert_string_equal(b->devices, "far-1,far-0");
     assert_null(td_attempt_encode(b, &again));
     assert_string_equal(td_buf_cstr(&text), td_buf_cstr(&again));
 }

@@ -261,8 +261,9 @@ static void on_message(struct td_core *core, struct td_node_session *s,
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT:
         td_nodes_set_plugins(core, s->node, m->plan_result->plugins);
-        td_nodes_take_plan(core, s->node, m->plan_result->result_json);
-        td_plans_on_result(core, s->node, m->plan_result);
+        if (td_plans_on_result(core, s->node, m->plan_result)) {
+            td_nodes_devices_changed(core, s->node);
+        }
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_REFUSED:
         td_attempt_on_refused(core, s->node, m->refused);

@@ -88,6 +88,7 @@ struct td_plan_ask { // on its way; one per spec, level and graph
     char dump[32];    // pass whose graph is wanted; "": sizes only
     char level[24];   // held by the nodes it is for; "": any
     char minimum[24]; // trainer.cpu_level of the spec
+    char accelerator[TD_ACCEL_KEY];
     char request[64];
     char node[64]; // "": not asked yet
     char last[64]; // asked last

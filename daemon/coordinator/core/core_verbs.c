@@ -42,6 +42,7 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
     j->create_ns = j->wait_ns = core->now.real.ns;
     TD_TRY(td_fits_slots(core, j->n_ranks, &j->knobs.resources));
     TD_TRY(td_fits_memory(core, j->n_ranks, td_plans_find(core, j->spec_digest, NULL)));
+    TD_TRY(td_fits_devices(core, j->n_ranks, j->knobs.accelerator));
     *out_job = td_steal(j);
     return TD_OK;
 }
@@ -207,7 +208,7 @@ td_status td_core_delete(struct td_core *core, struct td_now now, const char *id
 }
 
 // ---- planning -----------------------------------------------------------------------------------
-// Ranks of a canonical spec that has the slots somewhere.
+// Ranks of a canonical spec that has slots and devices somewhere.
 static td_status look_at_spec(const struct td_core *core, const char *spec_json,
                               uint32_t *out_ranks) {
     TD_AUTO(td_arena) *arena = NULL;
@@ -217,7 +218,10 @@ static td_status look_at_spec(const struct td_core *core, const char *spec_json,
     struct td_spec spec;
     td_spec_read(tree, &spec);
     *out_ranks = (uint32_t)td_spec_ranks(&spec);
-    return td_fits_slots(core, *out_ranks, &spec.resources);
+    TD_TRY(td_fits_slots(core, *out_ranks, &spec.resources));
+    char accelerator[TD_ACCEL_KEY];
+    td_accel_key(&spec, accelerator);
+    return td_fits_devices(core, *out_ranks, accelerator);
 }
 
 td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,

@@ -60,3 +60,32 @@ td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
                 p->recomputes_all ? "" : "set trainer.recompute: full, ");
     return td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_OUT_OF_MEMORY);
 }
+
+td_status td_fits_devices(const struct td_core *core, uint32_t n_ranks, const char *accelerator) {
+    const struct td_host *largest = NULL;
+    uint32_t most = 0;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    if (td_accel_is_host(accelerator)) return TD_OK;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        const struct td_host_accel *a = td_host_accel_find(&n->devices, accelerator);
+        if (!a || a->is_host || a->n >= n_ranks) return TD_OK;
+        if (!largest || a->n > most) {
+            most = a->n;
+            largest = n;
+        }
+    }
+    if (!largest) return TD_OK;
+    td_status s = td_fail(
+        TD_FAILED_PRECONDITION,
+        "UNSATISFIABLE: %u %s a device of '%.*s'%s, node %s has %u%s. Ask for fewer devices, "
+        "or start a node with more",
+        n_ranks, n_ranks == 1 ? "rank needs" : "ranks need", td_accel_name_len(accelerator),
+        accelerator, n_ranks == 1 ? "" : " each", largest->name, most,
+        td_map_count(core->nodes) > 1 ? ", and no other has more" : "");
+    s = td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_BAD_SPEC);
+    s = td_status_with_meta(s, "needed_devices", "%u", n_ranks);
+    return td_status_with_meta(s, "largest_node_devices", "%u", most);
+}

@@ -4,8 +4,9 @@
 // Fits: can a job ever run here? One answer for CreateJob, PlanJob and the queue, so that what a
 // plan calls possible is not refused later, and what is refused is refused in the same words.
 //
-// Both questions are about the largest known node, connected or not: slots, from the spec alone;
-// memory, from what a node has planned. Where no node is known yet nothing is refused. The failures
+// The questions are about the largest known node, connected or not: slots, from the spec alone;
+// memory and devices, from what a node has planned. Where no node is known yet, or one of which
+// nobody knows the devices, nothing is refused. The failures
 // have the reason UNSATISFIABLE. Pure; the core's thread.
 
 #include "lib/base/base.h"
@@ -21,6 +22,9 @@ TD_MUST_USE td_status td_fits_slots(const struct td_core *core, uint32_t n_ranks
 // The same of the memory that a plan found; p NULL: OK, nothing is known.
 TD_MUST_USE td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
                                      const struct td_plan_entry *p);
+// The same of devices: each rank has one of its own. accelerator: its key (host_devices.h).
+TD_MUST_USE td_status td_fits_devices(const struct td_core *core, uint32_t n_ranks,
+                                      const char *accelerator);
 // That its ranks need on n, together.
 uint32_t td_fits_slots_of(const struct td_spec_resources *r, uint32_t n_ranks,
                           const struct td_host *n);

@@ -7,13 +7,41 @@
 #include <string.h>
 
 #include "lib/base/buf.h"
+#include "lib/base/digest.h"
 #include "lib/base/json.h"
-#include "lib/spec/bounds.h"
+#include "lib/spec/spec.h"
 
-const struct td_host_accel *td_host_accel_find(const struct td_host_devices *d,
-                                               const char *accelerator) {
+// ---- keys ---------------------------------------------------------------------------------------
+void td_accel_key(const struct td_spec *spec, char out_key[TD_ACCEL_KEY]) {
+    const struct td_spec_part *p = &spec->trainer.accelerator;
+    uint64_t digest = 0;
+    const struct td_json *list = p->is_plugin ? spec->plugins : NULL;
+    for (const struct td_json *v = list ? list->first : NULL; v; v = v->next) {
+        const char *path = td_json_string(v, "");
+        digest = digest * 31 + td_xxh3_64(path, strlen(path));
+    }
+    if (digest) {
+        snprintf(out_key, TD_ACCEL_KEY, "%.31s@%016" PRIx64, p->name, digest);
+    } else {
+        snprintf(out_key, TD_ACCEL_KEY, "%.31s", p->name);
+    }
+}
+
+bool td_accel_is_host(const char *key) {
+    static const char *const names[] = {"", "auto", "cpu", "reference"};
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
+        if (strcmp(key, names[i]) == 0) return true;
+    }
+    return false;
+}
+
+int td_accel_name_len(const char *key) {
+    return (int)strcspn(key, "@");
+}
+
+const struct td_host_accel *td_host_accel_find(const struct td_host_devices *d, const char *key) {
     for (uint32_t i = 0; i < d->n; i++) {
-        if (strcmp(d->accel[i]->name, accelerator) == 0) return d->accel[i];
+        if (strcmp(d->accel[i]->key, key) == 0) return d->accel[i];
     }
     return NULL;
 }
@@ -26,12 +54,62 @@ uint32_t td_host_devices_free(const struct td_host_accel *a, uint64_t turn, uint
     return found;
 }
 
+static void set_held(struct td_host_devices *d, const char *uuid, uint64_t holder) {
+    for (uint32_t i = 0; i < d->n; i++) {
+        struct td_host_accel *a = d->accel[i];
+        for (uint32_t k = 0; k < a->n; k++) {
+            if (strcmp(a->device[k].uuid, uuid) == 0) a->device[k].held = holder;
+        }
+    }
+}
+
+void td_host_devices_release(struct td_host_devices *d) {
+    for (uint32_t i = 0; i < d->n; i++) {
+        for (uint32_t k = 0; k < d->accel[i]->n; k++) {
+            d->accel[i]->device[k].held = TD_DEVICE_FREE;
+        }
+    }
+}
+
+void td_host_devices_hold(struct td_host_devices *d, const char *list) {
+    char uuid[TD_DEVICE_UUID];
+    for (uint32_t i = 0; td_device_list_at(list, i, uuid); i++) {
+        set_held(d, uuid, TD_DEVICE_ATTEMPT);
+    }
+}
+
+void td_host_devices_keep(struct td_host_devices *d, const char *key, uint64_t turn, uint32_t n) {
+    const struct td_host_accel *a = td_host_accel_find(d, key);
+    for (uint32_t i = 0; a && i < a->n && n > 0; i++) {
+        if (a->device[i].held != TD_DEVICE_FREE && a->device[i].held != turn) continue;
+        set_held(d, a->device[i].uuid, turn);
+        n--;
+    }
+}
+
+char *td_host_devices_pick(const struct td_host_accel *a, uint64_t turn, uint32_t n) {
+    size_t bytes = (size_t)n * TD_DEVICE_UUID + 1, len = 0;
+    uint32_t found = 0;
+    if (td_host_devices_free(a, turn, n) < n) return NULL;
+    char *list = td_calloc(1, bytes);
+    TD_CHECK(list);
+    for (uint32_t i = 0; i < a->n && found < n; i++) {
+        if (a->device[i].held != TD_DEVICE_FREE && a->device[i].held != turn) continue;
+        len +=
+            (size_t)snprintf(list + len, bytes - len, "%s%s", found ? "," : "", a->device[i].uuid);
+        found++;
+    }
+    return list;
+}
+
 // ---- what a node says ---------------------------------------------------------------------------
-static struct td_host_accel *make(const char *name, bool is_host, size_t n) {
+static struct td_host_accel *make(const char *key, const char *name, bool is_host, size_t n) {
     n = TD_MIN(n, (size_t)TD_HOST_DEVICES);
     struct td_host_accel *a = td_calloc(1, sizeof *a + n * sizeof a->device[0]);
     TD_CHECK(a); // as everywhere in the core (core_state.h)
+    snprintf(a->key, sizeof a->key, "%s", key);
     snprintf(a->name, sizeof a->name, "%s", name);
+    td_utf8_scrub(a->key);
     td_utf8_scrub(a->name);
     a->is_host = is_host;
     return a;
@@ -72,7 +150,7 @@ static bool same(const struct td_host_accel *a, const struct td_host_accel *b) {
 
 static bool put(struct td_host_devices *d, struct td_host_accel *take_made) {
     for (uint32_t i = 0; i < d->n; i++) {
-        if (strcmp(d->accel[i]->name, take_made->name) != 0) continue;
+        if (strcmp(d->accel[i]->key, take_made->key) != 0) continue;
         bool known = same(d->accel[i], take_made);
         if (!known) {
             free(d->accel[i]);
@@ -91,21 +169,21 @@ static bool put(struct td_host_devices *d, struct td_host_accel *take_made) {
 }
 
 // "devices" of an object: a list, or null where the host is the only one.
-static bool take(struct td_host_devices *d, const struct td_json *v) {
+static bool take(struct td_host_devices *d, const char *key, const struct td_json *v) {
     const char *name = td_json_string(td_json_get(v, "accelerator"), "");
     const struct td_json *list = td_json_get(v, "devices");
     if (!*name || !list) return false; // an older node does not say
-    struct td_host_accel *a = make(name, list->kind == TD_JSON_NULL, list->n_children);
+    struct td_host_accel *a = make(key, name, list->kind == TD_JSON_NULL, list->n_children);
     add_all(a, list);
     return put(d, a);
 }
 
-bool td_host_devices_take_plan(struct td_host_devices *d, const char *plan_json) {
+bool td_host_devices_take_plan(struct td_host_devices *d, const char *key, const char *plan_json) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *v = NULL;
     td_status s = td_arena_create(TD_SPEC_ARENA_BYTES, &arena);
     if (!s) s = td_json_parse(arena, plan_json, strlen(plan_json), &v);
-    bool changed = !s && take(d, v);
+    bool changed = !s && take(d, key, v);
     td_status_free(s); // who keeps the plan says what is wrong with it
     return changed;
 }
@@ -116,7 +194,8 @@ bool td_host_devices_take_probe(struct td_host_devices *d,
     for (size_t i = 0; i < n_list && i < TD_HOST_ACCELERATORS; i++) {
         const Traind__V1__AcceleratorDevices *m = list[i];
         if (!m->accelerator[0]) continue;
-        struct td_host_accel *a = make(m->accelerator, m->is_host, m->n_devices);
+        const char *name = m->accelerator;
+        struct td_host_accel *a = make(name, name, m->is_host, m->n_devices);
         for (size_t k = 0; k < m->n_devices && k < TD_HOST_DEVICES; k++) {
             add(a, m->devices[k]->uuid, m->devices[k]->name, m->devices[k]->memory_bytes);
         }
@@ -137,6 +216,8 @@ bool td_host_devices_forget(struct td_host_devices *d) {
 static td_status encode_one(const struct td_host_accel *a, struct td_buf *out) {
     TD_TRY(td_buf_str(out, "{\"accelerator\":"));
     TD_TRY(td_json_print_string(a->name, strlen(a->name), out));
+    TD_TRY(td_buf_str(out, ",\"key\":"));
+    TD_TRY(td_json_print_string(a->key, strlen(a->key), out));
     TD_TRY(td_buf_str(out, ",\"devices\":"));
     if (a->is_host) return td_buf_str(out, "null}");
     TD_TRY(td_buf_str(out, "["));
@@ -161,6 +242,6 @@ td_status td_host_devices_encode(const struct td_host_devices *d, struct td_buf 
 
 void td_host_devices_decode(struct td_host_devices *d, const struct td_json *list) {
     for (const struct td_json *v = list ? list->first : NULL; v; v = v->next) {
-        (void)take(d, v);
+        (void)take(d, td_json_string(td_json_get(v, "key"), ""), v);
     }
 }

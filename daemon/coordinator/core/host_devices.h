@@ -1,11 +1,11 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_CORE_HOST_DEVICES_H
 #define TRAIND_DAEMON_COORDINATOR_CORE_HOST_DEVICES_H
 
-// Devices of a node, by accelerator. Its probe reports those of installed accelerators, its plans
-// those of a job's accelerator, which may be the user's own plugin. An accelerator that is not
-// listed is one that nobody has asked the node about. One whose device is the host is listed as
-// such. All is stored with the node, and forgotten when its machine was started again or its
-// plugins changed.
+// Devices of a node, by accelerator. The probe reports those of installed accelerators, plans those
+// of a job's accelerator. Two jobs may each bring a plugin of the same name. So a key has the name
+// and, of a spec with files of its own, a digest of their paths. An accelerator that is not listed
+// is one that nobody has asked the node about. One whose device is the host is listed as such. All
+// is stored with the node, and forgotten when its machine was started again or its plugins changed.
 //
 // `held` says who has a device: an attempt, or a job that waits and keeps it, until the next pass
 // of the queue. A device is one thing by its uuid, also where several accelerators list it.
@@ -18,8 +18,9 @@
 
 struct td_buf;
 struct td_json;
+struct td_spec;
 
-enum { TD_HOST_ACCELERATORS = 16, TD_HOST_DEVICES = 64 };
+enum { TD_HOST_ACCELERATORS = 16, TD_HOST_DEVICES = 64, TD_ACCEL_KEY = 56 };
 
 #define TD_DEVICE_FREE    UINT64_C(0)
 #define TD_DEVICE_ATTEMPT UINT64_MAX // anything else: turn of the waiting job that keeps it
@@ -31,6 +32,7 @@ struct td_host_device {
     uint64_t held;
 };
 struct td_host_accel {
+    char key[TD_ACCEL_KEY];
     char name[32];
     bool is_host; // it has no devices but the host
     uint32_t n;
@@ -41,14 +43,28 @@ struct td_host_devices {
     uint32_t n;
 };
 
+// Of a job's accelerator: "far", or "far@1f2e..." with plugins of its own.
+void td_accel_key(const struct td_spec *spec, char out_key[TD_ACCEL_KEY]);
+// True: no node has devices for it but the host, and none needs to be asked.
+bool td_accel_is_host(const char *key);
+int td_accel_name_len(const char *key); // without the digest
+
 // NULL: nobody has asked.
 const struct td_host_accel *td_host_accel_find(const struct td_host_devices *d,
                                                const char *accelerator);
 // Those that the job of that turn may have, up to `most`.
 uint32_t td_host_devices_free(const struct td_host_accel *a, uint64_t turn, uint32_t most);
 
+// All are free; then those of a list of an attempt are not.
+void td_host_devices_release(struct td_host_devices *d);
+void td_host_devices_hold(struct td_host_devices *d, const char *list);
+// Keeps up to n of them for the job of that turn.
+void td_host_devices_keep(struct td_host_devices *d, const char *key, uint64_t turn, uint32_t n);
+// A list of n of those that it may have; the caller frees. NULL: there are not so many.
+char *td_host_devices_pick(const struct td_host_accel *a, uint64_t turn, uint32_t n);
+
 // True: something is new. From a plan's answer, from the probe, and none any more.
-bool td_host_devices_take_plan(struct td_host_devices *d, const char *plan_json);
+bool td_host_devices_take_plan(struct td_host_devices *d, const char *key, const char *plan_json);
 bool td_host_devices_take_probe(struct td_host_devices *d,
                                 Traind__V1__AcceleratorDevices *const *list, size_t n_list);
 bool td_host_devices_forget(struct td_host_devices *d);

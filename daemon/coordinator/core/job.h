@@ -70,6 +70,7 @@ struct td_reason {
     char text[480]; // one that is longer ends in "..."
     uint32_t needed_slots;
     uint32_t free_slots;
+    uint32_t needed_devices, free_devices, all_devices;
     uint32_t position; // from 1
 };
 void td_reason_set(struct td_reason *r, const char *code, const char *fmt, ...) TD_PRINTF(3, 4);
@@ -169,7 +170,8 @@ struct td_job_knobs {
     struct td_spec_restart restart;
     struct td_spec_resources resources;
     const char *cpu_level, *precision, *ckpt_path, *init_from;
-    int64_t batch_size; // per rank
+    const char *accelerator; // its key (host_devices.h)
+    int64_t batch_size;      // per rank
 };
 
 struct td_job {

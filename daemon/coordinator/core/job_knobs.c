@@ -5,14 +5,16 @@
 
 #include <string.h>
 
+#include "daemon/coordinator/core/host_devices.h"
 #include "daemon/coordinator/core/job.h"
 
-enum { N_TEXTS = 8 };
+enum { N_TEXTS = 9 };
 
 static void list_texts(struct td_job_knobs *k, const char **out[N_TEXTS]) {
     const char **all[N_TEXTS] = {
-        &k->checkpoint.monitor, &k->checkpoint.mode, &k->checkpoint.store, &k->checkpoint.dir,
-        &k->cpu_level,          &k->precision,       &k->ckpt_path,        &k->init_from,
+        &k->checkpoint.monitor, &k->checkpoint.mode, &k->checkpoint.store,
+        &k->checkpoint.dir,     &k->cpu_level,       &k->precision,
+        &k->ckpt_path,          &k->init_from,       &k->accelerator,
     };
     memcpy(out, all, sizeof all);
 }
@@ -32,6 +34,8 @@ void td_job_knobs_finish(struct td_job_knobs *k) {
 }
 
 td_status td_job_knobs_set(struct td_job_knobs *k, const struct td_spec *spec) {
+    char accelerator[TD_ACCEL_KEY];
+    td_accel_key(spec, accelerator);
     struct td_job_knobs made = {
         .checkpoint = spec->checkpoint,
         .restart = spec->restart,
@@ -40,6 +44,7 @@ td_status td_job_knobs_set(struct td_job_knobs *k, const struct td_spec *spec) {
         .precision = spec->trainer.precision.name,
         .ckpt_path = spec->ckpt_path,
         .init_from = spec->init_from,
+        .accelerator = accelerator,
         .batch_size = spec->loader.batch_size,
     };
     const char **texts[N_TEXTS];

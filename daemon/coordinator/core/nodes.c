@@ -92,8 +92,10 @@ void td_nodes_count(struct td_core *core) {
     const char *key;
     void *value;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        ((struct td_host *)value)->used = 0;
-        ((struct td_host *)value)->reserved = 0;
+        struct td_host *n = value;
+        n->used = 0;
+        n->reserved = 0;
+        td_host_devices_release(&n->devices);
     }
     uint32_t n_live = 0;
     for (uint32_t i = 0; i < core->n_live; i++) {
@@ -102,6 +104,7 @@ void td_nodes_count(struct td_core *core) {
         core->live[n_live++] = core->live[i];
         struct td_host *n = td_nodes_find(core, a->node);
         if (n) n->used += a->slots;
+        if (n && a->devices) td_host_devices_hold(&n->devices, a->devices);
     }
     core->n_live = n_live;
 }
@@ -118,16 +121,15 @@ void td_nodes_set_plugins(struct td_core *core, struct td_host *n, const char *p
     core->queue_dirty = true;
 }
 
-void td_nodes_take_plan(struct td_core *core, struct td_host *n, const char *plan_json) {
-    if (!plan_json[0] || !td_host_devices_take_plan(&n->devices, plan_json)) return;
+void td_nodes_devices_changed(struct td_core *core, const struct td_host *n) {
     save(core, n);
     core->queue_dirty = true;
 }
 
 void td_nodes_take_probe(struct td_core *core, struct td_host *n, const Traind__V1__PluginList *m) {
-    if (!td_host_devices_take_probe(&n->devices, m->accelerators, m->n_accelerators)) return;
-    save(core, n);
-    core->queue_dirty = true;
+    if (td_host_devices_take_probe(&n->devices, m->accelerators, m->n_accelerators)) {
+        td_nodes_devices_changed(core, n);
+    }
 }
 
 void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m) {

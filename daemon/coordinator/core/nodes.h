@@ -29,8 +29,8 @@ void td_nodes_register(struct td_core *core, struct td_node_session *s,
                        const Traind__V1__Register *m);
 // It reports its plugins' files: if they are others, plans of the old ones are dropped.
 void td_nodes_set_plugins(struct td_core *core, struct td_host *n, const char *plugins);
-// Devices of accelerators, as a plan's answer and its list of plugins name them.
-void td_nodes_take_plan(struct td_core *core, struct td_host *n, const char *plan_json);
+// Its devices are others now: they are saved, and jobs looked at again.
+void td_nodes_devices_changed(struct td_core *core, const struct td_host *n);
 void td_nodes_take_probe(struct td_core *core, struct td_host *n, const Traind__V1__PluginList *m);
 void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m);
 void td_nodes_session_gone(struct td_core *core, struct td_node_session *s);
@@ -38,7 +38,7 @@ void td_nodes_tick(struct td_core *core);
 // Before an input is handled: if the core itself was not run since `before` for half a lease or
 // more, every node gets one full grace from now.
 void td_nodes_after_stall(struct td_core *core, struct td_mono before);
-// Sets node->used from the attempts that may be alive.
+// Sets node->used, and who has its devices, from the attempts that may be alive.
 void td_nodes_count(struct td_core *core);
 TD_MUST_USE td_status td_nodes_load(struct td_core *core, const char *key, const char *body);
 

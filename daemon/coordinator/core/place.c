@@ -61,6 +61,41 @@ static bool lacks_level(const struct td_job *j, const struct td_host *n, bool pi
     return picky && !td_host_has_level(n, td_place_level(j));
 }
 
+const struct td_host_accel *td_place_devices(const struct td_job *j, const struct td_host *n) {
+    const char *key = j->knobs.accelerator;
+    const struct td_host_accel *a =
+        td_accel_is_host(key) ? NULL : td_host_accel_find(&n->devices, key);
+    return a && !a->is_host ? a : NULL;
+}
+
+bool td_place_known(const struct td_job *j, const struct td_host *n) {
+    const char *key = j->knobs.accelerator;
+    return td_accel_is_host(key) || td_host_accel_find(&n->devices, key);
+}
+
+// With nothing else on it.
+static bool could_hold(const struct td_job *j, const struct td_host *n) {
+    const struct td_host_accel *a = td_place_devices(j, n);
+    return td_place_slots(j, n) <= n->slots && (!a || a->n >= j->n_ranks);
+}
+
+// What it lacks there now, of slots and devices; 0: nothing.
+static uint32_t lacks(const struct td_job *j, const struct td_host *n,
+                      struct td_place *out_numbers) {
+    struct td_place p = {.needed = td_place_slots(j, n), .free = free_for(j, n)};
+    const struct td_host_accel *a = td_place_devices(j, n);
+    uint32_t missing = p.needed > p.free ? p.needed - p.free : 0;
+    uint32_t devices = a ? td_host_devices_free(a, j->turn, j->n_ranks) : j->n_ranks;
+    if (devices < j->n_ranks) {
+        p.needed_devices = j->n_ranks;
+        p.free_devices = devices;
+        p.all_devices = a->n;
+        missing += j->n_ranks - devices;
+    }
+    *out_numbers = p;
+    return missing;
+}
+
 static bool other_fits(const struct td_core *core, const struct td_job *j, bool picky) {
     size_t cursor = 0;
     const char *key;
@@ -68,7 +103,7 @@ static bool other_fits(const struct td_core *core, const struct td_job *j, bool 
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         const struct td_host *n = value;
         if (td_host_ready(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
-            td_place_slots(j, n) <= n->slots) {
+            could_hold(j, n)) {
             return true;
         }
     }
@@ -80,6 +115,14 @@ static bool better(const struct td_job *j, const struct td_host *a, const struct
     bool a_has = c && strcmp(c->node, a->id) == 0, b_has = c && strcmp(c->node, b->id) == 0;
     if (a_has != b_has) return a_has;
     return td_place_free(a) < td_place_free(b);
+}
+
+static void take_numbers(struct td_place *c, const struct td_place *there) {
+    c->needed = there->needed;
+    c->free = there->free;
+    c->needed_devices = there->needed_devices;
+    c->free_devices = there->free_devices;
+    c->all_devices = there->all_devices;
 }
 
 struct td_place td_place_choose(const struct td_core *core, const struct td_job *j) {
@@ -100,16 +143,15 @@ struct td_place td_place_choose(const struct td_core *core, const struct td_job 
         c.away = false;
         if (avoid && td_job_excludes(j, n->id)) continue;
         if (lacks_level(j, n, picky)) continue;
-        uint32_t needed = td_place_slots(j, n);
-        if (needed > n->slots) continue;
-        uint32_t have = free_for(j, n);
-        if (needed <= have) {
+        if (!could_hold(j, n)) continue;
+        struct td_place there;
+        uint32_t missing = lacks(j, n, &there);
+        if (!missing) {
             if (!c.node || better(j, n, c.node)) c.node = n;
-        } else if (needed - have < least_missing) {
-            least_missing = needed - have;
+        } else if (missing < least_missing) {
+            least_missing = missing;
             c.nearest = n;
-            c.needed = needed;
-            c.free = have;
+            take_numbers(&c, &there);
         }
     }
     return c;

@@ -3,17 +3,20 @@
 
 // Where a waiting job could run. Part of the core: pure, and nothing is changed. The slots that are
 // free are those that no attempt holds and no job before it in the queue keeps (td_host.used and
-// .reserved, which a pass of the queue sets).
+// .reserved, which a pass of the queue sets). The same holds for devices (td_host_device.held).
 
 #include "daemon/coordinator/core/job.h"
 
 struct td_core;
 struct td_host;
+struct td_host_accel;
 
 struct td_place {
     struct td_host *node;    // to run on now; NULL: none
     struct td_host *nearest; // could hold it, and comes nearest to it
-    uint32_t needed, free;   // of nearest
+    uint32_t needed, free;   // slots of nearest
+    // Its devices, where it lacks some; needed 0: it does not.
+    uint32_t needed_devices, free_devices, all_devices;
     bool any_ready;
     bool away; // its newest checkpoint is on a node that is not ready
 };
@@ -21,6 +24,9 @@ struct td_place {
 struct td_place td_place_choose(const struct td_core *core, const struct td_job *j);
 uint32_t td_place_slots(const struct td_job *j, const struct td_host *n); // that it needs there
 uint32_t td_place_free(const struct td_host *n);                          // for another job
+// Its accelerator's devices there; NULL: it needs none, or nobody knows (td_place_known).
+const struct td_host_accel *td_place_devices(const struct td_job *j, const struct td_host *n);
+bool td_place_known(const struct td_job *j, const struct td_host *n);
 const char *td_place_level(const struct td_job *j); // trainer.cpu_level; "": its spec was lost
 
 #endif

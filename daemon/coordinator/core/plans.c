@@ -186,12 +186,15 @@ void td_plans_note(const struct td_plan_entry *e, struct td_job *j) {
 
 // ---- questions ----------------------------------------------------------------------------------
 // "" if it cannot be read; the node that is asked says so then.
-static void read_minimum(const char *spec_json, char *out, size_t out_bytes) {
+static void read_spec(struct td_plan_ask *ask) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *v = NULL;
+    struct td_spec spec;
     td_status s = td_arena_create(TD_SPEC_ARENA_BYTES, &arena);
-    if (!s) s = td_json_parse(arena, spec_json, strlen(spec_json), &v);
-    snprintf(out, out_bytes, "%s", td_json_string(td_json_path(v, "trainer.cpu_level"), ""));
+    if (!s) s = td_json_parse(arena, ask->spec_json, strlen(ask->spec_json), &v);
+    td_spec_read(v, &spec);
+    snprintf(ask->minimum, sizeof ask->minimum, "%s", spec.trainer.cpu_level);
+    td_accel_key(&spec, ask->accelerator);
     td_status_free(s);
 }
 
@@ -212,8 +215,8 @@ td_status td_plans_want(struct td_core *core, const char *digest, const char *le
     snprintf(ask->digest, sizeof ask->digest, "%s", digest);
     snprintf(ask->dump, sizeof ask->dump, "%s", dump);
     snprintf(ask->level, sizeof ask->level, "%s", level);
-    read_minimum(spec_json, ask->minimum, sizeof ask->minimum);
     ask->spec_json = td_core_dup(spec_json);
+    read_spec(ask);
     core->asks[core->n_asks++] = ask;
     return TD_OK;
 }
@@ -240,6 +243,7 @@ static void answer_waiters(struct td_core *core, const struct td_plan_ask *ask, 
         struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
         a->token = core->waiters[i].token;
         a->failure = json ? td_fits_memory(core, w->n_ranks, e) : plan_failed(borrow_failure);
+        if (!a->failure) a->failure = td_fits_devices(core, w->n_ranks, ask->accelerator);
         if (!a->failure) a->text = td_core_dup(json);
         core->waiters[i] = core->waiters[--core->n_waiters];
     }
@@ -272,12 +276,14 @@ td_status td_plans_text(const char *spec_json, const char *frozen_json,
     return *out_text ? TD_OK : td_fail_oom();
 }
 
-// How well a node suits: that it has what the spec asks for, that the answer is of the level that
-// is wanted, that it was not asked last.
+// How well a node suits. It has what the spec asks for; the answer is of the level that is wanted;
+// nobody knows its devices; it was not asked last.
 static int suits(const struct td_plan_ask *ask, const struct td_host *n) {
     bool has = td_host_has_level(n, ask->minimum);
     bool holds = !ask->level[0] || strcmp(ask->level, n->cpu_level_held) == 0;
-    return has * 4 + holds * 2 + (strcmp(ask->last, n->id) != 0);
+    bool is_known =
+        td_accel_is_host(ask->accelerator) || td_host_accel_find(&n->devices, ask->accelerator);
+    return has * 8 + holds * 4 + !is_known * 2 + (strcmp(ask->last, n->id) != 0);
 }
 
 // The ready node that suits best, among equals that with the most slots.
@@ -428,8 +434,7 @@ static bool final_class(enum td_class cls, uint32_t code) {
            code == TD_INVALID_ARGUMENT;
 }
 
-static void on_plan(struct td_core *core, const struct td_host *node, uint32_t at,
-                    const char *json) {
+static bool on_plan(struct td_core *core, struct td_host *node, uint32_t at, const char *json) {
     struct td_plan_ask *ask = core->asks[at];
     struct td_plan_entry *e = NULL;
     size_t bytes = strlen(json);
@@ -444,8 +449,9 @@ static void on_plan(struct td_core *core, const struct td_host *node, uint32_t a
     if (s) {
         fail_ask(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
         td_status_free(s);
-        return;
+        return false;
     }
+    bool changed = td_host_devices_take_plan(&node->devices, ask->accelerator, json);
     if (e) {
         keep(core, e);
         td_core_record(core, TD_RECORD_PLAN, e->key, e->json);
@@ -453,27 +459,26 @@ static void on_plan(struct td_core *core, const struct td_host *node, uint32_t a
     answer_waiters(core, ask, json, e, TD_OK);
     drop_ask(core, at);
     core->queue_dirty = true;
+    return changed;
 }
 
-void td_plans_on_result(struct td_core *core, struct td_host *node,
+bool td_plans_on_result(struct td_core *core, struct td_host *node,
                         const Traind__V1__PlanResult *m) {
     uint32_t at = 0;
     while (at < core->n_asks && (strcmp(core->asks[at]->request, m->request) != 0 ||
                                  strcmp(core->asks[at]->node, node->id) != 0)) {
         at++;
     }
-    if (at == core->n_asks) return; // asked again elsewhere meanwhile
-    if (m->result_json[0]) {
-        on_plan(core, node, at, m->result_json);
-        return;
-    }
+    if (at == core->n_asks) return false; // asked again elsewhere meanwhile
+    if (m->result_json[0]) return on_plan(core, node, at, m->result_json);
     enum td_class cls = td_class_parse(m->class_);
     if (cls == TD_CLASS_NONE) cls = TD_CLASS_INTERNAL;
     if (final_class(cls, m->code) || core->asks[at]->tries >= MAX_TRIES) {
         enum td_code code = m->code <= TD_UNAUTHENTICATED ? (enum td_code)m->code : TD_UNKNOWN;
         fail_ask(core, at, cls, code, m->message);
-        return;
+        return false;
     }
     core->asks[at]->node[0] = '\0';
     td_plans_tick(core);
+    return false;
 }

@@ -34,7 +34,8 @@ void td_plans_drop_stale(struct td_core *core);
 // asks for a level itself, one that has it. TD_RESOURCE_EXHAUSTED: too many at once.
 TD_MUST_USE td_status td_plans_want(struct td_core *core, const char *digest, const char *level,
                                     const char *dump, const char *spec_json);
-void td_plans_on_result(struct td_core *core, struct td_host *node,
+// True: it named devices of the node that were not known.
+bool td_plans_on_result(struct td_core *core, struct td_host *node,
                         const Traind__V1__PlanResult *m);
 void td_plans_node_gone(struct td_core *core, const char *node);
 // Asks what can be asked, gives up what took too long.

@@ -99,6 +99,7 @@ bool td_queue_planned(const struct td_core *core, const struct td_job *j, const 
     bool has_precision =
         j->frozen_json || !td_plans_precision_is_auto(j); // else ranks would not know what to do
     bool sized = j->n_ranks == 1 || td_queue_plan(core, j, n);
+    if (!td_place_known(j, n)) return false; // its devices are in the answer
     return (j->n_attempts && has_precision && sized) || td_plans_find(core, j->spec_digest, n);
 }
 
@@ -120,10 +121,15 @@ static void take_slots(struct td_core *core, struct td_host *n, uint32_t slots) 
 }
 
 // Until the next pass from the head: a later job, whose plan is known already, does not take it.
+// One that lacks only devices keeps those that are free, and no slots: others need no device.
 static void keep_place(struct td_core *core, const struct td_job *j, const struct td_place *p) {
+    struct td_host *at = p->node ? p->node : p->nearest;
+    if (at && td_place_devices(j, at)) {
+        td_host_devices_keep(&at->devices, j->knobs.accelerator, j->turn, j->n_ranks);
+    }
     if (p->node) {
         take_slots(core, p->node, td_place_slots(j, p->node));
-    } else if (p->nearest) {
+    } else if (p->nearest && p->needed > p->free) {
         core->free_slots -= TD_MIN(core->free_slots, td_place_free(p->nearest));
         if (!p->nearest->reserved) p->nearest->reserved = j->turn;
     }
@@ -158,8 +164,21 @@ static td_status make_attempt(struct td_core *core, struct td_job *j, const stru
     snprintf(a->node, sizeof a->node, "%s", n->id);
     a->slots = td_place_slots(j, n);
     a->stream = wants_stream(j, n);
+    const struct td_host_accel *devices = td_place_devices(j, n);
+    if (devices) a->devices = td_host_devices_pick(devices, j->turn, j->n_ranks);
+    TD_CHECK(!devices || a->devices); // td_place_choose found them
     *out_attempt = a;
     return td_job_add_attempt(j, td_steal(a));
+}
+
+static void add_devices(struct td_arena *arena, const struct td_attempt *a,
+                        Traind__V1__Assign *assign) {
+    char uuid[TD_DEVICE_UUID];
+    uint32_t n = a->devices ? td_device_list_count(a->devices) : 0;
+    assign->devices = td_core_must(td_arena_array(arena, n + 1, sizeof *assign->devices));
+    for (uint32_t i = 0; i < n && td_device_list_at(a->devices, i, uuid); i++) {
+        assign->devices[assign->n_devices++] = td_core_must(td_arena_strdup(arena, uuid));
+    }
 }
 
 static void send_assign(struct td_core *core, struct td_job *j, struct td_attempt *a,
@@ -181,6 +200,7 @@ static void send_assign(struct td_core *core, struct td_job *j, struct td_attemp
     assign.memory_limit_bytes = limit > 0 ? (uint64_t)limit * j->n_ranks : 0;
     assign.stream_store = a->stream;
     add_resume(arena, j, n, &assign);
+    add_devices(arena, a, &assign);
     Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
     m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_ASSIGN;
     m.assign = &assign;
@@ -218,15 +238,17 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
     if (a->number == 1) td_plans_note(plan, j);
     j->progress.phase = 0;
     take_slots(core, n, a->slots);
+    if (a->devices) td_host_devices_hold(&n->devices, a->devices);
     td_core_touch(core, j);
     td_core_save_attempt(core, j, a);
     send_assign(core, j, a, n, plan_text, (uint32_t)TD_MAX(threads, 1));
 }
 
-// ---- memory -------------------------------------------------------------------------------------
-// True: the job was ended, because no known node has the memory.
+// ---- memory and devices -------------------------------------------------------------------------
+// True: the job was ended, because no known node has the memory, or the devices.
 static bool too_large(struct td_core *core, struct td_job *j, const struct td_host *place) {
     td_status s = td_fits_memory(core, j->n_ranks, td_queue_plan(core, j, place));
+    if (!s) s = td_fits_devices(core, j->n_ranks, j->knobs.accelerator);
     if (!s) return false;
     td_core_fail_job(core, j, td_status_class(s), td_status_code(s), td_status_message(s));
     td_reason_set(&j->reason, td_status_reason(s), "%s", td_status_message(s));

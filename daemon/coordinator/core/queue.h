@@ -7,7 +7,8 @@
 // Order: RECOVERING jobs, then QUEUED ones, each by the time they began to wait. One that is still
 // being planned, or whose last checkpoint is on its way (a minute at most), keeps the slots it
 // would take. The first job that does not fit reserves the node that is nearest to fitting it.
-// Later, smaller jobs may run elsewhere, but not there, so that it drains and nobody starves.
+// Later, smaller jobs may run elsewhere, but not there, so that it drains and nobody starves. One
+// that lacks devices alone keeps the free ones of that node instead, and no slots.
 //
 // Cost. core->waiting is kept in order, so that a pass sorts nothing. Changes only mark what is
 // due; one pass a tick does it (td_core_tick). A pass begins at the head when places may have

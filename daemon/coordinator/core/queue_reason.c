@@ -34,6 +34,7 @@ enum why {
     WHY_PLAN,
     WHY_TURN,
     WHY_SMALL,
+    WHY_DEVICES,
     WHY_SLOTS
 };
 
@@ -53,6 +54,7 @@ static enum why find_why(const struct td_core *core, const struct td_job *j, str
     bool soon = out_place->node || td_queue_ahead(core, j);
     if (place && soon && !td_queue_planned(core, j, place)) return WHY_PLAN;
     if (out_place->node) return WHY_TURN;
+    if (out_place->needed_devices) return WHY_DEVICES;
     return out_place->nearest ? WHY_SLOTS : WHY_SMALL;
 }
 
@@ -70,6 +72,17 @@ static void say_slots(const struct td_place *p, struct td_reason *r) {
                   p->nearest->slots);
     r->needed_slots = p->needed;
     r->free_slots = p->free;
+}
+
+static void say_devices(const struct td_job *j, const struct td_place *p, struct td_reason *r) {
+    const char *key = j->knobs.accelerator;
+    td_reason_set(r, "WAITING_FOR_DEVICES",
+                  "needs %u device%s of '%.*s', %u free on node %s (%u devices)", p->needed_devices,
+                  p->needed_devices == 1 ? "" : "s", td_accel_name_len(key), key, p->free_devices,
+                  p->nearest->name, p->all_devices);
+    r->needed_devices = p->needed_devices;
+    r->free_devices = p->free_devices;
+    r->all_devices = p->all_devices;
 }
 
 void td_core_reason(const struct td_core *core, const struct td_job *j, struct td_mono now,
@@ -104,6 +117,9 @@ void td_core_reason(const struct td_core *core, const struct td_job *j, struct t
     case WHY_SMALL:
         say_small(j, out_reason);
         break;
+    case WHY_DEVICES:
+        say_devices(j, &p, out_reason);
+        break;
     case WHY_SLOTS:
         say_slots(&p, out_reason);
         break;
@@ -120,6 +136,8 @@ uint64_t td_core_reason_mark(const struct td_core *core, const struct td_job *j,
         unit *= 10;
     }
     if (unit > 1) position = position * 10 / unit * unit; // two digits of it
-    uint64_t slots = why == WHY_SLOTS ? (uint64_t)p.needed << 12 | p.free : 0;
+    uint64_t slots = why == WHY_SLOTS     ? (uint64_t)p.needed << 12 | p.free
+                     : why == WHY_DEVICES ? (uint64_t)p.needed_devices << 12 | p.free_devices
+                                          : 0;
     return position << 32 ^ slots << 4 ^ (uint64_t)why ^ (uint64_t)j->state << 60;
 }

@@ -41,14 +41,19 @@ static Traind__V1__Reason *view_reason(struct td_arena *a, const struct td_core 
     r->text = td_arena_strdup(a, from->text);
     r->needed_slots = from->needed_slots;
     r->free_slots = from->free_slots;
+    r->needed_devices = from->needed_devices;
+    r->free_devices = from->free_devices;
+    r->all_devices = from->all_devices;
     r->queue_position = from->position;
     if (j->state == TD_JOB_RECOVERING && j->retry_at.ns > now.mono.ns) {
         r->retry_in_ms = (uint32_t)((j->retry_at.ns - now.mono.ns) / TD_NS_PER_MS);
     }
-    if (strcmp(from->code, "WAITING_FOR_SLOTS") != 0) return r;
+    bool for_devices = strcmp(from->code, "WAITING_FOR_DEVICES") == 0;
+    if (!for_devices && strcmp(from->code, "WAITING_FOR_SLOTS") != 0) return r;
     r->blockers = td_arena_array(a, MAX_BLOCKERS, sizeof *r->blockers);
     for (uint32_t i = 0; r->blockers && i < core->n_live && r->n_blockers < MAX_BLOCKERS; i++) {
-        if (td_job_live(core->live[i])) {
+        const struct td_attempt *live = td_job_live(core->live[i]);
+        if (live && (!for_devices || live->devices)) {
             r->blockers[r->n_blockers++] = copy(a, core->live[i]->id);
         }
     }
