@@ -46,8 +46,8 @@ static td_status bind_programs(struct td_rank *r) {
         .all_reduce_wait = td_rank_wait_buckets,
         .all_reduce_arg = r,
         .reduces_on_host = r->reduces_on_host,
-        // A replay would not say that it summed the flags: td_rank_reduce_bucket does.
-        .reduces_recordable = false,
+        .reduces_recordable =
+            !r->reduces_on_host && r->group_facts.recordable && !r->strategy_ops->reduce_gradients,
     };
     memcpy(b.region, r->memory.region, sizeof b.region);
     r->scalars[TD_SCALAR_LOSS_SCALE] = 1;
