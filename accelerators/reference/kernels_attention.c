@@ -130,7 +130,7 @@ static td_status run_attention_grad(struct ref_call *c) {
     struct attention a = attention_of(c);
     const struct ref_operand *result = &c->in[c->node->n_inputs - 3];
     double mask[MASKED];
-    for (uint32_t i = 0; i < c->node->n_outputs; i++) {
+    for (uint32_t i = 0; i < TD_MAX(c->node->n_outputs, 1u); i++) { // none: it writes into state
         memset(c->out[i].x, 0, (size_t)c->out[i].n * sizeof(double));
     }
     for (int64_t i = 0; i < a.batch * a.tokens * a.heads; i++) {
