@@ -180,7 +180,8 @@ static void test_softmax_ce_gradient_matches_differences_when_loss_or_inner(void
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matmul_gradient_matches_differences_when_transposed_biased_activated),
         cmocka_unit_test(test_elementwise_gradients_match_differences_when_broadcast),
@@ -192,5 +193,5 @@ int main(void) {
         cmocka_unit_test(test_indexed_gradients_match_differences_when_read_more_than_once),
         cmocka_unit_test(test_softmax_ce_gradient_matches_differences_when_loss_or_inner),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_gradients(argv[0], "conform_gradients", tests, TD_COUNTOF(tests));
 }

@@ -217,7 +217,8 @@ static void test_rope_gradient_matches_differences_when_turned_back(void **state
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argc;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_head_gradients_match_differences_when_logits_are_never_whole),
         cmocka_unit_test(
@@ -233,5 +234,5 @@ int main(void) {
         cmocka_unit_test(test_rope_gradient_matches_differences_when_turned_back),
         cmocka_unit_test(test_dropout_gradient_matches_differences_when_mask_is_made_again),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_gradients(argv[0], "conform_gradients_nn", tests, TD_COUNTOF(tests));
 }

@@ -74,17 +74,12 @@ static void test_memory_fits_when_the_limit_is_what_is_asked_for(void **state) {
 
 int main(int argc, char **argv) {
     (void)argc;
-    static struct subject subjects[4];
+    static struct subject subjects[ACCELERATORS];
     static struct CMUnitTest tests[2 * TD_COUNTOF(subjects)];
-    struct td_registry *registry = NULL;
+    struct accelerators here;
     if (!read_environment()) return 1;
-    td_status s = open_registry(argv[0], &registry);
-    if (s) {
-        print_message("# %s\n", td_status_message(s));
-        td_status_free(s);
-        return 1;
-    }
-    size_t n = 0, n_subjects = find_subjects(registry, subjects);
+    size_t n = 0, n_subjects = 0;
+    if (open_accelerators(argv[0], &here)) n_subjects = find_subjects(&here, subjects);
     for (size_t i = 0; i < n_subjects; i++) {
         tests[n++] =
             (struct CMUnitTest){"test_memory_is_zeroed_and_aligned",
@@ -94,6 +89,6 @@ int main(int argc, char **argv) {
                                          NULL, &subjects[i]};
     }
     int failed = n ? _cmocka_run_group_tests("conform_memory", tests, n, NULL, NULL) : 1;
-    td_registry_destroy(registry);
+    close_accelerators(&here);
     return failed;
 }

@@ -250,19 +250,13 @@ static void cases_updates(struct subject *s) {
 
 int main(int argc, char **argv) {
     (void)argc;
-    static struct subject cpu = {.name = "cpu"};
-    struct td_registry *registry = NULL;
-    const struct td_plugin_desc *desc = NULL;
+    static struct subject cpu = {.name = BUILT_ACCELERATOR};
+    struct accelerators here;
     if (!read_environment()) return 1;
-    td_status s = open_registry(argv[0], &registry);
-    if (!s) s = td_registry_find(registry, TD_PLUGIN_ACCELERATOR, "cpu", &desc);
-    if (s) {
-        print_message("# %s\n", td_status_message(s));
-        td_status_free(s);
-        td_registry_destroy(registry);
-        return 1;
+    if (!open_accelerators(argv[0], &here)) return 1;
+    for (size_t i = 0; i < here.n; i++) {
+        if (strcmp(here.at[i].name, cpu.name) == 0) cpu.ops = here.at[i].ops;
     }
-    cpu.ops = desc->ops;
     const struct CMUnitTest tests[] = {
         ON_CPU("update", cases_updates), ON_CPU("optimizer", cases_optimizers),
         ON_CPU("mlp", cases_mlp),        ON_CPU("convnet", cases_convnet),
@@ -270,6 +264,6 @@ int main(int argc, char **argv) {
         ON_CPU("llama", cases_llama),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    td_registry_destroy(registry);
+    close_accelerators(&here);
     return failed;
 }

@@ -3,13 +3,17 @@
 
 // The bench of the conform_gradients programs: an op with its float operands as parameters, after a
 // loss whose adjoint is not one. Operands are inputs instead where they are integers or no gradient
-// is wanted. Every gradient that the op makes is compared with central differences, in fp64 on the
-// reference.
+// is wanted. Every gradient that the op makes is compared with central differences, in fp64,
+// on every accelerator that computes in it.
 
+#include "tests/accelerators.h"
 #include "tests/unit/graph_rig.h"
 #include "traind/random.h"
 
 enum { MAX_IN = 6, MAX_OUT = TD_MAX_OUT, MAX_INPUTS = 64 };
+
+static struct accelerators here;
+static const char *subject; // whose turn it is
 
 struct grad_case {
     td_status (*record)(void *arg, struct td_graph *g, int64_t batch); // NULL: the op alone
@@ -85,8 +89,8 @@ static inline void check_param(struct rig *r, int program, uint32_t grad, const 
         p[k] = was;
         double numeric = window * (up - down) / (2 * h);
         if (fabs(numeric - analytic[k]) < 1e-6 * (1 + fabs(numeric))) continue;
-        fail_msg("%s element %d: %.9g, by differences %.9g", td_state_at(r->state, grad)->name,
-                 (int)k, analytic[k], numeric);
+        fail_msg("%s, %s element %d: %.9g, by differences %.9g", subject,
+                 td_state_at(r->state, grad)->name, (int)k, analytic[k], numeric);
     }
 }
 
@@ -119,9 +123,10 @@ static inline bool has_op(const struct rig *r, int program, enum td_op op) {
     return found;
 }
 
-static inline void check_window(const struct grad_case *c, bool windowed) {
+static inline void check_window(const struct grad_case *c, const struct accelerator *a,
+                                bool windowed) {
     struct rig r;
-    rig_open(&r);
+    rig_open_on(&r, a->ops, 1);
     struct grad_case copy = *c;
     struct td_compile_options o = {.key = rig_key(TD_MODE_TRAIN, 1, false),
                                    .windowed = windowed,
@@ -161,8 +166,25 @@ static inline void check_window(const struct grad_case *c, bool windowed) {
 }
 
 static inline void check(struct grad_case c) {
-    check_window(&c, false);
-    check_window(&c, true);
+    int n = 0;
+    for (size_t i = 0; i < here.n; i++) {
+        const struct accelerator *a = &here.at[i];
+        if (!(a->dtypes >> TD_F64 & 1)) continue;
+        subject = a->name;
+        check_window(&c, a, false);
+        check_window(&c, a, true);
+        n++;
+    }
+    assert_true(n > 0);
+}
+
+// What main does.
+static inline int run_gradients(const char *program, const char *name,
+                                const struct CMUnitTest *tests, size_t n_tests) {
+    if (!open_accelerators(program, &here)) return 1;
+    int failed = _cmocka_run_group_tests(name, tests, n_tests, NULL, NULL);
+    close_accelerators(&here);
+    return failed;
 }
 
 #endif

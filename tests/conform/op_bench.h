@@ -9,10 +9,9 @@
 
 #include "tests/unit/graph_rig.h"
 
-#include "accelerators/far/far.h"
 #include "engine/graph/rules/rules.h"
 #include "lib/base/cpu_level.h"
-#include "lib/base/registry.h"
+#include "tests/accelerators.h"
 #include "traind/random.h"
 
 #ifndef BENCH_FLOATS
@@ -399,40 +398,13 @@ static inline void run_suite(void **state) {
     run->cases(run->subject);
 }
 
-// Accelerators that are here: the reference and far, which tests have, cpu, which every build has,
-// and what this machine has besides.
-static inline size_t find_subjects(struct td_registry *registry, struct subject *out) {
-    static const char *const names[] = {"reference", "far", "cpu", "cuda"};
-    static const struct td_plugin_desc *const linked[] = {&td_accelerator_reference,
-                                                          &td_accelerator_far};
-    enum { ALWAYS_HERE = 3 };
-    size_t n = 0;
-    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
-        const struct td_plugin_desc *desc = i < TD_COUNTOF(linked) ? linked[i] : NULL;
-        td_status s =
-            desc ? TD_OK : td_registry_find(registry, TD_PLUGIN_ACCELERATOR, names[i], &desc);
-        struct td_accel_facts facts = {.struct_bytes = sizeof facts};
-        const struct td_accelerator_ops *ops = s ? NULL : desc->ops;
-        if (!s) s = ops->probe(&facts);
-        bool here = !s && facts.n_devices > 0;
-        if (!here) print_message("# %s is not here: %s\n", names[i], td_status_message(s));
-        if (!here && i < ALWAYS_HERE) return 0;
-        if (here) out[n++] = (struct subject){ops, names[i], facts.dtypes, 1e-5, 0};
-        td_status_free(s);
+// Of those that are here (tests/accelerators.h).
+static inline size_t find_subjects(const struct accelerators *all, struct subject *out) {
+    for (size_t i = 0; i < all->n; i++) {
+        const struct accelerator *a = &all->at[i];
+        out[i] = (struct subject){a->ops, a->name, a->dtypes, 1e-5, 0};
     }
-    return n;
-}
-
-static inline td_status open_registry(const char *program, struct td_registry **out_registry) {
-    char dir[4096];
-    // build/tests/conform/conform_ops -> build/lib/traind
-    snprintf(dir, sizeof dir, "%s", program);
-    for (int up = 0; up < 3; up++) {
-        char *slash = strrchr(dir, '/');
-        if (slash) *slash = '\0';
-    }
-    strncat(dir, "/lib/traind", sizeof dir - strlen(dir) - 1);
-    return td_registry_create(dir, out_registry);
+    return all->n;
 }
 
 // TRAIND_CPU_ISA holds the program to a lower CPU level, as it does a worker.
@@ -454,33 +426,25 @@ static inline bool read_environment(void) {
 static inline int run_suites(const char *program, const char *name, const struct suite *suites,
                              size_t n_suites) {
     enum { MOST = 128 };
-    static struct subject subjects[4];
+    static struct subject subjects[ACCELERATORS];
     static struct run runs[MOST];
     static struct CMUnitTest tests[MOST];
     static char names[MOST][96];
-    struct td_registry *registry = NULL;
+    struct accelerators here;
     if (!read_environment()) return 1;
-    td_status s = open_registry(program, &registry);
-    if (s) {
-        print_message("# %s\n", td_status_message(s));
-        td_status_free(s);
-        return 1;
-    }
-    size_t n = 0, n_subjects = find_subjects(registry, subjects);
-    if (n_subjects == 0) {
-        td_registry_destroy(registry);
-        return 1;
-    }
+    size_t n = 0, n_subjects = 0;
+    if (open_accelerators(program, &here)) n_subjects = find_subjects(&here, subjects);
     for (size_t i = 0; i < n_subjects; i++) {
-        for (size_t k = 0; k < n_suites && n < MOST; k++, n++) {
+        for (size_t k = 0; k < n_suites; k++, n++) {
+            TD_CHECK(n < MOST);
             snprintf(names[n], sizeof names[n], "test_%s_agrees_with_reference_when_on_%s",
                      suites[k].what, subjects[i].name);
             runs[n] = (struct run){&subjects[i], suites[k].cases};
             tests[n] = (struct CMUnitTest){names[n], run_suite, NULL, NULL, &runs[n]};
         }
     }
-    int failed = _cmocka_run_group_tests(name, tests, n, NULL, NULL);
-    td_registry_destroy(registry);
+    int failed = n ? _cmocka_run_group_tests(name, tests, n, NULL, NULL) : 1;
+    close_accelerators(&here);
     return failed;
 }
 
