@@ -170,6 +170,13 @@ static td_status cpu_copy(struct td_accelerator *a, struct td_buffer dst, size_t
     return TD_OK;
 }
 
+// As the reference names it; the sum of a bucket fails for what other ranks do.
+static td_status name_node(const struct td_executable *e, const struct td_kernel *k, td_status s) {
+    if (k->node == UINT32_MAX || k->op == TD_OP_ALL_REDUCE) return s;
+    return td_status_context(s, "step '%s': node %u (%s)", e->program->key.step, k->node,
+                             td_op_name(k->op));
+}
+
 // Done when it returns.
 static td_status cpu_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
                          td_ticket *out_ticket) {
@@ -188,7 +195,8 @@ static td_status cpu_run(struct td_executable *e, uint32_t segments, const void 
         struct td_kernel *k = &e->kernel[i];
         if (!(segments & 1u << k->segment)) continue;
         if (k->param) td_packs_param_changes(e->accel->packs, k->param);
-        TD_TRY(k->run(k, &r));
+        td_status s = k->run(k, &r);
+        if (s) return name_node(e, k, s);
         int64_t now = td_mono_now().ns; // 25 ns a kernel, for a profile that is always there
         k->ns += now - before;
         k->runs++;

@@ -30,8 +30,12 @@ typedef td_status td_ref_kernel_fn(struct ref_call *c);
 // Linear index into an operand that broadcasts to `wide`, for element i of the result.
 int64_t td_ref_broadcast(const struct td_shape *wide, const struct td_shape *x, int64_t i);
 
-// Element i of an integer operand, which must be in [0, bound); the error speaks of one label and
-// of many classes, or whatever they are.
+// What every accelerator says of an index that is not in [0, bound): INVALID_ARGUMENT, class data.
+// It speaks of one label and of many classes, or whatever they are; who runs the node names it.
+TD_MUST_USE td_status td_ref_no_index(const char *one, int64_t index, int64_t row, int64_t bound,
+                                      const char *many);
+
+// Element i of an integer operand, which must be in [0, bound); else td_ref_no_index.
 TD_MUST_USE td_status td_ref_index(const struct ref_call *c, uint32_t operand, int64_t i,
                                    int64_t bound, const char *one, const char *many,
                                    int64_t *out_index);

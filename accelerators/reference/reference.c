@@ -287,7 +287,9 @@ static td_status run_node(struct td_executable *e, td_node n, const void *const 
     }
     struct td_ref_site site = {e->in,          out,         e->bind.scalars,
                                e->bind.random, e->operands, e->scratch};
-    return td_ref_node_run(e->program->graph, n, &site);
+    return td_status_context(td_ref_node_run(e->program->graph, n, &site),
+                             "step '%s': node %" PRIu32 " (%s)", e->program->key.step, n,
+                             td_op_name(node->op));
 }
 
 static td_status end_reducing(struct td_executable *e) {
@@ -337,7 +339,7 @@ static td_status ref_run(struct td_executable *e, uint32_t segments, const void 
         const enum td_segment segment = td_graph_node(g, n)->segment;
         if (!(segments >> segment & 1)) continue;
         if (segment >= TD_SEG_FINISH) TD_TRY(end_reducing(e));
-        TD_TRY_CTX(run_node(e, n, inputs), "step '%s'", e->program->key.step);
+        TD_TRY(run_node(e, n, inputs));
         if (e->accel->detects_anomaly) TD_TRY(look_at(e, n, inputs));
         if (e->trace) e->trace(e->trace_arg, n);
     }

@@ -6,12 +6,12 @@
 // nothing is atomic, and the bits do not depend on the number of threads. Sums are fp32, rounded
 // once where the table is narrower.
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/parallel.h"
+#include "accelerators/reference/node.h"
 
 enum { GRAIN = 4096, COLUMN_GRAIN = 64, COLUMNS_AT_ONCE = 512 };
 
@@ -26,14 +26,10 @@ struct embedding {
     bool adds;      // to what is there
 };
 
-static td_status check_ids(const struct td_kernel *k, const struct embedding *e) {
+static td_status check_ids(const struct embedding *e) {
     for (int64_t i = 0; i < e->n; i++) {
         if (e->ids[i] >= 0 && e->ids[i] < e->vocabulary) continue;
-        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                            "%s: token id %" PRId32 " in row %" PRId64
-                                            " is outside the model's %" PRId64 " tokens",
-                                            td_op_name(k->op), e->ids[i], i, e->vocabulary),
-                                    TD_CLASS_DATA);
+        return td_ref_no_index("token id", e->ids[i], i, e->vocabulary, "tokens");
     }
     return TD_OK;
 }
@@ -55,7 +51,7 @@ static td_status run_embedding(const struct td_kernel *k, const struct td_run *r
                           .n = td_shape_elems(&k->shape[1]),
                           .vocabulary = k->shape[0].dim[0],
                           .cols = k->shape[0].dim[1]};
-    TD_TRY(check_ids(k, &e));
+    TD_TRY(check_ids(&e));
     td_parallel(k->n_threads, e.n, GRAIN / TD_MAX(e.cols, 1) + 1, gather_rows, &e);
     return TD_OK;
 }
@@ -118,7 +114,7 @@ static td_status run_embedding_grad(const struct td_kernel *k, const struct td_r
                           .begin = r->scratch,
                           .adds = k->attrs.accumulate};
     e.order = e.begin + e.vocabulary + 1;
-    TD_TRY(check_ids(k, &e));
+    TD_TRY(check_ids(&e));
     sort_positions(&e);
     td_parallel(k->n_threads, e.cols, COLUMN_GRAIN, sum_columns, &e);
     return TD_OK;

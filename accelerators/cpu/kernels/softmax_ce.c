@@ -14,6 +14,7 @@
 #include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/vmath.h"
 #include "accelerators/cpu/parallel.h"
+#include "accelerators/reference/node.h"
 
 enum { GRAIN = 8192, CHUNK = 512 };
 
@@ -181,10 +182,7 @@ td_status td_softmax_ce_sum_weights(const struct td_softmax_ce *a, double *out_s
         int32_t label = a->label[i];
         if (!counts(a->attrs, label)) continue;
         if (label < 0 || label >= a->cols) {
-            return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                                "label %d of row %lld is outside the %lld classes",
-                                                label, (long long)i, (long long)a->cols),
-                                        TD_CLASS_DATA);
+            return td_ref_no_index("label", label, i, a->cols, "classes");
         }
         sum += a->weight ? (double)a->weight[label] : 1;
     }
@@ -237,7 +235,11 @@ static td_status run_softmax_ce(const struct td_kernel *k, const struct td_run *
 static td_status run_count_correct(const struct td_kernel *k, const struct td_run *r) {
     const void *logits = td_operand_at(&k->in[0], r);
     const int32_t *label = td_operand_at(&k->in[1], r);
+    const struct td_softmax_ce all = {
+        .label = label, .rows = k->rows, .cols = k->cols, .attrs = &k->attrs};
     int64_t right = 0;
+    double weights;
+    TD_TRY(td_softmax_ce_sum_weights(&all, &weights));
     for (int64_t i = 0; i < k->rows; i++) {
         const float *x = td_cpu_row(k->in_dtype[0], logits, i * k->cols, k->cols, r->scratch);
         right += counts(&k->attrs, label[i]) && is_argmax(x, label[i], k->cols);
