@@ -1,344 +1,273 @@
 // Training where state is not host memory. The far device gives the bits of the reference, with one
-// rank and with two. So it does where a precision gates steps, and over a resume. A collective may
-// reduce buckets when it is waited for, or where the device has them: the bits are the same.
+// rank and with two. So it does where a precision gates steps, where weights come from a file, in
+// predictions and generated text, and over a stop and a resume.
 // Tags: tsan
 
 #include "tests/unit/test.h"
 
-#include <math.h>
-#include <pthread.h>
+#include "tests/unit/ranks_rig.h"
 
-#include "lib/base/fsio.h"
-#include "tests/unit/train_rig.h"
+static const struct job two_ranks = {.accelerator = "far",
+                                     .strategy = "ddp",
+                                     .precision = "32-true",
+                                     .world = RANKS,
+                                     .accumulate = 1,
+                                     .max_epochs = 3};
 
-enum { WORLD = 2, GROUP_BYTES = 4 << 20, FILE_MAX = 1 << 20 };
-
-struct job {
-    const char *accelerator, *strategy, *precision;
-    int32_t world;
-    int32_t accumulate, max_epochs;
-    const char *resume_from;          // NULL: a fresh start
-    const struct td_plugin_desc *own; // NULL: only plugins of the tree
-    const char *refused;              // what ranks say instead of training; NULL: they train
-    bool by_tensor;                   // of far
+struct dirs {
+    char far[TD_FS_PATH_BYTES], by_tensor[TD_FS_PATH_BYTES], reference[TD_FS_PATH_BYTES];
 };
 
-// ---- ranks as threads --------------------------------------------------------------------------
-struct rank {
-    const struct job *job;
-    const char *dir;
-    int32_t rank;
-    void *group;
-    td_status failed;
-    int64_t steps;
-};
-
-static void *run_rank(void *arg) {
-    struct rank *k = arg;
-    const struct job *j = k->job;
-    struct run r;
-    struct td_train_result result;
-    static const char small[] = "{\"bucket_first_bytes\":8,\"bucket_cap_bytes\":8}";
-    struct td_json *frozen = NULL;
-    prepare_run(&r, j->own, j->strategy, k->dir);
-    assert_ok(td_json_parse(r.arena, small, sizeof small - 1, &frozen));
-    r.config.frozen = frozen;
-    r.config.accelerator = j->accelerator;
-    if (j->by_tensor) {
-        r.config.accelerator_knobs =
-            knobs(&r, &td_accelerator_far, "{\"delay_us\":0,\"fail_at\":0,\"by_tensor\":true}");
-    }
-    r.config.precision = j->precision;
-    r.config.world_size = j->world;
-    if (j->world > 1) r.config.collective = "shm";
-    r.config.rank = k->rank;
-    r.config.limits.max_epochs = j->max_epochs;
-    r.config.limits.accumulate[0].batches = j->accumulate;
-    r.config.optimizer.kind = TD_OPTIMIZER_ADAMW;
-    if (j->resume_from) {
-        r.config.resume_from = &j->resume_from;
-        r.config.n_resume_from = 1;
-    }
-    r.io.group = k->group;
-    r.io.group_bytes = k->group ? (size_t)GROUP_BYTES : 0;
-    k->failed = td_train(&r.config, &r.io, &r.events, &result);
-    k->steps = result.step;
-    dispose(&r);
-    return NULL;
-}
-
-// Steps done; the checkpoint of the last is in dir.
-static int64_t run_job(const struct job *j, const char *dir) {
-    struct rank rank[WORLD];
-    pthread_t thread[WORLD];
-    void *group = j->world > 1 ? aligned_alloc(4096, GROUP_BYTES) : NULL;
-    if (group) memset(group, 0, GROUP_BYTES);
-    for (int32_t i = 0; i < j->world; i++) {
-        rank[i] = (struct rank){.job = j, .dir = dir, .rank = i, .group = group};
-        assert_int_equal(pthread_create(&thread[i], NULL, run_rank, &rank[i]), 0);
-    }
-    for (int32_t i = 0; i < j->world; i++) {
-        pthread_join(thread[i], NULL);
-    }
-    for (int32_t i = 0; i < j->world; i++) {
-        if (j->refused) {
-            assert_fails(rank[i].failed, TD_FAILED_PRECONDITION, j->refused);
-        } else {
-            assert_ok(rank[i].failed);
-        }
-        assert_int_equal(rank[i].steps, rank[0].steps);
-    }
-    free(group);
-    return rank[0].steps;
-}
-
-static void read_file(struct td_buf *out, const char *dir, int64_t step, const char *name) {
-    char path[TD_FS_PATH_BYTES];
-    assert_ok(td_fs_path(path, "%s/step-%lld/%s", dir, (long long)step, name));
-    assert_ok(td_fs_read(path, FILE_MAX, out));
-}
-
-static void expect_same(const char *a, const char *b, int64_t step) {
-    static const char *const names[] = {"model.safetensors", "optimizer.safetensors"};
-    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
-        TD_AUTO_BUF left;
-        TD_AUTO_BUF right;
-        td_buf_init(&left, FILE_MAX);
-        td_buf_init(&right, FILE_MAX);
-        read_file(&left, a, step, names[i]);
-        read_file(&right, b, step, names[i]);
-        assert_int_equal(left.len, right.len);
-        assert_memory_equal(left.data, right.data, left.len);
-    }
-}
-
-// ---- cases -------------------------------------------------------------------------------------
-static void compare_on_both(const char *scratch, struct job j) {
-    char far[TD_FS_PATH_BYTES], reference[TD_FS_PATH_BYTES];
-    snprintf(reference, sizeof reference, "%s/reference", scratch);
-    j.accelerator = "reference";
-    const int64_t steps = run_job(&j, reference);
-    assert_true(steps > 0);
+// The job on all three; returns its steps.
+static int64_t run_everywhere(const char *scratch, struct job j, struct dirs *out) {
+    assert_ok(td_fs_path(out->far, "%s/far-%d", scratch, (int)j.world));
+    assert_ok(td_fs_path(out->by_tensor, "%s/by-tensor-%d", scratch, (int)j.world));
+    assert_ok(td_fs_path(out->reference, "%s/reference-%d", scratch, (int)j.world));
     j.accelerator = "far";
-    for (int by_tensor = 0; by_tensor < 2; by_tensor++) {
-        j.by_tensor = by_tensor;
-        snprintf(far, sizeof far, "%s/far-%d", scratch, by_tensor);
-        assert_int_equal(run_job(&j, far), steps);
-        expect_same(far, reference, steps);
-    }
+    const struct td_train_result far = run_job(&j, out->far);
+    j.by_tensor = true;
+    const struct td_train_result by_tensor = run_job(&j, out->by_tensor);
+    j.by_tensor = false;
+    j.accelerator = "reference";
+    const struct td_train_result reference = run_job(&j, out->reference);
+    assert_int_equal(far.end, TD_LOOP_DONE);
+    assert_int_equal(by_tensor.end, TD_LOOP_DONE);
+    assert_int_equal(reference.end, TD_LOOP_DONE);
+    assert_int_equal(far.step, reference.step);
+    assert_int_equal(by_tensor.step, reference.step);
+    return far.step;
 }
 
+static void compare_everywhere(const char *scratch, struct job j) {
+    struct dirs d;
+    const int64_t steps = run_everywhere(scratch, j, &d);
+    assert_true(steps > 0);
+    expect_same(d.far, d.reference, steps);
+    expect_same(d.by_tensor, d.reference, steps);
+}
+
+// ---- training ----------------------------------------------------------------------------------
 static void test_bits_are_the_references_with_one_rank(void **state) {
-    compare_on_both(*state, (struct job){.strategy = "single_device",
-                                         .precision = "32-true",
-                                         .world = 1,
-                                         .accumulate = 1,
-                                         .max_epochs = 3});
+    struct job j = two_ranks;
+    j.strategy = "single_device";
+    j.world = 1;
+    compare_everywhere(*state, j);
 }
 
 static void test_bits_are_the_references_when_two_ranks_average(void **state) {
-    compare_on_both(*state, (struct job){.strategy = "ddp",
-                                         .precision = "32-true",
-                                         .world = WORLD,
-                                         .accumulate = 2,
-                                         .max_epochs = 3});
+    struct job j = two_ranks;
+    j.accumulate = 2;
+    compare_everywhere(*state, j);
 }
 
 static void test_bits_are_the_references_when_steps_are_gated(void **state) {
-    compare_on_both(*state, (struct job){.strategy = "ddp",
-                                         .precision = "16-mixed",
-                                         .world = WORLD,
-                                         .accumulate = 1,
-                                         .max_epochs = 3});
+    struct job j = two_ranks;
+    j.precision = "16-mixed";
+    compare_everywhere(*state, j);
 }
 
-static void resume(void **state, bool by_tensor) {
-    char whole[TD_FS_PATH_BYTES], part[TD_FS_PATH_BYTES], from[TD_FS_PATH_BYTES];
-    char rest[TD_FS_PATH_BYTES];
-    struct job j = {.accelerator = "far",
-                    .strategy = "ddp",
-                    .precision = "32-true",
-                    .world = WORLD,
-                    .accumulate = 1,
-                    .max_epochs = 4,
-                    .by_tensor = by_tensor};
-    snprintf(whole, sizeof whole, "%s/whole", (char *)*state);
-    snprintf(part, sizeof part, "%s/part", (char *)*state);
-    snprintf(rest, sizeof rest, "%s/rest", (char *)*state);
-    const int64_t steps = run_job(&j, whole);
-    j.max_epochs = 2;
-    const int64_t half = run_job(&j, part);
-    assert_int_equal(half * 2, steps);
-    assert_ok(td_fs_path(from, "%s/step-%lld", part, (long long)half));
+// ---- resume ------------------------------------------------------------------------------------
+static void resume_after(struct job *j, const char *dir, int64_t step, char *path) {
+    assert_ok(td_fs_path(path, "%s/step-%lld", dir, (long long)step));
+    j->resume_from = path;
+}
+
+static void resume(const char *scratch, bool by_tensor) {
+    char whole[TD_FS_PATH_BYTES], part[TD_FS_PATH_BYTES], rest[TD_FS_PATH_BYTES];
+    char from[TD_FS_PATH_BYTES];
+    struct job j = two_ranks;
+    assert_ok(td_fs_path(whole, "%s/whole", scratch));
+    assert_ok(td_fs_path(part, "%s/part", scratch));
+    assert_ok(td_fs_path(rest, "%s/rest", scratch));
+    j.by_tensor = by_tensor;
     j.max_epochs = 4;
-    j.resume_from = from;
-    assert_int_equal(run_job(&j, rest), steps);
+    const int64_t steps = run_job(&j, whole).step;
+    j.max_epochs = 2;
+    const int64_t half = run_job(&j, part).step;
+    assert_int_equal(half * 2, steps);
+    j.max_epochs = 4;
+    resume_after(&j, part, half, from);
+    assert_int_equal(run_job(&j, rest).step, steps);
     expect_same(whole, rest, steps);
 }
 
 static void test_bits_are_those_of_one_run_when_resumed(void **state) {
-    resume(state, false);
+    resume(*state, false);
 }
 
 static void test_bits_are_those_of_one_run_when_resumed_by_tensor(void **state) {
-    resume(state, true);
+    resume(*state, true);
 }
 
-// ---- collectives that sum late, or on the device ------------------------------------------------
-enum { MOST_BUCKETS = 16, MOST_BYTES = 4096 };
-
-static const struct td_collective_ops *shm(void) {
-    return td_collective_shm.ops;
+// ---- a stop in the middle -----------------------------------------------------------------------
+static const struct td_accelerator_ops *base(void) {
+    return td_accelerator_far.ops;
 }
 
-// A bucket that was handed over is nobody's until wait_buckets: it holds NaN.
-static _Thread_local struct {
-    struct td_bucket bucket[MOST_BUCKETS];
-    char bytes[MOST_BUCKETS][MOST_BYTES];
-    int n;
-} late;
-static _Atomic int most_late;
+// Rank 1's page alone says so, in a run of that number.
+static struct td_rank_page *stop_page;
+static int stop_runs, stop_at;
 
-static td_status reduce_later(struct td_collective *c, const struct td_bucket *b) {
-    const size_t bytes = td_bucket_bytes(b);
-    float *data = td_bucket_host(b);
-    (void)c;
-    if (late.n == MOST_BUCKETS || bytes > MOST_BYTES) return td_fail(TD_INTERNAL, "too much");
-    memcpy(late.bytes[late.n], data, bytes);
-    late.bucket[late.n++] = *b;
-    for (size_t i = 0; i < bytes / sizeof *data; i++) {
-        data[i] = NAN;
-    }
-    return TD_OK;
+static td_status stopping_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
+                              td_ticket *out_ticket) {
+    if (++stop_runs == stop_at) atomic_store(&stop_page->stop, TD_STOP_CHECKPOINT);
+    return base()->run(e, segments, inputs, out_ticket);
 }
 
-static td_status reduce_what_is_late(struct td_collective *c) {
-    if (late.n > most_late) most_late = late.n;
-    for (int i = 0; i < late.n; i++) {
-        const struct td_bucket *b = &late.bucket[i];
-        memcpy(td_bucket_host(b), late.bytes[i], td_bucket_bytes(b));
-        TD_TRY(shm()->all_reduce_bucket(c, b));
-    }
-    late.n = 0;
-    return TD_OK;
+static struct td_accelerator_ops stopping_ops;
+static const struct td_plugin_desc stopping =
+    TD_PLUGIN_DESC(ACCELERATOR, "stopping", "far, where a run has a stop asked for", &stopping_ops);
+
+// 8 batches for each rank, and nothing but training.
+static void change_length(struct run *r, const char *dir) {
+    (void)dir;
+    r->config.data.knobs =
+        knobs(r, &td_dataset_synthetic, "{\"samples\":64,\"features\":8,\"classes\":4}");
+    r->config.limits.val_batches = (struct td_amount){0};
 }
 
-static void test_bits_are_the_same_when_sums_come_late(void **state) {
-    static const char *const accelerators[] = {"reference", "far"};
-    static const char *const precisions[] = {"32-true", "16-mixed"};
-    struct td_collective_ops ops = *shm();
-    ops.all_reduce_bucket = reduce_later;
-    ops.wait_buckets = reduce_what_is_late;
-    const struct td_plugin_desc late_shm = TD_PLUGIN_DESC(COLLECTIVE, "shm", "sums late", &ops);
-    for (size_t i = 0; i < TD_COUNTOF(accelerators) * TD_COUNTOF(precisions); i++) {
-        char in_time[TD_FS_PATH_BYTES], later[TD_FS_PATH_BYTES];
-        struct job j = {.accelerator = accelerators[i % 2],
-                        .strategy = "ddp",
-                        .precision = precisions[i / 2],
-                        .world = WORLD,
-                        .accumulate = 2,
-                        .max_epochs = 3};
-        snprintf(in_time, sizeof in_time, "%s/in-time-%zu", (char *)*state, i);
-        snprintf(later, sizeof later, "%s/later-%zu", (char *)*state, i);
-        const int64_t steps = run_job(&j, in_time);
-        j.own = &late_shm;
-        assert_int_equal(run_job(&j, later), steps);
-        expect_same(in_time, later, steps);
-    }
-    assert_true(most_late > 1);
+static void change_stopping(struct run *r, const char *dir) {
+    change_length(r, dir);
+    if (r->config.rank != 1) return;
+    r->config.accelerator = "stopping";
+    stop_page = &r->page;
+    stop_runs = 0;
 }
 
-// One rank, on a device: what it is handed is checked, and stays as it is.
-static td_status facts_of_device(struct td_collective_facts *out_facts) {
-    out_facts->on_device = true;
-    return TD_OK;
-}
-static td_status facts_of_both(struct td_collective_facts *out_facts) {
-    out_facts->on_host = out_facts->on_device = true;
-    return TD_OK;
-}
-static td_status facts_of_nothing(struct td_collective_facts *out_facts) {
-    (void)out_facts;
-    return TD_OK;
+static void stop_and_resume(const char *scratch, int32_t accumulate, int at) {
+    char whole[TD_FS_PATH_BYTES], part[TD_FS_PATH_BYTES], rest[TD_FS_PATH_BYTES];
+    char from[TD_FS_PATH_BYTES];
+    struct job j = two_ranks;
+    assert_ok(td_fs_path(whole, "%s/whole", scratch));
+    assert_ok(td_fs_path(part, "%s/part", scratch));
+    assert_ok(td_fs_path(rest, "%s/rest", scratch));
+    j.accumulate = accumulate;
+    j.max_epochs = 2;
+    j.change = change_length;
+    const int64_t steps = run_job(&j, whole).step;
+    assert_int_equal(steps, 16 / accumulate);
+
+    stopping_ops = *base();
+    stopping_ops.run = stopping_run;
+    stop_at = at;
+    j.own = &stopping;
+    j.change = change_stopping;
+    const struct td_train_result stopped = run_job(&j, part); // the same step on both
+    assert_int_equal(stopped.end, TD_LOOP_STOPPED);
+    assert_true(stopped.step > 0 && stopped.step < steps / 2); // within the first epoch
+
+    j.own = NULL;
+    j.change = change_length;
+    resume_after(&j, part, stopped.step, from);
+    assert_int_equal(run_job(&j, rest).step, steps);
+    expect_same(whole, rest, steps);
 }
 
-static bool has_its_tensors(const struct td_bucket *b) {
-    const size_t elem = td_dtype_bytes(b->dtype);
-    size_t at = 0;
-    for (size_t i = 0; i < b->n_tensors; i++) {
-        const struct td_bucket_tensor *t = &b->tensors[i];
-        if (t->offset < at || !strstr(t->name, ":grad")) return false;
-        at = t->offset + (size_t)td_shape_elems(&t->shape) * elem;
-    }
-    return b->n_tensors && at <= (size_t)b->n * elem;
+static void test_both_ranks_stop_at_one_step_when_one_is_asked(void **state) {
+    stop_and_resume(*state, 1, 2);
 }
 
-static _Atomic int reduced;
-static td_status reduce_on_device(struct td_collective *c, const struct td_bucket *b) {
-    const bool last = b->index + 1 == b->n_buckets;
-    const bool is_right = b->buffer.space == TD_SPACE_DEVICE && b->has_control == last &&
-                          has_its_tensors(b) && b->n_buckets > 1 &&
-                          b->offset + td_bucket_bytes(b) <= b->buffer.bytes;
-    (void)c;
-    if (!is_right) return td_fail(TD_INTERNAL, "bucket %u is not as it should be", b->index);
-    reduced++;
-    return TD_OK;
+static void test_windows_are_whole_when_stopped_and_resumed(void **state) {
+    stop_and_resume(*state, 2, 3); // in the first batch of the second window
 }
 
-static void test_buckets_stay_on_the_device_when_the_collective_takes_them(void **state) {
-    char plain[TD_FS_PATH_BYTES], device[TD_FS_PATH_BYTES];
-    td_status (*const facts[])(struct td_collective_facts *) = {facts_of_device, facts_of_both};
-    struct job j = {.accelerator = "far",
-                    .strategy = "ddp",
-                    .precision = "32-true",
-                    .world = 1,
-                    .accumulate = 1,
-                    .max_epochs = 2};
-    snprintf(plain, sizeof plain, "%s/plain", (char *)*state);
-    const int64_t steps = run_job(&j, plain);
-    for (size_t i = 0; i < TD_COUNTOF(facts); i++) {
-        struct td_collective_ops ops = *(const struct td_collective_ops *)td_collective_local.ops;
-        ops.facts = facts[i];
-        ops.all_reduce_bucket = reduce_on_device;
-        const struct td_plugin_desc own = TD_PLUGIN_DESC(COLLECTIVE, "local", "on a device", &ops);
-        j.own = &own;
-        reduced = 0;
-        snprintf(device, sizeof device, "%s/device-%zu", (char *)*state, i);
-        assert_int_equal(run_job(&j, device), steps);
-        assert_true(reduced > steps);
-        expect_same(plain, device, steps);
-    }
+// ---- weights from a file -----------------------------------------------------------------------
+static const char *weights;
+
+static void change_weights(struct run *r, const char *dir) {
+    (void)dir;
+    r->config.init_from = weights;
+    r->config.seed = 2;
 }
 
-static void test_group_is_refused_when_it_takes_no_memory_that_is_here(void **state) {
-    struct td_collective_ops ops = *(const struct td_collective_ops *)td_collective_local.ops;
-    const struct td_plugin_desc own = TD_PLUGIN_DESC(COLLECTIVE, "local", "refused", &ops);
-    struct job j = {.accelerator = "reference",
-                    .strategy = "ddp",
-                    .precision = "32-true",
-                    .world = 1,
-                    .accumulate = 1,
-                    .max_epochs = 1,
-                    .own = &own};
-    ops.facts = facts_of_device;
-    j.refused = "'local' reduces gradients on a device alone, but accelerator 'reference'";
-    run_job(&j, *state);
-    ops.facts = facts_of_nothing;
-    j.refused = "'local' reduces gradients neither in host memory nor on a device";
-    run_job(&j, *state);
+static void test_bits_are_the_references_when_weights_come_from_a_file(void **state) {
+    char first[TD_FS_PATH_BYTES], from[TD_FS_PATH_BYTES];
+    struct job j = two_ranks;
+    assert_ok(td_fs_path(first, "%s/first", (char *)*state));
+    const int64_t steps = run_job(&j, first).step;
+    assert_ok(td_fs_path(from, "%s/step-%lld/model.safetensors", first, (long long)steps));
+    weights = from;
+    j.change = change_weights;
+    compare_everywhere(*state, j);
+}
+
+// ---- predictions and text ----------------------------------------------------------------------
+static void change_predict(struct run *r, const char *dir) {
+    r->config.data.knobs =
+        knobs(r, &td_dataset_synthetic, "{\"samples\":72,\"features\":8,\"classes\":4}");
+    r->config.stages = TD_STAGE_FIT | TD_STAGE_PREDICT;
+    r->config.limits.predict_batches = r->config.limits.test_batches;
+    r->config.predict.values = TD_PREDICT_LOGITS;
+    r->config.predict.output = td_arena_printf(r->arena, "%s/out", dir);
+}
+
+static void test_predictions_are_the_references(void **state) {
+    struct dirs d;
+    struct job j = two_ranks;
+    j.max_epochs = 1;
+    j.change = change_predict;
+    run_everywhere(*state, j, &d);
+    expect_same_file(d.far, d.reference, "out");
+    expect_same_file(d.by_tensor, d.reference, "out");
+    j.strategy = "single_device";
+    j.world = 1;
+    run_everywhere(*state, j, &d);
+    expect_same_file(d.far, d.reference, "out");
+    expect_same_file(d.by_tensor, d.reference, "out");
+}
+
+// A gpt that learns from a file of tokens beside the checkpoints, and then writes on.
+static void change_gpt(struct run *r, const char *dir) {
+    static const char text[] = "tokens are two bytes each in this file, and there are a few.";
+    char path[TD_FS_PATH_BYTES], data[TD_FS_PATH_BYTES + 100];
+    assert_ok(td_registry_add(r->registry, &td_module_gpt));
+    assert_ok(td_registry_add(r->registry, &td_dataset_tokens));
+    assert_ok(td_fs_path(path, "%s.bin", dir));
+    assert_ok(td_fs_write(path, text, sizeof text - 1, 0600, 0));
+    snprintf(data, sizeof data, "{\"train\":[\"%s\"],\"block_size\":4,\"vocab_size\":32768}", path);
+    r->config.data = (struct td_part){"tokens", knobs(r, &td_dataset_tokens, data)};
+    r->config.model =
+        (struct td_part){"gpt", knobs(r, &td_module_gpt,
+                                      "{\"n_layer\":1,\"n_head\":1,\"n_embd\":2,\"n_positions\":4,"
+                                      "\"vocab_size\":32768}")};
+    struct td_json *prompt = NULL;
+    assert_ok(td_json_parse(r->arena, "[1,2]", 5, &prompt));
+    r->config.batch_size = 2;
+    r->config.limits.val_batches = (struct td_amount){0};
+    r->config.stages = TD_STAGE_FIT | TD_STAGE_PREDICT;
+    r->config.predict = (struct td_predict_config){
+        .output = td_arena_printf(r->arena, "%s/out", dir),
+        .prompt_tokens = prompt,
+        .max_new_tokens = 12,
+        .temperature = 1,
+        .seed = 3,
+    };
+}
+
+static void test_generated_tokens_are_the_references(void **state) {
+    struct dirs d;
+    struct job j = two_ranks;
+    j.strategy = "single_device";
+    j.world = 1;
+    j.max_epochs = 1;
+    j.change = change_gpt;
+    run_everywhere(*state, j, &d);
+    expect_same_file(d.far, d.reference, "out");
+    expect_same_file(d.by_tensor, d.reference, "out");
 }
 
 int main(void) {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
     const struct CMUnitTest tests[] = {
-        CASE(test_bits_are_the_references_with_one_rank),
-        CASE(test_bits_are_the_references_when_two_ranks_average),
-        CASE(test_bits_are_the_references_when_steps_are_gated),
-        CASE(test_bits_are_those_of_one_run_when_resumed),
-        CASE(test_bits_are_those_of_one_run_when_resumed_by_tensor),
-        CASE(test_bits_are_the_same_when_sums_come_late),
-        CASE(test_buckets_stay_on_the_device_when_the_collective_takes_them),
-        CASE(test_group_is_refused_when_it_takes_no_memory_that_is_here),
+        test_in_scratch(test_bits_are_the_references_with_one_rank),
+        test_in_scratch(test_bits_are_the_references_when_two_ranks_average),
+        test_in_scratch(test_bits_are_the_references_when_steps_are_gated),
+        test_in_scratch(test_bits_are_those_of_one_run_when_resumed),
+        test_in_scratch(test_bits_are_those_of_one_run_when_resumed_by_tensor),
+        test_in_scratch(test_both_ranks_stop_at_one_step_when_one_is_asked),
+        test_in_scratch(test_windows_are_whole_when_stopped_and_resumed),
+        test_in_scratch(test_bits_are_the_references_when_weights_come_from_a_file),
+        test_in_scratch(test_predictions_are_the_references),
+        test_in_scratch(test_generated_tokens_are_the_references),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
