@@ -380,7 +380,7 @@ static td_status write_snapshot(struct td_checkpointer *c) {
     if (c->ticket) {
         copied = c->o.accel_ops->wait(c->o.accel, c->ticket, TD_CHECKPOINT_PATIENCE_NS);
     }
-    TD_TRY_CTX(copied, "copy the state of step %lld", step);
+    TD_TRY_CTX(copied, "checkpoint of step %lld", step);
     TD_TRY(check_finite(c));
     list_plugins(c);
     size_t bytes = 0;
@@ -463,7 +463,7 @@ td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strate
         skip(c, m->progress.step);
         return TD_OK;
     }
-    TD_TRY(take_snapshot(c, memory, m));
+    TD_TRY_CTX(take_snapshot(c, memory, m), "checkpoint of step %lld", (long long)m->progress.step);
     c->final = final;
     c->held_ns = td_mono_now().ns - begin_ns;
     hand_over(c, m);
