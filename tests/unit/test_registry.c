@@ -39,6 +39,16 @@ static void expect_refusal(struct td_plugin_desc desc, const char *text) {
     assert_fails(s, TD_FAILED_PRECONDITION, text);
 }
 
+static void test_descriptor_of_an_older_abi_is_refused_with_both_majors(void **state) {
+    char text[64];
+    struct td_plugin_desc d = good;
+    (void)state;
+    d.abi_major = TD_ABI_MAJOR - 1;
+    snprintf(text, sizeof text, "ABI %d.%d, this traind has %d.%d", TD_ABI_MAJOR - 1, TD_ABI_MINOR,
+             TD_ABI_MAJOR, TD_ABI_MINOR);
+    expect_refusal(d, text);
+}
+
 static void test_descriptor_is_refused_when_anything_is_wrong(void **state) {
     (void)state;
     assert_ok(td_plugin_check(&good, "x"));
@@ -282,6 +292,7 @@ static void test_registry_fails_cleanly_when_out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_descriptor_of_an_older_abi_is_refused_with_both_majors),
         cmocka_unit_test(test_descriptor_is_refused_when_anything_is_wrong),
         cmocka_unit_test(test_missing_slot_is_named_when_required),
         cmocka_unit_test(test_table_of_knobs_is_refused_when_a_row_is_wrong),
