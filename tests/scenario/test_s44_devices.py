@@ -2,6 +2,7 @@
 it trains to the bits of the reference, and a device that fails has a class of its own."""
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -104,6 +105,27 @@ def test_node_shows_devices_of_installed_accelerators_and_of_those_that_a_plan_n
     daemon.restart()
     assert devices_of(*daemon.nodes())["far"] == [("far-0", False), ("far-1", False)]
     assert "far 0/2" in daemon.ctl("node", "list").stdout
+
+
+def test_installed_accelerator_is_known_with_knobs_and_devices_before_any_plan(cluster, build, tmp_path):
+    for folder in ("bin", "lib"):
+        shutil.copytree(build / folder, tmp_path / "tree" / folder)
+    shutil.copy(FAR, tmp_path / "tree/lib/traind")
+    daemon = cluster.make("--slots", "4")
+    daemon.bin = tmp_path / "tree/bin"
+    daemon.start()
+    support.until("the probe has ended", lambda: "far" in devices_of(*daemon.nodes()))
+    assert devices_of(*daemon.nodes())["far"] == [("far-0", False), ("far-1", False)]
+    said = daemon.ctl("plugins", "far", check=0).stdout
+    assert "delay_us" in said and "fail_at" in said
+    spec = json.loads(spec_of("/none", far(), 3)) | {"plugins": []}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    refused = daemon.ctl("submit", tmp_path / "spec.json")
+    assert refused.returncode != 0 and "3 ranks need a device of 'far' each" in refused.stderr, refused.stderr
+    wrong = daemon.ctl("submit", tmp_path / "spec.json", "--set", "trainer.accelerator.knobs={delay_u: 1}")
+    assert wrong.returncode != 0 and "did you mean delay_us?" in wrong.stderr, wrong.stderr
+    job = daemon.submit(json.dumps(spec), "trainer.devices=2")
+    daemon.finish(job)
 
 
 # ---- the device of a rank -------------------------------------------------------------------------
