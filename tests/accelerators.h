@@ -6,15 +6,37 @@
 
 #include "accelerators/far/far.h"
 #include "accelerators/reference/reference.h"
+#include "lib/base/arena.h"
 #include "lib/base/buf.h"
+#include "lib/base/json.h"
 #include "lib/base/registry.h"
 #include "traind/accelerator.h"
 
 #include "tests/unit/test.h"
 
 enum { ACCELERATORS = 8 };
-static const struct td_plugin_desc *const linked_accelerators[] = {&td_accelerator_reference,
-                                                                   &td_accelerator_far};
+
+// far with each tensor of state in a buffer of its own.
+static struct td_accelerator_ops by_tensor_ops;
+static const struct td_plugin_desc accelerator_by_tensor =
+    TD_PLUGIN_DESC(ACCELERATOR, "far_by_tensor", "far, by tensor", &by_tensor_ops);
+
+static inline td_status open_by_tensor(const struct td_accel_config *config,
+                                       struct td_accelerator **out_accel) {
+    static const char text[] = "{\"delay_us\":0,\"fail_at\":0,\"by_tensor\":true}";
+    struct td_accel_config with = *config;
+    struct td_arena *arena;
+    struct td_json *knobs;
+    TD_TRY(td_arena_create(4096, &arena));
+    td_status s = td_json_parse(arena, text, sizeof text - 1, &knobs);
+    with.knobs = knobs;
+    if (!s) s = ((const struct td_accelerator_ops *)td_accelerator_far.ops)->open(&with, out_accel);
+    td_arena_destroy(arena);
+    return s;
+}
+
+static const struct td_plugin_desc *const linked_accelerators[] = {
+    &td_accelerator_reference, &td_accelerator_far, &accelerator_by_tensor};
 #define BUILT_ACCELERATOR "cpu"
 
 struct accelerator {
@@ -65,6 +87,8 @@ static inline bool open_accelerators(const char *program, struct accelerators *a
     TD_AUTO_BUF names;
     td_buf_init(&names, 4096);
     *all = (struct accelerators){0};
+    by_tensor_ops = *(const struct td_accelerator_ops *)td_accelerator_far.ops;
+    by_tensor_ops.open = open_by_tensor;
     plugins_beside(program, dir, sizeof dir);
     td_status failed = td_registry_create(dir, &all->registry);
     for (size_t i = 0; !failed && i < TD_COUNTOF(linked_accelerators); i++) {

@@ -345,9 +345,10 @@ static td_status bind_twin(struct td_executable *e, size_t arena_bytes, struct t
     struct td_accelerator *a = e->accel;
     struct twin found;
     *out = e->bind;
-    if (a->by_tensor) TD_TRY(a->ops->mem_alloc(a->reference, TD_MAX(arena_bytes, 64), &e->arena));
+    const bool plans = a->by_tensor && !e->bind.arena.bytes;
+    if (plans) TD_TRY(a->ops->mem_alloc(a->reference, TD_MAX(arena_bytes, 64), &e->arena));
     TD_TRY(find_memory(a, e->bind.arena, &found));
-    out->arena = a->by_tensor ? e->arena : found.there;
+    out->arena = plans ? e->arena : found.there;
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         TD_TRY(find_memory(a, e->bind.region[role], &found));
         out->region[role] = found.there;

@@ -176,7 +176,11 @@ static inline void rig_place(struct rig *r) {
                             .reduces_on_host = true};
     for (int i = 0; i < TD_ROLE_COUNT; i++) {
         size_t bytes = td_state_region_bytes(r->state, (enum td_role)i);
-        assert_ok(r->ops->mem_alloc(r->accel, TD_MAX(bytes, 64), &r->region[i]));
+        if (bytes && r->ops->state_alloc) {
+            assert_ok(r->ops->state_alloc(r->accel, r->state, (enum td_role)i, &r->region[i]));
+        } else {
+            assert_ok(r->ops->mem_alloc(r->accel, TD_MAX(bytes, 64), &r->region[i]));
+        }
         b.region[i] = r->region[i];
         r->host[i] = calloc(1, r->region[i].bytes);
         assert_non_null(r->host[i]);
