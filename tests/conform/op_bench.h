@@ -398,11 +398,13 @@ static inline void run_suite(void **state) {
     run->cases(run->subject);
 }
 
-// Of those that are here (tests/accelerators.h).
+// Of those that are here (tests/accelerators.h). far computes with the reference's loops: what is
+// tested is the way there and back, which has no type.
 static inline size_t find_subjects(const struct accelerators *all, struct subject *out) {
     for (size_t i = 0; i < all->n; i++) {
         const struct accelerator *a = &all->at[i];
-        out[i] = (struct subject){a->ops, a->name, a->dtypes, 1e-5, 0};
+        const bool is_far = strncmp(a->name, "far", 3) == 0;
+        out[i] = (struct subject){a->ops, a->name, is_far ? 0 : a->dtypes, 1e-5, 0};
     }
     return all->n;
 }
