@@ -42,7 +42,7 @@ static td_status ddp_environment(struct td_strategy *s, struct td_strategy_facts
     const struct td_strategy_config *c = &s->config;
     *out_facts = (struct td_strategy_facts){
         .struct_bytes = sizeof *out_facts,
-        .root_device = 0,
+        .root_device = out_facts->root_device,
         .world_size = c->world_size,
         .global_rank = c->global_rank,
         .local_rank = c->local_rank,

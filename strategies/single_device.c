@@ -31,6 +31,7 @@ static td_status single_environment(struct td_strategy *s, struct td_strategy_fa
     }
     *out_facts = (struct td_strategy_facts){
         .struct_bytes = sizeof *out_facts,
+        .root_device = out_facts->root_device,
         .world_size = 1,
         .is_global_zero = true,
         .restore_optimizer = true,

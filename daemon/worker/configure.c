@@ -232,7 +232,6 @@ td_status td_worker_configure(const struct td_worker_args *args,
     t->cache_dir = or_null(c->plan.run.cache_dir);
     if (!t->cache_dir && args->whole_job) t->cache_dir = args->choices_dir; // a plan's data
     t->choices_dir = args->choices_dir;
-    t->device = args->device;
     t->busy = args->busy || (args->dump_graph && !args->json); // text has no times
     t->deterministic = c->plan.spec.trainer.deterministic;
     t->detect_anomaly = c->plan.spec.trainer.detect_anomaly;

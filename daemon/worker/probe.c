@@ -11,7 +11,7 @@
 #include "daemon/worker/plugins.h"
 #include "daemon/worker/probe_plugins.h"
 #include "daemon/worker/worker.h"
-#include "engine/train/rank/devices.h"
+#include "daemon/worker/devices.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "daemon/worker/plugins.h"
-#include "engine/train/rank/devices.h"
+#include "daemon/worker/devices.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "daemon/worker/attach.h"
+#include "daemon/worker/devices.h"
 #include "daemon/worker/fatal.h"
 #include "daemon/worker/precision.h"
 #include "daemon/worker/stop_signals.h"
@@ -37,7 +38,7 @@ static void introduce(const struct td_worker_args *args, const struct td_worker_
     char gap[TD_CPU_GAP_BYTES];
     td_log_info("rank starts world_size=%d accelerator=%s cpu_level=%s threads=%d", t->world_size,
                 td_rank_accelerator_name(t), td_cpu_level_name(td_cpu_level()), t->n_threads);
-    if (t->device) td_log_info("rank has its own device uuid=%s", t->device);
+    if (args->device) td_log_info("rank has its own device uuid=%s", args->device);
     (void)td_cpu_level_of_machine(gap);
     td_log_cpu_gap(gap);
     int32_t asked = td_spec_ranks(&config->plan.spec);
@@ -62,6 +63,7 @@ static td_status train(const struct td_worker_args *args, struct td_worker_io *i
     TD_AUTO(td_worker_config) *config = NULL;
     TD_TRY(td_worker_configure(args, &config));
     introduce(args, config);
+    TD_TRY(td_devices_choose(&config->train, args->device, &config->train.device));
     TD_TRY(td_worker_attach_group(args, config->train.world_size, io));
     td_events_ready(events);
     note_unsaved(args, &config->train, events);

@@ -12,6 +12,7 @@
 //   method.h                         how the weights move
 //   user_plugins.h                   what a plan names of plugins, and which of its own files are
 //                                    loaded
+//   devices.h                        which device of an accelerator is the rank's
 //   config.h                         what the environment says
 //   build.h                          which build this is
 //   plugins.h                        what is linked in

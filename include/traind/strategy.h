@@ -92,10 +92,10 @@ struct td_strategy_config {
 };
 
 // What a strategy is, once the environment is known. It comes filled in from the configuration,
-// with root_device 0 and restore_optimizer: change what differs.
+// with restore_optimizer: change what differs.
 struct td_strategy_facts {
     uint32_t struct_bytes;
-    int32_t root_device; // of this rank, an index for the accelerator
+    int32_t root_device; // that this rank has opened, an index for the accelerator
     int32_t world_size, global_rank, local_rank, node_rank;
     bool is_global_zero;                // of all nodes
     bool handles_gradient_accumulation; // for later: a strategy that says true is refused

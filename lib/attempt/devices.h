@@ -8,7 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TD_DEVICE_UUID = 64 }; // with its end
+enum {
+    TD_DEVICE_UUID = 64, // with its end
+    TD_DEVICES_MAX = 64, // of an accelerator on one machine
+};
 
 // 1 to 63 letters, digits, '-', '_', '.' and ':'.
 bool td_device_uuid_ok(const char *uuid);

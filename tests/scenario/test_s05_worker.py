@@ -471,9 +471,9 @@ STALE = """
 #include "traind/accelerator.h"
 #include "traind/plugin.h"
 static td_status probe(struct td_accel_facts *out_facts) { (void)out_facts; __builtin_trap(); }
-static const struct td_accelerator_ops ops = {
-    sizeof ops, probe, (void *)probe, (void *)probe, (void *)probe, (void *)probe, NULL,
-    (void *)probe, (void *)probe, (void *)probe, (void *)probe, (void *)probe, NULL};
+#define TRAP(slot) .slot = (void *)probe
+static const struct td_accelerator_ops ops = {.struct_bytes = sizeof ops, .probe = probe, TRAP(open), TRAP(close),
+    TRAP(mem_alloc), TRAP(mem_free), TRAP(copy), TRAP(compile), TRAP(run), TRAP(wait), TRAP(release)};
 TD_PLUGIN(ACCELERATOR, "stale", "traps when it is called", &ops)
 """
 

@@ -42,12 +42,19 @@ static td_status seen_wait(struct td_accelerator *a, td_ticket ticket, int64_t t
                                 TD_CLASS_DEVICE);
 }
 
+static int32_t opened;
+static td_status seen_open(const struct td_accel_config *config, struct td_accelerator **out) {
+    opened = config->device;
+    return base()->open(config, out);
+}
+
 static struct td_accelerator_ops seen_ops;
 static const struct td_plugin_desc seen =
     TD_PLUGIN_DESC(ACCELERATOR, "seen", "far, with its calls written down", &seen_ops);
 
 static void prepare_seen(struct run *r, const char *dir) {
     seen_ops = *base();
+    seen_ops.open = seen_open;
     seen_ops.run = seen_run;
     seen_ops.wait = seen_wait;
     seen_ops.copy_begin = NULL; // else another thread waits, too
@@ -153,6 +160,19 @@ static void test_nothing_runs_ahead_where_steps_are_gated(void **state) {
     expect_run(&r, "qrqrqrqr", TD_LOOP_DONE, 2); // what the gate sees is read, then apply
 }
 
+static void test_rank_opens_the_device_that_it_is_given(void **state) {
+    (void)state;
+    for (int32_t device = 0; device < 2; device++) {
+        struct run r;
+        struct td_train_result result;
+        prepare_seen(&r, NULL);
+        r.config.device = device;
+        assert_ok(td_train(&r.config, &r.io, &r.events, &result));
+        assert_int_equal(opened, device);
+        dispose(&r);
+    }
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
     const struct CMUnitTest tests[] = {
@@ -165,6 +185,7 @@ int main(void) {
         CASE(test_failed_run_is_named_and_nothing_after_it_is_saved),
         CASE(test_nothing_runs_ahead_where_anomalies_are_looked_for),
         CASE(test_nothing_runs_ahead_where_steps_are_gated),
+        CASE(test_rank_opens_the_device_that_it_is_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ char *td_host_devices_pick(const struct td_host_accel *a, uint64_t turn, uint32_
 
 // ---- what a node says ---------------------------------------------------------------------------
 static struct td_host_accel *make(const char *key, const char *name, bool is_host, size_t n) {
-    n = TD_MIN(n, (size_t)TD_HOST_DEVICES);
+    n = TD_MIN(n, (size_t)TD_DEVICES_MAX);
     struct td_host_accel *a = td_calloc(1, sizeof *a + n * sizeof a->device[0]);
     TD_CHECK(a); // as everywhere in the core (core_state.h)
     snprintf(a->key, sizeof a->key, "%s", key);
@@ -116,7 +116,7 @@ static struct td_host_accel *make(const char *key, const char *name, bool is_hos
 }
 
 static void add(struct td_host_accel *a, const char *uuid, const char *name, uint64_t bytes) {
-    if (a->n == TD_HOST_DEVICES || !td_device_uuid_ok(uuid)) return;
+    if (a->n == TD_DEVICES_MAX || !td_device_uuid_ok(uuid)) return;
     for (uint32_t i = 0; i < a->n; i++) {
         if (strcmp(a->device[i].uuid, uuid) == 0) return;
     }
@@ -129,7 +129,7 @@ static void add(struct td_host_accel *a, const char *uuid, const char *name, uin
 
 static void add_all(struct td_host_accel *a, const struct td_json *list) {
     size_t n = 0;
-    for (const struct td_json *v = list ? list->first : NULL; v && n < TD_HOST_DEVICES;
+    for (const struct td_json *v = list ? list->first : NULL; v && n < TD_DEVICES_MAX;
          v = v->next) {
         int64_t bytes = td_json_int(td_json_get(v, "memory_bytes"), 0);
         add(a, td_json_string(td_json_get(v, "uuid"), ""),
@@ -196,7 +196,7 @@ bool td_host_devices_take_probe(struct td_host_devices *d,
         if (!m->accelerator[0]) continue;
         const char *name = m->accelerator;
         struct td_host_accel *a = make(name, name, m->is_host, m->n_devices);
-        for (size_t k = 0; k < m->n_devices && k < TD_HOST_DEVICES; k++) {
+        for (size_t k = 0; k < m->n_devices && k < TD_DEVICES_MAX; k++) {
             add(a, m->devices[k]->uuid, m->devices[k]->name, m->devices[k]->memory_bytes);
         }
         changed |= put(d, a);

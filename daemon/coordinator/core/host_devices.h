@@ -9,7 +9,7 @@
 //
 // `held` says who has a device: an attempt, or a job that waits and keeps it, until the next pass
 // of the queue. A device is one thing by its uuid, also where several accelerators list it.
-// Bounds: TD_HOST_ACCELERATORS, of which the one listed longest ago goes; TD_HOST_DEVICES of each,
+// Bounds: TD_HOST_ACCELERATORS, of which the one listed longest ago goes; TD_DEVICES_MAX of each,
 // the rest is left out. Pure; the core's thread.
 
 #include "lib/attempt/devices.h"
@@ -20,7 +20,7 @@ struct td_buf;
 struct td_json;
 struct td_spec;
 
-enum { TD_HOST_ACCELERATORS = 16, TD_HOST_DEVICES = 64, TD_ACCEL_KEY = 56 };
+enum { TD_HOST_ACCELERATORS = 16, TD_ACCEL_KEY = 56 };
 
 #define TD_DEVICE_FREE    UINT64_C(0)
 #define TD_DEVICE_ATTEMPT UINT64_MAX // anything else: turn of the waiting job that keeps it

@@ -147,7 +147,7 @@ struct td_train_config {
     const char *accelerator;      // auto, or a plugin
     const char *auto_accelerator; // what auto means where no first start settled it
     const char *collective;       // in which the ranks of this attempt meet
-    const char *device;           // uuid of this rank's; "" or NULL: device 0
+    int32_t device;               // of the accelerator, which the rank opens
     const char *strategy;         // auto, single_device, ddp, or another plugin
     // 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed, 16-true, or another plugin; "auto" is
     // settled by the caller.

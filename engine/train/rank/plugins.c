@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "engine/train/rank/buckets.h"
-#include "engine/train/rank/devices.h"
 #include "engine/train/rank/group.h"
 #include "lib/base/registry.h"
 
@@ -33,13 +32,6 @@ const char *td_rank_accelerator_name(const struct td_train_config *c) {
     return settle(c, c->accelerator, "accelerator", c->auto_accelerator);
 }
 
-static td_status choose_device(const struct td_rank *r, int32_t *out_device) {
-    const char *uuid = r->config->device;
-    *out_device = 0; // by hand, and where the host is the only one
-    if (!uuid || !*uuid) return TD_OK;
-    return td_devices_find(r->accel_name, r->accel_ops, &r->accel_facts, uuid, out_device);
-}
-
 td_status td_rank_open_accelerator(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     const void *ops;
@@ -55,6 +47,7 @@ td_status td_rank_open_accelerator(struct td_rank *r) {
     }
     struct td_accel_config config = {
         .struct_bytes = sizeof config,
+        .device = c->device,
         .n_threads = c->n_threads,
         .cache_dir = c->choices_dir ? c->choices_dir : c->cache_dir,
         .deterministic = c->deterministic,
@@ -67,7 +60,6 @@ td_status td_rank_open_accelerator(struct td_rank *r) {
                        "name another",
                        r->accel_name);
     }
-    TD_TRY(choose_device(r, &config.device));
     TD_TRY_CTX(r->accel_ops->open(&config, &r->accel), "open accelerator '%s'", r->accel_name);
     if (r->accel_ops->facts) TD_TRY(r->accel_ops->facts(r->accel, &r->accel_facts));
     r->key.world_size = c->world_size;
@@ -113,21 +105,20 @@ static td_status check_facts(const struct td_rank *r, const struct td_strategy_c
     const struct td_strategy_facts *f = &r->facts;
     bool agrees = f->world_size == c->world_size && f->global_rank == c->global_rank &&
                   f->local_rank == c->local_rank && f->node_rank == c->node_rank &&
-                  f->is_global_zero == (c->global_rank == 0);
-    bool has_device = f->root_device >= 0 && f->root_device < r->accel_facts.n_devices;
+                  f->is_global_zero == (c->global_rank == 0) && f->root_device == r->config->device;
     if (f->handles_gradient_accumulation) {
         return td_fail(TD_UNIMPLEMENTED,
                        "strategy '%s' wants to accumulate gradients itself, which this traind does "
                        "not serve; leave handles_gradient_accumulation false",
                        r->strategy_name);
     }
-    if (agrees && has_device) return TD_OK;
+    if (agrees) return TD_OK;
     return td_fail(TD_FAILED_PRECONDITION,
                    "strategy '%s' takes itself for rank %d of %d (local %d, node %d) on device %d; "
-                   "it is rank %d of %d (local %d, node %d), and '%s' has %d devices",
+                   "it is rank %d of %d (local %d, node %d) on device %d of '%s'",
                    r->strategy_name, f->global_rank, f->world_size, f->local_rank, f->node_rank,
                    f->root_device, c->global_rank, c->world_size, c->local_rank, c->node_rank,
-                   r->accel_name, r->accel_facts.n_devices);
+                   r->config->device, r->accel_name);
 }
 
 // What a plugin keeps of itself it has to take back.
@@ -167,6 +158,7 @@ td_status td_rank_open_strategy(struct td_rank *r) {
                r->strategy_name);
     r->facts = (struct td_strategy_facts){
         .struct_bytes = sizeof r->facts,
+        .root_device = c->device,
         .global_rank = config.global_rank,
         .local_rank = config.local_rank,
         .node_rank = config.node_rank,

@@ -9,7 +9,6 @@
 //
 //   rank.h                        what a rank is, and how it ends
 //   plugins.h, data.h, sampler.h  open what the job names; its batches
-//   devices.h                     the devices that an accelerator lists
 //   group.h                       what ranks do together
 //   replicas.h                    state that becomes the same on all ranks
 //   buckets.h                     gradients that they average

@@ -1,22 +1,25 @@
-#ifndef TRAIND_ENGINE_TRAIN_RANK_DEVICES_H
-#define TRAIND_ENGINE_TRAIN_RANK_DEVICES_H
+#ifndef TRAIND_DAEMON_WORKER_DEVICES_H
+#define TRAIND_DAEMON_WORKER_DEVICES_H
 
 // Devices of an accelerator as it lists them (device_at of traind/accelerator.h). What it says is
 // checked here, because an accelerator may be anybody's plugin. One without that slot has no
 // devices but the host: its list is empty. Nothing is opened. Any thread.
 //
-// Errors, class user_code: the accelerator names a device badly, or two alike.
+// Errors, class user_code: the accelerator names a device badly, or two alike, or has more than
+// TD_DEVICES_MAX.
 
+#include "engine/train/config/config.h"
 #include "lib/base/buf.h"
 #include "traind/accelerator.h"
-
-enum { TD_DEVICES_MAX = 256 }; // of an accelerator on one machine
 
 // The index of the device with that uuid. FAILED_PRECONDITION, class device: there is none, and
 // which there are.
 TD_MUST_USE td_status td_devices_find(const char *accelerator, const struct td_accelerator_ops *ops,
                                       const struct td_accel_facts *facts, const char *uuid,
                                       int32_t *out_index);
+// Of the job's accelerator; "" or NULL: the first. Its plugins are in config->registry.
+TD_MUST_USE td_status td_devices_choose(const struct td_train_config *config, const char *uuid,
+                                        int32_t *out_index);
 // [{"uuid":"...","name":"...","memory_bytes":N}, ...]; null: its device is the host.
 TD_MUST_USE td_status td_devices_print(const char *accelerator,
                                        const struct td_accelerator_ops *ops,

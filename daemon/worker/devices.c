@@ -1,15 +1,16 @@
 // See the header.
 
-#include "engine/train/rank/devices.h"
+#include "daemon/worker/devices.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+#include "engine/train/rank/plugins.h"
 #include "lib/attempt/devices.h"
 #include "lib/base/base.h"
+#include "lib/base/fit.h"
 #include "lib/base/json.h"
-
-enum { KNOWN_MAX = 1024 };
+#include "lib/base/registry.h"
 
 static td_status blame(const char *accelerator, const char *fmt, int32_t i) {
     td_status s = td_fail(TD_FAILED_PRECONDITION, fmt, i);
@@ -17,8 +18,11 @@ static td_status blame(const char *accelerator, const char *fmt, int32_t i) {
                              accelerator);
 }
 
-static int32_t count(const struct td_accelerator_ops *ops, const struct td_accel_facts *facts) {
-    return ops->device_at ? TD_MIN(TD_MAX(facts->n_devices, 0), (int32_t)TD_DEVICES_MAX) : 0;
+static td_status count(const char *accelerator, const struct td_accelerator_ops *ops,
+                       const struct td_accel_facts *facts, int32_t *out_n) {
+    *out_n = ops->device_at ? TD_MAX(facts->n_devices, 0) : 0;
+    if (*out_n <= TD_DEVICES_MAX) return TD_OK;
+    return blame(accelerator, "it has %" PRId32 " devices here, 64 at most are served", *out_n);
 }
 
 static td_status read_one(const char *accelerator, const struct td_accelerator_ops *ops, int32_t i,
@@ -54,28 +58,43 @@ static td_status read_next(const char *accelerator, const struct td_accelerator_
 td_status td_devices_find(const char *accelerator, const struct td_accelerator_ops *ops,
                           const struct td_accel_facts *facts, const char *uuid,
                           int32_t *out_index) {
-    TD_AUTO_BUF known;
+    char known[512] = "";
+    struct td_fit_list list;
     struct td_device_info info;
-    int32_t n = count(ops, facts);
-    td_buf_init(&known, KNOWN_MAX); // a list that is too long is cut
+    int32_t n;
+    TD_TRY(count(accelerator, ops, facts, &n));
+    td_fit_list_init(&list, known, sizeof known, ", ");
     for (int32_t i = 0; i < n; i++) {
         TD_TRY(read_next(accelerator, ops, i, &info));
         if (strcmp(info.uuid, uuid) == 0) {
             *out_index = i;
             return TD_OK;
         }
-        td_status_free(td_buf_printf(&known, "%s%s", i ? ", " : "", info.uuid));
+        td_fit_list_add(&list, "%s", info.uuid);
     }
     td_status s =
         td_fail(TD_FAILED_PRECONDITION, "accelerator '%s' has no device '%s' here; it has %s",
-                accelerator, uuid, n ? td_buf_cstr(&known) : "none that has a name");
+                accelerator, uuid, n ? known : "none that has a name");
     return td_status_with_class(s, TD_CLASS_DEVICE);
+}
+
+td_status td_devices_choose(const struct td_train_config *config, const char *uuid,
+                            int32_t *out_index) {
+    const char *name = td_rank_accelerator_name(config);
+    const struct td_plugin_desc *desc;
+    struct td_accel_facts facts = {.struct_bytes = sizeof facts};
+    *out_index = 0;
+    if (!uuid || !*uuid) return TD_OK;
+    TD_TRY(td_registry_find(config->registry, TD_PLUGIN_ACCELERATOR, name, &desc));
+    TD_TRY(((const struct td_accelerator_ops *)desc->ops)->probe(&facts));
+    return td_devices_find(name, desc->ops, &facts, uuid, out_index);
 }
 
 td_status td_devices_print(const char *accelerator, const struct td_accelerator_ops *ops,
                            const struct td_accel_facts *facts, struct td_buf *out) {
     struct td_device_info info;
-    int32_t n = count(ops, facts);
+    int32_t n;
+    TD_TRY(count(accelerator, ops, facts, &n));
     if (!ops->device_at) return td_buf_str(out, "null");
     TD_TRY(td_buf_str(out, "["));
     for (int32_t i = 0; i < n; i++) {
