@@ -63,7 +63,7 @@ struct td_accelerator {
     int64_t delay_us, fail_at; // its knobs
     bool by_tensor;
     bool runs;         // a twin has the content of its tensors; the queue's thread
-    int64_t n_updates; // runs with an apply segment so far; the queue's thread
+    int64_t n_updates; // runs that wrote weights so far; the queue's thread
 };
 
 struct td_executable {
@@ -72,6 +72,7 @@ struct td_executable {
     struct td_bindings bind; // the caller's
     struct td_buffer arena;  // of its own, where far plans memory; of the reference
     uint32_t n_inputs, n_outputs;
+    bool updates;                    // it has nodes to apply
     double scalars[TD_SCALAR_COUNT]; // what the twin is bound to
     uint32_t random[TD_RANDOM_WORDS];
     float control[TD_CONTROL_FLAGS];
@@ -93,8 +94,9 @@ static struct run *run_of(struct td_accelerator *a, td_ticket ticket) {
 
 // ---- the queue's thread -------------------------------------------------------------------------
 // The failure that the knob asks for.
-static td_status count_update(struct td_accelerator *a, uint32_t segments) {
-    if (!(segments >> TD_SEG_APPLY & 1) || ++a->n_updates != a->fail_at) return TD_OK;
+static td_status count_update(struct td_accelerator *a, const struct run *r) {
+    if (!r->exe->updates || !(r->segments >> TD_SEG_APPLY & 1)) return TD_OK;
+    if (++a->n_updates != a->fail_at) return TD_OK;
     return td_status_with_class(
         td_fail(TD_FAILED_PRECONDITION,
                 "the far device failed in update %" PRId64 ", as fail_at asks", a->n_updates),
@@ -154,7 +156,7 @@ static td_status run_task(void *arg, td_ticket ticket) {
     struct td_accelerator *a = arg;
     struct run *r = run_of(a, ticket);
     if (!r->exe) return make_copy(a, &r->copy);
-    TD_TRY(count_update(a, r->segments));
+    TD_TRY(count_update(a, r));
     TD_TRY(run_twin(a, r));
     td_far_queue_rest(a->queue, a->delay_us * (TD_NS_PER_MS / 1000));
     return TD_OK;
@@ -360,6 +362,13 @@ static td_status bind_twin(struct td_executable *e, size_t arena_bytes, struct t
     return TD_OK;
 }
 
+static bool updates(const struct td_graph *g) {
+    for (uint32_t n = 0; n < td_graph_n_nodes(g); n++) {
+        if (td_graph_node(g, n)->segment == TD_SEG_APPLY) return true;
+    }
+    return false;
+}
+
 static td_status far_compile(struct td_accelerator *a, const struct td_program *p,
                              const struct td_bindings *b, struct td_executable **out_exe) {
     struct td_executable *e = td_calloc(1, sizeof *e);
@@ -369,6 +378,7 @@ static td_status far_compile(struct td_accelerator *a, const struct td_program *
     e->bind = *b;
     e->n_inputs = td_graph_n_inputs(p->graph);
     e->n_outputs = td_graph_n_outputs(p->graph);
+    e->updates = updates(p->graph);
     td_status s = TD_OK;
     if (e->n_inputs > INPUTS || e->n_outputs > OUTPUTS) {
         s = td_fail(TD_UNIMPLEMENTED, "step '%s' has %u inputs and %u outputs; far takes %d and %d",

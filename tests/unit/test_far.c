@@ -121,6 +121,9 @@ static void test_update_fails_when_it_is_the_one_of_fail_at(void **state) {
     assert_ok(td_arena_create(1 << 16, &a));
     open_with(&r, a, "{\"delay_us\":0,\"fail_at\":2,\"by_tensor\":false}");
     const int p = add_training(&r);
+    struct td_compile_options o = {
+        .key = rig_key(TD_MODE_EVAL, BATCH, false), .record = rig_record_mlp, .record_arg = &net};
+    const int evaluation = rig_add(&r, &o);
     rig_place(&r);
     rig_copy_all(&r, &r.program[p], true);
     float x[BATCH * 5];
@@ -132,6 +135,8 @@ static void test_update_fails_when_it_is_the_one_of_fail_at(void **state) {
     assert_ok(r.ops->run(exe, TD_SEGS_ALL, in, &t));
     assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
     assert_ok(r.ops->run(exe, TD_SEGS_ALL & ~(1u << TD_SEG_APPLY), in, &t)); // no update
+    assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
+    assert_ok(r.ops->run(r.program[evaluation].exe, TD_SEGS_ALL, in, &t)); // nor this
     assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
     assert_ok(r.ops->run(exe, TD_SEGS_ALL, in, &t));
     td_status s = r.ops->wait(r.accel, t, RIG_TIMEOUT_NS);
