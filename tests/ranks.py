@@ -33,7 +33,7 @@ EXIT = {"done": 0, "stopped": 10, "bad_spec": 20, "abi": 21, "resource": 30, "co
 class Rank:
     """One worker process and what a launcher holds of it."""
 
-    def __init__(self, plan_file, rank, world, group_fd, env=None, preexec=None):
+    def __init__(self, plan_file, rank, world, group_fd, env=None, preexec=None, args=()):
         size = PAGE_BYTES + RING_HEADER + RING_RECORDS * RECORD_BYTES
         self.rank, self.events, self.metrics = rank, [], []
         self.page_fd = os.memfd_create(f"page-{rank}")
@@ -46,7 +46,7 @@ class Rank:
         self.socket.setblocking(False)
         fds = [self.page_fd, theirs.fileno()]
         argv = [WORKER, "run", "--plan", plan_file, "--rank", str(rank), "--world-size", str(world),
-                "--page-fd", str(fds[0]), "--events-fd", str(fds[1])]
+                "--page-fd", str(fds[0]), "--events-fd", str(fds[1]), *args]
         level = os.environ.get("TRAIND_CPU_ISA")
         if level and not env:  # as a launcher says it
             argv += ["--cpu-level", level]
@@ -110,17 +110,17 @@ class Rank:
 
 
 class Attempt:
-    """The ranks of one attempt."""
+    """The ranks of one attempt. `args_of`: more arguments of a rank, by its number."""
 
-    def __init__(self, tmp_path, plan, world=1, env=None, preexec=None):
+    def __init__(self, tmp_path, plan, world=1, env=None, preexec=None, args_of=lambda rank: ()):
         self.plan_file = pathlib.Path(tmp_path) / f"plan-{time.monotonic_ns()}.json"
         self.plan_file.write_text(json.dumps(plan))
         self.group_fd = None
         self.commits = True  # False: checkpoints are written and not committed, so the writer stays busy
         if world > 1:
             self.group_fd = os.memfd_create("group")
-            os.ftruncate(self.group_fd, sizes(self.plan_file, world)["shared_bytes"])
-        self.ranks = [Rank(self.plan_file, r, world, self.group_fd, env, preexec)
+            os.ftruncate(self.group_fd, sizes(self.plan_file, world, args_of(0))["shared_bytes"])
+        self.ranks = [Rank(self.plan_file, r, world, self.group_fd, env, preexec, args_of(r))
                       for r in range(world)]
 
     def __enter__(self):
@@ -175,9 +175,9 @@ class Attempt:
                          for r in self.ranks)
 
 
-def sizes(plan_file, world=1):
+def sizes(plan_file, world=1, args=()):
     """What `traind-worker plan` says."""
-    out = subprocess.run([WORKER, "plan", "--plan", plan_file, "--world-size", str(world)],
+    out = subprocess.run([WORKER, "plan", "--plan", plan_file, "--world-size", str(world), *args],
                          capture_output=True, timeout=60)
     assert out.returncode == 0, out.stdout + out.stderr
     return json.loads(out.stdout)

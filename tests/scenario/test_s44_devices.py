@@ -8,25 +8,9 @@ import subprocess
 import pytest
 
 import support
+from far_plugin import FAR, far, mine  # noqa: F401 (mine is a fixture)
 from plans import plan_of, state_of
 from ranks import EXIT
-
-FAR = support.BUILD / "tests/plugins/accelerator-far.so"
-
-
-def far(**knobs):
-    return {"name": "plugin", "accelerator": "far", "knobs": knobs}
-
-
-@pytest.fixture
-def mine(build, tmp_path):
-    """A directory with the plugin that nobody else may write."""
-    folder = tmp_path / "mine"
-    folder.mkdir(mode=0o755)
-    folder.chmod(0o755)
-    (folder / FAR.name).write_bytes(FAR.read_bytes())
-    (folder / FAR.name).chmod(0o644)
-    return folder
 
 
 def spec_of(mine, accelerator, n_ranks=1, **trainer):

@@ -1,0 +1,143 @@
+"""Jobs on a device as far from the host as a real one (tests/plugins/far.c): a queue of its own, that is one run ahead,
+and state that is no address, or that has another buffer after each run. What they train, save, evaluate and predict is to
+the bit what the reference does; so is what is left after a stop, a kill or a failure of the device."""
+import copy
+import re
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from far_plugin import args_of, far, mine  # noqa: F401 (mine is a fixture)
+from plans import plan_of
+from ranks import Attempt
+from test_s07_precision import manifest_of, scaled_up
+from test_s07_workloads import CONVNET, GPT, LLAMA, data  # noqa: F401 (data is a fixture)
+
+# Runs take longer than the host needs between two, so that one is ahead.
+KINDS = {"plain": {"delay_us": 1000}, "by_tensor": {"delay_us": 1000, "by_tensor": True}}
+SAME = re.compile("(train|val|validate|test)_|lr$|grad_norm|loss_scale|skipped")
+
+
+@pytest.fixture(params=KINDS)
+def knobs(request):
+    return KINDS[request.param]
+
+
+class Ran:
+    """What a worker's ranks leave: their measurements, but for those of the clock, and the files."""
+
+    def __init__(self, folder, attempt):
+        self.folder = folder
+        self.metrics = [sorted((m["name"], m["step"], m["epoch"], m["sum"], m["count"]) for m in r.metrics
+                               if SAME.match(m["name"])) for r in attempt.ranks]
+        self.weights = [e["text"] for e in attempt.ranks[0].event("weights")]
+        self.files = {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*"))
+                      if f.suffix in (".safetensors", ".npy", ".txt")}
+
+    def names(self):
+        return {name for rank in self.metrics for name, *_ in rank}
+
+
+@pytest.fixture
+def both(tmp_path, mine, knobs):  # noqa: F811
+    """both(plan, world): the plan runs on the reference and on far, and leaves the same; what far left."""
+    def run(plan, world=1, name="out"):
+        left = []
+        for on, accelerator, args in (("reference", "reference", lambda rank: ()), ("far", far(**knobs), args_of(mine))):
+            own = copy.deepcopy(plan) | ({"plugins": [str(mine)]} if on == "far" else {})
+            own["trainer"].update(accelerator=accelerator, devices=world)
+            own["run"]["checkpoint_dir"] = str(tmp_path / f"{name}-{on}")
+            (tmp_path / f"{name}-{on}").mkdir()
+            with Attempt(tmp_path, own, world, args_of=args) as attempt:
+                assert attempt.wait(60) == [0] * world, attempt.story()
+                left.append(Ran(tmp_path / f"{name}-{on}", attempt))
+        expected, got = left
+        assert got.metrics == expected.metrics
+        assert got.files == expected.files and got.files
+        assert len(got.weights) == len(expected.weights)
+        return got
+    return run
+
+
+def network(model, source, batch=8, **sections):
+    """A plan that trains it, with a validation every 3 steps."""
+    sections["trainer"] = {"max_steps": 6, "val_check_interval": 3, "limit_val_batches": 2} | sections.get("trainer", {})
+    return plan_of({"model": model, "data": dict(source, batch_size=batch, shuffle=True)},
+                   checkpoint={"every_n_train_steps": 3, "save_top_k": -1}, **sections)
+
+
+# ---- what it trains -------------------------------------------------------------------------------
+def test_windows_and_a_validation_in_the_middle_of_an_epoch(both):
+    """8 batches an epoch and rank, so 4 windows; the validation comes after 3 batches, in the middle of a window."""
+    got = both(plan_of(trainer={"max_epochs": 2, "accumulate_grad_batches": 2, "val_check_interval": 3,
+                                "limit_val_batches": 2, "gradient_clip_val": 0.5}), world=2)
+    assert {"step-%d/model.safetensors" % step for step in range(1, 9)} <= got.files.keys()
+    assert [step for name, step, *_ in got.metrics[0] if name == "val_loss"] == [1, 3, 5, 7] and "grad_norm" in got.names()
+
+
+def test_steps_that_overflow_are_skipped(both, tmp_path, world=2):
+    plan = plan_of(trainer={"precision": "16-mixed", "max_steps": 2, "max_epochs": 9, "devices": world,
+                            "limit_val_batches": 0})
+    plan["run"]["checkpoint_dir"] = str(tmp_path / "first")
+    with Attempt(tmp_path, plan, world) as attempt:
+        assert attempt.wait() == [0] * world, attempt.story()
+    scaled_up(tmp_path / "first/step-2", 2.0 ** 40)
+    plan["run"]["resume_from"] = str(tmp_path / "first/step-2")
+    plan["trainer"]["max_steps"] = 6
+    got = both(plan, world)
+    last = manifest_of(got.folder / "step-6")
+    assert last["loss_scaler"]["skipped_steps"] > 0
+    expected = manifest_of(tmp_path / "out-reference/step-6")
+    assert last["loss_scaler"] == expected["loss_scaler"]
+    assert last["progress"]["samples"] == expected["progress"]["samples"]
+    assert not (got.folder / "step-2").exists(), "a skipped step saves nothing"
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_decoders_have_the_same_dropout(both, data, world):  # noqa: F811
+    for model in (GPT | {"attn_pdrop": 0.1}, LLAMA):
+        both(network(model, data["text"]), world, model["name"])
+
+
+def test_statistics_of_batch_norm_are_those_of_all_ranks(both, data):  # noqa: F811
+    got = both(network(CONVNET, data["npy"], trainer={"max_steps": 12}), world=2)  # 8 batches an epoch
+    assert [step for name, step, *_ in got.metrics[0] if name == "val_loss"] == [3, 6, 11]
+    assert any("running_mean" in name for name in load_file(got.folder / "step-12/model.safetensors"))
+
+
+# ---- what is evaluated and predicted --------------------------------------------------------------
+@pytest.fixture
+def trained(tmp_path, data):  # noqa: F811
+    """Checkpoints of a gpt that the reference trained, at steps 3 and 6."""
+    plan = network(GPT, data["text"], run={"checkpoint_dir": str(tmp_path / "trained")})
+    with Attempt(tmp_path, plan) as attempt:
+        assert attempt.wait() == [0], attempt.story()
+    return tmp_path / "trained"
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_weights_of_another_job_are_evaluated_and_predict(both, data, trained, world):  # noqa: F811
+    plan = network(GPT, data["text"], batch=7, stages=["validate", "test", "predict"], init_from=str(trained / "step-3"),
+                   predict={"values": "logits"}, trainer={"limit_predict_batches": 3})
+    got = both(plan, world)
+    assert np.load(got.folder / "predictions.npy").shape[1] == 256
+    assert {"val_loss", "test_loss"} <= got.names()
+    other = both(plan | {"evaluate_from": str(trained / "step-6")}, world, "other")
+    assert other.weights and other.files != got.files
+
+
+def test_best_weights_come_back_to_the_device_after_training(both, data, trained):  # noqa: F811
+    plan = network(GPT, data["text"], stages=["fit", "test", "predict"], init_from=str(trained / "step-6"))
+    plan["checkpoint"].update(monitor="val_loss", mode="max", save_top_k=1)
+    got = both(plan, world=2)
+    assert got.weights[0].startswith("best, out-far/step-3 (val_loss "), got.weights
+    assert "step-6/model.safetensors" in got.files and "predictions.npy" in got.files
+
+
+@pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
+def test_text_is_the_same(both, data, model, tmp_path):  # noqa: F811
+    plan = network(model, data["text"], stages=["fit", "predict"],
+                   predict={"prompt": "the quick", "max_new_tokens": 12, "seed": 5})
+    got = both(plan)
+    assert len((got.folder / "sample.txt").read_bytes()) == 21
