@@ -2,7 +2,10 @@
 and state that is no address, or that has another buffer after each run. What they train, save, evaluate and predict is to
 the bit what the reference does; so is what is left after a stop, a kill or a failure of the device."""
 import copy
+import json
+import os
 import re
+import signal
 
 import numpy as np
 import pytest
@@ -141,3 +144,114 @@ def test_text_is_the_same(both, data, model, tmp_path):  # noqa: F811
                    predict={"prompt": "the quick", "max_new_tokens": 12, "seed": 5})
     got = both(plan)
     assert len((got.folder / "sample.txt").read_bytes()) == 21
+
+
+# ---- what is left after a disturbance -------------------------------------------------------------
+class Jobs:
+    """A daemon, and jobs of two ranks on it."""
+
+    def __init__(self, cluster, folder):
+        self.daemon, self.folder = cluster.start("--slots", "4", "--plugin-dirs", folder), folder
+
+    def submit(self, accelerator, last, n_ranks=2, **sections):
+        spec = {"name": "far", "seed_everything": 3, "plugins": [str(self.folder)],
+                "model": {"name": "mlp", "layers": [16, 32, 4]}, "optimizer": {"name": "adamw", "lr": 0.01},
+                "data": {"name": "synthetic", "samples": 256, "features": 16, "classes": 4, "batch_size": 8},
+                "trainer": {"accelerator": accelerator, "devices": n_ranks, "max_steps": last, "max_epochs": -1,
+                            "log_every_n_steps": 1, "val_check_interval": 7, "limit_val_batches": 2},
+                "checkpoint": {"every_n_train_steps": 5, "save_top_k": -1}, "restart": {"max": 1, "backoff": [0]}}
+        for name, values in sections.items():
+            spec[name] = dict(spec.get(name, {}), **values)
+        return self.daemon.submit(json.dumps(spec))
+
+    def has_the_bits_of_the_reference(self, job, last, n_ranks=2, **sections):
+        """Of one that nobody disturbed, in losses, validations and the last weights."""
+        whole, daemon = self.submit("reference", last, n_ranks, **sections), self.daemon
+        daemon.finish(whole)
+        assert daemon.losses(job, last, n_ranks) == daemon.losses(whole, last, n_ranks)
+        validated = [{p.step: p.value for p in daemon.points(j, "val_loss")} for j in (job, whole)]
+        assert validated[0] == validated[1] != {}
+        assert daemon.weights(job, f"a2/step-{last}") == daemon.weights(whole, f"a1/step-{last}") != {}
+
+
+@pytest.fixture
+def jobs(cluster, mine):  # noqa: F811
+    return Jobs(cluster, mine)
+
+
+def slow(knobs, delay_us=10000, **more):
+    return far(**knobs | {"delay_us": delay_us} | more)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_job_goes_on_to_the_same_bits_when_a_rank_is_killed(jobs, knobs, rank, last=40):
+    job = jobs.submit(slow(knobs), last)
+    jobs.daemon.wait_step(job, 12)
+    os.kill(jobs.daemon.workers(job)[rank], signal.SIGKILL)
+    done = jobs.daemon.finish(job)
+    assert (done.attempt, done.restarts, done.failure.rank) == (2, 1, rank) and "signal 9" in done.failure.message, done
+    assert min(p.step for p in jobs.daemon.points(job) if p.attempt == 2) > 10, "it went on from a checkpoint"
+    jobs.has_the_bits_of_the_reference(job, last)
+
+
+def test_ranks_stop_at_one_step_and_go_on_to_the_same_bits_when_the_job_is_paused(jobs, knobs, last=40):
+    job = jobs.submit(slow(knobs), last)
+    jobs.daemon.wait_step(job, 12)
+    jobs.daemon.steer("Pause", job)
+    paused = jobs.daemon.wait_state(job, "PAUSED")
+    assert not paused.HasField("failure") and 12 <= paused.global_step < last, paused
+    assert jobs.daemon.losses(job, paused.global_step, 2), "all ranks reported each step, and none made one more"
+    assert paused.checkpoint == f"a1/step-{paused.global_step}"
+    jobs.daemon.steer("Resume", job)
+    assert (jobs.daemon.finish(job).attempt, jobs.daemon.job(job).restarts) == (2, 0)
+    assert [p.attempt for p in jobs.daemon.points(job)].count(2) == last - paused.global_step, "no step was made twice"
+    jobs.has_the_bits_of_the_reference(job, last)
+
+
+@pytest.mark.parametrize("every, n_ranks", [(1, 1), (1, 2), (4, 2)])
+def test_nothing_is_saved_after_the_step_in_which_the_device_fails(jobs, knobs, every, n_ranks, fails=11, last=14):
+    """Updates are counted in each attempt, and the second has too few left to fail. It would fail where no save was done
+    in the first 3 steps."""
+    saves = {"every_n_train_steps": every}
+    job = jobs.submit(slow(knobs, fail_at=fails), last, n_ranks, checkpoint=saves)
+    done = jobs.daemon.finish(job)
+    failure = done.failure
+    assert (done.attempt, done.restarts, getattr(failure, "class"), failure.step) == (2, 1, "device", fails - 1), done
+    assert failure.message == f"step {fails} (epoch 0): the far device failed in update {fails}, as fail_at asks"
+    saved = [c.step for c in jobs.daemon.checkpoints(job) if c.path.startswith("a1/")]
+    begins = min(p.step for p in jobs.daemon.points(job) if p.attempt == 2)
+    assert max(saved) == begins - 1 and set(saved) <= set(range(every, fails, every)), saved
+    jobs.has_the_bits_of_the_reference(job, last, n_ranks, checkpoint=saves)
+
+
+# ---- what it needs --------------------------------------------------------------------------------
+def test_plan_shows_memory_of_the_device_apart(jobs, knobs, tmp_path):
+    def planned(accelerator):
+        spec = plan_of(plugins=[str(jobs.folder)], trainer={"accelerator": accelerator, "devices": 2})
+        file = tmp_path / "spec.json"
+        file.write_text(json.dumps({key: value for key, value in spec.items() if key not in ("format", "run")}))
+        numbers = jobs.daemon.ctl_json("plan", file)
+        parts = {key.removesuffix("_bytes"): int(value) for key, value in numbers["memory"].items()}
+        said = jobs.daemon.ctl("plan", file, check=0).stdout
+        return int(numbers["memory_bytes"]) - int(numbers["shared_bytes"]) // 2, parts, re.findall(r"^(?:device )?memory .*$", said, re.M)
+
+    memory, parts, said = planned(far(**knobs))
+    plans_itself = knobs.get("by_tensor", False)
+    assert parts["device"] == parts["state"] + parts["arena"] + parts["scratch"] > 0, parts
+    assert memory == parts["snapshot"] + parts["batch"] + parts["process"], parts
+    assert (parts["arena"] == 0) == plans_itself, parts
+    on_host, on_device = said
+    assert not re.search("state|activations|scratch", on_host) and "process" in on_host, said
+    assert re.search("state, .*scratch", on_device) and ("activations" in on_device) != plans_itself, said
+    _, parts, said = planned("reference")
+    assert parts["device"] == 0 < parts["arena"] and len(said) == 1 and "activations" in said[0], (parts, said)
+
+
+def test_job_that_needs_more_than_the_device_has_fails_with_both_numbers(jobs, knobs):
+    """Before it runs, as a job does that needs more memory than resources.memory_bytes allows."""
+    job = jobs.submit(far(**knobs), 1, 1, model={"layers": [16, 9000, 9000, 4]})
+    failed = jobs.daemon.wait_state(job, "FAILED")
+    assert (getattr(failed.failure, "class"), failed.attempt, failed.restarts) == ("out_of_memory", 0, 0), failed
+    words = re.match(r"a rank needs (\d+) bytes of its device, 'a device for tests' has 1073741824: (\d+) MiB of state, ",
+                     failed.failure.message)
+    assert words and int(words[1]) > 1 << 30 and int(words[2]) > 4 * 4 * 81e6 / (1 << 20), failed.failure
