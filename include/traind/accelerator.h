@@ -115,7 +115,8 @@ struct td_accel_rates {
 };
 
 // A bit of run beside those of the segments: since the last run of this accelerator, nobody but
-// programs has written parameters. What it keeps of them in other layouts is then still good.
+// programs has written parameters or their low-precision copies. What it keeps of both in other
+// layouts is then still good.
 enum { TD_RUN_STEADY = 1 << TD_SEG_COUNT };
 
 // A place in the queue of an accelerator. Tickets grow; what has one is done after all that has a
@@ -205,7 +206,9 @@ struct td_accelerator_ops {
                          const struct td_bindings *b, struct td_executable **out_exe);
     // Runs the segments whose bits are set, in order; TD_RUN_STEADY may be set as well. inputs[i]
     // is host memory of input slot i, alive until the ticket is done. Step scalars and random words
-    // are copied before it returns.
+    // are copied before it returns. After apply, gradients have no known content: the first run of
+    // the next window overwrites them. A label or an index that is out of range is an error of the
+    // run (INVALID_ARGUMENT, class data, naming step, node and op), never a wrong number.
     td_status (*run)(struct td_executable *e, uint32_t segments, const void *const *inputs,
                      td_ticket *out_ticket);
     // Waits for a ticket. OK: what it stands for is done, and outputs are those of that run.
