@@ -81,7 +81,7 @@ struct td_executable {
 
 static const struct td_plugin_knob knobs[] = {
     {"delay_us", TD_PLUGIN_KNOB_INT, 0, 10000000, "microseconds", "0", NULL,
-     "how long each run takes on top of its loops"},
+     "how much later each run and queued copy begins"},
     {"fail_at", TD_PLUGIN_KNOB_INT, 0, 2147483647, "updates", "0", NULL,
      "which run that updates weights fails, counted from 1 in each attempt; 0 = none"},
     {"by_tensor", TD_PLUGIN_KNOB_BOOL, 0, 1, "", "false", NULL,
@@ -155,11 +155,10 @@ static td_status make_copy(struct td_accelerator *a, const struct copy *c) {
 static td_status run_task(void *arg, td_ticket ticket) {
     struct td_accelerator *a = arg;
     struct run *r = run_of(a, ticket);
+    td_far_queue_rest(a->queue, a->delay_us * (TD_NS_PER_MS / 1000));
     if (!r->exe) return make_copy(a, &r->copy);
     TD_TRY(count_update(a, r));
-    TD_TRY(run_twin(a, r));
-    td_far_queue_rest(a->queue, a->delay_us * (TD_NS_PER_MS / 1000));
-    return TD_OK;
+    return run_twin(a, r);
 }
 
 // ---- device and memory --------------------------------------------------------------------------

@@ -146,7 +146,7 @@ static void test_update_fails_when_it_is_the_one_of_fail_at(void **state) {
     td_arena_destroy(a);
 }
 
-static void test_run_takes_the_delay_at_least(void **state) {
+static void test_run_and_queued_copy_take_the_delay_at_least(void **state) {
     (void)state;
     struct rig r;
     struct td_arena *a;
@@ -164,6 +164,10 @@ static void test_run_takes_the_delay_at_least(void **state) {
     assert_ok(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in, &t));
     assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
     assert_true(td_mono_now().ns - before.ns >= 20 * TD_NS_PER_MS);
+    struct td_buffer here = td_buffer_of_host(x, sizeof x);
+    assert_ok(r.ops->copy_begin(r.accel, here, 0, r.region[TD_ROLE_PARAM], 0, sizeof x[0], &t));
+    assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
+    assert_true(td_mono_now().ns - before.ns >= 40 * TD_NS_PER_MS);
     rig_close(&r);
     td_arena_destroy(a);
 }
@@ -212,7 +216,7 @@ int main(void) {
         cmocka_unit_test(test_outputs_appear_at_wait_and_are_those_of_the_ticket),
         cmocka_unit_test(test_failure_is_of_its_run_and_reported_once),
         cmocka_unit_test(test_update_fails_when_it_is_the_one_of_fail_at),
-        cmocka_unit_test(test_run_takes_the_delay_at_least),
+        cmocka_unit_test(test_run_and_queued_copy_take_the_delay_at_least),
         cmocka_unit_test(test_open_is_refused_when_there_is_no_such_device),
         cmocka_unit_test(test_queue_is_bounded_and_wait_has_a_deadline),
     };
