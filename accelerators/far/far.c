@@ -60,6 +60,7 @@ struct td_accelerator {
     struct twin twin[BUFFERS];
     size_t n_twins;
     struct run run[TD_FAR_TASKS];
+    size_t arena_bytes;        // of executables that have their own
     int64_t delay_us, fail_at; // its knobs
     bool by_tensor;
     bool runs;         // a twin has the content of its tensors; the queue's thread
@@ -337,6 +338,7 @@ static void far_release(struct td_executable *e) {
     struct td_accelerator *a = e->accel;
     td_status_free(td_far_queue_wait(a->queue, td_far_queue_next(a->queue) - 1, DRAIN_NS));
     a->ops->release(e->twin);
+    a->arena_bytes -= e->arena.bytes;
     if (e->arena.bytes) a->ops->mem_free(a->reference, e->arena);
     free(e);
 }
@@ -348,6 +350,7 @@ static td_status bind_twin(struct td_executable *e, size_t arena_bytes, struct t
     *out = e->bind;
     const bool plans = a->by_tensor && !e->bind.arena.bytes;
     if (plans) TD_TRY(a->ops->mem_alloc(a->reference, TD_MAX(arena_bytes, 64), &e->arena));
+    a->arena_bytes += e->arena.bytes;
     TD_TRY(find_memory(a, e->bind.arena, &found));
     out->arena = plans ? e->arena : found.there;
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
@@ -397,6 +400,7 @@ static td_status far_measure(struct td_accelerator *a, const struct td_program *
                              size_t n, size_t *out_bytes) {
     size_t bytes;
     TD_TRY(a->ops->measure(a->reference, programs, n, &bytes));
+    if (!n) bytes += a->arena_bytes;
     for (size_t i = 0; i < n && a->by_tensor; i++) {
         bytes += TD_MAX(programs[i]->arena_bytes, 64);
     }

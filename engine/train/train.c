@@ -108,6 +108,18 @@ static void print_profile(const struct td_rank *r) {
     td_status_free(s); // for people; a run does not fail for it
 }
 
+// A device reports its error once, which may have been to the writer of a checkpoint.
+static td_status first_cause(struct td_rank *r, td_status s) {
+    td_status_free(td_background_wait(r->background, TD_CHECKPOINT_PATIENCE_NS));
+    td_status writers = td_checkpointer_poll(r->checkpointer);
+    if (td_status_class(writers) != TD_CLASS_DEVICE) {
+        td_status_free(writers);
+        return s;
+    }
+    td_status_free(s);
+    return writers;
+}
+
 td_status td_train(const struct td_train_config *config, struct td_train_io *io,
                    struct td_events *events, struct td_train_result *out_result) {
     TD_AUTO(td_rank) *r = NULL;
@@ -121,7 +133,8 @@ td_status td_train(const struct td_train_config *config, struct td_train_io *io,
     if (!s) s = run_stages(&loop, &out_result->end);
     out_result->step = loop.at.step;
     note_losses(r);
-    if (config->profile) print_profile(r);
+    if (config->profile && !s) print_profile(r);
+    if (td_status_class(s) == TD_CLASS_DEVICE) s = first_cause(r, s);
     if (!s) s = td_rank_finish(r);
     s = td_rank_classify(s);
     if (s) td_rank_fail(r, s);

@@ -137,8 +137,9 @@ struct td_bindings {
     double *outputs;                        // host, one per output of the graph
     // Host, TD_CONTROL_FLAGS: what ranks want to agree on. A run that carries them (below) writes
     // them at control_offset of the GRAD region before its backward segment. It reads them back
-    // after it, when all_reduce has summed them over the world. They are read before run returns
-    // and written when its ticket is done. NULL: there are none.
+    // after it, when all_reduce has summed them over the world. They are read before run returns,
+    // and written by the wait for its ticket: until then they are the caller's, for the next run.
+    // NULL: there are none.
     float *control;
     size_t control_offset;
     // Called where the program has an all_reduce node, with its bucket, on the thread that runs the
@@ -193,7 +194,7 @@ struct td_accelerator_ops {
     td_status (*copy)(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                       struct td_buffer src, size_t src_offset, size_t bytes);
     // (optional) As copy, but queued: the bytes are there when its ticket is done, for which any
-    // thread may wait. Runs that are queued later find src as it was, and may write it.
+    // thread may wait. Runs and copies that come later find src as it was, and may write it.
     td_status (*copy_begin)(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                             struct td_buffer src, size_t src_offset, size_t bytes,
                             td_ticket *out_ticket);
@@ -215,7 +216,8 @@ struct td_accelerator_ops {
     // Errors: DEADLINE_EXCEEDED: not yet, and only then; anything else is the error of the run, or
     // of one before it, reported once.
     td_status (*wait)(struct td_accelerator *a, td_ticket ticket, int64_t timeout_ns);
-    void (*release)(struct td_executable *e); // accepts NULL
+    // Accepts NULL. Waits for all that is queued, whatever becomes of it.
+    void (*release)(struct td_executable *e);
     // (optional) What this rank's threads can do, after all runs that are queued. It is measured in
     // some 20 ms: at best, and usually, which is what no other process disturbed, on average.
     // Memory is measured for work on so many bytes of it; 0: not asked.

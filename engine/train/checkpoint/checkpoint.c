@@ -203,8 +203,18 @@ td_status td_checkpointer_create(const struct td_checkpointer_options *options,
     return TD_OK;
 }
 
+// Until the copies into the snapshot are done. Any thread; nothing is left to wait for after it.
+static td_status await_copies(struct td_checkpointer *c) {
+    if (!c->ticket) return TD_OK;
+    td_status s = c->o.accel_ops->wait(c->o.accel, c->ticket, TD_CHECKPOINT_PATIENCE_NS);
+    if (td_status_code(s) == TD_DEADLINE_EXCEEDED) return td_status_with_class(s, TD_CLASS_DEVICE);
+    c->ticket = 0;
+    return s;
+}
+
 void td_checkpointer_destroy(struct td_checkpointer *c) {
     if (!c) return;
+    td_status_free(await_copies(c)); // of one that was not handed over
     if (c->snapshot && c->o.accel_ops->host_alloc) {
         c->o.accel_ops->host_free(c->o.accel, c->snapshot, c->snapshot_bytes);
     } else if (c->snapshot) {
@@ -372,15 +382,11 @@ static td_status write_snapshot(struct td_checkpointer *c) {
     char path[TD_FS_PATH_BYTES], tmp[TD_FS_PATH_BYTES], label[TD_FS_PATH_BYTES];
     char digest[TD_DIGEST_HEX];
     long long step = c->manifest.progress.step;
+    TD_TRY_CTX(await_copies(c), "checkpoint of step %lld", step);
     uint32_t asked = td_metrics_ask_drain(c->o.metrics);
     TD_TRY(td_fs_path(path, "%s/step-%lld", c->o.config->dir, step));
     TD_TRY(td_fs_path(tmp, "%s/step-%lld.tmp", c->o.config->dir, step));
     TD_TRY(td_fs_path(label, "%s/step-%lld", c->o.config->label, step));
-    td_status copied = TD_OK;
-    if (c->ticket) {
-        copied = c->o.accel_ops->wait(c->o.accel, c->ticket, TD_CHECKPOINT_PATIENCE_NS);
-    }
-    TD_TRY_CTX(copied, "checkpoint of step %lld", step);
     TD_TRY(check_finite(c));
     list_plugins(c);
     size_t bytes = 0;

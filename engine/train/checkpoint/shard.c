@@ -90,9 +90,13 @@ td_status td_shard_take(struct td_shard *s, const struct td_accelerator_ops *ops
         }
         const struct td_buffer region = memory->region[first->info->role];
         const size_t at = first->info->offset;
-        TD_TRY(ops->copy_begin
-                   ? ops->copy_begin(accel, image, first->at, region, at, bytes, io_ticket)
-                   : ops->copy(accel, image, first->at, region, at, bytes));
+        if (region.space == TD_SPACE_HOST || !ops->copy_begin) {
+            TD_TRY(ops->copy(accel, image, first->at, region, at, bytes));
+            continue;
+        }
+        td_ticket ticket;
+        TD_TRY(ops->copy_begin(accel, image, first->at, region, at, bytes, &ticket));
+        *io_ticket = TD_MAX(*io_ticket, ticket);
     }
     return TD_OK;
 }

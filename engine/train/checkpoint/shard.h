@@ -45,7 +45,7 @@ TD_MUST_USE td_status td_shard_plan(const struct td_state_table *state, uint32_t
 void td_shard_finish(struct td_shard *s);
 size_t td_shard_room(const struct td_shard *s);
 void td_shard_place(struct td_shard *s, char *memory);
-// *io_ticket becomes that of the last copy, where the accelerator queues them; else it is left.
+// *io_ticket becomes that of the last copy, where one is queued; else it is left.
 TD_MUST_USE td_status td_shard_take(struct td_shard *s, const struct td_accelerator_ops *ops,
                                     struct td_accelerator *accel,
                                     const struct td_strategy_memory *memory, td_ticket *io_ticket);

@@ -40,10 +40,9 @@ static td_status choose_memory(struct td_rank *r) {
     r->reduces_on_host = true;
     if (td_rank_address(r, TD_ROLE_GRAD)) {
         if (f->on_host) return TD_OK;
-        return td_fail(TD_FAILED_PRECONDITION,
-                       "collective '%s' reduces gradients on a device alone, but accelerator '%s' "
-                       "keeps them in host memory; use another accelerator",
-                       r->group_name, r->accel_name);
+        return td_bad_spec("collective '%s' reduces gradients on a device alone, but accelerator "
+                           "'%s' keeps them in host memory; use another accelerator",
+                           r->group_name, r->accel_name);
     }
     if (!f->on_device) return stage(r);
     r->reduces_on_host = false;

@@ -3,7 +3,7 @@
 
 // Buckets: gradients that ranks average, wherever accelerators keep them (traind/bucket.h). Thread:
 // the training thread. But the two bindings are called on the thread that runs the accelerator's
-// queue, while the training thread waits for it.
+// queue, while the training thread makes no call of the group.
 
 #include "engine/train/rank/rank.h"
 

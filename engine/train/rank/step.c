@@ -6,8 +6,9 @@
 
 #include "engine/train/rank/group.h"
 
-#define WAIT_SLICE_NS (50 * TD_NS_PER_MS)
-#define NO_TICKET     UINT64_MAX
+#define WAIT_SLICE_NS     (50 * TD_NS_PER_MS)
+#define ABORT_PATIENCE_NS (60 * TD_NS_PER_S)
+#define NO_TICKET         UINT64_MAX
 
 static td_status check_ticket(const struct td_rank *r, const char *slot) {
     if (r->ticket != NO_TICKET) return TD_OK;
@@ -33,7 +34,11 @@ static td_status wait_for(struct td_rank *r, td_ticket ticket) {
         td_status s = r->accel_ops->wait(r->accel, ticket, WAIT_SLICE_NS);
         if (td_status_code(s) != TD_DEADLINE_EXCEEDED) return s;
         td_status_free(s);
-        TD_TRY(td_control_check_abort(&r->control));
+        s = td_control_check_abort(&r->control);
+        if (!s) continue;
+        // Its sums end by the same word; then nothing reads the inputs, which the caller frees.
+        td_status_free(r->accel_ops->wait(r->accel, ticket, ABORT_PATIENCE_NS));
+        return s;
     }
 }
 
