@@ -130,7 +130,9 @@ static void on_message(const Traind__V1__CoordinatorMessage *m, void *arg) {
     }
     uint64_t stale = td_node_core_stale(n->core);
     td_node_core_message(n->core, td_mono_now(), m);
-    if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED) td_messages_plugins(n);
+    bool tells = m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED &&
+                 !td_plugin_list_runs(n->plugin_list); // else its end does, with newer devices
+    if (tells) td_messages_plugins(n);
     if (td_node_core_stale(n->core) != stale) {
         td_log_debug("stale message dropped incarnation=%" PRIu64 " dropped=%" PRIu64,
                      m->incarnation, stale + 1);

@@ -61,7 +61,7 @@ static bool row_at(const struct td_plugin_desc *desc, bool is_own, size_t i,
     return true;
 }
 
-// Which devices it has here; nothing, where it does not say.
+// Which devices it has here: none, where it does not say.
 static td_status print_devices(struct td_buf *b, const struct td_plugin_desc *desc) {
     const struct td_accelerator_ops *ops = desc->ops;
     struct td_accel_facts facts = {.struct_bytes = sizeof facts};
@@ -70,7 +70,7 @@ static td_status print_devices(struct td_buf *b, const struct td_plugin_desc *de
     td_status s = ops->probe(&facts);
     if (!s) s = td_devices_print(desc->name, ops, &facts, &list);
     td_status_log(TD_LOG_WARN, s, "devices not listed, continuing");
-    return s ? TD_OK : td_buf_printf(b, ",\"devices\":%s", td_buf_cstr(&list));
+    return td_buf_printf(b, ",\"devices\":%s", s ? "[]" : td_buf_cstr(&list));
 }
 
 static td_status print_knobs(struct td_buf *b, const struct td_plugin_desc *desc, bool is_own) {
@@ -95,6 +95,7 @@ static td_status print_line(enum td_plugin_kind kind, const char *name, const ch
     if (*file) TD_TRY(print_text(&b, "file", file));
     TD_TRY(desc ? print_knobs(&b, desc, !*file)
                 : print_text(&b, "error", td_status_message(borrow_why)));
+    if (!desc && kind == TD_PLUGIN_ACCELERATOR) TD_TRY(td_buf_str(&b, ",\"devices\":[]"));
     TD_TRY(td_buf_str(&b, "}\n"));
     return td_fd_write_all(STDOUT_FILENO, b.data, b.len, "stdout");
 }

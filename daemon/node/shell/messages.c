@@ -55,7 +55,8 @@ void td_messages_register(struct td_node_daemon *n) {
     r.cores = (uint32_t)inv->cores;
     r.slots = (uint32_t)inv->slots;
     r.memory_bytes = inv->memory_bytes;
-    look_at_plugins(n);
+    (void)td_plugin_files_look(&n->plugins, n->plugin_dir, n->plugin_dirs);
+    td_plugin_list_look(n->plugin_list); // devices may be others, though files are the same
     r.plugins = n->plugins.digest;
     r.cpu_level = td_unconst(td_cpu_level_name(inv->cpu_level));
     r.cpu_level_held = td_unconst(td_cpu_level_name(inv->cpu_level_held));
@@ -64,7 +65,7 @@ void td_messages_register(struct td_node_daemon *n) {
     r.n_attempts = n_attempts;
     r.attempts = held;
     r.embedded = n->transport->ops->embedded;
-    r.keyed = r.batches = true;
+    r.keyed = r.batches = r.devices = true;
     r.fresh = !n->known;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;

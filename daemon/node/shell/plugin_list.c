@@ -72,12 +72,12 @@ static void on_exit_child(int fd, void *arg) {
         struct td_buf before = p->known;
         p->known = p->out;
         p->out = before;
-        p->fn(p->arg);
     } else {
         td_log_warn("plugins not listed wait_status=%d, continuing; `traind-worker probe "
                     "--plugins` says why",
                     wait_status);
     }
+    p->fn(p->arg);
     if (p->again) td_plugin_list_look(p);
 }
 
@@ -143,6 +143,10 @@ void td_plugin_list_look(struct td_plugin_list *p) {
     td_status s = start(p);
     if (s) close_child(p);
     td_status_log(TD_LOG_WARN, s, "plugins not listed, continuing");
+}
+
+bool td_plugin_list_runs(const struct td_plugin_list *p) {
+    return p->running;
 }
 
 const char *td_plugin_list_text(struct td_plugin_list *p) {
