@@ -30,7 +30,7 @@ static td_status add_devices(struct td_table *t, struct td_arena *arena,
         for (size_t k = 0; k < a->n_devices; k++) {
             used += a->devices[k]->used;
         }
-        if (a->is_host) continue;
+        if (a->is_host || !a->n_devices) continue;
         text = td_arena_printf(arena, "%s%s%s %zu/%zu", text, *text ? ", " : "", a->accelerator,
                                used, a->n_devices);
     }

@@ -297,6 +297,7 @@ static void dial(struct world *w, struct sim_node *n) {
     r.node_id = r.name = n->id;
     r.boot_id = n->boot;
     r.launcher_major = 1;
+    r.devices = true;
     r.cores = r.slots = n->slots;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;

@@ -19,9 +19,12 @@ struct rig {
     char assigned[TD_JOB_ID_MAX];
     uint64_t epoch, events;
     uint64_t memory_bytes; // of nodes that register; 0: they do not say
+    bool gives_no_devices; // of nodes that register
+    const char *boot;      // of nodes that register; NULL: always the same
     uint32_t n_assigned, n_progress, n_queue;
     uint32_t n_puts[TD_RECORD_KIND_COUNT]; // rows written, of the newest input
     char requests[512][64];                // for plans, not yet answered
+    uint64_t asked[512];                   // sessions they went to
     uint32_t n_requests;
     bool asked_for_later; // the last one: for an attempt after the first
     struct {              // Reconciles not yet answered
@@ -76,6 +79,7 @@ static void take(struct rig *r) {
     struct td_core_out out = td_core_take(r->core);
     keep_rows(r, out.records);
     for (const struct td_action *a = out.actions; a; a = a->next) {
+        if (r->n_requests < TD_COUNTOF(r->asked)) r->asked[r->n_requests] = a->session;
         if (a->message) on_message(r, a->message);
         r->n_progress += a->kind == TD_ACTION_PROGRESS;
         r->n_queue += a->kind == TD_ACTION_QUEUE;
@@ -116,7 +120,8 @@ static void settle(struct rig *r) {
 // With the attempt that runs on it, if it holds one.
 static void say_register_with(struct rig *r, const char *name, uint32_t slots,
                               Traind__V1__AttemptHeld *held) {
-    char boot[] = "boot", id[64];
+    char boot[16], id[64];
+    snprintf(boot, sizeof boot, "%s", r->boot ? r->boot : "boot");
     snprintf(id, sizeof id, "%s", name);
     Traind__V1__Register reg = TRAIND__V1__REGISTER__INIT;
     reg.node_id = reg.name = id;
@@ -124,6 +129,7 @@ static void say_register_with(struct rig *r, const char *name, uint32_t slots,
     reg.launcher_major = 1;
     reg.cores = reg.slots = slots;
     reg.memory_bytes = r->memory_bytes;
+    reg.devices = !r->gives_no_devices;
     reg.n_attempts = held ? 1 : 0;
     reg.attempts = &held;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;

@@ -1,14 +1,9 @@
 // Devices of nodes in the coordinator's core: what plans and probes report is kept with the node,
 // and ranks have devices of their own.
 
-#include "daemon/coordinator/core/host_devices.h"
-#include "daemon/coordinator/core/view.h"
-#include "tests/unit/coord_rig.h"
+#include "tests/unit/coord_devices.h"
 
 // ---- what a node has ----------------------------------------------------------------------------
-static const char two[] = "{\"accelerator\":\"far\",\"devices\":["
-                          "{\"uuid\":\"far-0\",\"name\":\"a\",\"memory_bytes\":7},"
-                          "{\"uuid\":\"far-1\",\"name\":\"b\",\"memory_bytes\":7}]}";
 
 static void test_plan_says_what_devices_there_are(void **state) {
     (void)state;
@@ -22,8 +17,10 @@ static void test_plan_says_what_devices_there_are(void **state) {
     assert_string_equal(a->device[1].name, "b");
     assert_int_equal(a->device[1].memory_bytes, 7);
     assert_false(a->is_host);
-    assert_true(td_host_devices_take_plan(&d, "cpu", "{\"accelerator\":\"cpu\",\"devices\":null}"));
-    assert_true(td_host_accel_find(&d, "cpu")->is_host);
+    assert_true(td_host_devices_take_plan(&d, "my", "{\"accelerator\":\"my\",\"devices\":null}"));
+    assert_true(td_host_accel_find(&d, "my")->is_host);
+    assert_false(
+        td_host_devices_take_plan(&d, "auto", "{\"accelerator\":\"cpu\",\"devices\":null}"));
     assert_false(td_host_devices_take_plan(&d, "x", "{\"state_bytes\":3}")); // of an older node
     assert_false(td_host_devices_take_plan(&d, "x", "no plan"));
     assert_true(td_host_devices_take_plan(&d, "far",
@@ -35,16 +32,18 @@ static void test_plan_says_what_devices_there_are(void **state) {
     assert_false(td_host_devices_forget(&d));
 }
 
-static void test_accelerator_listed_longest_ago_goes_when_there_are_too_many(void **state) {
+static void test_accelerator_used_longest_ago_goes_when_there_are_too_many(void **state) {
     (void)state;
     struct td_host_devices d = {.n = 0};
     char json[64], name[16];
     for (int i = 0; i <= TD_HOST_ACCELERATORS; i++) {
         snprintf(name, sizeof name, "a%d", i);
         snprintf(json, sizeof json, "{\"accelerator\":\"a%d\",\"devices\":null}", i);
+        if (i == TD_HOST_ACCELERATORS) td_host_devices_use(&d, "a0");
         assert_true(td_host_devices_take_plan(&d, name, json));
     }
-    assert_null(td_host_accel_find(&d, "a0"));
+    assert_non_null(td_host_accel_find(&d, "a0"));
+    assert_null(td_host_accel_find(&d, "a1"));
     assert_non_null(td_host_accel_find(&d, name));
     assert_true(td_host_devices_forget(&d));
 }
@@ -59,7 +58,9 @@ static void test_record_brings_the_devices_back(void **state) {
     td_buf_init(&twice, 1 << 16);
     assert_ok(td_arena_create(1 << 20, &arena));
     assert_true(td_host_devices_take_plan(&d, "far", two));
-    assert_true(td_host_devices_take_plan(&d, "cpu", "{\"accelerator\":\"cpu\",\"devices\":null}"));
+    assert_true(td_host_devices_take_plan(&d, "my", "{\"accelerator\":\"my\",\"devices\":null}"));
+    td_host_devices_refuse(&d, "other"); // until it registers again
+    assert_int_equal(td_host_accel_find(&d, "other")->n, 0);
     assert_ok(td_host_devices_encode(&d, &once));
     assert_ok(td_json_parse(arena, once.data, once.len, &v));
     td_host_devices_decode(&read, v);
@@ -70,46 +71,58 @@ static void test_record_brings_the_devices_back(void **state) {
     (void)td_host_devices_forget(&read);
 }
 
+// ---- the probe's list ---------------------------------------------------------------------------
+
+static void test_what_the_list_lacks_is_not_installed(void **state) {
+    (void)state;
+    struct td_host_devices d = {.n = 0};
+    struct listed before = {.n = 0}, after = {.n = 0};
+    list(&before, "cpu", -1);
+    list(&before, "far", 2);
+    list(&after, "cpu", -1);
+    assert_true(td_host_devices_take_plan(&d, "far@1",
+                                          "{\"accelerator\":\"far\",\"devices\":["
+                                          "{\"uuid\":\"x\"}]}"));
+    assert_null(td_host_accel_find(&d, "far"));
+    assert_true(td_host_devices_take_probe(&d, before.list, before.n));
+    assert_false(td_host_devices_take_probe(&d, before.list, before.n));
+    assert_int_equal(td_host_accel_find(&d, "far")->n, 2);
+    assert_int_equal(td_host_accel_find(&d, "other")->n, 0);
+    assert_null(td_host_accel_find(&d, "other@1")); // the spec's plugins may have it
+    assert_true(td_host_devices_take_probe(&d, after.list, after.n));
+    assert_int_equal(td_host_accel_find(&d, "far")->n, 0);
+    assert_int_equal(td_host_accel_find(&d, "far@1")->n, 1);
+    assert_false(td_host_devices_take_probe(&d, NULL, 0)); // an older node lists none
+    assert_non_null(td_host_accel_find(&d, "far"));
+    assert_true(td_host_devices_forget(&d));
+    assert_null(td_host_accel_find(&d, "far"));
+}
+
+static void test_installed_accelerator_is_one_whatever_files_specs_list(void **state) {
+    (void)state;
+    static const char mine[] = "{\"accelerator\":\"far\",\"devices\":[{\"uuid\":\"mine\"}]}";
+    static const char same[] = "{\"accelerator\":\"far\",\"devices\":[{\"uuid\":\"far-0\"},"
+                               "{\"uuid\":\"far-1\"}]}";
+    struct td_host_devices d = {.n = 0};
+    struct listed l = {.n = 0};
+    char key[32];
+    list(&l, "far", 2);
+    assert_true(td_host_devices_take_probe(&d, l.list, l.n));
+    for (int i = 0; i < 3 * TD_HOST_ACCELERATORS; i++) {
+        snprintf(key, sizeof key, "far@%d", i);
+        assert_int_equal(td_host_accel_find(&d, key)->n, 2);
+        assert_false(td_host_devices_take_plan(&d, key, same));
+    }
+    assert_int_equal(d.n, 1);
+    assert_true(td_host_devices_take_plan(&d, "far@1", mine)); // the file is another plugin
+    assert_int_equal(td_host_accel_find(&d, "far@1")->n, 1);
+    assert_int_equal(td_host_accel_find(&d, "far@2")->n, 2);
+    assert_true(td_host_devices_take_plan(&d, "far@1", same));
+    assert_int_equal(d.n, 1);
+    (void)td_host_devices_forget(&d);
+}
+
 // ---- jobs ---------------------------------------------------------------------------------------
-static char *far_spec(int seed, int n_ranks) {
-    TD_AUTO(td_arena) *arena = NULL;
-    struct td_json *tree = NULL;
-    TD_AUTO_BUF text;
-    char spec[640];
-    snprintf(spec, sizeof spec,
-             "{name: n, seed_everything: %d, model: {name: mlp, layers: [2, 2]},"
-             " data: {name: synthetic, samples: 8, features: 2, classes: 2, batch_size: 2},"
-             " optimizer: {name: sgd, lr: 0.1}, trainer: {devices: %d,"
-             " accelerator: {name: plugin, accelerator: far}}}",
-             seed, n_ranks);
-    td_buf_init(&text, 1 << 20);
-    assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    assert_ok(td_spec_parse(arena, spec, strlen(spec), NULL, 0, &tree));
-    assert_ok(td_json_print(tree, false, &text));
-    return td_buf_take_cstr(&text);
-}
-
-static void answer_plans_with(struct rig *r, const char *json) {
-    while (r->n_requests) {
-        answer_plan_with(r, r->requests[--r->n_requests], json);
-        settle(r);
-    }
-}
-
-static size_t shown(struct rig *r, size_t *out_used) {
-    TD_AUTO(td_arena) *arena = NULL;
-    assert_ok(td_arena_create(1 << 20, &arena));
-    const Traind__V1__ListNodesResponse *m = td_view_nodes(arena, r->core, r->now);
-    assert_int_equal(m->n_nodes, 1);
-    *out_used = 0;
-    if (!m->nodes[0]->n_devices) return 0;
-    const Traind__V1__AcceleratorDevices *a = m->nodes[0]->devices[0];
-    assert_string_equal(a->accelerator, "far");
-    for (size_t i = 0; i < a->n_devices; i++) {
-        *out_used += a->devices[i]->used;
-    }
-    return a->n_devices;
-}
 
 static void test_node_keeps_its_devices_when_the_coordinator_starts_again(void **state) {
     (void)state;
@@ -129,16 +142,6 @@ static void test_node_keeps_its_devices_when_the_coordinator_starts_again(void *
 }
 
 // ---- the queue ----------------------------------------------------------------------------------
-static struct td_reason reason(struct rig *r, int number) {
-    struct td_reason why;
-    td_core_reason(r->core, job(r, number), r->now.mono, &why);
-    return why;
-}
-
-static struct td_attempt *last(struct rig *r, int number) {
-    const struct td_job *j = job(r, number);
-    return td_job_attempt(j, j->n_attempts);
-}
 
 static void test_each_rank_has_a_device_of_its_own(void **state) {
     (void)state;
@@ -301,8 +304,10 @@ static void test_plugins_of_the_same_name_are_apart_when_the_files_are_others(vo
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan_says_what_devices_there_are),
-        cmocka_unit_test(test_accelerator_listed_longest_ago_goes_when_there_are_too_many),
+        cmocka_unit_test(test_accelerator_used_longest_ago_goes_when_there_are_too_many),
         cmocka_unit_test(test_record_brings_the_devices_back),
+        cmocka_unit_test(test_what_the_list_lacks_is_not_installed),
+        cmocka_unit_test(test_installed_accelerator_is_one_whatever_files_specs_list),
         cmocka_unit_test(test_node_keeps_its_devices_when_the_coordinator_starts_again),
         cmocka_unit_test(test_each_rank_has_a_device_of_its_own),
         cmocka_unit_test(test_job_waits_for_devices_with_numbers_and_others_pass_it),

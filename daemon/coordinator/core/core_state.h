@@ -83,6 +83,7 @@ struct td_plan_entry { // cached result
     double step_seconds, other_seconds;
 };
 
+enum { TD_PLAN_MAX_TRIES = 3 };
 struct td_plan_ask { // on its way; one per spec, level and graph
     char digest[33];
     char dump[32];    // pass whose graph is wanted; "": sizes only
@@ -90,8 +91,12 @@ struct td_plan_ask { // on its way; one per spec, level and graph
     char minimum[24]; // trainer.cpu_level of the spec
     char accelerator[TD_ACCEL_KEY];
     char request[64];
-    char node[64]; // "": not asked yet
-    char last[64]; // asked last
+    char node[64];                      // "": not asked yet
+    char last[64];                      // asked last
+    char prefer[64];                    // where a job would run; "": nobody said
+    char failed[TD_PLAN_MAX_TRIES][64]; // nodes that gave no plan
+    uint32_t n_failed;
+    uint32_t n_ranks; // of the spec
     char *spec_json;
     uint32_t tries;
     struct td_mono deadline;

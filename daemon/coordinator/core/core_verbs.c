@@ -248,7 +248,7 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
         a->text = td_core_dup(e->json);
         return TD_OK;
     }
-    TD_TRY(td_plans_want(core, w.digest, "", w.dump, spec_json));
+    TD_TRY(td_plans_want(core, w.digest, NULL, w.dump, spec_json));
     core->waiters[core->n_waiters++] = w;
     td_plans_tick(core);
     td_core_leave(core);

@@ -61,6 +61,19 @@ td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
     return td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_OUT_OF_MEMORY);
 }
 
+static td_status no_devices(const struct td_host *n, const char *accelerator) {
+    if (n->devices.withheld) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "UNSATISFIABLE: no known node has a device of '%.*s'; node %s has an older "
+                       "build, which gives ranks no devices. Update it",
+                       td_accel_name_len(accelerator), accelerator, n->name);
+    }
+    return td_fail(TD_FAILED_PRECONDITION,
+                   "UNSATISFIABLE: no known node has a device of '%.*s'. `trainctl plugins` lists "
+                   "accelerators, and says why one does not load",
+                   td_accel_name_len(accelerator), accelerator);
+}
+
 td_status td_fits_devices(const struct td_core *core, uint32_t n_ranks, const char *accelerator) {
     const struct td_host *largest = NULL;
     uint32_t most = 0;
@@ -72,19 +85,22 @@ td_status td_fits_devices(const struct td_core *core, uint32_t n_ranks, const ch
         const struct td_host *n = value;
         const struct td_host_accel *a = td_host_accel_find(&n->devices, accelerator);
         if (!a || a->is_host || a->n >= n_ranks) return TD_OK;
-        if (!largest || a->n > most) {
-            most = a->n;
+        const uint32_t has = n->devices.withheld ? 0 : a->n;
+        if (!largest || has > most || (!most && n->devices.withheld)) {
+            most = has;
             largest = n;
         }
     }
     if (!largest) return TD_OK;
-    td_status s = td_fail(
-        TD_FAILED_PRECONDITION,
-        "UNSATISFIABLE: %u %s a device of '%.*s'%s, node %s has %u%s. Ask for fewer devices, "
-        "or start a node with more",
-        n_ranks, n_ranks == 1 ? "rank needs" : "ranks need", td_accel_name_len(accelerator),
-        accelerator, n_ranks == 1 ? "" : " each", largest->name, most,
-        td_map_count(core->nodes) > 1 ? ", and no other has more" : "");
+    td_status s = !most ? no_devices(largest, accelerator)
+                        : td_fail(TD_FAILED_PRECONDITION,
+                                  "UNSATISFIABLE: %u %s a device of '%.*s'%s, node %s has %u%s. "
+                                  "Ask for fewer devices, "
+                                  "or start a node with more",
+                                  n_ranks, n_ranks == 1 ? "rank needs" : "ranks need",
+                                  td_accel_name_len(accelerator), accelerator,
+                                  n_ranks == 1 ? "" : " each", largest->name, most,
+                                  td_map_count(core->nodes) > 1 ? ", and no other has more" : "");
     s = td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_BAD_SPEC);
     s = td_status_with_meta(s, "needed_devices", "%u", n_ranks);
     return td_status_with_meta(s, "largest_node_devices", "%u", most);

@@ -25,6 +25,9 @@ void td_accel_key(const struct td_spec *spec, char out_key[TD_ACCEL_KEY]) {
     } else {
         snprintf(out_key, TD_ACCEL_KEY, "%.31s", p->name);
     }
+    for (char *c = out_key; *c; c++) { // as the registry compares names
+        if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
+    }
 }
 
 bool td_accel_is_host(const char *key) {
@@ -39,11 +42,41 @@ int td_accel_name_len(const char *key) {
     return (int)strcspn(key, "@");
 }
 
-const struct td_host_accel *td_host_accel_find(const struct td_host_devices *d, const char *key) {
+static struct td_host_accel *find_exact(const struct td_host_devices *d, const char *key,
+                                        size_t len) {
     for (uint32_t i = 0; i < d->n; i++) {
-        if (strcmp(d->accel[i]->key, key) == 0) return d->accel[i];
+        const char *has = d->accel[i]->key;
+        if (strncmp(has, key, len) == 0 && !has[len]) return d->accel[i];
     }
     return NULL;
+}
+
+static bool has_digest(const char *key) {
+    return strchr(key, '@') != NULL;
+}
+
+// The installed one of that name; NULL: there is none that has a device.
+static struct td_host_accel *find_installed(const struct td_host_devices *d, const char *key) {
+    struct td_host_accel *a = find_exact(d, key, (size_t)td_accel_name_len(key));
+    return a && (a->n || a->is_host) ? a : NULL;
+}
+
+static struct td_host_accel *find(const struct td_host_devices *d, const char *key) {
+    struct td_host_accel *a = find_exact(d, key, strlen(key));
+    return a || !has_digest(key) ? a : find_installed(d, key);
+}
+
+const struct td_host_accel *td_host_accel_find(const struct td_host_devices *d, const char *key) {
+    static const struct td_host_accel none = {.n = 0};
+    const struct td_host_accel *a = find(d, key);
+    if (a && a->is_host) return a;
+    if (d->withheld || (!a && d->listed && !has_digest(key))) return &none;
+    return a;
+}
+
+void td_host_devices_use(struct td_host_devices *d, const char *key) {
+    struct td_host_accel *a = find(d, key);
+    if (a) a->used = ++d->next_use;
 }
 
 uint32_t td_host_devices_free(const struct td_host_accel *a, uint64_t turn, uint32_t most) {
@@ -139,7 +172,7 @@ static void add_all(struct td_host_accel *a, const struct td_json *list) {
 }
 
 static bool same(const struct td_host_accel *a, const struct td_host_accel *b) {
-    bool equal = a->n == b->n && a->is_host == b->is_host;
+    bool equal = a->n == b->n && a->is_host == b->is_host && a->refused == b->refused;
     for (uint32_t i = 0; equal && i < a->n; i++) {
         equal = strcmp(a->device[i].uuid, b->device[i].uuid) == 0 &&
                 strcmp(a->device[i].name, b->device[i].name) == 0 &&
@@ -148,24 +181,54 @@ static bool same(const struct td_host_accel *a, const struct td_host_accel *b) {
     return equal;
 }
 
+// Who holds a device is known of it where another accelerator, or an older list, has it.
+static void inherit(const struct td_host_devices *d, struct td_host_accel *made) {
+    for (uint32_t i = 0; i < d->n; i++) {
+        const struct td_host_accel *a = d->accel[i];
+        for (uint32_t k = 0; k < a->n; k++) {
+            for (uint32_t m = 0; m < made->n; m++) {
+                bool is_it = strcmp(a->device[k].uuid, made->device[m].uuid) == 0;
+                if (is_it && a->device[k].held) made->device[m].held = a->device[k].held;
+            }
+        }
+    }
+}
+
+static void drop(struct td_host_devices *d, uint32_t i) {
+    free(d->accel[i]);
+    memmove(&d->accel[i], &d->accel[i + 1], (--d->n - i) * sizeof d->accel[0]);
+}
+
+static uint32_t find_unused(const struct td_host_devices *d) {
+    uint32_t oldest = 0;
+    for (uint32_t i = 1; i < d->n; i++) {
+        if (d->accel[i]->used < d->accel[oldest]->used) oldest = i;
+    }
+    return oldest;
+}
+
 static bool put(struct td_host_devices *d, struct td_host_accel *take_made) {
+    take_made->used = ++d->next_use;
+    inherit(d, take_made);
     for (uint32_t i = 0; i < d->n; i++) {
         if (strcmp(d->accel[i]->key, take_made->key) != 0) continue;
         bool known = same(d->accel[i], take_made);
-        if (!known) {
-            free(d->accel[i]);
-            d->accel[i] = take_made;
-        } else {
-            free(take_made); // who holds the devices is known of the old one
-        }
+        free(d->accel[i]);
+        d->accel[i] = take_made;
         return !known;
     }
-    if (d->n == TD_HOST_ACCELERATORS) {
-        free(d->accel[0]);
-        memmove(&d->accel[0], &d->accel[1], --d->n * sizeof(struct td_host_accel *));
-    }
+    if (d->n == TD_HOST_ACCELERATORS) drop(d, find_unused(d));
     d->accel[d->n++] = take_made;
     return true;
+}
+
+static bool drop_key(struct td_host_devices *d, const char *key) {
+    for (uint32_t i = 0; i < d->n; i++) {
+        if (strcmp(d->accel[i]->key, key) != 0) continue;
+        drop(d, i);
+        return true;
+    }
+    return false;
 }
 
 // "devices" of an object: a list, or null where the host is the only one.
@@ -175,17 +238,29 @@ static bool take(struct td_host_devices *d, const char *key, const struct td_jso
     if (!*name || !list) return false; // an older node does not say
     struct td_host_accel *a = make(key, name, list->kind == TD_JSON_NULL, list->n_children);
     add_all(a, list);
-    return put(d, a);
+    const struct td_host_accel *installed = has_digest(a->key) ? find_installed(d, a->key) : NULL;
+    if (!installed || !same(installed, a)) return put(d, a);
+    bool changed = drop_key(d, a->key); // it means the installed one
+    free(a);
+    return changed;
 }
 
 bool td_host_devices_take_plan(struct td_host_devices *d, const char *key, const char *plan_json) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *v = NULL;
+    if (td_accel_is_host(key)) return false; // nobody asks for them
     td_status s = td_arena_create(TD_SPEC_ARENA_BYTES, &arena);
     if (!s) s = td_json_parse(arena, plan_json, strlen(plan_json), &v);
     bool changed = !s && take(d, key, v);
     td_status_free(s); // who keeps the plan says what is wrong with it
     return changed;
+}
+
+static bool is_listed(const char *key, Traind__V1__AcceleratorDevices *const *list, size_t n_list) {
+    for (size_t i = 0; i < n_list; i++) {
+        if (strcmp(list[i]->accelerator, key) == 0) return true;
+    }
+    return has_digest(key);
 }
 
 bool td_host_devices_take_probe(struct td_host_devices *d,
@@ -201,6 +276,14 @@ bool td_host_devices_take_probe(struct td_host_devices *d,
         }
         changed |= put(d, a);
     }
+    if (!n_list || n_list > TD_HOST_ACCELERATORS) return changed; // an older node lists none
+    for (uint32_t i = d->n; i-- > 0;) {
+        if (is_listed(d->accel[i]->key, list, n_list)) continue;
+        drop(d, i);
+        changed = true;
+    }
+    changed |= !d->listed;
+    d->listed = true;
     return changed;
 }
 
@@ -209,7 +292,23 @@ bool td_host_devices_forget(struct td_host_devices *d) {
     while (d->n) {
         free(d->accel[--d->n]);
     }
+    d->listed = false;
     return had;
+}
+
+void td_host_devices_refuse(struct td_host_devices *d, const char *key) {
+    char name[TD_ACCEL_KEY];
+    if (td_accel_is_host(key) || td_host_accel_find(d, key)) return;
+    snprintf(name, sizeof name, "%.*s", td_accel_name_len(key), key);
+    struct td_host_accel *a = make(key, name, false, 0);
+    a->refused = true;
+    (void)put(d, a);
+}
+
+void td_host_devices_forget_refused(struct td_host_devices *d) {
+    for (uint32_t i = d->n; i-- > 0;) {
+        if (d->accel[i]->refused) drop(d, i);
+    }
 }
 
 // ---- records ------------------------------------------------------------------------------------
@@ -233,9 +332,12 @@ static td_status encode_one(const struct td_host_accel *a, struct td_buf *out) {
 
 td_status td_host_devices_encode(const struct td_host_devices *d, struct td_buf *out) {
     TD_TRY(td_buf_str(out, "["));
+    const char *comma = "";
     for (uint32_t i = 0; i < d->n; i++) {
-        if (i) TD_TRY(td_buf_str(out, ","));
+        if (d->accel[i]->refused) continue;
+        TD_TRY(td_buf_str(out, comma));
         TD_TRY(encode_one(d->accel[i], out));
+        comma = ",";
     }
     return td_buf_str(out, "]");
 }

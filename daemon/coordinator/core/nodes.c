@@ -22,7 +22,7 @@
 #include "lib/base/digest.h"
 #include "lib/base/fit.h"
 
-enum { MAX_SLOTS = 4096, MAX_HELD = 4096, NODE_BODY_MAX = 1 << 20 };
+enum { MAX_SLOTS = 4096, MAX_HELD = 4096, NODE_BODY_MAX = 4 << 20 };
 
 // ---- records ------------------------------------------------------------------------------------
 static td_status encode(const struct td_host *n, struct td_buf *out) {
@@ -46,7 +46,8 @@ static td_status encode(const struct td_host *n, struct td_buf *out) {
     TD_TRY(td_json_print_string(n->plugins, strlen(n->plugins), out));
     TD_TRY(td_buf_str(out, ",\"devices\":"));
     TD_TRY(td_host_devices_encode(&n->devices, out));
-    return td_buf_printf(out, ",\"seen_ns\":%" PRId64 "}", n->seen_ns);
+    return td_buf_printf(out, ",\"gives_devices\":%d,\"seen_ns\":%" PRId64 "}",
+                         !n->devices.withheld, n->seen_ns);
 }
 
 static void save(struct td_core *core, const struct td_host *n) {
@@ -81,6 +82,7 @@ td_status td_nodes_load(struct td_core *core, const char *key, const char *body)
     n->seen_ns = td_json_int(td_json_get(v, "seen_ns"), 0);
     n->embedded = td_json_int(td_json_get(v, "embedded"), 0) != 0;
     td_host_devices_decode(&n->devices, td_json_get(v, "devices"));
+    n->devices.withheld = td_json_int(td_json_get(v, "gives_devices"), 1) == 0;
     td_status s = td_map_put(core->nodes, key, n, NULL);
     if (s) td_host_destroy(n);
     return s;
@@ -296,6 +298,8 @@ static void fill(struct td_host *n, const struct td_node_session *s,
                  const Traind__V1__Register *m) {
     bool same = strcmp(n->boot_id, m->boot_id) == 0 && strcmp(n->plugins, m->plugins) == 0;
     if (!same) (void)td_host_devices_forget(&n->devices); // it will report them
+    td_host_devices_forget_refused(&n->devices);
+    n->devices.withheld = !m->devices;
     snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
     (void)td_fit(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
     snprintf(n->version, sizeof n->version, "%s", m->version);

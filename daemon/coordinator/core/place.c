@@ -2,9 +2,10 @@
 // it. Reads only; the queue decides and keeps places.
 //
 // A node is best-fit: the least free slots that suffice, first the one that has the newest
-// checkpoint. A job whose newest checkpoint is on one node only goes there or nowhere. A node
-// without the CPU level that the job asks for is left out where another has it. A node that lost a
-// launcher of the job is avoided while another known node is large enough.
+// checkpoint, and before it those whose devices are known. A job whose newest checkpoint is on one
+// node only goes there or nowhere. A node without the CPU level that the job asks for is left out
+// where another has it. A node that lost a launcher of the job is avoided while another known node
+// is large enough.
 
 #include "daemon/coordinator/core/place.h"
 
@@ -74,9 +75,15 @@ bool td_place_known(const struct td_job *j, const struct td_host *n) {
 }
 
 // With nothing else on it.
-static bool could_hold(const struct td_job *j, const struct td_host *n) {
+static bool has_slots(const struct td_job *j, const struct td_host *n) {
+    return td_place_slots(j, n) <= n->slots;
+}
+static bool has_devices(const struct td_job *j, const struct td_host *n) {
     const struct td_host_accel *a = td_place_devices(j, n);
-    return td_place_slots(j, n) <= n->slots && (!a || a->n >= j->n_ranks);
+    return !a || a->n >= j->n_ranks;
+}
+static bool could_hold(const struct td_job *j, const struct td_host *n) {
+    return has_slots(j, n) && has_devices(j, n);
 }
 
 // What it lacks there now, of slots and devices; 0: nothing.
@@ -112,6 +119,8 @@ static bool other_fits(const struct td_core *core, const struct td_job *j, bool 
 
 static bool better(const struct td_job *j, const struct td_host *a, const struct td_host *b) {
     const struct td_checkpoint *c = td_catalog_find(j, NULL);
+    bool a_known = td_place_known(j, a), b_known = td_place_known(j, b);
+    if (a_known != b_known) return a_known;
     bool a_has = c && strcmp(c->node, a->id) == 0, b_has = c && strcmp(c->node, b->id) == 0;
     if (a_has != b_has) return a_has;
     return td_place_free(a) < td_place_free(b);
@@ -143,7 +152,12 @@ struct td_place td_place_choose(const struct td_core *core, const struct td_job 
         c.away = false;
         if (avoid && td_job_excludes(j, n->id)) continue;
         if (lacks_level(j, n, picky)) continue;
-        if (!could_hold(j, n)) continue;
+        if (!has_slots(j, n)) continue;
+        if (!has_devices(j, n)) {
+            c.few_devices = j->n_ranks;
+            if (n->devices.withheld) c.withheld = n;
+            continue;
+        }
         struct td_place there;
         uint32_t missing = lacks(j, n, &there);
         if (!missing) {

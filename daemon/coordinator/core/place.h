@@ -17,6 +17,8 @@ struct td_place {
     uint32_t needed, free;   // slots of nearest
     // Its devices, where it lacks some; needed 0: it does not.
     uint32_t needed_devices, free_devices, all_devices;
+    uint32_t few_devices; // a node has the slots and never so many devices: this many ranks
+    const struct td_host *withheld; // one of them has a build that gives ranks none
     bool any_ready;
     bool away; // its newest checkpoint is on a node that is not ready
 };

@@ -13,10 +13,11 @@
 #include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/moves.h"
 #include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/place.h"
 #include "lib/base/buf.h"
 #include "lib/spec/plan.h"
 
-enum { MAX_TRIES = 3, RESULT_MAX_BYTES = 2 << 20, PLAN_MAX_BYTES = 4 << 20 };
+enum { RESULT_MAX_BYTES = 2 << 20, PLAN_MAX_BYTES = 4 << 20 };
 static const int64_t answer_ns = 120 * TD_NS_PER_S, nodes_grace_ns = 5 * TD_NS_PER_S;
 
 // ---- cache --------------------------------------------------------------------------------------
@@ -184,6 +185,24 @@ void td_plans_note(const struct td_plan_entry *e, struct td_job *j) {
     }
 }
 
+// ---- of a job -----------------------------------------------------------------------------------
+// What was planned for its CPU level, else for another's: bytes that ranks share are the same.
+const struct td_plan_entry *td_plans_of(const struct td_core *core, const struct td_job *j,
+                                        const struct td_host *n) {
+    const struct td_plan_entry *p = n ? td_plans_find(core, j->spec_digest, n) : NULL;
+    return p ? p : td_plans_find(core, j->spec_digest, NULL);
+}
+
+// A later attempt does with a plan of another level, and one rank with none. More ranks need the
+// bytes that they share; a plan that was dropped, as its plugins changed, is asked for again.
+bool td_plans_suffice(const struct td_core *core, const struct td_job *j, const struct td_host *n) {
+    bool has_precision =
+        j->frozen_json || !td_plans_precision_is_auto(j); // else ranks would not know what to do
+    bool sized = j->n_ranks == 1 || td_plans_of(core, j, n);
+    if (!td_place_known(j, n)) return false; // its devices are in the answer
+    return (j->n_attempts && has_precision && sized) || td_plans_find(core, j->spec_digest, n);
+}
+
 // ---- questions ----------------------------------------------------------------------------------
 // "" if it cannot be read; the node that is asked says so then.
 static void read_spec(struct td_plan_ask *ask) {
@@ -195,11 +214,13 @@ static void read_spec(struct td_plan_ask *ask) {
     td_spec_read(v, &spec);
     snprintf(ask->minimum, sizeof ask->minimum, "%s", spec.trainer.cpu_level);
     td_accel_key(&spec, ask->accelerator);
+    ask->n_ranks = (uint32_t)td_spec_ranks(&spec);
     td_status_free(s);
 }
 
-td_status td_plans_want(struct td_core *core, const char *digest, const char *level,
+td_status td_plans_want(struct td_core *core, const char *digest, const struct td_host *n,
                         const char *dump, const char *spec_json) {
+    const char *level = n ? n->cpu_level_held : "";
     for (uint32_t i = 0; i < core->n_asks; i++) {
         const struct td_plan_ask *a = core->asks[i];
         bool same = strcmp(a->digest, digest) == 0 && strcmp(a->level, level) == 0;
@@ -215,6 +236,7 @@ td_status td_plans_want(struct td_core *core, const char *digest, const char *le
     snprintf(ask->digest, sizeof ask->digest, "%s", digest);
     snprintf(ask->dump, sizeof ask->dump, "%s", dump);
     snprintf(ask->level, sizeof ask->level, "%s", level);
+    snprintf(ask->prefer, sizeof ask->prefer, "%s", n ? n->id : "");
     ask->spec_json = td_core_dup(spec_json);
     read_spec(ask);
     core->asks[core->n_asks++] = ask;
@@ -249,15 +271,41 @@ static void answer_waiters(struct td_core *core, const struct td_plan_ask *ask, 
     }
 }
 
+// No attempt of it can start: it has had none, or where it would run the plan is missing. One that
+// has run fails with an answer that is final and was asked for such jobs.
+static bool fails_with(const struct td_core *core, const struct td_job *j, bool is_final) {
+    if (!j->n_attempts) return j->state == TD_JOB_QUEUED;
+    if (!is_final || !td_job_state_waits(j->state) || td_job_live(j)) return false;
+    struct td_place p = td_place_choose(core, j);
+    const struct td_host *place = p.node ? p.node : p.nearest;
+    return place && !td_plans_suffice(core, j, place);
+}
+
+// A node that has no device of the accelerator may be asked for want of another. What it refuses
+// fails no job.
+static bool says_nothing(const struct td_core *core, const struct td_plan_ask *ask) {
+    const struct td_host *n = td_nodes_find(core, ask->node);
+    const struct td_host_accel *a = n && !td_accel_is_host(ask->accelerator)
+                                        ? td_host_accel_find(&n->devices, ask->accelerator)
+                                        : NULL;
+    return a && !a->n && !a->is_host;
+}
+
+static bool final_class(enum td_class cls, uint32_t code) {
+    return cls == TD_CLASS_BAD_SPEC || cls == TD_CLASS_DATA || cls == TD_CLASS_USER_CODE ||
+           code == TD_INVALID_ARGUMENT;
+}
+
 static void fail_ask(struct td_core *core, uint32_t at, enum td_class cls, enum td_code code,
                      const char *message) {
     struct td_plan_ask *ask = core->asks[at];
+    bool fails_jobs = !ask->dump[0] && !says_nothing(core, ask);
     td_status s = td_status_with_class(td_fail(code ? code : TD_INTERNAL, "%s", message), cls);
     answer_waiters(core, ask, NULL, NULL, s);
-    for (uint32_t i = core->n_active; i-- > 0 && !ask->dump[0];) {
+    for (uint32_t i = core->n_active; i-- > 0 && fails_jobs;) {
         struct td_job *j = core->active[i];
-        if (j->state == TD_JOB_QUEUED && !j->n_attempts &&
-            strcmp(j->spec_digest, ask->digest) == 0) {
+        if (strcmp(j->spec_digest, ask->digest) == 0 &&
+            fails_with(core, j, ask->later && final_class(cls, code))) {
             td_core_fail_job(core, j, cls, td_status_code(s), td_status_message(s));
         }
     }
@@ -276,14 +324,30 @@ td_status td_plans_text(const char *spec_json, const char *frozen_json,
     return *out_text ? TD_OK : td_fail_oom();
 }
 
+static bool has_failed(const struct td_plan_ask *ask, const struct td_host *n) {
+    for (uint32_t i = 0; i < ask->n_failed; i++) {
+        if (strcmp(ask->failed[i], n->id) == 0) return true;
+    }
+    return false;
+}
+
+// 4: the node is known to have enough devices. 3: nobody has asked it. 2: it has some.
+static int rank_devices(const struct td_plan_ask *ask, const struct td_host *n) {
+    if (td_accel_is_host(ask->accelerator)) return 0;
+    const struct td_host_accel *a = td_host_accel_find(&n->devices, ask->accelerator);
+    if (!a) return has_failed(ask, n) ? 1 : 3;
+    if (a->is_host || a->n >= ask->n_ranks) return 4;
+    return a->n ? 2 : 0;
+}
+
 // How well a node suits. It has what the spec asks for; the answer is of the level that is wanted;
-// nobody knows its devices; it was not asked last.
+// a job would run there; its devices; it was not asked last.
 static int suits(const struct td_plan_ask *ask, const struct td_host *n) {
     bool has = td_host_has_level(n, ask->minimum);
     bool holds = !ask->level[0] || strcmp(ask->level, n->cpu_level_held) == 0;
-    bool is_known =
-        td_accel_is_host(ask->accelerator) || td_host_accel_find(&n->devices, ask->accelerator);
-    return has * 8 + holds * 4 + !is_known * 2 + (strcmp(ask->last, n->id) != 0);
+    bool is_preferred = strcmp(ask->prefer, n->id) == 0 && !has_failed(ask, n);
+    return has * 64 + holds * 32 + is_preferred * 16 + rank_devices(ask, n) * 2 +
+           (strcmp(ask->last, n->id) != 0);
 }
 
 // The ready node that suits best, among equals that with the most slots.
@@ -299,6 +363,28 @@ static struct td_host *pick(struct td_core *core, const struct td_plan_ask *ask)
         if (more > 0 || (more == 0 && n->slots > best->slots)) best = n;
     }
     return best;
+}
+
+// What a node refused may be what it lacks: nobody knows that it has the accelerator, and another
+// ready one has it, or may have it.
+static bool other_may_know(struct td_core *core, const struct td_plan_ask *ask,
+                           const struct td_host *node) {
+    if (td_accel_is_host(ask->accelerator)) return false;
+    const struct td_host_accel *has = td_host_accel_find(&node->devices, ask->accelerator);
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    if (has && (has->is_host || has->n)) return false;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        if (n != node && td_host_ready(n) && rank_devices(ask, n) > 1) return true;
+    }
+    return false;
+}
+
+static void note_failed(struct td_plan_ask *ask, const char *node) {
+    if (ask->n_failed == TD_COUNTOF(ask->failed)) return;
+    snprintf(ask->failed[ask->n_failed++], sizeof ask->failed[0], "%s", node);
 }
 
 static bool is_waited_for(const struct td_core *core, const struct td_plan_ask *ask) {
@@ -406,11 +492,12 @@ void td_plans_tick(struct td_core *core) {
             td_core_wake_at(core, ask->deadline);
             continue;
         }
-        if (ask->node[0] && ask->tries >= MAX_TRIES) {
+        if (ask->node[0] && ask->tries >= TD_PLAN_MAX_TRIES) {
             fail_ask(core, i, TD_CLASS_INTERNAL, TD_DEADLINE_EXCEEDED,
                      "no node answered with a plan in time");
             continue;
         }
+        if (ask->node[0]) note_failed(ask, ask->node);
         struct td_host *n = pick(core, ask);
         if (n) {
             ask_node(core, i, n);
@@ -429,11 +516,6 @@ void td_plans_node_gone(struct td_core *core, const char *node) {
 }
 
 // ---- answers ------------------------------------------------------------------------------------
-static bool final_class(enum td_class cls, uint32_t code) {
-    return cls == TD_CLASS_BAD_SPEC || cls == TD_CLASS_DATA || cls == TD_CLASS_USER_CODE ||
-           code == TD_INVALID_ARGUMENT;
-}
-
 static bool on_plan(struct td_core *core, struct td_host *node, uint32_t at, const char *json) {
     struct td_plan_ask *ask = core->asks[at];
     struct td_plan_entry *e = NULL;
@@ -456,6 +538,10 @@ static bool on_plan(struct td_core *core, struct td_host *node, uint32_t at, con
         keep(core, e);
         td_core_record(core, TD_RECORD_PLAN, e->key, e->json);
     }
+    for (uint32_t i = 0; i < ask->n_failed; i++) {
+        struct td_host *n = td_nodes_find(core, ask->failed[i]);
+        if (n && n != node) td_host_devices_refuse(&n->devices, ask->accelerator);
+    }
     answer_waiters(core, ask, json, e, TD_OK);
     drop_ask(core, at);
     core->queue_dirty = true;
@@ -473,12 +559,15 @@ bool td_plans_on_result(struct td_core *core, struct td_host *node,
     if (m->result_json[0]) return on_plan(core, node, at, m->result_json);
     enum td_class cls = td_class_parse(m->class_);
     if (cls == TD_CLASS_NONE) cls = TD_CLASS_INTERNAL;
-    if (final_class(cls, m->code) || core->asks[at]->tries >= MAX_TRIES) {
+    struct td_plan_ask *ask = core->asks[at];
+    note_failed(ask, node->id);
+    bool is_final = final_class(cls, m->code) && !other_may_know(core, ask, node);
+    if (is_final || ask->tries >= TD_PLAN_MAX_TRIES) {
         enum td_code code = m->code <= TD_UNAUTHENTICATED ? (enum td_code)m->code : TD_UNKNOWN;
         fail_ask(core, at, cls, code, m->message);
         return false;
     }
-    core->asks[at]->node[0] = '\0';
+    ask->node[0] = '\0';
     td_plans_tick(core);
     return false;
 }

@@ -8,7 +8,9 @@
 // answer is its sizes as JSON, of the level that the node holds. Kernels of another need other
 // scratch. One question per spec and level is on its way, however many jobs and PlanJob calls wait.
 // A node that goes away takes its questions with it: they are asked again elsewhere. An answer of
-// class bad_spec or data is final and fails the jobs that wait. Any other failure is asked again,
+// class bad_spec or data is final and fails the jobs that wait for the plan. It is not while the
+// node may just lack the accelerator: another one that has it, or may have it, is asked then. One
+// that gave no plan where another did has no devices for it. Any other failure is asked again,
 // max_tries in all, because it says more about the node than about the job. A question for a graph,
 // too, is apart from the one for sizes alone: its answer is not kept, and its failure fails no job.
 // Jobs wait for a node as long as it takes. A caller of PlanJob is answered: with NO_NODES, when
@@ -26,14 +28,21 @@ void td_plan_entry_destroy(struct td_plan_entry *e);
 // Of a node with this one's CPU level and plugins. NULL: of any.
 const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
                                           const struct td_host *n);
+// What was planned for the CPU level of n (NULL: none), else for another's.
+const struct td_plan_entry *td_plans_of(const struct td_core *core, const struct td_job *j,
+                                        const struct td_host *n);
+// The job could start on n as far as plans go.
+bool td_plans_suffice(const struct td_core *core, const struct td_job *j, const struct td_host *n);
 // It was needed just now: the last to leave the cache.
 void td_plans_use(struct td_core *core, const char *digest, const struct td_host *n);
 // A node has other plugins now: what no node's plugins gave is dropped.
 void td_plans_drop_stale(struct td_core *core);
-// Sees to it that a node is asked, one that holds the level if there is; "": any. Of a spec that
-// asks for a level itself, one that has it. TD_RESOURCE_EXHAUSTED: too many at once.
-TD_MUST_USE td_status td_plans_want(struct td_core *core, const char *digest, const char *level,
-                                    const char *dump, const char *spec_json);
+// Sees to it that a node is asked: n, where the job would run. NULL: any. Of a spec that asks for a
+// level itself, one that has it. Of one whose accelerator has devices, one that has them, else one
+// of which nobody knows. TD_RESOURCE_EXHAUSTED: too many at once.
+TD_MUST_USE td_status td_plans_want(struct td_core *core, const char *digest,
+                                    const struct td_host *n, const char *dump,
+                                    const char *spec_json);
 // True: it named devices of the node that were not known.
 bool td_plans_on_result(struct td_core *core, struct td_host *node,
                         const Traind__V1__PlanResult *m);

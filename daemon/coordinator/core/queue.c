@@ -86,23 +86,6 @@ void td_queue_tick(struct td_core *core) {
     }
 }
 
-// What was planned for its CPU level, else for another's: bytes that ranks share are the same.
-const struct td_plan_entry *td_queue_plan(const struct td_core *core, const struct td_job *j,
-                                          const struct td_host *n) {
-    const struct td_plan_entry *p = n ? td_plans_find(core, j->spec_digest, n) : NULL;
-    return p ? p : td_plans_find(core, j->spec_digest, NULL);
-}
-
-// A later attempt does with a plan of another level, and one rank with none. More ranks need the
-// bytes that they share; a plan that was dropped, as its plugins changed, is asked for again.
-bool td_queue_planned(const struct td_core *core, const struct td_job *j, const struct td_host *n) {
-    bool has_precision =
-        j->frozen_json || !td_plans_precision_is_auto(j); // else ranks would not know what to do
-    bool sized = j->n_ranks == 1 || td_queue_plan(core, j, n);
-    if (!td_place_known(j, n)) return false; // its devices are in the answer
-    return (j->n_attempts && has_precision && sized) || td_plans_find(core, j->spec_digest, n);
-}
-
 // ---- places -------------------------------------------------------------------------------------
 static void count_free(struct td_core *core) {
     size_t cursor = 0;
@@ -129,7 +112,7 @@ static void keep_place(struct td_core *core, const struct td_job *j, const struc
     }
     if (p->node) {
         take_slots(core, p->node, td_place_slots(j, p->node));
-    } else if (p->nearest && p->needed > p->free) {
+    } else if (p->nearest && !p->needed_devices) {
         core->free_slots -= TD_MIN(core->free_slots, td_place_free(p->nearest));
         if (!p->nearest->reserved) p->nearest->reserved = j->turn;
     }
@@ -187,7 +170,7 @@ static void send_assign(struct td_core *core, struct td_job *j, struct td_attemp
     TD_CHECK(!td_arena_create((size_t)1 << 20, &arena));
     Traind__V1__AttemptId id;
     td_core_attempt_id(j, a, &id);
-    const struct td_plan_entry *plan = td_queue_plan(core, j, n);
+    const struct td_plan_entry *plan = td_plans_of(core, j, n);
     Traind__V1__Assign assign = TRAIND__V1__ASSIGN__INIT;
     assign.id = &id;
     assign.plan_json = plan_text;
@@ -210,7 +193,7 @@ static void send_assign(struct td_core *core, struct td_job *j, struct td_attemp
 static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
     TD_AUTO_FREE char *plan_text = NULL;
     struct td_attempt *a = NULL;
-    const struct td_plan_entry *plan = td_queue_plan(core, j, n);
+    const struct td_plan_entry *plan = td_plans_of(core, j, n);
     int32_t threads = td_spec_threads(&j->knobs.resources, (int32_t)n->cores, (int32_t)n->slots);
     const struct td_plan_run run = {.job = j->id,
                                     .attempt = (int32_t)j->n_attempts + 1,
@@ -245,10 +228,11 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
 }
 
 // ---- memory and devices -------------------------------------------------------------------------
-// True: the job was ended, because no known node has the memory, or the devices.
+// True: the job was ended, because no known node has the memory, or the devices. One that has run
+// had them, and waits for them to come back.
 static bool too_large(struct td_core *core, struct td_job *j, const struct td_host *place) {
-    td_status s = td_fits_memory(core, j->n_ranks, td_queue_plan(core, j, place));
-    if (!s) s = td_fits_devices(core, j->n_ranks, j->knobs.accelerator);
+    td_status s = td_fits_memory(core, j->n_ranks, td_plans_of(core, j, place));
+    if (!s && !j->n_attempts) s = td_fits_devices(core, j->n_ranks, j->knobs.accelerator);
     if (!s) return false;
     td_core_fail_job(core, j, td_status_class(s), td_status_code(s), td_status_message(s));
     td_reason_set(&j->reason, td_status_reason(s), "%s", td_status_message(s));
@@ -259,12 +243,13 @@ static bool too_large(struct td_core *core, struct td_job *j, const struct td_ho
 // ---- a pass -------------------------------------------------------------------------------------
 // Its plan is there, or it needs none. If not, a node is asked, unless too many are asked already:
 // a later pass does it then.
-static bool planned(struct td_core *core, struct td_job *j, const struct td_host *n) {
-    if (td_queue_planned(core, j, n)) {
+static bool planned(struct td_core *core, struct td_job *j, struct td_host *n) {
+    if (td_plans_suffice(core, j, n)) {
         td_plans_use(core, j->spec_digest, n);
+        td_host_devices_use(&n->devices, j->knobs.accelerator);
         return true;
     }
-    td_status_free(td_plans_want(core, j->spec_digest, n->cpu_level_held, "", j->spec_json));
+    td_status_free(td_plans_want(core, j->spec_digest, n, "", j->spec_json));
     td_plans_tick(core);
     return false;
 }
@@ -281,7 +266,7 @@ static void look(struct td_core *core, struct td_job *j, uint32_t at) {
         keep_place(core, j, &p);
         return;
     }
-    const struct td_host *place = p.node ? p.node : p.nearest; // now or later
+    struct td_host *place = p.node ? p.node : p.nearest; // now or later
     bool soon = p.node || at < PLAN_AHEAD;
     if (place && soon && !planned(core, j, place)) {
         if (td_job_state_waits(j->state)) keep_place(core, j, &p);

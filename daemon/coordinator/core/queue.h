@@ -22,8 +22,6 @@
 #include "daemon/coordinator/core/job.h"
 
 struct td_core;
-struct td_host;
-struct td_plan_entry;
 
 void td_queue_pass(struct td_core *core);
 // A pass has something to do.
@@ -34,10 +32,5 @@ void td_queue_place(struct td_core *core, struct td_job *j);
 uint32_t td_queue_position(const struct td_core *core, const struct td_job *j); // 0: it waits not
 // Near enough to the head that its plan is asked for before it can start.
 bool td_queue_ahead(const struct td_core *core, const struct td_job *j);
-// It could start on n as far as plans go.
-bool td_queue_planned(const struct td_core *core, const struct td_job *j, const struct td_host *n);
-// What was planned for the CPU level of n (NULL: none), else for another's.
-const struct td_plan_entry *td_queue_plan(const struct td_core *core, const struct td_job *j,
-                                          const struct td_host *n);
 
 #endif

@@ -12,6 +12,7 @@
 #include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/place.h"
+#include "daemon/coordinator/core/plans.h"
 #include "daemon/coordinator/core/queue.h"
 #include "lib/base/cpu_level.h"
 
@@ -52,16 +53,30 @@ static enum why find_why(const struct td_core *core, const struct td_job *j, str
     if (out_place->away) return WHY_AWAY;
     const struct td_host *place = out_place->node ? out_place->node : out_place->nearest;
     bool soon = out_place->node || td_queue_ahead(core, j);
-    if (place && soon && !td_queue_planned(core, j, place)) return WHY_PLAN;
+    if (place && soon && !td_plans_suffice(core, j, place)) return WHY_PLAN;
     if (out_place->node) return WHY_TURN;
     if (out_place->needed_devices) return WHY_DEVICES;
     return out_place->nearest ? WHY_SLOTS : WHY_SMALL;
 }
 
-static void say_small(const struct td_job *j, struct td_reason *r) {
+// Nodes are large enough, and none has the devices.
+static void say_few_devices(const struct td_job *j, const struct td_place *p, struct td_reason *r) {
+    const char *key = j->knobs.accelerator, *node = p->withheld ? p->withheld->name : "";
+    td_reason_set(r, "WAITING_FOR_NODE", "no connected node has %u device%s of '%.*s'%s%s%s",
+                  p->few_devices, p->few_devices == 1 ? "" : "s", td_accel_name_len(key), key,
+                  *node ? "; node " : "", node,
+                  *node ? " has an older build, which gives ranks no devices" : "");
+    r->needed_devices = p->few_devices;
+}
+
+static void say_small(const struct td_job *j, const struct td_place *p, struct td_reason *r) {
     enum td_cpu_level level;
     const char *name = td_place_level(j);
     bool asks = td_cpu_level_parse(name, &level);
+    if (p->few_devices) {
+        say_few_devices(j, p, r);
+        return;
+    }
     td_reason_set(r, "WAITING_FOR_NODE", "no connected node%s%s is large enough for %u ranks",
                   asks ? " with CPU level " : "", asks ? name : "", j->n_ranks);
 }
@@ -115,7 +130,7 @@ void td_core_reason(const struct td_core *core, const struct td_job *j, struct t
         td_reason_set(out_reason, "PLACING", "it starts next on node %s", p.node->name);
         break;
     case WHY_SMALL:
-        say_small(j, out_reason);
+        say_small(j, &p, out_reason);
         break;
     case WHY_DEVICES:
         say_devices(j, &p, out_reason);

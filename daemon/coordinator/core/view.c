@@ -13,6 +13,7 @@
 #include "daemon/coordinator/core/exchange.h"
 #include "daemon/coordinator/core/hosts.h"
 #include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/place.h"
 #include "daemon/coordinator/core/removals.h"
 #include "lib/attempt/rank_page.h"
 
@@ -30,6 +31,16 @@ char *td_view_time(struct td_arena *a, int64_t real_ns) {
 }
 
 // ---- jobs ---------------------------------------------------------------------------------------
+// It has a device of the accelerator that the waiting job is nearest to having.
+static bool has_device_of(const struct td_attempt *live, const struct td_host *n,
+                          const struct td_host_accel *accel) {
+    if (!n || !accel || !live->devices || strcmp(live->node, n->id) != 0) return false;
+    for (uint32_t i = 0; i < accel->n; i++) {
+        if (td_device_list_has(live->devices, accel->device[i].uuid)) return true;
+    }
+    return false;
+}
+
 static Traind__V1__Reason *view_reason(struct td_arena *a, const struct td_core *core,
                                        const struct td_job *j, const struct td_reason *from,
                                        struct td_now now) {
@@ -50,10 +61,12 @@ static Traind__V1__Reason *view_reason(struct td_arena *a, const struct td_core 
     }
     bool for_devices = strcmp(from->code, "WAITING_FOR_DEVICES") == 0;
     if (!for_devices && strcmp(from->code, "WAITING_FOR_SLOTS") != 0) return r;
+    const struct td_host *n = for_devices ? td_place_choose(core, j).nearest : NULL;
+    const struct td_host_accel *accel = n ? td_place_devices(j, n) : NULL;
     r->blockers = td_arena_array(a, MAX_BLOCKERS, sizeof *r->blockers);
     for (uint32_t i = 0; r->blockers && i < core->n_live && r->n_blockers < MAX_BLOCKERS; i++) {
         const struct td_attempt *live = td_job_live(core->live[i]);
-        if (live && (!for_devices || live->devices)) {
+        if (live && (!for_devices || has_device_of(live, n, accel))) {
             r->blockers[r->n_blockers++] = copy(a, core->live[i]->id);
         }
     }
@@ -276,42 +289,63 @@ static bool view_node_jobs(struct td_arena *a, const struct td_core *core, const
     return true;
 }
 
-static bool uses_device(const struct td_core *core, const struct td_host *n, const char *uuid) {
-    for (uint32_t i = 0; i < core->n_live; i++) {
-        const struct td_attempt *a = td_job_live(core->live[i]);
-        bool here = a && a->devices && strcmp(a->node, n->id) == 0;
-        if (here && td_device_list_has(a->devices, uuid)) return true;
-    }
-    return false;
+static bool shows(const struct td_host *n, const struct td_host_accel *accel) {
+    return !accel->refused && (accel->is_host || !n->devices.withheld);
 }
 
-static Traind__V1__AcceleratorDevices *view_accel(struct td_arena *a, const struct td_core *core,
-                                                  const struct td_host *n,
-                                                  const struct td_host_accel *accel) {
+static bool add_device(struct td_arena *a, const struct td_host_device *from,
+                       Traind__V1__AcceleratorDevices *m) {
+    for (size_t i = 0; i < m->n_devices; i++) {
+        if (strcmp(m->devices[i]->uuid, from->uuid) == 0) return true;
+    }
+    Traind__V1__Device *d = td_arena_alloc(a, sizeof *d);
+    if (!d) return false;
+    traind__v1__device__init(d);
+    d->uuid = copy(a, from->uuid);
+    d->name = copy(a, from->name);
+    d->memory_bytes = from->memory_bytes;
+    d->used = from->held == TD_DEVICE_ATTEMPT;
+    m->devices[m->n_devices++] = d;
+    return true;
+}
+
+// The devices of all accelerators of that name: plugins of specs are apart, people see one row.
+static Traind__V1__AcceleratorDevices *view_accel(struct td_arena *a, const struct td_host *n,
+                                                  const char *name) {
     Traind__V1__AcceleratorDevices *m = td_arena_alloc(a, sizeof *m);
     if (!m) return NULL;
     traind__v1__accelerator_devices__init(m);
-    m->accelerator = copy(a, accel->name);
-    m->is_host = accel->is_host;
-    m->devices = td_arena_array(a, accel->n + 1, sizeof *m->devices);
-    for (uint32_t i = 0; m->devices && i < accel->n; i++) {
-        Traind__V1__Device *d = td_arena_alloc(a, sizeof *d);
-        if (!d) return NULL;
-        traind__v1__device__init(d);
-        d->uuid = copy(a, accel->device[i].uuid);
-        d->name = copy(a, accel->device[i].name);
-        d->memory_bytes = accel->device[i].memory_bytes;
-        d->used = uses_device(core, n, accel->device[i].uuid);
-        m->devices[m->n_devices++] = d;
+    m->accelerator = copy(a, name);
+    m->is_host = true;
+    size_t most = 1;
+    for (uint32_t i = 0; i < n->devices.n; i++) {
+        most += n->devices.accel[i]->n;
+    }
+    m->devices = td_arena_array(a, most, sizeof *m->devices);
+    for (uint32_t i = 0; m->devices && i < n->devices.n; i++) {
+        const struct td_host_accel *accel = n->devices.accel[i];
+        if (strcmp(accel->name, name) != 0 || !shows(n, accel)) continue;
+        m->is_host &= accel->is_host;
+        for (uint32_t k = 0; k < accel->n; k++) {
+            if (!add_device(a, &accel->device[k], m)) return NULL;
+        }
     }
     return m->devices ? m : NULL;
 }
 
-static bool view_node_devices(struct td_arena *a, const struct td_core *core,
-                              const struct td_host *n, Traind__V1__Node *m) {
+static bool has_row(const Traind__V1__Node *m, const char *name) {
+    for (size_t i = 0; i < m->n_devices; i++) {
+        if (strcmp(m->devices[i]->accelerator, name) == 0) return true;
+    }
+    return false;
+}
+
+static bool view_node_devices(struct td_arena *a, const struct td_host *n, Traind__V1__Node *m) {
     m->devices = td_arena_array(a, n->devices.n + 1, sizeof *m->devices);
     for (uint32_t i = 0; m->devices && i < n->devices.n; i++) {
-        m->devices[m->n_devices] = view_accel(a, core, n, n->devices.accel[i]);
+        const struct td_host_accel *accel = n->devices.accel[i];
+        if (!shows(n, accel) || has_row(m, accel->name)) continue;
+        m->devices[m->n_devices] = view_accel(a, n, accel->name);
         if (!m->devices[m->n_devices++]) return false;
     }
     return m->devices != NULL;
@@ -341,7 +375,7 @@ static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *cor
     m->embedded = n->embedded;
     int64_t ago_ns = n->embedded && n->session ? 0 : now.mono.ns - n->last_message.ns;
     m->last_seen_ms = ago_ns > 0 ? (uint32_t)TD_MIN(ago_ns / TD_NS_PER_MS, UINT32_MAX) : 0;
-    return view_node_jobs(a, core, n, m) && view_node_devices(a, core, n, m) ? m : NULL;
+    return view_node_jobs(a, core, n, m) && view_node_devices(a, n, m) ? m : NULL;
 }
 
 Traind__V1__ListNodesResponse *td_view_nodes(struct td_arena *a, const struct td_core *core,
