@@ -72,7 +72,7 @@ static void show_health(struct td_coordinator *c) {
 
 // While the disk refuses, what would stop attempts waits in the gate: a drain waits less for it.
 static void limit_drain(struct td_coordinator *c) {
-    if (!c->draining || c->ending) return;
+    if (!c->draining || c->ending || c->closing) return;
     int64_t left_ns = c->drain_by.ns - td_mono_now().ns;
     td_loop_timer_arm(c->drain_timer, c->stuck ? TD_MIN(left_ns, last_commit_ns) : left_ns);
 }
@@ -404,8 +404,8 @@ static void on_drain_timer(void *arg) {
         return;
     }
     c->ending = true;
-    td_log_warn("the last changes are not on disk (%s), ending without them, continuing",
-                c->why[0] ? c->why : "state.db");
+    td_log_warn("the last changes are not on disk%s (%s), ending without them, continuing",
+                c->stuck ? "" : " yet", c->why[0] ? c->why : "state.db");
     end_calls(c);
 }
 
