@@ -95,17 +95,22 @@ def test_installed_accelerator_is_known_with_knobs_and_devices_before_any_plan(c
     for folder in ("bin", "lib"):
         shutil.copytree(build / folder, tmp_path / "tree" / folder)
     shutil.copy(FAR, tmp_path / "tree/lib/traind")
+    (tmp_path / "tree/lib/traind/accelerator-bad.so").write_text("no shared object")
     daemon = cluster.make("--slots", "4")
     daemon.bin = tmp_path / "tree/bin"
     daemon.start()
     support.until("the probe has ended", lambda: "far" in devices_of(*daemon.nodes()))
     assert devices_of(*daemon.nodes())["far"] == [("far-0", False), ("far-1", False)]
+    assert devices_of(*daemon.nodes())["bad"] == [], "it does not load, so it has none"
+    assert "bad" not in daemon.ctl("node", "list").stdout
     said = daemon.ctl("plugins", "far", check=0).stdout
     assert "delay_us" in said and "fail_at" in said
     spec = json.loads(spec_of("/none", far(), 3)) | {"plugins": []}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     refused = daemon.ctl("submit", tmp_path / "spec.json")
     assert refused.returncode != 0 and "3 ranks need a device of 'far' each" in refused.stderr, refused.stderr
+    none = daemon.ctl("submit", tmp_path / "spec.json", "--set", "trainer.accelerator.accelerator=bad")
+    assert none.returncode != 0 and "no known node has a device of 'bad'" in none.stderr, none.stderr
     wrong = daemon.ctl("submit", tmp_path / "spec.json", "--set", "trainer.accelerator.knobs={delay_u: 1}")
     assert wrong.returncode != 0 and "did you mean delay_us?" in wrong.stderr, wrong.stderr
     job = daemon.submit(json.dumps(spec), "trainer.devices=2")

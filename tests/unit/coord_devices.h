@@ -90,6 +90,9 @@ static inline size_t shown(struct rig *r, size_t *out_used) {
     assert_int_equal(m->n_nodes, 1);
     *out_used = 0;
     if (!m->nodes[0]->n_devices) return 0;
+    for (size_t i = 1; i < m->nodes[0]->n_devices; i++) {
+        assert_string_not_equal(m->nodes[0]->devices[i]->accelerator, "far");
+    }
     const Traind__V1__AcceleratorDevices *a = m->nodes[0]->devices[0];
     assert_string_equal(a->accelerator, "far");
     for (size_t i = 0; i < a->n_devices; i++) {

@@ -48,6 +48,19 @@ static void test_accelerator_used_longest_ago_goes_when_there_are_too_many(void 
     assert_true(td_host_devices_forget(&d));
 }
 
+static void test_device_that_is_held_stays_so_when_the_list_changes(void **state) {
+    (void)state;
+    struct td_host_devices d = {.n = 0};
+    assert_true(td_host_devices_take_plan(&d, "far", two));
+    td_host_devices_hold(&d, "far-1");
+    assert_true(td_host_devices_take_plan(
+        &d, "far", "{\"accelerator\":\"far\",\"devices\":[{\"uuid\":\"far-1\"}]}"));
+    assert_int_equal(td_host_devices_free(td_host_accel_find(&d, "far"), 1, 2), 0);
+    assert_true(td_host_devices_take_plan(&d, "far@1", two));
+    assert_int_equal(td_host_devices_free(td_host_accel_find(&d, "far@1"), 1, 2), 1);
+    (void)td_host_devices_forget(&d);
+}
+
 static void test_record_brings_the_devices_back(void **state) {
     (void)state;
     TD_AUTO_BUF once, twice;
@@ -305,6 +318,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan_says_what_devices_there_are),
         cmocka_unit_test(test_accelerator_used_longest_ago_goes_when_there_are_too_many),
+        cmocka_unit_test(test_device_that_is_held_stays_so_when_the_list_changes),
         cmocka_unit_test(test_record_brings_the_devices_back),
         cmocka_unit_test(test_what_the_list_lacks_is_not_installed),
         cmocka_unit_test(test_installed_accelerator_is_one_whatever_files_specs_list),

@@ -83,6 +83,33 @@ static void test_refusal_of_a_node_that_nobody_knows_is_not_the_end_of_the_job(v
     end(&r);
 }
 
+static void test_node_without_devices_fails_no_job_when_somebody_asks_for_a_plan(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = far_spec(1, 2);
+    struct listed l = {.n = 0}, none = {.n = 0};
+    struct rig r;
+    begin(&r, 8);
+    list(&l, "far", 2);
+    say_list(&r, &l);
+    td_core_session_close(r.core, r.now, r.session);
+    take(&r);
+    uint64_t b = join(&r, "n-2", 8);
+    list(&none, "cpu", -1);
+    say_list(&r, &none);
+    create(&r, 1, spec);
+    settle(&r);
+    assert_int_equal(r.n_requests, 0);
+    assert_string_equal(reason(&r, 1).text, "no connected node has 2 devices of 'far'");
+    assert_ok(td_core_plan(r.core, r.now, spec, "", 7));
+    take(&r);
+    settle(&r);
+    assert_int_equal(asked(&r), b); // there is no other
+    refuse_plan(&r, b, "bad_spec", TD_NOT_FOUND);
+    assert_int_equal(r.n_planned, 1);
+    assert_int_equal(job(&r, 1)->state, TD_JOB_QUEUED);
+    end(&r);
+}
+
 static void test_refusal_of_a_node_that_has_the_devices_is_final(void **state) {
     (void)state;
     TD_AUTO_FREE char *spec = far_spec(1, 2);
@@ -248,6 +275,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_node_with_devices_is_asked_and_taken_before_one_that_nobody_knows),
         cmocka_unit_test(test_refusal_of_a_node_that_nobody_knows_is_not_the_end_of_the_job),
+        cmocka_unit_test(test_node_without_devices_fails_no_job_when_somebody_asks_for_a_plan),
         cmocka_unit_test(test_refusal_of_a_node_that_has_the_devices_is_final),
         cmocka_unit_test(test_job_that_has_run_fails_with_a_plan_that_is_refused_for_good),
         cmocka_unit_test(test_job_that_has_run_waits_for_devices_that_are_gone),
