@@ -72,13 +72,18 @@ static void resume_after(struct job *j, const char *dir, int64_t step, char *pat
     j->resume_from = path;
 }
 
+// Of a job in one piece, and of one in two.
+static void name_parts(const char *scratch, char *whole, char *part, char *rest) {
+    assert_ok(td_fs_path(whole, "%s/whole", scratch));
+    assert_ok(td_fs_path(part, "%s/part", scratch));
+    assert_ok(td_fs_path(rest, "%s/rest", scratch));
+}
+
 static void resume(const char *scratch, bool by_tensor) {
     char whole[TD_FS_PATH_BYTES], part[TD_FS_PATH_BYTES], rest[TD_FS_PATH_BYTES];
     char from[TD_FS_PATH_BYTES];
     struct job j = two_ranks;
-    assert_ok(td_fs_path(whole, "%s/whole", scratch));
-    assert_ok(td_fs_path(part, "%s/part", scratch));
-    assert_ok(td_fs_path(rest, "%s/rest", scratch));
+    name_parts(scratch, whole, part, rest);
     j.by_tensor = by_tensor;
     j.max_epochs = 4;
     const int64_t steps = run_job(&j, whole).step;
@@ -138,9 +143,7 @@ static void stop_and_resume(const char *scratch, int32_t accumulate, int at) {
     char whole[TD_FS_PATH_BYTES], part[TD_FS_PATH_BYTES], rest[TD_FS_PATH_BYTES];
     char from[TD_FS_PATH_BYTES];
     struct job j = two_ranks;
-    assert_ok(td_fs_path(whole, "%s/whole", scratch));
-    assert_ok(td_fs_path(part, "%s/part", scratch));
-    assert_ok(td_fs_path(rest, "%s/rest", scratch));
+    name_parts(scratch, whole, part, rest);
     j.accumulate = accumulate;
     j.max_epochs = 2;
     j.change = change_length;
