@@ -95,7 +95,7 @@ spec_o     := $(call obj,lib/spec)
 rpc_o      := $(call obj,lib/rpc)
 engine_o   := $(call obj,engine/graph engine/graph/rules engine/graph/passes engine/train \
 	$(addprefix engine/train/,config events checkpoint rank plan loop) \
-	accelerators/reference strategies strategies/precision strategies/collective workloads/modules workloads/datasets)
+	accelerators/reference strategies strategies/precision strategies/collective strategies/comm_hook workloads/modules workloads/datasets)
 cpu_o      := $(call obj,accelerators/cpu accelerators/cpu/onednn) $(foreach l,$(levels),$(B)/obj/accelerators/cpu/kernels.$(l).o)
 far_o      := $(call obj,accelerators/far)
 coord_o    := $(call obj,daemon/coordinator $(addprefix daemon/coordinator/,core shell api))

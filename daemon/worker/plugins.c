@@ -8,6 +8,7 @@
 #include "accelerators/reference/reference.h"
 #include "lib/base/proc.h"
 #include "strategies/collective/collective.h"
+#include "strategies/comm_hook/comm_hook.h"
 #include "strategies/precision/precision.h"
 #include "strategies/strategies.h"
 #include "workloads/workloads.h"
@@ -23,6 +24,8 @@ static const struct td_plugin_desc *const in_tree[] = {
     &td_module_llama,          &td_dataset_idx,
     &td_dataset_synthetic,     &td_dataset_text,
     &td_dataset_tokens,        &td_dataset_npy,
+    &td_comm_hook_fp16,        &td_comm_hook_bf16,
+    &td_comm_hook_power_sgd,
 };
 
 td_status td_worker_plugins(struct td_registry *r) {

@@ -19,6 +19,7 @@
 //   strategy.h     how ranks share the work
 //   bucket.h       gradients that ranks average at once
 //   collective.h   how ranks exchange data
+//   comm_hook.h    what they send of a bucket instead
 //   accelerator.h  one kind of hardware
 //
 // A shared object exports `td_plugin_entry` and `td_plugin_layout` (layout.h), both made by
@@ -52,6 +53,7 @@ enum td_plugin_kind {
     TD_PLUGIN_STRATEGY,    // struct td_strategy_ops, traind/strategy.h
     TD_PLUGIN_MODULE,      // struct td_module_ops, traind/module.h
     TD_PLUGIN_DATASET,     // struct td_dataset_ops, traind/dataset.h
+    TD_PLUGIN_COMM_HOOK,   // struct td_comm_hook_ops, traind/comm_hook.h
     TD_PLUGIN_KIND_COUNT,
 };
 const char *td_plugin_kind_name(enum td_plugin_kind kind);

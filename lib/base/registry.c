@@ -21,6 +21,7 @@
 
 #include "traind/accelerator.h"
 #include "traind/collective.h"
+#include "traind/comm_hook.h"
 #include "traind/dataset.h"
 #include "traind/module.h"
 #include "traind/precision.h"
@@ -74,6 +75,11 @@ static const struct slot precision_slots[] = {
     SLOT(td_precision_ops, close),
     SLOT(td_precision_ops, facts),
 };
+static const struct slot comm_hook_slots[] = {
+    SLOT(td_comm_hook_ops, open),
+    SLOT(td_comm_hook_ops, close),
+    SLOT(td_comm_hook_ops, reduce),
+};
 static const struct slot strategy_slots[] = {
     SLOT(td_strategy_ops, open),
     SLOT(td_strategy_ops, close),
@@ -94,6 +100,7 @@ static const struct kind {
     [TD_PLUGIN_STRATEGY] = KIND("strategy", td_strategy_ops, strategy_slots),
     [TD_PLUGIN_MODULE] = KIND("module", td_module_ops, module_slots),
     [TD_PLUGIN_DATASET] = KIND("dataset", td_dataset_ops, dataset_slots),
+    [TD_PLUGIN_COMM_HOOK] = KIND("comm_hook", td_comm_hook_ops, comm_hook_slots),
 };
 _Static_assert(TD_COUNTOF(kinds) == TD_PLUGIN_KIND_COUNT, "one row per kind");
 

@@ -115,6 +115,7 @@ STORIES = {
     "lib/rpc": "rpc.h",
     "strategies": "strategies.h",
     "strategies/collective": "collective.h",
+    "strategies/comm_hook": "comm_hook.h",
     "strategies/precision": "precision.h",
     "workloads": "workloads.h",
     "workloads/datasets": "workloads/workloads.h",
