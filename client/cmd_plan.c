@@ -62,6 +62,7 @@ static void show_memory(const Traind__V1__PlanJobResponse *r, FILE *to) {
         {m->batch_bytes, "batches"},
         {m->process_bytes, "process"},
         {m->staging_bytes, "gradients on their way"},
+        {m->hook_bytes, "comm hook"},
         {r->shared_bytes, "shared with the group"},
     };
     const size_t n_device = m->device_bytes ? 3 : 0; // the first are the device's then

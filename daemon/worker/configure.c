@@ -159,6 +159,9 @@ static td_status take_spec(struct td_worker_config *c) {
     t->strategy = spec->trainer.strategy.name;
     t->strategy_knobs = spec->trainer.strategy.knobs;
     t->precision_knobs = spec->trainer.precision.knobs;
+    const struct td_json *hook = td_json_get(spec->tree, "comm_hook");
+    t->comm_hook = (struct td_part){spec->comm_hook.name, spec->comm_hook.knobs};
+    t->comm_hook_wrapper = td_json_string(td_json_get(hook, "wrapper"), "none");
     t->seed = spec->seed;
     t->stages = spec->stages;
     t->batch_size = spec->loader.batch_size;

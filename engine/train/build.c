@@ -10,6 +10,7 @@
 #include "engine/train/plan/plan.h"
 #include "engine/train/plan/sizes.h"
 #include "engine/train/rank/buckets.h"
+#include "engine/train/rank/comm_hook.h"
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/own_state.h"
 #include "engine/train/rank/plugins.h"
@@ -46,8 +47,8 @@ static td_status bind_programs(struct td_rank *r) {
         .all_reduce_wait = td_rank_wait_buckets,
         .all_reduce_arg = r,
         .reduces_on_host = r->reduces_on_host,
-        .reduces_recordable =
-            !r->reduces_on_host && r->group_facts.recordable && !r->strategy_ops->reduce_gradients,
+        .reduces_recordable = !r->reduces_on_host && r->group_facts.recordable &&
+                              !r->strategy_ops->reduce_gradients && !r->hook,
     };
     memcpy(b.region, r->memory.region, sizeof b.region);
     r->scalars[TD_SCALAR_LOSS_SCALE] = 1;
@@ -100,9 +101,9 @@ static td_status announce(struct td_rank *r) {
 // clang-format off
 static const build_step building[] = {
     td_rank_open_accelerator, td_rank_find_group, td_rank_join_group,
-    td_rank_open_strategy, td_rank_open_precision, td_rank_open_data, td_rank_open_module,
-    td_rank_choose_start, td_rank_list_plugins, td_plan_programs, td_rank_compare,
-    td_rank_place_state, td_rank_place_buckets,
+    td_rank_open_strategy, td_rank_open_hook, td_rank_open_precision, td_rank_open_data,
+    td_rank_open_module, td_rank_choose_start, td_rank_list_plugins, td_plan_programs, td_rank_compare,
+    td_rank_place_state, td_rank_place_buckets, td_rank_place_hook,
     td_rank_initialize_state, td_rank_restore_state,
     td_rank_set_up_strategy, td_rank_load_own_state,
     bind_programs, start_background, td_choices_freeze, announce,
@@ -110,8 +111,8 @@ static const build_step building[] = {
 
 static const build_step planning[] = {
     td_rank_open_accelerator, td_rank_find_group,
-    td_rank_open_strategy, td_rank_open_precision, td_rank_open_data, td_rank_open_module,
-    td_plan_programs,
+    td_rank_open_strategy, td_rank_open_hook, td_rank_open_precision, td_rank_open_data,
+    td_rank_open_module, td_plan_programs,
 };
 // clang-format on
 

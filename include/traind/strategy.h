@@ -134,8 +134,9 @@ enum td_strategy_state {
     TD_STRATEGY_WHOLE, // one for the job, saved by the rank that writes the checkpoint
     TD_STRATEGY_RANK,  // one for each rank
 };
-// Of a checkpoint: the whole part, plus the world times the largest part of a rank.
-enum { TD_PLUGIN_STATE_MAX_BYTES = 64 << 20 };
+// Of a checkpoint: the whole part, plus the world times the largest part of a rank; those of a comm
+// hook are counted as well.
+enum { TD_PLUGIN_STATE_MAX_BYTES = 1 << 30 };
 
 struct td_strategy; // the strategy's own
 

@@ -149,6 +149,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
         .data = part(tree, "data", "dataset"),
         .optimizer = part(tree, "optimizer", ""),
         .lr_scheduler = part(tree, "lr_scheduler", ""),
+        .comm_hook = part(tree, "comm_hook", "comm_hook"),
         .ckpt_path = text(tree, "ckpt_path"),
         .init_from = text(tree, "init_from"),
         .evaluate_from = text(tree, "evaluate_from"),

@@ -179,6 +179,7 @@ static td_status add_memory(struct td_arena *arena, const struct td_json *v,
     of->batch_bytes = number(v, "batch_bytes");
     of->process_bytes = number(v, "process_bytes");
     of->staging_bytes = number(v, "staging_bytes");
+    of->hook_bytes = number(v, "hook_bytes");
     of->device_bytes = number(v, "device_bytes");
     m->memory = of;
     m->memory_bytes = number(v, "memory_bytes");

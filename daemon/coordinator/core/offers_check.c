@@ -81,7 +81,8 @@ td_status td_offers_check(const struct td_core *core, const struct td_json *tree
     struct td_spec s;
     td_spec_read(tree, &s);
     bool names_plugins = s.model.is_plugin || s.data.is_plugin || s.trainer.accelerator.is_plugin ||
-                         s.trainer.strategy.is_plugin || s.trainer.precision.is_plugin;
+                         s.trainer.strategy.is_plugin || s.trainer.precision.is_plugin ||
+                         s.comm_hook.is_plugin;
     if (!names_plugins || (s.plugins && s.plugins->first)) return TD_OK;
     TD_TRY(td_arena_create(ARENA_BYTES, &arena));
     const Traind__V1__ListPluginsResponse *m = td_view_plugins(arena, core);
@@ -91,5 +92,6 @@ td_status td_offers_check(const struct td_core *core, const struct td_json *tree
     TD_TRY(
         check_part(arena, m, "accelerator", &s.trainer.accelerator, "trainer.accelerator.knobs"));
     TD_TRY(check_part(arena, m, "strategy", &s.trainer.strategy, "trainer.strategy.knobs"));
-    return check_part(arena, m, "precision", &s.trainer.precision, "trainer.precision.knobs");
+    TD_TRY(check_part(arena, m, "precision", &s.trainer.precision, "trainer.precision.knobs"));
+    return check_part(arena, m, "comm_hook", &s.comm_hook, "comm_hook.knobs");
 }

@@ -1,10 +1,10 @@
 #ifndef TRAIND_ENGINE_TRAIN_CHECKPOINT_PLUGIN_STATE_H
 #define TRAIND_ENGINE_TRAIN_CHECKPOINT_PLUGIN_STATE_H
 
-// Plugin state: bytes that strategies and precisions keep of themselves, named parts of one file of
-// a checkpoint, `plugins.safetensors`:
+// Plugin state: bytes that plugins keep of themselves, named parts of one file of a checkpoint,
+// `plugins.safetensors`:
 //
-//   strategy.<name>.whole   strategy.<name>.rank-<i>   precision.<name>
+//   strategy.<name>.whole   strategy.<name>.rank-<i>   comm_hook.<name>.rank-<i>   precision.<name>
 //
 // Each is a tensor of U8, so that anybody can look at it; what the bytes mean is the plugin's
 // alone. The file is listed in the manifest with its digest, and is absent where no plugin keeps

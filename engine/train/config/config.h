@@ -144,11 +144,13 @@ struct td_train_config {
     int32_t attempt;
     int32_t rank, world_size;
     struct td_part model, data;
-    const char *accelerator;      // auto, or a plugin
-    const char *auto_accelerator; // what auto means where no first start settled it
-    const char *collective;       // in which the ranks of this attempt meet
-    int32_t device;               // of the accelerator, which the rank opens
-    const char *strategy;         // auto, single_device, ddp, or another plugin
+    const char *accelerator;       // auto, or a plugin
+    const char *auto_accelerator;  // what auto means where no first start settled it
+    const char *collective;        // in which the ranks of this attempt meet
+    int32_t device;                // of the accelerator, which the rank opens
+    const char *strategy;          // auto, single_device, ddp, or another plugin
+    struct td_part comm_hook;      // what ranks send of gradients; name NULL or "none": all of them
+    const char *comm_hook_wrapper; // a hook around it; NULL or "none": none
     // 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed, 16-true, or another plugin; "auto" is
     // settled by the caller.
     const char *precision;

@@ -20,6 +20,7 @@
 #include "engine/train/config/schedule.h"
 #include "engine/train/loop/batch.h"
 #include "engine/train/loop/evaluate.h"
+#include "engine/train/rank/comm_hook.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/own_state.h"
 #include "engine/train/rank/step.h"
@@ -345,6 +346,7 @@ td_status td_train_loop_fit(struct td_train_loop *l, enum td_train_loop_end *out
 
     l->fit_is_over = true;
     if (*out_end == TD_LOOP_STOPPED) return TD_OK;
+    td_rank_note_hook(r, l->at.step - r->start.step);
     if (r->config->checkpoint.save_top_k != 0 && l->stepped) TD_TRY(save(l, TD_SAVE_FINAL));
     return td_rank_hook(r, TD_HOOK_TRAIN_END, 0);
 }

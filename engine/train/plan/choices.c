@@ -168,6 +168,7 @@ td_status td_choices_freeze(struct td_rank *r) {
              td_json_set(a, o, "strategy", td_json_new_string(a, r->strategy_name)) &&
              td_json_set(a, o, "collective", td_json_new_string(a, r->group_name)) &&
              td_json_set(a, o, "precision", td_json_new_string(a, r->config->precision)) &&
+             td_json_set(a, o, "comm_hook", td_json_new_string(a, r->hook_name)) &&
              td_json_set(a, o, "threads_per_rank", td_json_new_int(a, r->config->n_threads));
     }
     if (ok && r->kernels) {

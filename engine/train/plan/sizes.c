@@ -9,6 +9,7 @@
 
 #include "engine/train/config/limits.h"
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/comm_hook.h"
 #include "engine/train/rank/group.h"
 #include "lib/base/fit.h"
 
@@ -42,7 +43,7 @@ size_t td_sizes_process_bytes(const struct td_rank *r) {
 
 // Do gradients of a device pass through host memory?
 static bool stages(const struct td_rank *r) {
-    return r->strategy_ops->rewrite && !r->group_facts.on_device;
+    return r->strategy_ops->rewrite && (!r->group_facts.on_device || r->hook);
 }
 
 // A rank's part of the limit; gradients of a group are in its shared mapping.
@@ -50,8 +51,8 @@ static void add_up(const struct td_rank *r, struct td_sizes *s) {
     const size_t world = (size_t)r->config->world_size;
     const size_t all = s->state_bytes + s->arena_bytes + s->scratch_bytes;
     const size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
-    s->memory_bytes =
-        s->snapshot_bytes + s->batch_bytes + s->process_bytes + s->shared_bytes / world;
+    s->memory_bytes = s->snapshot_bytes + s->batch_bytes + s->process_bytes + s->hook_bytes +
+                      s->shared_bytes / world;
     if (r->accel_facts.own_memory) {
         s->device_bytes = all;
         s->staging_bytes = stages(r) && !s->shared_bytes ? gradients : 0;
@@ -74,6 +75,7 @@ static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
     size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
     s->shared_bytes = r->group_ops->shared_bytes(r->config->world_size, gradients);
     s->batch_bytes = td_data_batch_bytes(r->data);
+    TD_TRY(td_rank_hook_bytes(r, &s->hook_bytes));
     s->process_bytes = td_sizes_process_bytes(r);
     add_up(r, s);
     return TD_OK;

@@ -38,6 +38,7 @@ struct td_sizes {
     size_t process_bytes;  // libraries, code and threads
     size_t shared_bytes;   // mapping of the group; 0 for world 1
     size_t staging_bytes;  // host memory of a device's gradients
+    size_t hook_bytes;     // of the comm hook
     size_t memory_bytes;   // all of one rank, its share of that
     size_t device_bytes; // state, arena, scratch where they are a device's; else they are in memory
     struct td_estimate step;                                 // how long one takes

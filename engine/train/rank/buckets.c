@@ -1,12 +1,13 @@
-// A bucket is what the state table says of it, read once: no step looks for its tensors. Staged
-// gradients have the same offset in host memory as in their region. So the mapping of a group
-// serves, and control flags keep their place after the last bucket. A group may reduce later than
-// it was asked to; what it reduced goes back to the device when it was waited for.
+// A bucket is listed once (bucket_list.h), so that no step looks for its tensors. Staged gradients
+// have the same offset in host memory as in their region: the mapping of a group serves, and
+// control flags keep their place after the last bucket. A group may reduce later than it was asked
+// to; what it reduced goes back to the device when it was waited for.
 
 #include "engine/train/rank/buckets.h"
 
 #include <stdlib.h>
 
+#include "engine/train/rank/bucket_list.h"
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/replicas.h"
 
@@ -39,61 +40,29 @@ static td_status choose_memory(struct td_rank *r) {
     const struct td_collective_facts *f = &r->group_facts;
     r->reduces_on_host = true;
     if (td_rank_address(r, TD_ROLE_GRAD)) {
-        if (f->on_host) return TD_OK;
+        if (f->on_host || r->hook) return TD_OK;
         return td_bad_spec("collective '%s' reduces gradients on a device alone, but accelerator "
                            "'%s' keeps them in host memory; use another accelerator",
                            r->group_name, r->accel_name);
     }
-    if (!f->on_device) return stage(r);
+    if (!f->on_device || r->hook) return stage(r); // a hook works on the host
     r->reduces_on_host = false;
     return TD_OK;
 }
 
 // ---- the list -----------------------------------------------------------------------------------
 
-// The table lays tensors out in its own order, so that of their offsets is the same.
-static void list_tensors(struct td_rank *r, struct td_bucket_tensor *at) {
-    for (uint32_t b = 0; b < td_state_n_buckets(r->state); b++) {
-        struct td_bucket *bucket = &r->buckets[b].bucket;
-        bucket->tensors = at;
-        for (uint32_t i = 0; i < td_state_count(r->state); i++) {
-            const struct td_state_info *t = td_state_at(r->state, i);
-            if (t->role != TD_ROLE_GRAD || t->bucket != b) continue;
-            *at++ = (struct td_bucket_tensor){t->name, t->offset - bucket->offset, t->shape};
-            bucket->n_tensors++;
-        }
-    }
-}
-
 td_status td_rank_place_buckets(struct td_rank *r) {
     const uint32_t n = td_state_n_buckets(r->state);
-    const size_t end = td_state_control_offset(r->state);
-    size_t n_tensors = 0;
     if (!r->strategy_ops->rewrite) return TD_OK; // no program has all_reduce nodes
     TD_TRY(choose_memory(r));
-    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
-        n_tensors += td_state_at(r->state, i)->role == TD_ROLE_GRAD;
-    }
-    struct td_bucket_tensor *tensors = td_arena_array(r->arena, n_tensors + 1, sizeof *tensors);
+    struct td_bucket *list = td_arena_array(r->arena, n, sizeof *list);
     r->buckets = td_arena_array(r->arena, n, sizeof *r->buckets);
-    if (!tensors || !r->buckets) return td_fail_oom();
+    if (!list || !r->buckets) return td_fail_oom();
+    TD_TRY(td_rank_list_buckets(r, r->arena, list));
     for (uint32_t i = 0; i < n; i++) {
-        size_t offset, bytes;
-        enum td_dtype dtype;
-        td_state_bucket(r->state, i, &offset, &bytes, &dtype);
-        r->buckets[i].bucket = (struct td_bucket){
-            .struct_bytes = sizeof(struct td_bucket),
-            .index = i,
-            .n_buckets = n,
-            .dtype = dtype,
-            .buffer = r->staging.bytes ? r->staging : r->memory.region[TD_ROLE_GRAD],
-            .offset = offset,
-            .n = (int64_t)(bytes / td_dtype_bytes(dtype)),
-            .has_control = i + 1 == n,
-            .control_offset = i + 1 == n ? end - offset : 0,
-        };
+        r->buckets[i].bucket = list[i];
     }
-    list_tensors(r, tensors);
     return TD_OK;
 }
 

@@ -13,8 +13,25 @@ static void name_whole(const struct td_rank *r, char out[TD_PLUGIN_STATE_NAME]) 
     snprintf(out, TD_PLUGIN_STATE_NAME, "strategy.%.31s.whole", r->strategy_name);
 }
 
-static void name_rank(const struct td_rank *r, int32_t rank, char out[TD_PLUGIN_STATE_NAME]) {
-    snprintf(out, TD_PLUGIN_STATE_NAME, "strategy.%.31s.rank-%d", r->strategy_name, rank);
+// Whoever keeps something of each rank.
+struct owner {
+    const char *kind, *name; // "strategy", "local_sgd"
+};
+
+static struct owner strategy_of(const struct td_rank *r) {
+    return (struct owner){"strategy", r->strategy_name};
+}
+
+static struct owner hook_of(const struct td_rank *r) {
+    return (struct owner){"comm_hook", r->config->comm_hook.name};
+}
+
+static bool hook_saves(const struct td_rank *r) {
+    return r->hook && r->hooks[0].ops->state_save;
+}
+
+static void name_rank(struct owner o, int32_t rank, char out[TD_PLUGIN_STATE_NAME]) {
+    snprintf(out, TD_PLUGIN_STATE_NAME, "%s.%.31s.rank-%d", o.kind, o.name, rank);
 }
 
 static void name_precision(const struct td_rank *r, char out[TD_PLUGIN_STATE_NAME]) {
@@ -23,19 +40,17 @@ static void name_precision(const struct td_rank *r, char out[TD_PLUGIN_STATE_NAM
 
 // ---- into a checkpoint --------------------------------------------------------------------------
 
-static td_status too_large(const struct td_rank *r, size_t bytes) {
+static td_status too_large(const struct td_rank *r, struct owner o, size_t bytes) {
     return td_status_with_class(
         td_fail(TD_RESOURCE_EXHAUSTED,
-                "strategy '%s' keeps %zu bytes on a rank; %d ranks may keep %d bytes in all",
-                r->strategy_name, bytes, r->facts.world_size, (int)TD_PLUGIN_STATE_MAX_BYTES),
+                "%s '%s' keeps %zu bytes on a rank; %d ranks may keep %d bytes in all", o.kind,
+                o.name, bytes, r->facts.world_size, (int)TD_PLUGIN_STATE_MAX_BYTES),
         TD_CLASS_USER_CODE);
 }
 
 // Of all ranks, on each: sizes first, then rows of the largest one.
-static td_status gather_ranks(struct td_rank *r, bool keeps) {
+static td_status gather_ranks(struct td_rank *r, struct owner o, struct td_span own, bool keeps) {
     const size_t world = (size_t)r->facts.world_size;
-    struct td_span own = {NULL, 0};
-    TD_TRY(r->strategy_ops->state_save(r->strategy, TD_STRATEGY_RANK, &own));
     uint64_t bytes = own.bytes;
     size_t row = 0;
     TD_AUTO_FREE uint64_t *sizes = td_calloc(world, sizeof *sizes);
@@ -44,17 +59,29 @@ static td_status gather_ranks(struct td_rank *r, bool keeps) {
     for (size_t i = 0; i < world; i++) {
         row = TD_MAX(row, (size_t)sizes[i]);
     }
-    if (row > TD_PLUGIN_STATE_MAX_BYTES / world) return too_large(r, row);
+    if (row > TD_PLUGIN_STATE_MAX_BYTES / world) return too_large(r, o, row);
     TD_AUTO_FREE char *mine = td_calloc(row + 1, 1), *all = td_calloc(world, row + 1);
     if (!mine || !all) return td_fail_oom();
     if (own.bytes) memcpy(mine, own.data, own.bytes);
     if (row) TD_TRY(td_rank_all_gather(r, mine, row, all));
     for (size_t i = 0; i < world && keeps; i++) {
         char name[TD_PLUGIN_STATE_NAME];
-        name_rank(r, (int32_t)i, name);
+        name_rank(o, (int32_t)i, name);
         TD_TRY(td_plugin_state_add(&r->own, name, all + i * row, (size_t)sizes[i]));
     }
     return TD_OK;
+}
+
+static td_status gather_strategy(struct td_rank *r, bool keeps) {
+    struct td_span own = {NULL, 0};
+    TD_TRY(r->strategy_ops->state_save(r->strategy, TD_STRATEGY_RANK, &own));
+    return gather_ranks(r, strategy_of(r), own, keeps);
+}
+
+static td_status gather_hook(struct td_rank *r, bool keeps) {
+    struct td_span own = {NULL, 0};
+    TD_TRY(r->hooks[0].ops->state_save(r->hooks[0].hook, &own));
+    return gather_ranks(r, hook_of(r), own, keeps);
 }
 
 static td_status keep(struct td_rank *r, const char *name, struct td_span part) {
@@ -69,9 +96,14 @@ td_status td_rank_collect_own_state(struct td_rank *r) {
     td_plugin_state_clear(&r->own);
     TD_TRY(td_rank_written_roles(r, &roles));
     if (r->strategy_ops->state_save) {
-        TD_TRY_CTX(gather_ranks(r, roles != 0), "save the state of strategy '%s'",
+        TD_TRY_CTX(gather_strategy(r, roles != 0), "save the state of strategy '%s'",
                    r->strategy_name);
-        if (!roles) return TD_OK;
+    }
+    if (hook_saves(r)) {
+        TD_TRY_CTX(gather_hook(r, roles != 0), "save the state of comm_hook '%s'",
+                   r->config->comm_hook.name);
+    }
+    if (r->strategy_ops->state_save && roles) {
         TD_TRY_CTX(r->strategy_ops->state_save(r->strategy, TD_STRATEGY_WHOLE, &part),
                    "save the state of strategy '%s'", r->strategy_name);
         name_whole(r, name);
@@ -108,15 +140,23 @@ static td_status receive(struct td_rank *r, struct td_buf *b) {
     return bytes ? td_rank_broadcast(r, b->data, (size_t)bytes, 0) : TD_OK;
 }
 
-// How many ranks kept something of this strategy.
-static int32_t saved_ranks(const struct td_rank *r) {
+// How many ranks kept something of it.
+static int32_t saved_ranks(const struct td_rank *r, struct owner o) {
     char name[TD_PLUGIN_STATE_NAME];
     struct td_span part;
     int32_t n = 0;
     do {
-        name_rank(r, n, name);
+        name_rank(o, n, name);
     } while (td_plugin_state_find(&r->own, name, &part) && ++n);
     return n;
+}
+
+// This rank's part; false: the parts are of another world size, or there are none.
+static bool find_own_rank(const struct td_rank *r, struct owner o, struct td_span *out_part) {
+    char name[TD_PLUGIN_STATE_NAME];
+    if (saved_ranks(r, o) != r->facts.world_size) return false;
+    name_rank(o, r->facts.global_rank, name);
+    return td_plugin_state_find(&r->own, name, out_part);
 }
 
 static td_status load_strategy(struct td_rank *r) {
@@ -127,20 +167,26 @@ static td_status load_strategy(struct td_rank *r) {
     if (td_plugin_state_find(&r->own, name, &part)) {
         TD_TRY(o->state_load(r->strategy, TD_STRATEGY_WHOLE, part.data, part.bytes));
     }
-    if (saved_ranks(r) != r->facts.world_size) return TD_OK;
-    name_rank(r, r->facts.global_rank, name);
-    bool found = td_plugin_state_find(&r->own, name, &part);
-    TD_CHECK(found); // they were counted
+    if (!find_own_rank(r, strategy_of(r), &part)) return TD_OK;
     return o->state_load(r->strategy, TD_STRATEGY_RANK, part.data, part.bytes);
+}
+
+static td_status load_hook(struct td_rank *r) {
+    struct td_span part;
+    if (!find_own_rank(r, hook_of(r), &part)) return TD_OK;
+    return r->hooks[0].ops->state_load(r->hooks[0].hook, part.data, part.bytes);
 }
 
 td_status td_rank_load_own_state(struct td_rank *r) {
     const struct td_precision_ops *p = r->precision_ops;
-    if (!r->resumed || !(r->strategy_ops->state_load || p->own_load)) return TD_OK;
+    if (!r->resumed || !(r->strategy_ops->state_load || p->own_load || hook_saves(r))) return TD_OK;
     TD_TRY_CTX(receive(r, &r->own.parts), "receive what plugins kept");
     TD_TRY_CTX(receive(r, &r->own.bytes), "receive what plugins kept");
     if (r->strategy_ops->state_load) {
         TD_TRY_CTX(load_strategy(r), "load the state of strategy '%s'", r->strategy_name);
+    }
+    if (hook_saves(r)) {
+        TD_TRY_CTX(load_hook(r), "load the state of comm_hook '%s'", r->config->comm_hook.name);
     }
     if (p->own_load) {
         char name[TD_PLUGIN_STATE_NAME];
@@ -175,7 +221,7 @@ static bool find_other(const struct td_rank *r, const char *kind, const char *na
 static void compare_strategy(const struct td_rank *r, char *out, size_t bytes) {
     char name[TD_PLUGIN_STATE_NAME], other[TD_PLUGIN_STATE_NAME];
     struct td_span part;
-    const int32_t was = saved_ranks(r), is = r->facts.world_size;
+    const int32_t was = saved_ranks(r, strategy_of(r)), is = r->facts.world_size;
     name_whole(r, name);
     bool saved = td_plugin_state_find(&r->own, name, &part);
     if (find_other(r, "strategy.", r->strategy_name, other)) {
@@ -198,6 +244,29 @@ static void compare_strategy(const struct td_rank *r, char *out, size_t bytes) {
                      "strategy %s does not resume exactly: a checkpoint does not hold all that its "
                      "steps depend on",
                      r->strategy_name);
+    }
+}
+
+void td_rank_compare_hook_state(const struct td_rank *r, char *out, size_t bytes) {
+    char other[TD_PLUGIN_STATE_NAME];
+    const char *name = hook_saves(r) ? r->config->comm_hook.name : "";
+    const int32_t was = *name ? saved_ranks(r, hook_of(r)) : 0, is = r->facts.world_size;
+    const char *before =
+        td_json_string(td_json_get(r->restored.manifest.frozen, "comm_hook"), "none");
+    *out = '\0';
+    if (find_other(r, "comm_hook.", name, other)) {
+        (void)td_fit(out, bytes, "comm_hook %s: not taken over: what it kept of each rank", other);
+    } else if (*name && !was) {
+        (void)td_fit(out, bytes,
+                     "comm_hook %s begins as in a new run: the checkpoint has nothing of it", name);
+    } else if (*name && was != is) {
+        (void)td_fit(out, bytes,
+                     "comm_hook %s: not taken over: what it kept of each of %d ranks, because "
+                     "there are %d now",
+                     name, was, is);
+    } else if (is > 1 && r->restored.manifest.key.world_size > 1 &&
+               strcmp(before, r->hook_name) != 0) {
+        (void)td_fit(out, bytes, "comm_hook %s -> %s", before, r->hook_name);
     }
 }
 

@@ -1,7 +1,7 @@
 #ifndef TRAIND_ENGINE_TRAIN_RANK_OWN_STATE_H
 #define TRAIND_ENGINE_TRAIN_RANK_OWN_STATE_H
 
-// Own state: what the strategy and the precision of a rank keep of themselves in a checkpoint.
+// Own state: what strategy, comm hook and precision of a rank keep of themselves in a checkpoint.
 //
 //   collect   at a save, on all ranks: parts of ranks are gathered, and the rank that writes has
 //             all of them in r->own
@@ -22,5 +22,7 @@ TD_MUST_USE td_status td_rank_load_own_state(struct td_rank *r);
 // it is. On the rank that reads, before load.
 void td_rank_compare_own_state(const struct td_rank *r, char *out_strategy, size_t strategy_bytes,
                                char *out_precision, size_t precision_bytes);
+// The same of the comm hook.
+void td_rank_compare_hook_state(const struct td_rank *r, char *out, size_t bytes);
 
 #endif

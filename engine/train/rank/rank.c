@@ -35,6 +35,9 @@ void td_rank_destroy(struct td_rank *r) {
     td_plugin_state_finish(&r->own);
     td_data_close(r->data);
     if (r->precision_ops) r->precision_ops->close(r->precision);
+    for (size_t i = TD_COUNTOF(r->hooks); i-- > 0;) {
+        if (r->hooks[i].ops) r->hooks[i].ops->close(r->hooks[i].hook);
+    }
     if (r->strategy_ops) r->strategy_ops->close(r->strategy);
     if (r->group) r->group_ops->leave(r->group);
     if (r->accel_ops) r->accel_ops->close(r->accel);

@@ -11,7 +11,8 @@
 //   plugins.h, data.h, sampler.h  open what the job names; its batches
 //   group.h                       what ranks do together
 //   replicas.h                    state that becomes the same on all ranks
-//   buckets.h                     gradients that they average
+//   bucket_list.h, buckets.h      gradients that they average
+//   comm_hook.h                   what they send of them instead
 //   batches.h                     which program each batch takes
 //   record.h, programs.h          these programs
 //   optimizer.h, dump.h           what one parameter gets; the text of a pass
@@ -35,12 +36,18 @@
 #include "engine/train/rank/control.h"
 #include "engine/train/rank/data.h"
 #include "engine/train/rank/programs.h"
+#include "traind/comm_hook.h"
 #include "traind/precision.h"
 #include "traind/strategy.h"
 
 struct td_rank_bucket {
     struct td_bucket bucket;
     bool is_staged; // its sum, or what will be summed, is in `staging`
+};
+
+struct td_rank_hook {
+    const struct td_comm_hook_ops *ops; // NULL: there is none
+    struct td_comm_hook *hook;
 };
 
 struct td_rank {
@@ -62,6 +69,10 @@ struct td_rank {
     struct td_strategy *strategy;
     struct td_strategy_facts facts;
     const char *strategy_name;
+    struct td_rank_hook hooks[2];    // what the job names, which has the state; a wrapper
+    const struct td_rank_hook *hook; // the outer one; NULL: buckets are averaged as they are
+    struct td_bucket *hook_buckets;  // as a hook sees them, without control flags
+    const char *hook_name;           // "none", "power_sgd", "fp16 around power_sgd"
     const struct td_precision_ops *precision_ops;
     struct td_precision *precision;
     struct td_precision_facts precision_facts;

@@ -188,6 +188,7 @@ static bool names_another(const struct td_rank *r, const char **out_was) {
 
 static void compare_own_state(const struct td_rank *r, struct td_resume_reasons *out) {
     char strategy[TD_RESUME_REASON_BYTES], precision[TD_RESUME_REASON_BYTES];
+    char hook[TD_RESUME_REASON_BYTES];
     const char *was;
     td_rank_compare_own_state(r, strategy, sizeof strategy, precision, sizeof precision);
     if (*strategy) {
@@ -196,6 +197,8 @@ static void compare_own_state(const struct td_rank *r, struct td_resume_reasons 
         add(out, "strategy %s -> %s", was, r->strategy_name);
     }
     if (*precision) add(out, "%s", precision);
+    td_rank_compare_hook_state(r, hook, sizeof hook);
+    if (*hook) add(out, "%s", hook);
 }
 
 void td_resume_compare(const struct td_rank *r, uint32_t roles,

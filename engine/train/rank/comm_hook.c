@@ -1,0 +1,153 @@
+// Two hooks at most: what the job names, and a wrapper around it. The outer one reduces, the inner
+// one has the state.
+
+#include "engine/train/rank/comm_hook.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "engine/train/rank/bucket_list.h"
+#include "lib/base/registry.h"
+
+enum { ARENA_BYTES = 16 << 20 };
+
+static bool is_named(const char *name) {
+    return name && *name && strcmp(name, "none") != 0;
+}
+
+static td_status open(struct td_rank *r, const char *name, const struct td_json *knobs,
+                      const struct td_rank_hook *inner, struct td_rank_hook *out) {
+    const struct td_plugin_desc *desc;
+    TD_TRY(td_registry_find(r->config->registry, TD_PLUGIN_COMM_HOOK, name, &desc));
+    const struct td_comm_hook_ops *ops = desc->ops;
+    if (!ops->state_save != !ops->state_load) {
+        return td_bad_spec("comm_hook '%s' has one of state_save and state_load; it needs both or "
+                           "neither",
+                           name);
+    }
+    const struct td_comm_hook_config config = {
+        .struct_bytes = sizeof config,
+        .rank = r->config->rank,
+        .world_size = r->config->world_size,
+        .collective_ops = r->group ? r->group_ops : NULL,
+        .collective = r->group,
+        .inner_ops = inner ? inner->ops : NULL,
+        .inner = inner ? inner->hook : NULL,
+        .knobs = knobs,
+    };
+    TD_TRY_CTX(ops->open(&config, &out->hook), "open comm_hook '%s'", name);
+    out->ops = ops;
+    return TD_OK;
+}
+
+td_status td_rank_open_hook(struct td_rank *r) {
+    const struct td_train_config *c = r->config;
+    const char *name = c->comm_hook.name, *wrapper = c->comm_hook_wrapper;
+    r->hook_name = "none";
+    if (!is_named(name) || c->world_size == 1) return TD_OK;
+    r->hook_name = is_named(wrapper) ? td_arena_printf(r->arena, "%s around %s", wrapper, name)
+                                     : td_arena_strdup(r->arena, name);
+    if (!r->hook_name) return td_fail_oom();
+    if (!r->strategy_ops->rewrite || r->strategy_ops->reduce_gradients) {
+        return td_bad_spec("strategy '%s' %s, so that comm_hook '%s' has no part in it; use "
+                           "comm_hook: none",
+                           r->strategy_name,
+                           r->strategy_ops->rewrite ? "reduces gradients by itself"
+                                                    : "has no buckets of gradients",
+                           name);
+    }
+    TD_TRY(open(r, name, c->comm_hook.knobs, NULL, &r->hooks[0]));
+    r->hook = &r->hooks[0];
+    if (!is_named(wrapper)) return TD_OK;
+    TD_TRY(open(r, wrapper, NULL, &r->hooks[0], &r->hooks[1]));
+    r->hook = &r->hooks[1];
+    return TD_OK;
+}
+
+// The rank's buckets as a hook sees them.
+static td_status list(const struct td_rank *r, struct td_arena *arena,
+                      struct td_bucket **out_buckets) {
+    const uint32_t n = td_state_n_buckets(r->state);
+    struct td_bucket *b = td_arena_array(arena, n + 1, sizeof *b);
+    if (!b) return td_fail_oom();
+    TD_TRY(td_rank_list_buckets(r, arena, b));
+    for (uint32_t i = 0; i < n; i++) {
+        b[i].has_control = false;
+        b[i].control_offset = 0;
+    }
+    *out_buckets = b;
+    return TD_OK;
+}
+
+td_status td_rank_hook_bytes(const struct td_rank *r, size_t *out_bytes) {
+    *out_bytes = 0;
+    if (!r->hook || !r->hook->ops->memory) return TD_OK;
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_bucket *buckets;
+    TD_TRY(td_arena_create(ARENA_BYTES, &arena));
+    TD_TRY(list(r, arena, &buckets));
+    TD_TRY_CTX(
+        r->hook->ops->memory(r->hook->hook, buckets, td_state_n_buckets(r->state), out_bytes),
+        "comm_hook '%s'", r->config->comm_hook.name);
+    return TD_OK;
+}
+
+td_status td_rank_place_hook(struct td_rank *r) {
+    if (!r->hook) return TD_OK;
+    TD_TRY(list(r, r->arena, &r->hook_buckets));
+    if (!r->hook->ops->place) return TD_OK;
+    TD_TRY_CTX(r->hook->ops->place(r->hook->hook, r->hook_buckets, td_state_n_buckets(r->state)),
+               "comm_hook '%s'", r->config->comm_hook.name);
+    return TD_OK;
+}
+
+// Between tensors is what an earlier reduction left, which a hook would take for gradients.
+static void clear_padding(const struct td_bucket *b) {
+    const size_t elem = td_dtype_bytes(b->dtype);
+    char *data = td_bucket_host(b);
+    size_t at = 0;
+    for (size_t i = 0; i <= b->n_tensors; i++) {
+        const struct td_bucket_tensor *t = &b->tensors[i];
+        const size_t next = i < b->n_tensors ? t->offset : (size_t)b->n * elem;
+        memset(data + at, 0, next - at);
+        if (i < b->n_tensors) at = next + (size_t)td_shape_elems(&t->shape) * elem;
+    }
+}
+
+td_status td_rank_hook_reduce(struct td_rank *r, const struct td_bucket *b) {
+    clear_padding(b);
+    td_status s = r->hook->ops->reduce(r->hook->hook, &r->hook_buckets[b->index]);
+    if (s && td_status_class(s) == TD_CLASS_NONE && td_status_code(s) != TD_ABORTED &&
+        td_status_code(s) != TD_DEADLINE_EXCEEDED) {
+        s = td_status_with_class(s, TD_CLASS_USER_CODE);
+    }
+    TD_TRY_CTX(s, "comm_hook '%s', bucket %" PRIu32, r->config->comm_hook.name, b->index);
+    if (!b->has_control) return TD_OK;
+    char *flags = (char *)td_bucket_host(b) + b->control_offset;
+    return r->group_ops->all_reduce(r->group, flags, TD_CONTROL_FLAGS, TD_F32, TD_REDUCE_SUM);
+}
+
+void td_rank_hook_skip(struct td_rank *r) {
+    const struct td_rank_hook *h = &r->hooks[0];
+    if (h->ops && h->ops->undo_step) h->ops->undo_step(h->hook);
+}
+
+void td_rank_note_hook(const struct td_rank *r, int64_t steps) {
+    const struct td_rank_hook *h = &r->hooks[0];
+    uint64_t whole = 0;
+    if (!is_named(r->config->comm_hook.name) || !r->facts.is_global_zero) return;
+    if (!r->hook) {
+        td_events_note(r->events, "comm_hook %s has nothing to do: there is one rank",
+                       r->config->comm_hook.name);
+        return;
+    }
+    if (!h->ops->sent_bytes || steps < 1) return;
+    for (uint32_t i = 0; i < td_state_n_buckets(r->state); i++) {
+        const struct td_bucket *b = &r->hook_buckets[i];
+        whole += (uint64_t)b->n * td_dtype_bytes(b->dtype);
+    }
+    td_events_note(r->events,
+                   "comm_hook %s: each rank sent %" PRIu64 " bytes of gradients a step; they are "
+                   "%" PRIu64,
+                   r->hook_name, h->ops->sent_bytes(h->hook) / (uint64_t)steps, whole);
+}

@@ -1,0 +1,26 @@
+#ifndef TRAIND_ENGINE_TRAIN_RANK_COMM_HOOK_H
+#define TRAIND_ENGINE_TRAIN_RANK_COMM_HOOK_H
+
+// Comm hook: the job's hook around its buckets, with its wrapper (traind/comm_hook.h).
+//
+// A hook has no part in control flags: they are summed here, so that no hook can lose a stop. One
+// rank reduces nothing; its job names a hook without having one. Thread: the training thread, but
+// for td_rank_hook_reduce, which is called on that of the accelerator's queue.
+
+#include "engine/train/rank/rank.h"
+
+// A step of building (build.h), after the strategy's. INVALID_ARGUMENT (class bad_spec) where the
+// strategy has no buckets, or reduces them by itself.
+TD_MUST_USE td_status td_rank_open_hook(struct td_rank *r); // closed with the rank
+
+// Host memory that it takes, when state is laid out; 0 without one.
+TD_MUST_USE td_status td_rank_hook_bytes(const struct td_rank *r, size_t *out_bytes);
+// Gives it the rank's buckets, when they are placed.
+TD_MUST_USE td_status td_rank_place_hook(struct td_rank *r);
+TD_MUST_USE td_status td_rank_hook_reduce(struct td_rank *r, const struct td_bucket *bucket);
+// The last step is not taken.
+void td_rank_hook_skip(struct td_rank *r);
+// What it sent in so many steps, as a note. While nothing is queued.
+void td_rank_note_hook(const struct td_rank *r, int64_t steps);
+
+#endif
