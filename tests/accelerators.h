@@ -23,7 +23,8 @@ static const struct td_plugin_desc accelerator_by_tensor =
 
 static inline td_status open_by_tensor(const struct td_accel_config *config,
                                        struct td_accelerator **out_accel) {
-    static const char text[] = "{\"delay_us\":0,\"fail_at\":0,\"by_tensor\":true}";
+    static const char text[] =
+        "{\"delay_us\":0,\"fail_at\":0,\"copy_delay_us\":0,\"by_tensor\":true}";
     struct td_accel_config with = *config;
     struct td_arena *arena;
     struct td_json *knobs;

@@ -3,7 +3,10 @@
 // run copies what the host may change next (step scalars, random words, control flags) into the
 // place of its ticket; only inputs stay with the caller. The queue's thread moves it to the blocks
 // that the twin is bound to, runs the twin, and keeps outputs and flags. wait hands them over. A
-// copy drains the queue first, but for one that all_reduce makes, which is a part of a run.
+// copy drains the queue first, but for one that all_reduce makes, which is a part of a run. A
+// queued copy between buffers that no program is bound to is beside the queue, and as late as can
+// be: who waits for its ticket makes it. So who does not wait finds nothing, and who writes its
+// source before finds that.
 //
 // by_tensor: a state region is a list of buffers (tensors.h), and its twin has their content while
 // a run lasts. Then far also plans its own memory: it takes no arena.
@@ -13,6 +16,7 @@
 #include "accelerators/far/far.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,22 +26,25 @@
 #include "accelerators/reference/reference.h"
 #include "lib/base/base.h"
 
-enum { BUFFERS = 1024, INPUTS = 16, OUTPUTS = 64, DEVICES = 2 };
+enum { BUFFERS = 1024, INPUTS = 16, OUTPUTS = 64, DEVICES = 2, BESIDE = 16 };
 #define FIRST_HANDLE UINT64_C(0xfa00000000000001) // no address: what follows it faults
 #define DRAIN_NS     (600 * TD_NS_PER_S)
-#define IS_COPY      UINT64_C(1) // of a ticket; the rest of it is the queue's
+#define TICKET_SHIFT 16          // a ticket is one of the queue, and below it which this is:
+#define IS_COPY      UINT64_C(1) // 0 a run, this, or one more for each copy beside the queue
 #define DEVICE_BYTES (UINT64_C(1) << 30)
 
 struct twin {
     uint64_t handle;
     struct td_buffer there;
     struct td_far_tensors *tensors; // NULL: `there` has the content between runs, too
+    bool bound;                     // programs may use it
 };
 
 // A copy that is queued.
 struct copy {
     struct twin to, from;
     size_t to_offset, from_offset, bytes;
+    td_ticket ticket; // beside the queue
 };
 
 // A run or a copy, by ticket % TD_FAR_TASKS.
@@ -60,11 +67,15 @@ struct td_accelerator {
     struct twin twin[BUFFERS];
     size_t n_twins;
     struct run run[TD_FAR_TASKS];
-    size_t arena_bytes;        // of executables that have their own
-    int64_t delay_us, fail_at; // its knobs
+    size_t arena_bytes;                       // of executables that have their own
+    int64_t delay_us, fail_at, copy_delay_us; // its knobs
     bool by_tensor;
-    bool runs;         // a twin has the content of its tensors; the queue's thread
-    int64_t n_updates; // runs that wrote weights so far; the queue's thread
+    pthread_mutex_t lock; // holds the copies beside the queue, also while they are made
+    struct copy beside[BESIDE];
+    size_t n_beside;
+    td_ticket last_beside; // of the training thread
+    bool runs;             // a twin has the content of its tensors; the queue's thread
+    int64_t n_updates;     // runs that wrote weights so far; the queue's thread
 };
 
 struct td_executable {
@@ -83,6 +94,8 @@ struct td_executable {
 static const struct td_plugin_knob knobs[] = {
     {"delay_us", TD_PLUGIN_KNOB_INT, 0, 10000000, "microseconds", "0", NULL,
      "how much later each run and queued copy begins"},
+    {"copy_delay_us", TD_PLUGIN_KNOB_INT, 0, 10000000, "microseconds", "0", NULL,
+     "how much longer each queued copy to the host takes"},
     {"fail_at", TD_PLUGIN_KNOB_INT, 0, 2147483647, "updates", "0", NULL,
      "which run that updates weights fails, counted from 1 in each attempt; 0 = none"},
     {"by_tensor", TD_PLUGIN_KNOB_BOOL, 0, 1, "", "false", NULL,
@@ -140,7 +153,7 @@ static td_status run_twin(struct td_accelerator *a, struct run *r) {
 static td_status make_copy(struct td_accelerator *a, const struct copy *c) {
     const struct td_far_tensors *from = c->from.tensors;
     struct td_far_tensors *to = c->to.tensors;
-    if (a->runs || (!to && !from)) {
+    if ((!to && !from) || a->runs) {
         return a->ops->copy(a->reference, c->to.there, c->to_offset, c->from.there, c->from_offset,
                             c->bytes);
     }
@@ -153,11 +166,20 @@ static td_status make_copy(struct td_accelerator *a, const struct copy *c) {
     return a->ops->copy(a->reference, c->to.there, c->to_offset, here, 0, c->bytes);
 }
 
+static void rest(struct td_accelerator *a, int64_t us) {
+    td_far_queue_rest(a->queue, us * (TD_NS_PER_MS / 1000));
+}
+
+static td_status make_queued_copy(struct td_accelerator *a, const struct copy *c) {
+    if (!c->to.handle) rest(a, a->copy_delay_us);
+    return make_copy(a, c);
+}
+
 static td_status run_task(void *arg, td_ticket ticket) {
     struct td_accelerator *a = arg;
     struct run *r = run_of(a, ticket);
-    td_far_queue_rest(a->queue, a->delay_us * (TD_NS_PER_MS / 1000));
-    if (!r->exe) return make_copy(a, &r->copy);
+    rest(a, a->delay_us);
+    if (!r->exe) return make_queued_copy(a, &r->copy);
     TD_TRY(count_update(a, r));
     return run_twin(a, r);
 }
@@ -190,6 +212,7 @@ static void far_close(struct td_accelerator *a) {
     if (!a) return;
     td_far_queue_destroy(a->queue);
     a->ops->close(a->reference);
+    pthread_mutex_destroy(&a->lock);
     free(a);
 }
 
@@ -197,6 +220,7 @@ static void far_close(struct td_accelerator *a) {
 static td_status read_knobs(struct td_accelerator *a, const struct td_json *values) {
     if (!values) return TD_OK;
     TD_TRY(td_knob_int(values, "delay_us", &a->delay_us));
+    TD_TRY(td_knob_int(values, "copy_delay_us", &a->copy_delay_us));
     TD_TRY(td_knob_int(values, "fail_at", &a->fail_at));
     return td_knob_bool(values, "by_tensor", &a->by_tensor);
 }
@@ -210,6 +234,7 @@ static td_status far_open(const struct td_accel_config *config, struct td_accele
     if (!a) return td_fail_oom();
     a->ops = td_accelerator_reference.ops;
     a->next_handle = FIRST_HANDLE;
+    pthread_mutex_init(&a->lock, NULL);
     struct td_accel_config twin = *config;
     twin.device = 0; // the one that the reference has
     td_status s = read_knobs(a, config->knobs);
@@ -237,6 +262,7 @@ static td_status far_mem_alloc(struct td_accelerator *a, size_t bytes,
     TD_TRY(a->ops->mem_alloc(a->reference, bytes, &t->there));
     t->handle = a->next_handle++;
     t->tensors = NULL;
+    t->bound = false;
     a->n_twins++;
     *out_buffer = (struct td_buffer){TD_SPACE_DEVICE, t->handle, bytes};
     return TD_OK;
@@ -257,6 +283,7 @@ static td_status far_state_alloc(struct td_accelerator *a, const struct td_state
     struct td_buffer b;
     TD_TRY(far_mem_alloc(a, td_state_region_bytes(state, role), &b));
     td_status s = TD_OK;
+    a->twin[a->n_twins - 1].bound = true;
     if (a->by_tensor) s = td_far_tensors_create(state, role, &a->twin[a->n_twins - 1].tensors);
     if (s) {
         far_mem_free(a, b);
@@ -302,6 +329,36 @@ static td_status next_place(struct td_accelerator *a, struct run **out_place,
     return TD_OK;
 }
 
+// After all that is queued now.
+static td_status add_beside(struct td_accelerator *a, struct copy *c, td_ticket *out_ticket) {
+    const td_ticket least = ((td_far_queue_next(a->queue) - 1) << TICKET_SHIFT) + IS_COPY + 1;
+    c->ticket = TD_MAX(least, a->last_beside + 1);
+    td_status s = TD_OK;
+    pthread_mutex_lock(&a->lock);
+    if (a->n_beside == BESIDE || c->ticket - least > UINT16_MAX - IS_COPY - 1) {
+        s = td_fail(TD_RESOURCE_EXHAUSTED, "the far device has too many copies beside its queue");
+    } else {
+        a->beside[a->n_beside++] = *c;
+    }
+    pthread_mutex_unlock(&a->lock);
+    if (!s) *out_ticket = a->last_beside = c->ticket;
+    return s;
+}
+
+// Those up to a ticket, in their order, on the thread that waits for it; or they are lost.
+static td_status end_beside(struct td_accelerator *a, td_ticket ticket, bool lost) {
+    td_status s = TD_OK;
+    size_t n = 0;
+    pthread_mutex_lock(&a->lock);
+    for (; n < a->n_beside && a->beside[n].ticket <= ticket && !s; n++) {
+        if (!lost) s = make_queued_copy(a, &a->beside[n]);
+    }
+    a->n_beside -= n;
+    memmove(a->beside, a->beside + n, a->n_beside * sizeof a->beside[0]);
+    pthread_mutex_unlock(&a->lock);
+    return s;
+}
+
 static td_status far_copy_begin(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                                 struct td_buffer src, size_t src_offset, size_t bytes,
                                 td_ticket *out_ticket) {
@@ -310,11 +367,12 @@ static td_status far_copy_begin(struct td_accelerator *a, struct td_buffer dst, 
     td_ticket ticket;
     TD_TRY(find_memory(a, dst, &c.to));
     TD_TRY(find_memory(a, src, &c.from));
+    if (!c.to.bound && !c.from.bound) return add_beside(a, &c, out_ticket);
     TD_TRY(next_place(a, &r, &ticket));
     r->exe = NULL;
     r->copy = c;
     TD_TRY(td_far_queue_add(a->queue));
-    *out_ticket = ticket << 1 | IS_COPY;
+    *out_ticket = ticket << TICKET_SHIFT | IS_COPY;
     return TD_OK;
 }
 
@@ -343,6 +401,13 @@ static void far_release(struct td_executable *e) {
     free(e);
 }
 
+static td_status bind_memory(struct td_accelerator *a, struct td_buffer b, struct twin *out_twin) {
+    for (size_t i = 0; i < a->n_twins; i++) {
+        a->twin[i].bound |= a->twin[i].handle == b.handle;
+    }
+    return find_memory(a, b, out_twin);
+}
+
 // The caller's bindings, with its buffers' twins and blocks of the executable's own.
 static td_status bind_twin(struct td_executable *e, size_t arena_bytes, struct td_bindings *out) {
     struct td_accelerator *a = e->accel;
@@ -351,10 +416,10 @@ static td_status bind_twin(struct td_executable *e, size_t arena_bytes, struct t
     const bool plans = a->by_tensor && !e->bind.arena.bytes;
     if (plans) TD_TRY(a->ops->mem_alloc(a->reference, TD_MAX(arena_bytes, 64), &e->arena));
     a->arena_bytes += e->arena.bytes;
-    TD_TRY(find_memory(a, e->bind.arena, &found));
+    TD_TRY(bind_memory(a, e->bind.arena, &found));
     out->arena = plans ? e->arena : found.there;
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
-        TD_TRY(find_memory(a, e->bind.region[role], &found));
+        TD_TRY(bind_memory(a, e->bind.region[role], &found));
         out->region[role] = found.there;
     }
     if (e->bind.scalars) out->scalars = e->scalars;
@@ -425,14 +490,18 @@ static td_status far_run(struct td_executable *e, uint32_t segments, const void 
     if (e->bind.random) memcpy(r->random, e->bind.random, sizeof r->random);
     if (e->bind.control) memcpy(r->control, e->bind.control, sizeof r->control);
     TD_TRY(td_far_queue_add(a->queue));
-    *out_ticket = ticket << 1;
+    *out_ticket = ticket << TICKET_SHIFT;
     return TD_OK;
 }
 
 static td_status far_wait(struct td_accelerator *a, td_ticket ticket, int64_t timeout_ns) {
-    const td_ticket task = ticket >> 1;
-    TD_TRY(td_far_queue_wait(a->queue, task, timeout_ns));
-    if (ticket & IS_COPY) return TD_OK; // on any thread
+    const td_ticket task = ticket >> TICKET_SHIFT, which = ticket & UINT16_MAX;
+    td_status s = td_far_queue_wait(a->queue, task, timeout_ns);
+    if (which > IS_COPY && td_status_code(s) != TD_DEADLINE_EXCEEDED) {
+        td_status made = end_beside(a, ticket, s != TD_OK);
+        if (!s) s = made;
+    }
+    if (s || which) return s; // a copy: on any thread
     const bool kept = task && task + TD_FAR_TASKS >= td_far_queue_next(a->queue);
     if (!kept) return TD_OK; // another run has its place, so nobody waits for its outputs
     const struct run *r = run_of(a, task);

@@ -120,8 +120,8 @@ struct td_accel_rates {
 enum { TD_RUN_STEADY = 1 << TD_SEG_COUNT };
 
 // A place in the queue of an accelerator. Tickets grow; what has one is done after all that has a
-// smaller one. 0: there is nothing to wait for; an accelerator that is done when run returns always
-// gives it. A ticket may be waited for again.
+// smaller one, but for copies beside the queue (copy_begin). 0: there is nothing to wait for; an
+// accelerator that is done when run returns always gives it. A ticket may be waited for again.
 typedef uint64_t td_ticket;
 
 struct td_accelerator; // the accelerator's own
@@ -194,7 +194,11 @@ struct td_accelerator_ops {
     td_status (*copy)(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                       struct td_buffer src, size_t src_offset, size_t bytes);
     // (optional) As copy, but queued: the bytes are there when its ticket is done, for which any
-    // thread may wait. Runs and copies that come later find src as it was, and may write it.
+    // thread may wait. Runs and copies that come later find src as it was, and may write it. Where
+    // no program is bound to src or to dst, the copy may run beside the queue. It comes after all
+    // that was queued before, and after such copies before it, but nothing later waits for it. The
+    // caller leaves src and dst alone until its ticket is done, or that of a later copy beside the
+    // queue; the ticket of a run says nothing of it.
     td_status (*copy_begin)(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                             struct td_buffer src, size_t src_offset, size_t bytes,
                             td_ticket *out_ticket);

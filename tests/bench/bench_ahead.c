@@ -41,7 +41,8 @@ static double seconds_of(int64_t steps, const char *accelerator) {
     r.config.data.knobs = knobs(&r, &td_dataset_synthetic, text);
     r.config.accelerator = accelerator;
     r.config.accelerator_knobs =
-        knobs(&r, &td_accelerator_far, "{\"delay_us\":2000,\"fail_at\":0,\"by_tensor\":false}");
+        knobs(&r, &td_accelerator_far,
+              "{\"delay_us\":2000,\"fail_at\":0,\"copy_delay_us\":0,\"by_tensor\":false}");
     r.config.limits.accumulate[0].batches = 1;
     r.config.limits.val_batches = (struct td_amount){0};
     const int64_t start = td_mono_now().ns;

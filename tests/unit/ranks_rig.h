@@ -55,7 +55,8 @@ static inline void prepare_rank(struct rank *k, const struct job *j, const char 
     r->config.accelerator = j->accelerator;
     if (j->by_tensor) {
         r->config.accelerator_knobs =
-            knobs(r, &td_accelerator_far, "{\"delay_us\":0,\"fail_at\":0,\"by_tensor\":true}");
+            knobs(r, &td_accelerator_far,
+                  "{\"delay_us\":0,\"fail_at\":0,\"copy_delay_us\":0,\"by_tensor\":true}");
     }
     r->config.precision = j->precision;
     r->config.limits.max_epochs = j->max_epochs;

@@ -119,7 +119,7 @@ static void test_update_fails_when_it_is_the_one_of_fail_at(void **state) {
     struct rig r;
     struct td_arena *a;
     assert_ok(td_arena_create(1 << 16, &a));
-    open_with(&r, a, "{\"delay_us\":0,\"fail_at\":2,\"by_tensor\":false}");
+    open_with(&r, a, "{\"delay_us\":0,\"fail_at\":2,\"copy_delay_us\":0,\"by_tensor\":false}");
     const int p = add_training(&r);
     struct td_compile_options o = {
         .key = rig_key(TD_MODE_EVAL, BATCH, false), .record = rig_record_mlp, .record_arg = &net};
@@ -151,7 +151,7 @@ static void test_run_and_queued_copy_take_the_delay_at_least(void **state) {
     struct rig r;
     struct td_arena *a;
     assert_ok(td_arena_create(1 << 16, &a));
-    open_with(&r, a, "{\"delay_us\":20000,\"fail_at\":0,\"by_tensor\":false}");
+    open_with(&r, a, "{\"delay_us\":20000,\"fail_at\":0,\"copy_delay_us\":0,\"by_tensor\":false}");
     const int p = add_training(&r);
     rig_place(&r);
     rig_copy_all(&r, &r.program[p], true);
@@ -170,6 +170,77 @@ static void test_run_and_queued_copy_take_the_delay_at_least(void **state) {
     assert_true(td_mono_now().ns - before.ns >= 40 * TD_NS_PER_MS);
     rig_close(&r);
     td_arena_destroy(a);
+}
+
+// ---- copies beside the queue --------------------------------------------------------------------
+static struct td_buffer buffer_with(struct rig *r, float value) {
+    struct td_buffer b;
+    assert_ok(r->ops->mem_alloc(r->accel, sizeof value, &b));
+    assert_ok(
+        r->ops->copy(r->accel, b, 0, td_buffer_of_host(&value, sizeof value), 0, sizeof value));
+    return b;
+}
+
+static td_ticket begin_copy(struct rig *r, float *to, struct td_buffer from) {
+    td_ticket t;
+    const struct td_buffer here = td_buffer_of_host(to, sizeof *to);
+    assert_ok(r->ops->copy_begin(r->accel, here, 0, from, 0, sizeof *to, &t));
+    return t;
+}
+
+static void test_copy_of_what_no_program_has_is_made_by_the_wait_for_it(void **state) {
+    (void)state;
+    struct rig r;
+    rig_open_on(&r, td_accelerator_far.ops, 1);
+    const int p = add_training(&r);
+    rig_place(&r);
+    rig_copy_all(&r, &r.program[p], true);
+    float x[BATCH * 5], got[3] = {-1, -1, -1}, two = 2;
+    int32_t y[BATCH];
+    rig_batch(&net, 0, BATCH, x, y);
+    const void *in[] = {x, y};
+    struct td_buffer b = buffer_with(&r, 1);
+    td_ticket run, copy[3];
+    copy[0] = begin_copy(&r, &got[0], b);
+    copy[1] = begin_copy(&r, &got[1], b);
+    assert_ok(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in, &run));
+    copy[2] = begin_copy(&r, &got[2], b);
+    assert_true(copy[0] < copy[1] && copy[1] < run && run < copy[2]);
+    assert_ok(r.ops->wait(r.accel, run, RIG_TIMEOUT_NS)); // which says nothing of them
+    assert_true(got[0] == -1 && got[1] == -1 && got[2] == -1);
+    assert_ok(r.ops->wait(r.accel, copy[1], RIG_TIMEOUT_NS));
+    assert_true(got[0] == 1 && got[1] == 1 && got[2] == -1);
+    assert_ok(r.ops->copy(r.accel, b, 0, td_buffer_of_host(&two, sizeof two), 0, sizeof two));
+    assert_ok(r.ops->wait(r.accel, copy[2], RIG_TIMEOUT_NS));
+    assert_true(got[2] == 2); // it was written too early
+    assert_ok(r.ops->wait(r.accel, copy[2], RIG_TIMEOUT_NS));
+    r.ops->mem_free(r.accel, b);
+    rig_close(&r);
+}
+
+static void test_copy_after_a_run_that_failed_is_not_made(void **state) {
+    (void)state;
+    struct rig r;
+    rig_open_on(&r, td_accelerator_far.ops, 1);
+    const int p = add_training(&r);
+    rig_place(&r);
+    rig_copy_all(&r, &r.program[p], true);
+    float x[BATCH * 5], got[2] = {-1, -1};
+    int32_t y[BATCH];
+    rig_batch(&net, 0, BATCH, x, y);
+    y[0] = 77;
+    const void *in[] = {x, y};
+    struct td_buffer b = buffer_with(&r, 1);
+    td_ticket run;
+    const td_ticket before = begin_copy(&r, &got[0], b);
+    assert_ok(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in, &run));
+    const td_ticket after = begin_copy(&r, &got[1], b);
+    assert_fails(r.ops->wait(r.accel, run, RIG_TIMEOUT_NS), TD_INVALID_ARGUMENT, "label 77");
+    assert_ok(r.ops->wait(r.accel, before, RIG_TIMEOUT_NS));
+    assert_fails(r.ops->wait(r.accel, after, RIG_TIMEOUT_NS), TD_FAILED_PRECONDITION, "before");
+    assert_true(got[0] == 1 && got[1] == -1);
+    r.ops->mem_free(r.accel, b);
+    rig_close(&r);
 }
 
 static void test_open_is_refused_when_there_is_no_such_device(void **state) {
@@ -217,6 +288,8 @@ int main(void) {
         cmocka_unit_test(test_failure_is_of_its_run_and_reported_once),
         cmocka_unit_test(test_update_fails_when_it_is_the_one_of_fail_at),
         cmocka_unit_test(test_run_and_queued_copy_take_the_delay_at_least),
+        cmocka_unit_test(test_copy_of_what_no_program_has_is_made_by_the_wait_for_it),
+        cmocka_unit_test(test_copy_after_a_run_that_failed_is_not_made),
         cmocka_unit_test(test_open_is_refused_when_there_is_no_such_device),
         cmocka_unit_test(test_queue_is_bounded_and_wait_has_a_deadline),
     };
