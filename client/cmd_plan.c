@@ -58,6 +58,7 @@ static void show_memory(const Traind__V1__PlanJobResponse *r, FILE *to) {
         {m->state_bytes, "state"},
         {m->arena_bytes, "activations"},
         {m->scratch_bytes, "scratch"},
+        {m->shadow_bytes, "shadow of the snapshot"},
         {m->snapshot_bytes, "snapshot"},
         {m->batch_bytes, "batches"},
         {m->process_bytes, "process"},
@@ -65,7 +66,7 @@ static void show_memory(const Traind__V1__PlanJobResponse *r, FILE *to) {
         {m->hook_bytes, "comm hook"},
         {r->shared_bytes, "shared with the group"},
     };
-    const size_t n_device = m->device_bytes ? 3 : 0; // the first are the device's then
+    const size_t n_device = m->device_bytes ? 4 : 0; // the first are the device's then
     show_parts("memory", r->memory_bytes, parts + n_device, TD_COUNTOF(parts) - n_device, to);
     if (n_device) show_parts("device memory", m->device_bytes, parts, n_device, to);
 }

@@ -76,6 +76,7 @@ static td_status start_background(struct td_rank *r) {
         .state = r->state,
         .accel_ops = r->accel_ops,
         .accel = r->accel,
+        .shadows = td_sizes_shadows(r),
         .strategy_ops = r->strategy_ops,
         .strategy = r->strategy,
         .background = r->background,

@@ -19,8 +19,10 @@ from test_s07_precision import STORED, manifest_of, scaled_up
 from test_s07_workloads import CONVNET, GPT, LLAMA, data  # noqa: F401 (data is a fixture)
 from test_s08_resume import OPTIMIZERS, full_only
 
-# Runs take longer than the host needs between two, so that one is ahead.
-KINDS = {"plain": {"delay_us": 1000}, "by_tensor": {"delay_us": 1000, "by_tensor": True}}
+# Runs take longer than the host needs between two, so that one is ahead. A checkpoint is on its way to the host for the
+# next few runs.
+SLOW = {"delay_us": 1000, "copy_delay_us": 5000}
+KINDS = {"plain": SLOW, "by_tensor": SLOW | {"by_tensor": True}}
 SAME = re.compile("(train|val|validate|test)_|lr$|grad_norm|loss_scale|skipped")
 
 
@@ -247,14 +249,15 @@ def test_plan_shows_memory_of_the_device_apart(jobs, knobs, tmp_path):
 
     memory, parts, said = planned(far(**knobs))
     plans_itself = knobs.get("by_tensor", False)
-    assert parts["device"] == parts["state"] + parts["arena"] + parts["scratch"] > 0, parts
+    assert parts["device"] == parts["state"] + parts["arena"] + parts["scratch"] + parts["shadow"] > 0, parts
+    assert parts["shadow"] == parts["snapshot"] > 0, parts
     assert memory == parts["snapshot"] + parts["batch"] + parts["process"], parts
     assert (parts["arena"] == 0) == plans_itself, parts
     on_host, on_device = said
     assert not re.search("state|activations|scratch", on_host) and "process" in on_host, said
-    assert re.search("state, .*scratch", on_device) and ("activations" in on_device) != plans_itself, said
+    assert re.search("state, .*scratch, .*shadow of the snapshot", on_device) and ("activations" in on_device) != plans_itself, said
     _, parts, said = planned("reference")
-    assert parts["device"] == 0 < parts["arena"] and len(said) == 1 and "activations" in said[0], (parts, said)
+    assert parts["device"] == parts["shadow"] == 0 < parts["arena"] and len(said) == 1 and "activations" in said[0], (parts, said)
 
 
 def test_job_that_needs_more_than_the_device_has_fails_with_both_numbers(jobs, knobs):

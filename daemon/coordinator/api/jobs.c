@@ -181,6 +181,7 @@ static td_status add_memory(struct td_arena *arena, const struct td_json *v,
     of->staging_bytes = number(v, "staging_bytes");
     of->hook_bytes = number(v, "hook_bytes");
     of->device_bytes = number(v, "device_bytes");
+    of->shadow_bytes = number(v, "shadow_bytes");
     m->memory = of;
     m->memory_bytes = number(v, "memory_bytes");
     if (!m->memory_bytes) { // an older node

@@ -29,10 +29,11 @@ struct td_checkpointer {
     size_t n_shards;
     char *snapshot; // images of the shards, one after the other
     size_t snapshot_bytes;
-    td_ticket ticket;     // of the copies into it; 0: they are done
-    struct td_buf own;    // image of the plugins' file; empty: there is none
-    bool asked;           // prepare was submitted
-    atomic_bool prepared; // the snapshot's pages are there
+    struct td_buffer shadow; // the same bytes on the device; none: the state is copied at once
+    td_ticket ticket;        // of the last copy into either; 0: they are done
+    struct td_buf own;       // image of the plugins' file; empty: there is none
+    bool asked;              // prepare was submitted
+    atomic_bool prepared;    // the snapshot's pages are there
     struct td_plugin_file plugin[TD_REGISTRY_MAX];
     size_t n_plugins; // known once prepared
     struct td_manifest manifest;
@@ -163,6 +164,9 @@ static td_status make_snapshot(struct td_checkpointer *c) {
     void *p;
     TD_TRY(plan_shards(c->o.state, c->o.roles, c->shard, &c->n_shards));
     c->snapshot_bytes = room_of(c->shard, c->n_shards);
+    if (c->o.shadows) {
+        TD_TRY_CTX(o->mem_alloc(c->o.accel, c->snapshot_bytes, &c->shadow), "shadow of the state");
+    }
     if (o->host_alloc) {
         TD_TRY(o->host_alloc(c->o.accel, c->snapshot_bytes, &p));
         c->snapshot = p;
@@ -212,14 +216,20 @@ static td_status await_copies(struct td_checkpointer *c) {
     return s;
 }
 
-void td_checkpointer_destroy(struct td_checkpointer *c) {
-    if (!c) return;
-    td_status_free(await_copies(c)); // of one that was not handed over
-    if (c->snapshot && c->o.accel_ops->host_alloc) {
-        c->o.accel_ops->host_free(c->o.accel, c->snapshot, c->snapshot_bytes);
+static void free_snapshot(struct td_checkpointer *c) {
+    const struct td_accelerator_ops *o = c->o.accel_ops;
+    if (c->shadow.bytes) o->mem_free(c->o.accel, c->shadow);
+    if (c->snapshot && o->host_alloc) {
+        o->host_free(c->o.accel, c->snapshot, c->snapshot_bytes);
     } else if (c->snapshot) {
         munmap(c->snapshot, c->snapshot_bytes);
     }
+}
+
+void td_checkpointer_destroy(struct td_checkpointer *c) {
+    if (!c) return;
+    td_status_free(await_copies(c));  // of one that was not handed over
+    if (!c->ticket) free_snapshot(c); // else a device that hangs may still write it
     for (size_t i = 0; i < c->n_shards; i++) {
         td_shard_finish(&c->shard[i]);
     }
@@ -432,12 +442,31 @@ static void skip(struct td_checkpointer *c, int64_t step) {
                    (long long)step);
 }
 
-static td_status take_snapshot(struct td_checkpointer *c, const struct td_strategy_memory *memory,
-                               const struct td_manifest *m) {
+// The state goes to the snapshot, or is queued to its shadow, which runs that come next wait for,
+// and from there on, which they do not.
+static td_status take_state(struct td_checkpointer *c, const struct td_strategy_memory *memory) {
+    const struct td_accelerator_ops *o = c->o.accel_ops;
+    const struct td_buffer host = td_buffer_of_host(c->snapshot, c->snapshot_bytes);
+    const bool queued = c->shadow.bytes;
     c->ticket = 0;
     for (size_t i = 0; i < c->n_shards; i++) {
-        TD_TRY(td_shard_take(&c->shard[i], c->o.accel_ops, c->o.accel, memory, &c->ticket));
+        const size_t at = (size_t)(c->shard[i].image - c->snapshot);
+        TD_TRY(td_shard_take(&c->shard[i], o, c->o.accel, memory, queued ? c->shadow : host, at,
+                             queued ? &c->ticket : NULL));
     }
+    for (size_t i = 0; i < c->n_shards && queued; i++) {
+        const struct td_shard *s = &c->shard[i];
+        const size_t at = (size_t)(s->image - c->snapshot) + s->head.len;
+        td_ticket ticket;
+        TD_TRY(o->copy_begin(c->o.accel, host, at, c->shadow, at, s->bytes - s->head.len, &ticket));
+        c->ticket = TD_MAX(c->ticket, ticket);
+    }
+    return TD_OK;
+}
+
+static td_status take_snapshot(struct td_checkpointer *c, const struct td_strategy_memory *memory,
+                               const struct td_manifest *m) {
+    TD_TRY(take_state(c, memory));
     c->manifest = *m;
     c->manifest.own = NULL;
     td_buf_clear(&c->own);

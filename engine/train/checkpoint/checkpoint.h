@@ -22,9 +22,10 @@
 // With config.json, which a module may supply, the directory is also one of Hugging Face's.
 //
 // save() copies the state into one bounded snapshot buffer and returns (shard.h; the background
-// thread makes the buffer's pages after the first step). Where the accelerator queues copies, it
-// returns when they are queued, and the background thread waits for them. A copy that fails leaves
-// no checkpoint. That thread writes the buffer: into
+// thread makes the buffer's pages after the first step). With a shadow it returns when copies are
+// queued: first from the state to the shadow, as large on the device, then from there to the
+// buffer. Later runs wait for the first of both alone, and the background thread for the other. A
+// copy that fails leaves no checkpoint. That thread writes the buffer: into
 // "step-<n>.tmp", every file fsynced, manifest last, directory fsynced, renamed, parent fsynced.
 // The rename waits until the metric points before that step are out of the rings: an attempt that
 // goes on from here after this one was killed makes no others. Only then comes the "checkpoint"
@@ -54,6 +55,7 @@ struct td_checkpointer_options {
     const struct td_state_table *state;
     const struct td_accelerator_ops *accel_ops;
     struct td_accelerator *accel;
+    bool shadows; // copies are queued, by way of a shadow (td_sizes_shadows)
     const struct td_strategy_ops *strategy_ops;
     struct td_strategy *strategy;
     struct td_background *background;

@@ -76,10 +76,9 @@ void td_shard_place(struct td_shard *s, char *memory) {
 }
 
 // ---- snapshot ----------------------------------------------------------------------------------
-td_status td_shard_take(struct td_shard *s, const struct td_accelerator_ops *ops,
+td_status td_shard_take(const struct td_shard *s, const struct td_accelerator_ops *ops,
                         struct td_accelerator *accel, const struct td_strategy_memory *memory,
-                        td_ticket *io_ticket) {
-    const struct td_buffer image = td_buffer_of_host(s->image, s->bytes);
+                        struct td_buffer to, size_t to_offset, td_ticket *io_ticket) {
     for (size_t i = 0, next; i < s->n_tensors; i = next) {
         const struct td_shard_tensor *first = &s->tensor[i];
         size_t bytes = first->info->bytes;
@@ -89,13 +88,13 @@ td_status td_shard_take(struct td_shard *s, const struct td_accelerator_ops *ops
             bytes += t->bytes;
         }
         const struct td_buffer region = memory->region[first->info->role];
-        const size_t at = first->info->offset;
-        if (region.space == TD_SPACE_HOST || !ops->copy_begin) {
-            TD_TRY(ops->copy(accel, image, first->at, region, at, bytes));
+        const size_t from = first->info->offset, at = to_offset + first->at;
+        if (!io_ticket) {
+            TD_TRY(ops->copy(accel, to, at, region, from, bytes));
             continue;
         }
         td_ticket ticket;
-        TD_TRY(ops->copy_begin(accel, image, first->at, region, at, bytes, &ticket));
+        TD_TRY(ops->copy_begin(accel, to, at, region, from, bytes, &ticket));
         *io_ticket = TD_MAX(*io_ticket, ticket);
     }
     return TD_OK;

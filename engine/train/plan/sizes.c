@@ -46,6 +46,10 @@ static bool stages(const struct td_rank *r) {
     return r->strategy_ops->rewrite && (!r->group_facts.on_device || r->hook);
 }
 
+bool td_sizes_shadows(const struct td_rank *r) {
+    return r->accel_facts.own_memory && r->accel_ops->copy_begin;
+}
+
 // A rank's part of the limit; gradients of a group are in its shared mapping.
 static void add_up(const struct td_rank *r, struct td_sizes *s) {
     const size_t world = (size_t)r->config->world_size;
@@ -54,7 +58,7 @@ static void add_up(const struct td_rank *r, struct td_sizes *s) {
     s->memory_bytes = s->snapshot_bytes + s->batch_bytes + s->process_bytes + s->hook_bytes +
                       s->shared_bytes / world;
     if (r->accel_facts.own_memory) {
-        s->device_bytes = all;
+        s->device_bytes = all + s->shadow_bytes;
         s->staging_bytes = stages(r) && !s->shared_bytes ? gradients : 0;
         s->memory_bytes += s->staging_bytes;
     } else {
@@ -72,6 +76,7 @@ static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
     uint32_t saved;
     TD_TRY(td_rank_written_roles(r, &saved));
     if (saved) TD_TRY(td_checkpointer_room(r->state, saved, &s->snapshot_bytes));
+    if (td_sizes_shadows(r)) s->shadow_bytes = s->snapshot_bytes;
     size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
     s->shared_bytes = r->group_ops->shared_bytes(r->config->world_size, gradients);
     s->batch_bytes = td_data_batch_bytes(r->data);
@@ -175,11 +180,12 @@ td_status td_sizes_refuse(const struct td_rank *r) {
         return td_status_with_class(
             td_fail(TD_FAILED_PRECONDITION,
                     "a rank needs %zu bytes of its device, '%s' has %zu: %zu MiB of state, %zu of "
-                    "activations (recompute %s), %zu of scratch. Lower data.batch_size (with "
-                    "trainer.accumulate_grad_batches for the same step) or the model's sizes",
+                    "activations (recompute %s), %zu of scratch, %zu of a snapshot's shadow. Lower "
+                    "data.batch_size (with trainer.accumulate_grad_batches for the same step) or "
+                    "the model's sizes",
                     s.device_bytes, r->accel_facts.device_name, (size_t)r->accel_facts.memory_bytes,
                     s.state_bytes / mib, s.arena_bytes / mib, td_recompute_name(r->recompute),
-                    s.scratch_bytes / mib),
+                    s.scratch_bytes / mib, s.shadow_bytes / mib),
             TD_CLASS_OUT_OF_MEMORY);
     }
     if (r->accel_facts.own_memory) {

@@ -10,6 +10,7 @@
 // shows it, the queue compares it with nodes, and it is compared with the limit of a rank. Decoded
 // data is not in it: a mapped file, which the ranks of a machine share. Where an accelerator has
 // memory of its own, state, arena and scratch are `device_bytes` instead, which that has to hold.
+// So is a shadow of the snapshot, where copies are queued.
 // The limit is resources.memory_bytes, or this machine's memory. Above it the forward pass keeps
 // less and computes more, level by level, unless trainer.recompute names the level. A job that does
 // not fit at the last level is refused here, before it starts, with the bytes and the knobs that
@@ -33,20 +34,23 @@ struct td_sizes {
     size_t arena_bytes;   // the largest of all programs
     size_t scratch_bytes; // of the accelerator
     enum td_recompute recompute;
-    size_t snapshot_bytes; // of the checkpointer
-    size_t batch_bytes;    // batches as they are gathered
-    size_t process_bytes;  // libraries, code and threads
-    size_t shared_bytes;   // mapping of the group; 0 for world 1
-    size_t staging_bytes;  // host memory of a device's gradients
-    size_t hook_bytes;     // of the comm hook
-    size_t memory_bytes;   // all of one rank, its share of that
-    size_t device_bytes; // state, arena, scratch where they are a device's; else they are in memory
-    struct td_estimate step;                                 // how long one takes
-    double flops_per_step;                                   // of one optimizer step of this rank
-    int64_t samples;                                         // of the training set
+    size_t snapshot_bytes;   // of the checkpointer
+    size_t batch_bytes;      // batches as they are gathered
+    size_t process_bytes;    // libraries, code and threads
+    size_t shared_bytes;     // mapping of the group; 0 for world 1
+    size_t staging_bytes;    // host memory of a device's gradients
+    size_t hook_bytes;       // of the comm hook
+    size_t memory_bytes;     // all of one rank, its share of that
+    size_t shadow_bytes;     // of the checkpointer, on the device
+    size_t device_bytes;     // state, arena, scratch, shadow of a device; else they are in memory
+    struct td_estimate step; // how long one takes
+    double flops_per_step;   // of one optimizer step of this rank
+    int64_t samples;         // of the training set
     int64_t batches_per_epoch, steps_per_epoch, total_steps; // total 0: no limit known
     char slow[TD_SIZES_SLOW]; // nodes that run on plain loops, as a sentence; "": none
 };
+// Does the checkpointer have a shadow (checkpoint.h)?
+bool td_sizes_shadows(const struct td_rank *r);
 TD_MUST_USE td_status td_sizes_measure(const struct td_rank *r, struct td_sizes *out_sizes);
 
 // Levels to try, in order. INVALID_ARGUMENT: trainer.recompute is none of them.
