@@ -15,6 +15,7 @@ struct td_accelerator {
     int32_t n_threads;
     struct td_cpu_memory memory;
     bool detects_anomaly;
+    bool profiles;    // kernels are timed
     td_node compiles; // the node whose kernel is being made
     struct td_packs *packs;
     struct td_dnnl *dnnl;

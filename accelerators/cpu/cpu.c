@@ -100,6 +100,7 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     if (!a) return td_fail_oom();
     a->n_threads = config->n_threads;
     a->detects_anomaly = config->detect_anomaly;
+    a->profiles = config->profile;
     char machine[256];
     describe_machine(a->n_threads, machine, sizeof machine);
     const char *cache = config->deterministic ? NULL : config->cache_dir;
@@ -107,7 +108,7 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     if (!failed && a->n_threads == 1) td_tune_time_thread(a->tune);
     if (!failed) failed = td_packs_create(&a->memory, &a->packs);
     if (!failed) failed = td_dnnl_create(&a->memory, a->tune, a->packs, &a->dnnl);
-    if (!failed && a->n_threads > 1) failed = td_spin_create(&a->spin);
+    if (!failed && a->n_threads > 1 && !config->plans) failed = td_spin_create(&a->spin);
     if (failed) {
         cpu_close(a);
         return failed;
@@ -170,6 +171,15 @@ static td_status cpu_copy(struct td_accelerator *a, struct td_buffer dst, size_t
     return TD_OK;
 }
 
+// One more run of a kernel, which began at *io_ns.
+static void count_run(const struct td_accelerator *a, struct td_kernel *k, int64_t *io_ns) {
+    k->runs++;
+    if (!a->profiles) return;
+    const int64_t now = td_mono_now().ns;
+    k->ns += now - *io_ns;
+    *io_ns = now;
+}
+
 // As the reference names it; the sum of a bucket fails for what other ranks do.
 static td_status name_node(const struct td_executable *e, const struct td_kernel *k, td_status s) {
     if (k->node == UINT32_MAX || k->op == TD_OP_ALL_REDUCE) return s;
@@ -186,7 +196,7 @@ static td_status cpu_run(struct td_executable *e, uint32_t segments, const void 
                        .packs = e->accel->packs,
                        .scratch = e->accel->memory.scratch,
                        .reduces = &reduces};
-    int64_t before = td_mono_now().ns;
+    int64_t begin = e->accel->profiles ? td_mono_now().ns : 0;
     td_scalars_round(e->scalars, e->rounded);
     td_packs_begin(e->accel->packs, segments & TD_RUN_STEADY);
     const bool carries = e->control && td_run_carries_control(e->program, segments);
@@ -197,13 +207,10 @@ static td_status cpu_run(struct td_executable *e, uint32_t segments, const void 
         if (k->param) td_packs_param_changes(e->accel->packs, k->param);
         td_status s = k->run(k, &r);
         if (s) return name_node(e, k, s);
-        int64_t now = td_mono_now().ns; // 25 ns a kernel, for a profile that is always there
-        k->ns += now - before;
-        k->runs++;
-        before = now;
+        count_run(e->accel, k, &begin);
     }
     if (carries) memcpy(e->control, e->control_tail, CONTROL_BYTES);
-    if (e->accel->spin) td_spin_watch(e->accel->spin, before);
+    if (e->accel->spin) td_spin_watch(e->accel->spin, td_mono_now().ns);
     *out_ticket = 0;
     return TD_OK;
 }

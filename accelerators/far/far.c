@@ -69,7 +69,7 @@ struct td_accelerator {
     struct run run[TD_FAR_TASKS];
     size_t arena_bytes;                       // of executables that have their own
     int64_t delay_us, fail_at, copy_delay_us; // its knobs
-    bool by_tensor;
+    bool by_tensor, plans;
     pthread_mutex_t lock; // holds the copies beside the queue, also while they are made
     struct copy beside[BESIDE];
     size_t n_beside;
@@ -234,6 +234,7 @@ static td_status far_open(const struct td_accel_config *config, struct td_accele
     if (!a) return td_fail_oom();
     a->ops = td_accelerator_reference.ops;
     a->next_handle = FIRST_HANDLE;
+    a->plans = config->plans;
     pthread_mutex_init(&a->lock, NULL);
     struct td_accel_config twin = *config;
     twin.device = 0; // the one that the reference has
@@ -477,6 +478,10 @@ static td_status far_measure(struct td_accelerator *a, const struct td_program *
 static td_status far_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
                          td_ticket *out_ticket) {
     struct td_accelerator *a = e->accel;
+    if (a->plans) {
+        return td_fail(TD_FAILED_PRECONDITION, "the far device was opened for plans alone "
+                                               "(td_accel_config.plans), so it runs nothing");
+    }
     if (e->n_inputs && !inputs) {
         return td_fail(TD_INVALID_ARGUMENT, "the far device runs a program without its inputs");
     }

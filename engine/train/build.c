@@ -125,6 +125,7 @@ static td_status build(const struct td_train_config *config, struct td_train_io 
     r->config = config;
     r->io = io;
     r->events = events;
+    r->plans = steps == planning;
     td_plugin_state_init(&r->own);
     TD_TRY(td_arena_create(ARENA_BYTES, &r->arena));
     for (size_t i = 0; i < n_steps; i++) {
@@ -148,7 +149,7 @@ td_status td_rank_create_plan(const struct td_train_config *config, struct td_tr
 }
 
 td_status td_rank_replan(struct td_rank *r, const char *precision) {
-    TD_CHECK(!r->memory.region[TD_ROLE_PARAM].bytes); // else it is more than a plan
+    TD_CHECK(r->plans);
     td_programs_destroy(td_steal(r->programs));
     td_state_table_destroy(td_steal(r->state));
     if (r->precision_ops) r->precision_ops->close(td_steal(r->precision));

@@ -68,6 +68,10 @@ struct td_accel_config {
     const char *cache_dir; // tuning cache; NULL: none, and nothing is chosen by timing
     bool deterministic;    // nothing is chosen by timing, cache or not
     bool detect_anomaly;   // look at what each node has written (td_graph_check_finite)
+    bool profile;          // somebody will read kernel_at's nanoseconds
+    // Only sizes, choices and rates are asked for, and no program will run. What runs alone need
+    // may be left out, but nothing that changes those. run may refuse (FAILED_PRECONDITION).
+    bool plans;
     // Its own knobs, read with traind/knobs.h until open returns; NULL: none were given.
     const struct td_json *knobs;
 };
@@ -86,7 +90,7 @@ struct td_kernel_info {
     td_node node;        // of the program's graph; UINT32_MAX: none
     bool slow;           // runs on plain loops: correct, but far from what the hardware can do
     uint64_t runs;       // so far
-    int64_t ns;          // that they took
+    int64_t ns;          // that they took; 0 without td_accel_config.profile
 };
 
 // What is known, before a program is compiled, of a choice between ways of computing a node.

@@ -58,16 +58,21 @@ static inline double rig_random(const char *name, uint64_t i) {
     return 2 * (double)td_philox_uniform(td_philox_key_of(7, name), i) - 1;
 }
 
-static inline void rig_open_on(struct rig *r, const struct td_accelerator_ops *ops, int n_threads) {
+static inline void rig_open_with(struct rig *r, const struct td_accelerator_ops *ops,
+                                 const struct td_accel_config *config) {
     memset(r, 0, sizeof *r);
     r->ops = ops;
-    struct td_accel_config config = {.struct_bytes = sizeof config, .n_threads = n_threads};
-    assert_ok(ops->open(&config, &r->accel));
+    assert_ok(ops->open(config, &r->accel));
     assert_ok(td_state_table_create(&r->state));
     r->scalars[TD_SCALAR_LR] = (double)0.01f;
     r->scalars[TD_SCALAR_STEP] = 1;
     r->scalars[TD_SCALAR_LOSS_SCALE] = 1;
     r->scalars[TD_SCALAR_WINDOW] = 1;
+}
+
+static inline void rig_open_on(struct rig *r, const struct td_accelerator_ops *ops, int n_threads) {
+    const struct td_accel_config config = {.struct_bytes = sizeof config, .n_threads = n_threads};
+    rig_open_with(r, ops, &config);
 }
 
 static inline void rig_open(struct rig *r) {

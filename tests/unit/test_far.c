@@ -106,12 +106,10 @@ static void test_failure_is_of_its_run_and_reported_once(void **state) {
 // ---- its knobs ---------------------------------------------------------------------------------
 static void open_with(struct rig *r, struct td_arena *a, const char *text) {
     struct td_json *values;
-    rig_open_on(r, td_accelerator_far.ops, 1);
-    r->ops->close(r->accel);
     assert_ok(td_json_parse(a, text, strlen(text), &values));
     const struct td_accel_config config = {
         .struct_bytes = sizeof config, .device = 1, .n_threads = 1, .knobs = values};
-    assert_ok(r->ops->open(&config, &r->accel));
+    rig_open_with(r, td_accelerator_far.ops, &config);
 }
 
 static void test_update_fails_when_it_is_the_one_of_fail_at(void **state) {
@@ -243,6 +241,24 @@ static void test_copy_after_a_run_that_failed_is_not_made(void **state) {
     rig_close(&r);
 }
 
+static void test_run_is_refused_when_it_was_opened_for_plans(void **state) {
+    (void)state;
+    struct rig r;
+    const struct td_accel_config config = {
+        .struct_bytes = sizeof config, .n_threads = 1, .plans = true};
+    rig_open_with(&r, td_accelerator_far.ops, &config);
+    const int p = add_training(&r);
+    rig_place(&r);
+    float x[BATCH * 5];
+    int32_t y[BATCH];
+    rig_batch(&net, 0, BATCH, x, y);
+    const void *in[] = {x, y};
+    td_ticket t;
+    assert_fails(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in, &t), TD_FAILED_PRECONDITION,
+                 "opened for plans alone");
+    rig_close(&r);
+}
+
 static void test_open_is_refused_when_there_is_no_such_device(void **state) {
     (void)state;
     struct td_accelerator *a = NULL;
@@ -290,6 +306,7 @@ int main(void) {
         cmocka_unit_test(test_run_and_queued_copy_take_the_delay_at_least),
         cmocka_unit_test(test_copy_of_what_no_program_has_is_made_by_the_wait_for_it),
         cmocka_unit_test(test_copy_after_a_run_that_failed_is_not_made),
+        cmocka_unit_test(test_run_is_refused_when_it_was_opened_for_plans),
         cmocka_unit_test(test_open_is_refused_when_there_is_no_such_device),
         cmocka_unit_test(test_queue_is_bounded_and_wait_has_a_deadline),
     };

@@ -3,6 +3,8 @@
 
 #include "tests/unit/test.h"
 
+#include "engine/train/build.h"
+#include "engine/train/plan/sizes.h"
 #include "lib/base/fsio.h"
 #include "tests/unit/train_rig.h"
 
@@ -42,9 +44,9 @@ static td_status seen_wait(struct td_accelerator *a, td_ticket ticket, int64_t t
                                 TD_CLASS_DEVICE);
 }
 
-static int32_t opened;
+static struct td_accel_config opened;
 static td_status seen_open(const struct td_accel_config *config, struct td_accelerator **out) {
-    opened = config->device;
+    opened = *config;
     return base()->open(config, out);
 }
 
@@ -59,6 +61,7 @@ static void prepare_seen(struct run *r, const char *dir) {
     seen_ops.wait = seen_wait;
     seen_ops.copy_begin = NULL; // else another thread waits, too
     calls_len = 0;
+    calls[0] = '\0';
     last_read = 0;
     runs = stop_at = fail_at = 0;
     prepare_run(r, &seen, "single_device", dir);
@@ -168,9 +171,35 @@ static void test_rank_opens_the_device_that_it_is_given(void **state) {
         prepare_seen(&r, NULL);
         r.config.device = device;
         assert_ok(td_train(&r.config, &r.io, &r.events, &result));
-        assert_int_equal(opened, device);
+        assert_int_equal(opened.device, device);
+        assert_false(opened.plans || opened.profile);
         dispose(&r);
     }
+}
+
+static void test_rank_times_kernels_when_a_profile_is_asked_for(void **state) {
+    (void)state;
+    struct run r;
+    struct td_train_result result;
+    prepare_seen(&r, NULL);
+    r.config.profile = true;
+    assert_ok(td_train(&r.config, &r.io, &r.events, &result));
+    assert_true(opened.profile && !opened.plans);
+    dispose(&r);
+}
+
+static void test_rank_that_is_planned_runs_nothing(void **state) {
+    (void)state;
+    struct run r;
+    struct td_rank *rank = NULL;
+    struct td_sizes sizes;
+    prepare_seen(&r, NULL);
+    assert_ok(td_rank_create_plan(&r.config, &r.io, &r.events, &rank));
+    assert_ok(td_sizes_measure(rank, &sizes));
+    assert_true(opened.plans && sizes.device_bytes > 0);
+    assert_string_equal(calls, "");
+    td_rank_destroy(rank);
+    dispose(&r);
 }
 
 int main(void) {
@@ -186,6 +215,8 @@ int main(void) {
         CASE(test_nothing_runs_ahead_where_anomalies_are_looked_for),
         CASE(test_nothing_runs_ahead_where_steps_are_gated),
         CASE(test_rank_opens_the_device_that_it_is_given),
+        CASE(test_rank_times_kernels_when_a_profile_is_asked_for),
+        CASE(test_rank_that_is_planned_runs_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

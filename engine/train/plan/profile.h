@@ -2,7 +2,8 @@
 #define TRAIND_ENGINE_TRAIN_PLAN_PROFILE_H
 
 // Profile: where the time of a run went, by op and type, as a table for people. The accelerator
-// counts runs and nanoseconds of every kernel anyway (kernel_at); one that does not has no table.
+// counts runs and nanoseconds of every kernel (kernel_at), because it was opened with `profile`;
+// one that does not has no table.
 
 #include "engine/train/rank/programs.h"
 #include "lib/base/buf.h"

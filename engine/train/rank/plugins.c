@@ -52,6 +52,8 @@ td_status td_rank_open_accelerator(struct td_rank *r) {
         .cache_dir = c->choices_dir ? c->choices_dir : c->cache_dir,
         .deterministic = c->deterministic,
         .detect_anomaly = c->detect_anomaly,
+        .profile = c->profile,
+        .plans = r->plans,
         .knobs = c->accelerator_knobs,
     };
     if (c->detect_anomaly && !r->accel_facts.detects_anomaly) {

@@ -54,6 +54,7 @@ struct td_rank {
     const struct td_train_config *config;
     struct td_train_io *io;
     struct td_events *events;
+    bool plans;             // nothing of it will run
     struct td_arena *arena; // small things that live as long as the rank
 
     // plugins, in order of opening
