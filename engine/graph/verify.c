@@ -29,6 +29,9 @@ static td_status verify_outputs(const struct td_graph *g, td_node n) {
     struct td_op_result r;
     TD_TRY_CTX(td_op_infer(g, node->op, node->inputs, node->n_inputs, &node->attrs, &r),
                "step '%s' node %" PRIu32, g->step, n);
+    if (node->recomputes && (node->segment != TD_SEG_BACKWARD || td_node_has_effect(node))) {
+        return broken(g, n, "what is no copy of a forward node is marked as one");
+    }
     if (node->into) {
         const struct td_value_info *to = &g->values[node->into];
         bool same = node->op == TD_OP_REDUCE_SUM

@@ -280,6 +280,10 @@ struct td_node_info {
     // attrs.shape, of as many elements. matmul, reduce_sum and conv2d_grad_w add to it with
     // attrs.accumulate.
     td_value into;
+    // This node makes values of the forward segment once more, so that they need not be kept (pass
+    // recompute). It is of the backward segment and writes no state. Who merges equal computations
+    // has to leave it alone, or all that was saved is kept after all.
+    bool recomputes;
     struct td_attrs attrs;
 };
 

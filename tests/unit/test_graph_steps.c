@@ -47,6 +47,24 @@ static void assert_same(const struct step_case *c, const char *what, struct resu
     free(b->state);
 }
 
+// Without the nodes that make values again it is the arithmetic of a program that keeps all.
+static void check_copies(const struct td_graph *g, const struct td_graph *plain, bool must) {
+    double flops[2] = {0, 0};
+    int copies = 0;
+    for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+        const struct td_node_info *node = td_graph_node(g, n);
+        if (!node->recomputes) flops[0] += td_op_flops(g, node);
+        copies += node->recomputes;
+    }
+    for (td_node n = 0; n < td_graph_n_nodes(plain); n++) {
+        assert_false(td_graph_node(plain, n)->recomputes);
+        flops[1] += td_op_flops(plain, td_graph_node(plain, n));
+    }
+    assert_true(fabs(flops[0] - flops[1]) <= 1e-9 * flops[1]);
+    assert_true(copies > 0 || !must);
+    assert_true(td_graph_flops(g) >= td_graph_flops(plain));
+}
+
 static void check_case(const struct step_case *c, bool mixed, size_t whole_logits_bytes) {
     struct rig r;
     int level[3];
@@ -64,6 +82,9 @@ static void check_case(const struct step_case *c, bool mixed, size_t whole_logit
     rig_place(&r);
     struct audit a[3];
     for (int i = 0; i < 3; i++) {
+        const size_t less = r.program[level[0]].compiled->program.arena_bytes -
+                            r.program[level[i]].compiled->program.arena_bytes;
+        check_copies(r.program[level[i]].compiled->graph, r.program[own].compiled->graph, less > 0);
         audit_open(&a[i], &r.program[level[i]].compiled->program);
         a[i].arena = td_buffer_host(r.program[level[i]].arena);
         memset(r.program[level[i]].host_arena, 0xff, r.program[level[i]].arena.bytes);

@@ -203,7 +203,7 @@ static td_status copy_node(struct remake *r, td_node m, td_node *at) {
     struct td_attrs attrs = g->nodes[m].attrs;
     TD_TRY(td_rewrite_insert_at(g, *at));
     TD_TRY(td_graph_op(g, g->nodes[m].op, in, n_in, &attrs, out));
-    ++*at;
+    g->nodes[(*at)++].recomputes = true;
     for (uint32_t i = 0; i < g->nodes[m].n_outputs; i++) {
         r->copy[g->nodes[m].outputs[i]] = out[i];
     }
