@@ -9,11 +9,11 @@ import signal
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from far_plugin import args_of, far, mine  # noqa: F401 (mine is a fixture)
 from plans import plan_of
-from ranks import Attempt
+from ranks import EXIT, Attempt
 from support import until
 from test_s07_precision import STORED, manifest_of, scaled_up
 from test_s07_workloads import CONVNET, GPT, LLAMA, data  # noqa: F401 (data is a fixture)
@@ -234,6 +234,22 @@ def test_nothing_is_saved_after_the_step_in_which_the_device_fails(jobs, knobs, 
     begins = min(p.step for p in jobs.daemon.points(job) if p.attempt == 2)
     assert max(saved) == begins - 1 and set(saved) <= set(range(every, fails, every)), saved
     jobs.has_the_bits_of_the_reference(job, last, n_ranks, checkpoint=saves)
+
+
+@pytest.mark.parametrize("where", ["cpu", "far"])
+def test_validation_that_meets_no_number_names_its_batch(tmp_path, mine, data, where):  # noqa: F811
+    x = np.load(tmp_path / "x.npy").reshape(120, 64).astype("f4") / 255
+    np.save(tmp_path / "x.npy", x)
+    x[3] = 3e38  # overflows by the weights
+    np.save(tmp_path / "large.npy", x)
+    save_file({"fc1.weight": np.full((16, 64), 2, "f4")}, tmp_path / "large.safetensors")
+    plan = network({"name": "mlp", "layers": [64, 16, 2]}, dict(data["npy"], val_x=str(tmp_path / "large.npy")), batch=2,
+                   plugins=[str(mine)], init_from=str(tmp_path / "large.safetensors"), strict=False,
+                   trainer={"accelerator": "cpu" if where == "cpu" else far(), "detect_anomaly": True})
+    with Attempt(tmp_path, plan, args_of=args_of(mine) if where == "far" else lambda rank: ["--plugin-dirs", mine]) as attempt:
+        assert attempt.wait() == [EXIT["numeric"]], attempt.story()
+        said = attempt.ranks[0].event("end")[0]["message"]
+    assert said.startswith("validation at step 3 (epoch 0), batch 2: anomaly: "), said
 
 
 # ---- what it needs --------------------------------------------------------------------------------

@@ -33,11 +33,23 @@ static td_status set_scalars(struct td_train_loop *l, int64_t window) {
     return TD_OK;
 }
 
+static bool is_of_batch(td_status s) {
+    const enum td_class class = td_status_class(s);
+    return class == TD_CLASS_DATA || class == TD_CLASS_NUMERIC || class == TD_CLASS_DEVICE;
+}
+
+td_status td_batch_name(td_status s, const struct td_train_loop *l, const char *stage,
+                        int64_t batch) {
+    s = td_rank_classify(s);
+    if (!is_of_batch(s)) return s;
+    return td_status_context(s, "%s at step %lld (epoch %lld), batch %lld", stage,
+                             (long long)l->at.step, (long long)l->at.epoch, (long long)batch + 1);
+}
+
 // Of a failure: the step whose batch it was.
 static td_status name_step(td_status s, const struct td_train_loop *l,
                            const struct td_position *after, bool steps) {
-    const enum td_class class = td_status_class(s);
-    if (class != TD_CLASS_NUMERIC && class != TD_CLASS_DEVICE) return s;
+    if (!is_of_batch(s)) return s;
     return td_status_context(s, "step %lld (epoch %lld)", (long long)(after->step + !steps),
                              (long long)l->at.epoch);
 }

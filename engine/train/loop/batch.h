@@ -14,5 +14,9 @@ void td_batch_begin(struct td_train_loop *l);
 TD_MUST_USE td_status td_batch_queue(struct td_train_loop *l, int64_t batch);
 // Waits for the oldest, counts it, and moves l->at after it.
 TD_MUST_USE td_status td_batch_read(struct td_train_loop *l, struct td_batch_run *out_run);
+// Of a failure of batch `batch` (from 0) of an evaluation: adds where it was. So does a failure of
+// a queued batch by itself. Others than those of data, numbers or the device are left. Takes s.
+TD_MUST_USE td_status td_batch_name(td_status s, const struct td_train_loop *l, const char *stage,
+                                    int64_t batch);
 
 #endif

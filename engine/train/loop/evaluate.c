@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/train/config/limits.h"
+#include "engine/train/loop/batch.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/step.h"
 
@@ -54,6 +55,26 @@ static void name_tallies(const struct td_rank *r, struct td_tallies *own) {
     if (g) td_tallies_add(own, g, nothing, 0);
 }
 
+static td_status evaluate_batch(struct td_train_loop *l, enum td_split split, int64_t offset,
+                                struct td_tallies *own) {
+    struct td_rank *r = l->rank;
+    const void *inputs[TD_DATA_FIELDS];
+    const struct td_graph *g;
+    int64_t n;
+    TD_TRY(td_data_batch(r->data, split, offset, inputs, &n));
+    if (n == 0) return TD_OK;
+    const struct td_program_key key = td_rank_eval_key(n);
+    const bool is_test = split == TD_SPLIT_TEST;
+    TD_TRY(td_rank_step(r, is_test ? TD_STEP_TEST : TD_STEP_VALIDATE, &key, inputs, &g));
+    td_tallies_add(own, g, r->outputs, n);
+    return TD_OK;
+}
+
+// What a failure calls it.
+static const char *stage_of(const char *prefix) {
+    return strcmp(prefix, "val") == 0 ? "validation" : *prefix ? prefix : "sanity check";
+}
+
 td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, const char *prefix,
                                  int64_t n_batches, bool *out_interrupted) {
     struct td_rank *r = l->rank;
@@ -65,18 +86,12 @@ td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, c
     TD_TRY(td_rank_hook(r, TD_HOOK_EVAL_START, 0));
     const struct td_sampler *s = td_data_sampler(r->data, split);
     for (int64_t b = 0; b < n_batches; b++) {
-        const void *inputs[TD_DATA_FIELDS];
-        const struct td_graph *g;
-        int64_t n;
         td_control_phase(&r->control, is_test ? TD_PHASE_TESTING : TD_PHASE_VALIDATING);
         TD_TRY(td_train_loop_agree(l, out_interrupted));
         if (*out_interrupted) return td_rank_hook(r, TD_HOOK_EVAL_END, b);
-        TD_TRY(td_data_batch(r->data, split, offset, inputs, &n));
+        td_status failed = evaluate_batch(l, split, offset, &own);
+        TD_TRY(td_batch_name(failed, l, stage_of(prefix), b));
         offset = td_sampler_next(s, offset, batch_size);
-        if (n == 0) continue;
-        struct td_program_key key = td_rank_eval_key(n);
-        TD_TRY(td_rank_step(r, is_test ? TD_STEP_TEST : TD_STEP_VALIDATE, &key, inputs, &g));
-        td_tallies_add(&own, g, r->outputs, n);
     }
     if (own.n == 0) name_tallies(r, &own);
     if (*prefix) TD_TRY(report(l, prefix, &own));

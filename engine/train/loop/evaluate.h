@@ -7,7 +7,7 @@
 // batch boundary, because there the control flags are summed in a reduction of their own (training
 // has them after its gradients). Each rank pushes its own (sum, count), the coordinator merges; a
 // copy summed here serves the checkpoint's metrics. Weights, gradients and the sampler's position
-// are left alone. Thread: the training thread.
+// are left alone. A batch that fails is named. Thread: the training thread.
 
 #include "engine/train/loop/loop.h"
 

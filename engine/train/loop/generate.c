@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/loop/batch.h"
 #include "engine/train/loop/predictions.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/step.h"
@@ -180,7 +181,7 @@ static td_status write_text(struct writing *w, bool *out_interrupted) {
     while (w->n_tokens < end) {
         TD_TRY(td_train_loop_agree(w->loop, out_interrupted));
         if (*out_interrupted) return TD_OK;
-        TD_TRY(next_token(w));
+        TD_TRY(td_batch_name(next_token(w), w->loop, "predict", w->n_tokens - w->n_prompt));
     }
     return r->facts.is_global_zero ? write_down(w) : TD_OK;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine/train/config/limits.h"
+#include "engine/train/loop/batch.h"
 #include "engine/train/loop/generate.h"
 #include "engine/train/loop/predictions.h"
 #include "engine/train/rank/batches.h"
@@ -164,11 +165,14 @@ static int32_t largest(const float *row, int64_t n) {
     return (int32_t)best;
 }
 
-// This rank's rows of a batch, into a->own.
-static td_status ask(struct asking *a, int64_t n, const void *const *inputs) {
+// This rank's rows of the batch at `offset`, into a->own.
+static td_status ask(struct asking *a, int64_t offset) {
     struct td_rank *r = a->loop->rank;
-    const void *aimed[TD_DATA_FIELDS];
+    const void *batch[TD_DATA_FIELDS], *aimed[TD_DATA_FIELDS];
+    const void **inputs = batch;
     const struct td_graph *g;
+    int64_t n;
+    TD_TRY(td_data_batch(r->data, TD_SPLIT_PREDICT, offset, batch, &n));
     memcpy(a->own, &n, sizeof n);
     if (n == 0) return TD_OK;
     if (r->module_ops->aim) {
@@ -215,13 +219,10 @@ static td_status run_batches(struct asking *a, int64_t n_batches, bool *out_inte
     const int64_t batch = r->config->batch_size;
     int64_t offset = 0;
     for (int64_t b = 0; b < n_batches; b++) {
-        const void *inputs[TD_DATA_FIELDS];
-        int64_t n;
         TD_TRY(td_train_loop_agree(a->loop, out_interrupted));
         if (*out_interrupted) return TD_OK;
-        TD_TRY(td_data_batch(r->data, TD_SPLIT_PREDICT, offset, inputs, &n));
-        TD_TRY(ask(a, n, inputs));
-        size_t part = sizeof n + (size_t)batch * a->row_bytes;
+        TD_TRY(td_batch_name(ask(a, offset), a->loop, "predict", b));
+        size_t part = sizeof(int64_t) + (size_t)batch * a->row_bytes;
         TD_TRY(td_rank_all_gather(r, a->own, part, a->all));
         if (r->facts.is_global_zero) TD_TRY(write_batch(a, offset));
         offset = td_sampler_next(s, offset, batch);
