@@ -233,10 +233,11 @@ struct td_accelerator_ops {
                               struct td_accel_rates *out_best, struct td_accel_rates *out_usual);
     // (optional) Kernel i of an executable, in order of execution; false past the last.
     bool (*kernel_at)(const struct td_executable *e, uint32_t i, struct td_kernel_info *out_info);
-    // (optional) What was chosen by timing when programs were compiled, lines of "key=name". A
-    // later attempt of the job adopts it before it compiles, so that it computes the same bits. The
-    // text of choices is borrowed until the next compile, that of adopt_choices until it returns.
-    // Errors: INVALID_ARGUMENT from adopt_choices when the text is not such lines.
+    // (optional, both or none) What was chosen by timing when programs were compiled, lines of
+    // "key=name". A later attempt of the job adopts it before it compiles, so that it computes the
+    // same bits. The text of choices is borrowed until the next compile, that of adopt_choices
+    // until it returns. Errors: INVALID_ARGUMENT from adopt_choices when the text is not such
+    // lines.
     td_status (*choices)(struct td_accelerator *a, const char **out_text);
     td_status (*adopt_choices)(struct td_accelerator *a, const char *text);
     // (optional) Bytes that compiling these programs, one after the other, takes besides arena and

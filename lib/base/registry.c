@@ -86,6 +86,25 @@ static const struct slot strategy_slots[] = {
     SLOT(td_strategy_ops, environment),
 };
 
+// Optional slots of which one without the other is a mistake.
+static const struct pair {
+    enum td_plugin_kind kind;
+    struct slot slot[2];
+} pairs[] = {
+#define PAIR(kind, type, one, other)                                                               \
+    {                                                                                              \
+        TD_PLUGIN_##kind, {                                                                        \
+            SLOT(type, one), SLOT(type, other)                                                     \
+        }                                                                                          \
+    }
+    PAIR(ACCELERATOR, td_accelerator_ops, host_alloc, host_free),
+    PAIR(ACCELERATOR, td_accelerator_ops, choices, adopt_choices),
+    PAIR(STRATEGY, td_strategy_ops, build_begin, build_end),
+    PAIR(STRATEGY, td_strategy_ops, state_save, state_load),
+    PAIR(PRECISION, td_precision_ops, state_save, state_load),
+    PAIR(PRECISION, td_precision_ops, own_save, own_load),
+};
+
 #define KIND(name, type, slots)                                                                    \
     { name, sizeof(struct type), slots, TD_COUNTOF(slots) }
 static const struct kind {
@@ -124,19 +143,30 @@ static bool name_is_valid(const char *name) {
     return len > 0 && len <= NAME_MAX_BYTES && name[len] == '\0';
 }
 
+// A table that is too short for a slot does not have it.
+static bool has_slot(const struct td_plugin_desc *desc, const struct slot *slot) {
+    const uint32_t ops_bytes = *(const uint32_t *)desc->ops;
+    void *function = NULL;
+    if (slot->offset + sizeof function <= ops_bytes) {
+        memcpy(&function, (const char *)desc->ops + slot->offset, sizeof function);
+    }
+    return function != NULL;
+}
+
 static td_status check_slots(const struct td_plugin_desc *desc, const char *origin) {
     const struct kind *kind = &kinds[desc->kind];
-    uint32_t ops_bytes = *(const uint32_t *)desc->ops;
     for (size_t i = 0; i < kind->n_slots; i++) {
-        size_t offset = kind->slots[i].offset;
-        void *function = NULL;
-        if (offset + sizeof function <= ops_bytes) {
-            memcpy(&function, (const char *)desc->ops + offset, sizeof function);
-        }
-        if (!function) {
-            return refuse(origin, "%s '%s' lacks the required slot '%s'", kind->name, desc->name,
-                          kind->slots[i].name);
-        }
+        if (has_slot(desc, &kind->slots[i])) continue;
+        return refuse(origin, "%s '%s' lacks the required slot '%s'", kind->name, desc->name,
+                      kind->slots[i].name);
+    }
+    for (size_t i = 0; i < TD_COUNTOF(pairs); i++) {
+        const struct pair *p = &pairs[i];
+        if (p->kind != desc->kind) continue;
+        const bool has[2] = {has_slot(desc, &p->slot[0]), has_slot(desc, &p->slot[1])};
+        if (has[0] == has[1]) continue;
+        return refuse(origin, "%s '%s' has the slot '%s' but lacks '%s'; it needs both or none",
+                      kind->name, desc->name, p->slot[has[1]].name, p->slot[has[0]].name);
     }
     return TD_OK;
 }

@@ -9,11 +9,12 @@
 // that ends before ours will do, but not for an accelerator, which is handed every op. Either way
 // the same checks run. The ABI's major must be equal, and its minor not newer than ours. Descriptor
 // and ops table must be size-prefixed; they are copied by the smaller size. Required slots must be
-// present, and the plugin's table of knobs (traind/knobs.h) sound. The error names a slot that is
-// missing. A loaded file stays open until its digest is asked for. So what find hands out is the
-// registry's own copy, of this build's full size, unknown slots NULL; it dies with the registry.
-// Names are case-insensitive; an unknown name lists the known. At most TD_REGISTRY_MAX plugins. One
-// thread at a time. The only home of dlopen but for accelerators that open a vendor library late.
+// present, of some pairs both or none, and the plugin's table of knobs (traind/knobs.h) sound. The
+// error names a slot that is missing. A loaded file stays open until its digest is asked for. So
+// what find hands out is the registry's own copy, of this build's full size, unknown slots NULL; it
+// dies with the registry. Names are case-insensitive; an unknown name lists the known. At most
+// TD_REGISTRY_MAX plugins. One thread at a time. The only home of dlopen but for accelerators that
+// open a vendor library late.
 
 #include "lib/base/base.h"
 #include "lib/base/buf.h"

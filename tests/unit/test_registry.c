@@ -8,6 +8,8 @@
 #include "traind/collective.h"
 #include "traind/dataset.h"
 #include "traind/module.h"
+#include "traind/precision.h"
+#include "traind/strategy.h"
 
 static td_status module_open(const struct td_json *knobs, const struct td_field *fields,
                              size_t n_fields, struct td_module **out_module) {
@@ -90,6 +92,51 @@ static void test_missing_slot_is_named_when_required(void **state) {
     expect_refusal(d, "lacks the required slot 'record'");
     ops.struct_bytes = 0;
     expect_refusal(d, "lacks the required slot 'open'");
+}
+
+// ---- slots that belong together -----------------------------------------------------------------
+// A slot that a check must not call; every one of a table is it.
+static void never(void) {
+    fail();
+}
+
+// A table where all slots are there but one.
+static void expect_pair(enum td_plugin_kind kind, size_t ops_bytes, size_t without,
+                        const char *text) {
+    void (*const slot)(void) = never;
+    void (*const none)(void) = NULL;
+    _Alignas(uint64_t) char ops[1024];
+    assert_true(ops_bytes <= sizeof ops);
+    for (size_t at = 0; at < ops_bytes; at += sizeof slot) {
+        memcpy(ops + at, at == without ? (const void *)&none : (const void *)&slot, sizeof slot);
+    }
+    const uint32_t bytes = (uint32_t)ops_bytes;
+    memcpy(ops, &bytes, sizeof bytes);
+    struct td_plugin_desc d = good;
+    d.kind = kind;
+    d.ops = ops;
+    if (text) {
+        expect_refusal(d, text);
+    } else {
+        assert_ok(td_plugin_check(&d, "x"));
+    }
+}
+
+static void test_slot_is_refused_when_the_other_of_its_pair_is_missing(void **state) {
+    (void)state;
+#define ALONE(kind, type, without, other)                                                          \
+    expect_pair(TD_PLUGIN_##kind, sizeof(struct type), offsetof(struct type, without),             \
+                "has the slot '" #other "' but lacks '" #without "'; it needs both or none")
+    ALONE(ACCELERATOR, td_accelerator_ops, host_alloc, host_free);
+    ALONE(ACCELERATOR, td_accelerator_ops, host_free, host_alloc);
+    ALONE(ACCELERATOR, td_accelerator_ops, choices, adopt_choices);
+    ALONE(STRATEGY, td_strategy_ops, build_end, build_begin);
+    ALONE(STRATEGY, td_strategy_ops, state_load, state_save);
+    ALONE(PRECISION, td_precision_ops, state_save, state_load);
+    ALONE(PRECISION, td_precision_ops, own_load, own_save);
+#undef ALONE
+    expect_pair(TD_PLUGIN_ACCELERATOR, sizeof(struct td_accelerator_ops),
+                offsetof(struct td_accelerator_ops, skips), NULL);
 }
 
 // ---- the table of knobs -------------------------------------------------------------------------
@@ -295,6 +342,7 @@ int main(void) {
         cmocka_unit_test(test_descriptor_of_an_older_abi_is_refused_with_both_majors),
         cmocka_unit_test(test_descriptor_is_refused_when_anything_is_wrong),
         cmocka_unit_test(test_missing_slot_is_named_when_required),
+        cmocka_unit_test(test_slot_is_refused_when_the_other_of_its_pair_is_missing),
         cmocka_unit_test(test_table_of_knobs_is_refused_when_a_row_is_wrong),
         cmocka_unit_test(test_shared_object_is_refused_when_it_was_built_for_other_ops),
         cmocka_unit_test(test_short_table_is_extended_when_the_plugin_is_older),

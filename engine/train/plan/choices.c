@@ -99,8 +99,7 @@ static td_status share(struct td_rank *r, struct td_buf *text) {
 }
 
 td_status td_choices_bind(struct td_rank *r, const struct td_bindings *b) {
-    bool chooses = r->accel_ops->choices && r->accel_ops->adopt_choices;
-    if (!chooses) return td_programs_bind(r->programs, r->accel_ops, r->accel, b);
+    if (!r->accel_ops->choices) return td_programs_bind(r->programs, r->accel_ops, r->accel, b);
     TD_AUTO_BUF text;
     td_buf_init(&text, TEXT_MAX);
     if (r->facts.is_global_zero) TD_TRY(bind_first(r, b, &text));

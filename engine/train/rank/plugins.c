@@ -123,18 +123,6 @@ static td_status check_facts(const struct td_rank *r, const struct td_strategy_c
                    r->config->device, r->accel_name);
 }
 
-// What a plugin keeps of itself it has to take back.
-static td_status check_pair(const char *kind, const char *name, bool saves, bool loads) {
-    if (saves == loads) return TD_OK;
-    return td_status_with_class(
-        td_fail(
-            TD_FAILED_PRECONDITION,
-            "%s '%s' can %s what it keeps of itself in a checkpoint, but cannot %s it; it needs "
-            "both slots or none",
-            kind, name, saves ? "save" : "load", saves ? "load" : "save"),
-        TD_CLASS_BAD_SPEC);
-}
-
 td_status td_rank_open_strategy(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     const void *ops;
@@ -169,8 +157,6 @@ td_status td_rank_open_strategy(struct td_rank *r) {
         .restore_optimizer = true,
     };
     TD_TRY(r->strategy_ops->environment(r->strategy, &r->facts));
-    TD_TRY(check_pair("strategy", r->strategy_name, r->strategy_ops->state_save != NULL,
-                      r->strategy_ops->state_load != NULL));
     return check_facts(r, &config);
 }
 
@@ -196,8 +182,6 @@ td_status td_rank_open_named_precision(struct td_rank *r) {
     };
     TD_TRY_CTX(r->precision_ops->open(&config, &r->precision), "open precision '%s'",
                r->precision_name);
-    TD_TRY(check_pair("precision", r->precision_name, r->precision_ops->own_save != NULL,
-                      r->precision_ops->own_load != NULL));
     struct td_precision_facts *facts = &r->precision_facts;
     facts->struct_bytes = sizeof *facts;
     TD_TRY(r->precision_ops->facts(r->precision, facts));
