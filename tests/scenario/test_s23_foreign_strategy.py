@@ -11,7 +11,8 @@ import pytest
 from safetensors.numpy import load_file
 
 import support
-from plans import losses, plan_of, state_of
+from far_plugin import args_of, far, mine  # noqa: F401 (mine is a fixture)
+from plans import losses, plan_of, state_of, steps_in
 from ranks import Attempt, EXIT
 
 SOURCE = support.ROOT / "tests/plugins/local_sgd.c"
@@ -74,6 +75,28 @@ def test_ranks_part_and_meet_again_when_the_strategy_takes_means(tree, tmp_path,
         params = sum(v.nbytes + -v.nbytes % 64 for v in load_file(tmp_path / f"whole/step-{step}/model.safetensors").values())
         equal = bytes(ranks[0][8:8 + params]) == bytes(ranks[1][8:8 + params])
         assert equal == (step % 3 == 0), "equal right after a mean, and only then"
+
+
+@pytest.mark.parametrize("by_tensor", [False, True])
+@pytest.mark.parametrize("strategy, precision", [("local_sgd", "32-true"), ("faulty_sgd", "16-mixed")])
+def test_bits_are_the_references_when_state_is_on_a_device(tree, tmp_path, mine, strategy, precision, by_tensor):  # noqa: F811
+    """faulty_sgd has a hook after each backward segment, too, and writes a gradient in it, once in each process."""
+    def run(name, accelerator, args, resume_from=None):
+        plan = plan_for(tmp_path / name, strategy, accelerator=accelerator, precision=precision, accumulate_grad_batches=2,
+                        resume_from=resume_from)
+        if name != "reference":
+            plan["plugins"] = [str(mine)]
+        with Attempt(tmp_path, plan, 2, args_of=args) as attempt:
+            assert attempt.wait(60) == [0, 0], attempt.story()
+        states = {step: state_of(tmp_path / name / f"step-{step}") for step in steps_in(tmp_path / name)}
+        return [losses(r.metrics) for r in attempt.ranks], states
+
+    expected = run("reference", "reference", lambda rank: ())
+    got = run("far", far(by_tensor=by_tensor, delay_us=500, copy_delay_us=5000), args_of(mine))
+    assert got == expected and max(got[1]) == 11 and KEPT in got[1][11]
+    if strategy == "local_sgd":
+        rest = run("rest", far(by_tensor=by_tensor), args_of(mine), tmp_path / "far/step-4")
+        assert rest[1] == {step: state for step, state in got[1].items() if step > 4}
 
 
 def test_knobs_of_the_strategy_are_its_own(tree, tmp_path):

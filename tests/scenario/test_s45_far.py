@@ -4,6 +4,7 @@ the bit what the reference does; so is what is left after a stop, a kill or a fa
 import copy
 import json
 import os
+import random
 import re
 import signal
 
@@ -18,6 +19,7 @@ from support import until
 from test_s07_precision import STORED, manifest_of, scaled_up
 from test_s07_workloads import CONVNET, GPT, LLAMA, data  # noqa: F401 (data is a fixture)
 from test_s08_resume import OPTIMIZERS, full_only
+from test_s41_stop import check_agreed
 
 # Runs take longer than the host needs between two, so that one is ahead. A checkpoint is on its way to the host for the
 # next few runs.
@@ -175,14 +177,14 @@ class Jobs:
             spec[name] = dict(spec.get(name, {}), **values)
         return self.daemon.submit(json.dumps(spec))
 
-    def has_the_bits_of_the_reference(self, job, last, n_ranks=2, **sections):
+    def has_the_bits_of_the_reference(self, job, last, n_ranks=2, attempt=2, **sections):
         """Of one that nobody disturbed, in losses, validations and the last weights."""
         whole, daemon = self.submit("reference", last, n_ranks, **sections), self.daemon
         daemon.finish(whole)
         assert daemon.losses(job, last, n_ranks) == daemon.losses(whole, last, n_ranks)
         validated = [{p.step: p.value for p in daemon.points(j, "val_loss")} for j in (job, whole)]
         assert validated[0] == validated[1] != {}
-        assert daemon.weights(job, f"a2/step-{last}") == daemon.weights(whole, f"a1/step-{last}") != {}
+        assert daemon.weights(job, f"a{attempt}/step-{last}") == daemon.weights(whole, f"a1/step-{last}") != {}
 
 
 @pytest.fixture
@@ -203,6 +205,37 @@ def test_job_goes_on_to_the_same_bits_when_a_rank_is_killed(jobs, knobs, rank, l
     assert (done.attempt, done.restarts, done.failure.rank) == (2, 1, rank) and "signal 9" in done.failure.message, done
     assert min(p.step for p in jobs.daemon.points(job) if p.attempt == 2) > 5, "it went on from a checkpoint"
     jobs.has_the_bits_of_the_reference(job, last)
+
+
+@pytest.mark.parametrize("seed", [0] + [pytest.param(i, marks=full_only) for i in range(1, 16)])
+def test_job_ends_with_the_same_bits_when_it_is_killed_and_paused_at_random_moments(jobs, knobs, seed, kills=2, last=90):
+    rng, daemon = random.Random(seed), jobs.daemon
+    job = jobs.submit(slow(knobs), last, restart={"max": kills})
+    for kill in range(kills):
+        daemon.wait_step(job, rng.randint(0, 25) + kill * 30)
+        attempt = daemon.job(job).attempt
+        os.kill(rng.choice(until("ranks run", lambda: daemon.workers(job))), signal.SIGKILL)
+        until("the next attempt", lambda: daemon.job(job).attempt > attempt)
+    daemon.steer("Pause", job)
+    daemon.wait_state(job, "PAUSED")
+    daemon.steer("Resume", job)
+    done = daemon.finish(job)
+    assert (done.attempt, done.restarts) == (kills + 2, kills) and not [n for n in done.notes if "exact" in n], done
+    jobs.has_the_bits_of_the_reference(job, last, attempt=done.attempt)
+
+
+@pytest.mark.parametrize("seed", [0, 1] + [pytest.param(i, marks=full_only) for i in range(2, 30)])
+def test_ranks_stop_at_one_step_and_leave_their_devices_when_the_job_is_cancelled(jobs, knobs, seed, last=5000):
+    rng, daemon = random.Random(seed), jobs.daemon
+    job = jobs.submit(slow(knobs), last)
+    if rng.randrange(4):
+        daemon.wait_step(job, rng.randint(0, 40))
+    daemon.steer("Cancel", job)
+    assert not daemon.wait_state(job, "CANCELLED", deadline_s=20).HasField("failure")
+    until("its slots are free", lambda: daemon.nodes()[0].slots_used == 0)
+    check_agreed(daemon, job, 2)
+    assert not daemon.workers(job)
+    daemon.finish(jobs.submit(far(**knobs), 7))
 
 
 def test_ranks_stop_at_one_step_and_go_on_to_the_same_bits_when_the_job_is_paused(jobs, knobs, last=60):
