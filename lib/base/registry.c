@@ -103,6 +103,7 @@ static const struct pair {
     PAIR(STRATEGY, td_strategy_ops, state_save, state_load),
     PAIR(PRECISION, td_precision_ops, state_save, state_load),
     PAIR(PRECISION, td_precision_ops, own_save, own_load),
+    PAIR(COMM_HOOK, td_comm_hook_ops, state_save, state_load),
 };
 
 #define KIND(name, type, slots)                                                                    \

@@ -20,11 +20,6 @@ static td_status open(struct td_rank *r, const char *name, const struct td_json 
     const struct td_plugin_desc *desc;
     TD_TRY(td_registry_find(r->config->registry, TD_PLUGIN_COMM_HOOK, name, &desc));
     const struct td_comm_hook_ops *ops = desc->ops;
-    if (!ops->state_save != !ops->state_load) {
-        return td_bad_spec("comm_hook '%s' has one of state_save and state_load; it needs both or "
-                           "neither",
-                           name);
-    }
     const struct td_comm_hook_config config = {
         .struct_bytes = sizeof config,
         .rank = r->config->rank,
