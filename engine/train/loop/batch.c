@@ -103,19 +103,14 @@ static double norm_of(const struct td_graph *g, const double *outputs) {
     return (double)NAN;
 }
 
-// Steps that a precision skips are never queued ahead: the next one is this one again.
-static void undo_step(struct td_train_loop *l, struct td_batch_run *b) {
-    TD_CHECK(!l->n_runs);
-    l->queued.step = --b->after.step;
-}
-
 td_status td_batch_read(struct td_train_loop *l, struct td_batch_run *out_run) {
     struct td_rank *r = l->rank;
     struct td_batch_run b = l->run[0];
     l->n_runs--;
     memmove(&l->run[0], &l->run[1], (size_t)l->n_runs * sizeof l->run[0]);
     TD_TRY(name_step(td_rank_read(r, &b.run), l, &b.after, b.steps));
-    if (r->skipped) undo_step(l, &b);
+    TD_CHECK(!r->skipped || !l->n_runs); // nothing is queued ahead of a gate
+    if (r->skipped) l->queued.step = --b.after.step;
     if (b.begins) l->window.n = 0;
     td_tallies_add(&l->window, b.run.graph, r->outputs, b.n_samples);
     td_throughput_add(&l->throughput, b.run.graph, b.n_samples);

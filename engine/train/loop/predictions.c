@@ -43,10 +43,6 @@ td_status td_predict_result(struct td_rank *r, const char *name, int64_t n, floa
     TD_TRY(td_state_find(r->state, path, &index));
     const struct td_state_info *t = td_state_at(r->state, index);
     TD_CHECK(t->dtype == TD_F32);
-    struct td_buffer host = {
-        .space = TD_SPACE_HOST,
-        .handle = (uint64_t)(uintptr_t)out,
-        .bytes = t->bytes,
-    };
+    const struct td_buffer host = td_buffer_of_host(out, t->bytes);
     return r->accel_ops->copy(r->accel, host, 0, r->memory.region[t->role], t->offset, t->bytes);
 }

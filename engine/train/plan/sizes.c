@@ -41,11 +41,6 @@ size_t td_sizes_process_bytes(const struct td_rank *r) {
     return TD_SIZES_PROCESS + r->accel_facts.process_bytes + TD_SIZES_THREAD * threads;
 }
 
-// Do gradients of a device pass through host memory?
-static bool stages(const struct td_rank *r) {
-    return r->strategy_ops->rewrite && (!r->group_facts.on_device || r->hook);
-}
-
 bool td_sizes_shadows(const struct td_rank *r) {
     return r->accel_facts.own_memory && r->accel_ops->copy_begin;
 }
@@ -59,7 +54,8 @@ static void add_up(const struct td_rank *r, struct td_sizes *s) {
                       s->shared_bytes / world;
     if (r->accel_facts.own_memory) {
         s->device_bytes = all + s->shadow_bytes;
-        s->staging_bytes = stages(r) && !s->shared_bytes ? gradients : 0;
+        const bool stages = r->strategy_ops->rewrite && (!r->group_facts.on_device || r->hook);
+        s->staging_bytes = stages && !s->shared_bytes ? gradients : 0;
         s->memory_bytes += s->staging_bytes;
     } else {
         s->memory_bytes += all - (s->shared_bytes ? gradients : 0);
@@ -171,46 +167,45 @@ td_status td_sizes_fit(const struct td_rank *r, bool *out_fits) {
     return TD_OK;
 }
 
-td_status td_sizes_refuse(const struct td_rank *r) {
-    struct td_sizes s;
-    const size_t mib = (size_t)1 << 20;
-    TD_TRY(measure_all_memory(r, &s));
-    bool keeps = r->recompute != TD_RECOMPUTE_FULL && !r->accel_facts.plans_memory;
-    if (exceeds_device(r, &s)) {
-        return td_status_with_class(
-            td_fail(TD_FAILED_PRECONDITION,
-                    "a rank needs %zu bytes of its device, '%s' has %zu: %zu MiB of state, %zu of "
-                    "activations (recompute %s), %zu of scratch, %zu of a snapshot's shadow. Lower "
-                    "data.batch_size (with trainer.accumulate_grad_batches for the same step) or "
-                    "the model's sizes",
-                    s.device_bytes, r->accel_facts.device_name, (size_t)r->accel_facts.memory_bytes,
-                    s.state_bytes / mib, s.arena_bytes / mib, td_recompute_name(r->recompute),
-                    s.scratch_bytes / mib, s.shadow_bytes / mib),
-            TD_CLASS_OUT_OF_MEMORY);
+static td_status describe_excess(const struct td_rank *r, const struct td_sizes *s) {
+    const size_t mib = (size_t)1 << 20, allowed = r->config->memory_bytes;
+    const char *const level = td_recompute_name(r->recompute);
+    if (exceeds_device(r, s)) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "a rank needs %zu bytes of its device, '%s' has %zu: %zu MiB of state, %zu "
+                       "of activations (recompute %s), %zu of scratch, %zu of a snapshot's shadow. "
+                       "Lower data.batch_size (with trainer.accumulate_grad_batches for the same "
+                       "step) or the model's sizes",
+                       s->device_bytes, r->accel_facts.device_name,
+                       (size_t)r->accel_facts.memory_bytes, s->state_bytes / mib,
+                       s->arena_bytes / mib, level, s->scratch_bytes / mib, s->shadow_bytes / mib);
     }
     if (r->accel_facts.own_memory) {
-        return td_status_with_class(
-            td_fail(TD_FAILED_PRECONDITION,
-                    "a rank needs %zu bytes of the host, resources.memory_bytes allows %zu: %zu "
-                    "MiB of snapshot, %zu of batches, %zu of process, %zu of gradients on their "
-                    "way. Raise resources.memory_bytes, or lower data.batch_size or the model's "
-                    "sizes",
-                    s.memory_bytes, (size_t)r->config->memory_bytes, s.snapshot_bytes / mib,
-                    s.batch_bytes / mib, s.process_bytes / mib,
-                    (s.staging_bytes + s.shared_bytes / (size_t)r->config->world_size) / mib),
-            TD_CLASS_OUT_OF_MEMORY);
+        const size_t shared_bytes = s->shared_bytes / (size_t)r->config->world_size;
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "a rank needs %zu bytes of the host, resources.memory_bytes allows %zu: %zu "
+                       "MiB of snapshot, %zu of batches, %zu of process, %zu of gradients on their "
+                       "way. Raise resources.memory_bytes, or lower data.batch_size or the model's "
+                       "sizes",
+                       s->memory_bytes, allowed, s->snapshot_bytes / mib, s->batch_bytes / mib,
+                       s->process_bytes / mib, (s->staging_bytes + shared_bytes) / mib);
     }
-    return td_status_with_class(
-        td_fail(TD_FAILED_PRECONDITION,
-                "a rank needs %zu bytes, resources.memory_bytes allows %zu: %zu MiB of state, %zu "
-                "of activations (recompute %s), %zu of scratch, %zu of snapshot, %zu of batches, "
-                "%zu of process. Raise resources.memory_bytes, or lower data.batch_size (with "
-                "trainer.accumulate_grad_batches for the same step) or the model's sizes%s",
-                s.memory_bytes, (size_t)r->config->memory_bytes, s.state_bytes / mib,
-                s.arena_bytes / mib, td_recompute_name(r->recompute), s.scratch_bytes / mib,
-                s.snapshot_bytes / mib, s.batch_bytes / mib, s.process_bytes / mib,
-                keeps ? ", or set trainer.recompute: full" : ""),
-        TD_CLASS_OUT_OF_MEMORY);
+    const bool keeps = r->recompute != TD_RECOMPUTE_FULL && !r->accel_facts.plans_memory;
+    return td_fail(TD_FAILED_PRECONDITION,
+                   "a rank needs %zu bytes, resources.memory_bytes allows %zu: %zu MiB of state, "
+                   "%zu of activations (recompute %s), %zu of scratch, %zu of snapshot, %zu of "
+                   "batches, %zu of process. Raise resources.memory_bytes, or lower "
+                   "data.batch_size (with trainer.accumulate_grad_batches for the same step) or "
+                   "the model's sizes%s",
+                   s->memory_bytes, allowed, s->state_bytes / mib, s->arena_bytes / mib, level,
+                   s->scratch_bytes / mib, s->snapshot_bytes / mib, s->batch_bytes / mib,
+                   s->process_bytes / mib, keeps ? ", or set trainer.recompute: full" : "");
+}
+
+td_status td_sizes_refuse(const struct td_rank *r) {
+    struct td_sizes s;
+    TD_TRY(measure_all_memory(r, &s));
+    return td_status_with_class(describe_excess(r, &s), TD_CLASS_OUT_OF_MEMORY);
 }
 
 // ---- what is held -------------------------------------------------------------------------------

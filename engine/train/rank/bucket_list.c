@@ -21,11 +21,8 @@ td_status td_rank_list_buckets(const struct td_rank *r, struct td_arena *arena,
                                struct td_bucket *out_buckets) {
     const uint32_t n = td_state_n_buckets(r->state);
     const size_t end = td_state_control_offset(r->state);
-    size_t n_tensors = 0;
-    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
-        n_tensors += td_state_at(r->state, i)->role == TD_ROLE_GRAD;
-    }
-    struct td_bucket_tensor *tensors = td_arena_array(arena, n_tensors + 1, sizeof *tensors);
+    const size_t most = td_state_count(r->state);
+    struct td_bucket_tensor *tensors = td_arena_array(arena, most, sizeof *tensors);
     if (!tensors) return td_fail_oom();
     for (uint32_t i = 0; i < n; i++) {
         size_t offset, bytes;
