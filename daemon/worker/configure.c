@@ -238,6 +238,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     t->busy = args->busy || (args->dump_graph && !args->json); // text has no times
     t->deterministic = c->plan.spec.trainer.deterministic;
     t->detect_anomaly = c->plan.spec.trainer.detect_anomaly;
+    t->find_unused_parameters = c->plan.spec.trainer.find_unused_parameters;
     t->profile = args->profile;
     t->recompute = c->plan.spec.trainer.recompute;
     t->memory_bytes = (size_t)c->plan.spec.resources.memory_bytes;

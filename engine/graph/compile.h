@@ -27,6 +27,10 @@ struct td_compile_options {
     bool scales_loss;
     td_status (*record)(void *arg, struct td_graph *g, int64_t batch);
     void *record_arg;
+    // (optional) Does the step train this parameter, if its loss depends on it? Else it is a
+    // constant. NULL: all are trained.
+    bool (*trains)(const void *arg, const struct td_program_key *key, const char *param);
+    const void *trains_arg;
     // (optional) Rewrites; see traind/rewrite.h.
     td_status (*precision)(void *arg, struct td_graph *g, const struct td_program_key *key);
     void *precision_arg;

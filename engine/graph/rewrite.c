@@ -86,10 +86,26 @@ static struct fill fill_of(const struct td_state_table *t, uint32_t bucket) {
     return f;
 }
 
+// Does this graph write a gradient of that bucket?
+static bool writes_bucket(const struct td_graph *g, uint32_t bucket) {
+    for (td_node i = 0; i < g->n_nodes; i++) {
+        uint32_t grad, b;
+        bool is =
+            td_node_gradient(g, &g->nodes[i], &grad) && td_state_bucket_of(g->state, grad, &b);
+        if (is && b == bucket) return true;
+    }
+    return false;
+}
+
 td_status td_rewrite_assign_buckets(struct td_graph *g, size_t first_bytes, size_t cap_bytes) {
     struct td_state_table *t = g->state;
     uint32_t n = td_state_n_buckets(t), current = n ? n - 1 : 0;
     struct fill f = fill_of(t, current);
+    // What another step of the module writes is not reduced with what this one writes.
+    if (f.n && !writes_bucket(g, current)) {
+        current++;
+        f = (struct fill){0};
+    }
     for (td_node i = 0; i < g->n_nodes; i++) {
         uint32_t grad, have;
         if (!td_node_gradient(g, &g->nodes[i], &grad)) continue;

@@ -29,7 +29,7 @@ static void note_programs(const struct td_rank *r) {
     if (n) td_events_note(r->events, "%s", slow);
     n = td_programs_unreached(r->programs, names, sizeof names);
     if (n) {
-        td_events_note(r->events, "nothing trains %u parameter%s that the loss does not reach: %s",
+        td_events_note(r->events, "nothing trains %u parameter%s that no training step reaches: %s",
                        n, n == 1 ? "" : "s", names);
     }
 }

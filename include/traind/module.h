@@ -4,11 +4,18 @@
 // Module: what is trained. It declares steps and records each of them into a graph; it has no loop,
 // no device and no idea of precision or strategy.
 //
-// Steps: "train" is required; an absent "val", "test" or "predict" step falls back to "train"
-// recorded in eval mode. record() is called once per (step, mode, batch shape) and must name the
-// same parameters each time. A job that trains is refused (class user_code) where another program
-// names one more. Initialization is torch's default per layer type.
+// Steps: a module has one training step, "train", or those that step_at names. record() is called
+// once per (step, mode, batch shape); td_graph_step and td_graph_mode say for which. The programs
+// of a step name the same parameters each time. Validation, test and prediction record the first
+// step, in eval or predict mode. A job that trains is refused (class user_code) where one of those
+// names a parameter that no training step names. Initialization is torch's default per layer type.
 // What an op is recorded with: build.h.
+//
+// Several steps share state by name. Each batch goes through all of them, in their order. At the
+// end of an accumulation window each step updates the parameters that it trains before the next
+// step begins. So a later step computes with what an earlier one has changed. Each parameter is
+// trained by one step; for all others it is a constant, which costs no gradient. Every update is
+// one optimizer step: global_step grows by as many as there are steps.
 // Thread: the training thread; no state but what open() made.
 // Ownership: what a slot is handed is borrowed until it returns; what open() gives is freed by
 // close(). Errors: an output is written only on success; a graph whose recording failed is thrown
@@ -44,6 +51,16 @@ struct td_targets {
     int32_t ignore_index;
 };
 
+enum { TD_STEPS_MAX = 8, TD_STEP_NAME = 16 };
+// One training step, as step_at describes it.
+struct td_step_info {
+    uint32_t struct_bytes;
+    const char *name; // [a-z0-9_]+, at most 15 bytes; no two are the same. Dies with the module
+    // The parameters that it trains: shell patterns, '|' between them, as in "gen.*|emb.weight".
+    // NULL: all that its loss depends on. Dies with the module.
+    const char *trains;
+};
+
 struct td_module;
 
 struct td_module_ops {
@@ -56,7 +73,9 @@ struct td_module_ops {
     // batch: samples of this program, the first dimension of each input.
     // Records inputs (in field order), outputs ("loss" MEAN, "accuracy" SUM, ...) and the loss; in
     // predict mode the result "logits" (td_graph_result) instead. At most 8 outputs besides those
-    // of kind WEIGHT, with names of at most 11 bytes.
+    // of kind WEIGHT, in all training steps together, with names of at most 11 bytes. Where two
+    // steps give a name, the metric is the mean of both. Training ends (class numeric) when an
+    // output whose name begins with "loss" is not finite.
     td_status (*record)(struct td_module *m, struct td_graph *g, int64_t batch);
 
     // (optional) A module that predicts the next token records in predict mode the result "logits"
@@ -80,6 +99,12 @@ struct td_module_ops {
     // which checks its own against it. out_targets comes with struct_bytes set and all else 0,
     // which is what an absent slot means: classes, and none is ignored.
     td_status (*targets)(const struct td_json *knobs, struct td_targets *out_targets);
+
+    // (optional) Training step i, from 0 on, in the order in which a batch goes through them; false
+    // past the last of them. There is one at least and TD_STEPS_MAX at most. out_info comes with
+    // struct_bytes set and all else 0. Asked once, after open. Absent: one step "train", which
+    // trains all that its loss depends on.
+    bool (*step_at)(struct td_module *m, uint32_t i, struct td_step_info *out_info);
 };
 
 #ifdef __cplusplus

@@ -79,6 +79,7 @@ struct td_spec_trainer {
     double gradient_clip_val;            // 0: off
     const char *gradient_clip_algorithm; // norm, value
     bool log_grad_norm;
+    bool find_unused_parameters;
     bool deterministic;
     const char *recompute; // auto, none, selective, full
     bool detect_anomaly;

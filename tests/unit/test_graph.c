@@ -240,6 +240,40 @@ static void test_view_tells_what_was_built_when_read(void **state) {
 }
 
 // ---- autodiff and rewrite -----------------------------------------------------------------------
+// The mean of the sum of two parameters, which a step trains the first of, or the second.
+static td_value sum_of(struct td_graph *g, td_value v, td_value w) {
+    td_value in[] = {v, w}, sum = 0, m = 0;
+    assert_ok(td_graph_op(g, TD_OP_ADD, in, 2, NULL, &sum));
+    assert_ok(td_graph_op(g, TD_OP_MEAN, &sum, 1, NULL, &m));
+    return m;
+}
+
+static bool trains_its_own(const void *arg, const struct td_program_key *key, const char *name) {
+    (void)arg;
+    return strcmp(key->step, name) == 0;
+}
+
+static void test_gradients_of_two_steps_share_no_bucket(void **state) {
+    (void)state;
+    static const struct td_program_key keys[] = {{.step = "v"}, {.step = "w"}};
+    uint32_t of_v, of_w;
+    for (int i = 0; i < 2; i++) {
+        struct td_graph *first = graph;
+        if (i == 1) assert_ok(td_graph_create("w", TD_MODE_TRAIN, table, &graph));
+        struct td_autodiff_options o = {.trains = trains_its_own, .key = &keys[i]};
+        td_value v = param("v", rig_shape(1, 3, 0, 0)), w = param("w", rig_shape(1, 3, 0, 0));
+        assert_ok(td_graph_loss(graph, sum_of(graph, v, w)));
+        assert_ok(td_pass_autodiff(graph, &o));
+        assert_int_equal(td_graph_n_unreached(graph), 1); // a constant of this step
+        assert_ok(td_rewrite_assign_buckets(graph, TD_BUCKET_FIRST_BYTES, TD_BUCKET_CAP_BYTES));
+        if (i == 1) td_graph_destroy(first);
+    }
+    assert_ok(td_state_find(table, "v:grad", &of_v));
+    assert_ok(td_state_find(table, "w:grad", &of_w));
+    assert_int_equal(td_state_at(table, of_v)->bucket, 0);
+    assert_int_equal(td_state_at(table, of_w)->bucket, 1);
+}
+
 static void test_unreached_parameters_are_listed_when_the_loss_skips_them(void **state) {
     (void)state;
     struct td_autodiff_options o = {0};
@@ -450,6 +484,7 @@ int main(void) {
         test_with_graph(test_op_of_networks_is_refused_when_operands_do_not_fit),
         test_with_graph(test_outputs_and_loss_are_refused_when_not_scalar_or_repeated),
         test_with_graph(test_view_tells_what_was_built_when_read),
+        test_with_graph(test_gradients_of_two_steps_share_no_bucket),
         test_with_graph(test_unreached_parameters_are_listed_when_the_loss_skips_them),
         test_with_graph(test_autodiff_is_refused_when_an_op_has_no_gradient),
         test_with_graph(test_buckets_are_kept_when_a_second_program_writes_in_another_order),

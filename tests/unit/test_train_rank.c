@@ -340,6 +340,13 @@ static void test_parameter_is_named_when_the_loss_does_not_reach_it(void **state
     prepare(&r, "single_device", *state);
     assert_ok(td_registry_add(r.registry, &idle));
     r.config.model.name = "idle";
+    td_status s = td_train(&r.config, &r.io, &r.events, &result);
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    assert_fails(s, TD_FAILED_PRECONDITION,
+                 "no training step reaches 1 parameter of model 'idle': idle.weight. Take it out "
+                 "of the model, freeze it by a group with lr_scale: 0, or set "
+                 "trainer.find_unused_parameters: true");
+    r.config.find_unused_parameters = true;
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     close(r.events.fd);
     r.events.fd = pair[0];
@@ -351,7 +358,7 @@ static void test_parameter_is_named_when_the_loss_does_not_reach_it(void **state
     }
     close(pair[1]);
     received[n] = '\0';
-    assert_non_null(strstr(received, "1 parameter that the loss does not reach: idle.weight\""));
+    assert_non_null(strstr(received, "1 parameter that no training step reaches: idle.weight\""));
 }
 
 // A module that names one parameter more in one of its modes.
@@ -386,7 +393,8 @@ static void test_module_is_refused_when_it_names_a_parameter_only_where_it_evalu
     assert_fails(s, TD_FAILED_PRECONDITION,
                  "program train/eval of batch 2: the module names the parameter 'idle.weight', "
                  "which it did not name where it trains");
-    assert_ok(train_odd(TD_MODE_TRAIN, TD_STAGE_FIT, *state));
+    s = train_odd(TD_MODE_TRAIN, TD_STAGE_FIT, *state); // named in time, but of no use
+    assert_fails(s, TD_FAILED_PRECONDITION, "no training step reaches 1 parameter of model 'odd'");
     assert_ok(train_odd(TD_MODE_EVAL, TD_STAGE_VALIDATE, *state)); // a job without training
 }
 

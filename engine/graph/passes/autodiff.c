@@ -8,8 +8,9 @@
 // operands go from the last to the first: bias, weight, and only then the data gradient that later
 // nodes wait for.
 //
-// Only values that depend on a parameter get gradients; the first layer's input costs nothing. The
-// parameters of the state table that the loss does not reach are listed in the graph.
+// Only values that depend on a parameter get gradients; the first layer's input costs nothing.
+// Parameters that the step does not train are constants, too. The parameters of the state table
+// that get no gradient are listed in the graph.
 
 #include "engine/graph/rules/gradient.h"
 
@@ -30,15 +31,18 @@ struct walk {
     bool *stored;      // by state index: has a gradient
 };
 
-static bool is_param(const struct td_graph *g, td_value v) {
-    const struct td_value_info *info = td_gv(g, v);
-    return info->kind == TD_VALUE_STATE &&
-           td_state_at(g->state, info->index)->role == TD_ROLE_PARAM && td_is_float(info->dtype);
+// One that this step trains; any other is a constant.
+static bool is_param(const struct walk *w, td_value v) {
+    const struct td_value_info *info = td_gv(w->g, v);
+    if (info->kind != TD_VALUE_STATE || !td_is_float(info->dtype)) return false;
+    const struct td_state_info *t = td_state_at(w->g->state, info->index);
+    if (t->role != TD_ROLE_PARAM) return false;
+    return !w->o->trains || w->o->trains(w->o->trains_arg, w->o->key, t->name);
 }
 
 static void find_dependents(struct walk *w) {
     for (td_value v = 1; v <= w->n_values; v++) {
-        w->needs[v] = is_param(w->g, v);
+        w->needs[v] = is_param(w, v);
         w->first[v] = TD_NODE_NONE;
     }
     for (td_node n = w->g->n_nodes; n-- > 0;) {
@@ -122,7 +126,7 @@ static td_status visit(struct walk *w, td_node n) {
             TD_TRY(td_grad_rule(&c));
             TD_TRY(add_share(w, in, share));
         }
-        if (is_param(w->g, in) && last_seen(w, &node, n, i)) TD_TRY(store_gradient(w, in));
+        if (is_param(w, in) && last_seen(w, &node, n, i)) TD_TRY(store_gradient(w, in));
     }
     return TD_OK;
 }
@@ -144,7 +148,7 @@ static td_status seed(struct walk *w) {
         if (dtype != TD_F32) TD_TRY(td_graph_op3(w->g, TD_OP_CAST, one, 0, 0, &a, &one));
     }
     w->adjoint[w->g->loss] = one;
-    return is_param(w->g, w->g->loss) && w->first[w->g->loss] == TD_NODE_NONE
+    return is_param(w, w->g->loss) && w->first[w->g->loss] == TD_NODE_NONE
                ? store_gradient(w, w->g->loss)
                : TD_OK;
 }

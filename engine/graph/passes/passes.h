@@ -22,6 +22,10 @@ struct td_autodiff_options {
     bool accumulate; // stores add to what is there
     bool windowed;   // the loss gradient is TD_SCALAR_WINDOW instead of 1
     bool scaled;     // the loss gradient is TD_SCALAR_LOSS_SCALE times as large
+    // As in compile.h; key is what it is called with.
+    bool (*trains)(const void *arg, const struct td_program_key *key, const char *param);
+    const void *trains_arg;
+    const struct td_program_key *key;
 };
 TD_MUST_USE td_status td_pass_autodiff(struct td_graph *g, const struct td_autodiff_options *o);
 

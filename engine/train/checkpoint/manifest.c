@@ -128,6 +128,14 @@ static void put_plateau(struct td_arena *a, struct td_json *root, const struct t
     set_int(a, o, "cooldown", p->cooldown);
 }
 
+// {"discriminator": 12, "generator": 12}
+static void put_counts(struct td_arena *a, struct td_json *root, const struct td_progress *p) {
+    struct td_json *o = p->n_counts ? set_new(a, root, "steps", TD_JSON_OBJECT) : NULL;
+    for (int i = 0; i < p->n_counts; i++) {
+        set_int(a, o, p->count[i].name, p->count[i].updates);
+    }
+}
+
 static void put_progress(struct td_arena *a, struct td_json *root, const struct td_progress *p) {
     set_int(a, root, "step", p->step);
     set_int(a, root, "epoch", p->epoch);
@@ -138,6 +146,7 @@ static void put_progress(struct td_arena *a, struct td_json *root, const struct 
     set_int(a, o, "elapsed_ns", p->elapsed_ns);
     (void)td_json_set(a, o, "validation_pending", td_json_new_bool(a, p->validation_pending));
     put_plateau(a, root, &p->plateau);
+    put_counts(a, root, p);
     if (p->precision.loss_scale == 0) return;
     struct td_json *scaler = set_new(a, root, "loss_scaler", TD_JSON_OBJECT);
     (void)td_json_set(a, scaler, "scale", td_json_new_real(a, p->precision.loss_scale));
@@ -296,6 +305,19 @@ static bool copy_text(char *out, size_t bytes, const struct td_json *v) {
 }
 
 // False: what is there cannot be.
+static bool get_counts(const struct td_json *o, struct td_progress *p) {
+    if (o && o->kind != TD_JSON_OBJECT) return false;
+    for (const struct td_json *v = o ? o->first : NULL; v; v = v->next) {
+        if (p->n_counts == TD_STEPS_MAX) return false;
+        struct td_step_count *to = &p->count[p->n_counts++];
+        const int length = snprintf(to->name, sizeof to->name, "%s", v->key);
+        to->updates = td_json_int(v, -1);
+        if (length >= (int)sizeof to->name || to->updates < 0) return false;
+    }
+    return true;
+}
+
+// False: what is there cannot be.
 static bool get_plateau(const struct td_json *o, struct td_plateau *p) {
     if (!o) return true; // another schedule
     const struct td_json *best = td_json_get(o, "best");
@@ -409,6 +431,9 @@ static const char *get_all(struct td_arena *a, const struct td_json *root, struc
     }
     if (!get_plateau(td_json_get(root, "plateau"), &m->progress.plateau)) {
         return "its state of reduce_on_plateau is malformed";
+    }
+    if (!get_counts(td_json_get(root, "steps"), &m->progress)) {
+        return "its counts of training steps are malformed";
     }
     if (!get_epoch_metrics(a, td_json_get(root, "epoch_metrics"), &m->epoch_metrics)) {
         return "its sums of the epoch are malformed";

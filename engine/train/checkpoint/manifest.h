@@ -15,6 +15,7 @@
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
 #include "lib/base/registry.h"
+#include "traind/module.h"
 #include "traind/precision.h"
 
 enum {
@@ -25,17 +26,25 @@ enum {
     TD_MANIFEST_MAX_RANKS = 4096,
 };
 
+// Optimizer steps of one training step, where a module has several.
+struct td_step_count {
+    char name[TD_STEP_NAME];
+    int64_t updates;
+};
+
 // Where a run is at an optimizer-step boundary. Everything that the loop needs to go on.
 struct td_progress {
-    int64_t step;          // optimizer steps completed
+    int64_t step;          // optimizer steps completed, of all training steps
     int64_t epoch;         // the one being played, from 0
     int64_t epoch_offset;  // global sample offset inside that epoch
     int64_t epoch_batches; // batches of it that are done
     int64_t samples;       // of the whole job, all ranks
     int64_t elapsed_ns;    // training time of all attempts so far, for max_time
     struct td_precision_state precision;
-    struct td_plateau plateau; // of reduce_on_plateau
-    bool validation_pending;   // a validation is due before the next batch
+    struct td_plateau plateau;                // of reduce_on_plateau
+    bool validation_pending;                  // a validation is due before the next batch
+    struct td_step_count count[TD_STEPS_MAX]; // in the order of the module's steps
+    int n_counts;                             // 0: it has one step
 };
 
 struct td_manifest_metric {

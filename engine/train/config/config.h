@@ -176,7 +176,8 @@ struct td_train_config {
     const char *recompute;   // none, selective, full; auto or NULL: what the memory allows
     size_t memory_bytes;     // that this rank may use; 0: no limit of its own
     bool detect_anomaly;     // look at every tensor that a step makes
-    const char *build;       // of the engine, part of the resume key
+    bool find_unused_parameters; // parameters that no training step reaches are left alone
+    const char *build;           // of the engine, part of the resume key
     // Checkpoints to resume from, the newest first: the first undamaged one is taken. Weights only:
     // init_from.
     const char *const *resume_from;

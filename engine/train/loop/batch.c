@@ -1,5 +1,6 @@
 // Two positions: a batch that is queued takes its offset, step, rate and random key from the one,
 // and moves the other when it is read. Where nothing runs ahead they are the same at each boundary.
+// Where a module has several training steps, each is read before the next is queued, but the last.
 
 #include "engine/train/loop/batch.h"
 
@@ -11,25 +12,39 @@
 #include "engine/train/rank/batches.h"
 #include "traind/random.h"
 
-double td_batch_rate(const struct td_train_loop *l) {
-    double base_lr = l->rank->config->optimizer.lr;
-    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) base_lr *= l->at.plateau.lr_scale;
-    return td_schedule_lr(&l->schedule, base_lr, l->queued.step);
+// Optimizer steps that a training step has completed when the next is queued.
+static int64_t updates_of(const struct td_train_loop *l, int step) {
+    return l->at.n_counts ? l->at.count[step].updates : l->queued.step;
 }
 
-// The step scalars of a window of so many micro-batches. Precisions of 16 and 32 bits compute with
-// what fp32 holds of them, whatever the accelerator.
+double td_batch_rate(const struct td_train_loop *l, int step) {
+    double base_lr = l->rank->config->optimizer.lr;
+    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) base_lr *= l->at.plateau.lr_scale;
+    return td_schedule_lr(&l->schedule, base_lr, updates_of(l, step));
+}
+
+// Precisions of 16 and 32 bits compute with what fp32 holds of the step scalars, whatever the
+// accelerator.
+static void round_scalars(struct td_rank *r) {
+    for (int i = 0; i < TD_SCALAR_COUNT && r->precision_facts.param != TD_F64; i++) {
+        r->scalars[i] = (double)(float)r->scalars[i];
+    }
+}
+
+static void set_update(struct td_train_loop *l, int step) {
+    l->rank->scalars[TD_SCALAR_LR] = td_batch_rate(l, step);
+    l->rank->scalars[TD_SCALAR_STEP] = (double)(updates_of(l, step) + 1);
+}
+
+// The step scalars of a window of so many micro-batches. A loss scale holds for all of it.
 static td_status set_scalars(struct td_train_loop *l, int64_t window) {
     struct td_rank *r = l->rank;
-    r->scalars[TD_SCALAR_LR] = td_batch_rate(l);
-    r->scalars[TD_SCALAR_STEP] = (double)(l->queued.step + 1);
+    set_update(l, 0);
     r->scalars[TD_SCALAR_WINDOW] = 1.0 / (double)window;
     if (r->precision_ops->pre_backward) {
         TD_TRY(r->precision_ops->pre_backward(r->precision, r->scalars));
     }
-    for (int i = 0; i < TD_SCALAR_COUNT && r->precision_facts.param != TD_F64; i++) {
-        r->scalars[i] = (double)(float)r->scalars[i];
-    }
+    round_scalars(r);
     return TD_OK;
 }
 
@@ -46,11 +61,10 @@ td_status td_batch_name(td_status s, const struct td_train_loop *l, const char *
                              (long long)l->at.step, (long long)l->at.epoch, (long long)batch + 1);
 }
 
-// Of a failure: the step whose batch it was.
-static td_status name_step(td_status s, const struct td_train_loop *l,
-                           const struct td_position *after, bool steps) {
+// Of a failure: the optimizer step that it was on the way to, after `done` of them.
+static td_status name_step(td_status s, const struct td_train_loop *l, int64_t done) {
     if (!is_of_batch(s)) return s;
-    return td_status_context(s, "step %lld (epoch %lld)", (long long)(after->step + !steps),
+    return td_status_context(s, "step %lld (epoch %lld)", (long long)(done + 1),
                              (long long)l->at.epoch);
 }
 
@@ -62,34 +76,27 @@ void td_batch_begin(struct td_train_loop *l) {
                                      .samples = l->at.samples};
 }
 
-td_status td_batch_queue(struct td_train_loop *l, int64_t batch) {
+// ---- the training steps of a micro-batch --------------------------------------------------------
+
+// Queues one of them. What it completes is added to b->after, unless the precision skips it, which
+// is known by now.
+static td_status queue_step(struct td_train_loop *l, const void *const *inputs, int64_t batch,
+                            struct td_batch_run *b) {
     struct td_rank *r = l->rank;
-    const struct td_train_config *c = r->config;
-    const struct td_limits *limits = &c->limits;
-    const int64_t offset = l->queued.epoch_offset;
-    const struct td_sampler *sampler = td_data_sampler(r->data, TD_SPLIT_TRAIN);
-    const void *inputs[TD_DATA_FIELDS];
-    struct td_batch_run b = {.begins = td_limits_begins(limits, &l->epoch, batch),
-                             .steps = td_limits_steps_after(limits, &l->epoch, batch),
-                             .validates = td_limits_validates_after(limits, &l->epoch, batch)};
-    TD_CHECK(l->n_runs <= TD_RUNS_AHEAD);
-    TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, offset, inputs, &b.n_samples));
-    struct td_program_key key = td_rank_train_key(r, &l->epoch, batch, b.n_samples);
-    if (b.begins) TD_TRY(set_scalars(l, td_limits_window(limits, &l->epoch, batch)));
-    b.lr = r->scalars[TD_SCALAR_LR];
-    td_random_set(r->random, c->seed, l->queued.step, offset + r->facts.global_rank,
-                  r->facts.world_size);
+    struct td_program_key key = td_rank_train_key(r, b->step, &l->epoch, batch, b->n_samples);
+    if (l->at.n_counts) {
+        set_update(l, b->step);
+        round_scalars(r);
+    }
+    if (b->step == 0) b->lr = r->scalars[TD_SCALAR_LR];
+    td_random_set(r->random, r->config->seed, l->queued.step + b->step,
+                  l->queued.epoch_offset + r->facts.global_rank, r->facts.world_size);
     if (key.sync) td_control_raise(&r->control, r->control.flags, true);
-    if (r->facts.hooks_batches) TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
-    const int64_t next = td_sampler_next(sampler, offset, c->batch_size);
-    b.after = (struct td_position){.step = l->queued.step + b.steps,
-                                   .epoch_offset = next,
-                                   .epoch_batches = batch + 1,
-                                   .samples = l->queued.samples + next - offset};
-    td_status s = td_rank_queue(r, TD_STEP_TRAIN, &key, inputs, &b.run);
-    TD_TRY(name_step(s, l, &b.after, b.steps));
-    l->queued = b.after;
-    l->run[l->n_runs++] = b;
+    td_status s = td_rank_queue(r, TD_STEP_TRAIN, &key, inputs, &b->run);
+    TD_TRY(name_step(s, l, b->after.step));
+    if (!b->steps || r->skipped) return TD_OK;
+    b->after.step++;
+    if (l->at.n_counts) l->at.count[b->step].updates++;
     return TD_OK;
 }
 
@@ -103,18 +110,56 @@ static double norm_of(const struct td_graph *g, const double *outputs) {
     return (double)NAN;
 }
 
-td_status td_batch_read(struct td_train_loop *l, struct td_batch_run *out_run) {
+// Waits for the one that was queued, and counts what it put out. Among several, one that was
+// skipped counts nowhere; alone it is a window that nobody looks at.
+static td_status read_step(struct td_train_loop *l, const struct td_batch_run *b) {
     struct td_rank *r = l->rank;
+    struct td_tallies own = {0};
+    const int64_t done = l->at.step + (b->steps ? b->step : 0);
+    TD_TRY(name_step(td_rank_read(r, &b->run), l, done));
+    if (b->begins && b->step == 0) l->window.n = 0;
+    td_tallies_add(&own, b->run.graph, r->outputs, b->n_samples);
+    if (!l->at.n_counts || !r->skipped) td_tallies_merge(&l->window, &own);
+    td_throughput_add(&l->throughput, b->run.graph, b->step == 0 ? b->n_samples : 0);
+    l->grad_norm[b->step] = norm_of(b->run.graph, r->outputs);
+    return TD_OK;
+}
+
+td_status td_batch_queue(struct td_train_loop *l, int64_t batch) {
+    struct td_rank *r = l->rank;
+    const struct td_limits *limits = &r->config->limits;
+    const int64_t offset = l->queued.epoch_offset;
+    const struct td_sampler *sampler = td_data_sampler(r->data, TD_SPLIT_TRAIN);
+    const void *inputs[TD_DATA_FIELDS];
+    struct td_batch_run b = {.begins = td_limits_begins(limits, &l->epoch, batch),
+                             .steps = td_limits_steps_after(limits, &l->epoch, batch),
+                             .validates = td_limits_validates_after(limits, &l->epoch, batch)};
+    TD_CHECK(l->n_runs <= TD_RUNS_AHEAD);
+    TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, offset, inputs, &b.n_samples));
+    if (b.begins) TD_TRY(set_scalars(l, td_limits_window(limits, &l->epoch, batch)));
+    if (r->facts.hooks_batches) TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
+    const int64_t next = td_sampler_next(sampler, offset, r->config->batch_size);
+    b.after = (struct td_position){.step = l->queued.step,
+                                   .epoch_offset = next,
+                                   .epoch_batches = batch + 1,
+                                   .samples = l->queued.samples + next - offset};
+    TD_TRY(queue_step(l, inputs, batch, &b));
+    while (b.step + 1 < r->steps.n) {
+        TD_TRY(read_step(l, &b));
+        b.step++;
+        TD_TRY(queue_step(l, inputs, batch, &b));
+    }
+    l->queued = b.after;
+    l->run[l->n_runs++] = b;
+    return TD_OK;
+}
+
+td_status td_batch_read(struct td_train_loop *l, struct td_batch_run *out_run) {
     struct td_batch_run b = l->run[0];
     l->n_runs--;
     memmove(&l->run[0], &l->run[1], (size_t)l->n_runs * sizeof l->run[0]);
-    TD_TRY(name_step(td_rank_read(r, &b.run), l, &b.after, b.steps));
-    TD_CHECK(!r->skipped || !l->n_runs); // nothing is queued ahead of a gate
-    if (r->skipped) l->queued.step = --b.after.step;
-    if (b.begins) l->window.n = 0;
-    td_tallies_add(&l->window, b.run.graph, r->outputs, b.n_samples);
-    td_throughput_add(&l->throughput, b.run.graph, b.n_samples);
-    l->grad_norm = norm_of(b.run.graph, r->outputs);
+    TD_TRY(read_step(l, &b));
+    l->window_steps = b.after.step - l->at.step;
     l->lr = b.lr;
     l->own_samples += b.n_samples;
     l->at.step = b.after.step;

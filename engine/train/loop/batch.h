@@ -6,8 +6,8 @@
 
 #include "engine/train/loop/loop.h"
 
-// The learning rate of the step that is queued next.
-double td_batch_rate(const struct td_train_loop *l);
+// The learning rate that a training step will have when it is queued next.
+double td_batch_rate(const struct td_train_loop *l, int step);
 // All that was queued is done, and the epoch goes on from l->at.
 void td_batch_begin(struct td_train_loop *l);
 // Queues micro-batch `batch` of the epoch. There is room: TD_RUNS_AHEAD are queued at most.

@@ -51,7 +51,7 @@ static td_status report(struct td_train_loop *l, const char *prefix, const struc
 // merged tallies then, and whoever waits for each rank's points gets them.
 static void name_tallies(const struct td_rank *r, struct td_tallies *own) {
     static const double nothing[TD_PROGRAM_OUTPUTS];
-    const struct td_graph *g = td_programs_graph(r->programs, TD_MODE_EVAL);
+    const struct td_graph *g = td_programs_graph(r->programs, NULL, TD_MODE_EVAL);
     if (g) td_tallies_add(own, g, nothing, 0);
 }
 
@@ -63,7 +63,7 @@ static td_status evaluate_batch(struct td_train_loop *l, enum td_split split, in
     int64_t n;
     TD_TRY(td_data_batch(r->data, split, offset, inputs, &n));
     if (n == 0) return TD_OK;
-    const struct td_program_key key = td_rank_eval_key(n);
+    const struct td_program_key key = td_rank_eval_key(r, n);
     const bool is_test = split == TD_SPLIT_TEST;
     TD_TRY(td_rank_step(r, is_test ? TD_STEP_TEST : TD_STEP_VALIDATE, &key, inputs, &g));
     td_tallies_add(own, g, r->outputs, n);

@@ -31,14 +31,15 @@
 
 // Lengths, limits and the schedule's end, once they can be known.
 static td_status settle_limits(struct td_train_loop *l) {
-    const struct td_limits *limits = &l->rank->config->limits;
     int64_t n = td_rank_epoch_batches(l->rank);
     if (n == 0) {
         return td_bad_spec("an epoch has no batch for this rank; lower "
                            "batch_size or raise limit_train_batches");
     }
-    int64_t total = td_limits_total_steps(limits, n);
-    atomic_store_explicit(&l->rank->io->page->total_steps, total, memory_order_relaxed);
+    // Each training step has its schedule, which counts windows.
+    const struct td_limits windows = td_rank_window_limits(l->rank);
+    const int64_t total = td_limits_total_steps(&windows, n), steps = l->rank->steps.n * total;
+    atomic_store_explicit(&l->rank->io->page->total_steps, steps, memory_order_relaxed);
     const char *end = td_schedule_end_knob(l->schedule.kind);
     if (!end || l->schedule.total_steps != 0) return TD_OK;
     l->schedule.total_steps = total;
@@ -50,25 +51,48 @@ static td_status settle_limits(struct td_train_loop *l) {
     return TD_OK;
 }
 
-static td_status check_loss(struct td_train_loop *l) {
-    const struct td_tally *loss = td_tallies_find(&l->window, "loss");
-    if (!loss) return TD_OK;
+static td_status check_loss(struct td_train_loop *l, const struct td_tally *loss) {
+    const float mean = (float)(loss->sum / loss->count);
     if (loss->count == 0) return TD_OK; // every label of the window was to be ignored
-    l->last_loss = (float)(loss->sum / loss->count);
-    if (isfinite(l->last_loss)) return TD_OK;
+    if (loss == td_tallies_find_first(&l->window, "loss")) l->last_loss = mean;
+    if (isfinite(mean)) return TD_OK;
     return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
-                                        "the loss is %f at step %lld (epoch %lld); lower the "
+                                        "the %s is %f at step %lld (epoch %lld); lower the "
                                         "learning rate or clip the gradient; detect_anomaly "
                                         "finds the op it begins with",
-                                        isnan(l->last_loss) ? (double)NAN : (double)l->last_loss,
+                                        loss->name, isnan(mean) ? (double)NAN : (double)mean,
                                         (long long)l->at.step, (long long)l->at.epoch),
                                 TD_CLASS_NUMERIC);
 }
 
+static td_status check_losses(struct td_train_loop *l) {
+    for (size_t i = 0; i < l->window.n; i++) {
+        const struct td_tally *t = &l->window.item[i];
+        if (strncmp(t->name, "loss", strlen("loss")) == 0) TD_TRY(check_loss(l, t));
+    }
+    return TD_OK;
+}
+
+// Did the last window pass a multiple of n steps?
+static bool passes(const struct td_train_loop *l, int64_t n) {
+    return l->at.step / n > (l->at.step - l->window_steps) / n;
+}
+
 // Every so many steps, at the end of an epoch, and the last of all.
 static bool logs_step(const struct td_train_loop *l) {
-    return !l->rank->skipped && (l->at.step % l->rank->config->limits.log_every_n_steps == 0 ||
-                                 l->at.epoch_batches == l->epoch.n_batches || l->fit_is_over);
+    return l->window_steps && (passes(l, l->rank->config->limits.log_every_n_steps) ||
+                               l->at.epoch_batches == l->epoch.n_batches || l->fit_is_over);
+}
+
+static void log_norms(struct td_train_loop *l) {
+    const struct td_rank_steps *steps = &l->rank->steps;
+    char name[48];
+    for (int i = 0; i < steps->n; i++) {
+        if (!isfinite(l->grad_norm[i])) continue;
+        snprintf(name, sizeof name, "grad_norm%s%s", steps->n > 1 ? "_" : "",
+                 steps->n > 1 ? steps->step[i].name : "");
+        td_metrics_value(&l->rank->metrics, name, l->at.step, l->at.epoch, l->grad_norm[i]);
+    }
 }
 
 static td_status log_step(struct td_train_loop *l) {
@@ -81,9 +105,7 @@ static td_status log_step(struct td_train_loop *l) {
         td_metrics_mean(m, name, l->at.step, l->at.epoch, t->sum, t->count);
     }
     td_metrics_value(m, "lr", l->at.step, l->at.epoch, l->lr);
-    if (isfinite(l->grad_norm)) {
-        td_metrics_value(m, "grad_norm", l->at.step, l->at.epoch, l->grad_norm);
-    }
+    log_norms(l);
     if (r->precision_facts.scales_loss) {
         struct td_precision_state s = {0};
         TD_TRY(r->precision_ops->state_save(r->precision, &s));
@@ -96,14 +118,14 @@ static td_status log_step(struct td_train_loop *l) {
 // A step that the precision skipped counts nowhere: the next one is the same step on other samples.
 static td_status end_step(struct td_train_loop *l) {
     struct td_rank *r = l->rank;
-    if (!r->skipped) {
-        TD_TRY(check_loss(l));
+    if (l->window_steps) {
+        TD_TRY(check_losses(l));
         td_epoch_metrics_add(&l->played, &l->window);
     }
     td_control_progress(&r->control, &l->at, l->own_samples, l->last_loss);
     TD_TRY(td_control_check_abort(&r->control));
     TD_TRY(td_checkpointer_poll(r->checkpointer));
-    if (r->skipped) return TD_OK;
+    if (!l->window_steps) return TD_OK;
     if (!l->stepped) {
         td_events_step1(r->events, l->at.step);
         td_checkpointer_prepare(r->checkpointer);
@@ -127,7 +149,7 @@ static void take_validation(struct td_train_loop *l) {
     if (td_plateau_receive(&l->at.plateau, c, r->config->optimizer.lr, value) &&
         r->facts.is_global_zero) {
         td_events_note(r->events, "%s is on a plateau (%g, best %g): the learning rate is now %g",
-                       c->monitor, value, l->at.plateau.best, td_batch_rate(l));
+                       c->monitor, value, l->at.plateau.best, td_batch_rate(l, 0));
     }
 }
 
@@ -203,10 +225,11 @@ static td_status save(struct td_train_loop *l, int flags) {
     return TD_OK;
 }
 
-static bool saves_after(const struct td_train_loop *l, int64_t step) {
+// Does a window that comes to so many steps, and ends after this one, end in a save?
+static bool saves_after(const struct td_train_loop *l, int64_t step, int64_t window_steps) {
     const struct td_checkpoint_config *c = &l->rank->config->checkpoint;
-    return !l->rank->skipped && c->save_top_k != 0 && c->every_n_train_steps > 0 &&
-           step % c->every_n_train_steps == 0;
+    const int64_t n = c->every_n_train_steps;
+    return c->save_top_k != 0 && n > 0 && step / n > (step - window_steps) / n;
 }
 
 static bool saves_by_epoch(const struct td_train_loop *l) {
@@ -265,7 +288,7 @@ static td_status at_boundary(struct td_train_loop *l, bool validates, bool *out_
     *out_leave = l->fit_is_over;
     if (l->fit_is_over) return TD_OK; // fit saves once more, and waits for it
     if (agreed.save) return save(l, TD_SAVE_ASKED);
-    bool is_due = saves_after(l, l->at.step) || (epoch_ends && saves_by_epoch(l));
+    bool is_due = saves_after(l, l->at.step, l->window_steps) || (epoch_ends && saves_by_epoch(l));
     return is_due ? save(l, 0) : TD_OK;
 }
 
@@ -276,7 +299,7 @@ static bool drains(const struct td_train_loop *l) {
     const bool epoch_ends = last->after.epoch_batches == l->epoch.n_batches;
     const bool ends_fit =
         td_limits_reached(&l->rank->config->limits, l->at.epoch, last->after.step);
-    const bool is_due = last->steps && (saves_after(l, last->after.step) || ends_fit);
+    const bool is_due = last->steps && (saves_after(l, last->after.step, last->steps) || ends_fit);
     return is_due || epoch_ends || last->validates || td_control_is_pending(&l->rank->control);
 }
 

@@ -140,7 +140,7 @@ static td_status next_token(struct writing *w) {
     }
     memcpy(w->x, w->token + (w->n_tokens - n), (size_t)n * sizeof *w->x);
     r->module_ops->aim(r->module, 0, n - 1, w->field);
-    struct td_program_key key = td_rank_predict_key(1);
+    struct td_program_key key = td_rank_predict_key(r, 1);
     TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, inputs, &g));
     TD_TRY(td_predict_result(r, "logits", 1, w->logits));
     w->token[w->n_tokens] = draw(w, &r->config->predict);

@@ -20,8 +20,24 @@ static void recall_best(struct td_train_loop *l) {
     td_best_parent(attempt, l->best_dir);
 }
 
+// How far each training step is, by name. Of one alone the global step says it.
+static void settle_counts(struct td_train_loop *l) {
+    const struct td_rank_steps *steps = &l->rank->steps;
+    const struct td_progress *from = &l->rank->start;
+    l->at.n_counts = steps->n > 1 ? steps->n : 0;
+    for (int i = 0; i < l->at.n_counts; i++) {
+        struct td_step_count *to = &l->at.count[i];
+        *to = (struct td_step_count){0};
+        memcpy(to->name, steps->step[i].name, sizeof to->name);
+        for (int k = 0; k < from->n_counts; k++) {
+            if (strcmp(from->count[k].name, to->name) == 0) to->updates = from->count[k].updates;
+        }
+    }
+}
+
 void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank) {
     *l = (struct td_train_loop){.rank = rank, .at = rank->start, .saved_step = -1};
+    settle_counts(l);
     l->schedule = rank->config->schedule;
     td_throughput_init(&l->throughput, rank);
     td_throughput_begin(&l->throughput, l->at.step);

@@ -18,8 +18,8 @@
 //
 // The run owns only where it is (td_progress) and what it has counted since the last log. It never
 // waits for the control plane, never asks which strategy or precision it has, and acts on nothing
-// that not all ranks agreed on. global_step counts completed optimizer steps. Thread: the training
-// thread.
+// that not all ranks agreed on. global_step counts completed optimizer steps: where a module has
+// several training steps, each of theirs. Thread: the training thread.
 
 #include "engine/train/loop/epoch_metrics.h"
 #include "engine/train/loop/throughput.h"
@@ -43,6 +43,7 @@ struct td_batch_run {
     struct td_rank_run run;
     int64_t n_samples;        // of this rank
     double lr;                // of its step
+    int step;                 // of the module's training steps, the last that it goes through
     bool begins, steps;       // it is the first, the last of its window
     bool validates;           // a validation is due after it
     struct td_position after; // where the loop is when it is done
@@ -62,13 +63,15 @@ struct td_train_loop {
     bool stop_saves;       // the stop that interrupted an evaluation wants a checkpoint
     bool noted_not_finite; // that an evaluation's loss is no number
     float last_loss;
-    int64_t saved_step;             // of the last checkpoint that was taken to be written; -1: none
-    double lr;                      // of the batch that was read last
-    double grad_norm;               // of the last step, before clipping; NaN: nobody asked
-    struct td_tallies window;       // of the current window
-    struct td_epoch_metrics played; // of the epoch's windows
-    struct td_tallies validated;    // of the last validation, summed over ranks
-    struct td_best best;            // of the checkpoints so far; right where they are written
+    int64_t saved_step;   // of the last checkpoint that was taken to be written; -1: none
+    int64_t window_steps; // optimizer steps that the last window came to
+    double lr;            // of the batch that was read last
+    // By training step: of its last optimizer step, before clipping; NaN: nobody asked.
+    double grad_norm[TD_STEPS_MAX];
+    struct td_tallies window;        // of the current window
+    struct td_epoch_metrics played;  // of the epoch's windows
+    struct td_tallies validated;     // of the last validation, summed over ranks
+    struct td_best best;             // of the checkpoints so far; right where they are written
     char best_dir[TD_FS_PATH_BYTES]; // that best.path begins in
     struct td_schedule_config schedule;
     struct td_throughput throughput; // since the last log point

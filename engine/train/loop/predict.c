@@ -179,7 +179,7 @@ static td_status ask(struct asking *a, int64_t offset) {
         aim_at_ends(a, inputs, aimed, n);
         inputs = aimed;
     }
-    struct td_program_key key = td_rank_predict_key(n);
+    struct td_program_key key = td_rank_predict_key(r, n);
     TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, inputs, &g));
     TD_TRY(td_predict_result(r, "logits", n, a->logits));
     char *rows = a->own + sizeof n;

@@ -3,6 +3,8 @@
 
 #include "engine/train/plan/estimate.h"
 
+#include <string.h>
+
 #include "lib/base/proc.h"
 
 // plain: by node, it runs on plain loops; NULL: none does.
@@ -16,11 +18,30 @@ static double program_seconds(const struct td_accelerator_ops *ops, const struct
     return seconds;
 }
 
-// A program that trains on whole batches; NULL: another one.
-static const struct td_compiled *step_at(const struct td_rank *r, size_t i) {
+// A program that trains on whole batches; NULL: another one. name: of its training step; NULL: any.
+static const struct td_compiled *step_at(const struct td_rank *r, const char *name, size_t i) {
     const struct td_compiled *c = td_programs_at(r->programs, i);
-    bool whole = c->program.key.batch == r->config->batch_size;
-    return c->program.key.mode == TD_MODE_TRAIN && whole ? c : NULL;
+    const struct td_program_key *k = &c->program.key;
+    if (k->mode != TD_MODE_TRAIN || k->batch != r->config->batch_size) return NULL;
+    return name && strcmp(name, k->step) != 0 ? NULL : c;
+}
+
+// An optimizer step of one training step: the last batch of a window, and those before it.
+static double step_seconds(const struct td_rank *r, const char *name,
+                           const struct td_accel_rates *rates) {
+    double last = 0, before = 0;
+    for (size_t i = 0; i < td_programs_count(r->programs); i++) {
+        const struct td_compiled *c = step_at(r, name, i);
+        if (!c) continue;
+        double s =
+            program_seconds(r->accel_ops, c->graph, td_programs_plain(r->programs, i), rates);
+        if (c->program.key.apply) {
+            last = TD_MAX(last, s);
+        } else {
+            before = TD_MAX(before, s);
+        }
+    }
+    return last + before * (double)(r->config->limits.accumulate[0].batches - 1);
 }
 
 // What a step goes through: how fast that is depends on the caches that hold it.
@@ -30,7 +51,7 @@ static size_t bytes_of_step(const struct td_rank *r) {
         bytes += td_state_region_bytes(r->state, (enum td_role)role);
     }
     for (size_t i = 0; i < td_programs_count(r->programs); i++) {
-        const struct td_compiled *c = step_at(r, i);
+        const struct td_compiled *c = step_at(r, NULL, i);
         if (c) arena = TD_MAX(arena, c->program.arena_bytes);
     }
     return bytes + arena;
@@ -87,23 +108,14 @@ static td_status find_rates(const struct td_rank *r, struct td_accel_rates *out,
 td_status td_estimate_step(const struct td_rank *r, struct td_estimate *out) {
     const struct td_accelerator_ops *ops = r->accel_ops;
     struct td_accel_rates rates;
-    double last = 0, before = 0;
     *out = (struct td_estimate){0};
     const bool known = ops->measure_peak && ops->node_seconds;
     if (!known || !(r->config->stages & TD_STAGE_FIT)) return TD_OK;
     TD_TRY(find_rates(r, &rates, &out->rates));
     if (out->rates != TD_RATES_KEPT) out->wants_threads = r->config->n_threads;
     if (rates.f32 <= 0 || rates.bandwidth <= 0) return TD_OK;
-    for (size_t i = 0; i < td_programs_count(r->programs); i++) {
-        const struct td_compiled *c = step_at(r, i);
-        if (!c) continue;
-        double s = program_seconds(ops, c->graph, td_programs_plain(r->programs, i), &rates);
-        if (c->program.key.apply) {
-            last = TD_MAX(last, s);
-        } else {
-            before = TD_MAX(before, s);
-        }
+    for (int i = 0; i < r->steps.n; i++) {
+        out->seconds += step_seconds(r, r->steps.step[i].name, &rates) / r->steps.n;
     }
-    out->seconds = last + before * (double)(r->config->limits.accumulate[0].batches - 1);
     return TD_OK;
 }

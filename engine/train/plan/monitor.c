@@ -20,8 +20,9 @@ static const char *why_no_validation(const struct td_rank *r) {
         return "there is nothing to validate on; give data to validate on or raise "
                "trainer.limit_val_batches";
     }
+    const struct td_limits windows = td_rank_window_limits(r);
     int64_t n = td_rank_epoch_batches(r);
-    if (n > 0 && !td_limits_ever_validates(&r->config->limits, n)) { // 0 is refused elsewhere
+    if (n > 0 && !td_limits_ever_validates(&windows, n)) { // 0 is refused elsewhere
         return "the run ends before its first validation; lower trainer.val_check_interval or "
                "check_val_every_n_epoch, or raise max_epochs or max_steps";
     }
@@ -49,15 +50,22 @@ static bool is_metric(const struct td_graph *g, uint32_t output, const char **ou
     return kind == TD_OUTPUT_MEAN || kind == TD_OUTPUT_SUM;
 }
 
+// Of a training step; NULL: the job does not train.
+static const struct td_graph *graph_of(const struct td_rank *r, int step) {
+    return td_programs_graph(r->programs, r->steps.step[step].name, TD_MODE_TRAIN);
+}
+
 static void offer_all(struct names *n, const struct td_rank *r, bool trains, bool validates) {
     static const char *const suffixes[] = {"", "_epoch", "_step"};
     td_fit_list_init(&n->items, n->list, sizeof n->list, ", ");
-    const struct td_graph *train = td_programs_graph(r->programs, TD_MODE_TRAIN);
-    const struct td_graph *eval = td_programs_graph(r->programs, TD_MODE_EVAL);
+    const struct td_graph *eval = td_programs_graph(r->programs, NULL, TD_MODE_EVAL);
     const char *name;
-    for (uint32_t i = 0; trains && train && i < td_graph_n_outputs(train); i++) {
-        for (size_t k = 0; is_metric(train, i, &name) && k < TD_COUNTOF(suffixes); k++) {
-            offer(n, "train_", name, suffixes[k]);
+    for (int step = 0; trains && step < r->steps.n; step++) {
+        const struct td_graph *train = graph_of(r, step);
+        for (uint32_t i = 0; train && i < td_graph_n_outputs(train); i++) {
+            for (size_t k = 0; is_metric(train, i, &name) && k < TD_COUNTOF(suffixes); k++) {
+                offer(n, "train_", name, suffixes[k]);
+            }
         }
     }
     // A rank without a sample records what it would evaluate with all the same (record.c).
@@ -94,11 +102,10 @@ static td_status check_plateau(const struct td_rank *r) {
 }
 
 // Longer names would be cut in the records of points, and two of them could become one.
-static td_status check_names(const struct td_rank *r) {
+static td_status check_names(const struct td_rank *r, int step, int *n) {
     enum { LONGEST = sizeof((struct td_metric_record *)0)->name - sizeof "train__epoch" };
-    const struct td_graph *g = td_programs_graph(r->programs, TD_MODE_TRAIN);
+    const struct td_graph *g = graph_of(r, step);
     const char *name;
-    int n = 0;
     for (uint32_t i = 0; g && i < td_graph_n_outputs(g); i++) {
         if (!is_metric(g, i, &name)) continue;
         if (strlen(name) > LONGEST) {
@@ -106,7 +113,7 @@ static td_status check_names(const struct td_rank *r) {
                                "most, so that train_<name>_epoch fits",
                                r->config->model.name, name, strlen(name), LONGEST);
         }
-        if (++n > TD_TALLIES) {
+        if (++*n > TD_TALLIES) {
             return td_bad_spec("model '%s' puts out more than %d metrics", r->config->model.name,
                                TD_TALLIES);
         }
@@ -115,7 +122,10 @@ static td_status check_names(const struct td_rank *r) {
 }
 
 td_status td_monitor_check(const struct td_rank *r) {
-    TD_TRY(check_names(r));
+    int n = 0; // metrics of all steps
+    for (int step = 0; step < r->steps.n; step++) {
+        TD_TRY(check_names(r, step, &n));
+    }
     TD_TRY(check_best(r));
     return check_plateau(r);
 }

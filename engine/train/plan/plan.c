@@ -6,11 +6,13 @@
 #include "engine/train/plan/sizes.h"
 #include "engine/train/rank/optimizer.h"
 #include "engine/train/rank/record.h"
+#include "engine/train/rank/steps.h"
 
 static td_status settle_state(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     if (c->stages & TD_STAGE_FIT) {
         TD_TRY(td_optimizer_check(&c->optimizer, r->state));
+        TD_TRY(td_rank_check_steps(r));
         TD_TRY(td_monitor_check(r));
     }
     return td_state_layout(r->state);

@@ -13,14 +13,24 @@
 #include "engine/train/rank/group.h"
 #include "lib/base/fit.h"
 
-static double flops_of_step(const struct td_rank *r) {
+static double flops_of(const struct td_rank *r, const char *step) {
     double flops = 0;
     int64_t window = r->config->limits.accumulate[0].batches;
     for (size_t i = 0; i < td_programs_count(r->programs); i++) {
         const struct td_compiled *c = td_programs_at(r->programs, i);
         const struct td_program_key *k = &c->program.key;
         if (k->mode != TD_MODE_TRAIN || k->batch != r->config->batch_size || !k->apply) continue;
+        if (strcmp(k->step, step) != 0) continue;
         flops = TD_MAX(flops, td_graph_flops(c->graph) * (double)window);
+    }
+    return flops;
+}
+
+// Where a module has several training steps: the mean of them.
+static double flops_of_step(const struct td_rank *r) {
+    double flops = 0;
+    for (int i = 0; i < r->steps.n; i++) {
+        flops += flops_of(r, r->steps.step[i].name) / r->steps.n;
     }
     return flops;
 }
@@ -118,9 +128,10 @@ td_status td_sizes_measure(const struct td_rank *r, struct td_sizes *out_sizes) 
         if (t->role == TD_ROLE_PARAM) s.parameters += td_shape_elems(&t->shape);
     }
     s.batches_per_epoch = td_rank_epoch_batches(r);
-    s.steps_per_epoch = td_limits_steps_per_epoch(&r->config->limits, 0, s.batches_per_epoch);
+    const struct td_limits windows = td_rank_window_limits(r);
+    s.steps_per_epoch = r->steps.n * td_limits_steps_per_epoch(&windows, 0, s.batches_per_epoch);
     if (r->config->stages & TD_STAGE_FIT) {
-        s.total_steps = td_limits_total_steps(&r->config->limits, s.batches_per_epoch);
+        s.total_steps = r->steps.n * td_limits_total_steps(&windows, s.batches_per_epoch);
     }
     *out_sizes = s;
     return TD_OK;

@@ -2,6 +2,8 @@
 
 #include "engine/train/rank/batches.h"
 
+#include <string.h>
+
 struct td_epoch td_rank_epoch(const struct td_rank *r, const struct td_progress *p) {
     const struct td_train_config *c = r->config;
     const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_TRAIN);
@@ -36,26 +38,35 @@ int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split) {
     return td_amount_of(limit, td_sampler_batches(s, 0, r->config->batch_size));
 }
 
-struct td_program_key td_rank_train_key(const struct td_rank *r, const struct td_epoch *e,
+static struct td_program_key key_of(const struct td_rank *r, int step, enum td_mode mode,
+                                    int64_t n) {
+    struct td_program_key key = {.mode = mode, .batch = n};
+    memcpy(key.step, r->steps.step[step].name, sizeof r->steps.step[step].name);
+    return key;
+}
+
+struct td_program_key td_rank_train_key(const struct td_rank *r, int step, const struct td_epoch *e,
                                         int64_t batch, int64_t n) {
     const struct td_limits *l = &r->config->limits;
     bool steps = td_limits_steps_after(l, e, batch) || r->facts.handles_gradient_accumulation;
-    return (struct td_program_key){
-        .step = "train",
-        .mode = TD_MODE_TRAIN,
-        .batch = n,
-        .accumulate = !td_limits_begins(l, e, batch),
-        .sync = steps,
-        .apply = steps,
-    };
+    struct td_program_key key = key_of(r, step, TD_MODE_TRAIN, n);
+    key.accumulate = !td_limits_begins(l, e, batch);
+    key.sync = key.apply = steps;
+    return key;
 }
 
-struct td_program_key td_rank_eval_key(int64_t n) {
-    return (struct td_program_key){.step = "train", .mode = TD_MODE_EVAL, .batch = n};
+struct td_program_key td_rank_eval_key(const struct td_rank *r, int64_t n) {
+    return key_of(r, 0, TD_MODE_EVAL, n);
 }
 
-struct td_program_key td_rank_predict_key(int64_t n) {
-    return (struct td_program_key){.step = "train", .mode = TD_MODE_PREDICT, .batch = n};
+struct td_program_key td_rank_predict_key(const struct td_rank *r, int64_t n) {
+    return key_of(r, 0, TD_MODE_PREDICT, n);
+}
+
+struct td_limits td_rank_window_limits(const struct td_rank *r) {
+    struct td_limits l = r->config->limits;
+    if (l.max_steps > 0) l.max_steps = (l.max_steps - 1) / r->steps.n + 1;
+    return l;
 }
 
 bool td_rank_generates(const struct td_rank *r) {

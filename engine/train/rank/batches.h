@@ -14,11 +14,15 @@ struct td_epoch td_rank_epoch(const struct td_rank *r, const struct td_progress 
 int64_t td_rank_epoch_batches(const struct td_rank *r);
 // Batches of an evaluation, the same on all ranks; some may have no samples for the last one.
 int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split);
-// The program for micro-batch `batch` of an epoch, with n samples; and the one to evaluate n.
-struct td_program_key td_rank_train_key(const struct td_rank *r, const struct td_epoch *e,
+// The program of training step `step` for micro-batch `batch` of an epoch, with n samples; and the
+// ones to evaluate and to predict n.
+struct td_program_key td_rank_train_key(const struct td_rank *r, int step, const struct td_epoch *e,
                                         int64_t batch, int64_t n);
-struct td_program_key td_rank_eval_key(int64_t n);
-struct td_program_key td_rank_predict_key(int64_t n);
+struct td_program_key td_rank_eval_key(const struct td_rank *r, int64_t n);
+struct td_program_key td_rank_predict_key(const struct td_rank *r, int64_t n);
+// The job's limits with windows in place of optimizer steps. Each step of the module makes one of
+// these in a window; a window that max_steps ends in is played whole.
+struct td_limits td_rank_window_limits(const struct td_rank *r);
 // The predict stage continues a prompt instead of going through data.
 bool td_rank_generates(const struct td_rank *r);
 

@@ -1,40 +1,23 @@
-// Groups and marks. Patterns are the C library's (fnmatch), so they are what people know from a
-// shell; a dot is a letter like any other.
+// Groups and marks.
 
 #include "engine/train/rank/optimizer.h"
 
 #include <float.h>
-#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/rank/pattern.h"
 #include "lib/base/fit.h"
 
-enum { PATTERN_MAX = 256, SHOWN_NAMES = 300 };
+enum { SHOWN_NAMES = 300 };
 static const double no_rate = DBL_MIN; // an lr_scale of 0 would stand for 1
-
-// The next of the patterns between '|'; NULL after the last.
-static const char *next_pattern(const char *at, char out[PATTERN_MAX]) {
-    if (!*at) return NULL;
-    size_t len = strcspn(at, "|");
-    snprintf(out, PATTERN_MAX, "%.*s", (int)TD_MIN(len, PATTERN_MAX - 1), at);
-    return at[len] ? at + len + 1 : at + len;
-}
-
-static bool matches(const struct td_optimizer_group *group, const char *name) {
-    char pattern[PATTERN_MAX];
-    for (const char *at = group->match; (at = next_pattern(at, pattern));) {
-        if (fnmatch(pattern, name, 0) == 0) return true;
-    }
-    return false;
-}
 
 // NULL: none.
 static const struct td_optimizer_group *group_of(const struct td_optimizer_config *c,
                                                  const char *name) {
     for (size_t i = 0; i < c->n_groups; i++) {
-        if (matches(&c->groups[i], name)) return &c->groups[i];
+        if (td_pattern_matches(c->groups[i].match, name)) return &c->groups[i];
     }
     return NULL;
 }
@@ -118,10 +101,10 @@ static void list_parameters(const struct td_state_table *state, char out[SHOWN_N
 static td_status check_pattern_lengths(const struct td_optimizer_group *group, size_t i) {
     for (const char *at = group->match; *at;) {
         size_t len = strcspn(at, "|");
-        if (len >= PATTERN_MAX) {
+        if (len >= TD_PATTERN_BYTES) {
             return td_bad_spec("optimizer.groups[%zu].match: a pattern of %zu bytes; %d are the "
                                "most",
-                               i, len, PATTERN_MAX - 1);
+                               i, len, TD_PATTERN_BYTES - 1);
         }
         at += len + (at[len] == '|');
     }
@@ -131,7 +114,7 @@ static td_status check_pattern_lengths(const struct td_optimizer_group *group, s
 static bool names_any(const struct td_state_table *state, const char *pattern) {
     for (uint32_t i = 0; i < td_state_count(state); i++) {
         const struct td_state_info *t = td_state_at(state, i);
-        if (t->role == TD_ROLE_PARAM && fnmatch(pattern, t->name, 0) == 0) return true;
+        if (t->role == TD_ROLE_PARAM && td_pattern_matches(pattern, t->name)) return true;
     }
     return false;
 }
@@ -147,7 +130,7 @@ static bool owns_any(const struct td_optimizer_config *c, const struct td_optimi
 
 td_status td_optimizer_check(const struct td_optimizer_config *config,
                              const struct td_state_table *state) {
-    char pattern[PATTERN_MAX], names[SHOWN_NAMES];
+    char pattern[TD_PATTERN_BYTES], names[SHOWN_NAMES];
     if (config->kind == TD_OPTIMIZER_MUON && config->lr == 0 && config->muon.adamw_lr > 0) {
         return td_bad_spec("optimizer.adamw_lr follows the schedule as a share of "
                            "optimizer.lr, which is 0; leave the matrices alone with "
@@ -156,7 +139,7 @@ td_status td_optimizer_check(const struct td_optimizer_config *config,
     for (size_t i = 0; i < config->n_groups; i++) {
         const struct td_optimizer_group *group = &config->groups[i];
         TD_TRY(check_pattern_lengths(group, i));
-        for (const char *at = group->match; (at = next_pattern(at, pattern));) {
+        for (const char *at = group->match; (at = td_pattern_next(at, pattern));) {
             if (names_any(state, pattern)) continue;
             list_parameters(state, names);
             return td_bad_spec("optimizer.groups[%zu].match: '%s' is the name of no "

@@ -8,6 +8,7 @@
 
 #include "engine/train/rank/buckets.h"
 #include "engine/train/rank/group.h"
+#include "engine/train/rank/steps.h"
 #include "lib/base/registry.h"
 
 // Longer than a final checkpoint may take, because the ranks that do not write wait for it.
@@ -269,6 +270,7 @@ td_status td_rank_open_module(struct td_rank *r) {
     const struct td_field *fields = td_data_fields(r->data, &n_fields);
     TD_TRY_CTX(r->module_ops->open(r->config->model.knobs, fields, n_fields, &r->module),
                "open model '%s'", r->config->model.name);
+    TD_TRY(td_rank_list_steps(r));
     if (!r->strategy_ops->connect) return TD_OK;
     return r->strategy_ops->connect(r->strategy, r->module_ops, r->module);
 }

@@ -59,13 +59,17 @@ static td_status describe(td_status s, const struct td_program_key *key) {
 }
 
 // A parameter that a later program names first has no gradient in those before it: it would keep
-// its initial values, and nobody would see. first: how many tensors there were before it.
+// its initial values, and nobody would see. The first training program of each step may name some.
+// first: how many tensors there were before it.
 static td_status check_names(const struct td_programs *p, uint32_t first) {
-    bool trains = false;
+    const struct td_program_key *last = &p->entry[p->n - 1].compiled->program.key;
+    bool trains = false, begins = last->mode == TD_MODE_TRAIN;
     for (size_t i = 0; i + 1 < p->n; i++) {
-        trains |= p->entry[i].compiled->program.key.mode == TD_MODE_TRAIN;
+        const struct td_program_key *k = &p->entry[i].compiled->program.key;
+        trains |= k->mode == TD_MODE_TRAIN;
+        begins &= k->mode != TD_MODE_TRAIN || strcmp(k->step, last->step) != 0;
     }
-    for (uint32_t i = first; trains && i < td_state_count(p->options.state); i++) {
+    for (uint32_t i = first; trains && !begins && i < td_state_count(p->options.state); i++) {
         const struct td_state_info *t = td_state_at(p->options.state, i);
         if (t->role != TD_ROLE_PARAM) continue;
         return td_status_with_class(
@@ -150,9 +154,12 @@ td_status td_programs_find(const struct td_programs *p, const struct td_program_
     return TD_OK;
 }
 
-const struct td_graph *td_programs_graph(const struct td_programs *p, enum td_mode mode) {
+const struct td_graph *td_programs_graph(const struct td_programs *p, const char *step,
+                                         enum td_mode mode) {
     for (size_t i = 0; i < p->n; i++) {
-        if (p->entry[i].compiled->program.key.mode == mode) return p->entry[i].compiled->graph;
+        const struct td_program_key *k = &p->entry[i].compiled->program.key;
+        if (k->mode != mode || (step && strcmp(k->step, step) != 0)) continue;
+        return p->entry[i].compiled->graph;
     }
     return NULL;
 }
@@ -239,18 +246,26 @@ const bool *td_programs_plain(const struct td_programs *p, size_t i) {
     return i < p->n ? p->entry[i].plain : NULL;
 }
 
+static bool has_gradient(const struct td_state_table *state, const struct td_state_info *param) {
+    char name[512];
+    uint32_t index;
+    snprintf(name, sizeof name, "%s:grad", param->name);
+    td_status s = td_state_find(state, name, &index);
+    td_status_free(s);
+    return !s;
+}
+
 uint32_t td_programs_unreached(const struct td_programs *p, char *out_text, size_t text_bytes) {
-    const struct td_graph *g = NULL;
-    for (size_t i = 0; i < p->n && !g; i++) {
-        const struct td_compiled *c = p->entry[i].compiled;
-        if (c->program.key.mode == TD_MODE_TRAIN) g = c->graph;
-    }
-    uint32_t n = g ? td_graph_n_unreached(g) : 0;
+    const struct td_state_table *state = p->options.state;
+    const uint32_t n_state = td_programs_graph(p, NULL, TD_MODE_TRAIN) ? td_state_count(state) : 0;
+    uint32_t n = 0;
     struct td_fit_list names;
     td_fit_list_init(&names, out_text, text_bytes, ", ");
-    for (uint32_t i = 0; i < n; i++) {
-        td_fit_list_add(&names, "%s",
-                        td_state_at(td_graph_state(g), td_graph_unreached_at(g, i))->name);
+    for (uint32_t i = 0; i < n_state; i++) {
+        const struct td_state_info *t = td_state_at(state, i);
+        if (t->role != TD_ROLE_PARAM || has_gradient(state, t)) continue;
+        td_fit_list_add(&names, "%s", t->name);
+        n++;
     }
     return n;
 }

@@ -6,12 +6,13 @@
 // add() takes a key (step, mode, batch, accumulate, sync, apply) through the graph pipeline, once.
 // bind() gives what came out to the accelerator, when state is laid out and memory is there. All
 // programs of a rank share one arena, one block of step scalars and one of outputs. find() is a
-// short scan: a job has a dozen programs. Bound: TD_PROGRAMS_MAX. Thread: the training thread.
+// short scan: a job has a dozen programs for each training step. Bound: TD_PROGRAMS_MAX. Thread:
+// the training thread.
 
 #include "engine/graph/compile.h"
 #include "traind/accelerator.h"
 
-enum { TD_PROGRAMS_MAX = 64, TD_PROGRAM_OUTPUTS = 32 };
+enum { TD_PROGRAMS_MAX = 256, TD_PROGRAM_OUTPUTS = 32 };
 
 struct td_programs;
 // options: as for td_compile; its key is filled in by add. What it points at outlives the programs.
@@ -37,8 +38,10 @@ TD_MUST_USE td_status td_programs_find(const struct td_programs *p,
                                        struct td_runnable *out_runnable);
 // Does every training program that ends a window sum the control flags?
 bool td_programs_sum(const struct td_programs *p);
-// Of the first program of that mode; NULL: the job has none.
-const struct td_graph *td_programs_graph(const struct td_programs *p, enum td_mode mode);
+// Of the first program of that mode; NULL: the job has none. step: the one of that training step;
+// NULL: of any.
+const struct td_graph *td_programs_graph(const struct td_programs *p, const char *step,
+                                         enum td_mode mode);
 // Kernels of bound programs that run on plain loops: how many, and which ("dropout f64, rope bf16")
 // as far as there is room.
 uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t text_bytes);
@@ -50,8 +53,8 @@ TD_MUST_USE td_status td_programs_preview_slow(struct td_programs *p,
                                                size_t text_bytes, uint32_t *out_n);
 // By node of program i, as expected; NULL: none runs on plain loops, or nobody asked.
 const bool *td_programs_plain(const struct td_programs *p, size_t i);
-// Parameters that the loss of a training program does not depend on: how many, and which, as far as
-// there is room.
+// Parameters that no training program gives a gradient: how many, and which, as far as there is
+// room.
 uint32_t td_programs_unreached(const struct td_programs *p, char *out_text, size_t text_bytes);
 // Kernel j of program i, as the accelerator's kernel_at.
 bool td_programs_kernel(const struct td_programs *p, size_t i, uint32_t j,

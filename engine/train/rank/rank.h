@@ -14,6 +14,7 @@
 //   bucket_list.h, buckets.h      gradients that they average
 //   comm_hook.h                   what they send of them instead
 //   batches.h                     which program each batch takes
+//   steps.h, pattern.h            the training steps of the module, and what each of them trains
 //   record.h, programs.h          these programs
 //   optimizer.h, dump.h           what one parameter gets; the text of a pass
 //   state.h                       where a rank starts, and the memory of what it trains
@@ -50,6 +51,16 @@ struct td_rank_hook {
     struct td_comm_hook *hook;
 };
 
+// The training steps of the module, in their order (steps.h).
+struct td_rank_step_names {
+    char name[TD_STEP_NAME];
+    const char *trains; // patterns, in the rank's arena; NULL: all that its loss reaches
+};
+struct td_rank_steps {
+    struct td_rank_step_names step[TD_STEPS_MAX];
+    int n; // at least 1 once the module is open
+};
+
 struct td_rank {
     const struct td_train_config *config;
     struct td_train_io *io;
@@ -82,6 +93,7 @@ struct td_rank {
     struct td_targets targets; // what the module takes
     struct td_data *data;
     struct td_module *module;
+    struct td_rank_steps steps; // that train it
 
     // state and programs
     struct td_optimizer_options optimizer;

@@ -1,10 +1,12 @@
-// Which programs a job has: a training program for every length of batch and window that an epoch
-// comes to, one to evaluate full and last batches, one to predict.
+// Which programs a job has. Of each training step: one for every length of batch and window that
+// an epoch comes to. Besides, of the first step: one to evaluate full and last batches, one to
+// predict.
 
 #include "engine/train/rank/record.h"
 
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/dump.h"
+#include "engine/train/rank/steps.h"
 
 // Every variant of an epoch played from p on: windows repeat, so its two ends have them all.
 static td_status add_train_programs(struct td_rank *r, const struct td_progress *p) {
@@ -16,8 +18,10 @@ static td_status add_train_programs(struct td_rank *r, const struct td_progress 
     for (int64_t b = e.first; b < e.n_batches; b++) {
         if (b - e.first > ends && e.n_batches - b > ends) b = e.n_batches - ends;
         int64_t n = TD_MIN(c->batch_size, left - (b - e.first) * c->batch_size);
-        struct td_program_key key = td_rank_train_key(r, &e, b, n);
-        TD_TRY(td_programs_add(r->programs, &key));
+        for (int step = 0; step < r->steps.n; step++) {
+            struct td_program_key key = td_rank_train_key(r, step, &e, b, n);
+            TD_TRY(td_programs_add(r->programs, &key));
+        }
     }
     return TD_OK;
 }
@@ -45,14 +49,14 @@ static td_status add_eval_programs(struct td_rank *r, enum td_split split) {
         if (sizes[i] == 0) continue;
         bool predicts = split == TD_SPLIT_PREDICT;
         struct td_program_key key =
-            predicts ? td_rank_predict_key(sizes[i]) : td_rank_eval_key(sizes[i]);
+            predicts ? td_rank_predict_key(r, sizes[i]) : td_rank_eval_key(r, sizes[i]);
         TD_TRY(td_programs_add(r->programs, &key));
     }
     return TD_OK;
 }
 
 static td_status add_predict_programs(struct td_rank *r) {
-    struct td_program_key one = td_rank_predict_key(1);
+    struct td_program_key one = td_rank_predict_key(r, 1);
     return td_rank_generates(r) ? td_programs_add(r->programs, &one)
                                 : add_eval_programs(r, TD_SPLIT_PREDICT);
 }
@@ -60,6 +64,9 @@ static td_status add_predict_programs(struct td_rank *r) {
 static td_status record_step(void *arg, struct td_graph *g, int64_t batch) {
     struct td_rank *r = arg;
     return r->module_ops->record(r->module, g, batch);
+}
+static bool step_trains(const void *arg, const struct td_program_key *key, const char *param) {
+    return td_rank_step_trains(arg, key, param);
 }
 static td_status rewrite_precision(void *arg, struct td_graph *g,
                                    const struct td_program_key *key) {
@@ -79,6 +86,8 @@ td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
         .scales_loss = r->precision_facts.scales_loss,
         .record = record_step,
         .record_arg = r,
+        .trains = step_trains,
+        .trains_arg = r,
         .precision = r->precision_ops->rewrite ? rewrite_precision : NULL,
         .precision_arg = r,
         .strategy = rewrite_strategy,

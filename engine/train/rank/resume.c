@@ -168,6 +168,27 @@ static void compare_schedules(const struct td_rank *r, struct td_resume_reasons 
     }
 }
 
+// The counts of a step are its own; what one has done says nothing of another.
+static void compare_steps(const struct td_rank *r, struct td_resume_reasons *out) {
+    const struct td_progress *was = &r->restored.manifest.progress;
+    const int is = r->steps.n > 1 ? r->steps.n : 0;
+    struct names fresh = {0};
+    for (int i = 0; i < is; i++) {
+        bool known = false;
+        for (int k = 0; k < was->n_counts; k++) {
+            known |= strcmp(was->count[k].name, r->steps.step[i].name) == 0;
+        }
+        if (!known) take(&fresh, r->steps.step[i].name);
+    }
+    if (fresh.tensors) {
+        add(out, "training step%s %s%s: counted from 0", fresh.tensors == 1 ? "" : "s", fresh.text,
+            fresh.cut ? ", ..." : "");
+    } else if (was->n_counts > is) {
+        add(out, "the checkpoint counts %d training steps, the model has %d", was->n_counts,
+            r->steps.n);
+    }
+}
+
 static void compare_scales(const struct td_rank *r, struct td_resume_reasons *out) {
     const struct td_precision_state *was = &r->restored.manifest.progress.precision;
     bool had = was->loss_scale > 0, has = r->precision_facts.scales_loss;
@@ -213,6 +234,7 @@ void td_resume_compare(const struct td_rank *r, uint32_t roles,
     if (!(r->config->stages & TD_STAGE_FIT)) return;
     compare_optimizers(r, roles & 1u << TD_ROLE_OPTIM, out_reasons);
     compare_schedules(r, out_reasons);
+    compare_steps(r, out_reasons);
     compare_scales(r, out_reasons);
     compare_own_state(r, out_reasons);
     if (m->seed != r->config->seed) {

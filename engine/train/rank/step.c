@@ -126,7 +126,7 @@ bool td_rank_runs_ahead(const struct td_rank *r) {
     const bool takes_part = has_hooks(r) || o->step || o->batch_to_device || r->facts.hooks_batches;
     const bool meets = r->facts.world_size > 1 && !td_programs_sum(r->programs);
     return r->accel_facts.run_ahead && !takes_part && !meets && !r->precision_ops->step_gate &&
-           !r->config->detect_anomaly;
+           !r->config->detect_anomaly && r->steps.n == 1;
 }
 
 td_status td_rank_queue(struct td_rank *r, enum td_strategy_step kind,

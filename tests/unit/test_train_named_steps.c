@@ -1,0 +1,351 @@
+// A module of several training steps: what each of them trains, in which order, over which
+// strategies, and what is refused.
+
+#include "tests/unit/test.h"
+
+#include <math.h>
+
+#include "engine/train/checkpoint/safetensors.h"
+#include "tests/unit/ranks_rig.h"
+#include "traind/build.h"
+
+// ---- a module ---------------------------------------------------------------------------------
+// Step "first": loss a^2, which trains a. Step "second": loss (b - a)^2, which trains b alone. With
+// `noise`, each loss has a term that depends on the samples and on dropout.
+struct td_module {
+    struct td_field x, y;
+};
+
+static struct td_step_info steps[TD_STEPS_MAX + 1];
+static uint32_t n_steps;
+static bool noise, idle;
+
+static void name_steps(void) {
+    n_steps = 2;
+    steps[0] = (struct td_step_info){.name = "first", .trains = "a"};
+    steps[1] = (struct td_step_info){.name = "second", .trains = "b"};
+    noise = idle = false;
+}
+
+static bool pair_step_at(struct td_module *m, uint32_t i, struct td_step_info *out_info) {
+    (void)m;
+    if (i >= n_steps) return false;
+    out_info->name = steps[i].name;
+    out_info->trains = steps[i].trains;
+    return true;
+}
+
+static td_status pair_open(const struct td_json *values, const struct td_field *fields, size_t n,
+                           struct td_module **out_module) {
+    (void)values;
+    assert_int_equal(n, 2);
+    struct td_module *m = td_calloc(1, sizeof *m);
+    if (!m) return td_fail_oom();
+    m->x = fields[0];
+    m->y = fields[1];
+    *out_module = m;
+    return TD_OK;
+}
+
+static void pair_close(struct td_module *m) {
+    free(m);
+}
+
+static td_status add_input(struct td_graph *g, const struct td_field *f, int64_t batch,
+                           td_value *out) {
+    struct td_shape shape = f->sample_shape;
+    memmove(shape.dim + 1, shape.dim, (size_t)shape.n_dims++ * sizeof *shape.dim);
+    shape.dim[0] = batch;
+    return td_graph_input(g, f->name, f->dtype, &shape, out);
+}
+
+// (B, 8) -> a row of 8, one sample after the other dropped at random.
+static td_status add_noise(struct td_graph *g, td_value x, td_value *io) {
+    const struct td_shape row = {2, {1, 8}};
+    td_value v;
+    TD_TRY(td_build_dropout(g, x, td_graph_step(g), 0.5, &v));
+    TD_TRY(td_build_reduce_mean(g, v, &row, &v));
+    return td_build_mul(g, *io, v, io);
+}
+
+static td_status pair_record(struct td_module *m, struct td_graph *g, int64_t batch) {
+    const struct td_shape shape = {2, {1, 8}};
+    const struct td_init one = {TD_INIT_CONST, 1, 0}, four = {TD_INIT_CONST, 4, 0};
+    const bool first = strcmp(td_graph_step(g), steps[0].name) == 0;
+    td_value x, y, a, b, h, loss;
+    TD_TRY(add_input(g, &m->x, batch, &x));
+    TD_TRY(add_input(g, &m->y, batch, &y));
+    TD_TRY(td_graph_param(g, "a", TD_F32, &shape, one, &a));
+    if (idle) TD_TRY(td_graph_param(g, "idle", TD_F32, &shape, one, &h));
+    h = a;
+    if (!first) {
+        TD_TRY(td_graph_param(g, "b", TD_F32, &shape, four, &b));
+        TD_TRY(td_build_sub(g, b, a, &h));
+    }
+    if (noise) TD_TRY(add_noise(g, x, &h));
+    TD_TRY(td_build_mul(g, h, h, &h));
+    TD_TRY(td_build_mean(g, h, &loss));
+    TD_TRY(td_graph_output(g, first ? "loss_a" : "loss_b", loss, TD_OUTPUT_MEAN));
+    return td_graph_loss(g, loss);
+}
+
+static const struct td_module_ops pair_ops = {
+    .struct_bytes = sizeof pair_ops,
+    .open = pair_open,
+    .close = pair_close,
+    .record = pair_record,
+    .step_at = pair_step_at,
+};
+static const struct td_plugin_desc pair = TD_PLUGIN_DESC(MODULE, "pair", "two steps", &pair_ops);
+
+static void use_pair(struct run *r, const char *dir) {
+    (void)dir;
+    r->config.model = (struct td_part){"pair", NULL};
+    r->config.optimizer.max_norm = 0;
+}
+
+// ---- what each step trains ----------------------------------------------------------------------
+static void use_sgd(struct run *r, const char *dir) {
+    use_pair(r, dir);
+    r->config.optimizer.kind = TD_OPTIMIZER_SGD;
+    r->config.optimizer.attrs = (struct td_optim_attrs){0};
+    r->config.optimizer.lr = 0.25;
+}
+
+// 8 elements of a mean: the gradient of each is 2/8 of its value. The last micro-batch of a window
+// finds the a that is there by now, those before it the old one; a stays as the first step left it.
+static void play(int windows, int micro_batches, double *out_a, double *out_b) {
+    double a = 1, b = 4;
+    for (int i = 0; i < windows; i++) {
+        const double before = a;
+        a -= 0.25 * a / 4;
+        const double sum = (micro_batches - 1) * (b - before) + (b - a);
+        b -= 0.25 * sum / micro_batches / 4;
+    }
+    *out_a = a;
+    *out_b = b;
+}
+
+static void expect_values(const char *dir, int64_t step, int windows, int micro_batches) {
+    char path[TD_FS_PATH_BYTES];
+    struct td_safetensors *file;
+    double wanted[2];
+    play(windows, micro_batches, &wanted[0], &wanted[1]);
+    assert_ok(td_fs_path(path, "%s/step-%lld/model.safetensors", dir, (long long)step));
+    assert_ok(td_safetensors_open(path, &file));
+    for (size_t i = 0; i < 2; i++) {
+        const struct td_tensor *t = td_safetensors_at(file, i);
+        float value[8];
+        assert_int_equal(t->bytes, sizeof value);
+        memcpy(value, t->data, sizeof value);
+        const double w = wanted[strcmp(t->name, "b") == 0];
+        for (int k = 0; k < 8; k++) {
+            if (fabs((double)value[k] - w) > 1e-6) {
+                fail_msg("%s of %s is %g, not %g", t->name, dir, (double)value[k], w);
+            }
+        }
+    }
+    td_safetensors_close(file);
+}
+
+static void
+test_each_step_trains_its_parameters_with_what_the_one_before_has_changed(void **state) {
+    static const struct {
+        const char *accelerator, *strategy, *precision;
+        int32_t world, accumulate;
+        int windows; // of the two epochs
+    } rows[] = {
+        {"reference", "single_device", "32-true", 1, 1, 8},
+        {"far", "single_device", "32-true", 1, 1, 8},
+        {"reference", "single_device", "32-true", 1, 2, 4},
+        {"reference", "ddp", "32-true", 2, 1, 4},
+        {"far", "ddp", "32-true", 2, 2, 2},
+        {"reference", "ddp", "16-mixed", 2, 2, 2},
+    };
+    name_steps();
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        char dir[4096];
+        snprintf(dir, sizeof dir, "%s/%zu", (char *)*state, i);
+        const struct job j = {.accelerator = rows[i].accelerator,
+                              .strategy = rows[i].strategy,
+                              .precision = rows[i].precision,
+                              .world = rows[i].world,
+                              .accumulate = rows[i].accumulate,
+                              .max_epochs = 2,
+                              .own = &pair,
+                              .change = use_sgd};
+        const struct td_train_result done = run_job(&j, dir);
+        assert_int_equal(done.end, TD_LOOP_DONE);
+        assert_int_equal(done.step, 2 * rows[i].windows); // each step of a window counts
+        expect_values(dir, done.step, rows[i].windows, rows[i].accumulate);
+    }
+}
+
+static void end_at_five(struct run *r, const char *dir) {
+    use_sgd(r, dir);
+    r->config.limits.max_steps = 5;
+    r->config.checkpoint.every_n_train_steps = 3;
+    r->config.checkpoint.save_top_k = -1;
+}
+
+static void test_window_is_whole_when_steps_end_in_it(void **state) {
+    name_steps();
+    const struct job j = {.accelerator = "reference",
+                          .strategy = "single_device",
+                          .precision = "32-true",
+                          .world = 1,
+                          .accumulate = 1,
+                          .max_epochs = 2,
+                          .own = &pair,
+                          .change = end_at_five};
+    assert_int_equal(run_job(&j, *state).step, 6);
+    expect_values(*state, 4, 2, 1); // the first window that passes 3
+    expect_values(*state, 6, 3, 1);
+}
+
+// ---- resume and stop ----------------------------------------------------------------------------
+static struct job noisy(const char *accelerator, int32_t world) {
+    name_steps();
+    noise = true;
+    return (struct job){.accelerator = accelerator,
+                        .strategy = world > 1 ? "ddp" : "single_device",
+                        .precision = "32-true",
+                        .world = world,
+                        .accumulate = 1,
+                        .max_epochs = 4,
+                        .own = &pair,
+                        .change = use_pair};
+}
+
+static void test_resumed_run_gives_the_bits_of_one_that_was_not_interrupted(void **state) {
+    static const char *const accelerators[] = {"reference", "far"};
+    for (int i = 0; i < 4; i++) {
+        char whole[4096], half[4096], rest[4096], from[4200];
+        struct job j = noisy(accelerators[i % 2], 1 + i / 2);
+        const int64_t end = i / 2 ? 16 : 32;
+        snprintf(whole, sizeof whole, "%s/whole%d", (char *)*state, i);
+        snprintf(half, sizeof half, "%s/half%d", (char *)*state, i);
+        snprintf(rest, sizeof rest, "%s/rest%d", (char *)*state, i);
+        assert_int_equal(run_job(&j, whole).step, end);
+        j.max_epochs = 1;
+        assert_int_equal(run_job(&j, half).step, end / 4);
+        snprintf(from, sizeof from, "%s/step-%lld", half, (long long)end / 4);
+        j.max_epochs = 4;
+        j.resume_from = from;
+        assert_int_equal(run_job(&j, rest).step, end);
+        expect_same(whole, rest, end);
+    }
+}
+
+static void test_ranks_stop_alike_and_go_on_to_the_same_bits_whenever_one_is_stopped(void **state) {
+    char whole[4096];
+    struct job j = noisy("reference", 2);
+    j.max_epochs = 64;
+    snprintf(whole, sizeof whole, "%s/whole", (char *)*state);
+    assert_int_equal(run_job(&j, whole).step, 256);
+    for (int64_t at = 1; at < 128; at += 17) {
+        char dir[4096], from[4200];
+        struct ranks all;
+        snprintf(dir, sizeof dir, "%s/%lld", (char *)*state, (long long)at);
+        j.resume_from = NULL;
+        start_ranks(&all, &j, dir);
+        struct td_rank_page *page = &all.rank[at % 2].run.page;
+        while (atomic_load(&page->step) < at) {
+            sched_yield();
+        }
+        atomic_store(&page->stop, TD_STOP_CHECKPOINT); // of one rank; the other learns it
+        join_ranks(&all);
+        assert_ok(all.rank[0].failed);
+        assert_ok(all.rank[1].failed);
+        const int64_t step = all.rank[0].result.step;
+        assert_int_equal(all.rank[1].result.step, step);
+        assert_int_equal(all.rank[0].result.end, all.rank[1].result.end);
+        assert_true(step % 2 == 0);
+        snprintf(from, sizeof from, "%s/step-%lld", dir, (long long)step);
+        j.resume_from = from;
+        if (all.rank[0].result.end == TD_LOOP_STOPPED) assert_int_equal(run_job(&j, dir).step, 256);
+        expect_same(whole, dir, 256);
+    }
+}
+
+// ---- what is refused ----------------------------------------------------------------------------
+static td_status try(const char *dir) {
+    struct run r;
+    struct td_train_result result;
+    prepare_run(&r, &pair, "single_device", dir);
+    use_sgd(&r, dir);
+    td_status s = td_train(&r.config, &r.io, &r.events, &result);
+    dispose(&r);
+    return s;
+}
+
+static void expect_refusal(const char *dir, enum td_class cls, const char *words) {
+    td_status s = try(dir);
+    assert_int_equal(td_status_class(s), cls);
+    assert_fails(s, TD_FAILED_PRECONDITION, words);
+}
+
+static void test_step_is_refused_when_its_name_is_none(void **state) {
+    static const char *const names[] = {NULL, "", "Second", "a step", "sixteen_letters_"};
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
+        name_steps();
+        steps[1].name = names[i];
+        expect_refusal(*state, TD_CLASS_USER_CODE, "model 'pair' calls its training step 1 '");
+    }
+    name_steps();
+    steps[1].name = "first";
+    expect_refusal(*state, TD_CLASS_USER_CODE, "model 'pair' has two training steps 'first'");
+    name_steps();
+    n_steps = 0;
+    expect_refusal(*state, TD_CLASS_USER_CODE, "model 'pair' names no training step");
+    name_steps();
+    static const char *const many[] = {"s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8"};
+    for (n_steps = 0; n_steps <= TD_STEPS_MAX; n_steps++) {
+        steps[n_steps] = (struct td_step_info){.name = many[n_steps]};
+    }
+    expect_refusal(*state, TD_CLASS_USER_CODE, "model 'pair' has more than 8 training steps");
+}
+
+static void test_step_is_refused_when_it_does_not_train_what_it_says(void **state) {
+    name_steps();
+    steps[1].trains = "b|c.*";
+    expect_refusal(*state, TD_CLASS_USER_CODE,
+                   "step 'second' of model 'pair' trains 'c.*', which is the name of no parameter");
+    name_steps();
+    steps[0].trains = "b";
+    expect_refusal(*state, TD_CLASS_USER_CODE, "step 'first' of model 'pair' trains nothing");
+    name_steps();
+    steps[1].trains = NULL;
+    expect_refusal(*state, TD_CLASS_USER_CODE,
+                   "parameter 'a' of model 'pair' is trained by the steps 'first' and 'second'");
+}
+
+static void test_parameter_is_refused_when_no_step_reaches_it(void **state) {
+    name_steps();
+    idle = true;
+    expect_refusal(*state, TD_CLASS_BAD_SPEC,
+                   "no training step reaches 1 parameter of model 'pair': idle");
+    struct run r;
+    struct td_train_result result;
+    prepare_run(&r, &pair, "single_device", *state);
+    use_sgd(&r, *state);
+    const struct td_optimizer_group frozen = {.match = "idle"};
+    r.config.optimizer.groups = &frozen;
+    r.config.optimizer.n_groups = 1;
+    assert_ok(td_train(&r.config, &r.io, &r.events, &result)); // it is not to be trained
+    dispose(&r);
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
+    const struct CMUnitTest tests[] = {
+        CASE(test_each_step_trains_its_parameters_with_what_the_one_before_has_changed),
+        CASE(test_window_is_whole_when_steps_end_in_it),
+        CASE(test_resumed_run_gives_the_bits_of_one_that_was_not_interrupted),
+        CASE(test_ranks_stop_alike_and_go_on_to_the_same_bits_whenever_one_is_stopped),
+        CASE(test_step_is_refused_when_its_name_is_none),
+        CASE(test_step_is_refused_when_it_does_not_train_what_it_says),
+        CASE(test_parameter_is_refused_when_no_step_reaches_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
