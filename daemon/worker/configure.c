@@ -170,6 +170,7 @@ static td_status take_spec(struct td_worker_config *c) {
     t->limits = spec->trainer.limits;
     TD_TRY(td_worker_optimizer(spec, c->arena, &t->optimizer));
     TD_TRY(td_worker_schedule(spec, &t->schedule));
+    TD_TRY(td_worker_optimizers(spec, c->arena, &t->optimizers, &t->n_optimizers));
     return take_predict(spec, &t->predict);
 }
 

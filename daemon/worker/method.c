@@ -93,8 +93,8 @@ static td_status read_groups(const struct td_json *list, struct td_arena *arena,
     return TD_OK;
 }
 
-td_status td_worker_optimizer(const struct td_spec *spec, struct td_arena *arena,
-                              struct td_optimizer_config *out_optimizer) {
+static td_status read_optimizer(const struct td_spec *spec, const struct td_json *section,
+                                struct td_arena *arena, struct td_optimizer_config *out_optimizer) {
     bool by_value = strcmp(spec->trainer.gradient_clip_algorithm, "value") == 0;
     struct td_optimizer_config o = {
         .max_norm = by_value ? 0 : spec->trainer.gradient_clip_val,
@@ -102,7 +102,7 @@ td_status td_worker_optimizer(const struct td_spec *spec, struct td_arena *arena
         .stochastic = spec->trainer.stochastic_rounding,
         .log_norm = spec->trainer.log_grad_norm,
     };
-    struct td_read k = td_read_begin(spec->optimizer.knobs, "optimizer");
+    struct td_read k = td_read_begin(section, "optimizer");
     int kind = td_read_choice(&k, "name", optimizer_names, TD_COUNTOF(optimizer_names));
     o.kind = (enum td_optimizer_kind)kind;
     o.lr = td_read_real(&k, "lr");
@@ -113,6 +113,11 @@ td_status td_worker_optimizer(const struct td_spec *spec, struct td_arena *arena
     TD_TRY(read_groups(groups, arena, &o));
     *out_optimizer = o;
     return TD_OK;
+}
+
+td_status td_worker_optimizer(const struct td_spec *spec, struct td_arena *arena,
+                              struct td_optimizer_config *out_optimizer) {
+    return read_optimizer(spec, spec->optimizer.knobs, arena, out_optimizer);
 }
 
 // ---- schedules ----------------------------------------------------------------------------------
@@ -229,13 +234,42 @@ static schedule_reader *const schedules[] = {
 };
 _Static_assert(TD_COUNTOF(schedules) == TD_SCHEDULE_COUNT, "one reader per kind");
 
-td_status td_worker_schedule(const struct td_spec *spec, struct td_schedule_config *out_schedule) {
+static td_status read_schedule(const struct td_json *section,
+                               struct td_schedule_config *out_schedule) {
     struct td_schedule_config s = {0};
-    bool known = td_schedule_find(spec->lr_scheduler.name, &s.kind);
+    bool known = td_schedule_find(td_json_string(td_json_get(section, "name"), ""), &s.kind);
     TD_CHECK(known); // the spec was checked, and a test holds its names against the engine's
-    struct td_read k = td_read_begin(spec->lr_scheduler.knobs, "lr_scheduler");
+    struct td_read k = td_read_begin(section, "lr_scheduler");
     schedules[s.kind](&k, &s);
     TD_TRY(td_read_end(&k));
     *out_schedule = s;
+    return TD_OK;
+}
+
+td_status td_worker_schedule(const struct td_spec *spec, struct td_schedule_config *out_schedule) {
+    return read_schedule(spec->lr_scheduler.knobs, out_schedule);
+}
+
+// ---- several of both ----------------------------------------------------------------------------
+td_status td_worker_optimizers(const struct td_spec *spec, struct td_arena *arena,
+                               const struct td_named_optimizer **out_optimizers, int *out_n) {
+    const struct td_json *list = spec->optimizers;
+    const size_t n = list ? list->n_children : 0;
+    TD_CHECK(n <= TD_OPTIMIZERS_MAX); // as the rows say
+    struct td_named_optimizer *o = n ? td_arena_array(arena, n, sizeof *o) : NULL;
+    if (n && !o) return td_fail_oom();
+    size_t i = 0;
+    for (const struct td_json *v = n ? list->first : NULL; v; v = v->next, i++) {
+        struct td_read one = td_read_begin(v, "optimizers");
+        o[i] = (struct td_named_optimizer){.name = td_read_text(&one, "name"),
+                                           .match = td_read_text(&one, "match")};
+        TD_TRY(td_read_end(&one));
+        TD_TRY_CTX(read_optimizer(spec, td_json_get(v, "optimizer"), arena, &o[i].optimizer),
+                   "optimizers[%zu]", i);
+        TD_TRY_CTX(read_schedule(td_json_get(v, "lr_scheduler"), &o[i].schedule), "optimizers[%zu]",
+                   i);
+    }
+    *out_optimizers = o;
+    *out_n = (int)n;
     return TD_OK;
 }

@@ -51,11 +51,11 @@ struct td_targets {
     int32_t ignore_index;
 };
 
-enum { TD_STEPS_MAX = 8, TD_STEP_NAME = 16 };
+enum { TD_STEPS_MAX = 8, TD_STEP_NAME = 14 };
 // One training step, as step_at describes it.
 struct td_step_info {
     uint32_t struct_bytes;
-    const char *name; // [a-z0-9_]+, at most 15 bytes; no two are the same. Dies with the module
+    const char *name; // [a-z0-9_]+, at most 13 bytes; no two are the same. Dies with the module
     // The parameters that it trains: shell patterns, '|' between them, as in "gen.*|emb.weight".
     // NULL: all that its loss depends on. Dies with the module.
     const char *trains;

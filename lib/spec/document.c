@@ -201,9 +201,12 @@ static void read_variant(struct td_check *c, struct map *m, const struct td_json
 static void read_choice(struct td_check *c, const struct td_section *s, struct map *m,
                         const struct td_json *canonical, struct td_json *out) {
     const char *fallback = s->fallback;
-    // A job that only evaluates needs no optimizer; the plan still names one.
+    // A job that only evaluates needs no optimizer, nor does one that has a list of them; the plan
+    // still names one.
+    const struct td_json *several = td_json_get(canonical, "optimizers");
     bool is_optimizer = strcmp(s->path, "optimizer") == 0;
-    if (is_optimizer && !stages_include_fit(canonical)) fallback = "sgd";
+    bool is_idle = !stages_include_fit(canonical) || (several && several->n_children);
+    if (is_optimizer && is_idle) fallback = "sgd";
     const struct td_json *name = td_json_get(m->node, "name");
     if (!m->node && fallback) {
         name = td_json_new_string(c->arena, fallback);

@@ -196,7 +196,10 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
         return td_arena_printf(a, "%s, or a map {name: plugin, %s: NAME, knobs: {...}}",
                                join_choices(a, k), k->key);
     case TD_KNOB_NAME:
-        return "text of 1 to 63 letters, digits, '.', '_', '-', a letter or digit first";
+        return td_arena_printf(a,
+                               "text of 1 to %.0f letters, digits, '.', '_', '-', a letter or "
+                               "digit first",
+                               k->max);
     case TD_KNOB_PLUGIN:
         return "a plugin's name: text of 1 to 31 letters a to z, digits and _, but not auto";
     case TD_KNOB_TEXT:
@@ -213,7 +216,8 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
     case TD_KNOB_PATHS:
         return list_of(a, k, "absolute paths without '..' and control characters");
     case TD_KNOB_CHOICE:
-        return td_arena_printf(a, "a map with the name of a %s, or a bare name", k->values);
+        return td_arena_printf(a, "a map with the name of %s %s, or a bare name",
+                               strchr("aeiou", k->values[0]) ? "an" : "a", k->values);
     case TD_KNOB_LAYERS:
         return list_of(a, k, "layers");
     case TD_KNOB_MAPS:

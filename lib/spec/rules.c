@@ -4,6 +4,7 @@
 // errors. A knob that was refused is simply absent there, and its rules stay quiet. A rule that
 // resolves a knob leaves a value that the same rule would leave again.
 
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/spec/check.h"
@@ -120,57 +121,58 @@ static void check_predictions(struct td_check *c, const struct td_json *root) {
 }
 
 // torch.optim.SGD refuses it; its Muon does without momentum, where to look ahead changes nothing.
-static void check_nesterov(struct td_check *c, const struct td_json *root) {
-    const struct td_json *sgd = get(root, "optimizer");
+static void check_nesterov(struct td_check *c, const char *path, const struct td_json *sgd) {
     const struct td_json *v = td_json_get(sgd, "nesterov");
-    if (!text_is(get(root, "optimizer.name"), "sgd") || !td_json_bool(v, false)) return;
+    if (!text_is(td_json_get(sgd, "name"), "sgd") || !td_json_bool(v, false)) return;
     if (td_json_real(td_json_get(sgd, "momentum"), 1) > 0 &&
         td_json_real(td_json_get(sgd, "dampening"), 0) <= 0) {
         return;
     }
-    td_check_violation(c, "optimizer.nesterov", v->line, "needs momentum above 0 and dampening 0");
+    td_check_violation(c, td_check_path(c, path, "nesterov"), v->line,
+                       "needs momentum above 0 and dampening 0");
 }
 
 // Both rates follow one schedule, so that of the rest is a share of lr.
-static void check_muon(struct td_check *c, const struct td_json *root) {
-    const struct td_json *o = get(root, "optimizer"), *rest = td_json_get(o, "adamw_lr");
+static void check_muon(struct td_check *c, const char *path, const struct td_json *o) {
+    const struct td_json *rest = td_json_get(o, "adamw_lr");
     if (td_json_real(rest, 0) <= 0 || td_json_real(td_json_get(o, "lr"), 1) > 0) return;
-    td_check_violation(c, "optimizer.adamw_lr", rest->line, "needs lr above 0");
+    td_check_violation(c, td_check_path(c, path, "adamw_lr"), rest->line, "needs lr above 0");
 }
 
 // Knobs of schedules that may say where the schedule ends, and what goes before the end.
 static const char *const end_keys[] = {"total_steps", "total_iters", "T_max", "num_training_steps"};
 static const char *const part_keys[] = {"warmup_steps", "num_warmup_steps", "num_decay_steps"};
 
-static void check_schedule_parts(struct td_check *c, const struct td_json *schedule,
-                                 const struct td_json *end) {
+static void check_schedule_parts(struct td_check *c, const char *where,
+                                 const struct td_json *schedule, const struct td_json *end) {
     int64_t sum = 0;
     for (size_t i = 0; i < TD_COUNTOF(part_keys); i++) {
         const struct td_json *part = td_json_get(schedule, part_keys[i]);
         if (!part) continue;
         sum += td_json_int(part, 0);
         if (sum <= td_json_int(end, 0)) continue;
-        const char *path = td_check_path(c, "lr_scheduler", part_keys[i]);
+        const char *path = td_check_path(c, where, part_keys[i]);
         td_check_violation(c, path, part->line, "%lld is above %s, %lld", (long long)sum, end->key,
                            (long long)td_json_int(end, 0));
         return;
     }
 }
 
-static void check_schedule(struct td_check *c, const struct td_json *root) {
-    const struct td_json *schedule = get(root, "lr_scheduler"), *end = NULL;
+static void check_schedule(struct td_check *c, const struct td_json *root, const char *where,
+                           const struct td_json *schedule) {
+    const struct td_json *end = NULL;
     for (size_t i = 0; !end && i < TD_COUNTOF(end_keys); i++) {
         end = td_json_get(schedule, end_keys[i]);
     }
     if (!end) return;
     if (end->kind != TD_JSON_STRING) {
-        check_schedule_parts(c, schedule, end);
+        check_schedule_parts(c, where, schedule, end);
         return;
     }
     bool is_endless = td_json_int(get(root, "trainer.max_epochs"), 0) == -1 &&
                       td_json_int(get(root, "trainer.max_steps"), 0) == -1;
     if (!is_endless) return;
-    const char *path = td_check_path(c, "lr_scheduler", end->key);
+    const char *path = td_check_path(c, where, end->key);
     td_check_violation(c, path, end->line,
                        "auto needs trainer.max_epochs or trainer.max_steps; set one, or a number "
                        "here");
@@ -194,6 +196,61 @@ static void check_plateau(struct td_check *c, const struct td_json *root) {
     }
 }
 
+// Each of several optimizers: its own sections are as those of a job that has one.
+static void check_optimizers(struct td_check *c, const struct td_json *root) {
+    const struct td_json *list = get(root, "optimizers");
+    size_t i = 0;
+    for (const struct td_json *v = list ? list->first : NULL; v; v = v->next, i++) {
+        const struct td_json *schedule = td_json_get(v, "lr_scheduler");
+        const char *name = td_json_string(td_json_get(v, "name"), "");
+        char path[32], optimizer[64], where[64];
+        snprintf(path, sizeof path, "optimizers[%zu]", i);
+        snprintf(optimizer, sizeof optimizer, "%s.optimizer", path);
+        snprintf(where, sizeof where, "%s.lr_scheduler", path);
+        check_nesterov(c, optimizer, td_json_get(v, "optimizer"));
+        check_muon(c, optimizer, td_json_get(v, "optimizer"));
+        check_schedule(c, root, where, schedule);
+        if (text_is(td_json_get(schedule, "name"), "reduce_on_plateau")) {
+            td_check_violation(c, where, schedule->line,
+                               "reduce_on_plateau follows one metric of the job, and goes with "
+                               "`optimizer` alone; take another schedule here");
+        }
+        for (const struct td_json *before = list->first; before != v; before = before->next) {
+            if (!text_is(td_json_get(before, "name"), name)) continue;
+            td_check_violation(c, td_check_path(c, path, "name"), v->line, "'%s' is there twice",
+                               name);
+        }
+    }
+}
+
+static bool is_same(const struct td_json *a, const struct td_json *b) {
+    const struct td_json *x = a->first, *y = b->first;
+    if (a->kind != b->kind || a->n_children != b->n_children) return false;
+    if (a->kind == TD_JSON_STRING) return strcmp(a->u.string.data, b->u.string.data) == 0;
+    if (a->kind == TD_JSON_BOOL) return a->u.boolean == b->u.boolean;
+    if (!x) return td_json_real(a, 0) == td_json_real(b, 0);
+    for (; x; x = x->next, y = y->next) {
+        if ((x->key && strcmp(x->key, y->key) != 0) || !is_same(x, y)) return false;
+    }
+    return true;
+}
+
+// What one optimizer is beside several. The plan's canonical text names one that does nothing: it
+// is that of the tables.
+static void check_one_optimizer(struct td_check *c, const struct td_json *root) {
+    static const char *const idle[][2] = {{"optimizer", "sgd"}, {"lr_scheduler", "constant"}};
+    const struct td_json *list = get(root, "optimizers");
+    for (size_t i = 0; list && list->n_children && i < TD_COUNTOF(idle); i++) {
+        const struct td_json *v = get(root, idle[i][0]);
+        const struct td_json *name = td_json_new_string(c->arena, idle[i][1]);
+        if (!v || td_check_oom(c, name)) return;
+        const struct td_json *none = td_check_choice(c, idle[i][0], idle[i][0], name);
+        if (!none || is_same(v, none)) continue;
+        td_check_violation(c, idle[i][0], v->line,
+                           "is set beside optimizers; put it into each of them");
+    }
+}
+
 void td_check_rules(struct td_check *c, struct td_json *canonical) {
     resolve_max_epochs(c, canonical);
     resolve_checkpoint_period(c, canonical);
@@ -204,8 +261,10 @@ void td_check_rules(struct td_check *c, struct td_json *canonical) {
     check_evaluation(c, canonical);
     check_prompt(c, canonical);
     check_predictions(c, canonical);
-    check_nesterov(c, canonical);
-    check_muon(c, canonical);
-    check_schedule(c, canonical);
+    check_nesterov(c, "optimizer", td_json_get(canonical, "optimizer"));
+    check_muon(c, "optimizer", td_json_get(canonical, "optimizer"));
+    check_schedule(c, canonical, "lr_scheduler", td_json_get(canonical, "lr_scheduler"));
     check_plateau(c, canonical);
+    check_optimizers(c, canonical);
+    check_one_optimizer(c, canonical);
 }

@@ -151,6 +151,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
         .optimizer = part(tree, "optimizer", ""),
         .lr_scheduler = part(tree, "lr_scheduler", ""),
         .comm_hook = part(tree, "comm_hook", "comm_hook"),
+        .optimizers = td_json_get(tree, "optimizers"),
         .ckpt_path = text(tree, "ckpt_path"),
         .init_from = text(tree, "init_from"),
         .evaluate_from = text(tree, "evaluate_from"),

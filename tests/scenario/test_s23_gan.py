@@ -16,6 +16,10 @@ from ranks import Attempt
 STEPS = 24  # 12 batches
 DATA = {"name": "idx", "path": "/usr/share/datasets/fashion-mnist", "batch_size": 16, "shuffle": True}
 
+ADAM = {"name": "adam", "lr": 0.002, "betas": [0.5, 0.999]}
+OPTIMIZERS = [{"name": "disc", "match": "disc.*", "optimizer": ADAM},
+              {"name": "gen", "match": "gen.*", "optimizer": ADAM | {"lr": 0.004}, "lr_scheduler": {"name": "cosine"}}]
+
 
 @pytest.fixture(scope="module")
 def tree(build, tmp_path_factory):
@@ -37,7 +41,7 @@ def worker(tree, monkeypatch):
 def plan_for(directory, world, resume_from=None, **trainer):
     return plan_of({"data": DATA,
                     "model": {"name": "plugin", "module": "gan", "knobs": {"latent": 16, "hidden": 24}},
-                    "optimizer": {"name": "adam", "lr": 0.002, "betas": [0.5, 0.999]}},
+                    "optimizer": {"name": "sgd"}, "optimizers": OPTIMIZERS},
                    trainer={"accelerator": "cpu", "devices": world, "max_steps": STEPS, "max_epochs": -1,
                             "limit_train_batches": 5, "limit_val_batches": 2, "gradient_clip_val": 1.0, **trainer},
                    run={"checkpoint_dir": str(directory), "cache_dir": str(directory.parent / "cache"),
@@ -68,6 +72,8 @@ def test_killed_run_goes_on_to_the_bits_of_one_that_was_not(tmp_path, world, tra
     step = max(s for s in steps_in(tmp_path / "cut") if (tmp_path / f"cut/step-{s}/manifest.json").exists() and s < end)
     rest = finish(tmp_path, plan_for(tmp_path / "rest", world, tmp_path / f"cut/step-{step}", **trainer), world)
     assert rest[0].event("resumed")[0]["exact"]
+    rates = [losses(whole[0].metrics, f"lr_{name}") for name in ("disc", "gen")]
+    assert {v for v, _ in rates[0].values()} == {numpy.float32(0.002)} and len(set(rates[1].values())) == len(rates[1])
     for before, after in zip(whole, rest):
         assert both(after) == tuple({s: v for s, v in of.items() if s > step} for of in both(before))
     assert state_of(tmp_path / f"rest/step-{end}") == state_of(tmp_path / f"whole/step-{end}")

@@ -71,7 +71,7 @@ static td_status add_noise(struct td_graph *g, td_value x, td_value *io) {
 static td_status pair_record(struct td_module *m, struct td_graph *g, int64_t batch) {
     const struct td_shape shape = {2, {1, 8}};
     const struct td_init one = {TD_INIT_CONST, 1, 0}, four = {TD_INIT_CONST, 4, 0};
-    const bool first = strcmp(td_graph_step(g), steps[0].name) == 0;
+    const bool first = strcmp(td_graph_step(g), "second") != 0;
     td_value x, y, a, b, h, loss;
     TD_TRY(add_input(g, &m->x, batch, &x));
     TD_TRY(add_input(g, &m->y, batch, &y));
@@ -268,6 +268,100 @@ static void test_ranks_stop_alike_and_go_on_to_the_same_bits_whenever_one_is_sto
     }
 }
 
+// ---- several optimizers -------------------------------------------------------------------------
+static struct td_named_optimizer several[3];
+
+static void use_several(struct run *r, const char *dir) {
+    use_sgd(r, dir);
+    several[0] =
+        (struct td_named_optimizer){.name = "of_a", .match = "a", .optimizer = {.lr = 0.5}};
+    several[1] = (struct td_named_optimizer){
+        .name = "of_b",
+        .match = "b*",
+        .optimizer = {.lr = 1},
+        .schedule = {.kind = TD_SCHEDULE_STEP, .period_steps = 2, .gamma = 0.5},
+    };
+    r->config.optimizers = several;
+    r->config.n_optimizers = 2;
+}
+
+static void test_each_optimizer_has_its_rate_and_its_schedule(void **state) {
+    for (int32_t world = 1; world <= 2; world++) {
+        char dir[4096], first[4096], path[4200];
+        double a = 1, b = 4;
+        struct td_safetensors *file;
+        float value[8];
+        struct job j = {.accelerator = "reference",
+                        .strategy = world > 1 ? "ddp" : "single_device",
+                        .precision = "32-true",
+                        .world = world,
+                        .accumulate = 1,
+                        .max_epochs = 3,
+                        .own = &pair,
+                        .change = use_several};
+        name_steps();
+        snprintf(dir, sizeof dir, "%s/%d", (char *)*state, world);
+        snprintf(first, sizeof first, "%s/first%d", (char *)*state, world);
+        const int windows = world > 1 ? 6 : 12;
+        for (int i = 0; i < windows; i++) {
+            a -= 0.5 * a / 4;
+            b -= pow(0.5, i / 2) * (b - a) / 4;
+        }
+        j.max_epochs = 1; // and the rest in another attempt
+        const int64_t step = run_job(&j, first).step;
+        assert_int_equal(step, 2 * windows / 3);
+        snprintf(path, sizeof path, "%s/step-%lld", first, (long long)step);
+        j.max_epochs = 3;
+        j.resume_from = path;
+        assert_int_equal(run_job(&j, dir).step, 2 * windows);
+        snprintf(path, sizeof path, "%s/step-%d/model.safetensors", dir, 2 * windows);
+        assert_ok(td_safetensors_open(path, &file));
+        for (size_t i = 0; i < 2; i++) {
+            const struct td_tensor *t = td_safetensors_at(file, i);
+            memcpy(value, t->data, sizeof value);
+            assert_true(fabs((double)value[3] - (strcmp(t->name, "b") == 0 ? b : a)) < 1e-5);
+        }
+        td_safetensors_close(file);
+    }
+}
+
+static void test_optimizers_are_refused_when_they_do_not_share_the_parameters(void **state) {
+    static const struct {
+        const char *match[3], *trains, *words;
+    } rows[] = {
+        {{"a", "c"},
+         "b",
+         "optimizers[1].match: 'c' is the name of no parameter; the model has a, b"},
+        {{"a", "*"}, "b", "parameter 'a' belongs to two optimizers, 'of_a' and 'of_b'"},
+        {{"a", "a"}, "b", "parameter 'a' belongs to two optimizers, 'of_a' and 'of_b'"},
+        {{"a"}, "b", "parameter 'b' belongs to no optimizer"},
+        {{"a", "b"},
+         "a|b",
+         "step 'second' of model 'pair' trains 'a', which is of optimizer 'of_a', and 'b' of "
+         "'of_b'; "
+         "a training step has one optimizer"},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        struct run r;
+        struct td_train_result result;
+        name_steps();
+        prepare_run(&r, &pair, "single_device", *state);
+        use_several(&r, *state);
+        r.config.n_optimizers = 0;
+        while (rows[i].match[r.config.n_optimizers]) {
+            several[r.config.n_optimizers].match = rows[i].match[r.config.n_optimizers];
+            r.config.n_optimizers++;
+        }
+        steps[1].trains = rows[i].trains;
+        steps[0] = strcmp(rows[i].trains, "b") == 0 ? steps[0] : steps[1];
+        n_steps = strcmp(rows[i].trains, "b") == 0 ? 2 : 1;
+        td_status s = td_train(&r.config, &r.io, &r.events, &result);
+        assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+        assert_fails(s, TD_INVALID_ARGUMENT, rows[i].words);
+        dispose(&r);
+    }
+}
+
 // ---- what is refused ----------------------------------------------------------------------------
 static td_status try(const char *dir) {
     struct run r;
@@ -343,6 +437,8 @@ int main(void) {
         CASE(test_window_is_whole_when_steps_end_in_it),
         CASE(test_resumed_run_gives_the_bits_of_one_that_was_not_interrupted),
         CASE(test_ranks_stop_alike_and_go_on_to_the_same_bits_whenever_one_is_stopped),
+        CASE(test_each_optimizer_has_its_rate_and_its_schedule),
+        CASE(test_optimizers_are_refused_when_they_do_not_share_the_parameters),
         CASE(test_step_is_refused_when_its_name_is_none),
         CASE(test_step_is_refused_when_it_does_not_train_what_it_says),
         CASE(test_parameter_is_refused_when_no_step_reaches_it),

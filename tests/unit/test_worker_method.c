@@ -177,6 +177,37 @@ static void test_groups_are_those_of_the_plan(void **state) {
     assert_true(o.max_norm == 0 && o.max_value == 2);
 }
 
+static void test_several_optimizers_are_read_out_of_the_plan_that_a_plan_gives(void **state) {
+    (void)state;
+    static const char text[] =
+        "{'format':1,'model':{'name':'mlp','layers':[4,2]},'data':{'name':"
+        "'synthetic','batch_size':4},'trainer':{'gradient_clip_val':2.0},'optimizers':["
+        "{'name':'d','match':'a|b','optimizer':{'name':'adam','lr':0.5,'groups':"
+        "[{'match':'a','lr_scale':0}]}},"
+        "{'name':'g','match':'c','optimizer':'sgd','lr_scheduler':{'name':'step','step_size':3}}]}";
+    char json[sizeof text];
+    for (size_t i = 0; i < sizeof text; i++) {
+        json[i] = text[i] == '\'' ? '"' : text[i];
+    }
+    TD_AUTO_BUF again;
+    td_buf_init(&again, 1 << 16);
+    struct td_plan plan;
+    assert_ok(td_plan_parse(arena, json, sizeof json - 1, &plan));
+    assert_ok(td_json_print(plan.tree, false, &again)); // with the optimizer that does nothing
+    assert_non_null(strstr(td_buf_cstr(&again), "\"optimizer\":{\"name\":\"sgd\""));
+    assert_ok(td_plan_parse(arena, again.data, again.len, &plan));
+    const struct td_named_optimizer *o;
+    int n;
+    assert_ok(td_worker_optimizers(&plan.spec, arena, &o, &n));
+    assert_int_equal(n, 2);
+    assert_true(!strcmp(o[0].name, "d") && !strcmp(o[0].match, "a|b"));
+    assert_true(o[0].optimizer.kind == TD_OPTIMIZER_ADAM && o[0].optimizer.lr == 0.5);
+    assert_true(o[0].optimizer.n_groups == 1 && o[0].optimizer.max_norm == 2);
+    assert_int_equal(o[0].schedule.kind, TD_SCHEDULE_CONSTANT);
+    assert_true(o[1].optimizer.kind == TD_OPTIMIZER_SGD && o[1].optimizer.lr == 0.001);
+    assert_true(o[1].schedule.kind == TD_SCHEDULE_STEP && o[1].schedule.gamma == 0.1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_optimizer_has_the_defaults_of_its_rows, begin, end),
@@ -184,6 +215,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_every_row_is_read_and_named_when_it_is_missing, begin,
                                         end),
         cmocka_unit_test_setup_teardown(test_groups_are_those_of_the_plan, begin, end),
+        cmocka_unit_test_setup_teardown(
+            test_several_optimizers_are_read_out_of_the_plan_that_a_plan_gives, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,6 +116,15 @@ struct td_schedule_config {
     struct td_plateau_config plateau; // reduce_on_plateau
 };
 
+// One of several optimizers, with the parameters that are its.
+struct td_named_optimizer {
+    const char *name;
+    const char *match; // shell patterns, '|' between them
+    struct td_optimizer_config optimizer;
+    struct td_schedule_config schedule; // not reduce_on_plateau
+};
+enum { TD_OPTIMIZERS_MAX = 8 };
+
 struct td_checkpoint_config {
     const char *dir;             // parent of "step-<n>"; NULL: none are written
     const char *label;           // what events call that parent: "a1"
@@ -158,6 +167,8 @@ struct td_train_config {
     const struct td_json *accelerator_knobs, *strategy_knobs, *precision_knobs;
     struct td_optimizer_config optimizer;
     struct td_schedule_config schedule;
+    const struct td_named_optimizer *optimizers; // instead of the two above
+    int n_optimizers;                            // 0: there is one; at most TD_OPTIMIZERS_MAX
     uint64_t seed;
     unsigned stages; // enum td_stage
     int64_t batch_size;

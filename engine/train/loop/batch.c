@@ -18,9 +18,11 @@ static int64_t updates_of(const struct td_train_loop *l, int step) {
 }
 
 double td_batch_rate(const struct td_train_loop *l, int step) {
-    double base_lr = l->rank->config->optimizer.lr;
-    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) base_lr *= l->at.plateau.lr_scale;
-    return td_schedule_lr(&l->schedule, base_lr, updates_of(l, step));
+    const struct td_train_config *c = l->rank->config;
+    const int i = l->rank->steps.step[step].optimizer;
+    double base_lr = c->n_optimizers ? c->optimizers[i].optimizer.lr : c->optimizer.lr;
+    if (l->schedule[i].kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) base_lr *= l->at.plateau.lr_scale;
+    return td_schedule_lr(&l->schedule[i], base_lr, updates_of(l, step));
 }
 
 // Precisions of 16 and 32 bits compute with what fp32 holds of the step scalars, whatever the
@@ -89,6 +91,7 @@ static td_status queue_step(struct td_train_loop *l, const void *const *inputs, 
         round_scalars(r);
     }
     if (b->step == 0) b->lr = r->scalars[TD_SCALAR_LR];
+    l->step_lr[b->step] = r->scalars[TD_SCALAR_LR];
     td_random_set(r->random, r->config->seed, l->queued.step + b->step,
                   l->queued.epoch_offset + r->facts.global_rank, r->facts.world_size);
     if (key.sync) td_control_raise(&r->control, r->control.flags, true);

@@ -40,13 +40,16 @@ static td_status settle_limits(struct td_train_loop *l) {
     const struct td_limits windows = td_rank_window_limits(l->rank);
     const int64_t total = td_limits_total_steps(&windows, n), steps = l->rank->steps.n * total;
     atomic_store_explicit(&l->rank->io->page->total_steps, steps, memory_order_relaxed);
-    const char *end = td_schedule_end_knob(l->schedule.kind);
-    if (!end || l->schedule.total_steps != 0) return TD_OK;
-    l->schedule.total_steps = total;
-    if (total == 0) {
-        return td_bad_spec("%s needs lr_scheduler.%s when neither max_epochs nor "
-                           "max_steps ends the run",
-                           td_schedule_name(l->schedule.kind), end);
+    for (int i = 0; i < TD_MAX(l->rank->config->n_optimizers, 1); i++) {
+        struct td_schedule_config *s = &l->schedule[i];
+        const char *end = td_schedule_end_knob(s->kind);
+        if (!end || s->total_steps != 0) continue;
+        s->total_steps = total;
+        if (total == 0) {
+            return td_bad_spec("%s needs lr_scheduler.%s when neither max_epochs nor "
+                               "max_steps ends the run",
+                               td_schedule_name(s->kind), end);
+        }
     }
     return TD_OK;
 }
@@ -84,6 +87,23 @@ static bool logs_step(const struct td_train_loop *l) {
                                l->at.epoch_batches == l->epoch.n_batches || l->fit_is_over);
 }
 
+// One optimizer has "lr", several have "lr_<name>": of the first step that each moves.
+static void log_rates(struct td_train_loop *l) {
+    const struct td_rank *r = l->rank;
+    const struct td_train_config *c = r->config;
+    char name[48];
+    if (!c->n_optimizers) td_metrics_value(&l->rank->metrics, "lr", l->at.step, l->at.epoch, l->lr);
+    for (int i = 0; i < c->n_optimizers; i++) {
+        int step = 0;
+        while (step < r->steps.n && r->steps.step[step].optimizer != i) {
+            step++;
+        }
+        if (step == r->steps.n) continue; // all that it has is frozen, or unused
+        snprintf(name, sizeof name, "lr_%s", c->optimizers[i].name);
+        td_metrics_value(&l->rank->metrics, name, l->at.step, l->at.epoch, l->step_lr[step]);
+    }
+}
+
 static void log_norms(struct td_train_loop *l) {
     const struct td_rank_steps *steps = &l->rank->steps;
     char name[48];
@@ -104,7 +124,7 @@ static td_status log_step(struct td_train_loop *l) {
         snprintf(name, sizeof name, "train_%s_step", t->name);
         td_metrics_mean(m, name, l->at.step, l->at.epoch, t->sum, t->count);
     }
-    td_metrics_value(m, "lr", l->at.step, l->at.epoch, l->lr);
+    log_rates(l);
     log_norms(l);
     if (r->precision_facts.scales_loss) {
         struct td_precision_state s = {0};
@@ -139,8 +159,8 @@ static td_status end_step(struct td_train_loop *l) {
 // The sums are those of all ranks, so all ranks lower the rate or none does.
 static void take_validation(struct td_train_loop *l) {
     struct td_rank *r = l->rank;
-    const struct td_plateau_config *c = &l->schedule.plateau;
-    if (l->schedule.kind != TD_SCHEDULE_REDUCE_ON_PLATEAU) return;
+    const struct td_plateau_config *c = &l->schedule[0].plateau;
+    if (l->schedule[0].kind != TD_SCHEDULE_REDUCE_ON_PLATEAU) return;
     const struct td_tally *t = td_tallies_find(&l->validated, c->monitor + strlen("val_"));
     TD_CHECK(t); // td_monitor_check
     // All labels are ignored: nothing was measured.
@@ -198,8 +218,8 @@ static td_status save(struct td_train_loop *l, int flags) {
         .seed = c->seed,
         .progress = l->at,
         .key = r->key,
-        .optimizer = td_op_name(r->optimizer.op),
-        .schedule = td_schedule_name(c->schedule.kind),
+        .optimizer = r->optimizer_name,
+        .schedule = r->schedule_name,
         .spec_digest = c->spec_digest,
         .plan = c->plan,
         .frozen = r->frozen,

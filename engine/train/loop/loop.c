@@ -38,13 +38,16 @@ static void settle_counts(struct td_train_loop *l) {
 void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank) {
     *l = (struct td_train_loop){.rank = rank, .at = rank->start, .saved_step = -1};
     settle_counts(l);
-    l->schedule = rank->config->schedule;
+    l->schedule[0] = rank->config->schedule;
+    for (int i = 0; i < rank->config->n_optimizers; i++) {
+        l->schedule[i] = rank->config->optimizers[i].schedule;
+    }
     td_throughput_init(&l->throughput, rank);
     td_throughput_begin(&l->throughput, l->at.step);
     l->began_ns = l->throughput.since_ns;
     // What another schedule left counts for nothing.
-    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) {
-        td_plateau_begin(&l->at.plateau, &l->schedule.plateau);
+    if (l->schedule[0].kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) {
+        td_plateau_begin(&l->at.plateau, &l->schedule[0].plateau);
     } else {
         l->at.plateau = (struct td_plateau){0};
     }

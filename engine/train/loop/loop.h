@@ -63,9 +63,10 @@ struct td_train_loop {
     bool stop_saves;       // the stop that interrupted an evaluation wants a checkpoint
     bool noted_not_finite; // that an evaluation's loss is no number
     float last_loss;
-    int64_t saved_step;   // of the last checkpoint that was taken to be written; -1: none
-    int64_t window_steps; // optimizer steps that the last window came to
-    double lr;            // of the batch that was read last
+    int64_t saved_step;           // of the last checkpoint that was taken to be written; -1: none
+    int64_t window_steps;         // optimizer steps that the last window came to
+    double lr;                    // of the batch that was read last
+    double step_lr[TD_STEPS_MAX]; // of the run of each step that was queued last
     // By training step: of its last optimizer step, before clipping; NaN: nobody asked.
     double grad_norm[TD_STEPS_MAX];
     struct td_tallies window;        // of the current window
@@ -73,9 +74,9 @@ struct td_train_loop {
     struct td_tallies validated;     // of the last validation, summed over ranks
     struct td_best best;             // of the checkpoints so far; right where they are written
     char best_dir[TD_FS_PATH_BYTES]; // that best.path begins in
-    struct td_schedule_config schedule;
-    struct td_throughput throughput; // since the last log point
-    int64_t began_ns;                // this attempt's training
+    struct td_schedule_config schedule[TD_OPTIMIZERS_MAX]; // of each optimizer
+    struct td_throughput throughput;                       // since the last log point
+    int64_t began_ns;                                      // this attempt's training
 };
 
 void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank);

@@ -64,8 +64,7 @@ static void choose(const void *arg, const struct td_state_info *param, struct td
     if (group->lr_scale != 1) io->attrs.lr_scale = fmax(scale, no_rate);
 }
 
-void td_optimizer_options(const struct td_optimizer_config *config,
-                          struct td_optimizer_options *out_options) {
+static enum td_op op_of(const struct td_optimizer_config *config) {
     static const enum td_op op[] = {
         [TD_OPTIMIZER_SGD] = TD_OP_SGD,
         [TD_OPTIMIZER_ADAM] = TD_OP_ADAM,
@@ -74,8 +73,13 @@ void td_optimizer_options(const struct td_optimizer_config *config,
         [TD_OPTIMIZER_ADAFACTOR] = TD_OP_ADAFACTOR,
         [TD_OPTIMIZER_MUON] = TD_OP_MUON,
     };
+    return op[config->kind];
+}
+
+void td_optimizer_options(const struct td_optimizer_config *config,
+                          struct td_optimizer_options *out_options) {
     *out_options = (struct td_optimizer_options){
-        .op = op[config->kind],
+        .op = op_of(config),
         .attrs = config->attrs,
         .clip_norm = config->max_norm,
         .clip_value = config->max_value,
@@ -84,6 +88,40 @@ void td_optimizer_options(const struct td_optimizer_config *config,
         .choose = choose,
         .choose_arg = config,
     };
+}
+
+// ---- several optimizers -------------------------------------------------------------------------
+
+void td_optimizers_of(const struct td_train_config *config, const char *param, int *out_first,
+                      int *out_second) {
+    *out_first = config->n_optimizers ? -1 : 0;
+    *out_second = -1;
+    for (int i = 0; i < config->n_optimizers && *out_second < 0; i++) {
+        if (!td_pattern_matches(config->optimizers[i].match, param)) continue;
+        *(*out_first < 0 ? out_first : out_second) = i;
+    }
+}
+
+// A parameter of none is named once all of them are known; until then it is the first one's.
+static void choose_among(const void *arg, const struct td_state_info *param,
+                         struct td_optim_choice *io) {
+    const struct td_train_config *c = arg;
+    int first, second;
+    td_optimizers_of(c, param->name, &first, &second);
+    const struct td_optimizer_config *o = &c->optimizers[TD_MAX(first, 0)].optimizer;
+    io->op = op_of(o);
+    io->attrs = o->attrs;
+    choose(o, param, io);
+}
+
+void td_optimizers_options(const struct td_train_config *config,
+                           struct td_optimizer_options *out_options) {
+    const bool several = config->n_optimizers > 0;
+    td_optimizer_options(several ? &config->optimizers[0].optimizer : &config->optimizer,
+                         out_options);
+    if (!several) return;
+    out_options->choose = choose_among;
+    out_options->choose_arg = config;
 }
 
 // ---- mistakes ----------------------------------------------------------------------------------
@@ -150,6 +188,47 @@ td_status td_optimizer_check(const struct td_optimizer_config *config,
         return td_bad_spec("optimizer.groups[%zu]: all that '%s' names belongs to earlier "
                            "groups already; put the narrower group first",
                            i, group->match);
+    }
+    return TD_OK;
+}
+
+static td_status check_owner(const struct td_train_config *c, const char *param) {
+    int first, second;
+    td_optimizers_of(c, param, &first, &second);
+    if (second >= 0) {
+        return td_bad_spec("parameter '%s' belongs to two optimizers, '%s' and '%s'; let one "
+                           "`match` alone name it",
+                           param, c->optimizers[first].name, c->optimizers[second].name);
+    }
+    if (first >= 0) return TD_OK;
+    return td_bad_spec("parameter '%s' belongs to no optimizer; let a `match` of optimizers name "
+                       "it, and freeze it by a group with lr_scale: 0 if it is to stay as it is",
+                       param);
+}
+
+static td_status check_named(const struct td_train_config *c, int i,
+                             const struct td_state_table *state) {
+    char pattern[TD_PATTERN_BYTES], names[SHOWN_NAMES];
+    for (const char *at = c->optimizers[i].match; (at = td_pattern_next(at, pattern));) {
+        if (names_any(state, pattern)) continue;
+        list_parameters(state, names);
+        return td_bad_spec("optimizers[%d].match: '%s' is the name of no parameter; the model has "
+                           "%s",
+                           i, pattern, names);
+    }
+    TD_TRY_CTX(td_optimizer_check(&c->optimizers[i].optimizer, state), "optimizers[%d]", i);
+    return TD_OK;
+}
+
+td_status td_optimizers_check(const struct td_train_config *config,
+                              const struct td_state_table *state) {
+    if (!config->n_optimizers) return td_optimizer_check(&config->optimizer, state);
+    for (int i = 0; i < config->n_optimizers; i++) {
+        TD_TRY(check_named(config, i, state));
+    }
+    for (uint32_t i = 0; i < td_state_count(state); i++) {
+        const struct td_state_info *t = td_state_at(state, i);
+        if (t->role == TD_ROLE_PARAM) TD_TRY(check_owner(config, t->name));
     }
     return TD_OK;
 }

@@ -55,6 +55,7 @@ struct td_rank_hook {
 struct td_rank_step_names {
     char name[TD_STEP_NAME];
     const char *trains; // patterns, in the rank's arena; NULL: all that its loss reaches
+    int optimizer;      // of the job's, which moves them
 };
 struct td_rank_steps {
     struct td_rank_step_names step[TD_STEPS_MAX];
@@ -97,6 +98,7 @@ struct td_rank {
 
     // state and programs
     struct td_optimizer_options optimizer;
+    const char *optimizer_name, *schedule_name; // as checkpoints call them
     struct td_state_table *state;
     struct td_programs *programs;
     enum td_recompute recompute; // level of the training programs

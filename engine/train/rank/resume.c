@@ -108,7 +108,7 @@ static void compare_weights(const struct td_rank *r, struct td_resume_reasons *o
 }
 
 static void compare_optimizers(const struct td_rank *r, bool loads, struct td_resume_reasons *out) {
-    const char *was = r->restored.manifest.optimizer, *is = td_op_name(r->optimizer.op);
+    const char *was = r->restored.manifest.optimizer, *is = r->optimizer_name;
     bool same = !*was || strcmp(was, is) == 0;
     struct names dropped = {0}, fresh = {0};
     char not_taken[LIST_BYTES + 48], begins[LIST_BYTES + 48], arrow[64] = "";
@@ -151,7 +151,7 @@ static void compare_plugins(const struct td_rank *r, struct td_resume_reasons *o
 static void compare_schedules(const struct td_rank *r, struct td_resume_reasons *out) {
     const struct td_schedule_config *now = &r->config->schedule;
     const struct td_plateau *p = &r->restored.manifest.progress.plateau;
-    const char *was = r->restored.manifest.schedule, *is = td_schedule_name(now->kind);
+    const char *was = r->restored.manifest.schedule, *is = r->schedule_name;
     bool same = !*was || strcmp(was, is) == 0;
     bool follows = now->kind == TD_SCHEDULE_REDUCE_ON_PLATEAU;
     if (!same && *p->monitor) {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "engine/train/rank/optimizer.h"
 #include "engine/train/rank/pattern.h"
 #include "lib/base/fit.h"
 
@@ -149,6 +150,27 @@ static td_status check_shared(const struct td_rank *r, const int *owner, const i
     return TD_OK;
 }
 
+// A step ends in one update, with one rate.
+static td_status settle_optimizers(struct td_rank *r, const int *owner) {
+    const struct td_train_config *c = r->config;
+    const char *by[TD_STEPS_MAX] = {0}; // a parameter that says which optimizer a step has
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const char *name = td_state_at(r->state, i)->name;
+        int first, second, step = owner[i] - 1;
+        if (step < 0) continue;
+        td_optimizers_of(c, name, &first, &second);
+        struct td_rank_step_names *s = &r->steps.step[step];
+        if (!by[step]) s->optimizer = first;
+        if (!by[step]) by[step] = name;
+        if (s->optimizer == first) continue;
+        return td_bad_spec("step '%s' of model '%s' trains '%s', which is of optimizer '%s', and "
+                           "'%s' of '%s'; a training step has one optimizer",
+                           s->name, c->model.name, by[step], c->optimizers[s->optimizer].name, name,
+                           c->optimizers[first].name);
+    }
+    return TD_OK;
+}
+
 // What a group of the job freezes is not to be trained, whether a loss reaches it or not.
 static bool is_frozen(const struct td_rank *r, const struct td_state_info *param) {
     struct td_optim_choice choice = {.op = r->optimizer.op, .attrs = r->optimizer.attrs};
@@ -178,7 +200,7 @@ static td_status check_reached(const struct td_rank *r, const int *owner) {
         TD_CLASS_BAD_SPEC);
 }
 
-td_status td_rank_check_steps(const struct td_rank *r) {
+td_status td_rank_check_steps(struct td_rank *r) {
     const uint32_t n = td_state_count(r->state);
     if (!td_programs_graph(r->programs, NULL, TD_MODE_TRAIN)) return TD_OK; // it has no batch
     TD_AUTO_FREE int *owner = td_calloc(n + 1, sizeof *owner);
@@ -189,5 +211,6 @@ td_status td_rank_check_steps(const struct td_rank *r) {
         TD_TRY(check_step(r, i, owner));
     }
     TD_TRY(check_shared(r, owner, other));
+    TD_TRY(settle_optimizers(r, owner));
     return check_reached(r, owner);
 }

@@ -15,9 +15,10 @@ TD_MUST_USE td_status td_rank_list_steps(struct td_rank *r);
 // Does the step of this program train the parameter, if its loss reaches it?
 bool td_rank_step_trains(const struct td_rank *r, const struct td_program_key *key,
                          const char *param);
-// Of a job that trains, after it was recorded. FAILED_PRECONDITION, class user_code: a step that
-// trains nothing, a pattern that matches nothing, a parameter of two steps; class bad_spec: one
-// that no step reaches, unless the job allows it.
-TD_MUST_USE td_status td_rank_check_steps(const struct td_rank *r);
+// Of a job that trains, after it was recorded. Says in r->steps which optimizer each step has.
+// FAILED_PRECONDITION, class user_code: a step that trains nothing, a pattern that matches nothing,
+// a parameter of two steps. Class bad_spec: a parameter that no step reaches, unless the job allows
+// it (FAILED_PRECONDITION); a step of two optimizers (INVALID_ARGUMENT).
+TD_MUST_USE td_status td_rank_check_steps(struct td_rank *r);
 
 #endif
