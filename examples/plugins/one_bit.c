@@ -147,7 +147,8 @@ static td_status bit_reduce(struct td_comm_hook *h, const struct td_bucket *buck
     return TD_OK;
 }
 
-static void bit_undo_step(struct td_comm_hook *h) {
+static void bit_end_step(struct td_comm_hook *h, bool taken) {
+    if (taken) take_over(h);
     h->in_step = 0;
 }
 
@@ -178,7 +179,7 @@ static const struct td_comm_hook_ops ops = {
     .memory = bit_memory,
     .place = bit_place,
     .reduce = bit_reduce,
-    .undo_step = bit_undo_step,
+    .end_step = bit_end_step,
     .sent_bytes = bit_sent_bytes,
     .state_save = bit_state_save,
     .state_load = bit_state_load,

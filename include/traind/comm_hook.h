@@ -13,7 +13,7 @@
 // *State* belongs to one rank, and is never sent to another. state_save gives it at a save.
 // state_load takes it back when a run is resumed at the same world size. At another one it is
 // dropped, and the job says so. A step that the precision skips (gradients that are not finite)
-// leaves it untouched: undo_step() takes back what the buckets of the last step changed.
+// leaves it untouched: end_step() says so, and the hook takes back what that step changed.
 //
 // *Wrappers*: a hook may be handed another one (inner), which it calls with a bucket of its own
 // making. It keeps no state itself: slots that have to do with state are called on the inner one.
@@ -69,9 +69,10 @@ struct td_comm_hook_ops {
     // between tensors. Gradients are as the backward pass left them: with `16-mixed` they are
     // scaled.
     td_status (*reduce)(struct td_comm_hook *h, const struct td_bucket *bucket);
-    // (optional) The step whose buckets were reduced last is not taken: state is again what it was
-    // before it. Absent: the hook keeps no state.
-    void (*undo_step)(struct td_comm_hook *h);
+    // (optional) Where the precision may skip steps: whether the one whose buckets were reduced
+    // last is taken. If not, state is again what it was before it. Where none is skipped this is
+    // not called, and each step is taken. Absent: the hook keeps no state.
+    void (*end_step)(struct td_comm_hook *h, bool taken);
     // (optional) Bytes that this rank has handed to the collective so far, instead of the buckets'
     // own. Absent: unknown.
     uint64_t (*sent_bytes)(const struct td_comm_hook *h);

@@ -117,7 +117,7 @@ struct td_spec {
     struct td_spec_part data;
     struct td_spec_part optimizer;
     struct td_spec_part lr_scheduler;
-    struct td_spec_part comm_hook; // none, or what ranks send of gradients
+    struct td_spec_part comm_hook;    // none, or what ranks send of gradients
     const struct td_json *optimizers; // list of maps; empty: `optimizer` is the only one
     struct td_spec_loader loader;
     struct td_spec_trainer trainer;

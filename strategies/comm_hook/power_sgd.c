@@ -271,7 +271,8 @@ static void take_over(struct td_comm_hook *h) {
     }
 }
 
-static void power_undo_step(struct td_comm_hook *h) {
+static void power_end_step(struct td_comm_hook *h, bool taken) {
+    if (taken) take_over(h);
     h->in_step = false;
     for (size_t i = 0; i < h->n_parts; i++) {
         h->part[i].changed = false;
@@ -432,7 +433,7 @@ static const struct td_comm_hook_ops power_ops = {
     .memory = power_memory,
     .place = power_place,
     .reduce = power_reduce,
-    .undo_step = power_undo_step,
+    .end_step = power_end_step,
     .sent_bytes = power_sent_bytes,
     .state_save = power_state_save,
     .state_load = power_state_load,

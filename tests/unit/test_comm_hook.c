@@ -208,7 +208,7 @@ static td_status reduce_power(struct rank_ctx *r, void *arg) {
                 x[i] = NAN;
             }
             TD_TRY(k.ops->reduce(k.h, &b));
-            inner.ops->undo_step(inner.h);
+            inner.ops->end_step(inner.h, false);
             TD_TRY(inner.ops->state_save(inner.h, &after));
             RANK_CHECK(after.bytes == before.bytes && memcmp(was, after.data, after.bytes) == 0);
         }

@@ -122,9 +122,9 @@ td_status td_rank_hook_reduce(struct td_rank *r, const struct td_bucket *b) {
     return r->group_ops->all_reduce(r->group, flags, TD_CONTROL_FLAGS, TD_F32, TD_REDUCE_SUM);
 }
 
-void td_rank_hook_skip(struct td_rank *r) {
+void td_rank_hook_end_step(struct td_rank *r, bool taken) {
     const struct td_rank_hook *h = &r->hooks[0];
-    if (h->ops && h->ops->undo_step) h->ops->undo_step(h->hook);
+    if (h->ops && h->ops->end_step) h->ops->end_step(h->hook, taken);
 }
 
 void td_rank_note_hook(const struct td_rank *r, int64_t steps) {

@@ -18,8 +18,8 @@ TD_MUST_USE td_status td_rank_hook_bytes(const struct td_rank *r, size_t *out_by
 // Gives it the rank's buckets, when they are placed.
 TD_MUST_USE td_status td_rank_place_hook(struct td_rank *r);
 TD_MUST_USE td_status td_rank_hook_reduce(struct td_rank *r, const struct td_bucket *bucket);
-// The last step is not taken.
-void td_rank_hook_skip(struct td_rank *r);
+// The precision has decided about the last step.
+void td_rank_hook_end_step(struct td_rank *r, bool taken);
 // What it sent in so many steps, as a note. While nothing is queued.
 void td_rank_note_hook(const struct td_rank *r, int64_t steps);
 

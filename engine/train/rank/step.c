@@ -63,7 +63,7 @@ static td_status run_gated(struct td_rank *r, enum td_strategy_step kind,
     if (!p->sums && r->facts.world_size > 1) TD_TRY(td_rank_decide(r, finite, true, &finite));
     TD_TRY(o->step_gate(r->precision, finite, &steps));
     r->skipped = !steps;
-    if (!steps) td_rank_hook_skip(r);
+    td_rank_hook_end_step(r, steps);
     return steps ? run(r, kind, p->exe, apply, inputs) : TD_OK;
 }
 
