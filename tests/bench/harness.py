@@ -273,7 +273,9 @@ def run_worker(plan, folder, verb="run", **more):
     """A worker by hand, in the environment that its launcher would give it. Its jobs take seconds; one that
     takes minutes runs on plain loops, and is no figure."""
     more = dict(timeout_s=WORKER_S) | more
-    return Ran([support.BIN / "traind-worker", verb, "--plan", plan], dict(os.environ, **OPENMP), folder, **more)
+    plugins = plan.parent.parent / "plugins"
+    dirs = ["--plugin-dirs", plugins] if plugins.exists() else []
+    return Ran([support.BIN / "traind-worker", verb, "--plan", plan, *dirs], dict(os.environ, **OPENMP), folder, **more)
 
 
 def run_rival(script, *args, **more):

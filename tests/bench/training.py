@@ -43,6 +43,13 @@ JOBS = {
                 optimizer=ADAMW | {"lr": 3e-4, "betas": [0.9, 0.95], "weight_decay": 0.1},
                 trainer={"gradient_clip_val": 1.0}, steps=8, window=2, rows=256, unit="tokens/s",
                 rival=["gpt.py"]),
+    # examples/plugins/gan.c; a batch makes two steps
+    "gan": dict(model={"name": "plugin", "module": "gan", "knobs": {"latent": 64, "hidden": 128}}, data=IDX,
+                optimizer={"name": "sgd"}, plugin="gan",
+                optimizers=[{"name": name, "match": f"{name}.*",
+                             "optimizer": {"name": "adam", "lr": lr, "betas": [0.5, 0.999]}}
+                            for name, lr in (("disc", 0.0002), ("gen", 0.0004))],
+                steps=1872, window=468, rows=1, unit="samples/s", rival=["gan.py"]),
 }
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed"}
 # At least, and aim, of the ratio to torch by level; None: printed without. A bf16 job where there are no
@@ -50,12 +57,12 @@ PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed"}
 OF_FP32 = 0.9
 WITH_BF16 = {("mlp", "fp32"): (1.3, 1.43), ("mlp", "bf16"): (1.5, 1.8), ("convnet", "fp32"): (1.6, 2.1),
              ("convnet", "bf16"): (1.5, 1.85), ("gpt", "fp32"): (1.2, 1.32), ("gpt", "bf16"): (1.3, 1.45),
-             ("resnet18", "fp32"): (1.2, 1.5)}
+             ("resnet18", "fp32"): (1.2, 1.5), ("gan", "fp32"): (1.3, None)}
 ASKED = {
     "generic": {k: (None, None) for k in WITH_BF16},
     "avx2": {("mlp", "fp32"): (1.2, 1.6), ("mlp", "bf16"): (8, None), ("convnet", "fp32"): (1.4, 1.8),
              ("convnet", "bf16"): (8, None), ("gpt", "fp32"): (1.25, 1.4), ("gpt", "bf16"): (3, None),
-             ("resnet18", "fp32"): (1.2, 1.5)},
+             ("resnet18", "fp32"): (1.2, 1.5), ("gan", "fp32"): (1.3, None)},
     "avx512": {k: v if k[1] == "fp32" else (None, None) for k, v in WITH_BF16.items()},
     "avx512_bf16": WITH_BF16,
     "amx": WITH_BF16,
@@ -63,6 +70,18 @@ ASKED = {
 RUN_S, LEAST_STEPS = 20, 4  # a run that is cut short; of its steps the first window is warm-up
 WHOLE_S = 30                # a run that takes no longer is not cut
 PROBE_STEPS = 4
+
+
+def build_plugin(folder, name):
+    """An example's module, in the directory that workers take plugins from (harness.run_worker)."""
+    where = folder / "plugins"
+    where.mkdir(exist_ok=True)
+    if not (where / f"module-{name}.so").exists():
+        subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-O2", "-shared", "-fPIC",
+                        f"-I{harness.support.ROOT}/include", harness.support.ROOT / f"examples/plugins/{name}.c",
+                        "-o", where / f"module-{name}.so"], check=True)
+        where.chmod(0o755)
+    return where
 
 
 def plan_of(folder, job, precision="fp32", checkpoint=None, **trainer):
@@ -77,6 +96,8 @@ def plan_of(folder, job, precision="fp32", checkpoint=None, **trainer):
         | j.get("trainer", {}) | trainer,
         "run": {"job": job, "threads_per_rank": A.threads, "cache_dir": str(folder.parent / "cache")},
     }
+    if "plugin" in j:
+        plan |= {"optimizers": j["optimizers"], "plugins": [str(build_plugin(folder.parent, j["plugin"]))]}
     if checkpoint:
         plan["checkpoint"] = checkpoint
         plan["run"]["checkpoint_dir"] = str(folder / "checkpoints")
