@@ -24,7 +24,15 @@
 extern "C" {
 #endif
 
-enum td_reduce_op { TD_REDUCE_SUM, TD_REDUCE_MEAN, TD_REDUCE_MAX, TD_REDUCE_MIN };
+// Integers are exact: sums and products wrap, a mean is the exact sum divided, truncated toward 0.
+// bf16 and f16 are computed in f32 and rounded once. bool takes MAX (any) and MIN (all) alone.
+enum td_reduce_op {
+    TD_REDUCE_SUM,
+    TD_REDUCE_MEAN,
+    TD_REDUCE_MAX,
+    TD_REDUCE_MIN,
+    TD_REDUCE_PRODUCT,
+};
 
 struct td_collective_config {
     uint32_t struct_bytes;

@@ -40,19 +40,19 @@ static const char *name_of(enum td_dtype dtype) {
     return (unsigned)dtype < TD_DTYPE_COUNT ? td_dtype_name(dtype) : "unknown dtype";
 }
 
-td_status td_collective_check_reduce(const void *data, int64_t n, enum td_dtype dtype,
-                                     enum td_reduce_op op) {
+td_status td_collective_check_reduce(const char *call, const void *data, int64_t n,
+                                     enum td_dtype dtype, enum td_reduce_op op) {
     if (!td_reduce_supports(dtype, op)) {
         return td_fail(TD_INVALID_ARGUMENT,
-                       "all_reduce: there is no %s of %s; bool takes max and min, the others also "
-                       "sum and mean",
-                       td_reduce_op_name(op), name_of(dtype));
+                       "%s: there is no %s of %s; bool takes max and min, the others also sum, "
+                       "mean and product",
+                       call, td_reduce_op_name(op), name_of(dtype));
     }
     size_t bytes;
     if (n < 0 || !td_size_mul((size_t)n, td_dtype_bytes(dtype), &bytes)) {
-        return td_fail(TD_INVALID_ARGUMENT, "all_reduce: %lld elements", (long long)n);
+        return td_fail(TD_INVALID_ARGUMENT, "%s: %lld elements", call, (long long)n);
     }
-    return check_memory(data, bytes, "all_reduce");
+    return check_memory(data, bytes, call);
 }
 
 // Elements and flags, one after the other, inside the buffer.

@@ -14,9 +14,9 @@
 //   order   rank 0 + rank 1 + rank 2 ..., left to right, whoever computes it
 //   f32 f64 in their own precision; mean = sum / world, correctly rounded
 //   bf16 f16 accumulated in f32, divided there, rounded once (nearest, ties to even)
-//   i32 i64 u8  sums wrap; mean is the exact sum (128 bits) divided, truncated toward zero
-//   bool    max is "any", min is "all"; sum and mean are refused
-//   max min a NaN on any rank gives NaN
+//   i32 i64 u8  sums and products wrap; mean is the exact sum (128 bits) divided, truncated toward
+//   0 bool    max is "any", min is "all"; sum, mean and product are refused max min a NaN on any
+//   rank gives NaN
 //
 // Errors: INVALID_ARGUMENT a bad call, by the checks below, before any rank is waited for;
 //         FAILED_PRECONDITION ranks disagree about the call;
@@ -36,11 +36,11 @@ enum { TD_COLLECTIVE_MAX_WORLD = 1024 }; // of one group
 // The slot `facts` of both: buckets in host memory, and nowhere else.
 TD_MUST_USE td_status td_collective_host_facts(struct td_collective_facts *out_facts);
 
-// What a backend refuses at each slot: a struct of another build, a dtype that has no such
-// reduction, a size that overflows. Also: no memory, a source outside the world.
+// What a backend refuses at each slot (`call` names it): a struct of another build, a dtype that
+// has no such reduction, a size that overflows. Also: no memory, a source outside the world.
 TD_MUST_USE td_status td_collective_check_config(const struct td_collective_config *config);
-TD_MUST_USE td_status td_collective_check_reduce(const void *data, int64_t n, enum td_dtype dtype,
-                                                 enum td_reduce_op op);
+TD_MUST_USE td_status td_collective_check_reduce(const char *call, const void *data, int64_t n,
+                                                 enum td_dtype dtype, enum td_reduce_op op);
 // A bucket that is not host memory, is not inside its buffer, or has its flags off their place; the
 // error names it. out_data: where it begins.
 TD_MUST_USE td_status td_collective_check_bucket(const struct td_bucket *b, char **out_data);

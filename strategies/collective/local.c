@@ -57,7 +57,7 @@ static td_status local_gradients(struct td_collective *c, void **out_data, size_
 
 static td_status local_all_reduce(struct td_collective *c, void *data, int64_t n,
                                   enum td_dtype dtype, enum td_reduce_op op) {
-    TD_TRY(td_collective_check_reduce(data, n, dtype, op));
+    TD_TRY(td_collective_check_reduce("all_reduce", data, n, dtype, op));
     return check_alive(c);
 }
 

@@ -24,12 +24,14 @@ const char *td_reduce_op_name(enum td_reduce_op op) {
         return "max";
     case TD_REDUCE_MIN:
         return "min";
+    case TD_REDUCE_PRODUCT:
+        return "product";
     }
     return "unknown";
 }
 
 bool td_reduce_supports(enum td_dtype dtype, enum td_reduce_op op) {
-    if ((unsigned)dtype >= TD_DTYPE_COUNT || (unsigned)op > TD_REDUCE_MIN) return false;
+    if ((unsigned)dtype >= TD_DTYPE_COUNT || (unsigned)op > TD_REDUCE_PRODUCT) return false;
     return dtype != TD_BOOL || op == TD_REDUCE_MAX || op == TD_REDUCE_MIN;
 }
 
@@ -109,8 +111,9 @@ static int64_t sum_half(void *const *parts, int32_t world, int64_t lo, int64_t h
 }
 
 // ---- every other dtype and op -------------------------------------------------------------------
+// Integers are multiplied without a sign, where products wrap: the low bits are the same.
 #define SAME(x) (x)
-#define DEFINE_REDUCE(name, type, acc_type, LOAD, STORE)                                           \
+#define DEFINE_REDUCE(name, type, acc_type, product_type, LOAD, STORE)                             \
     static void reduce_##name(void *const *parts, int32_t world, int64_t lo, int64_t hi,           \
                               enum td_reduce_op op) {                                              \
         for (int64_t i = lo; i < hi; i++) {                                                        \
@@ -121,6 +124,8 @@ static int64_t sum_half(void *const *parts, int32_t world, int64_t lo, int64_t h
                     acc = acc > x || acc != acc ? acc : x;                                         \
                 } else if (op == TD_REDUCE_MIN) {                                                  \
                     acc = acc < x || acc != acc ? acc : x;                                         \
+                } else if (op == TD_REDUCE_PRODUCT) {                                              \
+                    acc = (acc_type)((product_type)acc * (product_type)x);                         \
                 } else {                                                                           \
                     acc += x;                                                                      \
                 }                                                                                  \
@@ -132,13 +137,13 @@ static int64_t sum_half(void *const *parts, int32_t world, int64_t lo, int64_t h
         }                                                                                          \
     }
 
-DEFINE_REDUCE(f32, float, float, SAME, SAME)
-DEFINE_REDUCE(f64, double, double, SAME, SAME)
-DEFINE_REDUCE(bf16, uint16_t, float, td_f32_of_bf16, td_bf16_of_f32)
-DEFINE_REDUCE(f16, uint16_t, float, td_f32_of_f16, td_f16_of_f32)
-DEFINE_REDUCE(i32, int32_t, int64_t, SAME, SAME)
-DEFINE_REDUCE(i64, int64_t, wide_int, SAME, SAME)
-DEFINE_REDUCE(u8, uint8_t, int64_t, SAME, SAME)
+DEFINE_REDUCE(f32, float, float, float, SAME, SAME)
+DEFINE_REDUCE(f64, double, double, double, SAME, SAME)
+DEFINE_REDUCE(bf16, uint16_t, float, float, td_f32_of_bf16, td_bf16_of_f32)
+DEFINE_REDUCE(f16, uint16_t, float, float, td_f32_of_f16, td_f16_of_f32)
+DEFINE_REDUCE(i32, int32_t, int64_t, uint64_t, SAME, SAME)
+DEFINE_REDUCE(i64, int64_t, wide_int, uint64_t, SAME, SAME)
+DEFINE_REDUCE(u8, uint8_t, int64_t, uint64_t, SAME, SAME)
 
 void td_reduce(void *const *parts, int32_t world, int64_t lo, int64_t hi, enum td_dtype dtype,
                enum td_reduce_op op) {

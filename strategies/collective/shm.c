@@ -159,7 +159,7 @@ static td_status reduce_staged(struct td_collective *c, const struct td_shm_call
 
 static td_status shm_all_reduce(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
                                 enum td_reduce_op op) {
-    TD_TRY(td_collective_check_reduce(data, n, dtype, op));
+    TD_TRY(td_collective_check_reduce("all_reduce", data, n, dtype, op));
     size_t elem = td_dtype_bytes(dtype);
     struct td_shm_call call = {.kind = TD_SHM_ALL_REDUCE,
                                .dtype = (uint8_t)dtype,

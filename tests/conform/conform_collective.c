@@ -30,6 +30,12 @@ static double value_of(int32_t rank, int64_t i, enum td_dtype t) {
     return t == TD_U8 ? v : v - 11;
 }
 
+// What wraps keeps its low bits.
+static double wrapped(double v, enum td_dtype t) {
+    if (t == TD_U8) return (double)(uint8_t)(int64_t)v;
+    return t == TD_I32 ? (double)(int32_t)(uint32_t)(int64_t)v : v;
+}
+
 static void put(void *data, int64_t i, enum td_dtype t, double v) {
     switch (t) {
     case TD_F32:
@@ -66,6 +72,9 @@ static double expected(int32_t world, int64_t i, enum td_dtype t, enum td_reduce
         double x = value_of(p, i, t);
         if (op == TD_REDUCE_MAX) acc = fmax(acc, x);
         if (op == TD_REDUCE_MIN) acc = fmin(acc, x);
+        if (op == TD_REDUCE_PRODUCT) {
+            acc = t == TD_F32 ? (double)((float)acc * (float)x) : wrapped(acc * x, t);
+        }
         if (op != TD_REDUCE_SUM && op != TD_REDUCE_MEAN) continue;
         acc = t == TD_F32 ? (double)((float)acc + (float)x) : acc + x;
     }
@@ -105,7 +114,7 @@ static td_status rank_all_reduce(struct rank_ctx *r, void *arg) {
 
 static void all_reduce_all(struct ranks *rs, int64_t n) {
     for (int t = 0; t < TD_DTYPE_COUNT; t++) {
-        for (int op = TD_REDUCE_SUM; op <= TD_REDUCE_MIN; op++) {
+        for (int op = TD_REDUCE_SUM; op <= TD_REDUCE_PRODUCT; op++) {
             if (!td_reduce_supports((enum td_dtype)t, (enum td_reduce_op)op)) continue;
             struct reduce_case k = {n, (enum td_dtype)t, (enum td_reduce_op)op, (op + t) % 2 == 0};
             if ((size_t)n * td_dtype_bytes(k.dtype) + 64 > GRADIENT_BYTES) k.in_region = false;
@@ -225,6 +234,19 @@ static td_status rank_mean_of_special_values(struct rank_ctx *r, void *arg) {
     TD_TRY(r->ops->all_reduce(r->c, m, 2, TD_F32, TD_REDUCE_MAX));
     RANK_CHECK(isnan(v[0]) && signbit(v[2]) && v[3] == (float)r->world * 0x1p-149f);
     RANK_CHECK(isnan(m[0]) && (r->world == 1 || (isinf(v[1]) && isnan(m[1]))));
+    int32_t odd = 0x10001 - r->rank, product = 1;
+    int64_t wide = INT64_C(0x123456789abcdef) - r->rank, wide_product = 1;
+    float small = 0x1p-80f, all_small = 1; // a product underflows where a sum would not
+    for (int32_t p = 0; p < r->world; p++) {
+        product = (int32_t)((uint32_t)product * (uint32_t)(0x10001 - p));
+        wide_product =
+            (int64_t)((uint64_t)wide_product * (UINT64_C(0x123456789abcdef) - (uint64_t)p));
+        all_small *= small;
+    }
+    TD_TRY(r->ops->all_reduce(r->c, &odd, 1, TD_I32, TD_REDUCE_PRODUCT));
+    TD_TRY(r->ops->all_reduce(r->c, &wide, 1, TD_I64, TD_REDUCE_PRODUCT));
+    TD_TRY(r->ops->all_reduce(r->c, &small, 1, TD_F32, TD_REDUCE_PRODUCT));
+    RANK_CHECK(odd == product && wide == wide_product && small == all_small);
     int32_t big = INT32_MAX, mean = INT32_MAX - r->rank, minus = -1 - r->rank;
     TD_TRY(r->ops->all_reduce(r->c, &big, 1, TD_I32, TD_REDUCE_SUM));
     TD_TRY(r->ops->all_reduce(r->c, &mean, 1, TD_I32, TD_REDUCE_MEAN));
@@ -359,6 +381,7 @@ static td_status rank_bad_calls(struct rank_ctx *r, void *arg) {
     float x = 1;
     td_status bad[] = {
         r->ops->all_reduce(r->c, &x, 1, TD_BOOL, TD_REDUCE_SUM),
+        r->ops->all_reduce(r->c, &x, 1, TD_BOOL, TD_REDUCE_PRODUCT),
         r->ops->all_reduce(r->c, &x, 1, TD_DTYPE_COUNT, TD_REDUCE_SUM),
         r->ops->all_reduce(r->c, &x, 1, TD_F32, (enum td_reduce_op)9),
         r->ops->all_reduce(r->c, &x, -1, TD_F32, TD_REDUCE_SUM),
