@@ -3,8 +3,9 @@
 
 // Collective: how ranks exchange data. Backends: local (one rank), shm (ranks of one node).
 //
-// Every call has a deadline and is entered by all ranks in the same order; one that cannot be
-// (memory, type, rank) is INVALID_ARGUMENT before anybody is waited for. Buckets of gradients are
+// Every call but send and recv is entered by all ranks in the same order. Each has a deadline, and
+// one that cannot be (memory, type, rank) is INVALID_ARGUMENT before anybody is waited for. Ranks
+// that came for different calls get FAILED_PRECONDITION, with both calls. Buckets of gradients are
 // where the facts of a backend say that it takes them. All other data is host memory. The reduction
 // order is fixed (rank 0 first), so results are the same bits on every rank and in every run. A
 // peer's death flips the abort word: all ranks leave within microseconds with ABORTED (class
@@ -34,6 +35,19 @@ enum td_reduce_op {
     TD_REDUCE_PRODUCT,
 };
 
+// The calls that a backend may lack. Bits 1 << call of td_collective_facts.calls.
+enum td_collective_call {
+    TD_CALL_REDUCE,
+    TD_CALL_REDUCE_SCATTER,
+    TD_CALL_GATHER,
+    TD_CALL_SCATTER,
+    TD_CALL_ALL_GATHER_UNEVEN,
+    TD_CALL_ALL_TO_ALL,
+    TD_CALL_SEND_RECV, // send and recv
+    TD_CALL_GROUPS,    // group_create and group_destroy
+    TD_CALL_COUNT,
+};
+
 struct td_collective_config {
     uint32_t struct_bytes;
     int32_t rank, world_size;
@@ -48,10 +62,14 @@ struct td_collective_config {
 // accelerator has them. With on_host alone those of a device are copied to the host and back.
 struct td_collective_facts {
     uint32_t struct_bytes;
-    bool on_host;    // buckets in host memory
-    bool on_device;  // buckets in memory of the accelerator's device, reduced on its stream
-    bool recordable; // what is queued on a stream may be recorded once, and replayed
+    bool on_host;        // buckets in host memory
+    bool on_device;      // buckets in memory of the accelerator's device, reduced on its stream
+    bool recordable;     // what is queued on a stream may be recorded once, and replayed
+    uint32_t calls;      // bits 1 << enum td_collective_call: served, and their slots are there
+    uint32_t max_groups; // that are there at once, of each group of all ranks; with TD_CALL_GROUPS
 };
+
+enum { TD_GROUPS_MAX = 8 }; // max_groups of the backends of traind
 
 struct td_collective; // the backend's own
 
@@ -88,7 +106,60 @@ struct td_collective_ops {
     td_status (*barrier)(struct td_collective *c, const char *tag);
     // Ends the group: calls that wait and all later ones give ABORTED. From any thread, also twice.
     void (*abort)(struct td_collective *c);
+
+    // ---- (optional) calls: facts say which are served. td_collective_require refuses with a name.
+    // In place over n elements on rank dst. The others' data is read, and stays as it is.
+    td_status (*reduce)(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
+                        enum td_reduce_op op, int32_t dst);
+    // in has world * n elements on every rank, out n: rank r gets the elements from r * n, reduced
+    // to the bits of all_reduce. in and out do not overlap.
+    td_status (*reduce_scatter)(struct td_collective *c, const void *in, void *out, int64_t n,
+                                enum td_dtype dtype, enum td_reduce_op op);
+    // As all_gather, but only rank dst has out; elsewhere it is not looked at.
+    td_status (*gather)(struct td_collective *c, const void *in, size_t bytes, void *out,
+                        int32_t dst);
+    // in has world * bytes on rank src, and is not looked at elsewhere. Rank r gets those from
+    // r * bytes in out. in and out do not overlap.
+    td_status (*scatter)(struct td_collective *c, const void *in, size_t bytes, void *out,
+                         int32_t src);
+    // Each rank gives `bytes` of its own. out: the parts one after the other, rank 0 first, without
+    // gaps. counts (world): bytes of each part. out_bytes: room in out, each rank's own.
+    // Errors: RESOURCE_EXHAUSTED on all ranks when one has too little room, which it names. Then
+    // counts are written, out is not, and the group goes on: call again with more.
+    td_status (*all_gather_uneven)(struct td_collective *c, const void *in, size_t bytes, void *out,
+                                   size_t out_bytes, size_t *counts);
+    // in and out have world * bytes. Rank r's part for rank q, from q * bytes of its in, is in q's
+    // out from r * bytes. in and out do not overlap.
+    td_status (*all_to_all)(struct td_collective *c, const void *in, size_t bytes, void *out);
+    // From this rank to another, in the order of their calls. Other ranks take no part. send
+    // returns when recv has taken everything. FAILED_PRECONDITION: sizes or tags that differ, two
+    // ranks that both send to or receive from each other, a partner that waits for this rank in
+    // another call. A rank never sends to itself (INVALID_ARGUMENT).
+    td_status (*send)(struct td_collective *c, const void *data, size_t bytes, int32_t dst,
+                      uint32_t tag);
+    td_status (*recv)(struct td_collective *c, void *data, size_t bytes, int32_t src, uint32_t tag);
+    // A group of some of the ranks, which has every call of this table but join, leave, gradients
+    // and group_create. All ranks of c call with the same list: in ascending order, each once. Rank
+    // i of the group is ranks[i] of c. A rank that is not in it gets NULL. Groups have no gradient
+    // region. Their deadline is that of c, and so is their end: whoever aborts one aborts all.
+    // Errors: ALREADY_EXISTS when there is a group of the same ranks, RESOURCE_EXHAUSTED when
+    // there are max_groups. Both on all ranks, and c goes on. UNIMPLEMENTED: c is such a group.
+    td_status (*group_create)(struct td_collective *c, const int32_t *ranks, int32_t n_ranks,
+                              struct td_collective **out_group);
+    // Its ranks call; the group is gone, and may be created again. NULL, for the other ranks, does
+    // nothing. A group that is there when c is left goes with it.
+    td_status (*group_destroy)(struct td_collective *c, struct td_collective *group);
 };
+
+// TD_OK when a backend with these facts serves a call, else UNIMPLEMENTED, which names both. `name`
+// is the backend's. A caller asks once, before the first call.
+td_status td_collective_require(const struct td_collective_facts *facts, const char *name,
+                                enum td_collective_call call);
+// FAILED_PRECONDITION (class user_code) for facts that name a call whose slot is absent. The rank
+// asks for every backend before a group is joined.
+td_status td_collective_check_calls(const struct td_collective_facts *facts,
+                                    const struct td_collective_ops *ops, const char *name);
+const char *td_collective_call_name(enum td_collective_call call); // "reduce_scatter"
 
 #ifdef __cplusplus
 }

@@ -84,6 +84,9 @@ struct td_strategy_config {
     int32_t global_rank, local_rank, node_rank, world_size;
     const struct td_collective_ops *collective_ops;
     struct td_collective *collective;
+    // Which of the optional calls the group serves: td_collective_require(facts, name, call).
+    const struct td_collective_facts *collective_facts;
+    const char *collective_name;
     const struct td_accelerator_ops *accel_ops;
     struct td_accelerator *accel;
     size_t bucket_first_bytes, bucket_cap_bytes; // 0: the strategy's own

@@ -9,6 +9,7 @@
 //   status.c        td_status of traind/status.h: the record of an error
 //   types.c         element types and shapes of traind/types.h
 //   knobs.c         readers of a plugin's knobs, traind/knobs.h
+//   collective_calls.c  calls that a collective may lack, traind/collective.h
 //   log.h           log lines on stderr
 //   clock.h         the two clocks
 //   machine.h       pages, cache lines, denormals of this machine

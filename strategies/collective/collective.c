@@ -8,7 +8,10 @@
 #include "strategies/collective/reduce.h"
 
 td_status td_collective_host_facts(struct td_collective_facts *out_facts) {
-    struct td_collective_facts f = {.struct_bytes = sizeof f, .on_host = true};
+    struct td_collective_facts f = {.struct_bytes = sizeof f,
+                                    .on_host = true,
+                                    .calls = (1u << TD_CALL_COUNT) - 1,
+                                    .max_groups = TD_GROUPS_MAX};
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
     return TD_OK;
 }
@@ -102,10 +105,80 @@ td_status td_collective_check_gather(const void *in, size_t bytes, const void *o
     return check_memory(out, all, "all_gather");
 }
 
+td_status td_collective_check_rank(const char *call, int32_t rank, int32_t world) {
+    if (rank >= 0 && rank < world) return TD_OK;
+    return td_fail(TD_INVALID_ARGUMENT, "%s rank %d in a world of %d", call, rank, world);
+}
+
 td_status td_collective_check_broadcast(const void *data, size_t bytes, int32_t src,
                                         int32_t world) {
-    if (src < 0 || src >= world) {
-        return td_fail(TD_INVALID_ARGUMENT, "broadcast from rank %d in a world of %d", src, world);
-    }
+    TD_TRY(td_collective_check_rank("broadcast from", src, world));
     return check_memory(data, bytes, "broadcast");
+}
+
+td_status td_collective_check_reduce_scatter(const void *in, const void *out, int64_t n,
+                                             enum td_dtype dtype, enum td_reduce_op op,
+                                             int32_t world) {
+    TD_TRY(td_collective_check_reduce("reduce_scatter", out, n, dtype, op));
+    const size_t bytes = (size_t)n * td_dtype_bytes(dtype);
+    return td_collective_check_parts("reduce_scatter", in, world, NULL, 0, bytes, world);
+}
+
+td_status td_collective_check_parts(const char *call, const void *in, int32_t ins, const void *out,
+                                    int32_t outs, size_t bytes, int32_t world) {
+    size_t all;
+    if (!td_size_mul(bytes, (size_t)world, &all)) {
+        return td_fail(TD_INVALID_ARGUMENT, "%s: %zu bytes for each of %d ranks", call, bytes,
+                       world);
+    }
+    TD_TRY(check_memory(in, bytes * (size_t)ins, call));
+    return check_memory(out, bytes * (size_t)outs, call);
+}
+
+td_status td_collective_check_uneven(const void *in, size_t bytes, const void *out,
+                                     size_t out_bytes, const size_t *counts) {
+    TD_TRY(check_memory(counts, sizeof *counts, "all_gather_uneven"));
+    TD_TRY(check_memory(in, bytes, "all_gather_uneven"));
+    return check_memory(out, out_bytes, "all_gather_uneven");
+}
+
+// ---- groups ------------------------------------------------------------------------------------
+td_status td_collective_check_group(const int32_t *ranks, int32_t n_ranks, int32_t world) {
+    if (!ranks || n_ranks < 1 || n_ranks > world) {
+        return td_fail(TD_INVALID_ARGUMENT, "group_create: %d ranks of a world of %d%s", n_ranks,
+                       world, ranks ? "" : ", and no list of them");
+    }
+    for (int32_t i = 0; i < n_ranks; i++) {
+        TD_TRY(td_collective_check_rank("group_create with", ranks[i], world));
+        if (!i || ranks[i] > ranks[i - 1]) continue;
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "group_create: rank %d after rank %d; list ranks in ascending order, each "
+                       "once",
+                       ranks[i], ranks[i - 1]);
+    }
+    return TD_OK;
+}
+
+td_status td_collective_fail_group_exists(int32_t n_ranks) {
+    return td_fail(TD_ALREADY_EXISTS,
+                   "group_create: there is a group of these %d ranks; use it, or destroy it first",
+                   n_ranks);
+}
+
+td_status td_collective_fail_too_many_groups(void) {
+    return td_fail(
+        TD_RESOURCE_EXHAUSTED,
+        "group_create: there are %d groups, which is the most at once; destroy one first",
+        TD_GROUPS_MAX);
+}
+
+td_status td_collective_fail_nested_group(void) {
+    return td_fail(TD_UNIMPLEMENTED, "group_create: groups are made of the group of all ranks, not "
+                                     "of a part of it");
+}
+
+td_status td_collective_fail_foreign_group(void) {
+    return td_fail(
+        TD_INVALID_ARGUMENT,
+        "group_destroy: this is no group of this collective, or it was destroyed before");
 }

@@ -6,7 +6,8 @@
 //
 //   collective.h  what every backend computes and refuses
 //   local.c       one rank: every call is the identity
-//   shm.c         the ranks of one node, in a shared mapping
+//   shm.h         the ranks of one node, in a shared mapping; its calls are in shm_reduce.c,
+//                 shm_move.c, shm_pair.c and shm_groups.c
 //   shm_team.h    how these ranks wait for each other
 //   reduce.h      sums of one slice over all ranks; reduce_loops.h: their loops
 //
@@ -33,7 +34,7 @@ extern const struct td_plugin_desc td_collective_shm;   // ranks of one node
 
 enum { TD_COLLECTIVE_MAX_WORLD = 1024 }; // of one group
 
-// The slot `facts` of both: buckets in host memory, and nowhere else.
+// The slot `facts` of both: buckets in host memory, and nowhere else; every call.
 TD_MUST_USE td_status td_collective_host_facts(struct td_collective_facts *out_facts);
 
 // What a backend refuses at each slot (`call` names it): a struct of another build, a dtype that
@@ -48,5 +49,23 @@ TD_MUST_USE td_status td_collective_check_gather(const void *in, size_t bytes, c
                                                  int32_t world);
 TD_MUST_USE td_status td_collective_check_broadcast(const void *data, size_t bytes, int32_t src,
                                                     int32_t world);
+TD_MUST_USE td_status td_collective_check_reduce_scatter(const void *in, const void *out, int64_t n,
+                                                         enum td_dtype dtype, enum td_reduce_op op,
+                                                         int32_t world);
+// Memory of `ins` and `outs` parts of so many bytes, where those are not 0, and a world of them.
+TD_MUST_USE td_status td_collective_check_parts(const char *call, const void *in, int32_t ins,
+                                                const void *out, int32_t outs, size_t bytes,
+                                                int32_t world);
+TD_MUST_USE td_status td_collective_check_uneven(const void *in, size_t bytes, const void *out,
+                                                 size_t out_bytes, const size_t *counts);
+// call: "send to"
+TD_MUST_USE td_status td_collective_check_rank(const char *call, int32_t rank, int32_t world);
+TD_MUST_USE td_status td_collective_check_group(const int32_t *ranks, int32_t n_ranks,
+                                                int32_t world);
+// What every backend says of a group that cannot be.
+td_status td_collective_fail_group_exists(int32_t n_ranks);
+td_status td_collective_fail_too_many_groups(void);
+td_status td_collective_fail_nested_group(void);
+td_status td_collective_fail_foreign_group(void);
 
 #endif

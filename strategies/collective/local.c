@@ -16,6 +16,8 @@ struct td_collective {
     bool (*aborted)(void *arg);
     void *aborted_arg;
     _Atomic bool own_abort;
+    struct td_collective *whole; // of a group: the collective that it was made from; else NULL
+    struct td_collective *group; // the only one that there can be: of rank 0
 };
 
 static size_t local_shared_bytes(int32_t world_size, size_t gradient_bytes) {
@@ -39,10 +41,13 @@ static td_status local_join(const struct td_collective_config *config,
 }
 
 static void local_leave(struct td_collective *c) {
+    if (!c || c->whole) return; // a group goes by group_destroy, or with the whole
+    free(c->group);
     free(c);
 }
 
 static td_status check_alive(struct td_collective *c) {
+    if (c->whole) c = c->whole;
     if (!atomic_load(&c->own_abort) && !(c->aborted && c->aborted(c->aborted_arg))) return TD_OK;
     return td_status_with_class(td_fail(TD_ABORTED, "the attempt was aborted"),
                                 TD_CLASS_COLLECTIVE);
@@ -85,7 +90,102 @@ static td_status local_barrier(struct td_collective *c, const char *tag) {
     return check_alive(c);
 }
 
+static td_status local_reduce(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
+                              enum td_reduce_op op, int32_t dst) {
+    TD_TRY(td_collective_check_reduce("reduce", data, n, dtype, op));
+    TD_TRY(td_collective_check_rank("reduce to", dst, 1));
+    return check_alive(c);
+}
+
+static td_status copy(struct td_collective *c, const void *in, size_t bytes, void *out) {
+    TD_TRY(check_alive(c));
+    if (bytes) memmove(out, in, bytes);
+    return TD_OK;
+}
+
+static td_status local_reduce_scatter(struct td_collective *c, const void *in, void *out, int64_t n,
+                                      enum td_dtype dtype, enum td_reduce_op op) {
+    TD_TRY(td_collective_check_reduce_scatter(in, out, n, dtype, op, 1));
+    return copy(c, in, (size_t)n * td_dtype_bytes(dtype), out);
+}
+
+static td_status local_gather(struct td_collective *c, const void *in, size_t bytes, void *out,
+                              int32_t dst) {
+    TD_TRY(td_collective_check_rank("gather to", dst, 1));
+    TD_TRY(td_collective_check_parts("gather", in, 1, out, 1, bytes, 1));
+    return copy(c, in, bytes, out);
+}
+
+static td_status local_scatter(struct td_collective *c, const void *in, size_t bytes, void *out,
+                               int32_t src) {
+    TD_TRY(td_collective_check_rank("scatter from", src, 1));
+    TD_TRY(td_collective_check_parts("scatter", in, 1, out, 1, bytes, 1));
+    return copy(c, in, bytes, out);
+}
+
+static td_status local_all_gather_uneven(struct td_collective *c, const void *in, size_t bytes,
+                                         void *out, size_t out_bytes, size_t *counts) {
+    TD_TRY(td_collective_check_uneven(in, bytes, out, out_bytes, counts));
+    TD_TRY(check_alive(c));
+    counts[0] = bytes;
+    if (bytes > out_bytes) {
+        return td_fail(TD_RESOURCE_EXHAUSTED,
+                       "all_gather_uneven: rank 0 has room for %zu bytes, all parts have %zu; call "
+                       "again with that much",
+                       out_bytes, bytes);
+    }
+    if (bytes) memmove(out, in, bytes);
+    return TD_OK;
+}
+
+static td_status local_all_to_all(struct td_collective *c, const void *in, size_t bytes,
+                                  void *out) {
+    TD_TRY(td_collective_check_parts("all_to_all", in, 1, out, 1, bytes, 1));
+    return copy(c, in, bytes, out);
+}
+
+// There is nobody to send to.
+static td_status refuse_pair(const char *call, int32_t partner) {
+    TD_TRY(td_collective_check_rank(call, partner, 1));
+    return td_fail(TD_INVALID_ARGUMENT, "%s rank %d: that is this rank itself", call, partner);
+}
+
+static td_status local_send(struct td_collective *c, const void *data, size_t bytes, int32_t dst,
+                            uint32_t tag) {
+    (void)c, (void)data, (void)bytes, (void)tag;
+    return refuse_pair("send to", dst);
+}
+
+static td_status local_recv(struct td_collective *c, void *data, size_t bytes, int32_t src,
+                            uint32_t tag) {
+    (void)c, (void)data, (void)bytes, (void)tag;
+    return refuse_pair("recv from", src);
+}
+
+static td_status local_group_create(struct td_collective *c, const int32_t *ranks, int32_t n_ranks,
+                                    struct td_collective **out_group) {
+    if (c->whole) return td_collective_fail_nested_group();
+    TD_TRY(td_collective_check_group(ranks, n_ranks, 1));
+    TD_TRY(check_alive(c));
+    if (c->group) return td_collective_fail_group_exists(n_ranks);
+    c->group = td_calloc(1, sizeof *c->group);
+    if (!c->group) return td_fail_oom();
+    c->group->whole = c;
+    *out_group = c->group;
+    return TD_OK;
+}
+
+static td_status local_group_destroy(struct td_collective *c, struct td_collective *group) {
+    if (!group) return TD_OK;
+    if (c->group != group) return td_collective_fail_foreign_group();
+    TD_TRY(check_alive(c));
+    free(c->group);
+    c->group = NULL;
+    return TD_OK;
+}
+
 static void local_abort(struct td_collective *c) {
+    if (c->whole) c = c->whole;
     atomic_store(&c->own_abort, true);
 }
 
@@ -102,6 +202,16 @@ static const struct td_collective_ops local_ops = {
     .broadcast = local_broadcast,
     .barrier = local_barrier,
     .abort = local_abort,
+    .reduce = local_reduce,
+    .reduce_scatter = local_reduce_scatter,
+    .gather = local_gather,
+    .scatter = local_scatter,
+    .all_gather_uneven = local_all_gather_uneven,
+    .all_to_all = local_all_to_all,
+    .send = local_send,
+    .recv = local_recv,
+    .group_create = local_group_create,
+    .group_destroy = local_group_destroy,
 };
 
 const struct td_plugin_desc td_collective_local =

@@ -24,7 +24,7 @@ enum {
     WAIT_SLICE_NS = 1000000,
 };
 #define IDENTITY_MAGIC UINT64_C(0x7464736d) // "tdsm"
-enum { IDENTITY_VERSION = 1 };
+enum { IDENTITY_VERSION = 2 };
 
 static uint64_t identity_of(int32_t world) {
     return IDENTITY_MAGIC << 32 | (uint64_t)IDENTITY_VERSION << 16 | (uint64_t)(uint16_t)world;
@@ -76,6 +76,7 @@ td_status td_shm_team_init(struct td_shm_team *t, const struct td_collective_con
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     *t = (struct td_shm_team){
         .head = head,
+        .aborted_by = &head->aborted,
         .rank = config->rank,
         .world = config->world_size,
         .timeout_ns = config->timeout_ns,
@@ -87,6 +88,21 @@ td_status td_shm_team_init(struct td_shm_team *t, const struct td_collective_con
     return TD_OK;
 }
 
+void td_shm_team_split(struct td_shm_team *t, const struct td_shm_team *whole,
+                       struct td_shm_head *head, const uint16_t *names, int32_t rank,
+                       int32_t world) {
+    *t = *whole;
+    t->head = head;
+    t->names = names;
+    t->rank = rank;
+    t->world = world;
+    t->meeting = 0;
+}
+
+int32_t td_shm_team_name(const struct td_shm_team *t, int32_t rank) {
+    return t->names ? t->names[rank] : rank;
+}
+
 void td_shm_team_finish(struct td_shm_team *t) {
     if (t->head) atomic_store(&t->head->slot[t->rank].joined, 0);
     t->head = NULL;
@@ -95,14 +111,18 @@ void td_shm_team_finish(struct td_shm_team *t) {
 // ---- failing -----------------------------------------------------------------------------------
 static void abort_by(struct td_shm_team *t, uint32_t by) {
     uint32_t nobody = 0;
-    atomic_compare_exchange_strong(&t->head->aborted, &nobody, by);
+    atomic_compare_exchange_strong(t->aborted_by, &nobody, by);
     for (int32_t p = 0; p < t->world; p++) {
         td_futex_wake_all(&t->head->slot[p].arrived);
     }
 }
 
+static void give_up(struct td_shm_team *t) {
+    abort_by(t, 1 + (uint32_t)td_shm_team_name(t, t->rank));
+}
+
 void td_shm_team_abort(struct td_shm_team *t) {
-    abort_by(t, 1 + (uint32_t)t->rank);
+    give_up(t);
 }
 
 static void describe(const struct td_shm_call *c, char *out, size_t out_bytes) {
@@ -128,6 +148,34 @@ static void describe(const struct td_shm_call *c, char *out, size_t out_bytes) {
     case TD_SHM_BARRIER:
         snprintf(out, out_bytes, "a barrier (tag digest %08" PRIx32 ")", c->detail);
         return;
+    case TD_SHM_REDUCE:
+        snprintf(out, out_bytes, "reduce (%s) of %" PRId64 " %s to rank %" PRIu32,
+                 td_reduce_op_name((enum td_reduce_op)c->op), c->n, dtype, c->detail);
+        return;
+    case TD_SHM_REDUCE_SCATTER:
+        snprintf(out, out_bytes, "reduce_scatter (%s) of %" PRId64 " %s a rank",
+                 td_reduce_op_name((enum td_reduce_op)c->op), c->n, dtype);
+        return;
+    case TD_SHM_GATHER:
+        snprintf(out, out_bytes, "gather of %" PRId64 " bytes to rank %" PRIu32, c->n, c->detail);
+        return;
+    case TD_SHM_SCATTER:
+        snprintf(out, out_bytes, "scatter of %" PRId64 " bytes from rank %" PRIu32, c->n,
+                 c->detail);
+        return;
+    case TD_SHM_ALL_GATHER_UNEVEN:
+        snprintf(out, out_bytes, "all_gather_uneven");
+        return;
+    case TD_SHM_ALL_TO_ALL:
+        snprintf(out, out_bytes, "all_to_all of %" PRId64 " bytes", c->n);
+        return;
+    case TD_SHM_GROUP_CREATE:
+        snprintf(out, out_bytes, "group_create of %" PRId64 " ranks (digest %08" PRIx32 ")", c->n,
+                 c->detail);
+        return;
+    case TD_SHM_GROUP_DESTROY:
+        snprintf(out, out_bytes, "group_destroy");
+        return;
     }
     snprintf(out, out_bytes, "an unknown call");
 }
@@ -135,6 +183,18 @@ static void describe(const struct td_shm_call *c, char *out, size_t out_bytes) {
 static bool reached(const struct td_shm_slot *slot, uint32_t meeting) {
     uint32_t arrived = atomic_load_explicit(&slot->arrived, memory_order_acquire);
     return (int32_t)(arrived - meeting) >= 0;
+}
+
+static td_status fail_missing(struct td_shm_team *t, const char *what, bool several,
+                              const char *missing) {
+    give_up(t);
+    td_status s = td_fail(TD_DEADLINE_EXCEEDED,
+                          "%s: rank%s %s of %s%d did not arrive within %.3f s; see their logs",
+                          what, several ? "s" : "", missing, t->names ? "a group of " : "",
+                          t->world, (double)t->timeout_ns / (double)TD_NS_PER_S);
+    s = td_status_with_meta(td_status_with_reason(s, "COLLECTIVE_TIMEOUT"), "missing_ranks", "%s",
+                            missing);
+    return td_status_with_class(s, TD_CLASS_COLLECTIVE);
 }
 
 static td_status fail_deadline(struct td_shm_team *t, uint32_t meeting) {
@@ -145,19 +205,23 @@ static td_status fail_deadline(struct td_shm_team *t, uint32_t meeting) {
         if (reached(&t->head->slot[p], meeting)) continue;
         n_missing++;
         if (len < sizeof missing - 16) {
-            len +=
-                (size_t)snprintf(missing + len, sizeof missing - len, "%s%d", len ? ", " : "", p);
+            len += (size_t)snprintf(missing + len, sizeof missing - len, "%s%d", len ? ", " : "",
+                                    td_shm_team_name(t, p));
         }
     }
     describe(&t->head->slot[t->rank].call[t->call_parity], what, sizeof what);
-    abort_by(t, 1 + (uint32_t)t->rank);
-    td_status s = td_fail(TD_DEADLINE_EXCEEDED,
-                          "%s: rank%s %s of %d did not arrive within %.3f s; see their logs", what,
-                          n_missing == 1 ? "" : "s", missing, t->world,
-                          (double)t->timeout_ns / (double)TD_NS_PER_S);
-    s = td_status_with_meta(td_status_with_reason(s, "COLLECTIVE_TIMEOUT"), "missing_ranks", "%s",
-                            missing);
-    return td_status_with_class(s, TD_CLASS_COLLECTIVE);
+    return fail_missing(t, what, n_missing > 1, missing);
+}
+
+td_status td_shm_team_differ(struct td_shm_team *t, const char *what, int32_t peer,
+                             const char *theirs) {
+    give_up(t);
+    td_status s = td_fail(TD_FAILED_PRECONDITION,
+                          "rank %d is in %s while rank %d is in %s; all ranks must make the same "
+                          "calls in the same order",
+                          td_shm_team_name(t, t->rank), what, td_shm_team_name(t, peer), theirs);
+    return td_status_with_class(td_status_with_reason(s, "COLLECTIVE_MISMATCH"),
+                                TD_CLASS_COLLECTIVE);
 }
 
 static td_status check_same(struct td_shm_team *t, uint32_t meeting) {
@@ -168,13 +232,7 @@ static td_status check_same(struct td_shm_team *t, uint32_t meeting) {
         char my_text[128], their_text[128];
         describe(mine, my_text, sizeof my_text);
         describe(theirs, their_text, sizeof their_text);
-        abort_by(t, 1 + (uint32_t)t->rank);
-        td_status s = td_fail(TD_FAILED_PRECONDITION,
-                              "rank %d is in %s while rank %d is in %s; all ranks must make the "
-                              "same calls in the same order",
-                              t->rank, my_text, p, their_text);
-        return td_status_with_class(td_status_with_reason(s, "COLLECTIVE_MISMATCH"),
-                                    TD_CLASS_COLLECTIVE);
+        return td_shm_team_differ(t, my_text, p, their_text);
     }
     return TD_OK;
 }
@@ -182,7 +240,7 @@ static td_status check_same(struct td_shm_team *t, uint32_t meeting) {
 // ---- meeting -----------------------------------------------------------------------------------
 static uint32_t aborted_by(struct td_shm_team *t) {
     if (t->aborted && t->aborted(t->aborted_arg)) abort_by(t, TD_SHM_ABORT_OUTSIDE);
-    return atomic_load(&t->head->aborted);
+    return atomic_load(t->aborted_by);
 }
 
 // The abort word is read before `arrived`: who arrives and then aborts, because the calls differ,
@@ -214,7 +272,7 @@ static td_status wait_for(struct td_shm_team *t, struct td_shm_slot *peer, uint3
 }
 
 td_status td_shm_team_meet(struct td_shm_team *t, const struct td_shm_call *call) {
-    uint32_t by = atomic_load_explicit(&t->head->aborted, memory_order_relaxed);
+    uint32_t by = atomic_load_explicit(t->aborted_by, memory_order_relaxed);
     if (by) return fail_aborted(by);
     uint32_t meeting = t->meeting + 1;
     struct td_shm_slot *own = &t->head->slot[t->rank];
@@ -231,4 +289,45 @@ td_status td_shm_team_meet(struct td_shm_team *t, const struct td_shm_call *call
     }
     t->meeting = meeting;
     return call ? check_same(t, meeting) : TD_OK;
+}
+
+// ---- pairs -------------------------------------------------------------------------------------
+void td_shm_team_open_pair(struct td_shm_team *t) {
+    t->deadline_ns = 0;
+}
+
+// A peer that has come to the next meeting waits for this rank there, and its call is in its slot.
+// The word is read again afterwards: the peer may have written it before it came.
+static td_status check_elsewhere(struct td_shm_team *t, int32_t peer, _Atomic uint32_t *word,
+                                 uint32_t seen, const char *what) {
+    const struct td_shm_slot *slot = &t->head->slot[peer];
+    const uint32_t meeting = t->meeting + 1;
+    char theirs[128];
+    if (!reached(slot, meeting) || atomic_load(word) != seen) return TD_OK;
+    describe(&slot->call[meeting & 1], theirs, sizeof theirs);
+    return td_shm_team_differ(t, what, peer, theirs);
+}
+
+td_status td_shm_team_pause(struct td_shm_team *t, int32_t peer, _Atomic uint32_t *word,
+                            uint32_t seen, _Atomic uint32_t *sleepers, const char *what) {
+    for (int i = 0; i < t->spins; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != seen) return TD_OK;
+        cpu_pause();
+    }
+    const uint32_t by = aborted_by(t);
+    if (by) return fail_aborted(by);
+    TD_TRY(check_elsewhere(t, peer, word, seen, what));
+    const int64_t now = td_mono_now().ns;
+    if (!t->deadline_ns) t->deadline_ns = now + t->timeout_ns;
+    if (now >= t->deadline_ns) {
+        char missing[16];
+        snprintf(missing, sizeof missing, "%d", td_shm_team_name(t, peer));
+        return fail_missing(t, what, false, missing);
+    }
+    atomic_fetch_add(sleepers, 1);
+    if (atomic_load(word) == seen) {
+        td_futex_wait(word, seen, TD_MIN(t->deadline_ns - now, (int64_t)WAIT_SLICE_NS));
+    }
+    atomic_fetch_sub(sleepers, 1);
+    return TD_OK;
 }

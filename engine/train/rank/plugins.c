@@ -85,6 +85,7 @@ td_status td_rank_find_group(struct td_rank *r) {
     r->group_ops = ops;
     r->group_facts.struct_bytes = sizeof r->group_facts;
     TD_TRY(r->group_ops->facts(&r->group_facts));
+    TD_TRY(td_collective_check_calls(&r->group_facts, r->group_ops, r->group_name));
     return td_rank_check_group(r);
 }
 
@@ -138,6 +139,8 @@ td_status td_rank_open_strategy(struct td_rank *r) {
         .node_rank = 0,
         .world_size = c->world_size,
         .collective_ops = r->group_ops,
+        .collective_facts = &r->group_facts,
+        .collective_name = r->group_name,
         .collective = r->group,
         .accel_ops = r->accel_ops,
         .accel = r->accel,
