@@ -32,6 +32,9 @@ typedef td_status rank_fn(struct rank_ctx *r, void *arg);
 
 struct ranks {
     const struct td_plugin_desc *backend;
+    const struct td_plugin_desc *inner; // of a decorator
+    const struct td_json *knobs;        // of a decorator
+    int32_t attempt;
     int32_t world;
     int64_t timeout_ns;
     void *shared;
@@ -47,13 +50,25 @@ struct ranks {
 static inline void ranks_init(struct ranks *rs, const struct td_plugin_desc *backend, int32_t world,
                               size_t gradient_bytes) {
     const struct td_collective_ops *ops = backend->ops;
-    *rs = (struct ranks){.backend = backend, .world = world, .timeout_ns = 60 * TD_NS_PER_S};
+    *rs = (struct ranks){
+        .backend = backend, .attempt = 1, .world = world, .timeout_ns = 60 * TD_NS_PER_S};
     rs->shared_bytes = ops->shared_bytes(world, gradient_bytes);
     if (rs->shared_bytes) {
         rs->shared =
             mmap(NULL, rs->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         assert_true(rs->shared != MAP_FAILED);
     }
+}
+
+// The same with a decorator around the backend.
+static inline void ranks_init_wrapped(struct ranks *rs, const struct td_plugin_desc *decorator,
+                                      const struct td_plugin_desc *inner,
+                                      const struct td_json *knobs, int32_t world,
+                                      size_t gradient_bytes) {
+    ranks_init(rs, inner, world, gradient_bytes);
+    rs->backend = decorator;
+    rs->inner = inner;
+    rs->knobs = knobs;
 }
 
 static inline void ranks_finish(struct ranks *rs) {
@@ -69,7 +84,10 @@ static inline struct td_collective_config ranks_config(const struct ranks *rs, i
                                          .shared = rs->shared,
                                          .shared_bytes = rs->shared_bytes,
                                          .aborted = rs->aborted,
-                                         .aborted_arg = rs->aborted_arg};
+                                         .aborted_arg = rs->aborted_arg,
+                                         .attempt = rs->attempt,
+                                         .inner = rs->inner ? rs->inner->ops : NULL,
+                                         .knobs = rs->knobs};
 }
 
 static inline void *ranks_main(void *arg) {

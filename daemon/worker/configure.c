@@ -162,6 +162,9 @@ static td_status take_spec(struct td_worker_config *c) {
     const struct td_json *hook = td_json_get(spec->tree, "comm_hook");
     t->comm_hook = (struct td_part){spec->comm_hook.name, spec->comm_hook.knobs};
     t->comm_hook_wrapper = td_json_string(td_json_get(hook, "wrapper"), "none");
+    t->decorator = or_null(spec->trainer.collective.name); // an older plan has none
+    if (t->decorator && strcmp(t->decorator, "auto") == 0) t->decorator = NULL;
+    t->decorator_knobs = t->decorator ? spec->trainer.collective.knobs : NULL;
     t->seed = spec->seed;
     t->stages = spec->stages;
     t->batch_size = spec->loader.batch_size;

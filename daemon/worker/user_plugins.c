@@ -21,7 +21,7 @@ struct wanted {
     struct td_spec_part *part;
     const char *path; // of its knobs in the spec
 };
-enum { N_PARTS = 6, NAMES_MAX = 1024, KNOWN_MAX = 4096 };
+enum { N_PARTS = 7, NAMES_MAX = 1024, KNOWN_MAX = 4096 };
 
 static td_status forbid(const char *fmt, ...) TD_PRINTF(1, 2);
 static td_status forbid(const char *fmt, ...) {
@@ -115,7 +115,8 @@ static td_status load(struct td_registry *r, const char *real,
     TD_TRY(td_registry_load(r, real, &desc));
     if (desc->kind != TD_PLUGIN_MODULE && desc->kind != TD_PLUGIN_DATASET &&
         desc->kind != TD_PLUGIN_STRATEGY && desc->kind != TD_PLUGIN_PRECISION &&
-        desc->kind != TD_PLUGIN_ACCELERATOR && desc->kind != TD_PLUGIN_COMM_HOOK) {
+        desc->kind != TD_PLUGIN_ACCELERATOR && desc->kind != TD_PLUGIN_COLLECTIVE &&
+        desc->kind != TD_PLUGIN_COMM_HOOK) {
         return td_bad_spec("'%s' holds the %s '%s', which a spec cannot bring: install it", real,
                            td_plugin_kind_name(desc->kind), desc->name);
     }
@@ -240,6 +241,7 @@ td_status td_user_plugins_take(struct td_arena *a, struct td_registry *registry,
         {TD_PLUGIN_STRATEGY, &io_spec->trainer.strategy, "trainer.strategy.knobs"},
         {TD_PLUGIN_PRECISION, &io_spec->trainer.precision, "trainer.precision.knobs"},
         {TD_PLUGIN_COMM_HOOK, &io_spec->comm_hook, "comm_hook.knobs"},
+        {TD_PLUGIN_COLLECTIVE, &io_spec->trainer.collective, "trainer.collective.knobs"},
     };
     const struct td_json *list = io_spec->plugins ? io_spec->plugins->first : NULL;
     for (int pass = 0; pass < 2; pass++) {

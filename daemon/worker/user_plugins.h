@@ -10,7 +10,7 @@
 // (plugin_files.h).
 //
 // A file is loaded only if nobody but its owner may write it or replace it, and the owner is root
-// or the user who runs this. Collectives alone are not taken. The
+// or the user who runs this. The
 // spec's own files come before installed ones of the same name; a name of traind's own is refused.
 // Knobs are checked here against the table that the plugin declares.
 //

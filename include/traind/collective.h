@@ -56,6 +56,11 @@ struct td_collective_config {
     size_t shared_bytes;
     bool (*aborted)(void *arg); // (optional) asks whether the attempt is over
     void *aborted_arg;
+    int32_t attempt; // of the job, from 1; 0: it was started by hand
+    // Of a decorator (facts.wraps): the backend that it joins with this configuration, and leaves.
+    const struct td_collective_ops *inner;
+    // Its own knobs, read with traind/knobs.h until join returns; NULL: none were given.
+    const struct td_json *knobs;
 };
 
 // What all_reduce_bucket takes. One of the first two at least. With both, gradients stay where the
@@ -66,6 +71,7 @@ struct td_collective_facts {
     bool on_device;      // buckets in memory of the accelerator's device, reduced on its stream
     bool recordable;     // what is queued on a stream may be recorded once, and replayed
     uint32_t calls;      // bits 1 << enum td_collective_call: served, and their slots are there
+    bool wraps;          // a decorator: hands its calls on to config.inner. See td_collective_ops
     uint32_t max_groups; // that are there at once, of each group of all ranks; with TD_CALL_GROUPS
 };
 
@@ -73,6 +79,10 @@ enum { TD_GROUPS_MAX = 8 }; // max_groups of the backends of traind
 
 struct td_collective; // the backend's own
 
+// A decorator watches or changes what goes through another backend. Its facts say wraps, and in
+// calls what it can hand on. All else is that of the backend inside, which is asked instead:
+// memory of buckets, shared_bytes. What is queued on a stream is not recorded then. A decorator has
+// wait_buckets, and takes it for done where the backend inside has none.
 struct td_collective_ops {
     uint32_t struct_bytes;
     // Always the same; before a group is joined, too. out_facts comes with struct_bytes set and all

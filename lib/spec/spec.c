@@ -104,6 +104,7 @@ static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
         .cpu_level = text(s, "cpu_level"),
         .strategy = part(s, "strategy", "strategy"),
         .precision = part(s, "precision", "precision"),
+        .collective = part(s, "collective", "collective"),
         .stochastic_rounding = td_json_bool(td_json_get(s, "stochastic_rounding"), false),
         .devices = i32(s, "devices"),
         .num_nodes = i32(s, "num_nodes"),

@@ -9,6 +9,7 @@
 //   shm.h         the ranks of one node, in a shared mapping; its calls are in shm_reduce.c,
 //                 shm_move.c, shm_pair.c and shm_groups.c
 //   shm_team.h    how these ranks wait for each other
+//   trace.c       writes down the calls of another backend
 //   reduce.h      sums of one slice over all ranks; reduce_loops.h: their loops
 //
 // What every backend computes, to the bit:
@@ -31,6 +32,7 @@
 
 extern const struct td_plugin_desc td_collective_local; // world 1: identity
 extern const struct td_plugin_desc td_collective_shm;   // ranks of one node
+extern const struct td_plugin_desc td_collective_trace; // wraps another
 
 enum { TD_COLLECTIVE_MAX_WORLD = 1024 }; // of one group
 

@@ -6,13 +6,29 @@
 
 #include "tests/collective_ranks.h"
 
+#include "lib/base/arena.h"
+#include "lib/base/json.h"
 #include "strategies/collective/reduce.h"
 
 struct backend {
-    const struct td_plugin_desc *desc;
+    const struct td_plugin_desc *desc, *inner; // inner: of a decorator
     int32_t max_world;
 };
-static const struct backend backends[] = {{&td_collective_local, 1}, {&td_collective_shm, 4}};
+static const struct backend backends[] = {
+    {&td_collective_local, NULL, 1},
+    {&td_collective_shm, NULL, 4},
+    {&td_collective_trace, &td_collective_shm, 4},
+    {&td_collective_trace, &td_collective_local, 1},
+};
+static struct td_json *knobs; // of trace
+
+static void begin(struct ranks *rs, const struct backend *b, int32_t world) {
+    if (b->inner) {
+        ranks_init_wrapped(rs, b->desc, b->inner, knobs, world, 0);
+    } else {
+        ranks_init(rs, b->desc, world, 0);
+    }
+}
 
 static const size_t sizes[] = {0, 1, 7, 64, 4097, 32768, 65537, 131072, 131073, 300001};
 static const int64_t counts[] = {0, 1, 15, 16, 17, 1000, 16385, 40000};
@@ -21,7 +37,7 @@ static void for_each_world(rank_fn *fn) {
     for (size_t b = 0; b < TD_COUNTOF(backends); b++) {
         for (int32_t world = 1; world <= backends[b].max_world; world++) {
             struct ranks rs;
-            ranks_init(&rs, backends[b].desc, world, 0);
+            begin(&rs, &backends[b], world);
             ranks_run(&rs, fn, NULL);
             ranks_ok(&rs);
             ranks_finish(&rs);
@@ -340,7 +356,7 @@ static void test_group_is_gone_when_the_whole_is_left(void **state) {
     (void)state;
     for (size_t b = 0; b < TD_COUNTOF(backends); b++) {
         struct ranks rs;
-        ranks_init(&rs, backends[b].desc, backends[b].max_world, 0);
+        begin(&rs, &backends[b], backends[b].max_world);
         for (int i = 0; i < TD_GROUPS_MAX + 2; i++) {
             ranks_run(&rs, rank_leaves_a_group, NULL);
             ranks_ok(&rs);
@@ -446,7 +462,7 @@ static void test_abort_ends_the_whole_when_it_is_called_in_a_group(void **state)
     (void)state;
     for (size_t b = 0; b < TD_COUNTOF(backends); b++) {
         struct ranks rs;
-        ranks_init(&rs, backends[b].desc, backends[b].max_world, 0);
+        begin(&rs, &backends[b], backends[b].max_world);
         ranks_run(&rs, rank_after_abort, NULL);
         for (int32_t p = 0; p < rs.world; p++) { // a late one meets it where the group is made
             if (td_status_code(rs.status[p]) != TD_ABORTED && rs.status[p]) ranks_ok(&rs);
@@ -463,6 +479,7 @@ static void test_facts_name_every_call_that_has_a_slot(void **state) {
         struct td_collective_facts f = {.struct_bytes = sizeof f};
         assert_null(ops->facts(&f));
         assert_null(td_collective_check_calls(&f, ops, "x"));
+        assert_int_equal(f.wraps, backends[b].inner != NULL);
         assert_int_equal(f.max_groups, TD_GROUPS_MAX);
         for (int i = 0; i < TD_CALL_COUNT; i++) {
             const enum td_collective_call call = (enum td_collective_call)i;
@@ -487,6 +504,34 @@ static void test_facts_name_every_call_that_has_a_slot(void **state) {
     td_status_free(s);
 }
 
+static struct td_arena *arena;
+static char *folder;
+
+// All traces go to one folder, of few events each.
+static int make_knobs(void **state) {
+    char text[128], template[] = "/tmp/td_calls_XXXXXX";
+    (void)state;
+    folder = mkdtemp(template) ? strdup(template) : NULL;
+    if (!folder || td_arena_create(4096, &arena)) return -1;
+    const int n = snprintf(text, sizeof text, "{\"dir\":\"%s\",\"max_events\":50}", folder);
+    td_status s = td_json_parse(arena, text, (size_t)n, &knobs);
+    td_status_free(s);
+    return s ? -1 : 0;
+}
+
+static int drop_knobs(void **state) {
+    char path[128];
+    (void)state;
+    for (int r = 0; r < 4; r++) {
+        snprintf(path, sizeof path, "%s/trace-a1-rank%d.json", folder, r);
+        unlink(path);
+    }
+    const int gone = rmdir(folder);
+    free(folder);
+    td_arena_destroy(arena);
+    return gone;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_and_reduce_scatter_have_the_bits_of_all_reduce),
@@ -501,5 +546,5 @@ int main(void) {
         cmocka_unit_test(test_abort_ends_the_whole_when_it_is_called_in_a_group),
         cmocka_unit_test(test_facts_name_every_call_that_has_a_slot),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_knobs, drop_knobs);
 }

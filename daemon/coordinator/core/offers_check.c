@@ -82,7 +82,7 @@ td_status td_offers_check(const struct td_core *core, const struct td_json *tree
     td_spec_read(tree, &s);
     bool names_plugins = s.model.is_plugin || s.data.is_plugin || s.trainer.accelerator.is_plugin ||
                          s.trainer.strategy.is_plugin || s.trainer.precision.is_plugin ||
-                         s.comm_hook.is_plugin;
+                         s.trainer.collective.is_plugin || s.comm_hook.is_plugin;
     if (!names_plugins || (s.plugins && s.plugins->first)) return TD_OK;
     TD_TRY(td_arena_create(ARENA_BYTES, &arena));
     const Traind__V1__ListPluginsResponse *m = td_view_plugins(arena, core);
@@ -92,6 +92,7 @@ td_status td_offers_check(const struct td_core *core, const struct td_json *tree
     TD_TRY(
         check_part(arena, m, "accelerator", &s.trainer.accelerator, "trainer.accelerator.knobs"));
     TD_TRY(check_part(arena, m, "strategy", &s.trainer.strategy, "trainer.strategy.knobs"));
+    TD_TRY(check_part(arena, m, "collective", &s.trainer.collective, "trainer.collective.knobs"));
     TD_TRY(check_part(arena, m, "precision", &s.trainer.precision, "trainer.precision.knobs"));
     return check_part(arena, m, "comm_hook", &s.comm_hook, "comm_hook.knobs");
 }

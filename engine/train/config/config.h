@@ -156,6 +156,7 @@ struct td_train_config {
     const char *accelerator;       // auto, or a plugin
     const char *auto_accelerator;  // what auto means where no first start settled it
     const char *collective;        // in which the ranks of this attempt meet
+    const char *decorator;         // a collective that wraps it; NULL: none
     int32_t device;                // of the accelerator, which the rank opens
     const char *strategy;          // auto, single_device, ddp, or another plugin
     struct td_part comm_hook;      // what ranks send of gradients; name NULL or "none": all of them
@@ -164,7 +165,7 @@ struct td_train_config {
     // settled by the caller.
     const char *precision;
     // Knobs of a plugin that is none of these; NULL: none.
-    const struct td_json *accelerator_knobs, *strategy_knobs, *precision_knobs;
+    const struct td_json *accelerator_knobs, *strategy_knobs, *precision_knobs, *decorator_knobs;
     struct td_optimizer_config optimizer;
     struct td_schedule_config schedule;
     const struct td_named_optimizer *optimizers; // instead of the two above

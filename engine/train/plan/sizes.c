@@ -84,7 +84,7 @@ static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
     if (saved) TD_TRY(td_checkpointer_room(r->state, saved, &s->snapshot_bytes));
     if (td_sizes_shadows(r)) s->shadow_bytes = s->snapshot_bytes;
     size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
-    s->shared_bytes = r->group_ops->shared_bytes(r->config->world_size, gradients);
+    s->shared_bytes = r->base_ops->shared_bytes(r->config->world_size, gradients);
     s->batch_bytes = td_data_batch_bytes(r->data);
     TD_TRY(td_rank_hook_bytes(r, &s->hook_bytes));
     s->process_bytes = td_sizes_process_bytes(r);

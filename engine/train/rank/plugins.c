@@ -78,15 +78,43 @@ static _Bool attempt_is_over(void *arg) {
     return atomic_load_explicit(&page->abort, memory_order_relaxed) != 0;
 }
 
+// What the group serves is then what both can.
+static td_status wrap_group(struct td_rank *r) {
+    const char *name = r->config->decorator;
+    const void *ops;
+    struct td_collective_facts facts = {.struct_bytes = sizeof facts};
+    TD_TRY(find(r, TD_PLUGIN_COLLECTIVE, name, &ops));
+    r->group_ops = ops;
+    TD_TRY(r->group_ops->facts(&facts));
+    if (!facts.wraps) {
+        return td_bad_spec(
+            "collective '%s' wraps no other; trainer.collective takes one that does, "
+            "around '%s', in which these ranks meet",
+            name, r->group_name);
+    }
+    TD_TRY(td_collective_check_calls(&facts, r->group_ops, name));
+    if (!r->group_ops->wait_buckets) {
+        return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
+                                            "collective '%s' wraps others, but its table has no "
+                                            "slot wait_buckets",
+                                            name),
+                                    TD_CLASS_USER_CODE);
+    }
+    r->group_facts.calls &= facts.calls;
+    r->group_facts.recordable = false;
+    return TD_OK;
+}
+
 td_status td_rank_find_group(struct td_rank *r) {
     const void *ops;
     r->group_name = r->config->collective;
     TD_TRY(find(r, TD_PLUGIN_COLLECTIVE, r->group_name, &ops));
-    r->group_ops = ops;
+    r->group_ops = r->base_ops = ops;
     r->group_facts.struct_bytes = sizeof r->group_facts;
     TD_TRY(r->group_ops->facts(&r->group_facts));
     TD_TRY(td_collective_check_calls(&r->group_facts, r->group_ops, r->group_name));
-    return td_rank_check_group(r);
+    TD_TRY(td_rank_check_group(r));
+    return r->config->decorator ? wrap_group(r) : TD_OK;
 }
 
 td_status td_rank_join_group(struct td_rank *r) {
@@ -99,6 +127,9 @@ td_status td_rank_join_group(struct td_rank *r) {
         .shared_bytes = r->io->group_bytes,
         .aborted = attempt_is_over,
         .aborted_arg = r->io->page,
+        .attempt = r->config->attempt,
+        .inner = r->group_ops == r->base_ops ? NULL : r->base_ops,
+        .knobs = r->config->decorator_knobs,
     };
     TD_TRY_CTX(r->group_ops->join(&config, &r->group), "join the group of ranks");
     return TD_OK;

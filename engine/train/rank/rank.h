@@ -74,7 +74,8 @@ struct td_rank {
     struct td_accelerator *accel;
     struct td_accel_facts accel_facts;
     const char *accel_name;
-    const struct td_collective_ops *group_ops;
+    const struct td_collective_ops *group_ops; // those of a decorator, if there is one
+    const struct td_collective_ops *base_ops;  // of the backend that ranks meet in
     struct td_collective *group;
     struct td_collective_facts group_facts;
     const char *group_name;

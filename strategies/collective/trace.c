@@ -1,0 +1,345 @@
+// A decorator that writes down the calls of the backend inside, as a Chrome trace.
+//
+// There is one file a rank and attempt, trace-a<attempt>-rank<rank>.json: an array of complete
+// events. Their pid is the rank, their tid is 0 or the number of a group of some ranks. Times are
+// those of the monotonic clock, so files of one node lie over each other. An event is the time from
+// call to return; a call on a device may only have queued its work by then.
+//
+// Lines are gathered in a buffer of BUFFER_BYTES and written when it is full, after a barrier or a
+// call that failed, and at the end. So a rank that is killed loses the last of them, and its file
+// has no closing bracket, which viewers do not mind. After max_events calls are only counted; the
+// last line says how many. A trace that cannot be written ends the attempt: who asked for one would
+// otherwise look at half of it. Rejected: one file for all ranks, in which lines of several writers
+// would have to be kept apart.
+//
+// Thread: that of the calls (collective.h); abort is not written down.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/clock.h"
+#include "lib/base/fsio.h"
+#include "lib/base/log.h"
+#include "strategies/collective/collective.h"
+#include "strategies/collective/reduce.h"
+
+enum { BUFFER_BYTES = 64 << 10, LINE_BYTES = 512 };
+
+struct td_collective {
+    const struct td_collective_ops *ops; // of the backend inside
+    struct td_collective *inner;
+    struct td_collective *whole; // itself, or that of all ranks
+    struct td_collective *next;  // groups of the whole, to free what is left
+    int32_t rank, number;        // of a group: from 1
+    // of the whole alone
+    int32_t n_groups; // ever made
+    int fd;
+    int64_t n_events, max_events;
+    struct td_buf lines;
+    char path[TD_FS_PATH_BYTES];
+};
+
+struct event {
+    const char *name;
+    int64_t start_ns;
+    size_t bytes; // of this rank's part
+    int dtype;    // -1: bytes
+    int op;       // -1: none
+};
+
+// ---- the file
+// ------------------------------------------------------------------------------------
+static td_status write_lines(struct td_collective *whole) {
+    const uint8_t *at = (const uint8_t *)whole->lines.data;
+    for (size_t left = whole->lines.len; left;) {
+        const ssize_t n = write(whole->fd, at, left);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return td_fs_fail("write the trace", whole->path);
+        at += n;
+        left -= (size_t)n;
+    }
+    td_buf_clear(&whole->lines);
+    return TD_OK;
+}
+
+static td_status add_line(struct td_collective *c, const struct event *e, enum td_code code) {
+    struct td_collective *whole = c->whole;
+    const int64_t end_ns = td_mono_now().ns, ns = end_ns - e->start_ns;
+    if (whole->n_events++ >= whole->max_events) return TD_OK;
+    if (whole->lines.len + LINE_BYTES > BUFFER_BYTES) TD_TRY(write_lines(whole));
+    TD_TRY(td_buf_printf(&whole->lines,
+                         "%s{\"name\":\"%s\",\"cat\":\"collective\",\"ph\":\"X\",\"ts\":%" PRId64
+                         ".%03d,\"dur\":%" PRId64 ".%03d,\"pid\":%d,\"tid\":%d,\"args\":{"
+                         "\"bytes\":%zu",
+                         whole->n_events == 1 ? "[\n" : ",\n", e->name, e->start_ns / 1000,
+                         (int)(e->start_ns % 1000), ns / 1000, (int)(ns % 1000), c->rank, c->number,
+                         e->bytes));
+    if (e->dtype >= 0) {
+        TD_TRY(td_buf_printf(&whole->lines, ",\"dtype\":\"%s\"",
+                             td_dtype_name((enum td_dtype)e->dtype)));
+    }
+    if (e->op >= 0) {
+        TD_TRY(td_buf_printf(&whole->lines, ",\"op\":\"%s\"",
+                             td_reduce_op_name((enum td_reduce_op)e->op)));
+    }
+    if (code) TD_TRY(td_buf_printf(&whole->lines, ",\"error\":\"%s\"", td_code_name(code)));
+    return td_buf_printf(&whole->lines, "}}");
+}
+
+// What the call gave; where that is well, what the trace did.
+static td_status record(struct td_collective *c, struct event e, td_status s) {
+    td_status written = add_line(c, &e, td_status_code(s));
+    if (!written && s) written = write_lines(c->whole);
+    if (!s) return td_status_with_class(written, TD_CLASS_BAD_SPEC);
+    td_status_free(written);
+    return s;
+}
+
+static void end_file(struct td_collective *c) {
+    const int64_t dropped = TD_MAX(c->n_events - c->max_events, (int64_t)0);
+    if (c->fd < 0) return;
+    td_status s = td_buf_printf(&c->lines, "%s", c->n_events ? "" : "[");
+    if (!s && dropped) {
+        s = td_buf_printf(&c->lines,
+                          ",\n{\"name\":\"the trace is full\",\"cat\":\"collective\",\"ph\":\"i\","
+                          "\"s\":\"p\",\"ts\":%" PRId64 ",\"pid\":%d,\"tid\":0,\"args\":{"
+                          "\"calls_not_written\":%" PRId64 "}}",
+                          td_mono_now().ns / 1000, c->rank, dropped);
+    }
+    if (!s) s = td_buf_printf(&c->lines, "\n]\n");
+    if (!s) s = write_lines(c);
+    td_status_log(TD_LOG_DEBUG, s, "end the trace");
+    close(c->fd);
+}
+
+static td_status open_file(struct td_collective *c, const struct td_collective_config *config) {
+    const char *dir;
+    TD_TRY(td_knob_text(config->knobs, "dir", &dir));
+    TD_TRY(td_knob_int(config->knobs, "max_events", &c->max_events));
+    TD_TRY(td_fs_path(c->path, "%s/trace-a%d-rank%d.json", dir, config->attempt, config->rank));
+    c->fd = open(c->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (c->fd >= 0) return TD_OK;
+    return td_status_with_class(
+        td_status_context(td_fs_fail("create", c->path), "trainer.collective.dir"),
+        TD_CLASS_BAD_SPEC);
+}
+
+// ---- life
+// ----------------------------------------------------------------------------------------
+static td_status trace_facts(struct td_collective_facts *out_facts) {
+    TD_TRY(td_collective_host_facts(out_facts));
+    out_facts->wraps = true;
+    return TD_OK;
+}
+
+static size_t trace_shared_bytes(int32_t world_size, size_t gradient_bytes) {
+    (void)world_size, (void)gradient_bytes;
+    return 0;
+}
+
+static void trace_leave(struct td_collective *c) {
+    if (!c || c->whole != c) return; // a group goes by group_destroy, or with the whole
+    for (struct td_collective *g = c->next, *after; g; g = after) {
+        after = g->next;
+        free(g);
+    }
+    if (c->ops) c->ops->leave(c->inner);
+    end_file(c);
+    td_buf_finish(&c->lines);
+    free(c);
+}
+
+static td_status trace_join(const struct td_collective_config *config,
+                            struct td_collective **out_c) {
+    TD_TRY(td_collective_check_config(config));
+    if (!config->inner) {
+        return td_fail(TD_INVALID_ARGUMENT, "the collective 'trace' wraps another; none was given");
+    }
+    struct td_collective *c = td_calloc(1, sizeof *c);
+    if (!c) return td_fail_oom();
+    c->fd = -1;
+    c->whole = c;
+    c->rank = config->rank;
+    td_buf_init(&c->lines, BUFFER_BYTES);
+    struct td_collective_config inside = *config;
+    inside.inner = NULL;
+    inside.knobs = NULL;
+    td_status s = open_file(c, config);
+    if (!s) s = config->inner->join(&inside, &c->inner);
+    if (!s) c->ops = config->inner;
+    if (s) {
+        trace_leave(c);
+        return s;
+    }
+    *out_c = c;
+    return TD_OK;
+}
+
+static td_status trace_gradients(struct td_collective *c, void **out_data, size_t *out_bytes) {
+    return c->ops->gradients(c->inner, out_data, out_bytes);
+}
+
+static void trace_abort(struct td_collective *c) {
+    c->ops->abort(c->inner);
+}
+
+// ---- the calls
+// ----------------------------------------------------------------------------------- The event
+// first: its time has to be read before the call is made.
+#define TRACED(name, bytes, dtype, op, ...)                                                        \
+    do {                                                                                           \
+        const struct event e = {name, td_mono_now().ns, bytes, dtype, op};                         \
+        return record(c, e, c->ops->__VA_ARGS__);                                                  \
+    } while (0)
+
+static size_t bytes_of(int64_t n, enum td_dtype dtype) {
+    return n > 0 && (size_t)dtype < TD_DTYPE_COUNT ? (size_t)n * td_dtype_bytes(dtype) : 0;
+}
+
+static int known(enum td_dtype dtype) {
+    return (size_t)dtype < TD_DTYPE_COUNT ? (int)dtype : -1;
+}
+
+static td_status trace_all_reduce(struct td_collective *c, void *data, int64_t n,
+                                  enum td_dtype dtype, enum td_reduce_op op) {
+    TRACED("all_reduce", bytes_of(n, dtype), known(dtype), (int)op,
+           all_reduce(c->inner, data, n, dtype, op));
+}
+
+static td_status trace_all_reduce_bucket(struct td_collective *c, const struct td_bucket *b) {
+    TRACED("all_reduce_bucket", bytes_of(b->n, b->dtype), known(b->dtype), TD_REDUCE_MEAN,
+           all_reduce_bucket(c->inner, b));
+}
+
+static td_status trace_wait_buckets(struct td_collective *c) {
+    if (!c->ops->wait_buckets) return TD_OK;
+    TRACED("wait_buckets", 0, -1, -1, wait_buckets(c->inner));
+}
+
+static td_status trace_all_gather(struct td_collective *c, const void *in, size_t bytes,
+                                  void *out) {
+    TRACED("all_gather", bytes, -1, -1, all_gather(c->inner, in, bytes, out));
+}
+
+static td_status trace_broadcast(struct td_collective *c, void *data, size_t bytes, int32_t src) {
+    TRACED("broadcast", bytes, -1, -1, broadcast(c->inner, data, bytes, src));
+}
+
+static td_status trace_barrier(struct td_collective *c, const char *tag) {
+    const struct event e = {"barrier", td_mono_now().ns, 0, -1, -1};
+    TD_TRY(record(c, e, c->ops->barrier(c->inner, tag)));
+    return td_status_with_class(write_lines(c->whole), TD_CLASS_BAD_SPEC);
+}
+
+static td_status trace_reduce(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
+                              enum td_reduce_op op, int32_t dst) {
+    TRACED("reduce", bytes_of(n, dtype), known(dtype), (int)op,
+           reduce(c->inner, data, n, dtype, op, dst));
+}
+
+static td_status trace_reduce_scatter(struct td_collective *c, const void *in, void *out, int64_t n,
+                                      enum td_dtype dtype, enum td_reduce_op op) {
+    TRACED("reduce_scatter", bytes_of(n, dtype), known(dtype), (int)op,
+           reduce_scatter(c->inner, in, out, n, dtype, op));
+}
+
+static td_status trace_gather(struct td_collective *c, const void *in, size_t bytes, void *out,
+                              int32_t dst) {
+    TRACED("gather", bytes, -1, -1, gather(c->inner, in, bytes, out, dst));
+}
+
+static td_status trace_scatter(struct td_collective *c, const void *in, size_t bytes, void *out,
+                               int32_t src) {
+    TRACED("scatter", bytes, -1, -1, scatter(c->inner, in, bytes, out, src));
+}
+
+static td_status trace_all_gather_uneven(struct td_collective *c, const void *in, size_t bytes,
+                                         void *out, size_t out_bytes, size_t *counts) {
+    TRACED("all_gather_uneven", bytes, -1, -1,
+           all_gather_uneven(c->inner, in, bytes, out, out_bytes, counts));
+}
+
+static td_status trace_all_to_all(struct td_collective *c, const void *in, size_t bytes,
+                                  void *out) {
+    TRACED("all_to_all", bytes, -1, -1, all_to_all(c->inner, in, bytes, out));
+}
+
+static td_status trace_send(struct td_collective *c, const void *data, size_t bytes, int32_t dst,
+                            uint32_t tag) {
+    TRACED("send", bytes, -1, -1, send(c->inner, data, bytes, dst, tag));
+}
+
+static td_status trace_recv(struct td_collective *c, void *data, size_t bytes, int32_t src,
+                            uint32_t tag) {
+    TRACED("recv", bytes, -1, -1, recv(c->inner, data, bytes, src, tag));
+}
+
+// ---- groups
+// --------------------------------------------------------------------------------------
+static td_status trace_group_create(struct td_collective *c, const int32_t *ranks, int32_t n_ranks,
+                                    struct td_collective **out_group) {
+    const struct event e = {"group_create", td_mono_now().ns, 0, -1, -1};
+    struct td_collective *inner = NULL, *g = td_calloc(1, sizeof *g);
+    if (!g) return td_fail_oom();
+    td_status s = record(c, e, c->ops->group_create(c->inner, ranks, n_ranks, &inner));
+    if (s || !inner) {
+        free(g);
+        if (!s) *out_group = NULL;
+        return s;
+    }
+    g->ops = c->ops;
+    g->inner = inner;
+    g->whole = c->whole;
+    g->rank = c->rank;
+    g->number = ++c->whole->n_groups;
+    g->next = c->next;
+    c->next = g;
+    *out_group = g;
+    return TD_OK;
+}
+
+static td_status trace_group_destroy(struct td_collective *c, struct td_collective *group) {
+    if (!group) return TD_OK;
+    struct td_collective **at = &c->next;
+    while (*at && *at != group) {
+        at = &(*at)->next;
+    }
+    if (!*at) return td_collective_fail_foreign_group();
+    const struct event e = {"group_destroy", td_mono_now().ns, 0, -1, -1};
+    TD_TRY(record(c, e, c->ops->group_destroy(c->inner, group->inner)));
+    *at = group->next;
+    free(group);
+    return TD_OK;
+}
+
+static const struct td_collective_ops trace_ops = {
+    .struct_bytes = sizeof(struct td_collective_ops),
+    .facts = trace_facts,
+    .shared_bytes = trace_shared_bytes,
+    .join = trace_join,
+    .leave = trace_leave,
+    .gradients = trace_gradients,
+    .all_reduce = trace_all_reduce,
+    .all_reduce_bucket = trace_all_reduce_bucket,
+    .wait_buckets = trace_wait_buckets,
+    .all_gather = trace_all_gather,
+    .broadcast = trace_broadcast,
+    .barrier = trace_barrier,
+    .abort = trace_abort,
+    .reduce = trace_reduce,
+    .reduce_scatter = trace_reduce_scatter,
+    .gather = trace_gather,
+    .scatter = trace_scatter,
+    .all_gather_uneven = trace_all_gather_uneven,
+    .all_to_all = trace_all_to_all,
+    .send = trace_send,
+    .recv = trace_recv,
+    .group_create = trace_group_create,
+    .group_destroy = trace_group_destroy,
+};
+
+const struct td_plugin_desc td_collective_trace = TD_PLUGIN_DESC(
+    COLLECTIVE, "trace", "wraps another, and writes down its calls as a Chrome trace", &trace_ops);
