@@ -1,8 +1,10 @@
 // Time of one call of the shared-memory collective, ranks as processes on one memfd: JSON lines.
 //   bench_collective [world]
-// Each size is called back to back until about 0.2 s have passed; the median of 7 such rounds is
-// printed, with the bytes of one rank's buffer per second. The buffer is in the gradient region,
-// as it does in training, and its slices are as warm as its size allows.
+// Each call and size is made back to back until about 0.2 s have passed. The median of 7 such
+// rounds is printed, with the bytes of one rank's part per second. Buckets are in the gradient
+// region, as in training, and slices are as warm as their size allows; all else is memory of the
+// rank's own. A part is what one rank gives (scatter: gets). Ranks 0 and 1 send and receive, the
+// others wait.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,22 +24,105 @@ static const struct td_collective_ops *shm(void) {
     return td_collective_shm.ops;
 }
 
-static td_status time_one(struct td_collective *g, float *data, size_t bytes, int64_t calls,
-                          int64_t *out_ns) {
+// What a rank calls with: parts in and out, one for each rank.
+struct work {
+    struct td_collective *g, *pair; // pair: a group of ranks 0 and 1; NULL: not in it
+    int32_t rank, world;
+    float *grads; // in the region
+    char *in, *out;
+    size_t bytes; // of a part
+    size_t counts[64];
+};
+
+static int64_t floats(const struct work *w) {
+    return (int64_t)(w->bytes / sizeof(float));
+}
+
+static td_status call_bucket(struct work *w) {
     const struct td_bucket bucket = {
         .struct_bytes = sizeof bucket,
         .n_buckets = 1,
         .dtype = TD_F32,
-        .buffer = td_buffer_of_host(data, bytes),
-        .n = (int64_t)(bytes / sizeof *data),
+        .buffer = td_buffer_of_host(w->grads, w->bytes),
+        .n = floats(w),
     };
-    TD_TRY(shm()->barrier(g, "round"));
+    return shm()->all_reduce_bucket(w->g, &bucket);
+}
+
+static td_status call_all_reduce(struct work *w) {
+    return shm()->all_reduce(w->g, w->out, floats(w), TD_F32, TD_REDUCE_MEAN);
+}
+
+static td_status call_reduce(struct work *w) {
+    return shm()->reduce(w->g, w->out, floats(w), TD_F32, TD_REDUCE_MEAN, 0);
+}
+
+static td_status call_reduce_scatter(struct work *w) {
+    return shm()->reduce_scatter(w->g, w->in, w->out, floats(w), TD_F32, TD_REDUCE_MEAN);
+}
+
+static td_status call_all_gather(struct work *w) {
+    return shm()->all_gather(w->g, w->in, w->bytes, w->out);
+}
+
+static td_status call_uneven(struct work *w) {
+    return shm()->all_gather_uneven(w->g, w->in, w->bytes, w->out, w->bytes * (size_t)w->world,
+                                    w->counts);
+}
+
+static td_status call_broadcast(struct work *w) {
+    return shm()->broadcast(w->g, w->out, w->bytes, 0);
+}
+
+static td_status call_gather(struct work *w) {
+    return shm()->gather(w->g, w->in, w->bytes, w->out, 0);
+}
+
+static td_status call_scatter(struct work *w) {
+    return shm()->scatter(w->g, w->in, w->bytes, w->out, 0);
+}
+
+static td_status call_all_to_all(struct work *w) {
+    return shm()->all_to_all(w->g, w->in, w->bytes, w->out);
+}
+
+static td_status call_send(struct work *w) {
+    if (w->rank == 0) return shm()->send(w->g, w->in, w->bytes, 1, 0);
+    return w->rank == 1 ? shm()->recv(w->g, w->out, w->bytes, 0, 0) : TD_OK;
+}
+
+static td_status call_group(struct work *w) {
+    return w->pair ? shm()->all_reduce(w->pair, w->out, floats(w), TD_F32, TD_REDUCE_MEAN) : TD_OK;
+}
+
+#define REST_BYTES ((size_t)1 << 20) // the largest part of all but buckets
+static const struct call {
+    const char *name;
+    td_status (*make)(struct work *w);
+    size_t most_bytes;
+} calls[] = {
+    {"all_reduce_bucket", call_bucket, MAX_BYTES},
+    {"all_reduce", call_all_reduce, REST_BYTES},
+    {"reduce", call_reduce, REST_BYTES},
+    {"reduce_scatter", call_reduce_scatter, REST_BYTES},
+    {"all_gather", call_all_gather, REST_BYTES},
+    {"all_gather_uneven", call_uneven, REST_BYTES},
+    {"broadcast", call_broadcast, REST_BYTES},
+    {"gather", call_gather, REST_BYTES},
+    {"scatter", call_scatter, REST_BYTES},
+    {"all_to_all", call_all_to_all, REST_BYTES},
+    {"send_recv", call_send, REST_BYTES},
+    {"all_reduce_in_group", call_group, REST_BYTES},
+};
+
+static td_status time_one(struct work *w, const struct call *c, int64_t n_calls, int64_t *out_ns) {
+    TD_TRY(shm()->barrier(w->g, "round"));
     int64_t start = td_mono_now().ns;
-    for (int64_t i = 0; i < calls; i++) {
-        TD_TRY(shm()->all_reduce_bucket(g, &bucket));
+    for (int64_t i = 0; i < n_calls; i++) {
+        TD_TRY(c->make(w));
     }
     *out_ns = td_mono_now().ns - start;
-    return shm()->broadcast(g, out_ns, sizeof *out_ns, 0);
+    return shm()->broadcast(w->g, out_ns, sizeof *out_ns, 0);
 }
 
 static int compare_i64(const void *a, const void *b) {
@@ -45,31 +130,51 @@ static int compare_i64(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static td_status bench(struct td_collective *g, int32_t rank, int32_t world) {
-    void *data;
-    size_t region_bytes;
-    TD_TRY(shm()->gradients(g, &data, &region_bytes));
-    memset(data, 0, region_bytes);
-    for (size_t s = 0; s < TD_COUNTOF(sizes); s++) {
-        int64_t ns[ROUNDS], calls = 1, took;
-        for (;; calls *= 2) { // rank 0's clock decides for all: they call the same number of times
-            TD_TRY(time_one(g, data, sizes[s], calls, &took));
-            if (took > TD_NS_PER_S / 50) break;
-        }
-        calls = TD_MAX(calls * 200 * TD_NS_PER_MS / took / ROUNDS, 1);
-        for (int r = 0; r < ROUNDS; r++) {
-            TD_TRY(time_one(g, data, sizes[s], calls, &ns[r]));
-        }
-        qsort(ns, ROUNDS, sizeof ns[0], compare_i64);
-        double us = (double)ns[ROUNDS / 2] / (double)calls / 1e3;
-        if (rank) continue;
-        printf("{\"bench\":\"collective\",\"backend\":\"shm\",\"call\":\"all_reduce_bucket\","
-               "\"world\":%d,\"bytes\":%zu,\"us\":%.2f,\"us_min\":%.2f,\"gb_per_s\":%.2f}\n",
-               world, sizes[s], us, (double)ns[0] / (double)calls / 1e3,
-               (double)sizes[s] / us / 1e3);
-        fflush(stdout);
+static td_status time_call(struct work *w, const struct call *c) {
+    int64_t ns[ROUNDS], n_calls = 1, took;
+    for (;; n_calls *= 2) { // rank 0's clock decides for all: they call the same number of times
+        TD_TRY(time_one(w, c, n_calls, &took));
+        if (took > TD_NS_PER_S / 50) break;
     }
+    n_calls = TD_MAX(n_calls * 200 * TD_NS_PER_MS / took / ROUNDS, 1);
+    for (int r = 0; r < ROUNDS; r++) {
+        TD_TRY(time_one(w, c, n_calls, &ns[r]));
+    }
+    qsort(ns, ROUNDS, sizeof ns[0], compare_i64);
+    double us = (double)ns[ROUNDS / 2] / (double)n_calls / 1e3;
+    if (w->rank) return TD_OK;
+    printf("{\"bench\":\"collective\",\"backend\":\"shm\",\"call\":\"%s\",\"world\":%d,"
+           "\"bytes\":%zu,\"us\":%.2f,\"us_min\":%.2f,\"gb_per_s\":%.2f}\n",
+           c->name, w->world, w->bytes, us, (double)ns[0] / (double)n_calls / 1e3,
+           (double)w->bytes / us / 1e3);
+    fflush(stdout);
     return TD_OK;
+}
+
+static td_status bench(struct td_collective *g, int32_t rank, int32_t world) {
+    struct work w = {.g = g, .rank = rank, .world = world};
+    const int32_t two[] = {0, 1};
+    size_t region_bytes;
+    void *grads;
+    TD_TRY(shm()->gradients(g, &grads, &region_bytes));
+    memset(grads, 0, region_bytes);
+    w.grads = grads;
+    TD_AUTO_FREE char *in = td_calloc(REST_BYTES, (size_t)world);
+    TD_AUTO_FREE char *out = td_calloc(REST_BYTES, (size_t)world);
+    if (!in || !out) return td_fail_oom();
+    memset(in, 1, REST_BYTES * (size_t)world); // pages of its own, not all the page of zeros
+    memset(out, 1, REST_BYTES * (size_t)world);
+    w.in = in;
+    w.out = out;
+    if (world > 1) TD_TRY(shm()->group_create(g, two, 2, &w.pair));
+    for (size_t c = 0; c < TD_COUNTOF(calls); c++) {
+        for (size_t s = 0; s < TD_COUNTOF(sizes) && sizes[s] <= calls[c].most_bytes; s++) {
+            if (world == 1 && (calls[c].make == call_send || calls[c].make == call_group)) continue;
+            w.bytes = sizes[s];
+            TD_TRY(time_call(&w, &calls[c]));
+        }
+    }
+    return shm()->group_destroy(g, w.pair);
 }
 
 static int rank_main(int32_t rank, int32_t world) {
