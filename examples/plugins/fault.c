@@ -188,7 +188,7 @@ static td_status fault_scatter(struct td_collective *c, const void *in, size_t b
 
 static td_status fault_all_gather_uneven(struct td_collective *c, const void *in, size_t bytes,
                                          void *out, size_t out_bytes, size_t *counts) {
-    FAULTY(out, counts[0], all_gather_uneven(c->inner, in, bytes, out, out_bytes, counts));
+    FAULTY(out, bytes, all_gather_uneven(c->inner, in, bytes, out, out_bytes, counts));
 }
 
 static td_status fault_all_to_all(struct td_collective *c, const void *in, size_t bytes,
