@@ -251,7 +251,7 @@ $(B)/bin/traind-worker: $(worker_o) $(B)/lib/libtdspec.a $(B)/lib/libtraind.so
 
 # ---- tests ----------------------------------------------------------------------------------------
 # Unit tests link everything; a test that needs the daemons' cores takes their objects too.
-test_libs := $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(filter %/fatal.o %/devices.o %/method.o %/place.o,$(worker_o)) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a
+test_libs := $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(filter %/fatal.o %/devices.o %/method.o %/place.o,$(worker_o)) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a
 $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

@@ -150,6 +150,15 @@ static td_status derive(struct td_config *c) {
                              td_cpu_level_of_machine(NULL), &c->level));
     snprintf(c->cpu_level, sizeof c->cpu_level, "%s", td_cpu_level_name(c->level));
     TD_TRY(check_plugin_dirs(c));
+    const char *address = c->daemon_role == TD_DAEMON_NODE ? c->coordinator : c->listen;
+    TD_TRY(td_allow_parse(c->allow, td_allow_is_loopback(address), &c->allowed));
+    if (c->plugin_dirs[0] && !(c->allowed & TD_ALLOW_PLUGINS)) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "--plugin-dirs is given, but --allow '%s' does not have plugins; add it to "
+                       "--allow (TRAIND_ALLOW), or leave --plugin-dirs out",
+                       c->allow);
+    }
+    TD_TRY(td_allow_ports(c->port_range, &c->ports));
     char state_dir[TD_CONFIG_TEXT];
     TD_TRY(td_state_dir_default(c->state_dir, getenv("XDG_STATE_HOME"), getenv("HOME"),
                                 geteuid() == 0, state_dir, sizeof state_dir));

@@ -3,6 +3,7 @@
 
 // traind's settings: flag > environment > default, one row of params.def each.
 
+#include "daemon/allow.h"
 #include "lib/base/cpu_level.h"
 
 enum { TD_CONFIG_TEXT = 512 };
@@ -17,6 +18,8 @@ struct td_config {
 #undef TD_PARAM_INT
     enum td_daemon_role daemon_role; // of role
     enum td_cpu_level level;         // of cpu_level, which is its name
+    unsigned allowed;                // of allow: bit set of enum td_allow
+    struct td_ports ports;           // of port_range
     bool salvage;                    // start with what is readable of state.db
     bool only_print;                 // what was asked for is printed, nothing is to be run
 };

@@ -7,6 +7,7 @@
 //
 //   main.c        the program from start to end
 //   config.h      its settings; params.def: one row each
+//   allow.h       what of a submitter's own runs here, and ports for it
 //   home.h        its state directory: lock, token, address
 //   roles.h       coordinator and node, started and stopped as the role says
 //   notify.h      readiness, reported to systemd

@@ -25,6 +25,7 @@
 //   gz.h            reads gzip files
 //   digest.h        XXH3 digests
 //   proc.h          child processes
+//   ports.h         a range of TCP ports, as an option gives it
 //   futex.h         waits for a word in shared memory
 //   ring.h          one producer, one consumer, perhaps of two processes
 //   frame.h         length-prefixed frames over a byte stream
