@@ -5,7 +5,11 @@
 //
 // lib/spec fills them from a job's text, engine/train obeys them, and neither knows the other.
 //
-// limits.h: the stages of a job, and how often things happen in them. Pure data, any thread.
+//
+//   limits.h   the stages of a job, and how often things happen in them
+//   command.h  bounds and reserved names of `kind: command`, for the launcher, too
+//
+// Pure data, any thread.
 
 #include <stdbool.h>
 #include <stddef.h>

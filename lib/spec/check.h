@@ -18,6 +18,7 @@ struct td_check {
     struct td_arena *arena;
     int flags;        // enum td_spec_validate_flags
     const char *what; // "job spec", "plan": for messages
+    bool is_command;  // kind: command
     struct td_violation shown[TD_CHECK_SHOWN];
     size_t n_violations; // all of them
     bool is_oom;
@@ -62,6 +63,9 @@ struct td_json *td_check_choice(struct td_check *c, const char *choice, const ch
 struct td_json *td_check_document(struct td_check *c, const struct td_json *root);
 // What no single row can say: resolves defaults that depend on other knobs, notes contradictions.
 void td_check_rules(struct td_check *c, struct td_json *canonical);
+
+// What kind: command alone has: a program, and names of variables that are free.
+void td_check_command(struct td_check *c, struct td_json *canonical);
 
 // A plain scalar of YAML 1.2's core schema: null, bool, int (also 0x, 0o), float, else string.
 // An integer outside int64 becomes a real. NULL when memory is out.

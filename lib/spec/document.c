@@ -24,9 +24,27 @@ static bool takes(const struct td_check *c, bool is_plan_only) {
     return !is_plan_only || c->flags & TD_SPEC_PLAN;
 }
 
+// The kind of this job has the key.
+static bool serves(const struct td_check *c, const struct td_knob *k) {
+    return k->of == TD_KNOB_OF_ALL || (k->of == TD_KNOB_OF_COMMAND) == c->is_command;
+}
+
+static bool has(const struct td_check *c, const struct td_knob *k) {
+    return takes(c, k->is_plan_only) && serves(c, k);
+}
+
+// A command has the sections with a key of its own.
+static bool section_serves(const struct td_check *c, const struct td_section *s) {
+    const struct td_knob *end, *k = td_section_knobs(s, &end);
+    while (c->is_command && k < end && !serves(c, k)) {
+        k++;
+    }
+    return !c->is_command || k < end;
+}
+
 static bool section_is_taken(const struct td_check *c, const struct td_section *s) {
     return s->kind != TD_SECTION_ROOT && s->kind != TD_SECTION_VARIANT &&
-           s->kind != TD_SECTION_ITEM && s->kind != TD_SECTION_ENTRY &&
+           s->kind != TD_SECTION_ITEM && s->kind != TD_SECTION_ENTRY && section_serves(c, s) &&
            takes(c, s->kind == TD_SECTION_PLAN);
 }
 
@@ -38,7 +56,7 @@ static bool is_root(const struct map *m) {
 static void offer_keys(const struct td_check *c, const struct map *m, struct td_nearest *near) {
     const struct td_knob *end;
     for (const struct td_knob *k = td_section_knobs(m->table, &end); k < end; k++) {
-        if (takes(c, k->is_plan_only)) td_nearest_offer(near, k->key);
+        if (has(c, k)) td_nearest_offer(near, k->key);
     }
     if (m->choice) td_nearest_offer(near, "name");
     for (size_t i = 0; is_root(m) && i < td_n_sections; i++) {
@@ -54,7 +72,7 @@ static const char *elsewhere(struct td_check *c, const struct map *m, const char
         bool is_fixed = !strchr(k->section, '.');
         if (!is_fixed || strcmp(k->key, key) != 0) continue;
         if (strcmp(k->section, m->table->path) == 0) continue;
-        if (!takes(c, k->is_plan_only) || strcmp(k->section, "run") == 0) continue;
+        if (!has(c, k) || strcmp(k->section, "run") == 0) continue;
         found = td_check_path(c, k->section, key);
     }
     return found;
@@ -64,7 +82,7 @@ static const char *known_keys(struct td_check *c, const struct map *m) {
     const char *text = m->choice ? "name" : NULL;
     const struct td_knob *end;
     for (const struct td_knob *k = td_section_knobs(m->table, &end); k < end; k++) {
-        if (!takes(c, k->is_plan_only)) continue;
+        if (!has(c, k)) continue;
         text = text ? td_arena_printf(c->arena, "%s, %s", text, k->key) : k->key;
     }
     for (size_t i = 0; is_root(m) && text && i < td_n_sections; i++) {
@@ -74,6 +92,14 @@ static const char *known_keys(struct td_check *c, const struct map *m) {
     return text ? text : "nothing";
 }
 
+// It is there, for jobs of the other kind.
+static bool is_of_other_kind(const struct td_check *c, const struct map *m, const char *key) {
+    const struct td_knob *k = td_section_knob(m->table, key);
+    if (k) return takes(c, k->is_plan_only) && !serves(c, k);
+    const struct td_section *s = is_root(m) ? td_section_find(key) : NULL;
+    return s && !strchr(key, '.') && !section_serves(c, s);
+}
+
 static void unknown(struct td_check *c, const struct map *m, const struct td_json *member) {
     if (!td_check_wants_text(c)) {
         c->n_violations++;
@@ -81,6 +107,12 @@ static void unknown(struct td_check *c, const struct map *m, const struct td_jso
     }
     const char *key = member->key;
     const char *path = td_check_path(c, m->path, key);
+    if (is_of_other_kind(c, m, key)) {
+        td_check_violation(c, path, member->line, "a job of kind %s has no such key, kind %s has",
+                           c->is_command ? "command" : "train",
+                           c->is_command ? "train" : "command");
+        return;
+    }
     const char *what = td_knob_later(m->choice ? m->choice : m->table->path, key);
     struct td_nearest near;
     td_nearest_init(&near, key);
@@ -100,7 +132,7 @@ static void unknown(struct td_check *c, const struct map *m, const struct td_jso
 // ---- the knobs of a map -------------------------------------------------------------------------
 static bool is_known(const struct td_check *c, const struct map *m, const char *key) {
     const struct td_knob *k = td_section_knob(m->table, key);
-    if (k) return takes(c, k->is_plan_only);
+    if (k) return has(c, k);
     if (m->choice) return strcmp(key, "name") == 0;
     const struct td_section *s = is_root(m) ? td_section_find(key) : NULL;
     return s && !strchr(key, '.') && section_is_taken(c, s);
@@ -112,7 +144,7 @@ static void read_knobs(struct td_check *c, const struct map *m, struct td_json *
     }
     const struct td_knob *end;
     for (const struct td_knob *k = td_section_knobs(m->table, &end); k < end && !c->is_oom; k++) {
-        if (!takes(c, k->is_plan_only)) continue;
+        if (!has(c, k)) continue;
         const struct td_json *v = td_json_get(m->node, k->key);
         struct td_json *made = NULL;
         if (v) {
@@ -269,10 +301,12 @@ struct td_json *td_check_document(struct td_check *c, const struct td_json *root
                            td_check_describe(c->arena, root));
         return NULL;
     }
+    c->is_command = strcmp(td_json_string(td_json_get(root, "kind"), ""), "command") == 0;
     read_knobs(c, &(struct map){"", td_section_find(""), NULL, root, 0}, out);
     for (size_t i = 0; i < td_n_sections && !c->is_oom; i++) {
         if (section_is_taken(c, &td_sections[i])) read_section(c, &td_sections[i], root, out);
     }
-    if (!c->is_oom) td_check_rules(c, out);
+    if (!c->is_oom && !c->is_command) td_check_rules(c, out);
+    if (!c->is_oom && c->is_command) td_check_command(c, out);
     return out;
 }

@@ -203,7 +203,8 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
     case TD_KNOB_PLUGIN:
         return "a plugin's name: text of 1 to 31 letters a to z, digits and _, but not auto";
     case TD_KNOB_TEXT:
-        return td_arena_printf(a, "text of 1 to %.0f bytes without control characters", k->max);
+        return td_arena_printf(a, "text of %.0f to %.0f bytes without control characters", k->min,
+                               k->max);
     case TD_KNOB_PATH:
         return td_arena_printf(a, "%s%san absolute path without '..' and control characters",
                                k->values ? join_choices(a, k) : "", k->values ? ", or " : "");
@@ -215,6 +216,8 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
         return list_of(a, k, td_arena_printf(a, "numbers %s", range));
     case TD_KNOB_PATHS:
         return list_of(a, k, "absolute paths without '..' and control characters");
+    case TD_KNOB_TEXTS:
+        return list_of(a, k, "texts without control characters");
     case TD_KNOB_CHOICE:
         return td_arena_printf(a, "a map with the name of %s %s, or a bare name",
                                strchr("aeiou", k->values[0]) ? "an" : "a", k->values);
@@ -245,6 +248,7 @@ const char *td_knob_expects_item(struct td_arena *a, const struct td_knob *k) {
         item.type = TD_KNOB_PATH;
         item.values = NULL; // how many there may be; a path's are words
     }
+    if (k->type == TD_KNOB_TEXTS) item.type = TD_KNOB_TEXT;
     if (k->type == TD_KNOB_MAPS) return "a map of keys";
     if (k->type != TD_KNOB_REALS) return expects(a, &item);
     char range[80];

@@ -25,6 +25,7 @@ enum td_knob_type {
     TD_KNOB_INTS,   // list
     TD_KNOB_REALS,  // list
     TD_KNOB_PATHS,  // list
+    TD_KNOB_TEXTS,  // list; an integer counts as its digits
     TD_KNOB_CHOICE, // a map with a name of an ITEM section, or the bare name
     TD_KNOB_LAYERS, // list of maps, each a choice of section "layer"
     TD_KNOB_MAPS,   // list of maps, each with the knobs of an ENTRY section
@@ -32,12 +33,15 @@ enum td_knob_type {
     TD_KNOB_TYPE_COUNT,
 };
 
+enum td_knob_kinds { TD_KNOB_OF_TRAIN, TD_KNOB_OF_ALL, TD_KNOB_OF_COMMAND };
+
 struct td_knob {
     const char *section; // key of the section table: "trainer", "model.mlp"
     const char *key;
     enum td_knob_type type;
     bool is_plan_only;
-    const char *fallback; // YAML text; NULL: required
+    enum td_knob_kinds of; // kinds of job that have it
+    const char *fallback;  // YAML text; NULL: required
     double min, max;
     const char *unit;   // or NULL
     const char *values; // see knobs.def

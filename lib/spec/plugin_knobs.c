@@ -19,8 +19,15 @@ static struct td_knob row_of(const struct td_plugin_knob *k) {
         [TD_PLUGIN_KNOB_REALS] = TD_KNOB_REALS, [TD_PLUGIN_KNOB_PATH] = TD_KNOB_PATH,
     };
     _Static_assert(TD_COUNTOF(types) == TD_PLUGIN_KNOB_TYPE_COUNT, "one type per type");
-    struct td_knob row = {"",     k->name, types[k->type], false,     k->fallback,
-                          k->min, k->max,  k->unit,        k->values, k->prose};
+    struct td_knob row = {.section = "",
+                          .key = k->name,
+                          .type = types[k->type],
+                          .fallback = k->fallback,
+                          .min = k->min,
+                          .max = k->max,
+                          .unit = k->unit,
+                          .values = k->values,
+                          .prose = k->prose};
     bool is_any = k->min == 0 && k->max == 0;
     bool is_int = row.type == TD_KNOB_INT || row.type == TD_KNOB_INTS;
     bool is_text = row.type == TD_KNOB_TEXT || row.type == TD_KNOB_PATH;

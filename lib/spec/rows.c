@@ -26,6 +26,7 @@ static const char *const words[] = {
     [TD_KNOB_INTS] = "ints",
     [TD_KNOB_REALS] = "reals",
     [TD_KNOB_PATHS] = "paths",
+    [TD_KNOB_TEXTS] = "texts",
     [TD_KNOB_CHOICE] = "choice",
     [TD_KNOB_LAYERS] = "layers",
     [TD_KNOB_MAPS] = "maps",

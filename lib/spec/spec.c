@@ -145,6 +145,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
     struct td_spec s = {
         .tree = tree,
         .name = text(tree, "name"),
+        .is_command = strcmp(text(tree, "kind"), "command") == 0,
         .seed = (uint64_t)int_of(tree, "seed_everything"),
         .stages = stages_of(tree),
         .model = part(tree, "model", "module"),
@@ -171,6 +172,9 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
     const struct td_json *resources = td_json_get(tree, "resources");
     s.resources.threads = i32(resources, "threads");
     s.resources.memory_bytes = int_of(resources, "memory_bytes");
+    s.resources.processes = i32(resources, "processes");
+    s.resources.open_files = i32(resources, "open_files");
+    if (s.is_command) s.trainer.cpu_level = "auto";
     *out_spec = s;
 }
 

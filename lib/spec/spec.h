@@ -26,6 +26,7 @@
 //   parse.c           adds overrides
 //   document.c        walks the tree against the tables
 //   value.c, rules.c  each value; what no row can say
+//   command.c         the same of kind: command
 //   plugin_knobs.h    the same by the table that a plugin declares
 //   check.h           gathers what was wrong
 //   plan.h            wraps the result into plans
@@ -107,11 +108,14 @@ struct td_spec_restart {
 struct td_spec_resources {
     int32_t threads;      // per rank; 0 = auto: one slot's worth
     int64_t memory_bytes; // per rank; 0 = auto
+    int32_t processes;    // of a command, per rank; 0 = auto
+    int32_t open_files;   // of a command, per process; 0 = auto
 };
 
 struct td_spec {
     const struct td_json *tree;
     const char *name;
+    bool is_command; // kind: command. It has no model, data, optimizer, stages or checkpoint rules
     uint64_t seed;   // seed_everything
     unsigned stages; // enum td_stage
     struct td_spec_part model;

@@ -254,6 +254,13 @@ static struct td_json *check_list(const struct subject *s, const struct td_json 
     return ok ? list : NULL;
 }
 
+// "--epochs, 3": who writes a number among words means its digits.
+static struct td_json *check_word(const struct subject *s, const struct td_json *v) {
+    if (v->kind != TD_JSON_INT) return check_text(s, v);
+    const char *digits = td_arena_printf(s->c->arena, "%lld", (long long)v->u.integer);
+    return digits ? fresh(s, td_json_new_string(s->c->arena, digits)) : NULL;
+}
+
 static struct td_json *check_names(const struct subject *s, const struct td_json *v) {
     struct td_json *list = check_list(s, v, check_enum, 1, 16);
     for (const struct td_json *a = list ? list->first : NULL; a; a = a->next) {
@@ -313,6 +320,9 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
     case TD_KNOB_PATHS:
         td_knob_items(s->k, &min, &max);
         return check_list(s, v, check_text, min, max);
+    case TD_KNOB_TEXTS:
+        td_knob_items(s->k, &min, &max);
+        return check_list(s, v, check_word, min, max);
     case TD_KNOB_CHOICE:
         return td_check_choice(s->c, s->k->values, s->path, v);
     case TD_KNOB_LAYERS:

@@ -49,7 +49,7 @@ static const struct {
     {"trainer: {devcies: 2}", "trainer.devcies (line 4)", "did you mean devices?"},
     {"trianer: {devices: 2}", "trianer (line 4)", "did you mean trainer?"},
     {"devices: 2", "devices (line 4)", "did you mean trainer.devices?"},
-    {"xyzzy: 2", "xyzzy (line 4)", "unknown key; known here: name, seed_everything"},
+    {"xyzzy: 2", "xyzzy (line 4)", "unknown key; known here: name, kind, seed_everything"},
     {"format: 1", "format (line 4)", "unknown key"},
     {"run: {attempt: 1}", "run (line 4)", "unknown key"},
     {"trainer: {logger: true}", "trainer.logger (line 4)", "trainctl metrics"},
