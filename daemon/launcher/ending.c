@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/launcher/command.h"
 #include "lib/attempt/outcome.h"
 #include "lib/attempt/worker_exit.h"
 #include "lib/base/log.h"
@@ -110,6 +111,8 @@ void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why, con
         snprintf(out->message, sizeof out->message, "%s", r->end_message);
     } else if (r->signal == SIGKILL) {
         killed(r, why, because, out);
+    } else if (r->stopped) {
+        say(out, TD_CLASS_NONE, NULL);
     } else if (r->signal) {
         const char *name = sigabbrev_np(r->signal);
         say(out, TD_CLASS_INTERNAL, NULL);
@@ -129,6 +132,7 @@ void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why, con
 bool td_launcher_note_exit(struct td_launcher *l, int32_t idx) {
     struct td_launch_rank *r = &l->ranks[idx];
     struct td_rank_ending e;
+    if (l->command) td_launch_command_judge(l, r);
     td_rank_ending(r, l->kill_why, because_of(l), &e);
     char words[sizeof r->page->last_words + 1];
     last_words(r, words, sizeof words);
@@ -171,7 +175,7 @@ static bool was_killed_by_a_stop(const struct td_launcher *l) {
 void td_launcher_note_end(struct td_launcher *l) {
     bool all_done = true;
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
-        all_done = all_done && l->ranks[i].exit_code == TD_EXIT_DONE;
+        all_done = all_done && l->ranks[i].exit_code == TD_EXIT_DONE && !l->ranks[i].stopped;
     }
     enum td_outcome outcome = all_done ? TD_OUTCOME_DONE : TD_OUTCOME_STOPPED;
     struct td_rank_ending e = {0};

@@ -13,16 +13,18 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 
+#include "daemon/launcher/command.h"
 #include "daemon/launcher/ending.h"
 #include "daemon/launcher/environment.h"
 #include "daemon/launcher/lost.h"
+#include "daemon/launcher/orphans.h"
 #include "daemon/launcher/state.h"
+#include "daemon/launcher/talk.h"
 #include "daemon/launcher/watchdog.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
@@ -38,7 +40,16 @@ enum {
     ABORT_GRACE_S = 10, // after a rank failed: then the others are killed
     STOP_GRACE_S = 60,  // of stops that nobody gave a grace for
 };
-enum source { SRC_SIGNAL, SRC_TIMER, SRC_LISTEN, SRC_NODE, SRC_OUT, SRC_ERR, SRC_EVENTS };
+enum source {
+    SRC_SIGNAL,
+    SRC_TIMER,
+    SRC_LISTEN,
+    SRC_NODE,
+    SRC_OUT,
+    SRC_ERR,
+    SRC_EVENTS,
+    SRC_ANSWER
+};
 
 // ---- epoll --------------------------------------------------------------------------------------
 static td_status watch(struct td_launcher *l, int fd, enum source source, int32_t idx) {
@@ -92,6 +103,7 @@ static void stop(struct td_launcher *l, int mode, int64_t grace_ns, const char *
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         atomic_store(&l->ranks[i].page->stop, l->stop_mode);
     }
+    if (l->command) td_talk_stop(l, l->stop_mode);
     struct td_mono at = td_mono_add(td_mono_now(), grace_ns);
     if (at.ns < l->kill_at.ns) {
         l->kill_at = at;
@@ -104,6 +116,7 @@ static void abort_peers(struct td_launcher *l) {
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         atomic_store(&l->ranks[i].page->abort, 1);
     }
+    if (l->command) td_talk_stop(l, TD_STOP_NOW);
     struct td_mono at = td_mono_add(td_mono_now(), ABORT_GRACE_S * TD_NS_PER_S);
     if (at.ns < l->kill_at.ns) {
         l->kill_at = at;
@@ -190,6 +203,7 @@ static void on_frame(struct td_launcher *l, const struct td_frame *f) {
         for (int32_t i = 0; i < l->o.n_ranks; i++) {
             atomic_fetch_add(&l->ranks[i].page->checkpoint_request, 1);
         }
+        if (l->command) td_talk_save(l);
     } // LAUNCHER_RELEASE and frames of later minors: nothing to do, a launcher ends by itself
 }
 
@@ -233,15 +247,18 @@ static int32_t rank_of_pid(const struct td_launcher *l, pid_t pid) {
 }
 
 static void reap(struct td_launcher *l) {
-    for (;;) {
-        siginfo_t info = {0};
-        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    for (siginfo_t info; td_launch_command_find_dead(l, &info);) {
         int32_t idx = rank_of_pid(l, info.si_pid);
         // Whatever a rank started goes with it; its pid is still its own until it is reaped.
         if (idx >= 0) (void)kill(-info.si_pid, SIGKILL);
         (void)waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG);
         if (idx < 0) continue; // a grandchild that we inherited
-        td_launch_rank_ended(&l->ranks[idx], &l->journal, info.si_code, info.si_status);
+        if (l->command) {
+            td_talk_answer(l, &l->ranks[idx]);
+            td_talk_drain(l, &l->ranks[idx]);
+        }
+        td_launch_rank_ended(&l->ranks[idx], l->command ? NULL : &l->journal, info.si_code,
+                             info.si_status);
         l->n_exited++;
         if (td_launcher_note_exit(l, idx)) abort_peers(l);
     }
@@ -330,7 +347,15 @@ static void dispatch(struct td_launcher *l, const struct epoll_event *e) {
         td_launch_rank_drain_stream(r, &r->err);
         return;
     case SRC_EVENTS:
-        td_launch_rank_drain_events(r, &l->journal);
+        if (l->command) {
+            td_talk_drain(l, r);
+        } else {
+            td_launch_rank_drain_events(r, &l->journal);
+        }
+        l->news = true;
+        return;
+    case SRC_ANSWER:
+        td_talk_answer(l, r);
         l->news = true;
         return;
     }
@@ -343,16 +368,9 @@ static td_status lock_dir(struct td_launcher *l) {
     return td_fs_lock(path, "traind-launcher", &l->lock_fd);
 }
 
-// A rank takes eight descriptors here.
-static void raise_limit(void) {
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-    files.rlim_cur = files.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &files); // without it many ranks fail to start, and say so
-}
-
 static td_status make_loop(struct td_launcher *l) {
-    raise_limit();
+    // A rank takes eight descriptors here; without them many fail to start, and say so.
+    td_status_free(td_proc_raise_files());
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
@@ -452,7 +470,9 @@ static td_status start_ranks(struct td_launcher *l) {
     if (!env) return td_fail_oom();
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         struct td_launch_rank *r = &l->ranks[i];
-        TD_TRY(td_launch_rank_start(r, i, &l->o, l->self, env, l->group_fd));
+        TD_TRY(l->command ? td_launch_command_start(l->command, r, i, &l->o, l->self)
+                          : td_launch_rank_start(r, i, &l->o, l->self, env, l->group_fd));
+        if (l->command) TD_TRY(watch(l, r->answer_fd, SRC_ANSWER, i));
         TD_TRY(watch(l, r->out.pipe_fd, SRC_OUT, i));
         TD_TRY(watch(l, r->err.pipe_fd, SRC_ERR, i));
         TD_TRY(watch(l, r->events_fd, SRC_EVENTS, i));
@@ -488,6 +508,7 @@ static td_status start(struct td_launcher *l) {
     TD_TRY(watch(l, l->link.listen_fd, SRC_LISTEN, 0));
     TD_TRY(write_record(l));
     note_launched(l);
+    if (l->o.is_command) TD_TRY(td_launch_command_create(&l->o, &l->command));
     TD_TRY(start_ranks(l));
     return fill_group(l);
 }
@@ -502,6 +523,7 @@ static void run(struct td_launcher *l) {
         }
         if (l->news && l->n_reported < NEWS_A_TICK) report_news(l);
     }
+    td_orphans_end(l->signal_fd);
     td_launcher_note_end(l);
     td_buf_clear(&l->link.out); // a status that waits is superseded by the last one
     send_status(l, true);
@@ -514,6 +536,7 @@ static void finish(struct td_launcher *l) {
         td_launch_rank_finish(&l->ranks[i]);
     }
     free(l->ranks);
+    td_launch_command_destroy(l->command);
     td_journal_finish(&l->journal);
     td_buf_finish(&l->last_status);
     td_arena_destroy(l->arena);

@@ -13,6 +13,9 @@
 //   rank.h         one rank: page, ring, pipes, process
 //   environment.h  what a rank's environment holds
 //   trampoline.h   exec-rank, between spawn and worker
+//   command.h      ranks that are a command of the submitter's
+//   talk.h         what these say, and what is said to them
+//   orphans.h      processes that ranks leave
 //   journal.h      events.log
 //   file.h         whether a file is still the one that was opened
 //   link.h         the Unix socket and the daemon on it

@@ -1,5 +1,6 @@
-// traind-launcher: `run` is the parent of an attempt's ranks (launcher.h), `exec-rank` the step
-// between it and a rank (trampoline.h). Started by node daemons; people have no use for it, but
+// traind-launcher: `run` is the parent of an attempt's ranks (launcher.h), `exec-rank` and
+// `exec-command` the step between it and a rank (trampoline.h). Started by node daemons; people
+// have no use for it, but
 // --version. One program for both: a rank's parent is then surely of the same build.
 
 #include <stdio.h>
@@ -12,6 +13,7 @@ int main(int argc, char **argv) {
     const char *verb = argc > 1 ? argv[1] : "";
     if (strcmp(verb, "run") == 0) return td_launcher_main(argc - 1, argv + 1);
     if (strcmp(verb, "exec-rank") == 0) return td_trampoline(argc - 1, argv + 1);
+    if (strcmp(verb, "exec-command") == 0) return td_trampoline_command(argc - 1, argv + 1);
     if (strcmp(verb, "--version") == 0) {
         printf("traind-launcher %s\n", TD_VERSION);
         return 0;

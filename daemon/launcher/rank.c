@@ -74,6 +74,7 @@ td_status td_launch_rank_init(struct td_launch_rank *r, int32_t rank,
                               const struct td_launch_options *o) {
     *r = (struct td_launch_rank){.rank = rank,
                                  .events_fd = -1,
+                                 .answer_fd = -1,
                                  .metrics_fd = -1,
                                  .page_fd = -1,
                                  .out = {.pipe_fd = -1, .file_fd = -1},
@@ -90,8 +91,8 @@ td_status td_launch_rank_init(struct td_launch_rank *r, int32_t rank,
 }
 
 void td_launch_rank_finish(struct td_launch_rank *r) {
-    int *fds[] = {&r->out.pipe_fd, &r->out.file_fd, &r->err.pipe_fd, &r->err.file_fd,
-                  &r->events_fd,   &r->metrics_fd,  &r->page_fd,     &r->proc.pidfd};
+    int *fds[] = {&r->out.pipe_fd, &r->out.file_fd, &r->err.pipe_fd, &r->err.file_fd, &r->events_fd,
+                  &r->metrics_fd,  &r->page_fd,     &r->proc.pidfd,  &r->answer_fd};
     for (size_t i = 0; i < TD_COUNTOF(fds); i++) {
         td_auto_close(fds[i]);
         *fds[i] = -1;
@@ -140,28 +141,46 @@ static void cores_of(const char *lists, int32_t idx, char *out, size_t out_bytes
     snprintf(out, out_bytes, "%.*s", (int)strcspn(p, ":"), p);
 }
 
+void td_launch_rank_limits(const struct td_launch_options *o, int32_t idx,
+                           char out_memory[TD_LAUNCH_NUMBER], char out_cores[TD_LAUNCH_CORES]) {
+    uint64_t own = o->memory_limit_bytes > o->shared_bytes
+                       ? (o->memory_limit_bytes - o->shared_bytes) / (uint64_t)o->n_ranks
+                       : 0;
+    snprintf(out_memory, TD_LAUNCH_NUMBER, "%llu", (unsigned long long)own);
+    cores_of(o->cores, idx, out_cores, TD_LAUNCH_CORES);
+}
+
+td_status td_launch_rank_spawn(struct td_launch_rank *r, const struct td_launch_spawn *s) {
+    __attribute__((cleanup(child_fds_auto))) struct child_fds theirs = {-1, -1, -1};
+    TD_TRY(make_pipes(r, &theirs));
+    struct td_proc_fd fds[3 + TD_COUNTOF(s->more)] = {
+        {theirs.out, 1}, {theirs.err, 2}, {theirs.events, s->events_at}};
+    memcpy(fds + 3, s->more, s->n_more * sizeof *fds);
+    struct td_proc_options p = {.path = s->argv[0],
+                                .argv = s->argv,
+                                .env = s->env,
+                                .fds = fds,
+                                .n_fds = 3 + s->n_more,
+                                .new_session = true,
+                                .holds_stops = s->holds_stops,
+                                .cwd = s->cwd};
+    return td_proc_spawn(&p, &r->proc);
+}
+
 td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
                                const struct td_launch_options *o, const char *self,
                                const char *const *env, int group_fd) {
-    __attribute__((cleanup(child_fds_auto))) struct child_fds theirs = {-1, -1, -1};
-    TD_TRY(make_pipes(r, &theirs));
-    char parent[16], rank[16], world[16], memory[24], cores[8192]; // of all that there can be
+    char parent[16], rank[16], world[16], memory[TD_LAUNCH_NUMBER], cores[TD_LAUNCH_CORES];
     char device[TD_DEVICE_UUID];
     snprintf(parent, sizeof parent, "%d", (int)getpid());
     snprintf(rank, sizeof rank, "%d", r->rank);
     snprintf(world, sizeof world, "%d", o->world_size);
-    uint64_t own = o->memory_limit_bytes > o->shared_bytes
-                       ? (o->memory_limit_bytes - o->shared_bytes) / (uint64_t)o->n_ranks
-                       : 0;
-    snprintf(memory, sizeof memory, "%llu", (unsigned long long)own);
-    cores_of(o->cores, idx, cores, sizeof cores);
+    td_launch_rank_limits(o, idx, memory, cores);
     const char *argv[28] = {
         self,           "exec-rank", parent,      cores,   memory,        "0", // any processor time
         o->worker,      "run",       "--plan",    o->plan, "--rank",      rank,
         "--world-size", world,       "--page-fd", "3",     "--events-fd", "4"};
     size_t n = 18;
-    struct td_proc_fd fds[] = {
-        {theirs.out, 1}, {theirs.err, 2}, {r->page_fd, 3}, {theirs.events, 4}, {group_fd, 5}};
     if (o->cpu_level[0]) {
         argv[n++] = "--cpu-level";
         argv[n++] = o->cpu_level;
@@ -178,15 +197,14 @@ td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
         argv[n++] = "--group-fd";
         argv[n++] = "5";
     }
-    struct td_proc_options p = {.path = self,
-                                .argv = argv,
-                                .env = env,
-                                .fds = fds,
-                                .n_fds = TD_COUNTOF(fds) - (group_fd < 0),
-                                .new_session = true,
-                                .holds_stops = true,
-                                .cwd = o->dir};
-    return td_proc_spawn(&p, &r->proc);
+    return td_launch_rank_spawn(r,
+                                &(struct td_launch_spawn){.argv = argv,
+                                                          .env = env,
+                                                          .cwd = o->dir,
+                                                          .holds_stops = true,
+                                                          .events_at = 4,
+                                                          .more = {{r->page_fd, 3}, {group_fd, 5}},
+                                                          .n_more = group_fd < 0 ? 1 : 2});
 }
 
 void td_launch_rank_kill(const struct td_launch_rank *r) {
@@ -291,7 +309,7 @@ void td_launch_rank_ended(struct td_launch_rank *r, struct td_journal *j, int wa
                           int wait_status) {
     for (int i = 0; i < DRAIN_ROUNDS && drain_once(r, &r->out); i++) {}
     for (int i = 0; i < DRAIN_ROUNDS && drain_once(r, &r->err); i++) {}
-    td_launch_rank_drain_events(r, j);
+    if (j) td_launch_rank_drain_events(r, j);
     td_launch_rank_drain_metrics(r);
     int *fds[] = {&r->out.pipe_fd, &r->err.pipe_fd, &r->events_fd, &r->proc.pidfd};
     for (size_t i = 0; i < TD_COUNTOF(fds); i++) {

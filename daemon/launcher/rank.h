@@ -47,7 +47,15 @@ struct td_launch_rank {
     double samples_per_s;
     struct td_silence silence;
     bool stuck; // it was silent for too long
-    // From its "end" event, if one came.
+    // Of kind: command (command.h, talk.h).
+    int answer_fd;    // of its trampoline; -1: answered
+    int exec_errno;   // why the program could not be run; 0: it could
+    bool speaks;      // it has written to TRAIND_FD
+    bool stepped;     // step1 is written
+    bool terminated;  // SIGTERM was sent
+    bool stopped;     // it ended as it was asked to
+    uint32_t n_notes; // that are written
+    // From its "end" event, if one came; of a command, what its end means.
     bool said_failed;
     char end_class[24];
     char end_code[24];
@@ -64,6 +72,23 @@ void td_launch_rank_finish(struct td_launch_rank *r); // kills nothing
 TD_MUST_USE td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
                                            const struct td_launch_options *o, const char *self,
                                            const char *const *env, int group_fd);
+// What differs between the programs that a rank can be. Its stdout and stderr are made here, and
+// the socket for its events.
+struct td_launch_spawn {
+    const char *const *argv; // of this launcher, which becomes the program
+    const char *const *env;
+    const char *cwd;
+    bool holds_stops;
+    int events_at;             // the number that the socket gets there
+    struct td_proc_fd more[2]; // further descriptors
+    size_t n_more;
+};
+TD_MUST_USE td_status td_launch_rank_spawn(struct td_launch_rank *r,
+                                           const struct td_launch_spawn *s);
+// As the trampoline takes them: bytes of private memory, "0" none, and the list of its cores.
+enum { TD_LAUNCH_NUMBER = 24, TD_LAUNCH_CORES = 8192 };
+void td_launch_rank_limits(const struct td_launch_options *o, int32_t idx,
+                           char out_memory[TD_LAUNCH_NUMBER], char out_cores[TD_LAUNCH_CORES]);
 static inline bool td_launch_rank_runs(const struct td_launch_rank *r) {
     return r->proc.pid > 0 && !r->exited;
 }
@@ -74,7 +99,8 @@ void td_launch_rank_kill(const struct td_launch_rank *r);
 void td_launch_rank_drain_stream(struct td_launch_rank *r, struct td_launch_stream *s);
 void td_launch_rank_drain_metrics(struct td_launch_rank *r);
 void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j);
-// The process is gone: takes the rest of everything, closes the pipes, keeps how it ended.
+// The process is gone: takes the rest of everything, closes the pipes, keeps how it ended. j NULL:
+// its events were taken already.
 void td_launch_rank_ended(struct td_launch_rank *r, struct td_journal *j, int wait_code,
                           int wait_status);
 // Looks at the progress words; call it often.

@@ -19,6 +19,8 @@ enum td_launch_kill {
     TD_LAUNCH_KILL_STUCK,  // a rank was silent for too long
 };
 
+struct td_launch_command;
+
 struct td_launcher {
     struct td_launch_options o;
     char self[4096];
@@ -28,7 +30,8 @@ struct td_launcher {
     struct td_arena *arena;
     struct td_journal journal;
     struct td_link link;
-    struct td_launch_rank *ranks; // (n_ranks)
+    struct td_launch_rank *ranks;      // (n_ranks)
+    struct td_launch_command *command; // what ranks run; NULL: traind-worker
     int32_t n_exited;
     int32_t first_failed;         // index of the first rank to blame; -1: none
     bool only_victim;             // that one is a mere victim of a peer

@@ -13,4 +13,13 @@
 
 int td_trampoline(int argc, char **argv);
 
+//   traind-launcher exec-command PARENT_PID CORES MEMORY_BYTES PROCESSES OPEN_FILES ANSWER_FD
+//       PROGRAM ARG...
+//
+// The same for a rank of kind: command, with limits of processes and of open files where they are
+// not 0. PROGRAM is looked for in PATH. Where it cannot be executed one byte is written to
+// ANSWER_FD, the errno, and the exit code is a shell's: 127 there is none, 126 it cannot be run.
+// ANSWER_FD closes when the program begins.
+int td_trampoline_command(int argc, char **argv);
+
 #endif

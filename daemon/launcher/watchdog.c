@@ -71,6 +71,7 @@ static int32_t find_worst(const struct td_launcher *l, const struct td_silence_l
         const struct td_silence *s = &l->ranks[i].silence;
         bool quiet = now.ns - s->moved.ns >= td_silence_limit_ns(s, limits) / 2;
         if (!quiet || !td_launch_rank_runs(&l->ranks[i])) continue;
+        if (l->command && !l->ranks[i].speaks) continue;
         if (worst < 0 || is_worse(&l->ranks[i], &l->ranks[worst])) worst = i;
     }
     return worst;
@@ -129,7 +130,7 @@ void td_watchdog_look(struct td_launcher *l, struct td_mono now) {
     bool began = false, stuck = false;
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         struct td_launch_rank *r = &l->ranks[i];
-        if (!td_launch_rank_runs(r)) continue;
+        if (!td_launch_rank_runs(r) || (l->command && !r->speaks)) continue; // it owes no beat
         const struct td_silence_page page = {.heartbeat_ns = atomic_load(&r->page->heartbeat_ns),
                                              .step = atomic_load(&r->page->step),
                                              .samples = atomic_load(&r->page->samples),

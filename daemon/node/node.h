@@ -41,6 +41,7 @@
 #include <sys/types.h>
 
 #include "lib/base/base.h"
+#include "lib/base/ports.h"
 
 struct td_loop;
 struct td_node_daemon;
@@ -53,6 +54,8 @@ struct td_node_options {
     const char *runtime_dir;             // for launcher sockets; exists, 0700
     const char *bin_dir;                 // holds traind-launcher and traind-worker
     const char *plugin_dirs;             // where specs may name plugins, ':' between; "": nowhere
+    bool allows_commands;                // runs jobs of kind command
+    struct td_ports ports;               // MASTER_PORT of these
     const char *version;                 // of this build
     const char *name;                    // shown to people; host name
     int32_t slots;                       // cores

@@ -64,7 +64,7 @@ LAYERS = {
     "daemon/worker": ["include", "lib/base", "lib/attempt", "lib/spec",
                       "engine/train", "engine/train/config", "engine/train/checkpoint", "engine/train/rank", "engine/train/plan",
                       "accelerators", "strategies", "workloads"],
-    "daemon/launcher": ["include", "lib/base", "lib/attempt", "pb"],
+    "daemon/launcher": ["include", "lib/base", "lib/attempt", "lib/job", "pb"],
     "daemon/coordinator/core": CORE,
     "daemon/coordinator/shell": DAEMON + ["daemon/coordinator/core"],
     "daemon/coordinator/api": DAEMON + ["daemon/coordinator/core", "daemon/coordinator/shell"],

@@ -126,6 +126,11 @@ static void on_skipped_checkpoint(struct line *l) {
     td_core_touch(l->core, l->job);
 }
 
+static void on_registered(struct line *l) {
+    td_catalog_on_registered(l->core, l->job, l->attempt, &l->event->registered);
+    reached(l, l->event->registered.step);
+}
+
 static void on_checkpoint(struct line *l) {
     const struct td_event_checkpoint *e = &l->event->checkpoint;
     bool committed = td_catalog_on_checkpoint(l->core, l->job, l->attempt, e);

@@ -11,6 +11,8 @@
 #include "daemon/coordinator/core/retain.h"
 #include "lib/attempt/rank_page.h"
 
+enum { FREE_PORT_RESTARTS = 5 };
+
 static const int64_t close_ns = 5 * TD_NS_PER_S;       // for metrics on their way
 static const int64_t checkpoint_ns = 60 * TD_NS_PER_S; // then for checkpoints
 
@@ -67,8 +69,12 @@ static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt
     }
     TD_CHECK(!td_failure_set(&j->failure, &a->failure));
     bool had_budget = j->restarts < (uint32_t)TD_MAX(j->knobs.restart.max, 0);
-    bool retry = worth_retry(j, j->failure.cls);
-    if (retry) count_retry(core, j, j->failure.cls);
+    enum td_class cls = j->failure.cls;
+    // Of a command: another attempt has another port. One that finds each taken is counted at last.
+    bool lost_port = cls == TD_CLASS_PREEMPTED && j->failure.code == TD_UNAVAILABLE;
+    if (lost_port && j->port_restarts++ >= FREE_PORT_RESTARTS) cls = TD_CLASS_INTERNAL;
+    bool retry = worth_retry(j, cls);
+    if (retry) count_retry(core, j, cls);
     if (!retry && !had_budget) {
         td_job_note(j, "restart.max (%d) is used up", j->knobs.restart.max);
     }

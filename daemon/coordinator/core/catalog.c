@@ -55,6 +55,7 @@ static td_status encode(const struct td_checkpoint *c, struct td_buf *out) {
     TD_TRY(td_json_print_string(c->directory, strlen(c->directory), out));
     if (c->leaving) TD_TRY(td_buf_str(out, ",\"leaving\":1"));
     if (c->missing) TD_TRY(td_buf_str(out, ",\"missing\":1"));
+    if (c->registered) TD_TRY(td_buf_str(out, ",\"registered\":1"));
     if (c->damage) {
         TD_TRY(td_buf_str(out, ",\"damage\":"));
         TD_TRY(td_json_print_string(c->damage, strlen(c->damage), out));
@@ -288,6 +289,29 @@ bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_
     return whole;
 }
 
+void td_catalog_on_registered(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                              const struct td_event_registered *e) {
+    char path[TD_JOB_PATH_MAX];
+    snprintf(path, sizeof path, "a%u/step-%" PRId64, a->number, TD_MAX(e->step, 0));
+    const struct td_event_checkpoint row = {.path = path,
+                                            .step = e->step,
+                                            .epoch = e->epoch,
+                                            .directory = e->directory,
+                                            .metrics = e->metrics};
+    struct td_checkpoint *c = e->directory[0] == '/' ? read_row(&row, 0) : NULL;
+    if (!c) {
+        core->counters[TD_COUNT_BAD_LINES]++;
+        return;
+    }
+    c->attempt = a->number;
+    c->time_ns = core->now.real.ns;
+    c->registered = true;
+    snprintf(c->node, sizeof c->node, "%s", a->node);
+    add_row(core, j, c);
+    commit(core, j, c);
+    save(core, j, c);
+}
+
 // ---- damage -------------------------------------------------------------------------------------
 // A checkpoint is in ".../<job>/<path>", on whatever machine.
 static bool is_in(const struct td_job *j, const struct td_checkpoint *c, const char *directory) {
@@ -416,6 +440,7 @@ td_status td_catalog_load(struct td_core *core, const char *key, const char *bod
     c->streamed = u64(v, "streamed") != 0;
     c->leaving = u64(v, "leaving") != 0;
     c->missing = u64(v, "missing") != 0;
+    c->registered = u64(v, "registered") != 0;
     c->time_ns = (int64_t)u64(v, "time_ns");
     const char *damage = td_json_string(td_json_get(v, "damage"), "");
     if (damage[0]) c->damage = td_core_dup(damage);

@@ -11,6 +11,10 @@
 // one is on its own disk. While that is on its way to here, the last committed one stays, LEAVING,
 // and goes in the transaction that commits another. So what a job has once, it never has not.
 //
+// A command registers checkpoints of its own (kind: command): rows without files, of a path on its
+// node. They are where its next attempt goes on. Nobody here reads, verifies or removes what they
+// name, and save_top_k does not hold for them.
+//
 // A checkpoint that a loader had to pass over is DAMAGED when its only files are those that the
 // loader saw. Of a streamed one the loader may have seen a copy: its own files are hashed then
 // (TD_ACTION_VERIFY), and it is DAMAGED if they are not what was committed.
@@ -27,6 +31,7 @@
 
 struct td_core;
 struct td_event_checkpoint;
+struct td_event_registered;
 
 // NULL path or "": the newest committed one that is whole. NULL: none.
 struct td_checkpoint *td_catalog_find(const struct td_job *j, const char *path);
@@ -39,6 +44,9 @@ bool td_catalog_pending(const struct td_job *j);
 // True: it is committed with this; the caller says td_retain.
 bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
                               const struct td_event_checkpoint *e);
+// A command named a checkpoint of its own: it is committed with this, and stays.
+void td_catalog_on_registered(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                              const struct td_event_registered *e);
 void td_catalog_on_removed(struct td_core *core, struct td_job *j, const char *path);
 // A loader passed over the checkpoint in `directory`.
 void td_catalog_on_skipped(struct td_core *core, struct td_job *j, const char *directory,

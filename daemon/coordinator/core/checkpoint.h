@@ -23,11 +23,12 @@ struct td_checkpoint {
     uint32_t step;
     uint32_t epoch;
     bool committed;
-    char *damage;   // how it was found damaged; NULL: it was not
-    bool missing;   // the damage is that files are gone: it ends when they are back
-    bool streamed;  // its files are at the coordinator
-    bool leaving;   // its rank removed it
-    uint64_t asked; // the newest Reconcile that named its files; not durable
+    char *damage;    // how it was found damaged; NULL: it was not
+    bool missing;    // the damage is that files are gone: it ends when they are back
+    bool streamed;   // its files are at the coordinator
+    bool leaving;    // its rank removed it
+    bool registered; // by a command, which owns its files: nothing here touches or looks at them
+    uint64_t asked;  // the newest Reconcile that named its files; not durable
     int64_t time_ns;
     char *metrics_json; // an object of numbers, or NULL
     struct td_checkpoint_file *files;

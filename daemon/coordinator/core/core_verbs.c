@@ -41,6 +41,7 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
     j->seq = j->queue_seq = core->next_seq;
     j->create_ns = j->wait_ns = core->now.real.ns;
     TD_TRY(td_fits_slots(core, j->n_ranks, &j->knobs.resources));
+    if (j->knobs.is_command) TD_TRY(td_fits_command(core, j->n_ranks, &j->knobs.resources));
     TD_TRY(td_fits_memory(core, j->n_ranks, td_plans_find(core, j->spec_digest, NULL)));
     TD_TRY(td_fits_devices(core, j->n_ranks, j->knobs.accelerator));
     *out_job = td_steal(j);
@@ -209,8 +210,10 @@ td_status td_core_delete(struct td_core *core, struct td_now now, const char *id
 
 // ---- planning -----------------------------------------------------------------------------------
 // Ranks of a canonical spec that has slots and devices somewhere.
+// *out_command: what is to be said of a command, which nobody works out a plan for; NULL: it is
+// none.
 static td_status look_at_spec(const struct td_core *core, const char *spec_json,
-                              uint32_t *out_ranks) {
+                              uint32_t *out_ranks, char **out_command) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
     struct td_json *tree = NULL;
@@ -219,6 +222,19 @@ static td_status look_at_spec(const struct td_core *core, const char *spec_json,
     td_spec_read(tree, &spec);
     *out_ranks = (uint32_t)td_spec_ranks(&spec);
     TD_TRY(td_fits_slots(core, *out_ranks, &spec.resources));
+    if (spec.is_command) {
+        TD_AUTO_BUF text;
+        td_buf_init(&text, 256);
+        TD_TRY(td_fits_command(core, *out_ranks, &spec.resources));
+        TD_TRY(td_buf_printf(&text, "{\"kind\":\"command\",\"world_size\":%u", *out_ranks));
+        if (spec.resources.memory_bytes > 0) {
+            TD_TRY(td_buf_printf(&text, ",\"memory_bytes\":%lld",
+                                 (long long)spec.resources.memory_bytes));
+        }
+        TD_TRY(td_buf_str(&text, "}"));
+        *out_command = td_core_dup(td_buf_cstr(&text));
+        return TD_OK;
+    }
     char accelerator[TD_ACCEL_KEY];
     td_accel_key(&spec, accelerator);
     return td_fits_devices(core, *out_ranks, accelerator);
@@ -238,7 +254,14 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
         return td_fail(TD_INVALID_ARGUMENT, "there is no pass '%.40s...'", dump);
     }
     snprintf(w.dump, sizeof w.dump, "%s", dump);
-    TD_TRY(look_at_spec(core, spec_json, &w.n_ranks));
+    char *command = NULL;
+    TD_TRY(look_at_spec(core, spec_json, &w.n_ranks, &command));
+    if (command) {
+        struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
+        a->token = token;
+        a->text = command;
+        return TD_OK;
+    }
     td_xxh3_128_hex(spec_json, strlen(spec_json), w.digest);
     const struct td_plan_entry *e = dump[0] ? NULL : td_plans_find(core, w.digest, NULL);
     if (e && !e->guesses) { // else the node may know more by now

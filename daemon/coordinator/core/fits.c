@@ -61,6 +61,35 @@ td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
     return td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_OUT_OF_MEMORY);
 }
 
+td_status td_fits_command(const struct td_core *core, uint32_t n_ranks,
+                          const struct td_spec_resources *r) {
+    uint64_t needed = (uint64_t)r->memory_bytes * n_ranks, most = 0;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    bool any = false, allowed = false;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        any = true;
+        allowed |= n->runs_commands;
+        if (n->runs_commands) most = TD_MAX(most, n->memory_bytes ? n->memory_bytes : UINT64_MAX);
+    }
+    if (!any) return TD_OK; // it waits
+    if (!allowed) {
+        td_status s = td_fail(TD_PERMISSION_DENIED,
+                              "kind command runs a program of the submitter's, and no known node "
+                              "allows that: start one with --allow commands (TRAIND_ALLOW)");
+        return td_status_with_class(td_status_with_reason(s, "NOT_ALLOWED"), TD_CLASS_BAD_SPEC);
+    }
+    if (needed <= most) return TD_OK;
+    td_status s = td_fail(TD_FAILED_PRECONDITION,
+                          "UNSATISFIABLE: resources.memory_bytes asks for %" PRIu64
+                          " MiB for %u rank%s, the largest node that allows commands has %" PRIu64
+                          " MiB; lower it or trainer.devices, or add a node with more",
+                          needed >> 20, n_ranks, n_ranks == 1 ? "" : "s", most >> 20);
+    return td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_OUT_OF_MEMORY);
+}
+
 static td_status no_devices(const struct td_host *n, const char *accelerator) {
     if (n->devices.withheld) {
         return td_fail(TD_FAILED_PRECONDITION,

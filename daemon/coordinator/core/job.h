@@ -172,6 +172,7 @@ struct td_job_knobs {
     const char *cpu_level, *precision, *ckpt_path, *init_from;
     const char *accelerator; // its key (host_devices.h)
     int64_t batch_size;      // per rank
+    bool is_command;         // kind: command
 };
 
 struct td_job {
@@ -186,6 +187,7 @@ struct td_job {
     uint32_t n_ranks;
     uint32_t restarts;
     uint32_t disk_restarts;
+    uint32_t port_restarts; // of a command whose port was taken; not counted among restarts
     struct td_failure failure;
     int64_t create_ns, start_ns, end_ns,
         wait_ns; // real time; 0: not yet; wait: since when it waits

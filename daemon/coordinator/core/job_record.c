@@ -76,6 +76,7 @@ td_status td_job_encode(const struct td_job *j, struct td_buf *out) {
     TD_TRY(put_int(out, "n_ranks", j->n_ranks));
     TD_TRY(put_int(out, "restarts", j->restarts));
     TD_TRY(put_int(out, "disk_restarts", j->disk_restarts));
+    if (j->port_restarts) TD_TRY(put_int(out, "port_restarts", j->port_restarts));
     TD_TRY(put_int(out, "unlisted", j->unlisted));
     TD_TRY(put_int(out, "create_ns", j->create_ns));
     TD_TRY(put_int(out, "start_ns", j->start_ns));
@@ -204,6 +205,7 @@ td_status td_job_decode(struct td_job *j, const struct td_json *v) {
     j->n_ranks = get_u32(v, "n_ranks");
     j->restarts = get_u32(v, "restarts");
     j->disk_restarts = get_u32(v, "disk_restarts");
+    j->port_restarts = get_u32(v, "port_restarts");
     j->unlisted = get_int(v, "unlisted") != 0;
     j->create_ns = get_int(v, "create_ns");
     j->start_ns = get_int(v, "start_ns");

@@ -46,6 +46,7 @@ static td_status encode(const struct td_host *n, struct td_buf *out) {
     TD_TRY(td_json_print_string(n->plugins, strlen(n->plugins), out));
     TD_TRY(td_buf_str(out, ",\"devices\":"));
     TD_TRY(td_host_devices_encode(&n->devices, out));
+    TD_TRY(td_buf_printf(out, ",\"runs_commands\":%d", n->runs_commands));
     return td_buf_printf(out, ",\"gives_devices\":%d,\"seen_ns\":%" PRId64 "}",
                          !n->devices.withheld, n->seen_ns);
 }
@@ -81,6 +82,7 @@ td_status td_nodes_load(struct td_core *core, const char *key, const char *body)
     n->launcher_major = (uint32_t)td_json_int(td_json_get(v, "launcher_major"), 0);
     n->seen_ns = td_json_int(td_json_get(v, "seen_ns"), 0);
     n->embedded = td_json_int(td_json_get(v, "embedded"), 0) != 0;
+    n->runs_commands = td_json_int(td_json_get(v, "runs_commands"), 0) != 0;
     td_host_devices_decode(&n->devices, td_json_get(v, "devices"));
     n->devices.withheld = td_json_int(td_json_get(v, "gives_devices"), 1) == 0;
     td_status s = td_map_put(core->nodes, key, n, NULL);
@@ -300,6 +302,7 @@ static void fill(struct td_host *n, const struct td_node_session *s,
     if (!same) (void)td_host_devices_forget(&n->devices); // it will report them
     td_host_devices_forget_refused(&n->devices);
     n->devices.withheld = !m->devices;
+    n->runs_commands = m->commands;
     snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
     (void)td_fit(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
     snprintf(n->version, sizeof n->version, "%s", m->version);

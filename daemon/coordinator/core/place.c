@@ -110,7 +110,7 @@ static bool other_fits(const struct td_core *core, const struct td_job *j, bool 
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         const struct td_host *n = value;
         if (td_host_ready(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
-            could_hold(j, n)) {
+            (!j->knobs.is_command || n->runs_commands) && could_hold(j, n)) {
             return true;
         }
     }
@@ -152,6 +152,10 @@ struct td_place td_place_choose(const struct td_core *core, const struct td_job 
         c.away = false;
         if (avoid && td_job_excludes(j, n->id)) continue;
         if (lacks_level(j, n, picky)) continue;
+        if (j->knobs.is_command && !n->runs_commands) {
+            c.forbidden = true;
+            continue;
+        }
         if (!has_slots(j, n)) continue;
         if (!has_devices(j, n)) {
             c.few_devices = j->n_ranks;

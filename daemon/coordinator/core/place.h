@@ -20,7 +20,8 @@ struct td_place {
     uint32_t few_devices; // a node has the slots and never so many devices: this many ranks
     const struct td_host *withheld; // one of them has a build that gives ranks none
     bool any_ready;
-    bool away; // its newest checkpoint is on a node that is not ready
+    bool forbidden; // a ready node does not allow its kind
+    bool away;      // its newest checkpoint is on a node that is not ready
 };
 
 struct td_place td_place_choose(const struct td_core *core, const struct td_job *j);

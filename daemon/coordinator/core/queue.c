@@ -125,7 +125,8 @@ static void add_resume(struct td_arena *arena, const struct td_job *j, const str
     for (uint32_t i = j->n_checkpoints; i-- > 0 && assign->n_resume < MAX_RESUME;) {
         const struct td_checkpoint *c = j->checkpoints[i];
         bool shared = j->knobs.checkpoint.dir[0] != '\0';
-        if (!c->committed || c->damage || (!shared && !td_catalog_reachable(c, n->id))) continue;
+        bool usable = c->committed && !c->damage && !c->registered;
+        if (!usable || (!shared && !td_catalog_reachable(c, n->id))) continue;
         Traind__V1__ResumeSource *r = td_core_must(td_arena_alloc(arena, sizeof *r));
         traind__v1__resume_source__init(r);
         r->path = td_unconst(c->path);
@@ -195,7 +196,10 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
     struct td_attempt *a = NULL;
     const struct td_plan_entry *plan = td_plans_of(core, j, n);
     int32_t threads = td_spec_threads(&j->knobs.resources, (int32_t)n->cores, (int32_t)n->slots);
+    const struct td_checkpoint *newest = td_catalog_find(j, NULL);
+    const bool own = newest && newest->registered;
     const struct td_plan_run run = {.job = j->id,
+                                    .resume_from = own ? newest->directory : NULL,
                                     .attempt = (int32_t)j->n_attempts + 1,
                                     .world_size = (int32_t)j->n_ranks,
                                     .threads_per_rank = threads,
@@ -232,6 +236,9 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
 // had them, and waits for them to come back.
 static bool too_large(struct td_core *core, struct td_job *j, const struct td_host *place) {
     td_status s = td_fits_memory(core, j->n_ranks, td_plans_of(core, j, place));
+    if (!s && j->knobs.is_command && !j->n_attempts) {
+        s = td_fits_command(core, j->n_ranks, &j->knobs.resources);
+    }
     if (!s && !j->n_attempts) s = td_fits_devices(core, j->n_ranks, j->knobs.accelerator);
     if (!s) return false;
     td_core_fail_job(core, j, td_status_class(s), td_status_code(s), td_status_message(s));

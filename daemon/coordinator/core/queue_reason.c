@@ -77,6 +77,13 @@ static void say_small(const struct td_job *j, const struct td_place *p, struct t
         say_few_devices(j, p, r);
         return;
     }
+    if (p->forbidden) {
+        td_reason_set(
+            r, "WAITING_FOR_NODE",
+            "no connected node that allows commands (--allow) is large enough for %u ranks",
+            j->n_ranks);
+        return;
+    }
     td_reason_set(r, "WAITING_FOR_NODE", "no connected node%s%s is large enough for %u ranks",
                   asks ? " with CPU level " : "", asks ? name : "", j->n_ranks);
 }

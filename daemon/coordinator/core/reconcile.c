@@ -25,7 +25,8 @@ static bool may_clear(const struct td_job *j, const struct td_attempt *a, const 
 bool td_reconcile_is_here(const struct td_job *j, const struct td_checkpoint *c,
                           const struct td_host *n) {
     const struct td_attempt *a = td_job_attempt(j, c->attempt);
-    return c->committed && !c->streamed && strcmp(c->node, n->id) == 0 && a && a->forgotten;
+    return c->committed && !c->streamed && !c->registered && strcmp(c->node, n->id) == 0 && a &&
+           a->forgotten;
 }
 
 static bool is_due(const struct td_job *j, const struct td_host *n) {

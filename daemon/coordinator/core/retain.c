@@ -87,7 +87,7 @@ static double value_of(const struct td_checkpoint *c, const char *monitor) {
 }
 
 static bool counts(const struct td_checkpoint *c) {
-    return c->committed && !c->damage && !c->leaving;
+    return c->committed && !c->damage && !c->leaving && !c->registered; // no rule holds for those
 }
 
 static void fill(const struct td_job *j, struct books *b) {

@@ -212,9 +212,10 @@ Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_c
     traind__v1__checkpoint__init(m);
     m->job = copy(a, j->id);
     m->path = copy(a, c->path);
-    m->state = c->damage      ? TRAIND__V1__CHECKPOINT__STATE__DAMAGED
-               : c->committed ? TRAIND__V1__CHECKPOINT__STATE__COMMITTED
-                              : TRAIND__V1__CHECKPOINT__STATE__PENDING;
+    m->state = c->damage       ? TRAIND__V1__CHECKPOINT__STATE__DAMAGED
+               : c->registered ? TRAIND__V1__CHECKPOINT__STATE__REGISTERED
+               : c->committed  ? TRAIND__V1__CHECKPOINT__STATE__COMMITTED
+                               : TRAIND__V1__CHECKPOINT__STATE__PENDING;
     m->note = c->damage ? copy(a, c->damage) : td_unconst("");
     m->attempt = c->attempt;
     m->step = c->step;

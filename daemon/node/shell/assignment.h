@@ -32,6 +32,7 @@ struct td_assignment {
     uint64_t shared_bytes, memory_limit_bytes;
     uint32_t stuck_timeout_s; // 0: never
     bool stream_store;
+    bool is_command;        // ranks run the spec's command
     bool evaluates_best;    // a stage after fit uses the best weights
     bool writes_outside;    // of the state directory: checkpoint.dir or predict.output is given
     char checkpoints[1024]; // parent of "a<N>": <base>/<job>

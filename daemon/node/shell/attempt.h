@@ -14,6 +14,7 @@
 #include "daemon/node/core/core.h"
 #include "daemon/node/shell/forward.h"
 #include "lib/base/proc.h"
+#include "lib/base/ports.h"
 
 struct td_launcher_link;
 struct td_local_attempt;
@@ -73,6 +74,7 @@ struct td_launch_context {
     const char *plugin_dirs; // of the user's own plugins; "": none
     const char *cores;       // lists; "": unpinned
     bool shared_cores;
+    struct td_ports ports; // of commands
     int64_t orphan_timeout_ns, silent_after_ns;
     mode_t rank_umask;
 };

@@ -77,6 +77,7 @@ static td_status launch(struct td_node_daemon *n, struct td_local_attempt *a) {
                                   .plugin_dirs = n->plugin_dirs,
                                   .cores = cores,
                                   .shared_cores = !own,
+                                  .ports = n->ports,
                                   .orphan_timeout_ns = n->orphan_timeout_ns,
                                   .silent_after_ns = n->silent_after_ns,
                                   .rank_umask = a->assigned.writes_outside ? n->user_umask : 077};
@@ -132,6 +133,13 @@ static td_status prepare(struct td_node_daemon *n, struct td_node_attempt *row,
     struct td_assignment assigned;
     TD_TRY(td_assignment_read(m, n->state_dir, &assigned));
     struct td_local_attempt *a;
+    if (assigned.is_command && !n->allows_commands) {
+        return td_status_with_class(td_fail(TD_PERMISSION_DENIED,
+                                            "node %s does not allow kind command; start it with "
+                                            "--allow commands (TRAIND_ALLOW)",
+                                            n->inventory.name),
+                                    TD_CLASS_BAD_SPEC);
+    }
     TD_TRY(td_attempts_make(n, &assigned, &a));
     row->shell = a;
     a->core = row;

@@ -66,6 +66,7 @@ void td_messages_register(struct td_node_daemon *n) {
     r.attempts = held;
     r.embedded = n->transport->ops->embedded;
     r.keyed = r.batches = r.devices = true;
+    r.commands = n->allows_commands;
     r.fresh = !n->known;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;

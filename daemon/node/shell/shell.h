@@ -29,6 +29,8 @@ struct td_node_daemon {
     int64_t orphan_timeout_ns, silent_after_ns;
     mode_t user_umask;
     struct td_inventory inventory;
+    bool allows_commands;
+    struct td_ports ports;                                            // for MASTER_PORT of commands
     char plugin_dir[TD_FS_PATH_BYTES], plugin_dirs[TD_FS_PATH_BYTES]; // ours, the users'
     struct td_plugin_files plugins;
     cpu_set_t cores;
