@@ -2,10 +2,10 @@
 
     python3 tests/bench/bench.py --build build [--rounds 3] [--only throughput-mlp,start] [--torch PYTHON]
 
-Parts, in order: fma, throughput, products, lightning, contended, predicted, start, checkpoint, latency, queue,
-shards, idle, programs. `throughput` and `predicted` have parts of their own, such as throughput-gpt-bf16; `throughput` brings the
-rows of `predicted` along, which runs without a rival and only when it is named. Where the rival is not installed its
-column says "no rival". --level holds both sides to a CPU level (harness.py). A row that fails or hangs says
+Parts, in order: fma, throughput, products, lightning, contended, predicted, start, checkpoint, latency, command,
+queue, shards, idle, programs. `throughput` and `predicted` have parts of their own, such as throughput-gpt-bf16;
+`throughput` brings the rows of `predicted` along, which runs without a rival and only when it is named. Where the
+rival is not installed its column says "no rival". --level holds both sides to a CPU level (harness.py). A row that fails or hangs says
 `failed: why`, and the others follow (guard.py). Nothing here passes or fails: the exit
 status is 0 unless the bench itself breaks. All of it takes some 20 minutes on two quiet cores; figures of a machine
 that does anything else are worth little (column `others`).
@@ -68,8 +68,8 @@ def parts():
 
     return {"fma": fma, "throughput": training.throughput, "products": products, "lightning": training.lightning,
             "contended": training.contended, "predicted": training.predicted, "start": moments.start,
-            "checkpoint": moments.checkpoint, "latency": daemons.latency, "queue": crowd.queue,
-            "shards": shards.shards, "idle": daemons.idle, "programs": programs}
+            "checkpoint": moments.checkpoint, "latency": daemons.latency, "command": daemons.command,
+            "queue": crowd.queue, "shards": shards.shards, "idle": daemons.idle, "programs": programs}
 
 
 def main():

@@ -1,7 +1,10 @@
 """Rows of the system around the training: from submit to a step, what a daemon costs when it idles."""
 import contextlib
+import json
 import os
 import statistics
+import subprocess
+import sys
 import time
 
 from harness import A, ROW_S, Cluster, Row, emit, run_rival, support
@@ -47,6 +50,41 @@ def latency(folder, torch):
             first_epoch(daemon, torch)
         with Row("CreateJob serial", "ms"):
             create_job(folder, daemon)
+    finally:
+        cluster.close()
+
+
+ENTERED = "import sys, time; open(sys.argv[1], 'w').write(str(time.monotonic_ns()) + '\\n')"
+
+
+def entered_at(path):
+    """When the script wrote that it runs, on this machine's monotonic clock."""
+    text = support.until("the script is entered", lambda: path.exists() and path.read_text(), 30)
+    assert text.endswith("\n")
+    return int(text)
+
+
+def command(folder, torch):
+    """From `trainctl submit` on a warm daemon to the first line of a Python script; beside it, the script alone."""
+    cluster = Cluster(folder, stubs(folder))
+    name = "command: submit to main of the script entered"
+    try:
+        daemon = cluster.start("--slots", "2")
+        spec, ours, bare = folder / "command.json", [], []
+        with Row(name, "ms"):
+            for i in range(20):
+                out = folder / f"entered-{i}"
+                spec.write_text(json.dumps({"kind": "command", "command": [sys.executable, "-c", ENTERED, str(out)]}))
+                start = time.monotonic_ns()
+                job = daemon.ctl("submit", spec, "-o", "name", check=0).stdout.strip()
+                ours.append((entered_at(out) - start) / 1e6)
+                daemon.finish(job)
+                out = folder / f"bare-{i}"
+                start = time.monotonic_ns()
+                subprocess.run([sys.executable, "-c", ENTERED, out], check=True)
+                bare.append((entered_at(out) - start) / 1e6)
+            emit(name, ours, "ms", better="less", asked=150)
+            emit("the same script, fork and exec alone", bare, "ms", better="less")
     finally:
         cluster.close()
 
