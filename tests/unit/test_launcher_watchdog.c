@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "daemon/launcher/command.h"
 #include "daemon/launcher/state.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
@@ -112,10 +113,34 @@ static void test_rank_that_beat_first_hands_the_blame_to_one_that_is_silent_stil
     td_journal_finish(&r.l.journal);
 }
 
+static void test_command_that_never_spoke_is_not_silent_when_another_is(void **state) {
+    struct rig r;
+    struct td_launch_command command = {0};
+    make(&r, *state);
+    r.l.command = &command;
+    for (int n = 0; n < 10 * FLOOR_MS / LOOK_MS; n++) {
+        look(&r);
+    }
+    assert_string_equal(said(&r), "");
+    r.ranks[1].speaks = true;
+    r.pages[0].collective_seq = -1; // it would be the one to blame
+    beat(&r, 1);
+    for (int n = 0; n < FLOOR_MS / LOOK_MS - 1; n++) {
+        look(&r);
+    }
+    assert_string_equal(said(&r), ""); // not late yet, and no other's silence makes it so
+    for (int n = 0; n < FLOOR_MS / LOOK_MS; n++) {
+        look(&r);
+    }
+    assert_string_equal(said(&r), "silent 1, ");
+    td_journal_finish(&r.l.journal);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_named_rank_that_beats_is_cleared_when_another_had_waited_longer),
         test_in_scratch(test_rank_that_beat_first_hands_the_blame_to_one_that_is_silent_still),
+        test_in_scratch(test_command_that_never_spoke_is_not_silent_when_another_is),
     };
     return cmocka_run_group_tests_name("launcher_watchdog", tests, NULL, NULL);
 }
