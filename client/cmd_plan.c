@@ -74,6 +74,14 @@ void td_plan_show_warnings(const Traind__V1__PlanJobResponse *r, FILE *to) {
 
 static void show_plan(const Traind__V1__PlanJobResponse *r) {
     char text[32];
+    if (r->is_command) {
+        td_print(stdout, "%-16s command: there is no plan, resources say what it needs\n", "kind");
+        td_print(stdout, "%-16s %s%s\n", "memory",
+                 r->memory_bytes ? td_format_bytes(r->memory_bytes, text) : "no limit",
+                 r->memory_bytes ? " a rank" : "");
+        td_print(stdout, "%-16s %" PRIu32 "\n", "ranks", r->slots);
+        return;
+    }
     td_print(stdout, "%-16s %s\n", "parameters", td_format_count((double)r->parameters, text));
     show_memory(r, stdout);
     td_print(stdout, "%-16s %s a group\n", "shared memory", td_format_bytes(r->shared_bytes, text));

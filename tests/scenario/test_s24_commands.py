@@ -11,7 +11,7 @@ import textwrap
 import grpc
 import pytest
 
-from support import BUILD, ROOT, alive, until
+from support import BIN, BUILD, ROOT, alive, until
 
 CLIENT = ROOT / "clients/python"
 
@@ -372,7 +372,13 @@ def test_wrong_settings_are_refused_at_the_start(cluster):
 def test_plan_says_what_resources_ask_for(daemon, tmp_path):
     path = tmp_path / "spec.json"
     path.write_text(spec("true", trainer={"devices": 2}, resources={"memory_bytes": 1 << 20}))
-    assert daemon.ctl("plan", path).returncode == 0
+    said = daemon.ctl("plan", path, check=0).stdout
+    assert "there is no plan" in said and "1.0 MiB a rank" in said, said
+    assert "no graph to show" in daemon.ctl("plan", path, "--dump-graph", "fuse").stderr
+    assert "kind command, which needs a daemon" in daemon.ctl("run", path).stderr
+    path.write_text(json.dumps({**json.loads(spec("true")), "format": 1}))
+    worker = subprocess.run([BIN / "traind-worker", "plan", "--plan", path], capture_output=True, text=True)
+    assert worker.returncode == 20 and "is of kind command" in worker.stderr
 
 
 # ---- what a stranger would run ------------------------------------------------------------------

@@ -256,6 +256,10 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
     snprintf(w.dump, sizeof w.dump, "%s", dump);
     char *command = NULL;
     TD_TRY(look_at_spec(core, spec_json, &w.n_ranks, &command));
+    if (command && dump[0]) {
+        free(command);
+        return td_fail(TD_INVALID_ARGUMENT, "a job of kind command has no graph to show");
+    }
     if (command) {
         struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
         a->token = token;
