@@ -171,6 +171,8 @@ static void print_range(const struct td_knob *k, char *range, size_t bytes) {
     }
 }
 
+#define NAME_TEXT "text of 1 to %.0f letters, digits, '.', '_', '-', a letter or digit first"
+
 static const char *expects(struct td_arena *a, const struct td_knob *k) {
     char range[80];
     print_range(k, range, sizeof range);
@@ -196,10 +198,7 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
         return td_arena_printf(a, "%s, or a map {name: plugin, %s: NAME, knobs: {...}}",
                                join_choices(a, k), k->key);
     case TD_KNOB_NAME:
-        return td_arena_printf(a,
-                               "text of 1 to %.0f letters, digits, '.', '_', '-', a letter or "
-                               "digit first",
-                               k->max);
+        return td_arena_printf(a, NAME_TEXT, k->max);
     case TD_KNOB_PLUGIN:
         return "a plugin's name: text of 1 to 31 letters a to z, digits and _, but not auto";
     case TD_KNOB_TEXT:
