@@ -60,10 +60,3 @@ const struct td_tally *td_tallies_find(const struct td_tallies *t, const char *n
     }
     return NULL;
 }
-
-const struct td_tally *td_tallies_find_first(const struct td_tallies *t, const char *prefix) {
-    for (size_t i = 0; i < t->n; i++) {
-        if (strncmp(t->item[i].name, prefix, strlen(prefix)) == 0) return &t->item[i];
-    }
-    return NULL;
-}

@@ -28,7 +28,5 @@ void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const double
 // Adds to each tally the one of the same name; new names come last, as far as there is room.
 void td_tallies_merge(struct td_tallies *t, const struct td_tallies *from);
 const struct td_tally *td_tallies_find(const struct td_tallies *t, const char *name);
-// The first whose name begins so.
-const struct td_tally *td_tallies_find_first(const struct td_tallies *t, const char *prefix);
 
 #endif

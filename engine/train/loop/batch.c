@@ -90,13 +90,13 @@ static td_status queue_step(struct td_train_loop *l, const void *const *inputs, 
         set_update(l, b->step);
         round_scalars(r);
     }
-    if (b->step == 0) b->lr = r->scalars[TD_SCALAR_LR];
-    l->step_lr[b->step] = r->scalars[TD_SCALAR_LR];
+    b->lr[b->step] = r->scalars[TD_SCALAR_LR];
+    b->done = b->after.step;
     td_random_set(r->random, r->config->seed, l->queued.step + b->step,
                   l->queued.epoch_offset + r->facts.global_rank, r->facts.world_size);
     if (key.sync) td_control_raise(&r->control, r->control.flags, true);
     td_status s = td_rank_queue(r, TD_STEP_TRAIN, &key, inputs, &b->run);
-    TD_TRY(name_step(s, l, b->after.step));
+    TD_TRY(name_step(s, l, b->done));
     if (!b->steps || r->skipped) return TD_OK;
     b->after.step++;
     if (l->at.n_counts) l->at.count[b->step].updates++;
@@ -118,8 +118,7 @@ static double norm_of(const struct td_graph *g, const double *outputs) {
 static td_status read_step(struct td_train_loop *l, const struct td_batch_run *b) {
     struct td_rank *r = l->rank;
     struct td_tallies own = {0};
-    const int64_t done = l->at.step + (b->steps ? b->step : 0);
-    TD_TRY(name_step(td_rank_read(r, &b->run), l, done));
+    TD_TRY(name_step(td_rank_read(r, &b->run), l, b->done));
     if (b->begins && b->step == 0) l->window.n = 0;
     td_tallies_add(&own, b->run.graph, r->outputs, b->n_samples);
     if (!l->at.n_counts || !r->skipped) td_tallies_merge(&l->window, &own);
@@ -163,7 +162,7 @@ td_status td_batch_read(struct td_train_loop *l, struct td_batch_run *out_run) {
     memmove(&l->run[0], &l->run[1], (size_t)l->n_runs * sizeof l->run[0]);
     TD_TRY(read_step(l, &b));
     l->window_steps = b.after.step - l->at.step;
-    l->lr = b.lr;
+    memcpy(l->lr, b.lr, sizeof l->lr);
     l->own_samples += b.n_samples;
     l->at.step = b.after.step;
     l->at.epoch_offset = b.after.epoch_offset;

@@ -15,12 +15,12 @@
 static void note_not_finite(struct td_train_loop *l, const char *prefix,
                             const struct td_tally *loss) {
     struct td_rank *r = l->rank;
-    if (!loss || isfinite(loss->sum) || l->noted_not_finite || !r->facts.is_global_zero) return;
+    if (isfinite(loss->sum) || l->noted_not_finite || !r->facts.is_global_zero) return;
     l->noted_not_finite = true;
     td_events_note(r->events,
-                   "%s_loss is %s at step %lld (epoch %lld): a sample of that split is no number, "
+                   "%s_%s is %s at step %lld (epoch %lld): a sample of that split is no number, "
                    "or the weights overflow on it; detect_anomaly finds the op it begins with",
-                   prefix, isnan(loss->sum) ? "nan" : "infinite", (long long)l->at.step,
+                   prefix, loss->name, isnan(loss->sum) ? "nan" : "infinite", (long long)l->at.step,
                    (long long)l->at.epoch);
 }
 
@@ -42,7 +42,10 @@ static td_status report(struct td_train_loop *l, const char *prefix, const struc
         of_all.item[i].sum = sums[2 * i];
         of_all.item[i].count = sums[2 * i + 1];
     }
-    note_not_finite(l, prefix, td_tallies_find(&of_all, "loss"));
+    const struct td_tally *loss;
+    for (size_t i = 0; (loss = td_train_loop_loss(l, &of_all, i)); i++) {
+        note_not_finite(l, prefix, loss);
+    }
     if (strcmp(prefix, "val") == 0) l->validated = of_all;
     return TD_OK;
 }

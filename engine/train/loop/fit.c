@@ -57,7 +57,7 @@ static td_status settle_limits(struct td_train_loop *l) {
 static td_status check_loss(struct td_train_loop *l, const struct td_tally *loss) {
     const float mean = (float)(loss->sum / loss->count);
     if (loss->count == 0) return TD_OK; // every label of the window was to be ignored
-    if (loss == td_tallies_find_first(&l->window, "loss")) l->last_loss = mean;
+    if (loss == td_train_loop_loss(l, &l->window, 0)) l->last_loss = mean;
     if (isfinite(mean)) return TD_OK;
     return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
                                         "the %s is %f at step %lld (epoch %lld); lower the "
@@ -69,9 +69,9 @@ static td_status check_loss(struct td_train_loop *l, const struct td_tally *loss
 }
 
 static td_status check_losses(struct td_train_loop *l) {
-    for (size_t i = 0; i < l->window.n; i++) {
-        const struct td_tally *t = &l->window.item[i];
-        if (strncmp(t->name, "loss", strlen("loss")) == 0) TD_TRY(check_loss(l, t));
+    const struct td_tally *loss;
+    for (size_t i = 0; (loss = td_train_loop_loss(l, &l->window, i)); i++) {
+        TD_TRY(check_loss(l, loss));
     }
     return TD_OK;
 }
@@ -92,7 +92,9 @@ static void log_rates(struct td_train_loop *l) {
     const struct td_rank *r = l->rank;
     const struct td_train_config *c = r->config;
     char name[48];
-    if (!c->n_optimizers) td_metrics_value(&l->rank->metrics, "lr", l->at.step, l->at.epoch, l->lr);
+    if (!c->n_optimizers) {
+        td_metrics_value(&l->rank->metrics, "lr", l->at.step, l->at.epoch, l->lr[0]);
+    }
     for (int i = 0; i < c->n_optimizers; i++) {
         int step = 0;
         while (step < r->steps.n && r->steps.step[step].optimizer != i) {
@@ -100,7 +102,7 @@ static void log_rates(struct td_train_loop *l) {
         }
         if (step == r->steps.n) continue; // all that it has is frozen, or unused
         snprintf(name, sizeof name, "lr_%s", c->optimizers[i].name);
-        td_metrics_value(&l->rank->metrics, name, l->at.step, l->at.epoch, l->step_lr[step]);
+        td_metrics_value(&l->rank->metrics, name, l->at.step, l->at.epoch, l->lr[step]);
     }
 }
 
@@ -389,7 +391,7 @@ td_status td_train_loop_fit(struct td_train_loop *l, enum td_train_loop_end *out
 
     l->fit_is_over = true;
     if (*out_end == TD_LOOP_STOPPED) return TD_OK;
-    td_rank_note_hook(r, l->at.step - r->start.step);
+    td_rank_note_hook(r);
     if (r->config->checkpoint.save_top_k != 0 && l->stepped) TD_TRY(save(l, TD_SAVE_FINAL));
     return td_rank_hook(r, TD_HOOK_TRAIN_END, 0);
 }

@@ -78,3 +78,17 @@ td_status td_train_loop_agree(struct td_train_loop *l, bool *out_leave) {
     l->stop_saves = !a.now;
     return TD_OK;
 }
+
+// One training step may have other outputs of such names, which are not what it lowers.
+static bool is_loss(const struct td_train_loop *l, const char *name) {
+    const bool is_named = l->rank->steps.n > 1 && strncmp(name, "loss_", strlen("loss_")) == 0;
+    return is_named || strcmp(name, "loss") == 0;
+}
+
+const struct td_tally *td_train_loop_loss(const struct td_train_loop *l,
+                                          const struct td_tallies *tallies, size_t i) {
+    for (size_t t = 0; t < tallies->n; t++) {
+        if (is_loss(l, tallies->item[t].name) && i-- == 0) return &tallies->item[t];
+    }
+    return NULL;
+}

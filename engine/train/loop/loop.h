@@ -42,7 +42,8 @@ struct td_position {
 struct td_batch_run {
     struct td_rank_run run;
     int64_t n_samples;        // of this rank
-    double lr;                // of its step
+    double lr[TD_STEPS_MAX];  // of each training step
+    int64_t done;             // optimizer steps before its own
     int step;                 // of the module's training steps, the last that it goes through
     bool begins, steps;       // it is the first, the last of its window
     bool validates;           // a validation is due after it
@@ -63,10 +64,9 @@ struct td_train_loop {
     bool stop_saves;       // the stop that interrupted an evaluation wants a checkpoint
     bool noted_not_finite; // that an evaluation's loss is no number
     float last_loss;
-    int64_t saved_step;           // of the last checkpoint that was taken to be written; -1: none
-    int64_t window_steps;         // optimizer steps that the last window came to
-    double lr;                    // of the batch that was read last
-    double step_lr[TD_STEPS_MAX]; // of the run of each step that was queued last
+    int64_t saved_step;      // of the last checkpoint that was taken to be written; -1: none
+    int64_t window_steps;    // optimizer steps that the last window came to
+    double lr[TD_STEPS_MAX]; // of each training step of the batch that was read last
     // By training step: of its last optimizer step, before clipping; NaN: nobody asked.
     double grad_norm[TD_STEPS_MAX];
     struct td_tallies window;        // of the current window
@@ -82,5 +82,9 @@ struct td_train_loop {
 void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank);
 // Flags of all ranks at a batch boundary outside of training. *out_leave: a stop to obey here.
 TD_MUST_USE td_status td_train_loop_agree(struct td_train_loop *l, bool *out_leave);
+// Loss i among the tallies: "loss", and "loss_..." where the module has several training steps.
+// NULL: there are not so many.
+const struct td_tally *td_train_loop_loss(const struct td_train_loop *l,
+                                          const struct td_tallies *tallies, size_t i);
 
 #endif

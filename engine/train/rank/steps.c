@@ -189,7 +189,10 @@ static td_status check_reached(const struct td_rank *r, const int *owner) {
         td_fit_list_add(&list, "%s", t->name);
         n++;
     }
-    if (!n || r->config->find_unused_parameters) return TD_OK;
+    // A job that has begun goes on: a build before this one had no such knob, and said it in a
+    // note.
+    const bool goes_on = r->config->attempt > 1 || r->config->n_resume_from;
+    if (!n || goes_on || r->config->find_unused_parameters) return TD_OK;
     return td_status_with_class(
         td_fail(TD_FAILED_PRECONDITION,
                 "no training step reaches %u parameter%s of model '%s': %s. Take %s out of the "
