@@ -27,8 +27,7 @@ struct td_comm_hook {
     size_t n_all;              // elements of all buckets
     size_t n_buckets, *at;     // (n_buckets): where each begins
     float *rest, *next;        // (n_all): what counts, and what the last step left out
-    int in_step;               // `next` is of a step that nobody has taken back
-    uint32_t last;             // bucket of that step
+    unsigned char *reduced;    // (n_buckets): `next` has a step that nobody took back so far
     unsigned char *mine, *all; // messages: a size, then signs
     uint64_t sent_bytes;
 };
@@ -48,6 +47,7 @@ static td_status bit_open(const struct td_comm_hook_config *config,
 static void bit_close(struct td_comm_hook *h) {
     if (!h) return;
     free(h->at);
+    free(h->reduced);
     free(h->rest);
     free(h->next);
     free(h->mine);
@@ -60,7 +60,7 @@ static size_t message_bytes(int64_t n) {
 }
 
 static td_status bit_memory(struct td_comm_hook *h, const struct td_bucket *buckets, size_t n,
-                            size_t *out_bytes) {
+                            size_t *out_bytes, size_t *out_state_bytes) {
     size_t message = 0, elements = 0;
     for (size_t i = 0; i < n; i++) {
         const size_t bytes = message_bytes(buckets[i].n);
@@ -72,15 +72,17 @@ static td_status bit_memory(struct td_comm_hook *h, const struct td_bucket *buck
         message = bytes > message ? bytes : message;
         elements += (size_t)buckets[i].n;
     }
+    *out_state_bytes = elements * sizeof(float);
     *out_bytes = 2 * elements * sizeof(float) + message * (size_t)(h->config.world_size + 1);
     return TD_OK;
 }
 
 static td_status bit_place(struct td_comm_hook *h, const struct td_bucket *buckets, size_t n) {
-    size_t message = 0, bytes;
-    TD_TRY(bit_memory(h, buckets, n, &bytes));
+    size_t message = 0, bytes, state;
+    TD_TRY(bit_memory(h, buckets, n, &bytes, &state));
     h->at = (size_t *)calloc(n + 1, sizeof *h->at);
-    if (!h->at) return td_fail_oom();
+    h->reduced = (unsigned char *)calloc(n + 1, 1);
+    if (!h->at || !h->reduced) return td_fail_oom();
     h->n_buckets = n;
     for (size_t i = 0; i < n; i++) {
         bytes = message_bytes(buckets[i].n);
@@ -95,10 +97,11 @@ static td_status bit_place(struct td_comm_hook *h, const struct td_bucket *bucke
     return h->rest && h->next && h->mine && h->all ? TD_OK : td_fail_oom();
 }
 
-// Nobody took the last step back: what it left out counts from now on.
-static void take_over(struct td_comm_hook *h) {
-    if (h->in_step) memcpy(h->rest, h->next, h->n_all * sizeof *h->rest);
-    h->in_step = 0;
+// Nobody took the step back that reduced bucket i last: what it left out counts from now on.
+static void take_over(struct td_comm_hook *h, size_t i) {
+    const size_t end = i + 1 < h->n_buckets ? h->at[i + 1] : h->n_all, n = end - h->at[i];
+    if (h->reduced[i]) memcpy(h->rest + h->at[i], h->next + h->at[i], n * sizeof *h->rest);
+    h->reduced[i] = 0;
 }
 
 static float sign_at(const unsigned char *signs, int64_t i) {
@@ -128,9 +131,8 @@ static td_status bit_reduce(struct td_comm_hook *h, const struct td_bucket *buck
     const struct td_comm_hook_config *c = &h->config;
     const size_t bytes = message_bytes(bucket->n);
     float *gradients = (float *)td_bucket_host(bucket);
-    if (h->in_step && bucket->index <= h->last) take_over(h);
-    h->in_step = 1;
-    h->last = bucket->index;
+    take_over(h, bucket->index);
+    h->reduced[bucket->index] = 1;
     write_message(h, gradients, bucket->n, h->at[bucket->index]);
     TD_TRY(c->collective_ops->all_gather(c->collective, h->mine, bytes, h->all));
     h->sent_bytes += bytes;
@@ -148,8 +150,10 @@ static td_status bit_reduce(struct td_comm_hook *h, const struct td_bucket *buck
 }
 
 static void bit_end_step(struct td_comm_hook *h, bool taken) {
-    if (taken) take_over(h);
-    h->in_step = 0;
+    for (size_t i = 0; i < h->n_buckets; i++) {
+        if (taken) take_over(h, i);
+        h->reduced[i] = 0;
+    }
 }
 
 static uint64_t bit_sent_bytes(const struct td_comm_hook *h) {
@@ -157,7 +161,9 @@ static uint64_t bit_sent_bytes(const struct td_comm_hook *h) {
 }
 
 static td_status bit_state_save(struct td_comm_hook *h, struct td_span *out_state) {
-    take_over(h);
+    for (size_t i = 0; i < h->n_buckets; i++) {
+        take_over(h, i);
+    }
     out_state->data = h->rest;
     out_state->bytes = h->n_all * sizeof *h->rest;
     return TD_OK;

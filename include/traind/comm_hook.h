@@ -21,7 +21,7 @@
 // Slots: (required) unless marked (optional). Ownership: what is handed over is borrowed until the
 // call returns, the configuration's pointers until close. Thread: reduce runs on the thread of the
 // accelerator's queue, all else on the training thread while nothing is queued. Errors: a status
-// ends the attempt; USER_CODE is the class of one that says none. Outputs are written only on
+// ends the attempt; one of reduce that names no class is USER_CODE. Outputs are written only on
 // success.
 // Source: torch.distributed.algorithms.ddp_comm_hooks; Lightning's ddp_comm_hook, ddp_comm_state
 // and ddp_comm_wrapper.
@@ -44,7 +44,7 @@ struct td_comm_hook_config {
     // NULL where a plan asks what the hook will need: then only open, memory and close are called.
     const struct td_collective_ops *collective_ops;
     struct td_collective *collective;
-    // The hook that it wraps; NULL: it wraps none.
+    // The hook that it wraps, which is closed before it; NULL: it wraps none.
     const struct td_comm_hook_ops *inner_ops;
     struct td_comm_hook *inner;
     // Its own knobs, read with traind/knobs.h until open returns; NULL: none were given.
@@ -56,13 +56,15 @@ struct td_comm_hook_ops {
     // Errors: class bad_spec for knobs that cannot be.
     td_status (*open)(const struct td_comm_hook_config *config, struct td_comm_hook **out_hook);
     void (*close)(struct td_comm_hook *h); // accepts NULL
-    // (optional) Host memory in bytes that it will take for n buckets, state and scratch. They may
-    // have no memory yet. Errors: class bad_spec for a type of elements that it cannot take.
-    // Absent: 0.
+    // (optional) Host memory in bytes that it will take for n buckets, state and scratch, and how
+    // much of it state_save will give at most. They may have no memory yet. Errors: class bad_spec
+    // for a type of elements that it cannot take. Absent: 0 and 0.
     td_status (*memory)(struct td_comm_hook *h, const struct td_bucket *buckets, size_t n,
-                        size_t *out_bytes);
+                        size_t *out_bytes, size_t *out_state_bytes);
     // (optional) The buckets that it will be called with, once, before state_load and the first of
-    // them. They live until close. Errors: as memory, and RESOURCE_EXHAUSTED.
+    // them. A step of the optimizer reduces each of its buckets once, in ascending order; where a
+    // module has several training steps, each has buckets of its own. They live until close.
+    // Errors: as memory, and RESOURCE_EXHAUSTED.
     td_status (*place)(struct td_comm_hook *h, const struct td_bucket *buckets, size_t n);
     // In place, over the n elements of a bucket in host memory (td_bucket_host): what the optimizer
     // takes as their mean, with the same bits on all ranks. There are no control flags, and zeros
@@ -71,13 +73,14 @@ struct td_comm_hook_ops {
     td_status (*reduce)(struct td_comm_hook *h, const struct td_bucket *bucket);
     // (optional) Where the precision may skip steps: whether the one whose buckets were reduced
     // last is taken. If not, state is again what it was before it. Where none is skipped this is
-    // not called, and each step is taken. Absent: the hook keeps no state.
+    // not called, and each step is taken. Absent: the hook has no state that a step changes.
     void (*end_step)(struct td_comm_hook *h, bool taken);
     // (optional) Bytes that this rank has handed to the collective so far, instead of the buckets'
     // own. Absent: unknown.
     uint64_t (*sent_bytes)(const struct td_comm_hook *h);
     // (optional) Its state on this rank, for a checkpoint: at an optimizer-step boundary, on every
-    // rank. out_state is borrowed until the next call of the hook, and may be empty. Both or none.
+    // rank. out_state is borrowed until the next call of the hook, and may be empty. All ranks
+    // together may have TD_PLUGIN_STATE_MAX_BYTES (traind/strategy.h). Both or none.
     td_status (*state_save)(struct td_comm_hook *h, struct td_span *out_state);
     // When a run is resumed, on every rank, before the first step, with what this rank saved. data
     // dies when it returns; it is the hook's to check, and DATA_LOSS where it cannot be.

@@ -96,14 +96,15 @@ static td_status list_buckets(struct td_comm_hook *h, const struct td_bucket *bu
 }
 
 static td_status half_memory(struct td_comm_hook *h, const struct td_bucket *buckets, size_t n,
-                             size_t *out_bytes) {
+                             size_t *out_bytes, size_t *out_state_bytes) {
     const struct td_comm_hook_config *c = &h->config;
-    size_t inner = 0;
+    size_t inner = 0, state = 0;
     if (c->inner && c->inner_ops->memory) {
         TD_TRY(list_buckets(h, buckets, n));
-        TD_TRY(c->inner_ops->memory(c->inner, h->half, n, &inner));
+        TD_TRY(c->inner_ops->memory(c->inner, h->half, n, &inner, &state));
     }
     *out_bytes = rounded_bytes(buckets, n) + inner;
+    *out_state_bytes = state;
     return TD_OK;
 }
 

@@ -42,8 +42,10 @@ struct part {
     size_t n_whole;  // elements of tensors that travel whole
     float *q[2];     // (n_q)
     float *error[2]; // (n)
-    bool changed;    // by the last step: its other half is newer
+    bool reduced;    // in a step that nobody took back so far
+    bool changed;    // by it: the other half is newer
     int now;         // which half counts
+    int64_t steps;   // that were taken
 };
 
 struct td_comm_hook {
@@ -55,11 +57,21 @@ struct td_comm_hook {
     size_t n_parts;
     float *wide;      // a bucket of 16-bit elements in fp32
     float *p, *whole; // scratch, of the largest bucket
-    int64_t steps;    // that were taken
-    bool in_step;     // a step has begun, and nobody knows yet whether it is taken
-    uint32_t last;    // bucket of it
     char *kept;       // what state_save gave last
     uint64_t sent_bytes;
+};
+
+// ---- knobs and state -------------------------------------------------------------------------
+enum { FORMAT = 1 };
+
+// Before the parts, and of each of them before its factors and errors.
+struct head {
+    uint32_t format, n_parts;
+    int64_t rank;
+    uint64_t feeds_back, warm;
+};
+struct part_head {
+    int64_t steps, n, n_q;
 };
 
 static td_status read_knobs(struct td_comm_hook *h, const struct td_json *k) {
@@ -173,11 +185,13 @@ static td_status measure(const struct td_comm_hook *h, const struct td_bucket *b
 }
 
 static td_status power_memory(struct td_comm_hook *h, const struct td_bucket *buckets, size_t n,
-                              size_t *out_bytes) {
+                              size_t *out_bytes, size_t *out_state_bytes) {
     struct scratch s;
     size_t state;
     TD_TRY(measure(h, buckets, n, &s, &state));
-    *out_bytes = (s.wide + s.p + s.whole + state) * sizeof(float);
+    *out_state_bytes =
+        sizeof(struct head) + n * sizeof(struct part_head) + state / 2 * sizeof(float);
+    *out_bytes = (s.wide + s.p + s.whole + state) * sizeof(float) + *out_state_bytes;
     return TD_OK;
 }
 
@@ -186,8 +200,9 @@ static float *make_floats(size_t n) {
 }
 
 // Unit length, each at right angles to those before it. One that is nothing but what others have
-// becomes 0.
-static void orthogonalize(float *f, int64_t rank, int64_t n, double epsilon) {
+// becomes 0. How many did.
+static int64_t orthogonalize(float *f, int64_t rank, int64_t n, double epsilon) {
+    int64_t n_zero = 0;
     for (int64_t k = 0; k < rank; k++) {
         float *v = f + k * n;
         double before = 0, norm = 0;
@@ -209,22 +224,45 @@ static void orthogonalize(float *f, int64_t rank, int64_t n, double epsilon) {
         }
         const bool is_nothing = norm <= before * 1e-12; // what fp32 leaves of a difference
         const double length = sqrt(norm) + epsilon;
+        n_zero += is_nothing;
         for (int64_t i = 0; i < n; i++) {
             v[i] = is_nothing ? 0 : (float)((double)v[i] / length);
         }
     }
+    return n_zero;
+}
+
+// Column k of a matrix's first factors; `step`: another one gives others.
+static void fill_column(const struct td_comm_hook *h, const struct matrix *m, int64_t step,
+                        int64_t k, float *column) {
+    const struct td_philox_key key = td_philox_key_of((uint64_t)h->seed, m->name);
+    const uint64_t first = ((uint64_t)step * (uint64_t)m->rank + (uint64_t)k) * (uint64_t)m->cols;
+    td_philox_uniforms(key, first, (size_t)m->cols, column);
+    for (int64_t j = 0; j < m->cols; j++) {
+        column[j] -= 0.5f;
+    }
+}
+
+// A column of Q that is 0 would stay it: a matrix of zeros, or of a lower rank, leaves such ones.
+// Like all of Q they are the same on every rank.
+static void orthogonalize_q(const struct td_comm_hook *h, const struct matrix *m, int64_t step,
+                            float *q) {
+    if (!orthogonalize(q, m->rank, m->cols, h->epsilon)) return;
+    for (int64_t k = 0; k < m->rank; k++) {
+        bool is_zero = true;
+        for (int64_t j = 0; j < m->cols; j++) {
+            is_zero = is_zero && q[k * m->cols + j] == 0;
+        }
+        if (is_zero) fill_column(h, m, step + 1, k, q + k * m->cols);
+    }
+    (void)orthogonalize(q, m->rank, m->cols, h->epsilon);
 }
 
 static void begin_factors(const struct td_comm_hook *h, struct part *p, float *q) {
     for (size_t i = 0; i < p->n_matrices; i++) {
         const struct matrix *m = &p->matrix[i];
-        const struct td_philox_key key = td_philox_key_of((uint64_t)h->seed, m->name);
-        const int64_t n = m->cols * m->rank;
-        // Another step, another place of the stream, where each begins with random factors.
-        const uint64_t first = h->warm ? 0 : (uint64_t)h->steps * (uint64_t)n;
-        td_philox_uniforms(key, first, (size_t)n, q + m->q_at);
-        for (int64_t j = 0; j < n; j++) {
-            q[m->q_at + (size_t)j] -= 0.5f;
+        for (int64_t k = 0; k < m->rank; k++) {
+            fill_column(h, m, h->warm ? 0 : p->steps, k, q + m->q_at + k * m->cols);
         }
     }
 }
@@ -259,23 +297,18 @@ static td_status power_place(struct td_comm_hook *h, const struct td_bucket *buc
 }
 
 // ---- the step -----------------------------------------------------------------------------------
-// The last step is known to be taken.
-static void take_over(struct td_comm_hook *h) {
-    if (!h->in_step) return;
-    h->in_step = false;
-    h->steps++;
-    for (size_t i = 0; i < h->n_parts; i++) {
-        struct part *p = &h->part[i];
-        p->now ^= p->changed;
-        p->changed = false;
-    }
+// The step that reduced it last is known to be taken.
+static void take_over(struct part *p) {
+    p->steps += p->reduced;
+    p->now ^= p->changed;
+    p->reduced = p->changed = false;
 }
 
 static void power_end_step(struct td_comm_hook *h, bool taken) {
-    if (taken) take_over(h);
-    h->in_step = false;
     for (size_t i = 0; i < h->n_parts; i++) {
-        h->part[i].changed = false;
+        struct part *p = &h->part[i];
+        if (taken) take_over(p);
+        p->reduced = p->changed = false;
     }
 }
 
@@ -315,13 +348,13 @@ static td_status reduce_factors(struct td_comm_hook *h, struct part *p, float *b
     for (size_t i = 0; i < p->n_matrices; i++) {
         const struct matrix *m = &p->matrix[i];
         if (error) loops->add(bucket + m->at, p->error[p->now] + m->at, m->rows * m->cols);
-        orthogonalize(q + m->q_at, m->rank, m->cols, h->epsilon);
+        orthogonalize_q(h, m, p->steps, q + m->q_at);
         loops->left(bucket + m->at, m->rows, m->cols, q + m->q_at, m->rank, h->p + m->p_at);
     }
     TD_TRY(mean(h, h->p, p->n_p, TD_F32));
     for (size_t i = 0; i < p->n_matrices; i++) {
         const struct matrix *m = &p->matrix[i];
-        orthogonalize(h->p + m->p_at, m->rank, m->rows, h->epsilon);
+        (void)orthogonalize(h->p + m->p_at, m->rank, m->rows, h->epsilon);
         loops->right(bucket + m->at, m->rows, m->cols, h->p + m->p_at, m->rank, q + m->q_at);
     }
     TD_TRY(mean(h, q, p->n_q, TD_F32));
@@ -337,10 +370,9 @@ static td_status reduce_factors(struct td_comm_hook *h, struct part *p, float *b
 static td_status power_reduce(struct td_comm_hook *h, const struct td_bucket *b) {
     void *data = td_bucket_host(b);
     struct part *p = &h->part[b->index];
-    if (h->in_step && b->index <= h->last) take_over(h);
-    h->in_step = true;
-    h->last = b->index;
-    if (h->steps < h->start || !p->n_matrices) return mean(h, data, (size_t)b->n, b->dtype);
+    take_over(p); // of the step before
+    p->reduced = true;
+    if (p->steps < h->start || !p->n_matrices) return mean(h, data, (size_t)b->n, b->dtype);
     float *bucket = b->dtype == TD_F32 ? data : h->wide;
     if (b->dtype != TD_F32) td_float_convert(b->dtype, data, b->n, TD_F32, bucket);
     move_whole(b, p, bucket, h->whole, false);
@@ -356,74 +388,94 @@ static uint64_t power_sent_bytes(const struct td_comm_hook *h) {
 }
 
 // ---- checkpoints --------------------------------------------------------------------------------
-enum { FORMAT = 1 };
-
-// Before the factors and errors of each bucket.
-struct head {
-    uint32_t format, n_parts;
-    int64_t steps, rank;
-    uint64_t feeds_back, warm;
-};
-
 static struct head head_of(const struct td_comm_hook *h) {
-    return (struct head){FORMAT, (uint32_t)h->n_parts, h->steps, h->rank, h->feeds_back, h->warm};
+    return (struct head){FORMAT, (uint32_t)h->n_parts, h->rank, h->feeds_back, h->warm};
+}
+
+static size_t kept_floats(const struct td_comm_hook *h, const struct part *p) {
+    return p->n_q + (h->feeds_back ? (size_t)p->n : 0);
 }
 
 static size_t kept_bytes(const struct td_comm_hook *h) {
-    size_t bytes = sizeof(struct head);
+    size_t bytes = sizeof(struct head) + h->n_parts * sizeof(struct part_head);
     for (size_t i = 0; i < h->n_parts; i++) {
-        const struct part *p = &h->part[i];
-        bytes += (p->n_q + (h->feeds_back ? (size_t)p->n : 0)) * sizeof(float);
+        bytes += kept_floats(h, &h->part[i]) * sizeof(float);
     }
     return bytes;
 }
 
-// Between the state that counts and `at`, part by part.
-static void move_state(struct td_comm_hook *h, char *at, bool load) {
-    for (size_t i = 0; i < h->n_parts; i++) {
-        struct part *p = &h->part[i];
-        float *arrays[] = {p->q[p->now], h->feeds_back ? p->error[p->now] : NULL};
-        const size_t floats[] = {p->n_q, (size_t)p->n};
-        for (int j = 0; j < 2 && arrays[j]; j++) {
-            const size_t bytes = floats[j] * sizeof(float);
-            memcpy(load ? (char *)arrays[j] : at, load ? at : (char *)arrays[j], bytes);
-            at += bytes;
-        }
+static td_status make_kept(struct td_comm_hook *h) {
+    if (!h->kept) h->kept = malloc(kept_bytes(h));
+    return h->kept ? TD_OK : td_fail_oom();
+}
+
+// Between the arrays that count and `at`; returns where the next part is.
+static char *move_arrays(struct td_comm_hook *h, struct part *p, char *at, bool load) {
+    float *arrays[] = {p->q[p->now], h->feeds_back ? p->error[p->now] : NULL};
+    const size_t floats[] = {p->n_q, (size_t)p->n};
+    for (int j = 0; j < 2 && arrays[j]; j++) {
+        const size_t bytes = floats[j] * sizeof(float);
+        memcpy(load ? (char *)arrays[j] : at, load ? at : (char *)arrays[j], bytes);
+        at += bytes;
     }
+    return at;
 }
 
 static td_status power_state_save(struct td_comm_hook *h, struct td_span *out_state) {
-    take_over(h);
-    const size_t bytes = kept_bytes(h);
     const struct head head = head_of(h);
-    if (!h->kept) h->kept = malloc(bytes);
-    if (!h->kept) return td_fail_oom();
+    TD_TRY(make_kept(h));
     memcpy(h->kept, &head, sizeof head);
-    move_state(h, h->kept + sizeof head, false);
-    *out_state = (struct td_span){h->kept, bytes};
+    char *at = h->kept + sizeof head;
+    for (size_t i = 0; i < h->n_parts; i++) {
+        struct part *p = &h->part[i];
+        take_over(p);
+        const struct part_head of_part = {p->steps, p->n, (int64_t)p->n_q};
+        memcpy(at, &of_part, sizeof of_part);
+        at = move_arrays(h, p, at + sizeof of_part, false);
+    }
+    *out_state = (struct td_span){h->kept, kept_bytes(h)};
     return TD_OK;
 }
 
+static td_status refuse_state(const struct td_comm_hook *h, const struct head *was) {
+    if (was->rank != h->rank || was->feeds_back != h->feeds_back || was->warm != h->warm) {
+        return td_bad_spec("the checkpoint has power_sgd of rank %" PRId64 "%s%s, this job of rank "
+                           "%" PRId64 "%s%s; give comm_hook the knobs of the job that saved it, or "
+                           "begin from its weights with init_from",
+                           was->rank, was->feeds_back ? ", use_error_feedback" : "",
+                           was->warm ? ", warm_start" : "", h->rank,
+                           h->feeds_back ? ", use_error_feedback" : "",
+                           h->warm ? ", warm_start" : "");
+    }
+    return td_bad_spec(
+        "the checkpoint has power_sgd of other gradients: the model or the precision "
+        "is another; begin from its weights with init_from");
+}
+
+// A part of the state, if it is one of this job's; NULL: it is not.
+static char *load_part(struct td_comm_hook *h, struct part *p, char *at) {
+    struct part_head of_part;
+    memcpy(&of_part, at, sizeof of_part);
+    if (of_part.n != p->n || of_part.n_q != (int64_t)p->n_q) return NULL;
+    p->steps = of_part.steps;
+    return move_arrays(h, p, at + sizeof of_part, true);
+}
+
 static td_status power_state_load(struct td_comm_hook *h, const void *data, size_t bytes) {
-    struct head was, is = head_of(h);
-    const size_t expected = kept_bytes(h);
+    struct head was;
+    const struct head is = head_of(h);
     if (bytes < sizeof was) {
         return td_fail(TD_DATA_LOSS, "power_sgd kept %zu bytes, which is not even a head", bytes);
     }
     memcpy(&was, data, sizeof was);
-    is.steps = was.steps;
-    if (bytes != expected || memcmp(&was, &is, sizeof is) != 0) {
-        return td_bad_spec("the checkpoint has %zu bytes of power_sgd with rank %" PRId64 ", and "
-                           "this job keeps %zu with rank %" PRId64 "; give comm_hook the knobs of "
-                           "the job that saved it, or begin from its weights with init_from",
-                           bytes, was.rank, expected, is.rank);
-    }
-    h->steps = was.steps;
-    if (!h->kept) h->kept = malloc(bytes);
-    if (!h->kept) return td_fail_oom();
+    if (bytes != kept_bytes(h) || memcmp(&was, &is, sizeof is) != 0) return refuse_state(h, &was);
+    TD_TRY(make_kept(h));
     memcpy(h->kept, data, bytes);
-    move_state(h, h->kept + sizeof was, true);
-    return TD_OK;
+    char *at = h->kept + sizeof was;
+    for (size_t i = 0; i < h->n_parts && at; i++) {
+        at = load_part(h, &h->part[i], at);
+    }
+    return at ? TD_OK : refuse_state(h, &was);
 }
 
 static const struct td_comm_hook_ops power_ops = {

@@ -50,9 +50,9 @@ def reasons(ranks):
 
 
 def sent(ranks):
-    """Bytes that a rank sent a step, and those of its gradients."""
+    """Bytes that a rank sent, and those of its gradients."""
     said, = [e["text"] for e in ranks[0].event("note") if "comm_hook" in e["text"]]
-    return [int(n) for n in re.findall(r"(\d+)", said.split("sent ")[1])]
+    return [int(n) for n in re.findall(r"(\d+) bytes for (\d+) of", said)[0]]
 
 
 # A hook, the largest share of the bytes that it may send, what else the trainer has, and on what.

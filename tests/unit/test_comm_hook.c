@@ -172,6 +172,7 @@ struct power_case {
     int steps;
     int save_at; // state of this step goes to a hook that goes on; 0: none
     int skip_at; // this step is reduced twice, and skipped the first time; 0: none
+    int zero_at; // the gradients of this step are 0; 0: none are
 };
 
 static td_status move(struct rank_ctx *r, const struct power_case *c, const struct td_bucket *b,
@@ -213,6 +214,7 @@ static td_status reduce_power(struct rank_ctx *r, void *arg) {
             RANK_CHECK(after.bytes == before.bytes && memcmp(was, after.data, after.bytes) == 0);
         }
         fill(x, r->rank, step);
+        if (c->zero_at && step == c->zero_at) memset(x, 0, sizeof x);
         TD_TRY(k.ops->reduce(k.h, &b));
         memcpy(got[r->rank][step], x, sizeof x);
         if (c->save_at && step + 1 == c->save_at) TD_TRY(move(r, c, &b, &k, &inner));
@@ -356,6 +358,22 @@ static void test_steps_go_on_as_they_were_when_state_is_saved_or_a_step_is_skipp
     }
 }
 
+static void test_gradients_come_back_when_those_of_a_step_were_zero(void **state) {
+    (void)state;
+    struct power_case c = {.knobs = POWER(2, 2, 1, "true", "true"), .steps = STEPS, .zero_at = 2};
+    run(reduce_power, &c);
+    expect_equal_ranks(STEPS);
+    for (int t = 0; t < 3; t += 2) {
+        const int at = (int)f32_tensors[t].offset / 4;
+        double sum = 0;
+        for (int i = at; i < at + (int)td_shape_elems(&f32_tensors[t].shape); i++) {
+            assert_true(got[0][2][i] == 0);
+            sum += fabs((double)got[0][3][i]);
+        }
+        assert_true(sum > 1);
+    }
+}
+
 // ---- what is refused ----------------------------------------------------------------------------
 static void expect_bad(td_status s, const char *text) {
     assert_non_null(s);
@@ -369,12 +387,12 @@ static void test_knobs_and_types_that_cannot_be_are_refused(void **state) {
     struct hook k;
     double x[N];
     const struct td_bucket b = ranks_bucket(x, N, TD_F64, false);
-    size_t bytes;
+    size_t bytes, kept;
     expect_bad(open_hook(NULL, &td_comm_hook_power_sgd, POWER(1, 1, 2, "true", "false"), NULL, &k),
                "start_powerSGD_iter is 1, but has to be at least 2");
     td_arena_destroy(k.arena);
     assert_null(open_hook(NULL, &td_comm_hook_power_sgd, POWER(1, 2, 2, "true", "true"), NULL, &k));
-    expect_bad(k.ops->memory(k.h, &b, 1, &bytes), "gradients of this precision are f64");
+    expect_bad(k.ops->memory(k.h, &b, 1, &bytes, &kept), "gradients of this precision are f64");
     close_hook(&k);
 }
 
@@ -391,7 +409,8 @@ static void test_state_of_other_knobs_is_refused_by_name(void **state) {
     assert_null(one.ops->place(one.h, &b, 1));
     assert_null(two.ops->place(two.h, &b, 1));
     assert_null(one.ops->state_save(one.h, &kept));
-    expect_bad(two.ops->state_load(two.h, kept.data, kept.bytes), "of power_sgd with rank 1");
+    expect_bad(two.ops->state_load(two.h, kept.data, kept.bytes),
+               "has power_sgd of rank 1, use_error_feedback, warm_start, this job of rank 2");
     td_status s = two.ops->state_load(two.h, kept.data, 3);
     assert_int_equal(td_status_code(s), TD_DATA_LOSS);
     td_status_free(s);
@@ -406,6 +425,7 @@ int main(void) {
         cmocka_unit_test(test_factors_are_those_of_the_paper_when_it_is_computed_in_fp64),
         cmocka_unit_test(test_mean_is_whole_when_the_rank_is_that_of_the_matrix),
         cmocka_unit_test(test_steps_go_on_as_they_were_when_state_is_saved_or_a_step_is_skipped),
+        cmocka_unit_test(test_gradients_come_back_when_those_of_a_step_were_zero),
         cmocka_unit_test(test_knobs_and_types_that_cannot_be_are_refused),
         cmocka_unit_test(test_state_of_other_knobs_is_refused_by_name),
     };

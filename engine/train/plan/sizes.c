@@ -196,21 +196,25 @@ static td_status describe_excess(const struct td_rank *r, const struct td_sizes 
         return td_fail(TD_FAILED_PRECONDITION,
                        "a rank needs %zu bytes of the host, resources.memory_bytes allows %zu: %zu "
                        "MiB of snapshot, %zu of batches, %zu of process, %zu of gradients on their "
-                       "way. Raise resources.memory_bytes, or lower data.batch_size or the model's "
+                       "way, %zu of comm_hook. Raise resources.memory_bytes, or lower "
+                       "data.batch_size or the model's "
                        "sizes",
                        s->memory_bytes, allowed, s->snapshot_bytes / mib, s->batch_bytes / mib,
-                       s->process_bytes / mib, (s->staging_bytes + shared_bytes) / mib);
+                       s->process_bytes / mib, (s->staging_bytes + shared_bytes) / mib,
+                       s->hook_bytes / mib);
     }
     const bool keeps = r->recompute != TD_RECOMPUTE_FULL && !r->accel_facts.plans_memory;
-    return td_fail(TD_FAILED_PRECONDITION,
-                   "a rank needs %zu bytes, resources.memory_bytes allows %zu: %zu MiB of state, "
-                   "%zu of activations (recompute %s), %zu of scratch, %zu of snapshot, %zu of "
-                   "batches, %zu of process. Raise resources.memory_bytes, or lower "
-                   "data.batch_size (with trainer.accumulate_grad_batches for the same step) or "
-                   "the model's sizes%s",
-                   s->memory_bytes, allowed, s->state_bytes / mib, s->arena_bytes / mib, level,
-                   s->scratch_bytes / mib, s->snapshot_bytes / mib, s->batch_bytes / mib,
-                   s->process_bytes / mib, keeps ? ", or set trainer.recompute: full" : "");
+    return td_fail(
+        TD_FAILED_PRECONDITION,
+        "a rank needs %zu bytes, resources.memory_bytes allows %zu: %zu MiB of state, "
+        "%zu of activations (recompute %s), %zu of scratch, %zu of snapshot, %zu of "
+        "batches, %zu of process, %zu of comm_hook. Raise resources.memory_bytes, or lower "
+        "data.batch_size (with trainer.accumulate_grad_batches for the same step) or "
+        "the model's sizes%s",
+        s->memory_bytes, allowed, s->state_bytes / mib, s->arena_bytes / mib, level,
+        s->scratch_bytes / mib, s->snapshot_bytes / mib, s->batch_bytes / mib,
+        s->process_bytes / mib, s->hook_bytes / mib,
+        keeps ? ", or set trainer.recompute: full" : "");
 }
 
 td_status td_sizes_refuse(const struct td_rank *r) {

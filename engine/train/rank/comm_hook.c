@@ -39,7 +39,13 @@ td_status td_rank_open_hook(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     const char *name = c->comm_hook.name, *wrapper = c->comm_hook_wrapper;
     r->hook_name = "none";
-    if (!is_named(name) || c->world_size == 1) return TD_OK;
+    if (!is_named(name)) return TD_OK;
+    if (c->world_size == 1) {
+        if (c->stages & TD_STAGE_FIT) {
+            td_events_note(r->events, "comm_hook %s has nothing to do: there is one rank", name);
+        }
+        return TD_OK;
+    }
     r->hook_name = is_named(wrapper) ? td_arena_printf(r->arena, "%s around %s", wrapper, name)
                                      : td_arena_strdup(r->arena, name);
     if (!r->hook_name) return td_fail_oom();
@@ -74,22 +80,51 @@ static td_status list(const struct td_rank *r, struct td_arena *arena,
     return TD_OK;
 }
 
+// What it takes, and what a save takes: its own copy, rows of all ranks, and their file's image.
+static td_status measure(const struct td_rank *r, const struct td_bucket *buckets,
+                         size_t *out_bytes) {
+    const struct td_rank_hook *h = r->hook;
+    const size_t world = (size_t)r->config->world_size;
+    size_t state = 0;
+    *out_bytes = 0;
+    if (!h->ops->memory) return TD_OK;
+    TD_TRY_CTX(h->ops->memory(h->hook, buckets, td_state_n_buckets(r->state), out_bytes, &state),
+               "comm_hook '%s'", r->config->comm_hook.name);
+    if (state > TD_PLUGIN_STATE_MAX_BYTES / world) {
+        return td_bad_spec("comm_hook '%s' keeps %zu bytes on each of %zu ranks, and checkpoints "
+                           "have room for %d of all; use another hook, or fewer ranks",
+                           r->config->comm_hook.name, state, world, (int)TD_PLUGIN_STATE_MAX_BYTES);
+    }
+    *out_bytes += state * (1 + 3 * world);
+    return TD_OK;
+}
+
 td_status td_rank_hook_bytes(const struct td_rank *r, size_t *out_bytes) {
     *out_bytes = 0;
-    if (!r->hook || !r->hook->ops->memory) return TD_OK;
+    if (!r->hook) return TD_OK;
     TD_AUTO(td_arena) *arena = NULL;
     struct td_bucket *buckets;
     TD_TRY(td_arena_create(ARENA_BYTES, &arena));
     TD_TRY(list(r, arena, &buckets));
-    TD_TRY_CTX(
-        r->hook->ops->memory(r->hook->hook, buckets, td_state_n_buckets(r->state), out_bytes),
-        "comm_hook '%s'", r->config->comm_hook.name);
-    return TD_OK;
+    return measure(r, buckets, out_bytes);
+}
+
+// A step that is not taken would stay in what it keeps.
+static td_status check_state(const struct td_rank *r) {
+    const struct td_comm_hook_ops *o = r->hooks[0].ops;
+    if (!o->state_save || o->end_step || !r->precision_ops->step_gate) return TD_OK;
+    return td_bad_spec(
+        "comm_hook '%s' keeps state but has no end_step, and precision '%s' may skip "
+        "steps; use another precision, such as bf16-mixed",
+        r->config->comm_hook.name, r->precision_name);
 }
 
 td_status td_rank_place_hook(struct td_rank *r) {
+    size_t bytes;
     if (!r->hook) return TD_OK;
+    TD_TRY(check_state(r));
     TD_TRY(list(r, r->arena, &r->hook_buckets));
+    TD_TRY(measure(r, r->hook_buckets, &bytes));
     if (!r->hook->ops->place) return TD_OK;
     TD_TRY_CTX(r->hook->ops->place(r->hook->hook, r->hook_buckets, td_state_n_buckets(r->state)),
                "comm_hook '%s'", r->config->comm_hook.name);
@@ -111,6 +146,7 @@ static void clear_padding(const struct td_bucket *b) {
 
 td_status td_rank_hook_reduce(struct td_rank *r, const struct td_bucket *b) {
     clear_padding(b);
+    r->hook_reduced += (uint64_t)b->n * td_dtype_bytes(b->dtype);
     td_status s = r->hook->ops->reduce(r->hook->hook, &r->hook_buckets[b->index]);
     if (s && td_status_class(s) == TD_CLASS_NONE && td_status_code(s) != TD_ABORTED &&
         td_status_code(s) != TD_DEADLINE_EXCEEDED) {
@@ -127,22 +163,12 @@ void td_rank_hook_end_step(struct td_rank *r, bool taken) {
     if (h->ops && h->ops->end_step) h->ops->end_step(h->hook, taken);
 }
 
-void td_rank_note_hook(const struct td_rank *r, int64_t steps) {
+void td_rank_note_hook(const struct td_rank *r) {
     const struct td_rank_hook *h = &r->hooks[0];
-    uint64_t whole = 0;
-    if (!is_named(r->config->comm_hook.name) || !r->facts.is_global_zero) return;
-    if (!r->hook) {
-        td_events_note(r->events, "comm_hook %s has nothing to do: there is one rank",
-                       r->config->comm_hook.name);
-        return;
-    }
-    if (!h->ops->sent_bytes || steps < 1) return;
-    for (uint32_t i = 0; i < td_state_n_buckets(r->state); i++) {
-        const struct td_bucket *b = &r->hook_buckets[i];
-        whole += (uint64_t)b->n * td_dtype_bytes(b->dtype);
-    }
-    td_events_note(r->events,
-                   "comm_hook %s: each rank sent %" PRIu64 " bytes of gradients a step; they are "
-                   "%" PRIu64,
-                   r->hook_name, h->ops->sent_bytes(h->hook) / (uint64_t)steps, whole);
+    if (!r->hook || !r->facts.is_global_zero || !h->ops->sent_bytes || !r->hook_reduced) return;
+    const uint64_t sent = h->ops->sent_bytes(h->hook);
+    td_events_note(
+        r->events,
+        "comm_hook %s: each rank sent %" PRIu64 " bytes for %" PRIu64 " of gradients, %.3g %%",
+        r->hook_name, sent, r->hook_reduced, 100 * (double)sent / (double)r->hook_reduced);
 }

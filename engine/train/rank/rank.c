@@ -25,6 +25,9 @@ void td_rank_destroy(struct td_rank *r) {
     td_background_destroy(r->background); // it may be writing the checkpointer's snapshot
     td_checkpointer_destroy(r->checkpointer);
     td_programs_destroy(r->programs);
+    for (size_t i = 0; i < TD_COUNTOF(r->hooks); i++) { // their buckets are the rank's
+        if (r->hooks[i].ops) r->hooks[i].ops->close(r->hooks[i].hook);
+    }
     if (r->arena_memory.bytes) r->accel_ops->mem_free(r->accel, r->arena_memory);
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         if (r->owned[role]) r->accel_ops->mem_free(r->accel, r->memory.region[role]);
@@ -35,9 +38,6 @@ void td_rank_destroy(struct td_rank *r) {
     td_plugin_state_finish(&r->own);
     td_data_close(r->data);
     if (r->precision_ops) r->precision_ops->close(r->precision);
-    for (size_t i = TD_COUNTOF(r->hooks); i-- > 0;) {
-        if (r->hooks[i].ops) r->hooks[i].ops->close(r->hooks[i].hook);
-    }
     if (r->strategy_ops) r->strategy_ops->close(r->strategy);
     if (r->group) r->group_ops->leave(r->group);
     if (r->accel_ops) r->accel_ops->close(r->accel);

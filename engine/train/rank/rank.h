@@ -86,6 +86,7 @@ struct td_rank {
     struct td_rank_hook hooks[2];    // what the job names, which has the state; a wrapper
     const struct td_rank_hook *hook; // the outer one; NULL: buckets are averaged as they are
     struct td_bucket *hook_buckets;  // as a hook sees them, without control flags
+    uint64_t hook_reduced;           // bytes of the buckets that it reduced
     const char *hook_name;           // "none", "power_sgd", "fp16 around power_sgd"
     const struct td_precision_ops *precision_ops;
     struct td_precision *precision;
