@@ -47,7 +47,7 @@ static float mean_of(int step, int i) {
         fill(x, r, step);
         sum += (double)x[i];
     }
-    return (float)(sum / WORLD);
+    return (float)(sum / (double)WORLD);
 }
 
 // ---- opening ------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ static void test_gradients_are_rounded_once_before_and_once_after_the_mean(void 
                 sum +=
                     h ? td_f32_of_bf16(td_bf16_of_f32(x[i])) : td_f32_of_f16(td_f16_of_f32(x[i]));
             }
-            sum /= WORLD;
+            sum /= (float)WORLD;
             float is = h ? td_f32_of_bf16(td_bf16_of_f32(sum)) : td_f32_of_f16(td_f16_of_f32(sum));
             assert_true(got[0][0][i] == is);
         }
@@ -262,7 +262,7 @@ static void expect_step(const struct td_bucket_tensor *t, int step, bool feeds_b
         }
         for (int k = 0; k < RANK; k++) {
             for (int i = 0; i < rows * cols; i++) {
-                p[k * rows + i / cols] += m[r][i] * q[k * cols + i % cols] / WORLD;
+                p[k * rows + i / cols] += m[r][i] * q[k * cols + i % cols] / (double)WORLD;
             }
         }
     }
@@ -270,7 +270,7 @@ static void expect_step(const struct td_bucket_tensor *t, int step, bool feeds_b
     for (int32_t r = 0; r < WORLD; r++) {
         for (int k = 0; k < RANK; k++) {
             for (int i = 0; i < rows * cols; i++) {
-                next[k * cols + i % cols] += m[r][i] * p[k * rows + i / cols] / WORLD;
+                next[k * cols + i % cols] += m[r][i] * p[k * rows + i / cols] / (double)WORLD;
             }
         }
     }
