@@ -102,6 +102,7 @@ coord_o    := $(call obj,daemon/coordinator $(addprefix daemon/coordinator/,core
 node_o     := $(call obj,daemon/node daemon/node/core daemon/node/shell)
 daemon_o   := $(call obj,daemon)
 launcher_o := $(call obj,daemon/launcher)
+fabric_o   := $(call obj,fabric)
 worker_o   := $(call obj,daemon/worker)
 client_o   := $(call obj,client)
 run_o      := $(call obj,client/run) $(addprefix $(B)/obj/client/,explain.o print.o progress.o spec_file.o table.o)
@@ -208,15 +209,15 @@ $(B)/lib/%.a:
 	@mkdir -p $(@D); rm -f $@
 	$(Q)$(CROSS)ar rcs $@ $^
 
-# One copy of lib/base, lib/attempt and engine per process: worker and plugins link this. Foreign
-# code inside stays hidden; Debian's libjansson.a was not built as PIC and mentions stdin, hence the
-# defsym.
-$(B)/lib/libtraind.so: $(base_o) $(attempt_o) $(engine_o) engine/libtraind.map
+# One copy of lib/base, lib/attempt, lib/spec, engine and fabric per process: the worker, plugins and
+# programs of others link this. Foreign code inside stays hidden; Debian's libjansson.a was not built
+# as PIC and mentions stdin, hence the defsym.
+$(B)/lib/libtraind.so: $(base_o) $(attempt_o) $(spec_o) $(engine_o) $(fabric_o) fabric/libtraind.map
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(ld) -shared -Wl,-soname,libtraind.so -Wl,--version-script=engine/libtraind.map \
+	$(Q)$(ld) -shared -Wl,-soname,libtraind.so -Wl,--version-script=fabric/libtraind.map \
 	  -Wl,--exclude-libs,ALL $(if $(SAN),,-Wl,-z,defs -Wl,-Bsymbolic) -Wl,--defsym=stdin=td_no_stdin \
-	  $(filter %.o,$^) $(static) -lm -o $@
+	  $(filter %.o,$^) $(static) -Wl,-Bstatic -lyaml -Wl,-Bdynamic -lm -o $@
 
 $(B)/lib/traind/accelerator-cpu.so: $(cpu_o) $(B)/lib/libtraind.so
 	$(call say,LD,$@)
@@ -243,15 +244,15 @@ $(B)/bin/traind-launcher: $(launcher_o) $(B)/lib/libtdproto.a $(B)/lib/libtdatte
 	@mkdir -p $(@D)
 	$(Q)$(ld) $^ -Wl,-Bstatic -lprotobuf-c -ljansson -lz -Wl,-Bdynamic -lm -o $@
 
-$(B)/bin/traind-worker: $(worker_o) $(B)/lib/libtdspec.a $(B)/lib/libtraind.so
+$(B)/bin/traind-worker: $(worker_o) $(B)/lib/libtraind.so
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(ld) $(worker_o) $(B)/lib/libtdspec.a -L$(B)/lib -ltraind -Wl,-Bstatic -lyaml -Wl,-Bdynamic -lm \
+	$(Q)$(ld) $(worker_o) -L$(B)/lib -ltraind -lm \
 	  -Wl,-rpath,'$$ORIGIN/../lib' -o $@
 
 # ---- tests ----------------------------------------------------------------------------------------
 # Unit tests link everything; a test that needs the daemons' cores takes their objects too.
-test_libs := $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(filter %/fatal.o %/devices.o %/method.o %/place.o,$(worker_o)) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a
+test_libs := $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a
 $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

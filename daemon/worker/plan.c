@@ -11,7 +11,7 @@
 #include "daemon/worker/precision.h"
 #include "daemon/worker/worker.h"
 #include "engine/train/plan/autotune.h"
-#include "daemon/worker/devices.h"
+#include "fabric/devices.h"
 #include "engine/train/start.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"

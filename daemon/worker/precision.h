@@ -7,7 +7,7 @@
 // and optimizer in fp32, so a checkpoint of either resumes as the other. It is estimated only where
 // known_precision.h does not know it; where no rates are known it is 32-true. Thread: training.
 
-#include "daemon/worker/attach.h"
+#include "fabric/attach.h"
 #include "engine/train/plan/sizes.h"
 
 struct td_worker_sized {

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/worker/plugins.h"
+#include "fabric/plugins.h"
 #include "daemon/worker/probe_plugins.h"
 #include "daemon/worker/worker.h"
-#include "daemon/worker/devices.h"
+#include "fabric/devices.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
@@ -60,9 +60,9 @@ static td_status print_one(struct td_registry *r, const char *name) {
 static td_status probe_all(const struct td_worker_args *args) {
     char dir[4096], name[32];
     TD_AUTO(td_registry) *r = NULL;
-    TD_TRY(td_worker_plugin_dir(dir, sizeof dir));
+    TD_TRY(td_plugin_dir(dir, sizeof dir));
     TD_TRY(td_registry_create(dir, &r));
-    TD_TRY(td_worker_plugins(r));
+    TD_TRY(td_built_in_plugins(r));
     if (args->plugins) return td_probe_plugins(r, dir);
     TD_TRY(print_one(r, "reference"));
     DIR *d = opendir(dir);

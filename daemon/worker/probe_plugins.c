@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/worker/plugins.h"
-#include "daemon/worker/devices.h"
+#include "fabric/plugins.h"
+#include "fabric/devices.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
@@ -127,7 +127,7 @@ static int by_name(const struct dirent **a, const struct dirent **b) {
 
 td_status td_probe_plugins(struct td_registry *r, const char *plugin_dir) {
     const struct td_plugin_desc *desc;
-    for (size_t i = 0; (desc = td_worker_plugin_at(i)); i++) {
+    for (size_t i = 0; (desc = td_built_in_plugin_at(i)); i++) {
         if (is_probed(desc->kind)) TD_TRY(print_line(desc->kind, desc->name, "", desc, TD_OK));
     }
     struct dirent **files = NULL;

@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "daemon/worker/plugins.h"
+#include "fabric/plugins.h"
 #include "daemon/worker/worker.h"
 #include "engine/train/plan/rates.h"
 #include "engine/train/rank/rank.h"
@@ -78,9 +78,9 @@ static td_status measure(const struct td_worker_args *args, bool *out_settled) {
         return td_fail(TD_INVALID_ARGUMENT, "rates needs --choices-dir DIR, to keep them in");
     }
     TD_TRY(hold_level(args));
-    TD_TRY(td_worker_plugin_dir(plugin_dir, sizeof plugin_dir));
+    TD_TRY(td_plugin_dir(plugin_dir, sizeof plugin_dir));
     TD_TRY(td_registry_create(plugin_dir, &r));
-    TD_TRY(td_worker_plugins(r));
+    TD_TRY(td_built_in_plugins(r));
     const char *name = args->accelerator ? args->accelerator : "cpu";
     TD_TRY(td_registry_find(r, TD_PLUGIN_ACCELERATOR, name, &desc));
     return measure_all(desc->ops, name, args->choices_dir, TD_MAX(args->n_threads, 1), out_settled);

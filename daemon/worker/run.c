@@ -6,11 +6,11 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "daemon/worker/attach.h"
-#include "daemon/worker/devices.h"
-#include "daemon/worker/fatal.h"
+#include "fabric/attach.h"
+#include "fabric/devices.h"
+#include "fabric/fatal.h"
 #include "daemon/worker/precision.h"
-#include "daemon/worker/stop_signals.h"
+#include "fabric/stop_signals.h"
 #include "daemon/worker/worker.h"
 #include "engine/train/rank/plugins.h"
 #include "engine/train/rank/rank.h"

@@ -8,18 +8,10 @@
 //   main.c                           the command line
 //   worker.h                         the verbs
 //   run.c, plan.c, rates.c, probe.c  a verb each; probe_plugins.h, the other half of probe
-//   configure.h                      from a plan to the engine's configuration
-//   method.h                         how the weights move
-//   user_plugins.h                   what a plan names of plugins, and which of its own files are
-//                                    loaded
-//   devices.h                        which device of an accelerator is the rank's
+//   precision.h                      what trainer.precision: auto is
 //   config.h                         what the environment says
-//   build.h                          which build this is
-//   plugins.h                        what is linked in
-//   attach.h                         what the launcher handed down
-//   known_precision.h, precision.h   what trainer.precision: auto is
-//   stop_signals.h                   who asks for a stop
-//   fatal.h, place.h                 last words, and the names in them
+//
+// What a rank in a process needs besides is in fabric/ (fabric/fabric.h).
 //
 // Each verb returns an exit code (enum td_worker_exit).
 //
@@ -42,7 +34,7 @@
 // All take --cpu-level LEVEL: no newer instructions than that. It and the plan's trainer.cpu_level
 // are one bound, the lower holds.
 
-#include "daemon/worker/configure.h"
+#include "fabric/configure.h"
 #include "lib/attempt/worker_exit.h"
 
 int td_worker_run(const struct td_worker_args *args);

@@ -60,10 +60,13 @@ LAYERS = {
     "accelerators": PLUGIN,
     "strategies": PLUGIN,
     "workloads": PLUGIN,
-    # the worker holds the static table of in-tree plugins, and checks plans with the one validator
-    "daemon/worker": ["include", "lib/base", "lib/attempt", "lib/spec",
-                      "engine/train", "engine/train/config", "engine/train/checkpoint", "engine/train/rank", "engine/train/plan",
-                      "accelerators", "strategies", "workloads"],
+    # it holds the static table of in-tree plugins, and checks plans with the one validator
+    "fabric": ["include", "lib/base", "lib/attempt", "lib/spec",
+               "engine/train", "engine/train/config", "engine/train/events", "engine/train/checkpoint", "engine/train/rank",
+               "accelerators", "strategies", "workloads"],
+    "daemon/worker": ["include", "lib/base", "lib/attempt", "lib/spec", "fabric",
+                      "engine/train", "engine/train/config", "engine/train/checkpoint", "engine/train/rank",
+                      "engine/train/plan"],
     "daemon/launcher": ["include", "lib/base", "lib/attempt", "lib/job", "pb"],
     "daemon/coordinator/core": CORE,
     "daemon/coordinator/shell": DAEMON + ["daemon/coordinator/core"],
@@ -129,6 +132,7 @@ STORIES = {
     "engine/graph/rules": "rules.h",
     "engine/graph/passes": "passes.h",
     "engine/train": "train.h",
+    "fabric": "fabric.h",
     "engine/train/config": "config.h",
     "engine/train/events": "events.h",
     "engine/train/checkpoint": "checkpoint.h",
@@ -152,7 +156,7 @@ NO_STORY = ["examples", "tests"]
 SHARED_LOOPS = ["accelerators/reference/node.h", "accelerators/reference/reference.h"]
 
 # A path from the root, whole: not a pattern, nor the end of a longer one.
-PATH = re.compile(r"(?<![\w/.<>-])((?:engine|lib|accelerators|strategies|workloads|daemon|client|include|proto"
+PATH = re.compile(r"(?<![\w/.<>-])((?:engine|lib|accelerators|strategies|workloads|fabric|daemon|client|include|proto"
                   r"|examples|docs|tests|deploy)/[\w/-]+\.(?:c|h|def|py|md|yaml|sh|proto))(?![\w*<])")
 
 # Third-party header -> where it may stand, and in how many .c files at most (None: any number).
@@ -169,7 +173,7 @@ HOMES = [
     (r"yaml\.h", ["lib/spec"], 1),
     (r"openssl/", ["lib/rpc"], None),
     (r"hwloc", ["daemon/node"], 1),
-    (r"dlfcn\.h", ["lib/base/registry.c", "daemon/worker/place.c", "accelerators"], None),
+    (r"dlfcn\.h", ["lib/base/registry.c", "fabric/place.c", "accelerators"], None),
     (r"cuda|cublas|cudnn|nvml", ["accelerators/cuda"], None),
     (r"gloo/|mpi\.h|nccl", ["strategies/collective"], None),
     (r"argp\.h", ["daemon", "client"], None),

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/worker/fatal.h"
+#include "fabric/fatal.h"
 #include "lib/base/clock.h"
 #include "tests/unit/test.h"
 

@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_WORKER_PLUGINS_H
-#define TRAIND_DAEMON_WORKER_PLUGINS_H
+#ifndef TRAIND_FABRIC_PLUGINS_H
+#define TRAIND_FABRIC_PLUGINS_H
 
 // The static plugin table: what a worker can use without loading anything. Accelerators that need
 // foreign libraries are shared objects in the plugin directory beside the binary.
@@ -7,12 +7,12 @@
 #include "lib/base/registry.h"
 
 // Fills the registry with the in-tree plugins.
-TD_MUST_USE td_status td_worker_plugins(struct td_registry *r);
+TD_MUST_USE td_status td_built_in_plugins(struct td_registry *r);
 // Those, one by one; NULL after the last.
-const struct td_plugin_desc *td_worker_plugin_at(size_t i);
+const struct td_plugin_desc *td_built_in_plugin_at(size_t i);
 // True: it is one of those.
-bool td_worker_has_plugin(enum td_plugin_kind kind, const char *name);
+bool td_has_built_in_plugin(enum td_plugin_kind kind, const char *name);
 // The plugin directory of this installation: "<dir of the binary>/../lib/traind".
-TD_MUST_USE td_status td_worker_plugin_dir(char *out, size_t out_bytes);
+TD_MUST_USE td_status td_plugin_dir(char *out, size_t out_bytes);
 
 #endif

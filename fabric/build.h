@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_WORKER_BUILD_H
-#define TRAIND_DAEMON_WORKER_BUILD_H
+#ifndef TRAIND_FABRIC_BUILD_H
+#define TRAIND_FABRIC_BUILD_H
 
 // Which build of the engine this process runs, for the resume key. Any thread.
 

@@ -1,6 +1,6 @@
 // Read the two tables first: one reader for each kind of optimizer and of schedule.
 
-#include "daemon/worker/method.h"
+#include "fabric/method.h"
 
 #include <string.h>
 

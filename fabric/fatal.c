@@ -2,14 +2,14 @@
 // not on the list of async-signal-safe functions because its first call loads libgcc; install calls
 // it once, so that in the handler it only walks the stack.
 
-#include "daemon/worker/fatal.h"
+#include "fabric/fatal.h"
 
 #include <errno.h>
 #include <execinfo.h>
 #include <signal.h>
 #include <string.h>
 
-#include "daemon/worker/place.h"
+#include "fabric/place.h"
 #include "lib/attempt/worker_exit.h"
 
 enum { STACK_BYTES = 64 << 10, FRAMES = 32, HANDLER_FRAMES = 2 }; // itself and the kernel's

@@ -1,7 +1,7 @@
 // Descriptors -> memory. A launcher of another version, or a descriptor of something else, is a
 // FAILED_PRECONDITION that says which.
 
-#include "daemon/worker/attach.h"
+#include "fabric/attach.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -2,18 +2,18 @@
 // checkpoints go, and which ones to resume from. So are the CPU level of the process, and the build
 // that the resume key names.
 
-#include "daemon/worker/configure.h"
+#include "fabric/configure.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/worker/build.h"
-#include "daemon/worker/known_precision.h"
-#include "daemon/worker/method.h"
-#include "daemon/worker/plugins.h"
-#include "daemon/worker/user_plugins.h"
+#include "fabric/build.h"
+#include "fabric/known_precision.h"
+#include "fabric/method.h"
+#include "fabric/plugins.h"
+#include "fabric/user_plugins.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
@@ -233,9 +233,9 @@ td_status td_worker_configure(const struct td_worker_args *args,
     TD_TRY(hold_level(c, args));
     TD_TRY(take_world(c, args));
     char plugin_dir[4096];
-    TD_TRY(td_worker_plugin_dir(plugin_dir, sizeof plugin_dir));
+    TD_TRY(td_plugin_dir(plugin_dir, sizeof plugin_dir));
     TD_TRY(td_registry_create(plugin_dir, &c->registry));
-    TD_TRY(td_worker_plugins(c->registry));
+    TD_TRY(td_built_in_plugins(c->registry));
     TD_TRY(td_user_plugins_take(c->arena, c->registry, args->plugin_dirs, &c->plan.spec));
     struct td_train_config *t = &c->train;
     t->registry = c->registry;

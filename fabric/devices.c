@@ -1,6 +1,6 @@
 // See the header.
 
-#include "daemon/worker/devices.h"
+#include "fabric/devices.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 // soon as the process runs. A library without that note is read and hashed, which takes some
 // milliseconds of every start.
 
-#include "daemon/worker/build.h"
+#include "fabric/build.h"
 
 #include <elf.h>
 #include <link.h>

@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_WORKER_DEVICES_H
-#define TRAIND_DAEMON_WORKER_DEVICES_H
+#ifndef TRAIND_FABRIC_DEVICES_H
+#define TRAIND_FABRIC_DEVICES_H
 
 // Devices of an accelerator as it lists them (device_at of traind/accelerator.h). What it says is
 // checked here, because an accelerator may be anybody's plugin. One without that slot has no

@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_WORKER_PLACE_H
-#define TRAIND_DAEMON_WORKER_PLACE_H
+#ifndef TRAIND_FABRIC_PLACE_H
+#define TRAIND_FABRIC_PLACE_H
 
 // Place: what an address of code is called, for the last words of a rank that crashes.
 //

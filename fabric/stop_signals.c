@@ -1,7 +1,7 @@
 // The thread lives as long as the process: it holds nothing but a small stack, and to end it would
 // need a signal of its own. The lock is between it and the end of the page.
 
-#include "daemon/worker/stop_signals.h"
+#include "fabric/stop_signals.h"
 
 #include <pthread.h>
 #include <signal.h>

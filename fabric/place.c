@@ -3,7 +3,7 @@
 // it exports. How many there are only its hash table knows: the last chain of it ends at the last
 // one.
 
-#include "daemon/worker/place.h"
+#include "fabric/place.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_WORKER_METHOD_H
-#define TRAIND_DAEMON_WORKER_METHOD_H
+#ifndef TRAIND_FABRIC_METHOD_H
+#define TRAIND_FABRIC_METHOD_H
 
 // How a job's weights move: the sections optimizer and lr_scheduler of a plan, as the engine knows
 // them. Every kind reads the knobs of its own rows (lib/spec/knobs.def) and no others, and has no

@@ -1,6 +1,6 @@
 // The only file that knows every in-tree plugin by name.
 
-#include "daemon/worker/plugins.h"
+#include "fabric/plugins.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,25 +40,25 @@ static const struct td_plugin_desc *const in_tree[] = {
     &td_comm_hook_power_sgd,
 };
 
-td_status td_worker_plugins(struct td_registry *r) {
+td_status td_built_in_plugins(struct td_registry *r) {
     for (size_t i = 0; i < TD_COUNTOF(in_tree); i++) {
         TD_TRY(td_registry_add(r, in_tree[i]));
     }
     return TD_OK;
 }
 
-const struct td_plugin_desc *td_worker_plugin_at(size_t i) {
+const struct td_plugin_desc *td_built_in_plugin_at(size_t i) {
     return i < TD_COUNTOF(in_tree) ? in_tree[i] : NULL;
 }
 
-bool td_worker_has_plugin(enum td_plugin_kind kind, const char *name) {
+bool td_has_built_in_plugin(enum td_plugin_kind kind, const char *name) {
     for (size_t i = 0; i < TD_COUNTOF(in_tree); i++) {
         if (in_tree[i]->kind == kind && strcmp(in_tree[i]->name, name) == 0) return true;
     }
     return false;
 }
 
-td_status td_worker_plugin_dir(char *out, size_t out_bytes) {
+td_status td_plugin_dir(char *out, size_t out_bytes) {
     char bin[4000];
     TD_TRY(td_proc_self_dir(bin, sizeof bin));
     if ((size_t)snprintf(out, out_bytes, "%s/../lib/traind", bin) >= out_bytes) {

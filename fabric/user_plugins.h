@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_WORKER_USER_PLUGINS_H
-#define TRAIND_DAEMON_WORKER_USER_PLUGINS_H
+#ifndef TRAIND_FABRIC_USER_PLUGINS_H
+#define TRAIND_FABRIC_USER_PLUGINS_H
 
 // User plugins: what a plan names as `name: plugin`, and the shared objects of its key `plugins`.
 //

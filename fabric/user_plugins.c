@@ -4,14 +4,14 @@
 // write a directory above the file could put another in its place, so those are checked as well.
 // Rejected: copying a file before it is loaded; debuggers and profilers would not find its source.
 
-#include "daemon/worker/user_plugins.h"
+#include "fabric/user_plugins.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/worker/plugins.h"
+#include "fabric/plugins.h"
 #include "lib/base/fsio.h"
 #include "lib/spec/plugin_knobs.h"
 
@@ -206,7 +206,7 @@ static td_status take_part(struct td_arena *a, struct td_registry *r, const stru
                            const struct td_json *list) {
     const struct td_plugin_desc *desc;
     struct td_json *knobs;
-    if (td_worker_has_plugin(w->kind, w->part->name)) {
+    if (td_has_built_in_plugin(w->kind, w->part->name)) {
         return td_bad_spec("%s '%s' is traind's own, not a plugin: name it without `name: plugin`, "
                            "as docs/job-spec.md has it",
                            td_plugin_kind_name(w->kind), w->part->name);

@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_WORKER_FATAL_H
-#define TRAIND_DAEMON_WORKER_FATAL_H
+#ifndef TRAIND_FABRIC_FATAL_H
+#define TRAIND_FABRIC_FATAL_H
 
 // Last words: what a rank writes when it crashes.
 //

@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_WORKER_KNOWN_PRECISION_H
-#define TRAIND_DAEMON_WORKER_KNOWN_PRECISION_H
+#ifndef TRAIND_FABRIC_KNOWN_PRECISION_H
+#define TRAIND_FABRIC_KNOWN_PRECISION_H
 
 // Known precision: the one that a rank trains in, where no estimate is needed to say it.
 //

@@ -1,6 +1,6 @@
 // See the header.
 
-#include "daemon/worker/known_precision.h"
+#include "fabric/known_precision.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_WORKER_CONFIGURE_H
-#define TRAIND_DAEMON_WORKER_CONFIGURE_H
+#ifndef TRAIND_FABRIC_CONFIGURE_H
+#define TRAIND_FABRIC_CONFIGURE_H
 
 // Configure: from a plan file and what the launcher said to the engine's plain configuration. The
 // only place where the job spec's types and the engine's meet.

@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_WORKER_STOP_SIGNALS_H
-#define TRAIND_DAEMON_WORKER_STOP_SIGNALS_H
+#ifndef TRAIND_FABRIC_STOP_SIGNALS_H
+#define TRAIND_FABRIC_STOP_SIGNALS_H
 
 // Signals that ask a rank to stop become the stop word of its page. One thread waits for them;
 // every other thread, made before or after, has them blocked.

@@ -1,10 +1,10 @@
-#ifndef TRAIND_DAEMON_WORKER_ATTACH_H
-#define TRAIND_DAEMON_WORKER_ATTACH_H
+#ifndef TRAIND_FABRIC_ATTACH_H
+#define TRAIND_FABRIC_ATTACH_H
 
 // Attach: the page, ring, socket and group mapping that the launcher handed down as descriptors, or
 // private ones for a run by hand. Everything that comes from outside is checked before use.
 
-#include "daemon/worker/configure.h"
+#include "fabric/configure.h"
 #include "engine/train/config/config.h"
 
 struct td_worker_io {
