@@ -12,6 +12,7 @@
 //   event_writer.h     writes them
 //   events_page.c      prints them as docs/events.md
 //   rank_page.h        the memory that a launcher and a rank share
+//   rank_env.h         how a program of somebody's own learns which rank it is
 //   worker_exit.h      a rank's exit codes
 //   outcome.h          how a rank, a stage or an attempt ended
 //   checkpoint_name.h  names of checkpoints and of their files
