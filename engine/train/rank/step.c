@@ -4,12 +4,16 @@
 
 #include "engine/train/rank/step.h"
 
+#include <string.h>
+
 #include "engine/train/rank/comm_hook.h"
 #include "engine/train/rank/group.h"
 
 #define WAIT_SLICE_NS     (50 * TD_NS_PER_MS)
 #define ABORT_PATIENCE_NS (60 * TD_NS_PER_S)
 #define NO_TICKET         UINT64_MAX
+
+enum { UPDATE = 1 << TD_SEG_FINISH | 1 << TD_SEG_APPLY };
 
 static td_status check_ticket(const struct td_rank *r, const char *slot) {
     if (r->ticket != NO_TICKET) return TD_OK;
@@ -43,24 +47,34 @@ static td_status wait_for(struct td_rank *r, td_ticket ticket) {
     }
 }
 
-// Runs `segments` and then apply, unless the precision's gate says that the step is to be skipped.
-// Without a gate all is one run.
-static td_status run_gated(struct td_rank *r, enum td_strategy_step kind,
-                           const struct td_runnable *p, uint32_t segments,
-                           const void *const *inputs) {
-    const struct td_precision_ops *o = r->precision_ops;
-    const uint32_t apply = 1u << TD_SEG_APPLY;
-    if (!o->step_gate) return run(r, kind, p->exe, segments | apply, inputs);
-    TD_TRY(run(r, kind, p->exe, segments, inputs));
-    TD_TRY(wait_for(r, r->ticket));
-    bool finite = true, steps;
+// Did the finish segment that ran last find all gradients finite?
+static td_status all_finite(struct td_rank *r, const struct td_runnable *p, bool *out_finite) {
+    bool finite = true;
     for (uint32_t i = 0; i < td_graph_n_outputs(p->graph); i++) {
         enum td_output_kind output;
         td_graph_output_at(p->graph, i, NULL, NULL, &output);
         if (output == TD_OUTPUT_GATE) finite = r->outputs[i] != 0;
     }
+    *out_finite = finite;
     // Gradients that were not reduced may be finite here and not there.
-    if (!p->sums && r->facts.world_size > 1) TD_TRY(td_rank_decide(r, finite, true, &finite));
+    if (p->sums || r->facts.world_size == 1) return TD_OK;
+    return td_rank_decide(r, finite, true, out_finite);
+}
+
+// Runs segments. Where apply is one of them the precision's gate may say that the step is to be
+// skipped, once the others have run. Without a gate all is one run.
+static td_status run_gated(struct td_rank *r, enum td_strategy_step kind,
+                           const struct td_runnable *p, uint32_t segments,
+                           const void *const *inputs) {
+    const struct td_precision_ops *o = r->precision_ops;
+    const uint32_t apply = 1u << TD_SEG_APPLY;
+    if (!o->step_gate || !(segments & apply)) return run(r, kind, p->exe, segments, inputs);
+    if (segments & ~apply) {
+        TD_TRY(run(r, kind, p->exe, segments & ~apply, inputs));
+        TD_TRY(wait_for(r, r->ticket));
+    }
+    bool finite, steps;
+    TD_TRY(all_finite(r, p, &finite));
     TD_TRY(o->step_gate(r->precision, finite, &steps));
     r->skipped = !steps;
     td_rank_hook_end_step(r, steps);
@@ -68,32 +82,47 @@ static td_status run_gated(struct td_rank *r, enum td_strategy_step kind,
 }
 
 // Segments one by one, because the strategy has something to do between them.
-static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, bool apply,
+static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, uint32_t segments,
                                 const struct td_runnable *p, const void *const *inputs) {
     const struct td_strategy_ops *o = r->strategy_ops;
+    const uint32_t update = segments & UPDATE;
     r->steady = false; // the hooks may write what they like
-    TD_TRY(run(r, kind, p->exe, 1u << TD_SEG_FORWARD, inputs));
-    TD_TRY(wait_for(r, r->ticket));
-    if (o->pre_backward) TD_TRY(o->pre_backward(r->strategy));
-    TD_TRY(run(r, kind, p->exe, 1u << TD_SEG_BACKWARD, inputs));
-    TD_TRY(wait_for(r, r->ticket));
-    if (o->post_backward) TD_TRY(o->post_backward(r->strategy));
-    if (!apply) return TD_OK;
-    if (o->optimizer_step) {
-        r->ticket = NO_TICKET;
-        TD_TRY(o->optimizer_step(r->strategy, p->exe, inputs, &r->ticket));
-        return check_ticket(r, "optimizer_step");
+    if (segments & 1u << TD_SEG_FORWARD) {
+        TD_TRY(run(r, kind, p->exe, 1u << TD_SEG_FORWARD, inputs));
+        TD_TRY(wait_for(r, r->ticket));
     }
-    return run_gated(r, kind, p, 1u << TD_SEG_FINISH, inputs);
+    if (segments & 1u << TD_SEG_BACKWARD) {
+        if (o->pre_backward) TD_TRY(o->pre_backward(r->strategy));
+        TD_TRY(run(r, kind, p->exe, 1u << TD_SEG_BACKWARD, inputs));
+        TD_TRY(wait_for(r, r->ticket));
+        if (o->post_backward) TD_TRY(o->post_backward(r->strategy));
+    }
+    if (!update) return TD_OK;
+    if (!o->optimizer_step) return run_gated(r, kind, p, update, inputs);
+    if (update != UPDATE) {
+        return td_fail(
+            TD_FAILED_PRECONDITION,
+            "strategy '%s' has an optimizer_step of its own, which runs finish and apply "
+            "together: the gradients' norm is not to be had before it",
+            r->strategy_name);
+    }
+    r->ticket = NO_TICKET;
+    TD_TRY(o->optimizer_step(r->strategy, p->exe, inputs, &r->ticket));
+    return check_ticket(r, "optimizer_step");
+}
+
+static bool has_hooks(const struct td_rank *r) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    return o->pre_backward || o->post_backward || o->optimizer_step;
 }
 
 // What one run of a program has. A micro-batch that ends no window has neither finish nor apply, so
 // a step slot, which counts optimizer steps by them, does not learn that it has.
 static uint32_t segments_of(const struct td_rank *r, enum td_strategy_step kind,
                             const struct td_program_key *key) {
-    const uint32_t update = 1u << TD_SEG_FINISH | 1u << TD_SEG_APPLY;
-    bool only_adds = r->strategy_ops->step && kind == TD_STEP_TRAIN && !key->apply;
-    return only_adds ? TD_SEGS_ALL & ~update : TD_SEGS_ALL;
+    bool takes_part = r->strategy_ops->step || has_hooks(r);
+    bool only_adds = takes_part && kind == TD_STEP_TRAIN && !key->apply;
+    return only_adds ? TD_SEGS_ALL & ~UPDATE : TD_SEGS_ALL;
 }
 
 // All ranks act on the sum of their control flags. Where no bucket carried them, the strategy
@@ -116,11 +145,6 @@ static td_status agree(struct td_rank *r, bool summed) {
         TD_CLASS_USER_CODE);
 }
 
-static bool has_hooks(const struct td_rank *r) {
-    const struct td_strategy_ops *o = r->strategy_ops;
-    return o->pre_backward || o->post_backward || o->optimizer_step;
-}
-
 bool td_rank_runs_ahead(const struct td_rank *r) {
     const struct td_strategy_ops *o = r->strategy_ops;
     const bool takes_part = has_hooks(r) || o->step || o->batch_to_device || r->facts.hooks_batches;
@@ -129,34 +153,45 @@ bool td_rank_runs_ahead(const struct td_rank *r) {
            !r->config->detect_anomaly && r->steps.n == 1;
 }
 
-td_status td_rank_queue(struct td_rank *r, enum td_strategy_step kind,
-                        const struct td_program_key *key, const void *const *inputs,
-                        struct td_rank_run *out_run) {
+td_status td_rank_move_batch(struct td_rank *r, const void *const *inputs,
+                             const void *out_inputs[TD_DATA_FIELDS]) {
     const struct td_strategy_ops *o = r->strategy_ops;
-    const void *moved[TD_DATA_FIELDS];
+    size_t n_fields;
+    (void)td_data_fields(r->data, &n_fields);
+    if (o->batch_to_device) return o->batch_to_device(r->strategy, inputs, n_fields, out_inputs);
+    memcpy(out_inputs, inputs, n_fields * sizeof *inputs);
+    return TD_OK;
+}
+
+td_status td_rank_queue_segments(struct td_rank *r, enum td_strategy_step kind,
+                                 const struct td_program_key *key, const void *const *inputs,
+                                 uint32_t segments, struct td_rank_run *out_run) {
     struct td_runnable program;
     r->skipped = false;
     TD_TRY(td_programs_find(r->programs, key, &program));
-    if (o->batch_to_device) {
-        size_t n_fields;
-        (void)td_data_fields(r->data, &n_fields);
-        TD_TRY(o->batch_to_device(r->strategy, inputs, n_fields, moved));
-        inputs = moved;
-    }
     bool hooked = kind == TD_STEP_TRAIN && has_hooks(r);
     if (hooked) {
-        TD_TRY(run_with_hooks(r, kind, key->apply, &program, inputs));
+        TD_TRY(run_with_hooks(r, kind, segments, &program, inputs));
     } else if (kind == TD_STEP_TRAIN && key->apply) {
-        TD_TRY(run_gated(r, kind, &program, TD_SEGS_ALL & ~(1 << TD_SEG_APPLY), inputs));
+        TD_TRY(run_gated(r, kind, &program, segments, inputs));
     } else {
-        TD_TRY(run(r, kind, program.exe, segments_of(r, kind, key), inputs));
+        TD_TRY(run(r, kind, program.exe, segments, inputs));
     }
     r->steady = !hooked;
+    const bool reduces = segments & 1u << TD_SEG_BACKWARD;
     *out_run = (struct td_rank_run){.graph = program.graph,
                                     .ticket = r->ticket,
-                                    .agrees = kind == TD_STEP_TRAIN && key->sync,
+                                    .agrees = kind == TD_STEP_TRAIN && key->sync && reduces,
                                     .sums = program.sums};
     return TD_OK;
+}
+
+td_status td_rank_queue(struct td_rank *r, enum td_strategy_step kind,
+                        const struct td_program_key *key, const void *const *inputs,
+                        struct td_rank_run *out_run) {
+    const void *moved[TD_DATA_FIELDS];
+    TD_TRY(td_rank_move_batch(r, inputs, moved));
+    return td_rank_queue_segments(r, kind, key, moved, segments_of(r, kind, key), out_run);
 }
 
 td_status td_rank_read(struct td_rank *r, const struct td_rank_run *run) {

@@ -21,6 +21,16 @@ bool td_rank_runs_ahead(const struct td_rank *r);
 TD_MUST_USE td_status td_rank_queue(struct td_rank *r, enum td_strategy_step kind,
                                     const struct td_program_key *key, const void *const *inputs,
                                     struct td_rank_run *out_run);
+// The two halves of that, for who runs the segments of a program one by one. The first moves a
+// batch to where programs read it, once; out_inputs are alive as long as inputs. The second queues
+// some segments (bits 1 << td_segment) of a program. They are a run of neighbours in their order,
+// and go on where those of the run before ended; apply needs key->apply.
+TD_MUST_USE td_status td_rank_move_batch(struct td_rank *r, const void *const *inputs,
+                                         const void *out_inputs[TD_DATA_FIELDS]);
+TD_MUST_USE td_status td_rank_queue_segments(struct td_rank *r, enum td_strategy_step kind,
+                                             const struct td_program_key *key,
+                                             const void *const *inputs, uint32_t segments,
+                                             struct td_rank_run *out_run);
 // Waits until it is done. Then its outputs are in r->outputs, named by the graph, and what ranks
 // agreed on is added to r->control. ABORTED (class collective): a peer is gone.
 TD_MUST_USE td_status td_rank_read(struct td_rank *r, const struct td_rank_run *run);
