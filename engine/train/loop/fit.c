@@ -12,69 +12,17 @@
 
 #include "engine/train/loop/fit.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "engine/train/config/limits.h"
-#include "engine/train/config/schedule.h"
 #include "engine/train/loop/batch.h"
+#include "engine/train/loop/boundary.h"
 #include "engine/train/loop/evaluate.h"
 #include "engine/train/rank/comm_hook.h"
 #include "engine/train/rank/batches.h"
-#include "engine/train/rank/own_state.h"
 #include "engine/train/rank/step.h"
-#include "lib/base/clock.h"
-#include "traind/random.h"
 
 // ---- small steps -------------------------------------------------------------------------------
-
-// Lengths, limits and the schedule's end, once they can be known.
-static td_status settle_limits(struct td_train_loop *l) {
-    int64_t n = td_rank_epoch_batches(l->rank);
-    if (n == 0) {
-        return td_bad_spec("an epoch has no batch for this rank; lower "
-                           "batch_size or raise limit_train_batches");
-    }
-    // Each training step has its schedule, which counts windows.
-    const struct td_limits windows = td_rank_window_limits(l->rank);
-    const int64_t total = td_limits_total_steps(&windows, n), steps = l->rank->steps.n * total;
-    atomic_store_explicit(&l->rank->io->page->total_steps, steps, memory_order_relaxed);
-    for (int i = 0; i < TD_MAX(l->rank->config->n_optimizers, 1); i++) {
-        struct td_schedule_config *s = &l->schedule[i];
-        const char *end = td_schedule_end_knob(s->kind);
-        if (!end || s->total_steps != 0) continue;
-        s->total_steps = total;
-        if (total == 0) {
-            return td_bad_spec("%s needs lr_scheduler.%s when neither max_epochs nor "
-                               "max_steps ends the run",
-                               td_schedule_name(s->kind), end);
-        }
-    }
-    return TD_OK;
-}
-
-static td_status check_loss(struct td_train_loop *l, const struct td_tally *loss) {
-    const float mean = (float)(loss->sum / loss->count);
-    if (loss->count == 0) return TD_OK; // every label of the window was to be ignored
-    if (loss == td_train_loop_loss(l, &l->window, 0)) l->last_loss = mean;
-    if (isfinite(mean)) return TD_OK;
-    return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
-                                        "the %s is %f at step %lld (epoch %lld); lower the "
-                                        "learning rate or clip the gradient; detect_anomaly "
-                                        "finds the op it begins with",
-                                        loss->name, isnan(mean) ? (double)NAN : (double)mean,
-                                        (long long)l->at.step, (long long)l->at.epoch),
-                                TD_CLASS_NUMERIC);
-}
-
-static td_status check_losses(struct td_train_loop *l) {
-    const struct td_tally *loss;
-    for (size_t i = 0; (loss = td_train_loop_loss(l, &l->window, i)); i++) {
-        TD_TRY(check_loss(l, loss));
-    }
-    return TD_OK;
-}
 
 // Did the last window pass a multiple of n steps?
 static bool passes(const struct td_train_loop *l, int64_t n) {
@@ -85,75 +33,6 @@ static bool passes(const struct td_train_loop *l, int64_t n) {
 static bool logs_step(const struct td_train_loop *l) {
     return l->window_steps && (passes(l, l->rank->config->limits.log_every_n_steps) ||
                                l->at.epoch_batches == l->epoch.n_batches || l->fit_is_over);
-}
-
-// One optimizer has "lr", several have "lr_<name>": of the first step that each moves.
-static void log_rates(struct td_train_loop *l) {
-    const struct td_rank *r = l->rank;
-    const struct td_train_config *c = r->config;
-    char name[48];
-    if (!c->n_optimizers) {
-        td_metrics_value(&l->rank->metrics, "lr", l->at.step, l->at.epoch, l->lr[0]);
-    }
-    for (int i = 0; i < c->n_optimizers; i++) {
-        int step = 0;
-        while (step < r->steps.n && r->steps.step[step].optimizer != i) {
-            step++;
-        }
-        if (step == r->steps.n) continue; // all that it has is frozen, or unused
-        snprintf(name, sizeof name, "lr_%s", c->optimizers[i].name);
-        td_metrics_value(&l->rank->metrics, name, l->at.step, l->at.epoch, l->lr[step]);
-    }
-}
-
-static void log_norms(struct td_train_loop *l) {
-    const struct td_rank_steps *steps = &l->rank->steps;
-    char name[48];
-    for (int i = 0; i < steps->n; i++) {
-        if (!isfinite(l->grad_norm[i])) continue;
-        snprintf(name, sizeof name, "grad_norm%s%s", steps->n > 1 ? "_" : "",
-                 steps->n > 1 ? steps->step[i].name : "");
-        td_metrics_value(&l->rank->metrics, name, l->at.step, l->at.epoch, l->grad_norm[i]);
-    }
-}
-
-static td_status log_step(struct td_train_loop *l) {
-    struct td_rank *r = l->rank;
-    struct td_metrics *m = &r->metrics;
-    char name[32];
-    for (size_t i = 0; i < l->window.n; i++) {
-        const struct td_tally *t = &l->window.item[i];
-        snprintf(name, sizeof name, "train_%s_step", t->name);
-        td_metrics_mean(m, name, l->at.step, l->at.epoch, t->sum, t->count);
-    }
-    log_rates(l);
-    log_norms(l);
-    if (r->precision_facts.scales_loss) {
-        struct td_precision_state s = {0};
-        TD_TRY(r->precision_ops->state_save(r->precision, &s));
-        td_metrics_value(m, "loss_scale", l->at.step, l->at.epoch, s.loss_scale);
-        td_metrics_value(m, "skipped_steps", l->at.step, l->at.epoch, (double)s.skipped_steps);
-    }
-    return td_throughput_log(&l->throughput, r, l->at.step, l->at.epoch);
-}
-
-// A step that the precision skipped counts nowhere: the next one is the same step on other samples.
-static td_status end_step(struct td_train_loop *l) {
-    struct td_rank *r = l->rank;
-    if (l->window_steps) {
-        TD_TRY(check_losses(l));
-        td_epoch_metrics_add(&l->played, &l->window);
-    }
-    td_control_progress(&r->control, &l->at, l->own_samples, l->last_loss);
-    TD_TRY(td_control_check_abort(&r->control));
-    TD_TRY(td_checkpointer_poll(r->checkpointer));
-    if (!l->window_steps) return TD_OK;
-    if (!l->stepped) {
-        td_events_step1(r->events, l->at.step);
-        td_checkpointer_prepare(r->checkpointer);
-    }
-    l->stepped = true;
-    return TD_OK;
 }
 
 // ---- validation and checkpoints ----------------------------------------------------------------
@@ -185,68 +64,6 @@ static td_status validate(struct td_train_loop *l, bool *out_interrupted) {
     return TD_OK;
 }
 
-// The manifest's metrics are global (validation's already are).
-static td_status collect_metrics(struct td_train_loop *l, struct td_manifest *m) {
-    char name[32];
-    TD_TRY(td_epoch_metrics_describe(&l->played, &l->window, m));
-    for (size_t i = 0; i < l->validated.n; i++) {
-        snprintf(name, sizeof name, "val_%s", l->validated.item[i].name);
-        td_manifest_add_metric(m, name, l->validated.item[i].sum, l->validated.item[i].count);
-    }
-    return TD_OK;
-}
-
-// The checkpointer took the manifest, which it may still be writing: what follows builds on it.
-static void keep_taken(struct td_train_loop *l, const struct td_manifest *m) {
-    bool is_new = m->best.known && m->best.step == m->progress.step;
-    if (is_new) td_best_parent(l->rank->config->checkpoint.dir, l->best_dir);
-    l->saved_step = m->progress.step;
-    l->best = m->best;
-    td_epoch_metrics_taken(&l->played);
-}
-
-// All ranks call at the same boundary; the owner writes.
-static td_status save(struct td_train_loop *l, int flags) {
-    struct td_rank *r = l->rank;
-    const struct td_train_config *c = r->config;
-    if (!c->checkpoint.dir) return TD_OK;
-    if (r->precision_ops->state_save) {
-        TD_TRY(r->precision_ops->state_save(r->precision, &l->at.precision));
-    }
-    l->at.elapsed_ns = r->start.elapsed_ns + td_mono_now().ns - l->began_ns;
-    struct td_manifest m = {
-        .job = c->job,
-        .attempt = c->attempt,
-        .seed = c->seed,
-        .progress = l->at,
-        .key = r->key,
-        .optimizer = r->optimizer_name,
-        .schedule = r->schedule_name,
-        .spec_digest = c->spec_digest,
-        .plan = c->plan,
-        .frozen = r->frozen,
-        .best = l->best,
-        .own = &r->own,
-    };
-    TD_TRY(collect_metrics(l, &m));
-    if (r->strategy_ops->optimizer_state) {
-        TD_TRY(r->strategy_ops->optimizer_state(r->strategy, r->state, &r->memory));
-    }
-    TD_TRY(td_rank_collect_own_state(r));
-    if (c->checkpoint.monitor) {
-        td_best_offer(&m.best, &c->checkpoint, m.progress.step,
-                      td_manifest_metric(&m, c->checkpoint.monitor));
-    }
-    if (flags & TD_SAVE_FINAL) td_control_phase(&r->control, TD_PHASE_SAVING);
-    const uint64_t skipped = td_checkpointer_counts(r->checkpointer).skipped;
-    TD_TRY(td_checkpointer_save(r->checkpointer, &r->memory, &m, flags));
-    if (l->at.step != l->saved_step && td_checkpointer_counts(r->checkpointer).skipped == skipped) {
-        keep_taken(l, &m);
-    }
-    td_control_phase(&r->control, TD_PHASE_TRAINING);
-    return TD_OK;
-}
-
 // Does a window that comes to so many steps, and ends after this one, end in a save?
 static bool saves_after(const struct td_train_loop *l, int64_t step, int64_t window_steps) {
     const struct td_checkpoint_config *c = &l->rank->config->checkpoint;
@@ -275,7 +92,7 @@ static td_status stop_here(struct td_train_loop *l, bool saves, bool pending,
                            enum td_train_loop_end *out_end) {
     if (!saves || !pending) log_epoch(l);
     l->at.validation_pending = pending;
-    if (saves) TD_TRY(save(l, TD_SAVE_FINAL));
+    if (saves) TD_TRY(td_boundary_save(l, TD_SAVE_FINAL));
     *out_end = TD_LOOP_STOPPED;
     return TD_OK;
 }
@@ -285,14 +102,14 @@ static td_status stop_here(struct td_train_loop *l, bool saves, bool pending,
 static td_status at_boundary(struct td_train_loop *l, bool validates, bool *out_leave,
                              enum td_train_loop_end *out_end) {
     const struct td_limits *limits = &l->rank->config->limits;
-    TD_TRY(end_step(l));
-    if (l->n_runs) return logs_step(l) ? log_step(l) : TD_OK;
+    TD_TRY(td_boundary_end_step(l));
+    if (l->n_runs) return logs_step(l) ? td_boundary_log(l) : TD_OK;
     const struct td_agreement agreed = td_control_take(&l->rank->control);
     bool epoch_ends = l->at.epoch_batches == l->epoch.n_batches;
     int64_t epochs_done = l->at.epoch + epoch_ends;
     l->fit_is_over = td_limits_reached(limits, epochs_done, l->at.step) ||
                      (agreed.timer && td_limits_may_stop_early(limits, epochs_done, l->at.step));
-    if (logs_step(l)) TD_TRY(log_step(l));
+    if (logs_step(l)) TD_TRY(td_boundary_log(l));
     // After the last step there is nothing left to stop: let the job end, unless it is cancelled.
     if (agreed.stop && (agreed.now || !l->fit_is_over)) {
         *out_leave = true;
@@ -309,9 +126,9 @@ static td_status at_boundary(struct td_train_loop *l, bool validates, bool *out_
     log_epoch(l);
     *out_leave = l->fit_is_over;
     if (l->fit_is_over) return TD_OK; // fit saves once more, and waits for it
-    if (agreed.save) return save(l, TD_SAVE_ASKED);
+    if (agreed.save) return td_boundary_save(l, TD_SAVE_ASKED);
     bool is_due = saves_after(l, l->at.step, l->window_steps) || (epoch_ends && saves_by_epoch(l));
-    return is_due ? save(l, 0) : TD_OK;
+    return is_due ? td_boundary_save(l, 0) : TD_OK;
 }
 
 // Must what was queued last be done before anything else is? What comes after it needs the state
@@ -342,7 +159,7 @@ static td_status read_batch(struct td_train_loop *l, bool *out_leave,
 static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end) {
     struct td_rank *r = l->rank;
     const struct td_limits *limits = &r->config->limits;
-    TD_TRY(settle_limits(l));
+    TD_TRY(td_train_loop_settle(l));
     TD_TRY(td_epoch_metrics_begin(&l->played, r));
     TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_START, 0));
     bool interrupted = false;
@@ -392,6 +209,8 @@ td_status td_train_loop_fit(struct td_train_loop *l, enum td_train_loop_end *out
     l->fit_is_over = true;
     if (*out_end == TD_LOOP_STOPPED) return TD_OK;
     td_rank_note_hook(r);
-    if (r->config->checkpoint.save_top_k != 0 && l->stepped) TD_TRY(save(l, TD_SAVE_FINAL));
+    if (r->config->checkpoint.save_top_k != 0 && l->stepped) {
+        TD_TRY(td_boundary_save(l, TD_SAVE_FINAL));
+    }
     return td_rank_hook(r, TD_HOOK_TRAIN_END, 0);
 }

@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/config/limits.h"
+#include "engine/train/config/schedule.h"
+#include "engine/train/rank/batches.h"
 #include "engine/train/rank/step.h"
 
 // The best of the attempts before, where the rank read the checkpoint that knows it. That of
@@ -63,6 +66,30 @@ void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank) {
         *t = (struct td_tally){.sum = m->metric[i].sum, .count = m->metric[i].count};
         snprintf(t->name, sizeof t->name, "%.19s", m->metric[i].name + 4);
     }
+}
+
+td_status td_train_loop_settle(struct td_train_loop *l) {
+    int64_t n = td_rank_epoch_batches(l->rank);
+    if (n == 0) {
+        return td_bad_spec("an epoch has no batch for this rank; lower "
+                           "batch_size or raise limit_train_batches");
+    }
+    // Each training step has its schedule, which counts windows.
+    const struct td_limits windows = td_rank_window_limits(l->rank);
+    const int64_t total = td_limits_total_steps(&windows, n), steps = l->rank->steps.n * total;
+    atomic_store_explicit(&l->rank->io->page->total_steps, steps, memory_order_relaxed);
+    for (int i = 0; i < TD_MAX(l->rank->config->n_optimizers, 1); i++) {
+        struct td_schedule_config *s = &l->schedule[i];
+        const char *end = td_schedule_end_knob(s->kind);
+        if (!end || s->total_steps != 0) continue;
+        s->total_steps = total;
+        if (total == 0) {
+            return td_bad_spec("%s needs lr_scheduler.%s when neither max_epochs nor "
+                               "max_steps ends the run",
+                               td_schedule_name(s->kind), end);
+        }
+    }
+    return TD_OK;
 }
 
 td_status td_train_loop_agree(struct td_train_loop *l, bool *out_leave) {

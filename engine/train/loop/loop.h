@@ -8,6 +8,7 @@
 //   loop.h                         the run
 //   fit.h                          the training loop
 //   batch.h                        one micro-batch: queued, then read
+//   boundary.h                     what there is to do after an optimizer step
 //   evaluate.h                     one pass over a split
 //   predict.h, generate.h          the predict stage
 //   predictions.h                  the results of both
@@ -80,6 +81,9 @@ struct td_train_loop {
 };
 
 void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank);
+// Before the first batch: the length of the run and the end of each schedule. Class bad_spec: an
+// epoch without a batch, a schedule without an end.
+TD_MUST_USE td_status td_train_loop_settle(struct td_train_loop *l);
 // Flags of all ranks at a batch boundary outside of training. *out_leave: a stop to obey here.
 TD_MUST_USE td_status td_train_loop_agree(struct td_train_loop *l, bool *out_leave);
 // Loss i among the tallies: "loss", and "loss_..." where the module has several training steps.
