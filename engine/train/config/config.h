@@ -171,7 +171,9 @@ struct td_train_config {
     const struct td_named_optimizer *optimizers; // instead of the two above
     int n_optimizers;                            // 0: there is one; at most TD_OPTIMIZERS_MAX
     uint64_t seed;
-    unsigned stages; // enum td_stage
+    unsigned stages;         // enum td_stage
+    bool manual;             // fit is a loop of somebody else's (loop/manual.h)
+    bool manual_accumulates; // in which micro-batches may add up
     int64_t batch_size;
     bool shuffle, drop_last;
     struct td_limits limits;

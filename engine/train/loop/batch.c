@@ -33,21 +33,26 @@ static void round_scalars(struct td_rank *r) {
     }
 }
 
-static void set_update(struct td_train_loop *l, int step) {
-    l->rank->scalars[TD_SCALAR_LR] = td_batch_rate(l, step);
+void td_batch_set_update(struct td_train_loop *l, int step, double rate) {
+    l->rank->scalars[TD_SCALAR_LR] = rate;
     l->rank->scalars[TD_SCALAR_STEP] = (double)(updates_of(l, step) + 1);
+    round_scalars(l->rank);
 }
 
-// The step scalars of a window of so many micro-batches. A loss scale holds for all of it.
-static td_status set_scalars(struct td_train_loop *l, int64_t window) {
+td_status td_batch_set_share(struct td_train_loop *l, double share) {
     struct td_rank *r = l->rank;
-    set_update(l, 0);
-    r->scalars[TD_SCALAR_WINDOW] = 1.0 / (double)window;
+    r->scalars[TD_SCALAR_WINDOW] = share;
     if (r->precision_ops->pre_backward) {
         TD_TRY(r->precision_ops->pre_backward(r->precision, r->scalars));
     }
     round_scalars(r);
     return TD_OK;
+}
+
+// The step scalars of a window of so many micro-batches. A loss scale holds for all of it.
+static td_status set_scalars(struct td_train_loop *l, int64_t window) {
+    td_batch_set_update(l, 0, td_batch_rate(l, 0));
+    return td_batch_set_share(l, 1.0 / (double)window);
 }
 
 static bool is_of_batch(td_status s) {
@@ -87,8 +92,7 @@ static td_status queue_step(struct td_train_loop *l, const void *const *inputs, 
     struct td_rank *r = l->rank;
     struct td_program_key key = td_rank_train_key(r, b->step, &l->epoch, batch, b->n_samples);
     if (l->at.n_counts) {
-        set_update(l, b->step);
-        round_scalars(r);
+        td_batch_set_update(l, b->step, td_batch_rate(l, b->step));
     }
     b->lr[b->step] = r->scalars[TD_SCALAR_LR];
     b->done = b->after.step;
@@ -103,8 +107,7 @@ static td_status queue_step(struct td_train_loop *l, const void *const *inputs, 
     return TD_OK;
 }
 
-// The norm that a step reports; NaN: it reports none.
-static double norm_of(const struct td_graph *g, const double *outputs) {
+double td_batch_norm(const struct td_graph *g, const double *outputs) {
     for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
         enum td_output_kind kind;
         td_graph_output_at(g, i, NULL, NULL, &kind);
@@ -123,7 +126,7 @@ static td_status read_step(struct td_train_loop *l, const struct td_batch_run *b
     td_tallies_add(&own, b->run.graph, r->outputs, b->n_samples);
     if (!l->at.n_counts || !r->skipped) td_tallies_merge(&l->window, &own);
     td_throughput_add(&l->throughput, b->run.graph, b->step == 0 ? b->n_samples : 0);
-    l->grad_norm[b->step] = norm_of(b->run.graph, r->outputs);
+    l->grad_norm[b->step] = td_batch_norm(b->run.graph, r->outputs);
     return TD_OK;
 }
 

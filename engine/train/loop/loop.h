@@ -9,6 +9,7 @@
 //   fit.h                          the training loop
 //   batch.h                        one micro-batch: queued, then read
 //   boundary.h                     what there is to do after an optimizer step
+//   manual.h                       a loop that somebody else owns
 //   evaluate.h                     one pass over a split
 //   predict.h, generate.h          the predict stage
 //   predictions.h                  the results of both

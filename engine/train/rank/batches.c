@@ -55,6 +55,14 @@ struct td_program_key td_rank_train_key(const struct td_rank *r, int step, const
     return key;
 }
 
+struct td_program_key td_rank_manual_key(const struct td_rank *r, int step, bool accumulate,
+                                         bool sync, int64_t n) {
+    struct td_program_key key = key_of(r, step, TD_MODE_TRAIN, n);
+    key.accumulate = accumulate;
+    key.sync = key.apply = sync || r->facts.world_size == 1;
+    return key;
+}
+
 struct td_program_key td_rank_eval_key(const struct td_rank *r, int64_t n) {
     return key_of(r, 0, TD_MODE_EVAL, n);
 }

@@ -18,6 +18,9 @@ int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split);
 // ones to evaluate and to predict n.
 struct td_program_key td_rank_train_key(const struct td_rank *r, int step, const struct td_epoch *e,
                                         int64_t batch, int64_t n);
+// The same of a loop that says itself what it wants of a micro-batch. Alone a rank always syncs.
+struct td_program_key td_rank_manual_key(const struct td_rank *r, int step, bool accumulate,
+                                         bool sync, int64_t n);
 struct td_program_key td_rank_eval_key(const struct td_rank *r, int64_t n);
 struct td_program_key td_rank_predict_key(const struct td_rank *r, int64_t n);
 // The job's limits with windows in place of optimizer steps. Each step of the module makes one of

@@ -1,0 +1,317 @@
+// See the header.
+
+#include "engine/train/loop/manual.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/train/loop/batch.h"
+#include "engine/train/loop/boundary.h"
+#include "engine/train/rank/batches.h"
+#include "lib/base/buf.h"
+#include "traind/random.h"
+
+enum {
+    FORWARD = 1 << TD_SEG_FORWARD,
+    BACKWARD = 1 << TD_SEG_BACKWARD,
+    FINISH = 1 << TD_SEG_FINISH,
+    APPLY = 1 << TD_SEG_APPLY,
+    UPDATE = FINISH | APPLY,
+    NAMES_BYTES = 512,
+};
+
+#define misuse(...)                                                                                \
+    td_status_with_class(td_fail(TD_FAILED_PRECONDITION, __VA_ARGS__), TD_CLASS_USER_CODE)
+
+void td_manual_init(struct td_manual *m, struct td_train_loop *l) {
+    *m = (struct td_manual){.l = l, .syncs = true};
+    for (int i = 0; i < TD_STEPS_MAX; i++) {
+        m->of[i].lr = (double)NAN;
+    }
+    l->runs_ahead = td_rank_runs_ahead(l->rank) ? TD_RUNS_AHEAD : 0;
+}
+
+static const char *name_of(const struct td_manual *m, int step) {
+    return m->l->rank->steps.step[step].name;
+}
+
+// ---- reading ------------------------------------------------------------------------------------
+
+// Counts what the oldest run put out.
+static void count(struct td_manual *m, const struct td_manual_run *b) {
+    struct td_train_loop *l = m->l;
+    struct td_rank *r = l->rank;
+    if (b->segments & FORWARD) {
+        m->values.n = 0;
+        td_tallies_add(&m->values, b->run.graph, r->outputs, b->n_samples);
+        if (b->begins) l->window.n = 0;
+        td_tallies_merge(&l->window, &m->values);
+        const bool is_first = b->step == 0;
+        td_throughput_add(&l->throughput, b->run.graph, is_first ? b->n_samples : 0);
+        l->own_samples += is_first ? b->n_samples : 0;
+    }
+    if (b->segments & FINISH) l->grad_norm[b->step] = td_batch_norm(b->run.graph, r->outputs);
+}
+
+static td_status read_oldest(struct td_manual *m) {
+    struct td_train_loop *l = m->l;
+    const struct td_manual_run b = m->run[0];
+    m->n_runs--;
+    memmove(&m->run[0], &m->run[1], (size_t)m->n_runs * sizeof m->run[0]);
+    TD_TRY(td_rank_read(l->rank, &b.run));
+    count(m, &b);
+    if (!b.is_update) return td_control_check_abort(&l->rank->control);
+    l->window_steps = b.updated;
+    l->lr[b.step] = b.lr;
+    l->at.step += b.updated;
+    l->at.epoch_offset = b.after.epoch_offset;
+    l->at.epoch_batches = b.after.epoch_batches;
+    l->at.samples = b.after.samples;
+    return td_boundary_end_step(l);
+}
+
+static td_status read_down_to(struct td_manual *m, int n) {
+    while (m->n_runs > n) {
+        TD_TRY(read_oldest(m));
+    }
+    return TD_OK;
+}
+
+// ---- queueing -----------------------------------------------------------------------------------
+
+static double rate_of(const struct td_manual *m, int step) {
+    return isfinite(m->of[step].lr) ? m->of[step].lr : td_batch_rate(m->l, step);
+}
+
+static td_status prepare(struct td_manual *m, uint32_t segments) {
+    struct td_train_loop *l = m->l;
+    struct td_rank *r = l->rank;
+    if (segments & FORWARD) {
+        TD_TRY(td_batch_set_share(l, m->share));
+        td_random_set(r->random, r->config->seed, l->queued.step + m->step,
+                      m->offset + r->facts.global_rank, r->facts.world_size);
+    }
+    if (segments & UPDATE) td_batch_set_update(l, m->step, rate_of(m, m->step));
+    if ((segments & BACKWARD) && m->key.sync) {
+        td_control_raise(&r->control, r->control.flags, true);
+    }
+    return TD_OK;
+}
+
+// Queues what was asked for and is not queued.
+static td_status flush(struct td_manual *m) {
+    struct td_train_loop *l = m->l;
+    const uint32_t segments = m->asked & ~m->queued;
+    if (!segments) return TD_OK;
+    TD_CHECK(m->n_runs <= TD_RUNS_AHEAD);
+    struct td_manual_run b = {.segments = segments,
+                              .step = m->step,
+                              .n_samples = m->n_samples,
+                              .begins = m->begins,
+                              .is_update = segments & APPLY,
+                              .after = m->after};
+    TD_TRY(prepare(m, segments));
+    b.lr = l->rank->scalars[TD_SCALAR_LR];
+    td_status s =
+        td_rank_queue_segments(l->rank, TD_STEP_TRAIN, &m->key, m->inputs, segments, &b.run);
+    TD_TRY(td_batch_name(s, l, "training", l->at.epoch_batches));
+    m->queued = m->asked;
+    b.updated = b.is_update && !l->rank->skipped;
+    if (b.updated) {
+        l->queued.step++;
+        if (l->at.n_counts) l->at.count[m->step].updates++;
+    }
+    m->run[m->n_runs++] = b;
+    return read_down_to(m, l->runs_ahead);
+}
+
+td_status td_manual_drain(struct td_manual *m) {
+    TD_TRY(flush(m));
+    return read_down_to(m, 0);
+}
+
+// ---- batches ------------------------------------------------------------------------------------
+
+static td_status begin_epoch(struct td_manual *m) {
+    struct td_train_loop *l = m->l;
+    struct td_rank *r = l->rank;
+    TD_TRY(td_sampler_set_epoch(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch));
+    l->epoch = td_rank_epoch(r, &l->at);
+    td_batch_begin(l);
+    m->after = l->queued;
+    m->in_epoch = true;
+    td_control_phase(&r->control, TD_PHASE_TRAINING);
+    td_throughput_begin(&l->throughput, l->at.step);
+    return TD_OK;
+}
+
+static td_status end_epoch(struct td_manual *m) {
+    struct td_train_loop *l = m->l;
+    TD_TRY(td_manual_drain(m));
+    l->at.epoch++;
+    l->at.epoch_offset = 0;
+    l->at.epoch_batches = 0;
+    l->at.samples = m->after.samples;
+    td_epoch_metrics_next(&l->played);
+    m->in_epoch = m->is_open = false;
+    m->n_samples = 0;
+    return TD_OK;
+}
+
+td_status td_manual_next(struct td_manual *m, int64_t *out_n) {
+    struct td_train_loop *l = m->l;
+    struct td_rank *r = l->rank;
+    const void *inputs[TD_DATA_FIELDS];
+    TD_TRY(flush(m)); // it reads the batch before
+    m->is_open = false;
+    if (!m->in_epoch) TD_TRY(begin_epoch(m));
+    *out_n = 0;
+    if (m->after.epoch_batches >= l->epoch.n_batches) return end_epoch(m);
+    const struct td_sampler *sampler = td_data_sampler(r->data, TD_SPLIT_TRAIN);
+    m->offset = m->after.epoch_offset;
+    TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, m->offset, inputs, &m->n_samples));
+    if (r->facts.hooks_batches) {
+        TD_TRY(td_manual_drain(m));
+        TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, m->after.epoch_batches));
+    }
+    TD_TRY(td_rank_move_batch(r, inputs, m->inputs));
+    const int64_t next = td_sampler_next(sampler, m->offset, r->config->batch_size);
+    m->after.epoch_offset = next;
+    m->after.epoch_batches++;
+    m->after.samples += next - m->offset;
+    *out_n = m->n_samples;
+    return TD_OK;
+}
+
+// ---- a pass -------------------------------------------------------------------------------------
+
+td_status td_manual_forward(struct td_manual *m, int step, double share) {
+    const struct td_train_config *c = m->l->rank->config;
+    if (m->n_samples == 0) return misuse("forward without a batch: take the next one before");
+    if (m->of[step].any && !c->manual_accumulates) {
+        return misuse(
+            "forward of step '%s' while it has gradients that no optimizer step has used, "
+            "in a loop that said that it does not accumulate",
+            name_of(m, step));
+    }
+    if (m->of[step].settled) {
+        return misuse("forward of step '%s' after its gradients were clipped: the optimizer step "
+                      "comes first",
+                      name_of(m, step));
+    }
+    TD_TRY(flush(m));
+    m->is_open = true;
+    m->step = step;
+    m->share = share;
+    m->begins = !m->of[step].any;
+    m->key = td_rank_manual_key(m->l->rank, step, m->of[step].any, m->syncs, m->n_samples);
+    m->asked = FORWARD;
+    m->queued = 0;
+    return TD_OK;
+}
+
+td_status td_manual_backward(struct td_manual *m) {
+    if (!m->is_open) return misuse("backward without a forward before it");
+    if (m->asked & BACKWARD) return misuse("a second backward of the same forward");
+    m->asked |= BACKWARD;
+    m->of[m->step].any = true;
+    m->of[m->step].synced = m->key.sync;
+    return TD_OK;
+}
+
+// What an update and a norm need.
+static td_status check_gradients(const struct td_manual *m, int step, const char *what) {
+    if (!m->of[step].any) {
+        return misuse("%s of step '%s' without a backward of it before", what, name_of(m, step));
+    }
+    if (!m->of[step].synced) {
+        return misuse("%s of step '%s' after a backward without sync: ranks would move apart; the "
+                      "last backward of a window has to sync",
+                      what, name_of(m, step));
+    }
+    return TD_OK;
+}
+
+// The segments of an update are those of the last program that gave the step gradients.
+static td_status ask(struct td_manual *m, int step, uint32_t segments) {
+    if (m->step != step || !(m->asked & BACKWARD)) {
+        return misuse("the optimizer step of '%s' has to come before the forward of another step",
+                      name_of(m, step));
+    }
+    m->asked |= segments;
+    return TD_OK;
+}
+
+td_status td_manual_optimizer_step(struct td_manual *m, int step, bool *out_stepped) {
+    TD_TRY(check_gradients(m, step, "an optimizer step"));
+    TD_TRY(ask(m, step, UPDATE));
+    TD_TRY(flush(m));
+    *out_stepped = !m->l->rank->skipped;
+    m->of[step].any = m->of[step].settled = false;
+    m->is_open = false;
+    return TD_OK;
+}
+
+td_status td_manual_zero_grad(struct td_manual *m, int step) {
+    TD_TRY(flush(m));
+    m->of[step].any = m->of[step].settled = false;
+    return TD_OK;
+}
+
+td_status td_manual_norm(struct td_manual *m, int step, double *out_norm) {
+    TD_TRY(check_gradients(m, step, "the norm of the gradients"));
+    TD_TRY(ask(m, step, FINISH));
+    TD_TRY(td_manual_drain(m));
+    m->of[step].settled = true;
+    if (isnan(m->l->grad_norm[step])) {
+        return misuse("no norm of gradients is computed: set trainer.gradient_clip_val or "
+                      "trainer.log_grad_norm");
+    }
+    *out_norm = m->l->grad_norm[step];
+    return TD_OK;
+}
+
+td_status td_manual_evaluate(struct td_manual *m, enum td_strategy_step kind,
+                             const void *const *inputs, int64_t n) {
+    struct td_rank *r = m->l->rank;
+    const struct td_graph *g;
+    TD_TRY(td_manual_drain(m));
+    m->is_open = false;
+    td_control_beat(&r->control);
+    TD_TRY(td_control_check_abort(&r->control));
+    const struct td_program_key key =
+        kind == TD_STEP_PREDICT ? td_rank_predict_key(r, n) : td_rank_eval_key(r, n);
+    TD_TRY(td_rank_step(r, kind, &key, inputs, &g));
+    m->values.n = 0;
+    td_tallies_add(&m->values, g, r->outputs, n);
+    return TD_OK;
+}
+
+// ---- values -------------------------------------------------------------------------------------
+
+static td_status no_value(const struct td_manual *m, const char *name) {
+    char names[NAMES_BYTES] = "";
+    for (size_t i = 0, n = 0; i < m->values.n; i++) {
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "",
+                              m->values.item[i].name);
+    }
+    return td_status_with_class(td_fail(TD_NOT_FOUND, "the last pass put out no '%s'; it has: %s",
+                                        name, *names ? names : "nothing"),
+                                TD_CLASS_USER_CODE);
+}
+
+td_status td_manual_value(struct td_manual *m, const char *name, double *out_value) {
+    TD_TRY(td_manual_drain(m));
+    const struct td_tally *t = td_tallies_find(&m->values, name);
+    if (!t) return no_value(m, name);
+    *out_value = t->count == 0 ? (double)NAN : t->sum / t->count;
+    return TD_OK;
+}
+
+bool td_manual_has_gradients(const struct td_manual *m) {
+    for (int i = 0; i < m->l->rank->steps.n; i++) {
+        if (m->of[i].any) return true;
+    }
+    return false;
+}

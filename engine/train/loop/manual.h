@@ -1,0 +1,91 @@
+#ifndef TRAIND_ENGINE_TRAIN_LOOP_MANUAL_H
+#define TRAIND_ENGINE_TRAIN_LOOP_MANUAL_H
+
+// Manual: a loop that somebody else owns. He takes batches and says forward, backward and optimizer
+// step himself; here is what makes runs of programs of that.
+//
+// Calls are put together: segments of one pass that were asked for run as one. They run once
+// something has to happen: a value is read, another pass begins, the update is there. So a loop
+// that reads no value between its calls costs what the loop of a job costs, and gives the same
+// bits. Where an accelerator runs ahead, the last update is read when the next one is queued.
+//
+// One pass is open at a time: its activations are in the one arena of the rank. A second forward
+// ends it. Gradients stay until the optimizer step of their training step, or until they are
+// cleared. After either the next backward overwrites them. A backward without sync adds gradients
+// of this rank alone; an update needs a backward with sync after it, so that ranks stay alike.
+//
+// Counting, checks and events are those of a job (boundary.h), and so is the position that a
+// checkpoint keeps: after the batch of the last update. Errors: FAILED_PRECONDITION, class
+// user_code, for calls in an order that cannot be. All ranks make the same calls. Thread: the
+// training thread.
+
+#include "engine/train/loop/loop.h"
+
+struct td_manual_run {
+    struct td_rank_run run;
+    uint32_t segments; // bits 1 << td_segment
+    int step;
+    int64_t n_samples;
+    bool begins;    // the first micro-batch of a window
+    bool updated;   // it has an update, which was not skipped
+    bool is_update; // it has one
+    double lr;
+    struct td_position after;
+};
+
+struct td_manual {
+    struct td_train_loop *l;
+    bool in_epoch;
+    // the batch that was taken last
+    const void *inputs[TD_DATA_FIELDS]; // where programs read it
+    int64_t n_samples;                  // 0: none was taken
+    int64_t offset;                     // of it in the epoch
+    struct td_position after;
+    // the pass that is open
+    bool is_open;
+    struct td_program_key key;
+    int step;
+    double share;
+    uint32_t asked, queued; // segments of it
+    bool begins;
+    bool syncs; // the next forward is of a pass that reduces
+    // by training step
+    struct {
+        bool any;     // there are gradients
+        bool synced;  // the last backward reduced them
+        bool settled; // their norm was asked for, so finish has run
+        double lr;    // NaN: as the schedule says
+    } of[TD_STEPS_MAX];
+    struct td_manual_run run[TD_RUNS_AHEAD + 1]; // queued and not read, the oldest first
+    int n_runs;
+    struct td_tallies values; // of the last pass
+};
+
+void td_manual_init(struct td_manual *m, struct td_train_loop *l);
+
+// The next batch of the training split; *out_n: its samples, on this rank. 0: the epoch is over,
+// and the next call begins another.
+TD_MUST_USE td_status td_manual_next(struct td_manual *m, int64_t *out_n);
+// Begins a pass of training step `step` over that batch. share: what its loss counts in the
+// gradient, 1 / k in a window of k micro-batches.
+TD_MUST_USE td_status td_manual_forward(struct td_manual *m, int step, double share);
+TD_MUST_USE td_status td_manual_backward(struct td_manual *m);
+// Updates what training step `step` trains, from gradients that are synced. *out_stepped: false, if
+// the precision skipped it. Then its gradients are gone.
+TD_MUST_USE td_status td_manual_optimizer_step(struct td_manual *m, int step, bool *out_stepped);
+// Forgets gradients.
+TD_MUST_USE td_status td_manual_zero_grad(struct td_manual *m, int step);
+// The norm of synced gradients before clipping. FAILED_PRECONDITION: the job computes none.
+TD_MUST_USE td_status td_manual_norm(struct td_manual *m, int step, double *out_norm);
+// One evaluation of a batch of n samples, in a program of mode eval or predict.
+TD_MUST_USE td_status td_manual_evaluate(struct td_manual *m, enum td_strategy_step kind,
+                                         const void *const *inputs, int64_t n);
+// What the last pass put out under that name, as a mean over its samples on this rank.
+// NOT_FOUND lists the names.
+TD_MUST_USE td_status td_manual_value(struct td_manual *m, const char *name, double *out_value);
+// Runs what was asked for, and waits for all of it.
+TD_MUST_USE td_status td_manual_drain(struct td_manual *m);
+// Are there gradients that no update has used?
+bool td_manual_has_gradients(const struct td_manual *m);
+
+#endif

@@ -1,0 +1,208 @@
+// A loop that somebody else owns: the same bits as the loop of a job, and calls in an order that
+// cannot be are refused.
+
+#include <math.h>
+#include <string.h>
+
+#include "engine/train/build.h"
+#include "engine/train/loop/fit.h"
+#include "engine/train/loop/manual.h"
+#include "tests/unit/train_rig.h"
+
+enum { WEIGHTS = 64 };
+
+struct weights {
+    float at[WEIGHTS];
+    size_t bytes;
+};
+
+static void read_weights(struct td_rank *r, struct weights *out) {
+    const struct td_buffer *from = &r->memory.region[TD_ROLE_PARAM];
+    assert_true(from->bytes <= sizeof out->at);
+    out->bytes = from->bytes;
+    assert_ok(r->accel_ops->copy(r->accel, td_buffer_of_host(out->at, from->bytes), 0, *from, 0,
+                                 from->bytes));
+}
+
+static void prepare(struct run *r, const char *accelerator, const char *precision, int window) {
+    prepare_run(r, NULL, "single_device", NULL);
+    r->config.accelerator = accelerator;
+    r->config.precision = precision;
+    r->config.limits.max_epochs = 2;
+    r->config.limits.accumulate[0].batches = window;
+    r->config.limits.val_batches = (struct td_amount){0};
+    r->config.optimizer.log_norm = true;
+}
+
+static void fit(const char *accelerator, const char *precision, int window, struct weights *out) {
+    struct run r;
+    struct td_rank *rank;
+    struct td_train_loop l;
+    enum td_train_loop_end end;
+    prepare(&r, accelerator, precision, window);
+    assert_ok(td_rank_create(&r.config, &r.io, &r.events, &rank));
+    td_train_loop_init(&l, rank);
+    assert_ok(td_train_loop_fit(&l, &end));
+    read_weights(rank, out);
+    td_rank_destroy(rank);
+    dispose(&r);
+}
+
+struct manual {
+    struct run r;
+    struct td_rank *rank;
+    struct td_train_loop l;
+    struct td_manual m;
+};
+
+static void begin(struct manual *x, const char *accelerator, const char *precision, int window) {
+    prepare(&x->r, accelerator, precision, 1);
+    x->r.config.manual = true;
+    x->r.config.manual_accumulates = window > 1;
+    assert_ok(td_rank_create(&x->r.config, &x->r.io, &x->r.events, &x->rank));
+    td_train_loop_init(&x->l, x->rank);
+    assert_ok(td_train_loop_settle(&x->l));
+    assert_ok(td_epoch_metrics_begin(&x->l.played, x->rank));
+    td_manual_init(&x->m, &x->l);
+}
+
+static void end(struct manual *x) {
+    td_rank_destroy(x->rank);
+    dispose(&x->r);
+}
+
+// looks: values are read between the calls, so that segments run one by one.
+static void loop(struct manual *x, int window, bool looks, struct weights *out) {
+    int64_t n, batch = 0;
+    bool stepped;
+    for (int epoch = 0; epoch < 2; epoch++) {
+        for (;;) {
+            assert_ok(td_manual_next(&x->m, &n));
+            if (n == 0) break;
+            double loss, norm;
+            assert_int_equal(n, 4);
+            assert_ok(td_manual_forward(&x->m, 0, 1.0 / window));
+            if (looks) assert_ok(td_manual_value(&x->m, "loss", &loss));
+            assert_ok(td_manual_backward(&x->m));
+            if (looks) assert_ok(td_manual_value(&x->m, "loss", &loss));
+            if (++batch % window) continue;
+            if (looks) assert_ok(td_manual_norm(&x->m, 0, &norm));
+            assert_ok(td_manual_optimizer_step(&x->m, 0, &stepped));
+            if (looks) assert_true(loss > 0 && norm > 0);
+        }
+    }
+    assert_ok(td_manual_drain(&x->m));
+    read_weights(x->rank, out);
+}
+
+static void expect_same(const char *accelerator, const char *precision, int window, bool looks) {
+    struct weights job, own;
+    struct manual x;
+    fit(accelerator, precision, window, &job);
+    begin(&x, accelerator, precision, window);
+    loop(&x, window, looks, &own);
+    assert_int_equal(x.l.at.step, 8 / window);
+    assert_int_equal(x.l.at.epoch, 2);
+    assert_int_equal(own.bytes, job.bytes);
+    assert_memory_equal(own.at, job.at, job.bytes);
+    end(&x);
+}
+
+static void test_plain_loop_gives_the_bits_of_a_job(void **state) {
+    (void)state;
+    expect_same("reference", "32-true", 1, false);
+    expect_same("far", "32-true", 1, false);
+}
+
+static void test_loop_that_reads_values_between_calls_gives_the_bits_of_a_job(void **state) {
+    (void)state;
+    expect_same("reference", "32-true", 1, true);
+    expect_same("far", "32-true", 1, true);
+}
+
+static void test_micro_batches_add_up_as_in_a_job(void **state) {
+    (void)state;
+    expect_same("reference", "32-true", 2, false);
+    expect_same("far", "32-true", 2, false);
+    expect_same("reference", "32-true", 2, true);
+}
+
+static void test_loss_scale_gates_the_step_as_in_a_job(void **state) {
+    (void)state;
+    expect_same("reference", "16-mixed", 1, false);
+    expect_same("reference", "16-mixed", 2, true);
+}
+
+static void test_rate_of_the_caller_takes_the_place_of_the_schedule(void **state) {
+    (void)state;
+    struct weights job, own;
+    struct manual x;
+    fit("reference", "32-true", 1, &job);
+    begin(&x, "reference", "32-true", 1);
+    x.m.of[0].lr = 0.05;
+    loop(&x, 1, false, &own);
+    assert_memory_not_equal(own.at, job.at, job.bytes);
+    assert_true(x.l.lr[0] == (double)0.05F);
+    end(&x);
+}
+
+static void test_forgotten_gradients_leave_no_trace(void **state) {
+    (void)state;
+    struct weights job, own;
+    struct manual x;
+    int64_t n;
+    fit("reference", "32-true", 1, &job);
+    begin(&x, "reference", "32-true", 1);
+    for (int i = 0; i < 4; i++) { // an epoch whose gradients nobody uses
+        assert_ok(td_manual_next(&x.m, &n));
+        assert_ok(td_manual_forward(&x.m, 0, 1));
+        assert_ok(td_manual_backward(&x.m));
+        assert_ok(td_manual_zero_grad(&x.m, 0));
+    }
+    assert_ok(td_manual_next(&x.m, &n));
+    assert_int_equal(n, 0);
+    x.l.at.epoch = 0;
+    x.l.at.samples = 0;
+    loop(&x, 1, false, &own);
+    assert_memory_equal(own.at, job.at, job.bytes);
+    end(&x);
+}
+
+static void test_calls_in_an_order_that_cannot_be_are_refused(void **state) {
+    (void)state;
+    struct manual x;
+    int64_t n;
+    bool stepped;
+    double v;
+    begin(&x, "reference", "32-true", 1);
+    const enum td_code code = TD_FAILED_PRECONDITION;
+    assert_fails(td_manual_forward(&x.m, 0, 1), code, "without a batch");
+    assert_fails(td_manual_backward(&x.m), code, "without a forward");
+    assert_ok(td_manual_next(&x.m, &n));
+    assert_fails(td_manual_optimizer_step(&x.m, 0, &stepped), code, "without a backward");
+    assert_fails(td_manual_norm(&x.m, 0, &v), code, "without a backward");
+    assert_ok(td_manual_forward(&x.m, 0, 1));
+    assert_fails(td_manual_optimizer_step(&x.m, 0, &stepped), code, "without a backward");
+    assert_ok(td_manual_backward(&x.m));
+    assert_fails(td_manual_backward(&x.m), code, "a second backward");
+    assert_fails(td_manual_forward(&x.m, 0, 1), code, "does not accumulate");
+    assert_ok(td_manual_norm(&x.m, 0, &v));
+    assert_ok(td_manual_optimizer_step(&x.m, 0, &stepped));
+    assert_true(stepped);
+    assert_fails(td_manual_optimizer_step(&x.m, 0, &stepped), code, "without a backward");
+    assert_fails(td_manual_value(&x.m, "lose", &v), TD_NOT_FOUND, "loss");
+    end(&x);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plain_loop_gives_the_bits_of_a_job),
+        cmocka_unit_test(test_loop_that_reads_values_between_calls_gives_the_bits_of_a_job),
+        cmocka_unit_test(test_micro_batches_add_up_as_in_a_job),
+        cmocka_unit_test(test_loss_scale_gates_the_step_as_in_a_job),
+        cmocka_unit_test(test_rate_of_the_caller_takes_the_place_of_the_schedule),
+        cmocka_unit_test(test_forgotten_gradients_leave_no_trace),
+        cmocka_unit_test(test_calls_in_an_order_that_cannot_be_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
