@@ -13,6 +13,7 @@
 //   known_precision.h    what trainer.precision: auto was
 //   devices.h            which device of an accelerator is the rank's
 //   build.h              which build this is
+//   config.h             which rank this program is
 //   attach.h             what a launcher handed down
 //   stop_signals.h       who asks for a stop
 //   fatal.h, place.h     last words, and the names in them

@@ -1,0 +1,69 @@
+// The only getenv of fabric; contract in config.h. A status has one owner, so what failed is kept
+// as code and text, and made again for each caller.
+
+#include "fabric/config.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/fit.h"
+
+static struct {
+    char text[TD_RANK_ENV_BYTES]; // the plan's path is within it
+    bool is_rank;
+    struct td_rank_env env;
+    enum td_code failed;
+    char why[512];
+} here;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+// A variable that was copied to another process names what is not open there, or another's.
+static td_status keep_descriptors(const struct td_rank_env *e) {
+    const struct {
+        const char *name;
+        int fd;
+    } fds[] = {{"page_fd", e->page_fd},
+               {"events_fd", e->events_fd},
+               {"group_fd", e->group_fd},
+               {"results_fd", e->results_fd}};
+    for (size_t i = 0; i < TD_COUNTOF(fds); i++) {
+        if (fds[i].fd < 0 || fcntl(fds[i].fd, F_SETFD, FD_CLOEXEC) == 0) continue;
+        return td_fail_errno(TD_FAILED_PRECONDITION,
+                             TD_RANK_ENV " names descriptor %d as %s, which was handed to another "
+                                         "process: unset " TD_RANK_ENV,
+                             fds[i].fd, fds[i].name);
+    }
+    return TD_OK;
+}
+
+static td_status take(void) {
+    const char *value = getenv(TD_RANK_ENV);
+    if (!value) return TD_OK;
+    size_t len = strlen(value);
+    if (len >= sizeof here.text) {
+        return td_fail(TD_RESOURCE_EXHAUSTED, TD_RANK_ENV " has %zu bytes, at most %zu can be", len,
+                       sizeof here.text - 1);
+    }
+    memcpy(here.text, value, len + 1);
+    if (unsetenv(TD_RANK_ENV) != 0) return td_fail_errno(TD_INTERNAL, "unset " TD_RANK_ENV);
+    TD_TRY(td_rank_env_parse(here.text, &here.env));
+    TD_TRY(keep_descriptors(&here.env));
+    here.is_rank = true;
+    return TD_OK;
+}
+
+static void take_once(void) {
+    td_status s = take();
+    here.failed = td_status_code(s);
+    if (s) (void)td_fit(here.why, sizeof here.why, "%s", td_status_message(s));
+    td_status_free(s);
+}
+
+td_status td_fabric_env(const struct td_rank_env **out_env) {
+    (void)pthread_once(&once, take_once);
+    if (here.failed) return td_fail(here.failed, "%s", here.why);
+    *out_env = here.is_rank ? &here.env : NULL;
+    return TD_OK;
+}

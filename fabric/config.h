@@ -1,0 +1,18 @@
+#ifndef TRAIND_FABRIC_CONFIG_H
+#define TRAIND_FABRIC_CONFIG_H
+
+// Config of fabric: what a program takes from its environment, which is one variable (rank_env.h).
+//
+// It is read once. Then it is removed, and the descriptors that it names close on exec, so that
+// what this process starts is not taken for the same rank. The first call belongs where a program
+// begins: while it changes the environment, no other thread may use that.
+
+#include "lib/attempt/rank_env.h"
+
+// Which rank this process is; *out_env NULL: none. It lives as long as the process.
+// Thread: the first call before other threads, later ones any.
+// Errors, the same ones at each call: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (the value is no rank
+// environment), FAILED_PRECONDITION (a descriptor that it names is not open here).
+TD_MUST_USE td_status td_fabric_env(const struct td_rank_env **out_env);
+
+#endif
