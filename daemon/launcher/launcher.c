@@ -401,7 +401,7 @@ static td_status fail_shared(const struct td_launcher *l) {
 }
 
 static td_status make_memory(struct td_launcher *l) {
-    uint64_t pages = td_launch_rank_memory() * (uint64_t)l->o.n_ranks;
+    uint64_t pages = td_rank_page_memory() * (uint64_t)l->o.n_ranks;
     if (l->o.memory_limit_bytes && l->o.shared_bytes + pages >= l->o.memory_limit_bytes) {
         td_status s = td_fail(TD_RESOURCE_EXHAUSTED,
                               "the attempt may use %llu bytes here, but its shared memory alone "

@@ -19,7 +19,6 @@
 #include "lib/base/clock.h"
 #include "lib/base/fit.h"
 #include "lib/base/fsio.h"
-#include "lib/base/machine.h"
 
 enum {
     DRAIN_BYTES = 64 << 10,
@@ -30,36 +29,8 @@ enum {
 };
 static _Alignas(64) char drain_buffer[DRAIN_BYTES];
 
-// ---- memory -------------------------------------------------------------------------------------
-size_t td_launch_rank_memory(void) {
-    size_t ring = td_ring_bytes(sizeof(struct td_metric_record), TD_METRIC_RING_RECORDS);
-    return td_align_up(TD_RANK_PAGE_BYTES + ring, td_page_bytes());
-}
-
-static td_status make_page(struct td_launch_rank *r, int32_t world_size) {
-    size_t bytes = td_launch_rank_memory();
-    r->page_fd = memfd_create("traind-rank", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (r->page_fd < 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make the rank's page");
-    if (ftruncate(r->page_fd, (off_t)bytes) != 0 ||
-        fallocate(r->page_fd, 0, 0, (off_t)bytes) != 0 ||
-        fcntl(r->page_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-        td_status s = td_fail_errno(TD_RESOURCE_EXHAUSTED,
-                                    "allocate %zu bytes of shared memory "
-                                    "for a rank's page",
-                                    bytes);
-        return td_status_with_class(s, TD_CLASS_OUT_OF_MEMORY);
-    }
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->page_fd, 0);
-    if (p == MAP_FAILED) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map the rank's page");
-    r->page = p;
-    r->page->magic = TD_RANK_PAGE_MAGIC;
-    r->page->version = TD_RANK_PAGE_VERSION;
-    r->page->rank = r->rank;
-    r->page->world_size = world_size;
-    return td_ring_format((char *)p + TD_RANK_PAGE_BYTES, bytes - TD_RANK_PAGE_BYTES,
-                          sizeof(struct td_metric_record), TD_METRIC_RING_RECORDS, &r->ring);
-}
-
+// ---- memory and files
+// ----------------------------------------------------------------------------
 static td_status open_segment(const char *dir, const char *name, int *out_fd,
                               struct td_launch_file *out_file) {
     char path[PATH_MAX];
@@ -87,7 +58,7 @@ td_status td_launch_rank_init(struct td_launch_rank *r, int32_t rank,
     TD_TRY(open_segment(o->dir, name, &r->err.file_fd, &r->err.file));
     snprintf(name, sizeof name, TD_SEGMENT_METRICS, (unsigned)rank);
     TD_TRY(open_segment(o->dir, name, &r->metrics_fd, &r->metrics_file));
-    return make_page(r, o->world_size);
+    return td_rank_page_make(rank, o->world_size, &r->page_fd, &r->page, &r->ring);
 }
 
 void td_launch_rank_finish(struct td_launch_rank *r) {
@@ -97,7 +68,7 @@ void td_launch_rank_finish(struct td_launch_rank *r) {
         td_auto_close(fds[i]);
         *fds[i] = -1;
     }
-    if (r->page) munmap(r->page, td_launch_rank_memory());
+    if (r->page) munmap(r->page, td_rank_page_memory());
     r->page = NULL;
 }
 
@@ -262,7 +233,7 @@ void td_launch_rank_drain_metrics(struct td_launch_rank *r) {
     }
     if (r->undropped < RING_BYTES_RESIDENT) return;
     // The memory stays; only our mapping of it is given back, which keeps this process small.
-    (void)madvise(r->page, td_launch_rank_memory(), MADV_DONTNEED);
+    (void)madvise(r->page, td_rank_page_memory(), MADV_DONTNEED);
     r->undropped = 0;
 }
 

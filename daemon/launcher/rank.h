@@ -62,8 +62,6 @@ struct td_launch_rank {
     char end_message[TD_EVENT_TEXT_BYTES];
 };
 
-// Bytes of shared memory that a rank needs by itself.
-size_t td_launch_rank_memory(void);
 // Memory and files; nothing runs yet.
 TD_MUST_USE td_status td_launch_rank_init(struct td_launch_rank *r, int32_t rank,
                                           const struct td_launch_options *o);

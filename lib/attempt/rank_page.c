@@ -1,10 +1,13 @@
-// Names of phases; asking for a drain.
+// Names of phases; the memory; asking for a drain.
 //
 // A drain is a ticket: the rank raises drain_asked, the launcher copies it to drain_done when it
 // has drained. The copy alone says nothing to the launcher, so a rank that writes nonsense there
 // hurts nobody but itself.
 
 #include "lib/attempt/rank_page.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
 
 #include "lib/base/futex.h"
 
@@ -13,6 +16,41 @@ const char *td_rank_phase_name(int64_t phase) {
                                         "testing",  "saving",  "ended",    "predicting"};
     _Static_assert(TD_COUNTOF(names) == TD_PHASE_PREDICTING + 1, "one name per phase");
     return phase >= 0 && phase < (int64_t)TD_COUNTOF(names) ? names[phase] : "unknown";
+}
+
+size_t td_rank_page_memory(void) {
+    size_t ring = td_ring_bytes(sizeof(struct td_metric_record), TD_METRIC_RING_RECORDS);
+    return td_align_up(TD_RANK_PAGE_BYTES + ring, td_page_bytes());
+}
+
+td_status td_rank_page_make(int32_t rank, int32_t world_size, int *out_fd,
+                            struct td_rank_page **out_page, struct td_ring *out_ring) {
+    size_t bytes = td_rank_page_memory();
+    TD_AUTO_CLOSE int fd = memfd_create("traind-rank", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make the rank's page");
+    if (ftruncate(fd, (off_t)bytes) != 0 || fallocate(fd, 0, 0, (off_t)bytes) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        td_status s = td_fail_errno(TD_RESOURCE_EXHAUSTED,
+                                    "allocate %zu bytes of shared memory for a rank's page", bytes);
+        return td_status_with_class(s, TD_CLASS_OUT_OF_MEMORY);
+    }
+    struct td_rank_page *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map the rank's page");
+    page->magic = TD_RANK_PAGE_MAGIC;
+    page->version = TD_RANK_PAGE_VERSION;
+    page->rank = rank;
+    page->world_size = world_size;
+    struct td_ring ring;
+    td_status s = td_ring_format((char *)page + TD_RANK_PAGE_BYTES, bytes - TD_RANK_PAGE_BYTES,
+                                 sizeof(struct td_metric_record), TD_METRIC_RING_RECORDS, &ring);
+    if (s) {
+        munmap(page, bytes);
+        return s;
+    }
+    *out_fd = td_steal_fd(&fd);
+    *out_page = page;
+    *out_ring = ring;
+    return TD_OK;
 }
 
 uint32_t td_rank_page_ask_drain(struct td_rank_page *p) {

@@ -75,6 +75,13 @@ struct td_rank_page {
 };
 _Static_assert(sizeof(struct td_rank_page) <= TD_RANK_PAGE_BYTES, "it fits its place");
 
+// The part of whoever starts ranks: a sealed memfd with page and ring, allocated before use, and
+// mapped. Bytes that each rank needs so; both are the caller's, to close and to unmap.
+size_t td_rank_page_memory(void);
+// Errors: RESOURCE_EXHAUSTED, of class out_of_memory where that is why.
+TD_MUST_USE td_status td_rank_page_make(int32_t rank, int32_t world_size, int *out_fd,
+                                        struct td_rank_page **out_page, struct td_ring *out_ring);
+
 // A launcher that is killed takes along what is in the rings. So that no attempt goes on from a
 // checkpoint with points before it missing, its writer asks for a drain before it commits.
 // Everything that any rank pushed before the call is then in the launcher's files. Returns what to

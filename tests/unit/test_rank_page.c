@@ -1,7 +1,11 @@
 // Exit codes and classes: what the launcher reads from a code is what the worker meant by it.
-// A failure never maps to success, in either direction. And a drain is over when it was answered.
+// A failure never maps to success, in either direction. A drain is over when it was answered. And
+// a rank's memory is what both sides expect, and stays that.
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/worker_exit.h"
@@ -46,11 +50,38 @@ static void test_drain_is_awaited_until_it_is_answered(void **state) {
                  TD_DEADLINE_EXCEEDED, "no metric points");
 }
 
+static void test_page_is_made_for_its_rank_and_cannot_change_its_size(void **state) {
+    (void)state;
+    int fd = -1;
+    struct td_rank_page *page = NULL;
+    struct td_ring ours, theirs;
+    assert_ok(td_rank_page_make(1, 3, &fd, &page, &ours));
+    struct stat st;
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_int_equal(st.st_size, td_rank_page_memory());
+    assert_true(st.st_blocks * 512 >= st.st_size); // allocated
+    assert_int_equal(ftruncate(fd, 0), -1);
+    assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    assert_int_equal(page->magic, TD_RANK_PAGE_MAGIC);
+    assert_int_equal(page->rank, 1);
+    assert_int_equal(page->world_size, 3);
+    assert_ok(td_ring_attach((char *)page + TD_RANK_PAGE_BYTES,
+                             td_rank_page_memory() - TD_RANK_PAGE_BYTES,
+                             sizeof(struct td_metric_record), &theirs));
+    struct td_metric_record in = {.step = 7}, out = {.step = 0};
+    assert_true(td_ring_push(&theirs, &in));
+    assert_true(td_ring_pop(&ours, &out));
+    assert_int_equal(out.step, 7);
+    munmap(page, td_rank_page_memory());
+    close(fd);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_class_comes_back_when_it_has_a_code),
         cmocka_unit_test(test_class_is_internal_when_the_code_is_unknown),
         cmocka_unit_test(test_drain_is_awaited_until_it_is_answered),
+        cmocka_unit_test(test_page_is_made_for_its_rank_and_cannot_change_its_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
