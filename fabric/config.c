@@ -1,5 +1,5 @@
-// The only getenv of fabric; contract in config.h. A status has one owner, so what failed is kept
-// as code and text, and made again for each caller.
+// The only getenv of fabric, the worker and libtraind's programs; contract in config.h. A status
+// has one owner, so what failed is kept as code and text, and made again for each caller.
 
 #include "fabric/config.h"
 
@@ -65,5 +65,33 @@ td_status td_fabric_env(const struct td_rank_env **out_env) {
     (void)pthread_once(&once, take_once);
     if (here.failed) return td_fail(here.failed, "%s", here.why);
     *out_env = here.is_rank ? &here.env : NULL;
+    return TD_OK;
+}
+
+const char *td_fabric_cpu_level(void) {
+    const char *level = getenv(TD_CPU_LEVEL_ENV);
+    return level ? level : "";
+}
+
+td_status td_fabric_check_launcher(void) {
+    static const struct {
+        const char *variable, *launcher;
+    } others[] = {{"TORCHELASTIC_RUN_ID", "torchrun"},
+                  {"SLURM_STEP_NUM_TASKS", "srun"},
+                  {"OMPI_COMM_WORLD_SIZE", "mpirun"},
+                  {"PMI_SIZE", "mpiexec"}};
+    for (size_t i = 0; i < TD_COUNTOF(others); i++) {
+        const char *value = getenv(others[i].variable);
+        const bool is_alone = !value || (i > 0 && strcmp(value, "1") == 0);
+        if (is_alone) continue;
+        return td_status_with_class(
+            td_fail(
+                TD_FAILED_PRECONDITION,
+                "%s started this process as one of several ranks (%s=%s), which libtraind cannot "
+                "join; start it once and let it spawn its ranks (traind/spawn.h), or submit it "
+                "as a job of kind: program",
+                others[i].launcher, others[i].variable, value),
+            TD_CLASS_BAD_SPEC);
+    }
     return TD_OK;
 }

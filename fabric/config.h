@@ -1,11 +1,12 @@
 #ifndef TRAIND_FABRIC_CONFIG_H
 #define TRAIND_FABRIC_CONFIG_H
 
-// Config of fabric: what a program takes from its environment, which is one variable (rank_env.h).
+// Config of fabric: what a process takes from its environment. TRAIND_CPU_ISA bounds the CPU level
+// where no launcher says one. TRAIND_RANK is how a program learns which rank it is (rank_env.h).
 //
-// It is read once. Then it is removed, and the descriptors that it names close on exec, so that
-// what this process starts is not taken for the same rank. The first call belongs where a program
-// begins: while it changes the environment, no other thread may use that.
+// The latter is read once. Then it is removed, and the descriptors that it names close on exec, so
+// that what this process starts is not taken for the same rank. The first call belongs where a
+// program begins: while it changes the environment, no other thread may use that.
 
 #include "lib/attempt/rank_env.h"
 
@@ -14,5 +15,12 @@
 // Errors, the same ones at each call: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (the value is no rank
 // environment), FAILED_PRECONDITION (a descriptor that it names is not open here).
 TD_MUST_USE td_status td_fabric_env(const struct td_rank_env **out_env);
+
+#define TD_CPU_LEVEL_ENV "TRAIND_CPU_ISA"
+// Its value; "": not set. Thread: any that may read the environment.
+const char *td_fabric_cpu_level(void);
+// FAILED_PRECONDITION where another launcher has started this process as one of several ranks: its
+// variables name a world that nobody here would join.
+TD_MUST_USE td_status td_fabric_check_launcher(void);
 
 #endif

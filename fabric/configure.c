@@ -179,7 +179,11 @@ static td_status take_spec(struct td_worker_config *c) {
 
 // ---- all of it ---------------------------------------------------------------------------------
 
-static td_status read_plan(struct td_worker_config *c, const char *path) {
+static td_status read_plan(struct td_worker_config *c, const struct td_worker_args *args) {
+    const char *path = args->plan_file;
+    if (args->plan_text) {
+        return td_plan_parse(c->arena, args->plan_text, strlen(args->plan_text), &c->plan);
+    }
     TD_AUTO_BUF text;
     td_buf_init(&text, 2 * TD_SPEC_MAX_BYTES);
     td_status s = td_fs_read(path, TD_SPEC_MAX_BYTES, &text);
@@ -229,13 +233,17 @@ td_status td_worker_configure(const struct td_worker_args *args,
     TD_AUTO(td_worker_config) *c = td_calloc(1, sizeof *c);
     if (!c) return td_fail_oom();
     TD_TRY(td_arena_create(ARENA_BYTES, &c->arena));
-    TD_TRY(read_plan(c, args->plan_file));
+    TD_TRY(read_plan(c, args));
     TD_TRY(hold_level(c, args));
     TD_TRY(take_world(c, args));
     char plugin_dir[4096];
     TD_TRY(td_plugin_dir(plugin_dir, sizeof plugin_dir));
     TD_TRY(td_registry_create(plugin_dir, &c->registry));
     TD_TRY(td_built_in_plugins(c->registry));
+    for (size_t i = 0; i < args->n_own_plugins; i++) {
+        td_status s = td_registry_add(c->registry, args->own_plugins[i]);
+        if (s) return td_status_with_class(s, TD_CLASS_BAD_SPEC);
+    }
     TD_TRY(td_user_plugins_take(c->arena, c->registry, args->plugin_dirs, &c->plan.spec));
     struct td_train_config *t = &c->train;
     t->registry = c->registry;

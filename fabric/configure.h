@@ -11,6 +11,9 @@
 // What the command line said.
 struct td_worker_args {
     const char *plan_file;
+    const char *plan_text;                           // instead of a file; NULL: there is a file
+    const struct td_plugin_desc *const *own_plugins; // (n_own_plugins) of the program itself
+    size_t n_own_plugins;
     const char *dump_graph;           // a pass; NULL: no text
     const char *choices_dir;          // as td_train_config's
     const char *checkpoints_dir;      // plan: where a job has them, if its spec names no place

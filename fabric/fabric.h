@@ -13,9 +13,68 @@
 //   known_precision.h    what trainer.precision: auto was
 //   devices.h            which device of an accelerator is the rank's
 //   build.h              which build this is
-//   config.h             which rank this program is
+//   config.h             what the environment says
 //   attach.h             what a launcher handed down
+//   group_memory.h       the memory that ranks of a program share
 //   stop_signals.h       who asks for a stop
 //   fatal.h, place.h     last words, and the names in them
+//
+// and for programs (include/traind/fabric.h):
+//
+//   fabric.h             the state of one
+//   create.c, setup.c    from options to a rank
+//   steps.c              batches and steps
+//   group.c              what ranks do together
+//   saves.c              checkpoints
+//   log.c                what a program says
+//   finish.c             the end
+//
+// Here: the fabric of a program, a rank whose loop is the caller's. Thread: the caller's.
+
+#include "engine/train/loop/manual.h"
+#include "fabric/attach.h"
+#include "fabric/config.h"
+#include "fabric/configure.h"
+#include "traind/fabric.h"
+
+#define TD_FABRIC_MAGIC 0x54464142U
+
+enum { TD_FABRIC_LISTS = 256 }; // callbacks, loggers, plugins: each at most so many
+
+struct td_fabric {
+    uint32_t magic;
+    struct td_arena *arena; // the options' and the setup's texts
+    struct td_fabric_options o;
+    const struct td_rank_env *env; // NULL: the process is no rank of others
+    bool in_job;                   // a launcher reads the page, the ring and the events
+    bool prints;                   // values are JSON lines on stdout
+    const struct td_plan_run *run; // of the job's plan; NULL: none
+    const char *model, *data, *optimizer, *schedule;
+    uint64_t seed;
+    bool seeded;
+    // once attached
+    struct td_worker_io io;
+    struct td_events events;
+    // once set up
+    struct td_worker_config *config;
+    struct td_rank *rank; // NULL: setup has not succeeded
+    struct td_train_loop loop;
+    struct td_manual manual;
+    int32_t divisor;
+    struct {
+        int64_t offset, batch_idx;
+    } at[TD_SPLIT_COUNT]; // of the splits that are evaluated
+    const void *fields[TD_DATA_FIELDS];
+    bool stopping; // a stop was reported
+    bool ended;    // finish has run
+};
+
+// FAILED_PRECONDITION, class user_code.
+TD_MUST_USE td_status td_fabric_misuse(const char *fmt, ...) TD_PRINTF(1, 2);
+TD_MUST_USE td_status td_fabric_need_setup(const struct td_fabric *f, const char *call);
+// The index of a step by name; NULL: the first.
+TD_MUST_USE td_status td_fabric_step(const struct td_fabric *f, const char *name, int *out_step);
+// A failure that ends the run: classified, reported, and the other ranks woken. Takes and gives s.
+TD_MUST_USE td_status td_fabric_failed(struct td_fabric *f, td_status s);
 
 #endif

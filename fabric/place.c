@@ -7,7 +7,9 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <link.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/base.h"
@@ -60,5 +62,15 @@ bool td_code_place_of(uintptr_t address, struct td_code_place *out_place) {
         *out_place = (struct td_code_place){s.names + symbol->st_name, offset - symbol->st_value};
         return true;
     }
+    return true;
+}
+
+bool td_place_file(const void *address, char *out, size_t out_bytes) {
+    Dl_info info;
+    char real[PATH_MAX];
+    if (!dladdr(address, &info) || !info.dli_fname || !realpath(info.dli_fname, real)) return false;
+    size_t len = strlen(real);
+    if (len >= out_bytes) return false;
+    memcpy(out, real, len + 1);
     return true;
 }

@@ -8,6 +8,7 @@
 // would take the loader's lock, which the crashed thread may hold.
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct td_code_place {
@@ -17,5 +18,9 @@ struct td_code_place {
 
 // False: no object is loaded there.
 bool td_code_place_of(uintptr_t address, struct td_code_place *out_place);
+
+// The path of the object that holds an address. False: none does, or its path is too long. Not for
+// a handler of signals.
+bool td_place_file(const void *address, char *out, size_t out_bytes);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "accelerators/reference/reference.h"
-#include "lib/base/proc.h"
+#include "fabric/place.h"
 #include "strategies/collective/collective.h"
 #include "strategies/comm_hook/comm_hook.h"
 #include "strategies/precision/precision.h"
@@ -59,10 +59,13 @@ bool td_has_built_in_plugin(enum td_plugin_kind kind, const char *name) {
 }
 
 td_status td_plugin_dir(char *out, size_t out_bytes) {
-    char bin[4000];
-    TD_TRY(td_proc_self_dir(bin, sizeof bin));
-    if ((size_t)snprintf(out, out_bytes, "%s/../lib/traind", bin) >= out_bytes) {
-        return td_fail(TD_FAILED_PRECONDITION, "the path of this program is too long");
+    char file[4000];
+    if (!td_place_file(in_tree, file, sizeof file)) {
+        return td_fail(TD_FAILED_PRECONDITION, "where libtraind.so is cannot be found out");
+    }
+    *strrchr(file, '/') = '\0';
+    if ((size_t)snprintf(out, out_bytes, "%s/traind", file) >= out_bytes) {
+        return td_fail(TD_FAILED_PRECONDITION, "the path of libtraind.so is too long");
     }
     return TD_OK;
 }

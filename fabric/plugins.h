@@ -12,7 +12,7 @@ TD_MUST_USE td_status td_built_in_plugins(struct td_registry *r);
 const struct td_plugin_desc *td_built_in_plugin_at(size_t i);
 // True: it is one of those.
 bool td_has_built_in_plugin(enum td_plugin_kind kind, const char *name);
-// The plugin directory of this installation: "<dir of the binary>/../lib/traind".
+// The plugin directory of this installation: "traind", beside libtraind.so.
 TD_MUST_USE td_status td_plugin_dir(char *out, size_t out_bytes);
 
 #endif

@@ -1,16 +1,17 @@
 // traind-worker: one rank of a job. It knows no network and no database. What it receives comes
 // from a plan file, its arguments and inherited descriptors (lib/attempt/rank_page.h); from the
-// environment only the CPU level of a run by hand (config.h). Here is only the command line: verbs
-// and options become a struct td_worker_args, and a verb's own file does the work. Bad usage is an
-// exit code of the worker's own list, because its caller is a program more often than a person.
+// environment only the CPU level of a run by hand (fabric/config.h). Here is only the command line:
+// verbs and options become a struct td_worker_args, and a verb's own file does the work. Bad usage
+// is an exit code of the worker's own list, because its caller is a program more often than a
+// person.
 
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/worker/config.h"
 #include "daemon/worker/worker.h"
+#include "fabric/config.h"
 
 const char *argp_program_version = "traind-worker " TD_VERSION;
 
@@ -176,8 +177,8 @@ int main(int argc, char **argv) {
                                  .events_fd = -1,
                                  .group_fd = -1,
                                  .plugin_dirs = "",
-                                 .cpu_level = td_worker_config_cpu_level(),
-                                 .cpu_level_from = TD_WORKER_CPU_LEVEL}};
+                                 .cpu_level = td_fabric_cpu_level(),
+                                 .cpu_level_from = TD_CPU_LEVEL_ENV}};
     argp_err_exit_status = TD_EXIT_BAD_SPEC;
     argp_parse(&argp, argc, argv, 0, NULL, &c);
     if (strcmp(c.verb, "version") == 0) {

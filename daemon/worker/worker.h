@@ -9,7 +9,6 @@
 //   worker.h                         the verbs
 //   run.c, plan.c, rates.c, probe.c  a verb each; probe_plugins.h, the other half of probe
 //   precision.h                      what trainer.precision: auto is
-//   config.h                         what the environment says
 //
 // What a rank in a process needs besides is in fabric/ (fabric/fabric.h).
 //

@@ -21,6 +21,7 @@
 //   collective.h   how ranks exchange data
 //   comm_hook.h    what they send of a bucket instead
 //   accelerator.h  one kind of hardware
+//   fabric.h       a loop of somebody's own, over all of these
 //
 // A shared object exports `td_plugin_entry` and `td_plugin_layout` (layout.h), both made by
 // TD_PLUGIN, used once, in one of its files:

@@ -63,6 +63,7 @@ LAYERS = {
     # it holds the static table of in-tree plugins, and checks plans with the one validator
     "fabric": ["include", "lib/base", "lib/attempt", "lib/spec",
                "engine/train", "engine/train/config", "engine/train/events", "engine/train/checkpoint", "engine/train/rank",
+               "engine/train/plan", "engine/train/loop",
                "accelerators", "strategies", "workloads"],
     "daemon/worker": ["include", "lib/base", "lib/attempt", "lib/spec", "fabric",
                       "engine/train", "engine/train/config", "engine/train/checkpoint", "engine/train/rank",

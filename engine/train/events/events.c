@@ -17,7 +17,7 @@
 #include "lib/base/fsio.h"
 
 void td_events_init(struct td_events *e, int fd) {
-    *e = (struct td_events){.fd = fd};
+    *e = (struct td_events){.fd = fd, .lines_fd = STDOUT_FILENO};
     TD_CHECK(pthread_mutex_init(&e->lock, NULL) == 0);
 }
 
@@ -38,12 +38,13 @@ static bool send_datagram(int fd, const char *json, size_t len) {
     }
 }
 
-static bool print_line(const char *json, size_t len) {
+static bool print_line(int fd, const char *json, size_t len) {
+    if (fd < 0) return true;
     struct td_buf line;
     td_buf_init(&line, TD_EVENT_MAX + 2);
     td_status s = td_buf_append(&line, json, len);
     if (!s) s = td_buf_str(&line, "\n");
-    if (!s) s = td_fd_write_all(STDOUT_FILENO, line.data, line.len, "stdout");
+    if (!s) s = td_fd_write_all(fd, line.data, line.len, "the standard stream of events");
     td_buf_finish(&line);
     bool ok = !s;
     td_status_free(s);
@@ -53,7 +54,7 @@ static bool print_line(const char *json, size_t len) {
 void td_events_send(struct td_events *e, const char *json, size_t len) {
     pthread_mutex_lock(&e->lock);
     bool ok = len <= TD_EVENT_MAX &&
-              (e->fd >= 0 ? send_datagram(e->fd, json, len) : print_line(json, len));
+              (e->fd >= 0 ? send_datagram(e->fd, json, len) : print_line(e->lines_fd, json, len));
     pthread_mutex_unlock(&e->lock);
     if (!ok) atomic_fetch_add(&e->drops, 1);
 }

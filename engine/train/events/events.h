@@ -29,7 +29,8 @@
 #define TD_EVENTS_PATIENCE_NS (5 * TD_NS_PER_S)
 
 struct td_events {
-    int fd; // -1: lines on stdout
+    int fd;       // -1: lines
+    int lines_fd; // where they go: stdout; -1: nowhere
     _Atomic bool ended;
     _Atomic uint64_t drops;
     pthread_mutex_t lock;

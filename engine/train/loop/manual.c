@@ -162,7 +162,6 @@ static td_status end_epoch(struct td_manual *m) {
 td_status td_manual_next(struct td_manual *m, int64_t *out_n) {
     struct td_train_loop *l = m->l;
     struct td_rank *r = l->rank;
-    const void *inputs[TD_DATA_FIELDS];
     TD_TRY(flush(m)); // it reads the batch before
     m->is_open = false;
     if (!m->in_epoch) TD_TRY(begin_epoch(m));
@@ -170,12 +169,12 @@ td_status td_manual_next(struct td_manual *m, int64_t *out_n) {
     if (m->after.epoch_batches >= l->epoch.n_batches) return end_epoch(m);
     const struct td_sampler *sampler = td_data_sampler(r->data, TD_SPLIT_TRAIN);
     m->offset = m->after.epoch_offset;
-    TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, m->offset, inputs, &m->n_samples));
+    TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, m->offset, m->batch, &m->n_samples));
     if (r->facts.hooks_batches) {
         TD_TRY(td_manual_drain(m));
         TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, m->after.epoch_batches));
     }
-    TD_TRY(td_rank_move_batch(r, inputs, m->inputs));
+    TD_TRY(td_rank_move_batch(r, m->batch, m->inputs));
     const int64_t next = td_sampler_next(sampler, m->offset, r->config->batch_size);
     m->after.epoch_offset = next;
     m->after.epoch_batches++;

@@ -37,6 +37,7 @@ struct td_manual {
     struct td_train_loop *l;
     bool in_epoch;
     // the batch that was taken last
+    const void *batch[TD_DATA_FIELDS];  // as it was gathered, in host memory
     const void *inputs[TD_DATA_FIELDS]; // where programs read it
     int64_t n_samples;                  // 0: none was taken
     int64_t offset;                     // of it in the epoch

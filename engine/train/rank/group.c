@@ -25,6 +25,12 @@ td_status td_rank_broadcast(struct td_rank *r, void *data, size_t bytes, int32_t
     return r->group_ops->broadcast(r->group, data, bytes, src);
 }
 
+td_status td_rank_barrier(struct td_rank *r, const char *tag) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    if (o->barrier) return o->barrier(r->strategy, tag);
+    return r->group_ops->barrier(r->group, tag);
+}
+
 td_status td_rank_decide(struct td_rank *r, bool decision, bool all, bool *out_decision) {
     const struct td_strategy_ops *o = r->strategy_ops;
     if (o->reduce_boolean_decision) {
@@ -85,9 +91,7 @@ td_status td_rank_read_roles(const struct td_rank *r, uint32_t *out_roles) {
 td_status td_rank_finish(struct td_rank *r) {
     const struct td_strategy_ops *o = r->strategy_ops;
     if (o->teardown) return o->teardown(r->strategy);
-    if (r->facts.world_size == 1) return TD_OK;
-    if (o->barrier) return o->barrier(r->strategy, "teardown");
-    return r->group_ops->barrier(r->group, "teardown");
+    return r->facts.world_size == 1 ? TD_OK : td_rank_barrier(r, "teardown");
 }
 
 void td_rank_fail(struct td_rank *r, td_status why) {

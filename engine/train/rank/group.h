@@ -13,6 +13,7 @@ TD_MUST_USE td_status td_rank_reduce(struct td_rank *r, void *data, int64_t n, e
 TD_MUST_USE td_status td_rank_all_gather(struct td_rank *r, const void *in, size_t bytes,
                                          void *out);
 TD_MUST_USE td_status td_rank_broadcast(struct td_rank *r, void *data, size_t bytes, int32_t src);
+TD_MUST_USE td_status td_rank_barrier(struct td_rank *r, const char *tag);
 // all: true when every rank says true; else when any does.
 TD_MUST_USE td_status td_rank_decide(struct td_rank *r, bool decision, bool all,
                                      bool *out_decision);

@@ -1,0 +1,97 @@
+// See the header.
+
+#include "fabric/group_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/futex.h"
+
+#define PATIENCE_NS (300 * TD_NS_PER_S)
+#define SLICE_NS    (50 * TD_NS_PER_MS)
+
+enum { NOT_YET, READY, NO_ROOM };
+
+struct header {
+    _Atomic uint32_t state;
+    _Atomic uint64_t bytes;
+};
+
+static td_status no_room(size_t bytes) {
+    return td_status_with_class(td_fail(TD_RESOURCE_EXHAUSTED,
+                                        "%zu bytes of memory that the ranks share cannot be had",
+                                        bytes),
+                                TD_CLASS_OUT_OF_MEMORY);
+}
+
+static td_status make(const struct td_rank_env *e, struct header *h, size_t bytes) {
+    const off_t all = (off_t)(TD_GROUP_HEADER_BYTES + bytes);
+    const bool grown = ftruncate(e->group_fd, all) == 0 && fallocate(e->group_fd, 0, 0, all) == 0;
+    atomic_store_explicit(&h->bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&h->state, grown ? READY : NO_ROOM, memory_order_release);
+    td_futex_wake_all(&h->state);
+    return grown ? TD_OK : no_room(bytes);
+}
+
+static td_status await(const struct td_rank_page *page, struct header *h, size_t bytes) {
+    const struct td_mono deadline = td_mono_add(td_mono_now(), PATIENCE_NS);
+    for (;;) {
+        const uint32_t state = atomic_load_explicit(&h->state, memory_order_acquire);
+        if (state == NO_ROOM) return no_room(bytes);
+        if (state == READY) break;
+        if (atomic_load_explicit(&page->abort, memory_order_relaxed)) {
+            return td_status_with_class(td_fail(TD_ABORTED, "another rank is gone"),
+                                        TD_CLASS_COLLECTIVE);
+        }
+        if (td_mono_now().ns > deadline.ns) {
+            return td_status_with_class(td_fail(TD_DEADLINE_EXCEEDED,
+                                                "rank 0 did not come to td_fabric_setup within "
+                                                "%lld s",
+                                                (long long)(PATIENCE_NS / TD_NS_PER_S)),
+                                        TD_CLASS_COLLECTIVE);
+        }
+        td_futex_wait(&h->state, NOT_YET, SLICE_NS);
+    }
+    const uint64_t theirs = atomic_load_explicit(&h->bytes, memory_order_relaxed);
+    if (theirs == bytes) return TD_OK;
+    return td_status_with_class(
+        td_fail(TD_FAILED_PRECONDITION,
+                "this rank sets up what needs %zu shared bytes, rank 0 what "
+                "needs %llu: all ranks set up the same",
+                bytes, (unsigned long long)theirs),
+        TD_CLASS_USER_CODE);
+}
+
+static td_status map(int fd, off_t offset, size_t bytes, void **out) {
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+    if (at == MAP_FAILED) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map the ranks' memory");
+    *out = at;
+    return TD_OK;
+}
+
+td_status td_group_memory_map(const struct td_rank_env *e, const struct td_rank_page *page,
+                              size_t bytes, void **out_map) {
+    struct stat st;
+    void *header;
+    if (e->group_fd < 0 || fstat(e->group_fd, &st) != 0 || st.st_size < TD_GROUP_HEADER_BYTES) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       TD_RANK_ENV " names no memory for the group of %d ranks", e->world_size);
+    }
+    TD_TRY(map(e->group_fd, 0, TD_GROUP_HEADER_BYTES, &header));
+    struct header *h = header;
+    td_status s = TD_OK;
+    if (e->rank == 0 && atomic_load(&h->state) != NOT_YET) {
+        s = td_status_with_class(
+            td_fail(TD_FAILED_PRECONDITION,
+                    "the ranks of this process were set up before, which their "
+                    "shared memory allows once"),
+            TD_CLASS_USER_CODE);
+    } else {
+        s = e->rank == 0 ? make(e, h, bytes) : await(page, h, bytes);
+    }
+    munmap(header, TD_GROUP_HEADER_BYTES);
+    TD_TRY(s);
+    return map(e->group_fd, TD_GROUP_HEADER_BYTES, bytes, out_map);
+}

@@ -1,0 +1,22 @@
+#ifndef TRAIND_FABRIC_GROUP_MEMORY_H
+#define TRAIND_FABRIC_GROUP_MEMORY_H
+
+// Group memory: what the ranks of a program share, whose size only they can know.
+//
+// They inherit a memfd of TD_GROUP_HEADER_BYTES zero bytes (lib/attempt/rank_env.h). Rank 0 grows
+// it and allocates all of it, then says so in the header; the others wait for that word, with a
+// deadline, and leave when a peer is gone. So no one has to be asked, a launcher and a parent
+// alike. A process maps it once. Thread: training.
+
+#include "lib/attempt/rank_env.h"
+#include "lib/attempt/rank_page.h"
+
+// Maps `bytes` after the header, for all ranks alike. out_map is the caller's to munmap.
+// Errors: RESOURCE_EXHAUSTED, class out_of_memory, on every rank where rank 0 finds no room.
+// FAILED_PRECONDITION: ranks that need different amounts, a descriptor that is no such memory.
+// DEADLINE_EXCEEDED: rank 0 did not come. ABORTED: a peer is gone.
+TD_MUST_USE td_status td_group_memory_map(const struct td_rank_env *e,
+                                          const struct td_rank_page *page, size_t bytes,
+                                          void **out_map);
+
+#endif

@@ -1,0 +1,81 @@
+// Saves: checkpoints of a program. They are those of a job, written where its loop says, so either
+// can go on from the other's. Between a backward and its optimizer step there is no state to save:
+// gradients are not in a checkpoint.
+
+#include "engine/train/loop/boundary.h"
+#include "engine/train/rank/group.h"
+#include "engine/train/rank/own_state.h"
+#include "engine/train/rank/replicas.h"
+#include "engine/train/rank/state.h"
+#include "fabric/fabric.h"
+
+static td_status settle(struct td_fabric *f, const char *call) {
+    TD_TRY(td_fabric_need_setup(f, call));
+    if (td_manual_has_gradients(&f->manual)) {
+        return td_fabric_misuse(
+            "%s while there are gradients that no optimizer step has used; call "
+            "it after the step, or td_fabric_zero_grad",
+            call);
+    }
+    return td_fabric_failed(f, td_manual_drain(&f->manual));
+}
+
+td_status td_fabric_save(struct td_fabric *f) {
+    TD_TRY(settle(f, "td_fabric_save"));
+    if (!f->config->train.checkpoint.dir) {
+        return td_fabric_misuse("td_fabric_save without a directory: set options.checkpoint_dir");
+    }
+    if (!f->optimizer) return td_fabric_misuse("td_fabric_save of a program that trains nothing");
+    return td_fabric_failed(f, td_boundary_save(&f->loop, TD_SAVE_FINAL));
+}
+
+// Then the loop is where the state is, and nothing of before is left.
+static td_status begin_again(struct td_fabric *f) {
+    struct td_manual was = f->manual;
+    TD_TRY(td_rank_set_up_strategy(f->rank));
+    TD_TRY(td_rank_load_own_state(f->rank));
+    f->rank->steady = false;
+    td_train_loop_init(&f->loop, f->rank);
+    td_manual_init(&f->manual, &f->loop);
+    f->manual.syncs = was.syncs;
+    for (int i = 0; i < TD_STEPS_MAX; i++) {
+        f->manual.of[i].lr = was.of[i].lr;
+    }
+    if (!f->optimizer) return TD_OK;
+    TD_TRY(td_train_loop_settle(&f->loop));
+    return td_epoch_metrics_begin(&f->loop.played, f->rank);
+}
+
+static td_status load(struct td_fabric *f, const char *path) {
+    struct td_train_config *t = &f->config->train;
+    const char **one = td_arena_array(f->rank->arena, 1, sizeof *one);
+    if (!one || !(one[0] = td_arena_strdup(f->rank->arena, path))) return td_fail_oom();
+    t->resume_from = one;
+    t->n_resume_from = 1;
+    TD_TRY(td_rank_choose_start(f->rank));
+    TD_TRY(td_rank_restore_state(f->rank));
+    return begin_again(f);
+}
+
+td_status td_fabric_load(struct td_fabric *f, const char *path) {
+    TD_TRY(settle(f, "td_fabric_load"));
+    return td_fabric_failed(f, load(f, path));
+}
+
+static td_status load_weights(struct td_fabric *f, const char *path, bool strict) {
+    struct td_train_config *t = &f->config->train;
+    uint32_t roles;
+    t->init_from = path;
+    t->init_loosely = !strict;
+    td_status s = td_rank_read_roles(f->rank, &roles);
+    if (!s && roles) s = td_rank_load_weights(f->rank, TD_RANK_WEIGHTS_INITIAL);
+    t->init_from = NULL;
+    TD_TRY(s);
+    f->rank->steady = false;
+    return td_rank_set_up_strategy(f->rank);
+}
+
+td_status td_fabric_load_weights(struct td_fabric *f, const char *path, bool strict) {
+    TD_TRY(settle(f, "td_fabric_load_weights"));
+    return td_fabric_failed(f, load_weights(f, path, strict));
+}

@@ -1,0 +1,198 @@
+// Setup: from what the program said to a rank that can step. Its sections become a spec, checked by
+// the tables that check a job's; the spec becomes a plan, the engine's configuration, and the rank.
+// So defaults, messages and bits are those of a job.
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/train/build.h"
+#include "engine/train/plan/sizes.h"
+#include "engine/train/rank/group.h"
+#include "fabric/devices.h"
+#include "fabric/fabric.h"
+#include "fabric/group_memory.h"
+#include "fabric/user_plugins.h"
+#include "lib/base/machine.h"
+
+enum { OVERRIDES = 16 };
+
+td_status td_fabric_need_setup(const struct td_fabric *f, const char *call) {
+    TD_CHECK(f->magic == TD_FABRIC_MAGIC);
+    if (f->ended) return td_fabric_misuse("%s after td_fabric_finish", call);
+    return f->rank ? TD_OK : td_fabric_misuse("%s before td_fabric_setup", call);
+}
+
+td_status td_fabric_failed(struct td_fabric *f, td_status s) {
+    s = td_rank_classify(s);
+    if (s && f->rank) td_rank_fail(f->rank, s);
+    return s;
+}
+
+// ---- the spec -----------------------------------------------------------------------------------
+// Keys and values as a person would put them on a command line (lib/spec).
+struct overrides {
+    struct td_arena *arena;
+    const char *at[OVERRIDES];
+    size_t n;
+    bool full;
+};
+
+static void put(struct overrides *v, const char *key, const char *value) {
+    if (!value) return;
+    TD_CHECK(v->n < OVERRIDES);
+    v->at[v->n] = td_arena_printf(v->arena, "%s=%s", key, value);
+    v->full |= !v->at[v->n++];
+}
+
+static void put_number(struct overrides *v, const char *key, int64_t value) {
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    put(v, key, text);
+}
+
+// Texts that may hold anything are quoted.
+static td_status quote(struct td_fabric *f, const char *const *texts, size_t n, bool is_list,
+                       const char **out) {
+    TD_AUTO_BUF b;
+    td_buf_init(&b, TD_SPEC_MAX_BYTES);
+    if (is_list) TD_TRY(td_buf_str(&b, "["));
+    for (size_t i = 0; i < n; i++) {
+        if (i) TD_TRY(td_buf_str(&b, ", "));
+        TD_TRY(td_json_print_string(texts[i], strlen(texts[i]), &b));
+    }
+    if (is_list) TD_TRY(td_buf_str(&b, "]"));
+    *out = td_arena_printf(f->arena, "%.*s", (int)b.len, (const char *)b.data);
+    return *out ? TD_OK : td_fail_oom();
+}
+
+static td_status spec_of(struct td_fabric *f, struct td_json **out_tree) {
+    struct overrides v = {.arena = f->arena};
+    const char *plugins = NULL, *base = "name: fabric\n";
+    const char *optimizer = f->optimizer ? f->optimizer : "{name: sgd, lr: 0.1}"; // nothing trains
+    if (f->o.n_plugins) TD_TRY(quote(f, f->o.plugins, f->o.n_plugins, true, &plugins));
+    const bool several = optimizer[strspn(optimizer, " \n")] == '[';
+    put(&v, "model", f->model);
+    put(&v, "data", f->data);
+    put(&v, several ? "optimizers" : "optimizer", optimizer);
+    put(&v, "lr_scheduler", f->schedule);
+    put(&v, "trainer", f->o.trainer);
+    put(&v, "trainer.accelerator", f->o.accelerator);
+    put(&v, "trainer.strategy", f->o.strategy);
+    put(&v, "trainer.precision", f->o.precision ? f->o.precision : "32-true");
+    put_number(&v, "trainer.devices", f->env ? f->env->world_size : 1);
+    put(&v, "plugins", plugins);
+    if (f->seeded) put_number(&v, "seed_everything", (int64_t)f->seed);
+    if (f->o.threads) put_number(&v, "resources.threads", f->o.threads);
+    if (v.full) return td_fail_oom();
+    return td_spec_parse(f->arena, base, strlen(base), v.at, v.n, out_tree);
+}
+
+static td_status plan_of(struct td_fabric *f, struct td_buf *out) {
+    struct td_json *tree;
+    struct td_plan plan;
+    struct td_plan_run run = f->run ? *f->run : (struct td_plan_run){0};
+    if (!f->run) run.checkpoint_dir = f->o.checkpoint_dir;
+    run.world_size = f->env ? f->env->world_size : 1;
+    TD_TRY(spec_of(f, &tree));
+    TD_TRY(td_plan_build(f->arena, tree, &run, &plan));
+    return td_plan_print(&plan, out);
+}
+
+static td_status configure(struct td_fabric *f) {
+    TD_AUTO_BUF plan;
+    td_buf_init(&plan, 4 * TD_SPEC_MAX_BYTES);
+    TD_TRY(plan_of(f, &plan));
+    TD_TRY(td_buf_append(&plan, "", 1));
+    const struct td_worker_args args = {
+        .plan_text = plan.data,
+        .own_plugins = f->o.own_plugins,
+        .n_own_plugins = f->o.n_own_plugins,
+        .cpu_level = td_fabric_cpu_level(),
+        .cpu_level_from = TD_CPU_LEVEL_ENV,
+        .plugin_dirs = TD_USER_PLUGINS_ANY, // who runs a program permits its plugins
+        .rank = f->env ? f->env->rank : 0,
+        .world_size = f->env ? f->env->world_size : 1,
+    };
+    TD_TRY(td_worker_configure(&args, &f->config));
+    struct td_train_config *t = &f->config->train;
+    t->manual = true;
+    t->manual_accumulates = f->o.accumulates;
+    t->stages = (f->optimizer ? TD_STAGE_FIT : 0) | TD_STAGE_VALIDATE | TD_STAGE_TEST;
+    t->checkpoint.save_top_k = -1; // whoever saves says how many there are
+    t->checkpoint.every_n_epochs = t->checkpoint.every_n_train_steps = 0;
+    t->checkpoint.monitor = NULL;
+    return td_devices_choose(t, NULL, &t->device);
+}
+
+// ---- the rank -----------------------------------------------------------------------------------
+// How much the ranks share is known from the recorded programs: they are recorded once for that.
+static td_status share_memory(struct td_fabric *f) {
+    if (f->config->train.world_size == 1) return TD_OK;
+    struct td_sizes sizes;
+    TD_AUTO(td_rank) *planned = NULL;
+    TD_TRY(td_rank_create_plan(&f->config->train, &f->io.train, &f->events, &planned));
+    TD_TRY(td_sizes_measure(planned, &sizes));
+    TD_TRY(td_group_memory_map(f->env, f->io.train.page, sizes.shared_bytes, &f->io.train.group));
+    f->io.train.group_bytes = sizes.shared_bytes;
+    return TD_OK;
+}
+
+static td_status begin_loop(struct td_fabric *f) {
+    td_train_loop_init(&f->loop, f->rank);
+    td_manual_init(&f->manual, &f->loop);
+    if (!f->optimizer) return TD_OK;
+    TD_TRY(td_train_loop_settle(&f->loop));
+    TD_TRY(td_epoch_metrics_begin(&f->loop.played, f->rank));
+    td_control_progress(&f->rank->control, &f->loop.at, 0, 0);
+    if (f->rank->facts.is_global_zero) td_events_stage_start(&f->events, "fit");
+    return td_rank_hook(f->rank, TD_HOOK_TRAIN_START, 0);
+}
+
+static td_status set_up(struct td_fabric *f) {
+    td_control_phase(&(struct td_control){.page = f->io.train.page}, TD_PHASE_LOADING);
+    TD_TRY(configure(f));
+    td_denormals_flush(); // of this thread; accelerators do the same in their own
+    TD_TRY(share_memory(f));
+    td_events_ready(&f->events);
+    TD_TRY(td_rank_create(&f->config->train, &f->io.train, &f->events, &f->rank));
+    return begin_loop(f);
+}
+
+td_status td_fabric_setup(struct td_fabric *f) {
+    TD_CHECK(f->magic == TD_FABRIC_MAGIC);
+    if (f->config) return td_fabric_misuse("td_fabric_setup was called already");
+    if (!f->model) return td_fabric_misuse("td_fabric_setup without td_fabric_setup_module");
+    if (!f->data) return td_fabric_misuse("td_fabric_setup without td_fabric_setup_dataloaders");
+    return td_fabric_failed(f, set_up(f));
+}
+
+// ---- facts --------------------------------------------------------------------------------------
+void td_fabric_get_facts(const struct td_fabric *f, struct td_fabric_facts *out_facts) {
+    const struct td_rank_env *e = f->env;
+    const struct td_rank *r = f->rank;
+    struct td_fabric_facts facts = {
+        .struct_bytes = out_facts->struct_bytes,
+        .world_size = e ? e->world_size : 1,
+        .global_rank = e ? e->rank : 0,
+        .local_rank = e ? e->rank : 0,
+        .is_global_zero = !e || e->rank == 0,
+        .is_set_up = r,
+    };
+    if (r) {
+        facts.world_size = r->facts.world_size;
+        facts.global_rank = r->facts.global_rank;
+        facts.local_rank = r->facts.local_rank;
+        facts.node_rank = r->facts.node_rank;
+        facts.is_global_zero = r->facts.is_global_zero;
+        facts.device = r->facts.root_device;
+        facts.accelerator = r->accel_name;
+        facts.strategy = r->strategy_name;
+        facts.precision = r->precision_name;
+        facts.collective = r->group_name;
+        facts.global_step = f->loop.at.step;
+        facts.epoch = f->loop.at.epoch;
+        facts.resumed = r->resumed;
+    }
+    memcpy(out_facts, &facts, TD_MIN(out_facts->struct_bytes, sizeof facts));
+}

@@ -1,0 +1,181 @@
+// Steps: batches and steps of a program's loop, on engine/train/loop/manual.h. A call in an order
+// that cannot be is refused and changes nothing. Any other failure ends the run on all ranks.
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/train/loop/batch.h"
+#include "fabric/fabric.h"
+
+td_status td_fabric_step(const struct td_fabric *f, const char *name, int *out_step) {
+    const struct td_rank_steps *steps = &f->rank->steps;
+    if (!f->optimizer) {
+        return td_fabric_misuse("a step of training without td_fabric_setup_optimizers");
+    }
+    char names[TD_STEPS_MAX * (TD_STEP_NAME + 2)] = "";
+    for (int i = 0; i < steps->n; i++) {
+        if (!name || strcmp(steps->step[i].name, name) == 0) {
+            *out_step = i;
+            return TD_OK;
+        }
+        size_t n = strlen(names);
+        snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", steps->step[i].name);
+    }
+    return td_status_with_class(
+        td_fail(TD_NOT_FOUND, "the module has no training step '%s'; it has: %s", name, names),
+        TD_CLASS_USER_CODE);
+}
+
+// A call in a wrong order changes nothing, and may be made again in the right one.
+static td_status checked(struct td_fabric *f, td_status s) {
+    const bool is_misuse = td_status_class(s) == TD_CLASS_USER_CODE;
+    return is_misuse ? s : td_fabric_failed(f, s);
+}
+
+// ---- batches ------------------------------------------------------------------------------------
+static void describe(struct td_fabric *f, enum td_split split, const void *const *fields, int64_t n,
+                     int64_t batch_idx, struct td_fabric_batch *out_batch) {
+    size_t n_fields;
+    const struct td_field *field = td_data_fields(f->rank->data, &n_fields);
+    struct td_fabric_batch batch = {
+        .struct_bytes = out_batch->struct_bytes,
+        .split = split,
+        .n_samples = n,
+        .batch_idx = batch_idx,
+        .n_fields = (uint32_t)n_fields,
+        .fields = f->fields,
+        .field = field,
+    };
+    memcpy(f->fields, fields, n_fields * sizeof *fields);
+    memcpy(out_batch, &batch, TD_MIN(out_batch->struct_bytes, sizeof batch));
+}
+
+static td_status next_evaluated(struct td_fabric *f, enum td_split split,
+                                struct td_fabric_batch *out_batch) {
+    struct td_rank *r = f->rank;
+    const struct td_sampler *sampler = td_data_sampler(r->data, split);
+    const int64_t batch = r->config->batch_size, offset = f->at[split].offset;
+    const void *fields[TD_DATA_FIELDS] = {0};
+    int64_t n = 0;
+    TD_TRY(td_manual_drain(&f->manual)); // the buffers of batches are two
+    if (td_sampler_batches(sampler, offset, batch) > 0) {
+        TD_TRY(td_data_batch(r->data, split, offset, fields, &n));
+    }
+    describe(f, split, fields, n, f->at[split].batch_idx, out_batch);
+    f->at[split].offset = n ? td_sampler_next(sampler, offset, batch) : 0;
+    f->at[split].batch_idx = n ? f->at[split].batch_idx + 1 : 0;
+    return TD_OK;
+}
+
+td_status td_fabric_next(struct td_fabric *f, enum td_split split,
+                         struct td_fabric_batch *out_batch) {
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_next"));
+    const bool known = split >= 0 && split < TD_SPLIT_COUNT;
+    if (!known || !td_data_sampler(f->rank->data, split)) {
+        return td_fabric_misuse("the data has no split %s",
+                                known ? td_split_name(split) : "of that number");
+    }
+    if (split != TD_SPLIT_TRAIN) return checked(f, next_evaluated(f, split, out_batch));
+    if (!f->optimizer) {
+        return td_fabric_misuse("batches of split train without td_fabric_setup_optimizers");
+    }
+    int64_t n;
+    const int64_t idx =
+        f->manual.in_epoch ? f->manual.after.epoch_batches : f->loop.at.epoch_batches;
+    TD_TRY(checked(f, td_manual_next(&f->manual, &n)));
+    describe(f, split, f->manual.batch, n, idx, out_batch);
+    return TD_OK;
+}
+
+// ---- steps --------------------------------------------------------------------------------------
+td_status td_fabric_forward(struct td_fabric *f, const char *step) {
+    int i;
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_forward"));
+    TD_TRY(td_fabric_step(f, step, &i));
+    return checked(f, td_manual_forward(&f->manual, i, 1.0 / f->divisor));
+}
+
+td_status td_fabric_backward(struct td_fabric *f) {
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_backward"));
+    return checked(f, td_manual_backward(&f->manual));
+}
+
+td_status td_fabric_optimizer_step(struct td_fabric *f, const char *step, bool *out_stepped) {
+    int i;
+    bool stepped;
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_optimizer_step"));
+    TD_TRY(td_fabric_step(f, step, &i));
+    TD_TRY(checked(f, td_manual_optimizer_step(&f->manual, i, &stepped)));
+    if (out_stepped) *out_stepped = stepped;
+    return TD_OK;
+}
+
+td_status td_fabric_zero_grad(struct td_fabric *f, const char *step) {
+    int i;
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_zero_grad"));
+    TD_TRY(td_fabric_step(f, step, &i));
+    return checked(f, td_manual_zero_grad(&f->manual, i));
+}
+
+td_status td_fabric_clip_gradients(struct td_fabric *f, const char *step, double *out_norm) {
+    int i;
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_clip_gradients"));
+    TD_TRY(td_fabric_step(f, step, &i));
+    return checked(f, td_manual_norm(&f->manual, i, out_norm));
+}
+
+td_status td_fabric_no_backward_sync(struct td_fabric *f, bool enabled) {
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_no_backward_sync"));
+    if (enabled && !f->o.accumulates) {
+        return td_fabric_misuse("td_fabric_no_backward_sync in a program that did not set "
+                                "options.accumulates");
+    }
+    f->manual.syncs = !enabled;
+    return TD_OK;
+}
+
+td_status td_fabric_divide_loss(struct td_fabric *f, int32_t n) {
+    if (n < 1) return td_fabric_misuse("td_fabric_divide_loss by %d; it is 1 or more", n);
+    if (n > 1 && !f->o.accumulates) {
+        return td_fabric_misuse("td_fabric_divide_loss in a program that did not set "
+                                "options.accumulates");
+    }
+    f->divisor = n;
+    return TD_OK;
+}
+
+td_status td_fabric_lr(struct td_fabric *f, const char *step, double *out_lr) {
+    int i;
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_lr"));
+    TD_TRY(td_fabric_step(f, step, &i));
+    const double own = f->manual.of[i].lr;
+    *out_lr = isnan(own) ? td_batch_rate(&f->loop, i) : own;
+    return TD_OK;
+}
+
+td_status td_fabric_set_lr(struct td_fabric *f, const char *step, double lr) {
+    int i;
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_set_lr"));
+    TD_TRY(td_fabric_step(f, step, &i));
+    if (isinf(lr) || lr < 0) return td_fabric_misuse("a learning rate of %g", lr);
+    f->manual.of[i].lr = lr;
+    return TD_OK;
+}
+
+td_status td_fabric_evaluate(struct td_fabric *f, const struct td_fabric_batch *batch) {
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_evaluate"));
+    const bool tests = batch->split == TD_SPLIT_TEST;
+    if ((batch->split != TD_SPLIT_VAL && !tests) || batch->n_samples <= 0) {
+        return td_fabric_misuse("td_fabric_evaluate takes a batch of split val or test that has "
+                                "samples");
+    }
+    td_status s = td_manual_evaluate(&f->manual, tests ? TD_STEP_TEST : TD_STEP_VALIDATE,
+                                     batch->fields, batch->n_samples);
+    return td_fabric_failed(f, s);
+}
+
+td_status td_fabric_value(struct td_fabric *f, const char *name, double *out_value) {
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_value"));
+    return checked(f, td_manual_value(&f->manual, name, out_value));
+}
