@@ -88,7 +88,8 @@ td_status td_fabric_check_launcher(void) {
             td_fail(
                 TD_FAILED_PRECONDITION,
                 "%s started this process as one of several ranks (%s=%s), which libtraind cannot "
-                "join; start it once and let it spawn its ranks (traind/spawn.h), or submit it "
+                "join; start it once and let it start its ranks by td_spawn (traind/spawn.h), or "
+                "submit it "
                 "as a job of kind: program",
                 others[i].launcher, others[i].variable, value),
             TD_CLASS_BAD_SPEC);

@@ -1,5 +1,5 @@
 // Finish: the end of a program's run. What is queued and what is being written is waited for, ranks
-// meet once more, and a launcher is told how it ended, once. After a failure nobody is waited for.
+// meet once more, and a launcher learns how it ended, once. After a failure nobody is waited for.
 // destroy takes down what there is, from any point that create and setup reached.
 
 #include <stdio.h>
@@ -59,6 +59,16 @@ void td_fabric_destroy(struct td_fabric *f) {
     free(f);
 }
 
+// A spec may be wrong in several places, each of which is a field.
+static void print(td_status s) {
+    fprintf(stderr, "%s\n", td_status_message(s));
+    for (size_t i = 1; i < td_status_n_fields(s); i++) {
+        const char *path, *text;
+        td_status_field(s, i, &path, &text);
+        fprintf(stderr, "  %s: %s\n", path, text);
+    }
+}
+
 int td_fabric_exit(struct td_fabric *f, td_status status) {
     bool stopped = false, in_job = false;
     if (f) {
@@ -70,7 +80,7 @@ int td_fabric_exit(struct td_fabric *f, td_status status) {
     const int code = status              ? td_worker_exit_of(td_status_class(status))
                      : stopped && in_job ? TD_EXIT_STOPPED
                                          : TD_EXIT_DONE;
-    if (status) fprintf(stderr, "%s\n", td_status_message(status));
+    if (status) print(status);
     td_status_free(status);
     td_fabric_destroy(f);
     return code;

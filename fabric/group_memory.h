@@ -3,10 +3,10 @@
 
 // Group memory: what the ranks of a program share, whose size only they can know.
 //
-// They inherit a memfd of TD_GROUP_HEADER_BYTES zero bytes (lib/attempt/rank_env.h). Rank 0 grows
-// it and allocates all of it, then says so in the header; the others wait for that word, with a
-// deadline, and leave when a peer is gone. So no one has to be asked, a launcher and a parent
-// alike. A process maps it once. Thread: training.
+// They inherit a memfd of TD_GROUP_HEADER_BYTES zero bytes (lib/attempt/rank_env.h). Rank 0 makes
+// it as large as it has to be, allocates all of it, and says so in the header. The others wait for
+// that word. They have a deadline, and leave when a peer is gone. So neither a launcher nor a
+// parent has to be asked. A process maps it once. Thread: training.
 
 #include "lib/attempt/rank_env.h"
 #include "lib/attempt/rank_page.h"

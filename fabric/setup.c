@@ -85,7 +85,9 @@ static td_status spec_of(struct td_fabric *f, struct td_json **out_tree) {
     if (f->seeded) put_number(&v, "seed_everything", (int64_t)f->seed);
     if (f->o.threads) put_number(&v, "resources.threads", f->o.threads);
     if (v.full) return td_fail_oom();
-    return td_spec_parse(f->arena, base, strlen(base), v.at, v.n, out_tree);
+    TD_TRY_CTX(td_spec_parse(f->arena, base, strlen(base), v.at, v.n, out_tree),
+               "what is set up (override 1 is the model, 2 the data, 3 the optimizer)");
+    return TD_OK;
 }
 
 static td_status plan_of(struct td_fabric *f, struct td_buf *out) {

@@ -1,5 +1,6 @@
-// Steps: batches and steps of a program's loop, on engine/train/loop/manual.h. A call in an order
-// that cannot be is refused and changes nothing. Any other failure ends the run on all ranks.
+// Steps: batches and steps of a program's loop, on engine/train/loop/manual.h. A step is named as
+// the module names it. A call in an order that cannot be is refused and changes nothing. Any other
+// failure ends the run on all ranks, which are woken.
 
 #include <math.h>
 #include <stdio.h>

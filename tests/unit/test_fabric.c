@@ -1,0 +1,343 @@
+// Fabric, as a program alone has it: what it refuses, and what it keeps.
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric/fabric.h"
+#include "tests/unit/test.h"
+#include "traind/fabric.h"
+
+static const char *const model = "{name: mlp, layers: [8, 16, 4]}";
+static const char *const data = "{name: synthetic, samples: 64, features: 8, classes: 4, "
+                                "batch_size: 8, shuffle: true}";
+static const char *const adam = "{name: adam, lr: 0.01}";
+
+static struct td_fabric_options options_of(const char *dir) {
+    return (struct td_fabric_options){.struct_bytes = sizeof(struct td_fabric_options),
+                                      .accelerator = "reference",
+                                      .threads = 1,
+                                      .quiet = true,
+                                      .checkpoint_dir = dir,
+                                      .trainer = "{log_grad_norm: true}"};
+}
+
+static struct td_fabric *create(const struct td_fabric_options *o) {
+    struct td_fabric *f = NULL;
+    assert_ok(td_fabric_create(o, &f));
+    assert_ok(td_fabric_seed_everything(f, 3));
+    assert_ok(td_fabric_setup_module(f, model));
+    assert_ok(td_fabric_setup_optimizers(f, adam, NULL));
+    assert_ok(td_fabric_setup_dataloaders(f, data));
+    return f;
+}
+
+static struct td_fabric *set_up(const struct td_fabric_options *o) {
+    struct td_fabric *f = create(o);
+    assert_ok(td_fabric_setup(f));
+    return f;
+}
+
+static void finish(struct td_fabric *f) {
+    assert_ok(td_fabric_finish(f, TD_OK));
+    td_fabric_destroy(f);
+}
+
+static double step(struct td_fabric *f) {
+    struct td_fabric_batch batch = {.struct_bytes = sizeof batch};
+    double loss;
+    assert_ok(td_fabric_next(f, TD_SPLIT_TRAIN, &batch));
+    if (batch.n_samples == 0) assert_ok(td_fabric_next(f, TD_SPLIT_TRAIN, &batch));
+    assert_ok(td_fabric_forward(f, NULL));
+    assert_ok(td_fabric_backward(f));
+    assert_ok(td_fabric_optimizer_step(f, NULL, NULL));
+    assert_ok(td_fabric_value(f, "loss", &loss));
+    return loss;
+}
+
+static struct td_fabric_facts facts_of(const struct td_fabric *f) {
+    struct td_fabric_facts facts = {.struct_bytes = sizeof facts};
+    td_fabric_get_facts(f, &facts);
+    return facts;
+}
+
+// ---- what cannot be -----------------------------------------------------------------------------
+static void test_options_are_refused_by_name(void **state) {
+    (void)state;
+    struct td_fabric *f;
+    struct td_fabric_options o = options_of(NULL);
+    o.struct_bytes = 0;
+    assert_fails(td_fabric_create(&o, &f), TD_INVALID_ARGUMENT, "struct_bytes");
+    o = options_of(NULL);
+    o.devices = 2;
+    assert_fails(td_fabric_create(&o, &f), TD_INVALID_ARGUMENT,
+                 "devices is 2, but this process is alone");
+    o = options_of(NULL);
+    o.num_nodes = 2;
+    assert_fails(td_fabric_create(&o, &f), TD_INVALID_ARGUMENT, "num_nodes is 2");
+    o = options_of(NULL);
+    o.n_plugins = 1;
+    assert_fails(td_fabric_create(&o, &f), TD_INVALID_ARGUMENT,
+                 "plugins: 1 of them are given and no list");
+}
+
+static void test_sections_are_checked_as_a_spec_is(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *optimizer, *names;
+    } rows[] = {
+        {"{name: mlpp, layers: [8, 4]}", "{name: adam, lr: 0.1}", "mlp"},
+        {"{name: mlp, layer: [8, 4]}", "{name: adam, lr: 0.1}", "layers"},
+        {"{name: mlp, layers: [8, 4]}", "{name: adam, lr: fast}", "optimizer.lr"},
+        {"{name: mlp, layers: [8, 4", "{name: adam, lr: 0.1}", "override 1 is the model"},
+        {"{name: plugin, module: nobody}", "{name: adam, lr: 0.1}", "nobody"},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        struct td_fabric *f;
+        const struct td_fabric_options o = options_of(NULL);
+        assert_ok(td_fabric_create(&o, &f));
+        assert_ok(td_fabric_setup_module(f, rows[i].model));
+        assert_ok(td_fabric_setup_optimizers(f, rows[i].optimizer, NULL));
+        assert_ok(td_fabric_setup_dataloaders(f, data));
+        td_status s = td_fabric_setup(f);
+        assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+        assert_non_null(strstr(td_status_message(s), rows[i].names));
+        s = td_fabric_finish(f, s);
+        assert_non_null(s);
+        td_status_free(s);
+        td_fabric_destroy(f);
+    }
+}
+
+static void test_calls_before_setup_and_twice_are_refused(void **state) {
+    (void)state;
+    const enum td_code code = TD_FAILED_PRECONDITION;
+    const struct td_fabric_options o = options_of(NULL);
+    struct td_fabric_batch batch = {.struct_bytes = sizeof batch};
+    struct td_fabric *f;
+    double v;
+    assert_ok(td_fabric_create(&o, &f));
+    assert_fails(td_fabric_setup(f), code, "without td_fabric_setup_module");
+    assert_fails(td_fabric_barrier(f, "x"), code, "before td_fabric_setup");
+    assert_fails(td_fabric_next(f, TD_SPLIT_TRAIN, &batch), code, "before td_fabric_setup");
+    assert_ok(td_fabric_setup_module(f, model));
+    assert_fails(td_fabric_setup_module(f, model), code, "was called already");
+    assert_ok(td_fabric_setup_optimizers(f, adam, NULL));
+    assert_ok(td_fabric_setup_dataloaders(f, data));
+    assert_ok(td_fabric_setup(f));
+    assert_fails(td_fabric_setup(f), code, "was called already");
+    assert_fails(td_fabric_seed_everything(f, 1), code, "before td_fabric_setup");
+    assert_fails(td_fabric_forward(f, NULL), code, "without a batch");
+    assert_fails(td_fabric_forward(f, "gen"), TD_NOT_FOUND, "train");
+    assert_fails(td_fabric_no_backward_sync(f, true), code, "accumulates");
+    assert_fails(td_fabric_divide_loss(f, 2), code, "accumulates");
+    assert_fails(td_fabric_save(f), code, "checkpoint_dir");
+    (void)step(f);
+    assert_fails(td_fabric_value(f, "lost", &v), TD_NOT_FOUND, "loss");
+    assert_fails(td_fabric_broadcast(f, &v, sizeof v, 1), code, "rank 1 of 1");
+    (void)step(f); // misuse changed nothing
+    finish(f);
+}
+
+static void test_process_of_another_launcher_is_refused_with_the_remedy(void **state) {
+    (void)state;
+    struct td_fabric *f;
+    const struct td_fabric_options o = options_of(NULL);
+    setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    assert_fails(td_fabric_create(&o, &f), TD_FAILED_PRECONDITION, "srun started this process");
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    assert_ok(td_fabric_create(&o, &f));
+    finish(f);
+    unsetenv("SLURM_STEP_NUM_TASKS");
+    setenv("TORCHELASTIC_RUN_ID", "x", 1);
+    assert_fails(td_fabric_create(&o, &f), TD_FAILED_PRECONDITION, "td_spawn");
+    unsetenv("TORCHELASTIC_RUN_ID");
+}
+
+// ---- what is kept -------------------------------------------------------------------------------
+static void test_checkpoint_brings_back_the_position_and_the_bits(void **state) {
+    const struct td_fabric_options o = options_of(*state);
+    double rest[10], again[10];
+    char path[512];
+    struct td_fabric *f = set_up(&o);
+    for (int i = 0; i < 5; i++) {
+        (void)step(f);
+    }
+    assert_ok(td_fabric_save(f));
+    for (size_t i = 0; i < 10; i++) {
+        rest[i] = step(f);
+    }
+    assert_int_equal(facts_of(f).epoch, 1);
+    snprintf(path, sizeof path, "%s/step-5", (const char *)*state);
+    assert_ok(td_fabric_load(f, path)); // in the process that wrote it
+    assert_int_equal(facts_of(f).global_step, 5);
+    assert_true(facts_of(f).resumed);
+    for (size_t i = 0; i < 10; i++) {
+        again[i] = step(f);
+    }
+    assert_memory_equal(again, rest, sizeof rest);
+    finish(f);
+    struct td_fabric_options elsewhere = options_of(NULL);
+    f = set_up(&elsewhere);
+    assert_ok(td_fabric_load(f, path)); // in another
+    for (size_t i = 0; i < 10; i++) {
+        again[i] = step(f);
+    }
+    assert_memory_equal(again, rest, sizeof rest);
+    finish(f);
+}
+
+static void test_save_between_backward_and_step_is_refused(void **state) {
+    const struct td_fabric_options o = options_of(*state);
+    struct td_fabric_batch batch = {.struct_bytes = sizeof batch};
+    struct td_fabric *f = set_up(&o);
+    assert_ok(td_fabric_next(f, TD_SPLIT_TRAIN, &batch));
+    assert_ok(td_fabric_forward(f, NULL));
+    assert_ok(td_fabric_backward(f));
+    assert_fails(td_fabric_save(f), TD_FAILED_PRECONDITION, "no optimizer step has used");
+    assert_fails(td_fabric_load(f, "/nowhere"), TD_FAILED_PRECONDITION,
+                 "no optimizer step has used");
+    assert_ok(td_fabric_zero_grad(f, NULL));
+    assert_ok(td_fabric_save(f));
+    finish(f);
+}
+
+static void test_weights_are_loaded_strictly_or_as_far_as_they_fit(void **state) {
+    const struct td_fabric_options o = options_of(*state), other = options_of(NULL);
+    char path[512];
+    struct td_fabric *f = set_up(&o);
+    (void)step(f);
+    assert_ok(td_fabric_save(f));
+    finish(f);
+    snprintf(path, sizeof path, "%s/step-1", (const char *)*state);
+    for (int strict = 0; strict < 2; strict++) {
+        assert_ok(td_fabric_create(&other, &f));
+        assert_ok(td_fabric_setup_module(f, "{name: mlp, layers: [8, 16, 16, 4]}"));
+        assert_ok(td_fabric_setup_optimizers(f, adam, NULL));
+        assert_ok(td_fabric_setup_dataloaders(f, data));
+        assert_ok(td_fabric_setup(f));
+        if (!strict) {
+            assert_ok(td_fabric_load_weights(f, path, false));
+            finish(f);
+            continue;
+        }
+        td_status s = td_fabric_load_weights(f, path, true);
+        assert_int_equal(td_status_code(s), TD_INVALID_ARGUMENT);
+        td_status_free(td_fabric_finish(f, s));
+        td_fabric_destroy(f);
+    }
+}
+
+static void test_evaluation_goes_over_each_sample_once(void **state) {
+    (void)state;
+    struct td_fabric_options o = options_of(NULL);
+    struct td_fabric *f;
+    struct td_fabric_batch batch = {.struct_bytes = sizeof batch};
+    assert_ok(td_fabric_create(&o, &f)); // without an optimizer
+    assert_ok(td_fabric_setup_module(f, model));
+    assert_ok(td_fabric_setup_dataloaders(f, "{name: synthetic, samples: 20, features: 8, "
+                                             "classes: 4, batch_size: 8}"));
+    assert_ok(td_fabric_setup(f));
+    for (int pass = 0; pass < 2; pass++) {
+        int64_t n = 0, batches = 0;
+        for (;;) {
+            double loss;
+            assert_ok(td_fabric_next(f, TD_SPLIT_VAL, &batch));
+            if (batch.n_samples == 0) break;
+            assert_int_equal(batch.batch_idx, batches++);
+            assert_ok(td_fabric_evaluate(f, &batch));
+            assert_ok(td_fabric_value(f, "loss", &loss));
+            assert_true(isfinite(loss));
+            n += batch.n_samples;
+        }
+        assert_true(n > 0 && n == td_data_length(f->rank->data, TD_SPLIT_VAL));
+    }
+    assert_fails(td_fabric_next(f, TD_SPLIT_TRAIN, &batch), TD_FAILED_PRECONDITION,
+                 "setup_optimizers");
+    finish(f);
+}
+
+// ---- talking ------------------------------------------------------------------------------------
+static char seen[256];
+static void see(void *arg, const char *name, double value, int64_t step, int64_t epoch) {
+    size_t n = strlen(seen);
+    snprintf(seen + n, sizeof seen - n, "%s:%s=%g@%lld/%lld ", (const char *)arg, name, value,
+             (long long)step, (long long)epoch);
+}
+static td_status called(struct td_fabric *f, void *arg, const void *what) {
+    (void)f;
+    see(arg, what, 0, 0, 0);
+    return strcmp(what, "bad") == 0 ? td_bad_spec("no") : TD_OK;
+}
+
+static void test_loggers_and_callbacks_are_called_in_order(void **state) {
+    (void)state;
+    static char name_a[] = "a", name_b[] = "b", x[] = "x", y[] = "y", z[] = "z";
+    struct td_fabric_options o = options_of(NULL);
+    const struct td_fabric_logger loggers[] = {{see, name_a}, {see, name_b}};
+    const struct td_fabric_callback callbacks[] = {
+        {"on_end", called, x}, {"on_start", called, y}, {"on_end", called, z}};
+    const struct td_fabric_value_of both[] = {{"one", 1}, {"two", 2}};
+    o.loggers = loggers;
+    o.n_loggers = 2;
+    o.callbacks = callbacks;
+    o.n_callbacks = 3;
+    struct td_fabric *f = set_up(&o);
+    seen[0] = '\0';
+    (void)step(f);
+    assert_ok(td_fabric_log_dict(f, both, 2));
+    assert_string_equal(seen, "a:one=1@1/0 b:one=1@1/0 a:two=2@1/0 b:two=2@1/0 ");
+    seen[0] = '\0';
+    assert_ok(td_fabric_call(f, "on_end", "e"));
+    assert_ok(td_fabric_call(f, "nobody", "e"));
+    assert_fails(td_fabric_call(f, "on_end", "bad"), TD_INVALID_ARGUMENT, "callback 0 at 'on_end'");
+    assert_string_equal(seen, "x:e=0@0/0 z:e=0@0/0 x:bad=0@0/0 ");
+    assert_fails(td_fabric_log(f, "a_name_that_has_24_bytes", 0), TD_FAILED_PRECONDITION,
+                 "23 bytes");
+    finish(f);
+}
+
+static void test_rates_can_be_the_callers(void **state) {
+    (void)state;
+    const struct td_fabric_options o = options_of(NULL);
+    struct td_fabric *f = set_up(&o);
+    double lr, norm;
+    struct td_fabric_batch batch = {.struct_bytes = sizeof batch};
+    assert_ok(td_fabric_lr(f, NULL, &lr));
+    assert_true(lr == 0.01);
+    assert_ok(td_fabric_set_lr(f, "train", 0.5));
+    assert_ok(td_fabric_lr(f, NULL, &lr));
+    assert_true(lr == 0.5);
+    assert_fails(td_fabric_set_lr(f, NULL, -1), TD_FAILED_PRECONDITION, "-1");
+    assert_ok(td_fabric_set_lr(f, NULL, (double)NAN));
+    assert_ok(td_fabric_lr(f, NULL, &lr));
+    assert_true(lr == 0.01);
+    assert_fails(td_fabric_clip_gradients(f, NULL, &norm), TD_FAILED_PRECONDITION,
+                 "without a backward");
+    assert_ok(td_fabric_next(f, TD_SPLIT_TRAIN, &batch));
+    assert_ok(td_fabric_forward(f, NULL));
+    assert_ok(td_fabric_backward(f));
+    assert_ok(td_fabric_clip_gradients(f, NULL, &norm));
+    assert_true(norm > 0);
+    assert_ok(td_fabric_optimizer_step(f, NULL, NULL));
+    finish(f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_options_are_refused_by_name),
+        cmocka_unit_test(test_sections_are_checked_as_a_spec_is),
+        cmocka_unit_test(test_calls_before_setup_and_twice_are_refused),
+        cmocka_unit_test(test_process_of_another_launcher_is_refused_with_the_remedy),
+        cmocka_unit_test_setup_teardown(test_checkpoint_brings_back_the_position_and_the_bits,
+                                        td_test_scratch_make, td_test_scratch_remove),
+        cmocka_unit_test_setup_teardown(test_save_between_backward_and_step_is_refused,
+                                        td_test_scratch_make, td_test_scratch_remove),
+        cmocka_unit_test_setup_teardown(test_weights_are_loaded_strictly_or_as_far_as_they_fit,
+                                        td_test_scratch_make, td_test_scratch_remove),
+        cmocka_unit_test(test_evaluation_goes_over_each_sample_once),
+        cmocka_unit_test(test_loggers_and_callbacks_are_called_in_order),
+        cmocka_unit_test(test_rates_can_be_the_callers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
