@@ -62,7 +62,10 @@ static td_status train(struct td_fabric *fabric, const struct args *args) {
             TD_TRY(td_fabric_take_wishes(fabric, &wishes));
             if (wishes.save) TD_TRY(td_fabric_save(fabric));
             td_fabric_get_facts(fabric, &facts);
-            if (wishes.stop || (args->steps && facts.global_step >= args->steps)) return TD_OK;
+            if (wishes.stop) return TD_OK;
+            if (args->steps && facts.global_step >= args->steps) {
+                return args->checkpoint_dir[0] ? td_fabric_save(fabric) : TD_OK;
+            }
         }
         TD_TRY(validate(fabric));
         if (args->checkpoint_dir[0]) TD_TRY(td_fabric_save(fabric));
