@@ -70,8 +70,8 @@ static td_status keep_options(struct td_fabric *f, const struct td_fabric_option
                            o->struct_bytes);
     }
     memcpy(&f->o, o, TD_MIN(o->struct_bytes, sizeof f->o));
-    const char **texts[] = {&f->o.accelerator, &f->o.strategy, &f->o.precision, &f->o.trainer,
-                            &f->o.checkpoint_dir};
+    const char **texts[] = {&f->o.accelerator, &f->o.strategy,       &f->o.precision,
+                            &f->o.trainer,     &f->o.checkpoint_dir, &f->o.cache_dir};
     for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
         TD_TRY(keep_text(f, texts[i]));
     }

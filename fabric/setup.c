@@ -95,6 +95,7 @@ static td_status plan_of(struct td_fabric *f, struct td_buf *out) {
     struct td_plan plan;
     struct td_plan_run run = f->run ? *f->run : (struct td_plan_run){0};
     if (!f->run) run.checkpoint_dir = f->o.checkpoint_dir;
+    if (!f->run) run.cache_dir = f->o.cache_dir;
     run.world_size = f->env ? f->env->world_size : 1;
     TD_TRY(spec_of(f, &tree));
     TD_TRY(td_plan_build(f->arena, tree, &run, &plan));

@@ -18,8 +18,8 @@
 
 enum { LOG_EVERY = 50 };
 struct args {
-    int epochs, steps;        // 0: as many steps as there are
-    char checkpoint_dir[512]; // "": none; the whole struct goes to the ranks
+    int epochs, steps;                        // 0: as many steps as there are
+    char checkpoint_dir[512], cache_dir[512]; // "": none; the whole struct goes to the ranks
 };
 
 static td_status set_up(struct td_fabric *fabric) {
@@ -80,7 +80,8 @@ static td_status run(struct td_spawned *self, const void *data, size_t bytes) {
     const struct td_fabric_options options = {
         .struct_bytes = sizeof options,
         .accelerator = "cpu",
-        .checkpoint_dir = args->checkpoint_dir[0] ? args->checkpoint_dir : NULL};
+        .checkpoint_dir = args->checkpoint_dir[0] ? args->checkpoint_dir : NULL,
+        .cache_dir = args->cache_dir[0] ? args->cache_dir : NULL};
     (void)self, (void)bytes;
     TD_TRY(td_fabric_create(&options, &fabric));
     td_status s = set_up(fabric);
@@ -88,6 +89,10 @@ static td_status run(struct td_spawned *self, const void *data, size_t bytes) {
     s = td_fabric_finish(fabric, s);
     td_fabric_destroy(fabric);
     return s;
+}
+
+static void copy(char to[512], const char *from) {
+    snprintf(to, 512, "%s", from);
 }
 
 int main(int argc, char **argv) {
@@ -100,9 +105,8 @@ int main(int argc, char **argv) {
         if (strcmp(argv[i], "--ranks") == 0) ranks = n;
         if (strcmp(argv[i], "--epochs") == 0) args.epochs = n;
         if (strcmp(argv[i], "--steps") == 0) args.steps = n;
-        if (strcmp(argv[i], "--save") == 0) {
-            snprintf(args.checkpoint_dir, sizeof args.checkpoint_dir, "%s", argv[i + 1]);
-        }
+        if (strcmp(argv[i], "--save") == 0) copy(args.checkpoint_dir, argv[i + 1]);
+        if (strcmp(argv[i], "--cache") == 0) copy(args.cache_dir, argv[i + 1]);
     }
     const struct td_spawn_options options = {
         .function = "run", .world_size = ranks, .args = &args, .args_bytes = sizeof args};

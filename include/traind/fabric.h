@@ -66,6 +66,9 @@ struct td_fabric_options {
     const char *trainer;
     // Directory whose step-<n> td_fabric_save writes; in a job the job's own. NULL: none.
     const char *checkpoint_dir;
+    // Where choices that were measured on this machine, and decoded data, are kept from one run to
+    // the next; a job has that of its node. NULL: each run measures again.
+    const char *cache_dir;
     // Plugins of this program, for `name: plugin` in a section. They live as long as the fabric.
     const struct td_plugin_desc *const *own_plugins;
     size_t n_own_plugins;

@@ -291,6 +291,39 @@ def recompute(folder, plain):
          asked=2.5 if plain["rival_rss"] else None)
 
 
+def fabric_args(plan, window):
+    """What bench_fabric takes of a plan: sections as JSON, which is YAML."""
+    found = json.loads(plan.read_text())
+    keys = ("accelerator", "precision", "max_steps")
+    trainer = {k: v for k, v in found["trainer"].items() if k not in keys}
+    return [json.dumps(found["model"]), json.dumps(found["data"]), json.dumps(found["optimizer"]),
+            json.dumps(trainer), found["trainer"]["precision"], A.threads, found["trainer"]["max_steps"], window,
+            found["run"]["cache_dir"]]
+
+
+def fabric(folder, torch):
+    """The plain loop of a program beside the loop of a job: the same spec, and the same steps, in turn."""
+    program = harness.support.BUILD / "tests/bench/bench_fabric"
+    for job in ("mlp", "gpt"):
+        if not chosen(f"fabric-{job}"):
+            continue
+        with Row(f"{job} fp32, the plain loop of Fabric", JOBS[job]["unit"], ROW_S * A.rounds):
+            plan = plan_of(folder / job, job)
+            cuts = probe(job, "fp32", plan)
+            if not cuts:
+                continue
+            plan = plan_of(folder / job, job, max_steps=cuts[0], log_every_n_steps=cuts[1])
+            own, job_own, others = [], [], []
+            for _ in range(2 * A.rounds):
+                ran = harness.Ran([program, *map(str, fabric_args(plan, cuts[1]))],
+                                  dict(os.environ, **harness.OPENMP), folder, ROW_S, quiet=True)
+                own += [statistics.median(ran.values("samples_per_s")[1:]) * JOBS[job]["rows"]]
+                others.append(ran.others)
+                job_own += rate_of(run_worker(plan, plan.parent), job)
+            emit(f"{job} fp32, the plain loop of Fabric", own, JOBS[job]["unit"], job_own, rival_is="a job's loop",
+                 asked=0.98, others=max(others), threads=A.threads)
+
+
 def whole_epochs(ran, epochs):
     """Samples a second from the end of the first epoch to that of the last, checkpoints and all."""
     ends = {}

@@ -1,0 +1,108 @@
+"""Programs with a loop of their own: examples/fabric, built from a copy with an installed traind and nothing else. They
+run alone, as ranks that they start themselves, and give the bits of a job."""
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import support
+from plans import plan_of
+from ranks import Attempt
+from test_s23_own_plugins import CLEAN, STRICT, install, make
+
+PROGRAMS = ("plain", "accumulate", "two_optimizers")
+
+
+@pytest.fixture(scope="module")
+def built(build, tmp_path_factory):
+    """Copies of examples/fabric and of the GAN's module, built as a stranger would."""
+    prefix = tmp_path_factory.mktemp("installed")
+    install(prefix)
+    away = tmp_path_factory.mktemp("away")
+    env = CLEAN | {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
+    for folder, target in (("fabric", "all"), ("plugins", "module-gan.so")):
+        shutil.copytree(support.ROOT / "examples" / folder, away / folder)
+        make(target, f"CFLAGS={STRICT}", cwd=away / folder, env=env)
+    gan = away / "plugins/module-gan.so"
+    gan.chmod(0o755)
+    gan.parent.chmod(0o755)
+    return away
+
+
+def run(built, name, *args, code=0, env=None):
+    done = subprocess.run([built / "fabric" / name, *map(str, args)], capture_output=True, text=True, timeout=120,
+                          env=env)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def files(directory):
+    return {f.name: f.read_bytes() for f in directory.glob("*.safetensors")}
+
+
+def job_files(tmp_path, world, steps):
+    """What traind-worker leaves of the same spec."""
+    plan = plan_of({"seed_everything": 1, "model": {"name": "mlp", "layers": [784, 512, 512, 10]},
+                    "data": {"name": "idx", "path": "/usr/share/datasets/fashion-mnist", "batch_size": 128,
+                             "shuffle": True},
+                    "optimizer": {"name": "adamw", "lr": 0.001}},
+                   trainer={"accelerator": "cpu", "devices": world, "max_steps": steps, "max_epochs": -1,
+                            "num_sanity_val_steps": 0, "limit_val_batches": 0},
+                   run={"checkpoint_dir": str(tmp_path / "job"), "cache_dir": str(tmp_path / "cache")})
+    with Attempt(tmp_path, plan, world) as attempt:
+        assert attempt.wait(120) == [0] * world, attempt.story()
+    return files(tmp_path / f"job/step-{steps}")
+
+
+def test_programs_are_short():
+    for name in PROGRAMS:
+        assert len((support.ROOT / f"examples/fabric/{name}.c").read_text().splitlines()) < 120
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_plain_loop_trains_to_the_bits_of_a_job(built, tmp_path, world):
+    own = tmp_path / "own"
+    ranks = ("--ranks", world) if world > 1 else ()
+    run(built, "plain", "--steps", 40, "--save", own, "--cache", tmp_path / "cache", *ranks)
+    expected = job_files(tmp_path, world, 40)
+    assert sorted(expected) == ["model.safetensors", "optimizer.safetensors"]
+    assert files(own / "step-40") == expected
+
+
+def test_values_are_json_lines_and_validation_is_reached(built):
+    done = run(built, "plain", "--epochs", 1)
+    lines = done.stdout.splitlines()
+    said, = [line for line in lines if line.startswith("validation accuracy")]
+    assert float(said.split()[-1]) > 0.8
+    values = [json.loads(line) for line in lines if line.startswith("{")]
+    assert {"train_loss_step", "lr", "samples_per_s", "val_accuracy"} <= {v["name"] for v in values}
+
+
+def test_micro_batches_add_up_over_ranks(built):
+    """Of one rank, and of two that exchange gradients once a window."""
+    for ranks in ((), (2,)):
+        done = run(built, "accumulate", 60, *ranks)
+        steps = [(int(n), float(loss)) for n, loss in re.findall(r"step (\d+) loss ([\d.]+)", done.stdout)]
+        assert [n for n, _ in steps] == [20, 40, 60] and steps[-1][1] < 1.0, done.stdout
+
+
+def test_two_optimizers_take_turns(built):
+    gan = built / "plugins/module-gan.so"
+    for ranks in ((), (2,)):
+        done = run(built, "two_optimizers", gan, 100, *ranks)
+        losses = re.findall(r"batch (\d+) loss_disc ([\d.]+) loss_gen ([\d.]+)", done.stdout)
+        assert [n for n, _, _ in losses] == ["50", "100"], done.stdout
+        assert 0 < float(losses[-1][1]) < 2 and 0 < float(losses[-1][2]) < 5
+
+
+def test_plugin_that_is_not_there_is_named(built, tmp_path):
+    done = run(built, "two_optimizers", tmp_path / "none.so", code=20)
+    assert "none.so" in done.stderr
+
+
+def test_process_of_another_launcher_is_refused(built):
+    done = run(built, "plain", code=20, env=os.environ | {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2"})
+    assert "torchrun started this process" in done.stderr and "td_spawn" in done.stderr
