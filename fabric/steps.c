@@ -83,7 +83,7 @@ td_status td_fabric_next(struct td_fabric *f, enum td_split split,
     }
     int64_t n;
     const int64_t idx =
-        f->manual.in_epoch ? f->manual.after.epoch_batches : f->loop.at.epoch_batches;
+        f->manual.in_epoch ? f->loop.queued.epoch_batches : f->loop.at.epoch_batches;
     TD_TRY(checked(f, td_manual_next(&f->manual, &n)));
     describe(f, split, f->manual.batch, n, idx, out_batch);
     return TD_OK;

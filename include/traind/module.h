@@ -62,6 +62,7 @@ struct td_step_info {
 };
 
 struct td_module;
+struct td_steps; // traind/steps.h
 
 struct td_module_ops {
     uint32_t struct_bytes;
@@ -105,6 +106,14 @@ struct td_module_ops {
     // struct_bytes set and all else 0. Asked once, after open. Absent: one step "train", which
     // trains all that its loss depends on.
     bool (*step_at)(struct td_module *m, uint32_t i, struct td_step_info *out_info);
+
+    // (optional) Plays one batch of training: host code that runs training steps and moves
+    // parameters, with the calls of traind/steps.h. batch_idx: in the epoch, from 0. Absent: each
+    // training step runs once, and updates what it trains at the end of an accumulation window. A
+    // job of such a module has no accumulate_grad_batches (class bad_spec): it adds up itself. What
+    // it remembers between batches is not in checkpoints, so it is a function of what td_steps
+    // says. Errors: any ends training, class user_code where it has none.
+    td_status (*training_step)(struct td_module *m, struct td_steps *steps, int64_t batch_idx);
 };
 
 #ifdef __cplusplus

@@ -12,7 +12,7 @@
 //   graph.h        what a module records; ops.def: the ops
 //   build.h        a typed call for each op that a module records
 //   random.h       random numbers inside a step
-//   module.h       what is trained
+//   module.h       what is trained; steps.h: what it may do with a batch itself
 //   dataset.h      samples by index
 //   rewrite.h      how a precision or a strategy changes a recorded graph
 //   precision.h    in which element types a job computes

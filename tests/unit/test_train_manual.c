@@ -8,6 +8,7 @@
 #include "engine/train/loop/fit.h"
 #include "engine/train/loop/manual.h"
 #include "tests/unit/train_rig.h"
+#include "traind/steps.h"
 
 enum { WEIGHTS = 64 };
 
@@ -24,8 +25,9 @@ static void read_weights(struct td_rank *r, struct weights *out) {
                                  from->bytes));
 }
 
-static void prepare(struct run *r, const char *accelerator, const char *precision, int window) {
-    prepare_run(r, NULL, "single_device", NULL);
+static void prepare(struct run *r, const struct td_plugin_desc *own, const char *accelerator,
+                    const char *precision, int window) {
+    prepare_run(r, own, "single_device", NULL);
     r->config.accelerator = accelerator;
     r->config.precision = precision;
     r->config.limits.max_epochs = 2;
@@ -39,7 +41,7 @@ static void fit(const char *accelerator, const char *precision, int window, stru
     struct td_rank *rank;
     struct td_train_loop l;
     enum td_train_loop_end end;
-    prepare(&r, accelerator, precision, window);
+    prepare(&r, NULL, accelerator, precision, window);
     assert_ok(td_rank_create(&r.config, &r.io, &r.events, &rank));
     td_train_loop_init(&l, rank);
     assert_ok(td_train_loop_fit(&l, &end));
@@ -56,7 +58,7 @@ struct manual {
 };
 
 static void begin(struct manual *x, const char *accelerator, const char *precision, int window) {
-    prepare(&x->r, accelerator, precision, 1);
+    prepare(&x->r, NULL, accelerator, precision, 1);
     x->r.config.manual = true;
     x->r.config.manual_accumulates = window > 1;
     assert_ok(td_rank_create(&x->r.config, &x->r.io, &x->r.events, &x->rank));
@@ -194,6 +196,87 @@ static void test_calls_in_an_order_that_cannot_be_are_refused(void **state) {
     end(&x);
 }
 
+// ---- a module with host code --------------------------------------------------------------------
+static td_status plain_step(struct td_module *m, struct td_steps *s, int64_t batch_idx) {
+    (void)m, (void)batch_idx;
+    TD_TRY(td_steps_forward(s, NULL));
+    TD_TRY(td_steps_backward(s));
+    return td_steps_optimizer_step(s, "train", NULL);
+}
+
+static td_status adding_step(struct td_module *m, struct td_steps *s, int64_t batch_idx) {
+    const bool ends = batch_idx % 2 == 1;
+    double loss, norm;
+    bool low;
+    (void)m;
+    TD_TRY(td_steps_divide_loss(s, 2));
+    TD_TRY(td_steps_no_backward_sync(s, !ends));
+    TD_TRY(td_steps_forward(s, "train"));
+    TD_TRY(td_steps_value(s, "loss", &loss));
+    TD_TRY(td_steps_decide(s, loss < 1e9, true, &low));
+    if (!low) return TD_OK; // a branch on a value
+    TD_TRY(td_steps_backward(s));
+    if (!ends) return TD_OK;
+    TD_TRY(td_steps_clip_gradients(s, NULL, &norm));
+    return td_steps_optimizer_step(s, NULL, NULL);
+}
+
+static td_status strange_step(struct td_module *m, struct td_steps *s, int64_t batch_idx) {
+    (void)m, (void)batch_idx;
+    return td_steps_forward(s, "trane");
+}
+
+static td_status fit_own(td_status (*step)(struct td_module *, struct td_steps *, int64_t),
+                         const char *accelerator, int window, struct weights *out) {
+    static struct td_module_ops ops;
+    static const struct td_plugin_desc own =
+        TD_PLUGIN_DESC(MODULE, "mlp", "mlp with host code", &ops);
+    struct run r;
+    struct td_rank *rank;
+    struct td_train_loop l;
+    enum td_train_loop_end end;
+    memcpy(&ops, td_module_mlp.ops, sizeof ops);
+    ops.training_step = step;
+    prepare(&r, &own, accelerator, "32-true", window);
+    td_status s = td_rank_create(&r.config, &r.io, &r.events, &rank);
+    if (!s) {
+        td_train_loop_init(&l, rank);
+        s = td_train_loop_fit(&l, &end);
+        if (!s) read_weights(rank, out);
+        td_rank_destroy(rank);
+    }
+    dispose(&r);
+    return s;
+}
+
+static void test_host_code_that_does_what_a_job_does_gives_its_bits(void **state) {
+    (void)state;
+    static const char *const accelerators[] = {"reference", "far"};
+    for (size_t i = 0; i < TD_COUNTOF(accelerators); i++) {
+        struct weights job, own;
+        fit(accelerators[i], "32-true", 1, &job);
+        assert_ok(fit_own(plain_step, accelerators[i], 1, &own));
+        assert_memory_equal(own.at, job.at, job.bytes);
+        fit(accelerators[i], "32-true", 2, &job);
+        assert_ok(fit_own(adding_step, accelerators[i], 1, &own));
+        assert_memory_equal(own.at, job.at, job.bytes);
+    }
+}
+
+static void test_host_code_is_refused_what_cannot_be(void **state) {
+    (void)state;
+    struct weights own;
+    td_status s = fit_own(strange_step, "reference", 1, &own);
+    assert_int_equal(td_status_class(s), TD_CLASS_USER_CODE);
+    assert_non_null(strstr(td_status_message(s), "'trane'"));
+    assert_non_null(strstr(td_status_message(s), "batch 1"));
+    td_status_free(s);
+    s = fit_own(plain_step, "reference", 2, &own);
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    assert_non_null(strstr(td_status_message(s), "accumulate_grad_batches"));
+    td_status_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain_loop_gives_the_bits_of_a_job),
@@ -203,6 +286,8 @@ int main(void) {
         cmocka_unit_test(test_rate_of_the_caller_takes_the_place_of_the_schedule),
         cmocka_unit_test(test_forgotten_gradients_leave_no_trace),
         cmocka_unit_test(test_calls_in_an_order_that_cannot_be_are_refused),
+        cmocka_unit_test(test_host_code_that_does_what_a_job_does_gives_its_bits),
+        cmocka_unit_test(test_host_code_is_refused_what_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@
 #include "engine/train/loop/batch.h"
 #include "engine/train/loop/boundary.h"
 #include "engine/train/loop/evaluate.h"
+#include "engine/train/loop/host_step.h"
 #include "engine/train/rank/comm_hook.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/step.h"
@@ -102,7 +103,6 @@ static td_status stop_here(struct td_train_loop *l, bool saves, bool pending,
 static td_status at_boundary(struct td_train_loop *l, bool validates, bool *out_leave,
                              enum td_train_loop_end *out_end) {
     const struct td_limits *limits = &l->rank->config->limits;
-    TD_TRY(td_boundary_end_step(l));
     if (l->n_runs) return logs_step(l) ? td_boundary_log(l) : TD_OK;
     const struct td_agreement agreed = td_control_take(&l->rank->control);
     bool epoch_ends = l->at.epoch_batches == l->epoch.n_batches;
@@ -142,18 +142,34 @@ static bool drains(const struct td_train_loop *l) {
     return is_due || epoch_ends || last->validates || td_control_is_pending(&l->rank->control);
 }
 
-// Reads the batch that was queued first, and does what is due after it.
-static td_status read_batch(struct td_train_loop *l, bool *out_leave,
-                            enum td_train_loop_end *out_end) {
-    struct td_batch_run b;
-    TD_TRY(td_batch_read(l, &b));
-    if (b.steps) return at_boundary(l, b.validates, out_leave, out_end);
-    if (!b.validates) return TD_OK;
+static td_status validate_in_window(struct td_train_loop *l) {
     bool interrupted; // never: see the head of this file
     l->mid_window = true;
     TD_TRY(validate(l, &interrupted));
     l->mid_window = false;
     return TD_OK;
+}
+
+// Reads the batch that was queued first, and does what is due after it.
+static td_status read_batch(struct td_train_loop *l, bool *out_leave,
+                            enum td_train_loop_end *out_end) {
+    struct td_batch_run b;
+    TD_TRY(td_batch_read(l, &b));
+    if (b.steps) {
+        TD_TRY(td_boundary_end_step(l));
+        return at_boundary(l, b.validates, out_leave, out_end);
+    }
+    return b.validates ? validate_in_window(l) : TD_OK;
+}
+
+// The same of a batch that the module plays itself. Each of its updates was counted already.
+static td_status play_batch(struct td_train_loop *l, struct td_steps *steps, int64_t batch,
+                            bool *out_leave, enum td_train_loop_end *out_end) {
+    const bool validates = td_limits_validates_after(&l->rank->config->limits, &l->epoch, batch);
+    bool boundary;
+    TD_TRY(td_host_step(steps, batch, &boundary));
+    if (boundary) return at_boundary(l, validates, out_leave, out_end);
+    return validates ? validate_in_window(l) : TD_OK;
 }
 
 static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end) {
@@ -184,7 +200,9 @@ static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end)
 td_status td_train_loop_fit(struct td_train_loop *l, enum td_train_loop_end *out_end) {
     struct td_rank *r = l->rank;
     const struct td_limits *limits = &r->config->limits;
+    struct td_steps own;
     *out_end = TD_LOOP_DONE;
+    td_host_step_init(&own, l);
     TD_TRY(begin(l, out_end));
     if (*out_end == TD_LOOP_STOPPED) return TD_OK;
 
@@ -195,6 +213,10 @@ td_status td_train_loop_fit(struct td_train_loop *l, enum td_train_loop_end *out
 
         td_batch_begin(l);
         for (int64_t b = l->epoch.first; b < l->epoch.n_batches && !leave; b++) {
+            if (r->module_ops->training_step) {
+                TD_TRY(play_batch(l, &own, b, &leave, out_end));
+                continue;
+            }
             TD_TRY(td_batch_queue(l, b));
             while (l->n_runs && (l->n_runs > l->runs_ahead || drains(l)) && !leave) {
                 TD_TRY(read_batch(l, &leave, out_end));

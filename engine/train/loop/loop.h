@@ -10,6 +10,7 @@
 //   batch.h                        one micro-batch: queued, then read
 //   boundary.h                     what there is to do after an optimizer step
 //   manual.h                       a loop that somebody else owns
+//   host_step.h                    a batch that a module plays itself
 //   evaluate.h                     one pass over a split
 //   predict.h, generate.h          the predict stage
 //   predictions.h                  the results of both

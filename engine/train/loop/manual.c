@@ -9,6 +9,7 @@
 #include "engine/train/loop/batch.h"
 #include "engine/train/loop/boundary.h"
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/steps.h"
 #include "lib/base/buf.h"
 #include "traind/random.h"
 
@@ -45,13 +46,21 @@ static void count(struct td_manual *m, const struct td_manual_run *b) {
     if (b->segments & FORWARD) {
         m->values.n = 0;
         td_tallies_add(&m->values, b->run.graph, r->outputs, b->n_samples);
-        if (b->begins) l->window.n = 0;
-        td_tallies_merge(&l->window, &m->values);
+        if (b->begins) m->of[b->step].window.n = 0;
+        td_tallies_merge(&m->of[b->step].window, &m->values);
         const bool is_first = b->step == 0;
         td_throughput_add(&l->throughput, b->run.graph, is_first ? b->n_samples : 0);
         l->own_samples += is_first ? b->n_samples : 0;
     }
     if (b->segments & FINISH) l->grad_norm[b->step] = td_batch_norm(b->run.graph, r->outputs);
+}
+
+// What is logged at a step is of all training steps that the batch went through.
+static void show(struct td_manual *m) {
+    m->l->window.n = 0;
+    for (int i = 0; i < m->l->rank->steps.n; i++) {
+        td_tallies_merge(&m->l->window, &m->of[i].window);
+    }
 }
 
 static td_status read_oldest(struct td_manual *m) {
@@ -68,7 +77,10 @@ static td_status read_oldest(struct td_manual *m) {
     l->at.epoch_offset = b.after.epoch_offset;
     l->at.epoch_batches = b.after.epoch_batches;
     l->at.samples = b.after.samples;
-    return td_boundary_end_step(l);
+    l->window = m->of[b.step].window;
+    TD_TRY(td_boundary_end_step(l));
+    show(m);
+    return TD_OK;
 }
 
 static td_status read_down_to(struct td_manual *m, int n) {
@@ -110,7 +122,7 @@ static td_status flush(struct td_manual *m) {
                               .n_samples = m->n_samples,
                               .begins = m->begins,
                               .is_update = segments & APPLY,
-                              .after = m->after};
+                              .after = l->queued};
     TD_TRY(prepare(m, segments));
     b.lr = l->rank->scalars[TD_SCALAR_LR];
     td_status s =
@@ -139,7 +151,6 @@ static td_status begin_epoch(struct td_manual *m) {
     TD_TRY(td_sampler_set_epoch(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch));
     l->epoch = td_rank_epoch(r, &l->at);
     td_batch_begin(l);
-    m->after = l->queued;
     m->in_epoch = true;
     td_control_phase(&r->control, TD_PHASE_TRAINING);
     td_throughput_begin(&l->throughput, l->at.step);
@@ -152,33 +163,52 @@ static td_status end_epoch(struct td_manual *m) {
     l->at.epoch++;
     l->at.epoch_offset = 0;
     l->at.epoch_batches = 0;
-    l->at.samples = m->after.samples;
+    l->at.samples = l->queued.samples;
     td_epoch_metrics_next(&l->played);
     m->in_epoch = m->is_open = false;
     m->n_samples = 0;
     return TD_OK;
 }
 
-td_status td_manual_next(struct td_manual *m, int64_t *out_n) {
+td_status td_manual_take(struct td_manual *m) {
     struct td_train_loop *l = m->l;
     struct td_rank *r = l->rank;
+    const struct td_sampler *sampler = td_data_sampler(r->data, TD_SPLIT_TRAIN);
     TD_TRY(flush(m)); // it reads the batch before
     m->is_open = false;
-    if (!m->in_epoch) TD_TRY(begin_epoch(m));
-    *out_n = 0;
-    if (m->after.epoch_batches >= l->epoch.n_batches) return end_epoch(m);
-    const struct td_sampler *sampler = td_data_sampler(r->data, TD_SPLIT_TRAIN);
-    m->offset = m->after.epoch_offset;
+    for (int i = 0; r->steps.n > 1 && i < r->steps.n; i++) {
+        if (!m->of[i].any) m->of[i].window.n = 0;
+    }
+    m->offset = l->queued.epoch_offset;
     TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, m->offset, m->batch, &m->n_samples));
     if (r->facts.hooks_batches) {
         TD_TRY(td_manual_drain(m));
-        TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, m->after.epoch_batches));
+        TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, l->queued.epoch_batches));
     }
     TD_TRY(td_rank_move_batch(r, m->batch, m->inputs));
     const int64_t next = td_sampler_next(sampler, m->offset, r->config->batch_size);
-    m->after.epoch_offset = next;
-    m->after.epoch_batches++;
-    m->after.samples += next - m->offset;
+    l->queued.epoch_offset = next;
+    l->queued.epoch_batches++;
+    l->queued.samples += next - m->offset;
+    return TD_OK;
+}
+
+void td_manual_pass(struct td_manual *m) {
+    struct td_train_loop *l = m->l;
+    TD_CHECK(!m->n_runs);
+    l->at.epoch_offset = l->queued.epoch_offset;
+    l->at.epoch_batches = l->queued.epoch_batches;
+    l->at.samples = l->queued.samples;
+}
+
+td_status td_manual_next(struct td_manual *m, int64_t *out_n) {
+    struct td_train_loop *l = m->l;
+    TD_TRY(flush(m));
+    m->is_open = false;
+    if (!m->in_epoch) TD_TRY(begin_epoch(m));
+    *out_n = 0;
+    if (l->queued.epoch_batches >= l->epoch.n_batches) return end_epoch(m);
+    TD_TRY(td_manual_take(m));
     *out_n = m->n_samples;
     return TD_OK;
 }
@@ -186,9 +216,8 @@ td_status td_manual_next(struct td_manual *m, int64_t *out_n) {
 // ---- a pass -------------------------------------------------------------------------------------
 
 td_status td_manual_forward(struct td_manual *m, int step, double share) {
-    const struct td_train_config *c = m->l->rank->config;
     if (m->n_samples == 0) return misuse("forward without a batch: take the next one before");
-    if (m->of[step].any && !c->manual_accumulates) {
+    if (m->of[step].any && !td_rank_adds_up(m->l->rank)) {
         return misuse(
             "forward of step '%s' while it has gradients that no optimizer step has used, "
             "in a loop that said that it does not accumulate",

@@ -41,7 +41,6 @@ struct td_manual {
     const void *inputs[TD_DATA_FIELDS]; // where programs read it
     int64_t n_samples;                  // 0: none was taken
     int64_t offset;                     // of it in the epoch
-    struct td_position after;
     // the pass that is open
     bool is_open;
     struct td_program_key key;
@@ -52,10 +51,11 @@ struct td_manual {
     bool syncs; // the next forward is of a pass that reduces
     // by training step
     struct {
-        bool any;     // there are gradients
-        bool synced;  // the last backward reduced them
-        bool settled; // their norm was asked for, so finish has run
-        double lr;    // NaN: as the schedule says
+        bool any;                 // there are gradients
+        bool synced;              // the last backward reduced them
+        bool settled;             // their norm was asked for, so finish has run
+        double lr;                // NaN: as the schedule says
+        struct td_tallies window; // of its passes since its last update, in this batch
     } of[TD_STEPS_MAX];
     struct td_manual_run run[TD_RUNS_AHEAD + 1]; // queued and not read, the oldest first
     int n_runs;
@@ -67,6 +67,10 @@ void td_manual_init(struct td_manual *m, struct td_train_loop *l);
 // The next batch of the training split; *out_n: its samples, on this rank. 0: the epoch is over,
 // and the next call begins another.
 TD_MUST_USE td_status td_manual_next(struct td_manual *m, int64_t *out_n);
+// The two halves of a batch inside an epoch that somebody else plays: takes the one at l->queued;
+// and says that it is over, whatever became of it.
+TD_MUST_USE td_status td_manual_take(struct td_manual *m);
+void td_manual_pass(struct td_manual *m);
 // Begins a pass of training step `step` over that batch. share: what its loss counts in the
 // gradient, 1 / k in a window of k micro-batches.
 TD_MUST_USE td_status td_manual_forward(struct td_manual *m, int step, double share);

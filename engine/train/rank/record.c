@@ -33,7 +33,7 @@ static td_status add_manual_programs(struct td_rank *r) {
     const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_TRAIN);
     const int64_t left = td_sampler_left(s, 0, c->rank), batch = c->batch_size;
     const int64_t sizes[] = {left >= batch ? batch : 0, c->drop_last ? 0 : left % batch};
-    const bool adds = c->manual_accumulates;
+    const bool adds = td_rank_adds_up(r);
     for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
         for (int variant = 0; variant < (adds ? 4 : 1) * r->steps.n && sizes[i]; variant++) {
             const int of = variant / r->steps.n;
@@ -49,7 +49,7 @@ static td_status add_manual_programs(struct td_rank *r) {
 static td_status add_fit_programs(struct td_rank *r) {
     const struct td_limits *l = &r->config->limits;
     struct td_progress whole = {0};
-    if (r->config->manual) return add_manual_programs(r);
+    if (td_rank_is_manual(r)) return add_manual_programs(r);
     TD_TRY(add_train_programs(r, &whole));
     for (size_t i = 1; i < l->n_accumulate; i++) {
         whole.epoch = l->accumulate[i].epoch;
@@ -102,7 +102,8 @@ td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
     const struct td_train_config *c = r->config;
     struct td_compile_options options = {
         .state = r->state,
-        .windowed = c->manual ? c->manual_accumulates : td_limits_ever_accumulates(&c->limits),
+        .windowed =
+            td_rank_is_manual(r) ? td_rank_adds_up(r) : td_limits_ever_accumulates(&c->limits),
         .scales_loss = r->precision_facts.scales_loss,
         .record = record_step,
         .record_arg = r,

@@ -204,6 +204,11 @@ static td_status check_reached(const struct td_rank *r, const int *owner) {
 }
 
 td_status td_rank_check_steps(struct td_rank *r) {
+    if (r->module_ops->training_step && td_limits_ever_accumulates(&r->config->limits)) {
+        return td_bad_spec("accumulate_grad_batches with module '%s', whose training_step adds up "
+                           "gradients itself",
+                           r->config->model.name);
+    }
     const uint32_t n = td_state_count(r->state);
     if (!td_programs_graph(r->programs, NULL, TD_MODE_TRAIN)) return TD_OK; // it has no batch
     TD_AUTO_FREE int *owner = td_calloc(n + 1, sizeof *owner);
@@ -216,4 +221,12 @@ td_status td_rank_check_steps(struct td_rank *r) {
     TD_TRY(check_shared(r, owner, other));
     TD_TRY(settle_optimizers(r, owner));
     return check_reached(r, owner);
+}
+
+bool td_rank_is_manual(const struct td_rank *r) {
+    return r->config->manual || r->module_ops->training_step;
+}
+
+bool td_rank_adds_up(const struct td_rank *r) {
+    return r->config->manual ? r->config->manual_accumulates : td_rank_is_manual(r);
 }

@@ -21,4 +21,9 @@ bool td_rank_step_trains(const struct td_rank *r, const struct td_program_key *k
 // it (FAILED_PRECONDITION); a step of two optimizers (INVALID_ARGUMENT).
 TD_MUST_USE td_status td_rank_check_steps(struct td_rank *r);
 
+// Does somebody else than fit say forward, backward and optimizer step?
+bool td_rank_is_manual(const struct td_rank *r);
+// May gradients of several backward calls add up there?
+bool td_rank_adds_up(const struct td_rank *r);
+
 #endif

@@ -1,0 +1,61 @@
+#ifndef TRAIND_STEPS_H
+#define TRAIND_STEPS_H
+
+// Steps: what the training_step of a module may do with a batch (traind/module.h). It is host code
+// of a job's own loop: it runs training steps, reads what they put out, branches, and says when
+// parameters move. Everything else (batches, schedules, validation, checkpoints, stops) is the
+// loop's. A program that owns the whole loop has the same calls in traind/fabric.h.
+//
+// step: a name that step_at gives; NULL: the first. NOT_FOUND lists them. Each trains its own
+// parameters and no others, which is what Lightning calls toggle_optimizer.
+//
+// All ranks make the same calls in the same order. A branch on a value of this rank alone would
+// split them: agree on it first (td_steps_decide). Gradients that no optimizer step has used are
+// kept for the next batch, and add up; while there are any, the loop neither saves nor stops.
+// Errors: FAILED_PRECONDITION, class user_code, for calls in an order that cannot be. Every failure
+// is for training_step to return. Thread: the training thread, inside training_step.
+
+#include "traind/status.h"
+#include "traind/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct td_steps;
+
+// Begins a pass of a step over the batch. Its program is queued when something needs it.
+TD_MUST_USE td_status td_steps_forward(struct td_steps *s, const char *step);
+// Differentiates the last forward; gradients overwrite those that an update has used, and add to
+// others. They are averaged over the ranks unless no_backward_sync is on.
+TD_MUST_USE td_status td_steps_backward(struct td_steps *s);
+// Updates what the step trains. out_stepped may be NULL; false: the precision skipped it.
+TD_MUST_USE td_status td_steps_optimizer_step(struct td_steps *s, const char *step,
+                                              bool *out_stepped);
+// Forgets the gradients of a step.
+TD_MUST_USE td_status td_steps_zero_grad(struct td_steps *s, const char *step);
+// The norm of the gradients before clipping, as td_fabric_clip_gradients.
+TD_MUST_USE td_status td_steps_clip_gradients(struct td_steps *s, const char *step,
+                                              double *out_norm);
+// From the next forward on: whether gradients stay on this rank, and by how much a loss is divided.
+// Both last until they are changed.
+TD_MUST_USE td_status td_steps_no_backward_sync(struct td_steps *s, bool enabled);
+TD_MUST_USE td_status td_steps_divide_loss(struct td_steps *s, int32_t n);
+// What the last forward put out, as a mean over the samples of this rank. It waits for the pass.
+// NOT_FOUND lists the names.
+TD_MUST_USE td_status td_steps_value(struct td_steps *s, const char *name, double *out_value);
+// all: true when every rank says true; else when any does. Collective.
+TD_MUST_USE td_status td_steps_decide(struct td_steps *s, bool decision, bool all,
+                                      bool *out_decision);
+
+// Where the loop is: optimizer steps completed, the epoch, the batch in it (both from 0), and the
+// batch's samples on this rank.
+int64_t td_steps_global_step(const struct td_steps *s);
+int64_t td_steps_epoch(const struct td_steps *s);
+int64_t td_steps_batch_idx(const struct td_steps *s);
+int64_t td_steps_n_samples(const struct td_steps *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
