@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "lib/spec/check.h"
+#include "lib/spec/refused.h"
 #include "lib/spec/spec.h"
 
 static const char intro[] =
@@ -102,6 +102,7 @@ td_status td_spec_reference(struct td_buf *out) {
     for (size_t i = 0; i < td_n_sections; i++) {
         TD_TRY(print_section(a, &td_sections[i], out));
     }
+    TD_TRY(td_refused_print(out));
     TD_TRY(td_buf_str(out, "\n## Keys of Lightning that are elsewhere\n\n"));
     for (size_t i = 0; i < td_n_laters; i++) {
         const struct td_later *l = &td_laters[i];

@@ -1,4 +1,5 @@
-// What no single row can say: defaults that depend on other knobs, and contradictions.
+// What no single row can say: defaults that depend on other knobs, and contradictions that take
+// more than two values to see. Those of two are rows of refused.def.
 //
 // Rules run on the canonical tree even when other things were wrong, so that one answer has all
 // errors. A knob that was refused is simply absent there, and its rules stay quiet. A rule that
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/spec/check.h"
+#include "lib/spec/refused.h"
 
 static const struct td_json *get(const struct td_json *root, const char *path) {
     return td_json_path(root, path);
@@ -19,12 +20,6 @@ static bool is_null(const struct td_json *v) {
 
 static bool text_is(const struct td_json *v, const char *text) {
     return strcmp(td_json_string(v, ""), text) == 0;
-}
-
-// Line of the knob; 0 if it is a default.
-static int line_of(const struct td_json *root, const char *path) {
-    const struct td_json *v = get(root, path);
-    return v ? v->line : 0;
 }
 
 static void set_int(struct td_check *c, struct td_json *section, const char *key, int64_t value) {
@@ -46,31 +41,9 @@ static void resolve_checkpoint_period(struct td_check *c, struct td_json *root) 
     const struct td_json *epochs = td_json_get(section, "every_n_epochs");
     const struct td_json *steps = td_json_get(section, "every_n_train_steps");
     if (!epochs || !steps) return;
-    if (td_json_int(epochs, 0) > 0 && td_json_int(steps, 0) > 0) {
-        td_check_violation(c, "checkpoint.every_n_train_steps", steps->line,
-                           "is set beside every_n_epochs; set one of the two");
-        return;
-    }
     bool both_null = is_null(epochs) && is_null(steps);
     if (is_null(epochs)) set_int(c, section, "every_n_epochs", both_null);
     if (is_null(steps)) set_int(c, section, "every_n_train_steps", 0);
-}
-
-static void check_top_k(struct td_check *c, const struct td_json *root) {
-    int64_t k = td_json_int(get(root, "checkpoint.save_top_k"), 0);
-    if (k <= 1 || !is_null(get(root, "checkpoint.monitor"))) return;
-    td_check_violation(c, "checkpoint.save_top_k", line_of(root, "checkpoint.save_top_k"),
-                       "%lld needs checkpoint.monitor, to know which are best; without it -1, 0 "
-                       "or 1 is meant",
-                       (long long)k);
-}
-
-static void check_strategy(struct td_check *c, const struct td_json *root) {
-    int64_t devices = td_json_int(get(root, "trainer.devices"), 1);
-    if (devices <= 1 || !text_is(get(root, "trainer.strategy"), "single_device")) return;
-    td_check_violation(c, "trainer.strategy", line_of(root, "trainer.strategy"),
-                       "single_device takes 1 device, trainer.devices is %lld; use ddp or auto",
-                       (long long)devices);
 }
 
 static void check_val_interval(struct td_check *c, const struct td_json *root) {
@@ -78,13 +51,6 @@ static void check_val_interval(struct td_check *c, const struct td_json *root) {
     if (!v || td_json_real(v, 0) > 0) return;
     td_check_violation(c, "trainer.val_check_interval", v->line,
                        "must be above 0; to leave validation out set limit_val_batches: 0");
-}
-
-static void check_origin(struct td_check *c, const struct td_json *root) {
-    const struct td_json *init = get(root, "init_from");
-    if (!td_json_string(init, NULL) || !td_json_string(get(root, "ckpt_path"), NULL)) return;
-    td_check_violation(c, "init_from", init->line,
-                       "is set beside ckpt_path, which already brings the weights; set one");
 }
 
 // What best asks for; by default the last weights are taken where there is no best.
@@ -104,20 +70,6 @@ static void check_evaluation(struct td_check *c, const struct td_json *root) {
         missing = "checkpoints that are kept, but checkpoint.save_top_k is 0";
     }
     if (missing) td_check_violation(c, "evaluate_from", from->line, "best needs %s", missing);
-}
-
-static void check_prompt(struct td_check *c, const struct td_json *root) {
-    const struct td_json *tokens = get(root, "predict.prompt_tokens");
-    if (!td_json_string(get(root, "predict.prompt"), NULL) || !tokens || !tokens->first) return;
-    td_check_violation(c, "predict.prompt_tokens", tokens->line,
-                       "is set beside predict.prompt, which is the same as text; give one");
-}
-
-static void check_predictions(struct td_check *c, const struct td_json *root) {
-    const struct td_json *values = get(root, "predict.values");
-    if (!text_is(get(root, "model.loss.name"), "mse") || !text_is(values, "classes")) return;
-    td_check_violation(c, "predict.values", values->line,
-                       "a model with loss mse has no classes; logits, or null, gives its numbers");
 }
 
 // torch.optim.SGD refuses it; its Muon does without momentum, where to look ahead changes nothing.
@@ -252,15 +204,11 @@ static void check_one_optimizer(struct td_check *c, const struct td_json *root) 
 }
 
 void td_check_rules(struct td_check *c, struct td_json *canonical) {
+    td_check_refused(c, canonical);
     resolve_max_epochs(c, canonical);
     resolve_checkpoint_period(c, canonical);
-    check_top_k(c, canonical);
-    check_strategy(c, canonical);
     check_val_interval(c, canonical);
-    check_origin(c, canonical);
     check_evaluation(c, canonical);
-    check_prompt(c, canonical);
-    check_predictions(c, canonical);
     check_nesterov(c, "optimizer", td_json_get(canonical, "optimizer"));
     check_muon(c, "optimizer", td_json_get(canonical, "optimizer"));
     check_schedule(c, canonical, "lr_scheduler", td_json_get(canonical, "lr_scheduler"));

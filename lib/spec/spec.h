@@ -26,6 +26,8 @@
 //   parse.c           adds overrides
 //   document.c        walks the tree against the tables
 //   value.c, rules.c  each value; what no row can say
+//   refused.def       combinations of keys that are refused, with the reason
+//   refused.h         the check of it, and its print
 //   command.c         the same of kind: command
 //   plugin_knobs.h    the same by the table that a plugin declares
 //   check.h           gathers what was wrong

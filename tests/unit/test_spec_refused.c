@@ -1,0 +1,121 @@
+// The table of refused combinations: each row that a spec can show refuses one, with its reason and
+// at its key; each half alone is taken. A row without a case here fails.
+
+#include "tests/unit/test.h"
+
+#include "lib/spec/refused.h"
+#include "lib/spec/spec.h"
+
+static const char base[] = "model: {name: mlp, layers: [4, 2]}\n"
+                           "data: {name: synthetic, batch_size: 8}\n"
+                           "optimizer: {name: sgd}\n";
+
+// In the order of the rows: the combination, and each half of it that is taken alone.
+static const struct {
+    const char *key, *beside;
+    const char *refused, *first, *second; // "": there is no such half
+} cases[] = {
+    {"trainer.strategy", "trainer.devices", "trainer: {strategy: single_device, devices: 3}",
+     "trainer: {strategy: single_device}", "trainer: {strategy: ddp, devices: 3}"},
+    {"checkpoint.every_n_train_steps", "checkpoint.every_n_epochs",
+     "checkpoint: {every_n_train_steps: 2, every_n_epochs: 1}",
+     "checkpoint: {every_n_train_steps: 2, every_n_epochs: 0}",
+     "checkpoint: {every_n_train_steps: 0, every_n_epochs: 1}"},
+    {"checkpoint.save_top_k", "checkpoint.monitor", "checkpoint: {save_top_k: 2}",
+     "checkpoint: {save_top_k: 2, monitor: val_loss}", "checkpoint: {save_top_k: 1}"},
+    {"init_from", "ckpt_path", "init_from: /a\nckpt_path: /b", "init_from: /a", "ckpt_path: /b"},
+    {"predict.prompt_tokens", "predict.prompt", "predict: {prompt: a, prompt_tokens: [1]}",
+     "predict: {prompt_tokens: [1]}", "predict: {prompt: a}"},
+    {"predict.values", "model.loss.name",
+     "model: {name: mlp, layers: [4, 2], loss: mse}\npredict: {values: classes}",
+     "predict: {values: classes}",
+     "model: {name: mlp, layers: [4, 2], loss: mse}\npredict: {values: logits}"},
+};
+
+static td_status parse(struct td_arena *a, const char *more) {
+    struct td_json *tree;
+    const char *head = strncmp(more, "model:", 6) == 0 ? strchr(base, '\n') + 1 : base;
+    const char *text = td_arena_printf(a, "%s%s\n", head, more);
+    assert_non_null(text);
+    return td_spec_parse(a, text, strlen(text), NULL, 0, &tree);
+}
+
+static bool has(const char *text, const char *part) {
+    return strstr(text, part) != NULL;
+}
+
+static void expect_refused(td_status s, const struct td_refused *row) {
+    const char *field = "", *text = "";
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    assert_int_equal(td_status_n_fields(s), 1);
+    td_status_field(s, 0, &field, &text);
+    const bool says =
+        has(field, row->key) && has(text, row->why) && (!row->beside || has(text, row->beside));
+    if (!says) fail_msg("'%s: %s' is not row %s", field, text, row->key);
+    td_status_free(s);
+}
+
+static void test_each_row_refuses_its_combination_and_nothing_else(void **state) {
+    (void)state;
+    size_t n = 0;
+    for (size_t i = 0; i < td_n_refused_rows; i++) {
+        const struct td_refused *row = &td_refused_rows[i];
+        if (row->by_plan) continue;
+        if (n == TD_COUNTOF(cases)) fail_msg("row %s has no case", row->key);
+        TD_AUTO(td_arena) *a = NULL;
+        assert_ok(td_arena_create(4 * TD_SPEC_ARENA_BYTES, &a));
+        assert_string_equal(cases[n].key, row->key);
+        assert_string_equal(cases[n].beside, row->beside ? row->beside : "");
+        expect_refused(parse(a, cases[n].refused), row);
+        assert_ok(parse(a, cases[n].first));
+        if (*cases[n].second) assert_ok(parse(a, cases[n].second));
+        n++;
+    }
+    assert_int_equal(n, TD_COUNTOF(cases));
+}
+
+static void test_word_fits_only_what_it_says(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *is;
+        bool fits;
+    } words[] = {
+        {"\"ddp\"", "ddp", true},    {"{\"name\":\"ddp\"}", "ddp", true},
+        {"\"ddp\"", "!ddp", false},  {"\"zero\"", "!ddp", true},
+        {"\"auto\"", "!ddp", false}, {"2", ">1", true},
+        {"1", ">1", false},          {"\"auto\"", ">1", false},
+        {"null", "null", true},      {"0", "null", false},
+        {"false", "false", true},    {"true", "false", false},
+        {"[]", "set", false},        {"[1]", "set", true},
+        {"null", "set", false},      {"{\"name\":\"none\"}", "set", false},
+        {"\"x\"", "set", true},      {"null", "!ddp", false},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(words); i++) {
+        TD_AUTO(td_arena) *a = NULL;
+        struct td_json *v;
+        assert_ok(td_arena_create(1 << 16, &a));
+        assert_ok(td_json_parse(a, words[i].json, strlen(words[i].json), &v));
+        if (td_refused_fits(v, words[i].is) == words[i].fits) continue;
+        fail_msg("%s and '%s'", words[i].json, words[i].is);
+    }
+    assert_false(td_refused_fits(NULL, "set"));
+}
+
+static void test_reference_has_every_row(void **state) {
+    (void)state;
+    TD_AUTO_BUF out;
+    td_buf_init(&out, 1 << 20);
+    assert_ok(td_spec_reference(&out));
+    for (size_t i = 0; i < td_n_refused_rows; i++) {
+        assert_non_null(strstr(td_buf_cstr(&out), td_refused_rows[i].why));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_row_refuses_its_combination_and_nothing_else),
+        cmocka_unit_test(test_word_fits_only_what_it_says),
+        cmocka_unit_test(test_reference_has_every_row),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
