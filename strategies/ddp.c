@@ -21,13 +21,28 @@ struct td_strategy {
     const struct td_strategy_memory *memory;
 };
 
+// The spec refuses any other value of the knobs that are not read: they say what is the case. A
+// size that the rank is given comes first.
+static td_status read_knobs(struct td_strategy_config *c) {
+    double mb = (double)(TD_BUCKET_CAP_BYTES >> 20);
+    if (c->knobs) TD_TRY(td_knob_real(c->knobs, "bucket_cap_mb", &mb));
+    if (!c->bucket_cap_bytes) c->bucket_cap_bytes = (size_t)(mb * (double)(1 << 20));
+    if (!c->bucket_first_bytes) {
+        c->bucket_first_bytes = TD_MIN(TD_BUCKET_FIRST_BYTES, c->bucket_cap_bytes);
+    }
+    return TD_OK;
+}
+
 static td_status ddp_open(const struct td_strategy_config *config,
                           struct td_strategy **out_strategy) {
     struct td_strategy *s = td_calloc(1, sizeof *s);
     if (!s) return td_fail_oom();
     s->config = *config;
-    if (!s->config.bucket_first_bytes) s->config.bucket_first_bytes = TD_BUCKET_FIRST_BYTES;
-    if (!s->config.bucket_cap_bytes) s->config.bucket_cap_bytes = TD_BUCKET_CAP_BYTES;
+    td_status bad = read_knobs(&s->config);
+    if (bad) {
+        free(s);
+        return bad;
+    }
     *out_strategy = s;
     return TD_OK;
 }

@@ -173,6 +173,15 @@ static void print_range(const struct td_knob *k, char *range, size_t bytes) {
 
 #define NAME_TEXT "text of 1 to %.0f letters, digits, '.', '_', '-', a letter or digit first"
 
+// Some of its names have keys of their own: a VARIANT of its ITEM section besides that of plugins.
+static bool has_own_keys(const struct td_knob *k) {
+    for (size_t i = 0; i < td_n_sections; i++) {
+        const char *name = td_section_variant_of(&td_sections[i], k->key);
+        if (name && strcmp(name, "plugin") != 0) return true;
+    }
+    return false;
+}
+
 static const char *expects(struct td_arena *a, const struct td_knob *k) {
     char range[80];
     print_range(k, range, sizeof range);
@@ -195,8 +204,9 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
     case TD_KNOB_ENUM:
         return join_choices(a, k);
     case TD_KNOB_ENUM_OR_PLUGIN:
-        return td_arena_printf(a, "%s, or a map {name: plugin, %s: NAME, knobs: {...}}",
-                               join_choices(a, k), k->key);
+        return td_arena_printf(a, "%s, or a map {name: plugin, %s: NAME, knobs: {...}}%s",
+                               join_choices(a, k), k->key,
+                               has_own_keys(k) ? ", or one of a name and its keys" : "");
     case TD_KNOB_NAME:
         return td_arena_printf(a, NAME_TEXT, k->max);
     case TD_KNOB_PLUGIN:

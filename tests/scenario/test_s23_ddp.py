@@ -1,0 +1,49 @@
+"""What ddp promises besides the mean of gradients: the size of its buckets, and buffers of rank 0 in
+evaluations and checkpoints."""
+import json
+
+import pytest
+
+from plans import losses, plan_of, state_of
+from ranks import Attempt
+from test_s07_workloads import CONVNET, data, plan_of as plan_for  # noqa: F401 (data is a fixture)
+
+
+def train(tmp_path, plan, world=2):
+    with Attempt(tmp_path, plan, world) as attempt:
+        assert attempt.wait(60) == [0] * world, attempt.story()
+        return attempt.ranks
+
+
+def total(ranks, name, step):
+    """The mean of a metric over the samples of all ranks."""
+    points = [losses(r.metrics, name)[step] for r in ranks]
+    return sum(p[0] for p in points) / sum(p[1] for p in points)
+
+
+def test_gradients_go_in_more_buckets_when_the_cap_is_small(tmp_path):
+    calls, states = [], []
+    for name, strategy in (("whole", "ddp"), ("small", {"name": "ddp", "bucket_cap_mb": 0.001})):
+        folder = tmp_path / name
+        folder.mkdir()
+        train(tmp_path, plan_of({"model": {"name": "mlp", "layers": [16, 32, 32, 4]}},
+                                trainer={"devices": 2, "max_steps": 3, "max_epochs": -1, "strategy": strategy,
+                                         "limit_val_batches": 0, "collective": {"name": "trace", "dir": str(folder)}},
+                                run={"checkpoint_dir": str(folder / "c")}))
+        events = json.loads((folder / "trace-a1-rank0.json").read_text())
+        calls.append(sum(e["name"] == "all_reduce_bucket" for e in events))
+        states.append(state_of(folder / "c/step-3"))
+    assert calls == [3, 2 * 3], "of each step: one bucket, and two above 1 KiB"
+    assert states[0] == states[1], "buckets change no bit"
+
+
+def test_evaluation_has_the_buffers_of_rank_0_on_every_rank(tmp_path, data):  # noqa: F811
+    """What two ranks measure together is what one rank measures with the checkpoint, which is that of rank 0."""
+    whole = {"max_steps": 4, "limit_val_batches": 1.0}
+    ranks = train(tmp_path, plan_for(CONVNET, data["npy"], trainer={**whole, "devices": 2},
+                                     run={"checkpoint_dir": str(tmp_path / "c")}))
+    alone = train(tmp_path, plan_for(CONVNET, data["npy"], stages=["validate"],
+                                     evaluate_from=str(tmp_path / "c/step-4"),
+                                     trainer={"limit_val_batches": 1.0}), world=1)
+    (step, _), = losses(alone[0].metrics, "val_loss").items()
+    assert total(ranks, "val_loss", 4) == pytest.approx(total(alone, "val_loss", step), rel=1e-6)
