@@ -1,7 +1,8 @@
-"""What ddp promises besides the mean of gradients: the size of its buckets, and buffers of rank 0 in
-evaluations and checkpoints."""
+"""What ddp promises besides the mean of gradients: the size of its buckets, buffers of rank 0 in evaluations and
+checkpoints, and as many batches on every rank whatever the number of samples."""
 import json
 
+import numpy as np
 import pytest
 
 from plans import losses, plan_of, state_of
@@ -47,3 +48,21 @@ def test_evaluation_has_the_buffers_of_rank_0_on_every_rank(tmp_path, data):  # 
                                      trainer={"limit_val_batches": 1.0}), world=1)
     (step, _), = losses(alone[0].metrics, "val_loss").items()
     assert total(ranks, "val_loss", 4) == pytest.approx(total(alone, "val_loss", step), rel=1e-6)
+
+
+@pytest.mark.parametrize("drop_last, steps, counts", [(False, 3, [4, 4, 2]), (True, 2, [4, 4])])
+@pytest.mark.parametrize("samples", [19, 20])
+def test_ranks_have_as_many_batches_when_samples_do_not_divide(tmp_path, samples, drop_last, steps, counts):
+    """19 samples of two ranks: the sampler repeats one, or leaves the rest out. No rank is ever without its peer."""
+    rng = np.random.RandomState(1)
+    np.save(tmp_path / "x.npy", rng.rand(samples, 6).astype("f4"))
+    np.save(tmp_path / "y.npy", np.arange(samples) % 3)
+    plan = plan_of({"model": {"name": "mlp", "layers": [6, 3]},
+                    "data": {"name": "npy", "x": str(tmp_path / "x.npy"), "y": str(tmp_path / "y.npy"),
+                             "batch_size": 4, "drop_last": drop_last}},
+                   trainer={"devices": 2, "max_epochs": 1, "limit_val_batches": 0},
+                   checkpoint={"every_n_train_steps": 0, "save_top_k": 0})
+    for rank in train(tmp_path, plan):
+        points = losses(rank.metrics)
+        assert sorted(points) == list(range(1, steps + 1))
+        assert [points[step][1] for step in sorted(points)] == counts
