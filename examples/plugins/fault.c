@@ -10,9 +10,12 @@
 //   corrupt  makes the call, and flips the highest bit of every 64th byte of what it gave
 //   kill     ends the process with SIGKILL
 //
-// in the first `attempts` attempts of a job. No build of traind has such code in it: a job has to
-// name this file, and a daemon takes it from its --plugin-dirs alone. Groups of some ranks are not
-// handed on, and the facts say so.
+// A call that is started counts where it is started, and again where it is waited for. So one can
+// break between the two. corrupt changes what such a call gave, in either. A wait is never dropped.
+//
+// All this in the first `attempts` attempts of a job. No build of traind has such code in it: a job
+// has to name this file, and a daemon takes it from its --plugin-dirs alone. Groups of some ranks
+// are not handed on, and the facts say so.
 
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
@@ -35,12 +38,22 @@ static const struct td_plugin_knob knobs[] = {
 
 enum fault { FAULT_NONE, FAULT_DELAY, FAULT_DROP, FAULT_CORRUPT, FAULT_KILL };
 
+// A call that was started.
+struct td_collective_work {
+    struct td_collective_work *inner; // of the backend inside; NULL: the call was dropped
+    bool is_open;
+    enum fault fault; // of the start
+    void *out;
+    size_t bytes;
+};
+
 struct td_collective {
     const struct td_collective_ops *ops; // of the backend inside
     struct td_collective *inner;
     enum fault fault; // of this rank in this attempt
     int64_t at_call, delay_us;
     int64_t n_calls;
+    struct td_collective_work work[TD_OPEN_CALLS_MAX];
 };
 
 // ---- life
@@ -206,6 +219,55 @@ static td_status fault_recv(struct td_collective *c, void *data, size_t bytes, i
     FAULTY(data, bytes, recv(c->inner, data, bytes, src, tag));
 }
 
+// ---- calls that are started
+// ----------------------------------------------------------------------
+static td_status fault_start(struct td_collective *c, const struct td_collective_start *call,
+                             struct td_collective_work **out_work) {
+    struct td_collective_work *k = NULL;
+    for (int i = 0; i < TD_OPEN_CALLS_MAX && !k; i++) {
+        if (!c->work[i].is_open) k = &c->work[i];
+    }
+    if (!k) return td_fail(TD_RESOURCE_EXHAUSTED, "start: wait for one of the open handles first");
+    const enum fault fault = next_call(c);
+    struct td_collective_work *inner = NULL;
+    if (fault != FAULT_DROP) TD_TRY(c->ops->start(c->inner, call, &inner));
+    const bool reduces = call->call == TD_ASYNC_ALL_REDUCE || call->call == TD_ASYNC_REDUCE_SCATTER;
+    k->inner = inner;
+    k->is_open = true;
+    k->fault = fault;
+    k->out = call->call == TD_ASYNC_BARRIER ? NULL : call->out;
+    k->bytes = reduces ? BYTES(call->n, call->dtype) : call->bytes;
+    *out_work = k;
+    return TD_OK;
+}
+
+static struct td_collective_work *open_work(struct td_collective *c,
+                                            const struct td_collective_work *work) {
+    for (int i = 0; i < TD_OPEN_CALLS_MAX; i++) {
+        if (&c->work[i] == work && work->is_open) return &c->work[i];
+    }
+    return NULL;
+}
+
+static td_status fault_wait(struct td_collective *c, struct td_collective_work *work,
+                            int64_t timeout_ns) {
+    struct td_collective_work *k = open_work(c, work);
+    if (!k) return td_fail(TD_INVALID_ARGUMENT, "wait: this is no open handle");
+    enum fault fault = next_call(c);
+    if (k->fault == FAULT_CORRUPT) fault = FAULT_CORRUPT;
+    k->is_open = false;
+    if (!k->inner) return TD_OK;
+    return corrupt(c->ops->wait(c->inner, k->inner, timeout_ns), fault, k->out, k->bytes);
+}
+
+static td_status fault_test(struct td_collective *c, struct td_collective_work *work,
+                            bool *out_done) {
+    const struct td_collective_work *k = open_work(c, work);
+    if (!k) return td_fail(TD_INVALID_ARGUMENT, "test: this is no open handle");
+    *out_done = true;
+    return k->inner ? c->ops->test(c->inner, k->inner, out_done) : TD_OK;
+}
+
 static const struct td_collective_ops ops = {
     .struct_bytes = sizeof ops,
     .facts = fault_facts,
@@ -228,6 +290,9 @@ static const struct td_collective_ops ops = {
     .all_to_all = fault_all_to_all,
     .send = fault_send,
     .recv = fault_recv,
+    .start = fault_start,
+    .wait = fault_wait,
+    .test = fault_test,
 };
 
 TD_PLUGIN_WITH_KNOBS(COLLECTIVE, "fault", "wraps another, and breaks one call of one rank", &ops,

@@ -45,6 +45,7 @@ enum td_collective_call {
     TD_CALL_ALL_TO_ALL,
     TD_CALL_SEND_RECV, // send and recv
     TD_CALL_GROUPS,    // group_create and group_destroy
+    TD_CALL_ASYNC,     // start, wait and test
     TD_CALL_COUNT,
 };
 
@@ -73,11 +74,40 @@ struct td_collective_facts {
     uint32_t calls;      // bits 1 << enum td_collective_call: served, and their slots are there
     bool wraps;          // a decorator: hands its calls on to config.inner. See td_collective_ops
     uint32_t max_groups; // that are there at once, of each group of all ranks; with TD_CALL_GROUPS
+    uint32_t max_open;   // handles that are open at once, of each group; with TD_CALL_ASYNC
 };
 
-enum { TD_GROUPS_MAX = 8 }; // max_groups of the backends of traind
+enum { TD_GROUPS_MAX = 8 };      // max_groups of the backends of traind
+enum { TD_OPEN_CALLS_MAX = 16 }; // max_open of the backends of traind, and of trace and fault
 
-struct td_collective; // the backend's own
+struct td_collective;      // the backend's own
+struct td_collective_work; // a handle: a call that was started, until it is waited for
+
+// The calls that can be started.
+enum td_async_call {
+    TD_ASYNC_ALL_REDUCE,
+    TD_ASYNC_REDUCE_SCATTER,
+    TD_ASYNC_ALL_GATHER,
+    TD_ASYNC_BROADCAST,
+    TD_ASYNC_BARRIER,
+    TD_ASYNC_COUNT,
+};
+
+// What `start` begins. A field means what the argument of that name means in the slot of the call;
+// the fields of other calls are not read. Memory and tag are the caller's. They stay, and are
+// neither read nor written, until the handle was waited for. The struct itself is copied.
+struct td_collective_start {
+    uint32_t struct_bytes;
+    enum td_async_call call;
+    const void *in; // reduce_scatter, all_gather
+    void *out;      // these two: what they give; all_reduce, broadcast: their data, in place
+    int64_t n;      // all_reduce, reduce_scatter: elements
+    enum td_dtype dtype;
+    enum td_reduce_op op;
+    size_t bytes;    // all_gather, broadcast
+    int32_t src;     // broadcast
+    const char *tag; // barrier
+};
 
 // A decorator watches or changes what goes through another backend. Its facts say wraps, and in
 // calls what it can hand on. All else is that of the backend inside, which is asked instead:
@@ -158,7 +188,23 @@ struct td_collective_ops {
                               struct td_collective **out_group);
     // Its ranks call; the group is gone, and may be created again. NULL, for the other ranks, does
     // nothing. A group that is there when c is left goes with it.
+    // FAILED_PRECONDITION (class user_code): handles of the group are open. It goes on.
     td_status (*group_destroy)(struct td_collective *c, struct td_collective *group);
+
+    // ---- (optional) asynchronous calls. All ranks start the same calls in the same order, among
+    // the other calls of the group. These are done in that order: a call that is not started waits
+    // for those that were. Handles may be waited for in any order, each once.
+    // Begins a call and returns. Errors: INVALID_ARGUMENT as the call itself gives it;
+    // RESOURCE_EXHAUSTED when max_open handles are open. Neither begins anything.
+    td_status (*start)(struct td_collective *c, const struct td_collective_start *call,
+                       struct td_collective_work **out_work);
+    // What the call gave. Whatever is returned, the handle is gone and the memory is the caller's
+    // again. Errors: those of the call; DEADLINE_EXCEEDED after timeout_ns (of the monotonic clock,
+    // from now), which ends the group; INVALID_ARGUMENT for a handle that is not open.
+    td_status (*wait)(struct td_collective *c, struct td_collective_work *work, int64_t timeout_ns);
+    // Whether wait would return at once. Never waits; the handle stays open.
+    // Errors: INVALID_ARGUMENT for a handle that is not open.
+    td_status (*test)(struct td_collective *c, struct td_collective_work *work, bool *out_done);
 };
 
 // TD_OK when a backend with these facts serves a call, else UNIMPLEMENTED, which names both. `name`
@@ -170,6 +216,7 @@ td_status td_collective_require(const struct td_collective_facts *facts, const c
 td_status td_collective_check_calls(const struct td_collective_facts *facts,
                                     const struct td_collective_ops *ops, const char *name);
 const char *td_collective_call_name(enum td_collective_call call); // "reduce_scatter"
+const char *td_async_call_name(enum td_async_call call);           // "reduce_scatter"
 
 #ifdef __cplusplus
 }

@@ -15,11 +15,23 @@ static const char *const names[] = {
     [TD_CALL_ALL_TO_ALL] = "all_to_all",
     [TD_CALL_SEND_RECV] = "send and recv",
     [TD_CALL_GROUPS] = "group_create and group_destroy",
+    [TD_CALL_ASYNC] = "asynchronous calls (start, wait and test)",
 };
 _Static_assert(TD_COUNTOF(names) == TD_CALL_COUNT, "one name per call");
 
+static const char *const async_names[] = {
+    [TD_ASYNC_ALL_REDUCE] = "all_reduce", [TD_ASYNC_REDUCE_SCATTER] = "reduce_scatter",
+    [TD_ASYNC_ALL_GATHER] = "all_gather", [TD_ASYNC_BROADCAST] = "broadcast",
+    [TD_ASYNC_BARRIER] = "barrier",
+};
+_Static_assert(TD_COUNTOF(async_names) == TD_ASYNC_COUNT, "one name per call");
+
 const char *td_collective_call_name(enum td_collective_call call) {
     return (size_t)call < TD_COUNTOF(names) ? names[call] : "an unknown call";
+}
+
+const char *td_async_call_name(enum td_async_call call) {
+    return (size_t)call < TD_COUNTOF(async_names) ? async_names[call] : "an unknown call";
 }
 
 static bool has_slots(const struct td_collective_ops *ops, enum td_collective_call call) {
@@ -40,6 +52,8 @@ static bool has_slots(const struct td_collective_ops *ops, enum td_collective_ca
         return ops->send && ops->recv;
     case TD_CALL_GROUPS:
         return ops->group_create && ops->group_destroy;
+    case TD_CALL_ASYNC:
+        return ops->start && ops->wait && ops->test;
     case TD_CALL_COUNT:
         break;
     }

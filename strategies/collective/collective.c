@@ -11,7 +11,8 @@ td_status td_collective_host_facts(struct td_collective_facts *out_facts) {
     struct td_collective_facts f = {.struct_bytes = sizeof f,
                                     .on_host = true,
                                     .calls = (1u << TD_CALL_COUNT) - 1,
-                                    .max_groups = TD_GROUPS_MAX};
+                                    .max_groups = TD_GROUPS_MAX,
+                                    .max_open = TD_OPEN_CALLS_MAX};
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
     return TD_OK;
 }
@@ -181,4 +182,56 @@ td_status td_collective_fail_foreign_group(void) {
     return td_fail(
         TD_INVALID_ARGUMENT,
         "group_destroy: this is no group of this collective, or it was destroyed before");
+}
+
+// ---- calls that are started --------------------------------------------------------------------
+td_status td_collective_check_start(const struct td_collective_start *k, int32_t world) {
+    if (k->struct_bytes < sizeof *k) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "start: the call has %u bytes, this build needs %zu; set struct_bytes, and "
+                       "build against the headers of this traind",
+                       k->struct_bytes, sizeof *k);
+    }
+    switch (k->call) {
+    case TD_ASYNC_ALL_REDUCE:
+        return td_collective_check_reduce("all_reduce", k->out, k->n, k->dtype, k->op);
+    case TD_ASYNC_REDUCE_SCATTER:
+        return td_collective_check_reduce_scatter(k->in, k->out, k->n, k->dtype, k->op, world);
+    case TD_ASYNC_ALL_GATHER:
+        return td_collective_check_gather(k->in, k->bytes, k->out, world);
+    case TD_ASYNC_BROADCAST:
+        return td_collective_check_broadcast(k->out, k->bytes, k->src, world);
+    case TD_ASYNC_BARRIER:
+        if (k->tag) return TD_OK;
+        return td_fail(TD_INVALID_ARGUMENT, "start: a barrier needs a tag");
+    case TD_ASYNC_COUNT:
+        break;
+    }
+    return td_fail(TD_INVALID_ARGUMENT,
+                   "start: no call has number %d; these can be started: all_reduce, "
+                   "reduce_scatter, all_gather, broadcast, barrier",
+                   (int)k->call);
+}
+
+td_status td_collective_fail_open_handles(int n_open) {
+    return td_status_with_class(
+        td_fail(TD_FAILED_PRECONDITION,
+                "group_destroy: %d calls of this group were started and not waited for; wait for "
+                "each first",
+                n_open),
+        TD_CLASS_USER_CODE);
+}
+
+td_status td_collective_fail_too_many_handles(const struct td_collective_start *call) {
+    return td_fail(
+        TD_RESOURCE_EXHAUSTED,
+        "start of %s: %d handles are open, which is the most at once; wait for one first",
+        td_async_call_name(call->call), TD_OPEN_CALLS_MAX);
+}
+
+td_status td_collective_fail_foreign_handle(const char *call) {
+    return td_fail(TD_INVALID_ARGUMENT,
+                   "%s: this is no open handle of this group; each is waited for once, in the "
+                   "group that started it",
+                   call);
 }

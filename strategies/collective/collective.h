@@ -9,6 +9,7 @@
 //   shm.h         the ranks of one node, in a shared mapping; its calls are in shm_reduce.c,
 //                 shm_move.c, shm_pair.c and shm_groups.c
 //   shm_team.h    how these ranks wait for each other
+//   works.h       calls that were started, and the thread that makes them
 //   trace.c       writes down the calls of another backend
 //   reduce.h      sums of one slice over all ranks; reduce_loops.h: their loops
 //
@@ -64,10 +65,16 @@ TD_MUST_USE td_status td_collective_check_uneven(const void *in, size_t bytes, c
 TD_MUST_USE td_status td_collective_check_rank(const char *call, int32_t rank, int32_t world);
 TD_MUST_USE td_status td_collective_check_group(const int32_t *ranks, int32_t n_ranks,
                                                 int32_t world);
+// The call that start is to begin: the checks of the slot of that name.
+TD_MUST_USE td_status td_collective_check_start(const struct td_collective_start *call,
+                                                int32_t world);
 // What every backend says of a group that cannot be.
 td_status td_collective_fail_group_exists(int32_t n_ranks);
 td_status td_collective_fail_too_many_groups(void);
 td_status td_collective_fail_nested_group(void);
 td_status td_collective_fail_foreign_group(void);
+td_status td_collective_fail_open_handles(int n_open); // of a group that is to be destroyed
+td_status td_collective_fail_too_many_handles(const struct td_collective_start *call);
+td_status td_collective_fail_foreign_handle(const char *call); // call: "wait"
 
 #endif

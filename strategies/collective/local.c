@@ -11,6 +11,7 @@
 
 #include "lib/base/base.h"
 #include "strategies/collective/collective.h"
+#include "strategies/collective/works.h"
 
 struct td_collective {
     bool (*aborted)(void *arg);
@@ -18,6 +19,7 @@ struct td_collective {
     _Atomic bool own_abort;
     struct td_collective *whole; // of a group: the collective that it was made from; else NULL
     struct td_collective *group; // the only one that there can be: of rank 0
+    struct td_works *works;      // what was started; NULL: nothing ever was
 };
 
 static size_t local_shared_bytes(int32_t world_size, size_t gradient_bytes) {
@@ -42,7 +44,9 @@ static td_status local_join(const struct td_collective_config *config,
 
 static void local_leave(struct td_collective *c) {
     if (!c || c->whole) return; // a group goes by group_destroy, or with the whole
+    if (c->group) td_works_destroy(c->group->works);
     free(c->group);
+    td_works_destroy(c->works);
     free(c);
 }
 
@@ -179,6 +183,9 @@ static td_status local_group_destroy(struct td_collective *c, struct td_collecti
     if (!group) return TD_OK;
     if (c->group != group) return td_collective_fail_foreign_group();
     TD_TRY(check_alive(c));
+    const int n_open = td_works_open(group->works);
+    if (n_open) return td_collective_fail_open_handles(n_open);
+    td_works_destroy(group->works);
     free(c->group);
     c->group = NULL;
     return TD_OK;
@@ -187,6 +194,43 @@ static td_status local_group_destroy(struct td_collective *c, struct td_collecti
 static void local_abort(struct td_collective *c) {
     if (c->whole) c = c->whole;
     atomic_store(&c->own_abort, true);
+}
+
+// ---- calls that are started: made at once
+static td_status make(struct td_collective *c, const struct td_collective_start *k) {
+    switch (k->call) {
+    case TD_ASYNC_ALL_REDUCE:
+    case TD_ASYNC_BROADCAST:
+    case TD_ASYNC_BARRIER:
+        return check_alive(c);
+    case TD_ASYNC_REDUCE_SCATTER:
+        return copy(c, k->in, (size_t)k->n * td_dtype_bytes(k->dtype), k->out);
+    case TD_ASYNC_ALL_GATHER:
+        return copy(c, k->in, k->bytes, k->out);
+    case TD_ASYNC_COUNT:
+        break;
+    }
+    return td_fail(TD_INTERNAL, "a call that was not checked: %d", (int)k->call);
+}
+
+static const struct td_works_ops works_ops = {make, local_abort, false};
+
+static td_status local_start(struct td_collective *c, const struct td_collective_start *call,
+                             struct td_collective_work **out_work) {
+    TD_TRY(td_collective_check_start(call, 1));
+    if (!c->works) TD_TRY(td_works_create(c, &works_ops, &c->works));
+    return td_works_start(c->works, call, out_work);
+}
+
+static td_status local_wait(struct td_collective *c, struct td_collective_work *work,
+                            int64_t timeout_ns) {
+    bool is_late; // never
+    return td_works_wait(c->works, work, timeout_ns, &is_late);
+}
+
+static td_status local_test(struct td_collective *c, struct td_collective_work *work,
+                            bool *out_done) {
+    return td_works_test(c->works, work, out_done);
 }
 
 static const struct td_collective_ops local_ops = {
@@ -212,6 +256,9 @@ static const struct td_collective_ops local_ops = {
     .recv = local_recv,
     .group_create = local_group_create,
     .group_destroy = local_group_destroy,
+    .start = local_start,
+    .wait = local_wait,
+    .test = local_test,
 };
 
 const struct td_plugin_desc td_collective_local =

@@ -77,6 +77,7 @@ static td_status shm_join(const struct td_collective_config *config, struct td_c
 static void shm_leave(struct td_collective *c) {
     if (!c || !c->places) return; // a group goes by group_destroy, or with the whole
     td_shm_leave_groups(c);
+    td_works_destroy(c->works);
     td_shm_team_finish(&c->team);
     free(c);
 }
@@ -89,6 +90,48 @@ static td_status shm_gradients(struct td_collective *c, void **out_data, size_t 
     *out_data = c->region_bytes ? c->regions + (size_t)c->team.rank * c->region_bytes : NULL;
     *out_bytes = c->region_bytes;
     return TD_OK;
+}
+
+// ---- calls that are started --------------------------------------------------------------------
+static td_status make(struct td_collective *c, const struct td_collective_start *k) {
+    switch (k->call) {
+    case TD_ASYNC_ALL_REDUCE:
+        return td_shm_all_reduce(c, k->out, k->n, k->dtype, k->op);
+    case TD_ASYNC_REDUCE_SCATTER:
+        return td_shm_reduce_scatter(c, k->in, k->out, k->n, k->dtype, k->op);
+    case TD_ASYNC_ALL_GATHER:
+        return td_shm_all_gather(c, k->in, k->bytes, k->out);
+    case TD_ASYNC_BROADCAST:
+        return td_shm_broadcast(c, k->out, k->bytes, k->src);
+    case TD_ASYNC_BARRIER:
+        return td_shm_barrier(c, k->tag);
+    case TD_ASYNC_COUNT:
+        break;
+    }
+    return td_fail(TD_INTERNAL, "a call that was not checked: %d", (int)k->call);
+}
+
+static const struct td_works_ops works_ops = {make, shm_abort, true};
+
+static td_status shm_start(struct td_collective *c, const struct td_collective_start *call,
+                           struct td_collective_work **out_work) {
+    TD_TRY(td_collective_check_start(call, c->team.world));
+    if (!c->works) TD_TRY(td_works_create(c, &works_ops, &c->works));
+    return td_works_start(c->works, call, out_work);
+}
+
+static td_status shm_wait(struct td_collective *c, struct td_collective_work *work,
+                          int64_t timeout_ns) {
+    bool is_late;
+    td_status s = td_works_wait(c->works, work, timeout_ns, &is_late);
+    if (!is_late || !s) return s;
+    td_status_free(s);
+    return td_shm_team_fail_late(&c->team, timeout_ns);
+}
+
+static td_status shm_test(struct td_collective *c, struct td_collective_work *work,
+                          bool *out_done) {
+    return td_works_test(c->works, work, out_done);
 }
 
 static const struct td_collective_ops shm_ops = {
@@ -114,6 +157,9 @@ static const struct td_collective_ops shm_ops = {
     .recv = td_shm_recv,
     .group_create = td_shm_group_create,
     .group_destroy = td_shm_group_destroy,
+    .start = shm_start,
+    .wait = shm_wait,
+    .test = shm_test,
 };
 
 const struct td_plugin_desc td_collective_shm =

@@ -9,10 +9,13 @@
 //   shm_pair.c    send and recv, of two ranks
 //   shm_groups.c  groups of some ranks, in places of the same mapping
 //
+// Calls that were started are made by a thread of their group (works.h). Every other call waits for
+// them first, so one thread at a time is inside a group.
 // Thread: the training thread; abort from any.
 
 #include "strategies/collective/collective.h"
 #include "strategies/collective/shm_team.h"
+#include "strategies/collective/works.h"
 
 enum {
     TD_SHM_HALF_BYTES = 128 << 10,      // of a rank's stage, in the group of all ranks
@@ -34,6 +37,7 @@ struct td_collective {
     char *places; // (TD_GROUPS_MAX, place_bytes); NULL: this is a group of some ranks
     size_t place_bytes;
     struct td_collective *groups[TD_GROUPS_MAX]; // by place; NULL: none that this rank is in
+    struct td_works *works;                      // what was started; NULL: nothing ever was
     void *parts[]; // (W): scratch, the same place in every rank's memory
 };
 

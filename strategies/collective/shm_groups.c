@@ -103,6 +103,7 @@ static void open_group(struct td_collective *c, uint32_t place, int32_t rank, in
 
 td_status td_shm_group_create(struct td_collective *c, const int32_t *ranks, int32_t n_ranks,
                               struct td_collective **out_group) {
+    td_works_settle(c->works);
     struct td_collective *g = NULL;
     uint32_t place = 0;
     if (!c->places) return td_collective_fail_nested_group();
@@ -125,6 +126,7 @@ td_status td_shm_group_create(struct td_collective *c, const int32_t *ranks, int
 // ---- destroy -----------------------------------------------------------------------------------
 static void close_group(struct td_collective *c, uint32_t place) {
     struct td_collective *g = c->groups[place];
+    td_works_destroy(g->works);
     if (g->team.rank == 0) atomic_store(&place_at(c, place)->n_ranks, 0);
     c->groups[place] = NULL;
     free(g);
@@ -135,6 +137,8 @@ td_status td_shm_group_destroy(struct td_collective *c, struct td_collective *gr
     if (!group) return TD_OK;
     for (uint32_t i = 0; i < TD_GROUPS_MAX; i++) {
         if (c->groups[i] != group) continue;
+        const int n_open = td_works_open(group->works);
+        if (n_open) return td_collective_fail_open_handles(n_open);
         TD_TRY(td_shm_team_meet(&group->team, &call));
         close_group(c, i);
         return TD_OK;

@@ -69,6 +69,7 @@ static td_status reduce_staged(struct td_collective *c, const struct td_shm_call
 
 td_status td_shm_all_reduce(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
                             enum td_reduce_op op) {
+    td_works_settle(c->works);
     TD_TRY(td_collective_check_reduce("all_reduce", data, n, dtype, op));
     size_t elem = td_dtype_bytes(dtype);
     struct td_shm_call call = {.kind = TD_SHM_ALL_REDUCE,
@@ -84,6 +85,7 @@ td_status td_shm_all_reduce(struct td_collective *c, void *data, int64_t n, enum
 }
 
 td_status td_shm_all_reduce_bucket(struct td_collective *c, const struct td_bucket *b) {
+    td_works_settle(c->works);
     char *data;
     TD_TRY(td_collective_check_bucket(b, &data));
     const size_t elem = td_dtype_bytes(b->dtype), gap = b->control_offset - (size_t)b->n * elem;
@@ -113,6 +115,7 @@ td_status td_shm_all_reduce_bucket(struct td_collective *c, const struct td_buck
 
 td_status td_shm_reduce(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
                         enum td_reduce_op op, int32_t dst) {
+    td_works_settle(c->works);
     TD_TRY(td_collective_check_reduce("reduce", data, n, dtype, op));
     TD_TRY(td_collective_check_rank("reduce to", dst, c->team.world));
     const struct td_shm_call call = {.kind = TD_SHM_REDUCE,
@@ -126,6 +129,7 @@ td_status td_shm_reduce(struct td_collective *c, void *data, int64_t n, enum td_
 
 td_status td_shm_reduce_scatter(struct td_collective *c, const void *in, void *out, int64_t n,
                                 enum td_dtype dtype, enum td_reduce_op op) {
+    td_works_settle(c->works);
     const int32_t world = c->team.world;
     TD_TRY(td_collective_check_reduce_scatter(in, out, n, dtype, op, world));
     const struct td_shm_call call = {.kind = TD_SHM_REDUCE_SCATTER,

@@ -185,32 +185,56 @@ static bool reached(const struct td_shm_slot *slot, uint32_t meeting) {
     return (int32_t)(arrived - meeting) >= 0;
 }
 
-static td_status fail_missing(struct td_shm_team *t, const char *what, bool several,
-                              const char *missing) {
+static td_status fail_missing(struct td_shm_team *t, const char *what, int n_missing,
+                              const char *missing, int64_t waited_ns) {
     give_up(t);
     td_status s = td_fail(TD_DEADLINE_EXCEEDED,
                           "%s: rank%s %s of %s%d did not arrive within %.3f s; see their logs",
-                          what, several ? "s" : "", missing, t->names ? "a group of " : "",
-                          t->world, (double)t->timeout_ns / (double)TD_NS_PER_S);
+                          what, n_missing > 1 ? "s" : "", missing, t->names ? "a group of " : "",
+                          t->world, (double)waited_ns / (double)TD_NS_PER_S);
     s = td_status_with_meta(td_status_with_reason(s, "COLLECTIVE_TIMEOUT"), "missing_ranks", "%s",
                             missing);
     return td_status_with_class(s, TD_CLASS_COLLECTIVE);
 }
 
-static td_status fail_deadline(struct td_shm_team *t, uint32_t meeting) {
-    char missing[256] = "", what[128];
+typedef char rank_list[256];
+
+// Lists who has not arrived at a meeting, and returns how many they are.
+static int list_missing(struct td_shm_team *t, uint32_t meeting, rank_list out) {
     size_t len = 0;
     int n_missing = 0;
+    out[0] = '\0';
     for (int32_t p = 0; p < t->world; p++) {
         if (reached(&t->head->slot[p], meeting)) continue;
         n_missing++;
-        if (len < sizeof missing - 16) {
-            len += (size_t)snprintf(missing + len, sizeof missing - len, "%s%d", len ? ", " : "",
+        if (len < sizeof(rank_list) - 16) {
+            len += (size_t)snprintf(out + len, sizeof(rank_list) - len, "%s%d", len ? ", " : "",
                                     td_shm_team_name(t, p));
         }
     }
+    return n_missing;
+}
+
+static td_status fail_deadline(struct td_shm_team *t, uint32_t meeting) {
+    rank_list missing;
+    char what[128];
+    const int n_missing = list_missing(t, meeting, missing);
     describe(&t->head->slot[t->rank].call[t->call_parity], what, sizeof what);
-    return fail_missing(t, what, n_missing > 1, missing);
+    return fail_missing(t, what, n_missing, missing, t->timeout_ns);
+}
+
+td_status td_shm_team_fail_late(struct td_shm_team *t, int64_t timeout_ns) {
+    rank_list missing;
+    char what[128];
+    const uint32_t own = atomic_load(&t->head->slot[t->rank].arrived);
+    const int n_missing = list_missing(t, own, missing);
+    describe(&t->head->slot[t->rank].call[t->call_parity], what, sizeof what);
+    if (n_missing) return fail_missing(t, what, n_missing, missing, timeout_ns);
+    td_status s = td_fail(TD_DEADLINE_EXCEEDED,
+                          "%s: all ranks came, but it was not done within %.3f s; wait longer",
+                          what, (double)timeout_ns / (double)TD_NS_PER_S);
+    return td_status_with_class(td_status_with_reason(s, "COLLECTIVE_TIMEOUT"),
+                                TD_CLASS_COLLECTIVE);
 }
 
 td_status td_shm_team_differ(struct td_shm_team *t, const char *what, int32_t peer,
@@ -322,7 +346,7 @@ td_status td_shm_team_pause(struct td_shm_team *t, int32_t peer, _Atomic uint32_
     if (now >= t->deadline_ns) {
         char missing[16];
         snprintf(missing, sizeof missing, "%d", td_shm_team_name(t, peer));
-        return fail_missing(t, what, false, missing);
+        return fail_missing(t, what, 1, missing, t->timeout_ns);
     }
     atomic_fetch_add(sleepers, 1);
     if (atomic_load(word) == seen) {

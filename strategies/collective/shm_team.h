@@ -121,6 +121,9 @@ void td_shm_team_finish(struct td_shm_team *t);
 // deadline starts, and the others must have come for the same); NULL is a later meeting of it.
 TD_MUST_USE td_status td_shm_team_meet(struct td_shm_team *t, const struct td_shm_call *call);
 void td_shm_team_abort(struct td_shm_team *t); // from any thread
+// DEADLINE_EXCEEDED of a wait for a started call: the call that this rank came for last, and who
+// did not come to it. After the abort.
+td_status td_shm_team_fail_late(struct td_shm_team *t, int64_t timeout_ns);
 
 // ---- for shm_pair.c
 // ------------------------------------------------------------------------------

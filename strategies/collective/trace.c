@@ -28,12 +28,20 @@
 
 enum { BUFFER_BYTES = 64 << 10, LINE_BYTES = 512 };
 
+// A call that was started: the handle of the backend inside, and what the trace calls it.
+struct td_collective_work {
+    struct td_collective_work *inner; // NULL: free
+    size_t bytes;
+    int dtype, op, call;
+};
+
 struct td_collective {
     const struct td_collective_ops *ops; // of the backend inside
     struct td_collective *inner;
     struct td_collective *whole; // itself, or that of all ranks
     struct td_collective *next;  // groups of the whole, to free what is left
     int32_t rank, number;        // of a group: from 1
+    struct td_collective_work work[TD_OPEN_CALLS_MAX];
     // of the whole alone
     int32_t n_groups; // ever made
     int fd;
@@ -315,6 +323,62 @@ static td_status trace_group_destroy(struct td_collective *c, struct td_collecti
     return TD_OK;
 }
 
+// ---- calls that are started: an event of the start, and one of the wait
+// -----------------------------------------------------------------
+static const char *const started[][2] = {
+    [TD_ASYNC_ALL_REDUCE] = {"start all_reduce", "wait all_reduce"},
+    [TD_ASYNC_REDUCE_SCATTER] = {"start reduce_scatter", "wait reduce_scatter"},
+    [TD_ASYNC_ALL_GATHER] = {"start all_gather", "wait all_gather"},
+    [TD_ASYNC_BROADCAST] = {"start broadcast", "wait broadcast"},
+    [TD_ASYNC_BARRIER] = {"start barrier", "wait barrier"},
+};
+_Static_assert(TD_COUNTOF(started) == TD_ASYNC_COUNT, "a name per call");
+
+static td_status trace_start(struct td_collective *c, const struct td_collective_start *call,
+                             struct td_collective_work **out_work) {
+    struct td_collective_work *k = NULL;
+    TD_TRY(td_collective_check_start(call, TD_COLLECTIVE_MAX_WORLD));
+    for (int i = 0; i < TD_OPEN_CALLS_MAX && !k; i++) {
+        if (!c->work[i].inner) k = &c->work[i];
+    }
+    if (!k) return td_collective_fail_too_many_handles(call);
+    const bool reduces = call->call == TD_ASYNC_ALL_REDUCE || call->call == TD_ASYNC_REDUCE_SCATTER;
+    const bool moves = call->call == TD_ASYNC_ALL_GATHER || call->call == TD_ASYNC_BROADCAST;
+    const size_t bytes = reduces ? bytes_of(call->n, call->dtype) : moves ? call->bytes : 0;
+    const struct event e = {started[call->call][0], td_mono_now().ns, bytes,
+                            reduces ? (int)call->dtype : -1, reduces ? (int)call->op : -1};
+    struct td_collective_work *inner = NULL;
+    TD_TRY(record(c, e, c->ops->start(c->inner, call, &inner)));
+    *k = (struct td_collective_work){inner, bytes, e.dtype, e.op, (int)call->call};
+    *out_work = k;
+    return TD_OK;
+}
+
+static struct td_collective_work *open_work(struct td_collective *c,
+                                            const struct td_collective_work *work) {
+    for (int i = 0; i < TD_OPEN_CALLS_MAX; i++) {
+        if (&c->work[i] == work) return work->inner ? &c->work[i] : NULL;
+    }
+    return NULL;
+}
+
+static td_status trace_wait(struct td_collective *c, struct td_collective_work *work,
+                            int64_t timeout_ns) {
+    struct td_collective_work *k = open_work(c, work);
+    if (!k) return td_collective_fail_foreign_handle("wait");
+    const struct td_collective_work was = *k;
+    k->inner = NULL;
+    TRACED(started[was.call][1], was.bytes, was.dtype, was.op,
+           wait(c->inner, was.inner, timeout_ns));
+}
+
+static td_status trace_test(struct td_collective *c, struct td_collective_work *work,
+                            bool *out_done) {
+    const struct td_collective_work *k = open_work(c, work);
+    if (!k) return td_collective_fail_foreign_handle("test");
+    return c->ops->test(c->inner, k->inner, out_done);
+}
+
 static const struct td_collective_ops trace_ops = {
     .struct_bytes = sizeof(struct td_collective_ops),
     .facts = trace_facts,
@@ -339,6 +403,9 @@ static const struct td_collective_ops trace_ops = {
     .recv = trace_recv,
     .group_create = trace_group_create,
     .group_destroy = trace_group_destroy,
+    .start = trace_start,
+    .wait = trace_wait,
+    .test = trace_test,
 };
 
 const struct td_plugin_desc td_collective_trace = TD_PLUGIN_DESC(

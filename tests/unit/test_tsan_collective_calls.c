@@ -93,6 +93,47 @@ static void test_calls_stay_right_when_pairs_groups_and_all_alternate(void **sta
     ranks_finish(&rs);
 }
 
+// ---- calls that are started
+// ---------------------------------------------------------------------- The same dice: some calls
+// are started, in two groups, and waited for a while later.
+static td_status rank_starts_calls(struct rank_ctx *r, void *arg) {
+    (void)arg;
+    enum { OPEN = 5 };
+    uint32_t dice = 815;
+    const int32_t pair[2] = {0, 2};
+    struct td_collective *g = NULL, *in[OPEN] = {NULL};
+    struct td_collective_work *work[OPEN];
+    int32_t x[OPEN], want[OPEN];
+    TD_TRY(r->ops->group_create(r->c, pair, 2, &g));
+    for (int i = 0; i < 2000; i++) {
+        const int k = i % OPEN;
+        if (in[k]) {
+            TD_TRY(r->ops->wait(in[k], work[k], patience_ns));
+            RANK_CHECK(x[k] == want[k]);
+        }
+        const bool of_pair = next(&dice) >> 31;
+        in[k] = of_pair ? g : r->c;
+        x[k] = i + r->rank;
+        want[k] = of_pair ? 2 * i + 2 : 3 * i + 3;
+        const struct td_collective_start sum = {sizeof sum, TD_ASYNC_ALL_REDUCE, NULL, &x[k], 1,
+                                                TD_I32,     TD_REDUCE_SUM,       0,    0,     NULL};
+        if (in[k]) TD_TRY(r->ops->start(in[k], &sum, &work[k]));
+        if (next(&dice) >> 29 == 0) TD_TRY(mixed_call(r, r->c, dice, r->rank, r->world));
+    }
+    for (int k = 0; k < OPEN; k++) {
+        if (in[k]) TD_TRY(r->ops->wait(in[k], work[k], patience_ns));
+    }
+    return r->ops->group_destroy(r->c, g);
+}
+static void test_started_calls_stay_right_when_groups_and_other_calls_alternate(void **state) {
+    (void)state;
+    struct ranks rs;
+    ranks_init(&rs, &td_collective_shm, 3, 0);
+    ranks_run(&rs, rank_starts_calls, NULL);
+    ranks_ok(&rs);
+    ranks_finish(&rs);
+}
+
 // ---- ranks that disagree
 // ------------------------------------------------------------------------- What each of two ranks
 // calls, and what is said of both.
@@ -277,6 +318,7 @@ static void test_waits_of_pairs_and_groups_end_when_the_outside_says_abort(void 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls_stay_right_when_pairs_groups_and_all_alternate),
+        cmocka_unit_test(test_started_calls_stay_right_when_groups_and_other_calls_alternate),
         cmocka_unit_test(test_both_calls_are_named_at_once_when_two_ranks_disagree),
         cmocka_unit_test(test_partner_is_named_when_it_does_not_come),
         cmocka_unit_test(test_member_is_called_by_its_rank_in_the_whole_when_it_is_missing),
