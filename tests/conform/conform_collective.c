@@ -145,6 +145,7 @@ static void check_all_reduce(struct ranks *rs) {
         all_reduce_all(rs, sizes[s]);
     }
 }
+// Contract 4: all_reduce of every op and type, in place
 static void test_all_reduce_is_exact_when_any_dtype_op_world_and_size(void **state) {
     (void)state;
     for_each_world(check_all_reduce);
@@ -336,6 +337,38 @@ static void test_scalar_stays_scalar_when_reduced_and_stacks_when_gathered(void 
     for_each_world(check_scalar);
 }
 
+// Alone, every call gives what it was given.
+static td_status rank_identity(struct rank_ctx *r, void *arg) {
+    (void)arg;
+    for (int t = 0; t < TD_DTYPE_COUNT; t++) {
+        const enum td_dtype dtype = (enum td_dtype)t;
+        double data[8] = {0}, kept[8], out[8] = {0};
+        for (int64_t i = 0; i < 8; i++) {
+            put(data, i, dtype, value_of(3, i, dtype));
+        }
+        memcpy(kept, data, sizeof data);
+        for (int op = TD_REDUCE_SUM; op <= TD_REDUCE_PRODUCT; op++) {
+            if (!td_reduce_supports(dtype, (enum td_reduce_op)op)) continue;
+            TD_TRY(r->ops->all_reduce(r->c, data, 8, dtype, (enum td_reduce_op)op));
+        }
+        TD_TRY(r->ops->broadcast(r->c, data, sizeof data, 0));
+        TD_TRY(r->ops->all_gather(r->c, data, sizeof data, out));
+        RANK_CHECK(memcmp(data, kept, sizeof data) == 0 && memcmp(out, kept, sizeof out) == 0);
+    }
+    return TD_OK;
+}
+// Contract 7: collectives of a single device are the identity
+static void test_calls_are_the_identity_when_there_is_one_rank(void **state) {
+    (void)state;
+    for (size_t b = 0; b < TD_COUNTOF(backends); b++) {
+        struct ranks rs;
+        ranks_init(&rs, backends[b].desc, 1, GRADIENT_BYTES);
+        ranks_run(&rs, rank_identity, NULL);
+        ranks_ok(&rs);
+        ranks_finish(&rs);
+    }
+}
+
 // ---- groups and bad calls ----------------------------------------------------------------------
 static void check_again(struct ranks *rs) {
     for (int i = 0; i < 20; i++) {
@@ -453,6 +486,7 @@ int main(void) {
         cmocka_unit_test(test_all_reduce_keeps_nan_inf_zero_and_wraps_when_values_are_extreme),
         cmocka_unit_test(test_gather_and_broadcast_carry_every_byte_when_sizes_differ),
         cmocka_unit_test(test_scalar_stays_scalar_when_reduced_and_stacks_when_gathered),
+        cmocka_unit_test(test_calls_are_the_identity_when_there_is_one_rank),
         cmocka_unit_test(test_group_works_when_left_and_joined_again),
         cmocka_unit_test(test_bad_call_is_refused_when_arguments_make_no_sense),
         cmocka_unit_test(test_abort_frees_everyone_when_one_rank_calls_it),

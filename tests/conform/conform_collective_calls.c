@@ -221,6 +221,7 @@ static td_status rank_uneven(struct rank_ctx *r, void *arg) {
     }
     return r->ops->barrier(r->c, "still well");
 }
+// Contract 5: uneven all_gather
 static void test_uneven_gather_says_the_counts_and_who_lacks_room(void **state) {
     (void)state;
     for_each_world(rank_uneven);
@@ -338,6 +339,7 @@ static td_status rank_groups(struct rank_ctx *r, void *arg) {
     }
     return r->ops->barrier(r->c, "still well");
 }
+// Contract 8: groups are made and destroyed again, two at once, one made twice is an error
 static void test_groups_work_beside_each_other_when_made_and_destroyed_again(void **state) {
     (void)state;
     for_each_world(rank_groups);
