@@ -5,17 +5,17 @@
 //
 // Every call but send and recv is entered by all ranks in the same order. Each has a deadline, and
 // one that cannot be (memory, type, rank) is INVALID_ARGUMENT before anybody is waited for. Ranks
-// that came for different calls get FAILED_PRECONDITION, with both calls. Buckets of gradients are
-// where the facts of a backend say that it takes them. All other data is host memory. The reduction
-// order is fixed (rank 0 first), so results are the same bits on every rank and in every run. A
-// peer's death flips the abort word: all ranks leave within microseconds with ABORTED (class
-// collective). After an error the attempt is over; nothing here retries. The reduce op is always
-// named; a gather always stacks: a new leading dimension of size world; scalars stay scalars.
-// Thread: the training thread; abort may be called from any. all_reduce_bucket, wait_buckets and
-// what a strategy calls in reduce_gradients come from the thread that runs the accelerator's queue.
-// The training thread makes no call meanwhile.
-// Ownership: the mapping and what a call is handed are the caller's. Errors: status; data of a call
-// that failed has no known content.
+// that came for different calls get FAILED_PRECONDITION (class user_code), with both calls. Buckets
+// of gradients are where the facts of a backend say that it takes them. All other data is host
+// memory. The reduction order is fixed (rank 0 first), so results are the same bits on every rank
+// and in every run. A peer's death flips the abort word: all ranks leave within microseconds with
+// ABORTED (class collective). After an error the attempt is over; nothing here retries. The reduce
+// op is always named; a gather always stacks: a new leading dimension of size world; scalars stay
+// scalars. Thread: the training thread; abort may be called from any. all_reduce_bucket,
+// wait_buckets and what a strategy calls in reduce_gradients come from the thread that runs the
+// accelerator's queue. The training thread makes no call meanwhile. Ownership: the mapping and what
+// a call is handed are the caller's. Errors: status; data of a call that failed has no known
+// content.
 
 #include "traind/bucket.h"
 #include "traind/status.h"

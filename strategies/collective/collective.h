@@ -24,7 +24,8 @@
 // Errors: INVALID_ARGUMENT a bad call, by the checks below, before any rank is waited for;
 //         FAILED_PRECONDITION ranks disagree about the call;
 //         DEADLINE_EXCEEDED some ranks did not arrive (they are named); ABORTED a peer is gone.
-//         The last three have class collective and end the attempt.
+//         The last three end the attempt. A disagreement has class user_code, as the program is
+//         wrong and would be again; the others have class collective.
 // Thread: the training thread; abort from any. The checks are pure.
 
 #include "traind/bucket.h"

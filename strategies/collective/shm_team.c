@@ -245,7 +245,7 @@ td_status td_shm_team_differ(struct td_shm_team *t, const char *what, int32_t pe
                           "calls in the same order",
                           td_shm_team_name(t, t->rank), what, td_shm_team_name(t, peer), theirs);
     return td_status_with_class(td_status_with_reason(s, "COLLECTIVE_MISMATCH"),
-                                TD_CLASS_COLLECTIVE);
+                                TD_CLASS_USER_CODE);
 }
 
 static td_status check_same(struct td_shm_team *t, uint32_t meeting) {

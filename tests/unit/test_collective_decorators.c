@@ -227,7 +227,7 @@ static void test_both_calls_are_named_when_one_was_dropped(void **state) {
     ranks_run(&g.ranks, rank_two_kinds, NULL);
     int named = 0;
     for (int r = 0; r < 2; r++) {
-        assert_int_equal(td_status_class(g.ranks.status[r]), TD_CLASS_COLLECTIVE);
+        assert_int_equal(td_status_class(g.ranks.status[r]), TD_CLASS_USER_CODE);
         named += strstr(td_status_message(g.ranks.status[r]), "broadcast of 4 bytes") &&
                  strstr(td_status_message(g.ranks.status[r]), "all_reduce (sum) of 1 f32");
     }

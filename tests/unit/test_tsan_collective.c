@@ -16,7 +16,8 @@ static void expect_status(td_status s, enum td_code code, const char *part) {
         fail_msg("expected %s with '%s', got %s: %s", td_code_name(code), part,
                  td_code_name(td_status_code(s)), td_status_message(s));
     }
-    assert_int_equal(td_status_class(s), TD_CLASS_COLLECTIVE);
+    assert_int_equal(td_status_class(s),
+                     code == TD_FAILED_PRECONDITION ? TD_CLASS_USER_CODE : TD_CLASS_COLLECTIVE);
     td_status_free(s);
 }
 

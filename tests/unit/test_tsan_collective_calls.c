@@ -14,7 +14,8 @@ static void expect_status(td_status s, enum td_code code, const char *said) {
     if (td_status_code(s) != code || !strstr(td_status_message(s), said)) {
         fail_msg("got '%s' instead of '%s'", s ? td_status_message(s) : "success", said);
     }
-    assert_int_equal(td_status_class(s), TD_CLASS_COLLECTIVE);
+    assert_int_equal(td_status_class(s),
+                     code == TD_FAILED_PRECONDITION ? TD_CLASS_USER_CODE : TD_CLASS_COLLECTIVE);
 }
 
 static uint32_t next(uint32_t *dice) {
