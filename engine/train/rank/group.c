@@ -95,7 +95,13 @@ td_status td_rank_finish(struct td_rank *r) {
 }
 
 void td_rank_fail(struct td_rank *r, td_status why) {
-    if (!r->group || r->config->world_size == 1) return;
+    const bool has_peers = r->group && r->config->world_size > 1;
+    if (!has_peers) {
+        if (r->strategy && r->strategy_ops->on_exception) {
+            r->strategy_ops->on_exception(r->strategy, td_status_code(why));
+        }
+        return;
+    }
     int64_t step = atomic_load_explicit(&r->io->page->step, memory_order_relaxed);
     td_events_end(r->events, TD_OUTCOME_FAILED, why, step);
     if (!r->strategy) return;
