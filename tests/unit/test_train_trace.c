@@ -1,0 +1,249 @@
+// Which calls a rank makes of its plugins, and in which order, against tests/golden/trace_*.txt,
+// line by line. A change of the order shows up here as a readable difference; TD_GOLDEN_WRITE=1
+// writes the files again. The order is that of traind/strategy.h; docs/lightning.md says where it
+// is not Lightning's.
+
+#include "tests/unit/test.h"
+
+#include "tests/unit/trace_rig.h"
+
+// Of one trace.
+struct trace_case {
+    const char *name;
+    const struct td_plugin_desc *precision, *hook;
+    bool ddp, far, all_slots;
+    int accumulate; // 0: 1
+    int n_steps, fails_at, gather_fails_at;
+    int32_t max_epochs; // 0: 1
+    unsigned stages;    // 0: fit
+    const char *resume_from;
+};
+static const struct trace_case *now;
+
+static void change_rank_0(struct run *r) {
+    const struct td_plugin_desc *strategy =
+        now->ddp ? &td_strategy_ddp : &td_strategy_single_device;
+    trace_add_accelerator(r, now->far ? &td_accelerator_far : &td_accelerator_reference);
+    trace_add_strategy(r, strategy);
+    trace_add_precision(r, now->precision);
+    trace_add_collective(r, now->ddp ? &td_collective_shm : &td_collective_local);
+    trace_add_workload(r);
+    if (now->hook) trace_add_hook(r, now->hook);
+    r->config.accelerator = r->config.strategy = r->config.precision = "traced";
+    r->config.collective = r->config.model.name = r->config.data.name = "traced";
+    if (now->hook) r->config.comm_hook.name = "traced";
+}
+
+static void change(struct run *r, const char *dir) {
+    (void)dir;
+    r->config.stages = now->stages ? now->stages : TD_STAGE_FIT;
+    r->config.checkpoint.every_n_epochs = 1;
+    r->config.optimizer.kind = TD_OPTIMIZER_SGD;
+    r->config.optimizer.attrs = (struct td_optim_attrs){0};
+    r->config.optimizer.max_norm = 0;
+    if (now->hook) {
+        const char *text = "{\"matrix_approximation_rank\":1,\"start_powerSGD_iter\":2,"
+                           "\"min_compression_rate\":0.5,\"use_error_feedback\":true,"
+                           "\"warm_start\":true,\"orthogonalization_epsilon\":0,"
+                           "\"random_seed\":0}";
+        r->config.comm_hook.knobs = knobs(r, now->hook, text);
+    }
+    if (r->config.rank == 0) {
+        change_rank_0(r);
+        return;
+    }
+    // The other rank has the same plugins, as they are.
+    assert_ok(td_registry_add(r->registry, now->precision));
+    r->config.precision = now->precision->name;
+    if (!now->hook) return;
+    assert_ok(td_registry_add(r->registry, now->hook));
+    r->config.comm_hook.name = now->hook->name;
+}
+
+// ---- golden files -------------------------------------------------------------------------------
+static void check_golden(const char *name) {
+    char path[256];
+    snprintf(path, sizeof path, "tests/golden/trace_%s.txt", name);
+    struct td_buf *text = &trace.text;
+    if (getenv("TD_GOLDEN_WRITE")) assert_ok(td_fs_write(path, text->data, text->len, 0644, 0));
+    TD_AUTO_BUF want;
+    td_buf_init(&want, 1 << 20);
+    assert_ok(td_fs_read(path, 1 << 20, &want));
+    const char *a = td_buf_cstr(text), *b = td_buf_cstr(&want);
+    for (int line = 1; *a || *b; line++) {
+        const int n = (int)strcspn(a, "\n"), m = (int)strcspn(b, "\n");
+        if (n != m || memcmp(a, b, (size_t)n) != 0) {
+            fail_msg("%s:%d: here it is '%.*s', not '%.*s'", path, line, n, a, m, b);
+        }
+        a += n + (a[n] == '\n');
+        b += m + (b[m] == '\n');
+    }
+}
+
+static void record(const struct trace_case *c, const char *dir, struct ranks *all) {
+    now = c;
+    const struct job j = {.accelerator = c->far ? "far" : "reference",
+                          .strategy = c->ddp ? "ddp" : "single_device",
+                          .precision = "32-true",
+                          .world = c->ddp ? 2 : 1,
+                          .accumulate = c->accumulate ? c->accumulate : 1,
+                          .max_epochs = c->max_epochs ? c->max_epochs : 1,
+                          .resume_from = c->resume_from,
+                          .change = change};
+    memset(&trace, 0, sizeof trace);
+    td_buf_init(&trace.text, 1 << 20);
+    trace.all_slots = c->all_slots;
+    trace.n_steps = c->n_steps;
+    trace.fails_at = c->fails_at;
+    trace.gather_fails_at = c->gather_fails_at;
+    start_ranks(all, &j, dir);
+    join_ranks(all);
+}
+
+static void check(const struct trace_case *c, const char *dir) {
+    struct ranks all;
+    record(c, dir, &all);
+    for (int32_t i = 0; i < all.world; i++) {
+        assert_ok(all.rank[i].failed);
+    }
+    check_golden(c->name);
+    td_buf_finish(&trace.text);
+}
+
+static void check_failing(const struct trace_case *c, const char *dir, const char *text) {
+    struct ranks all;
+    record(c, dir, &all);
+    assert_non_null(strstr(td_status_message(all.rank[0].failed), text));
+    td_status_free(all.rank[0].failed);
+    check_golden(c->name);
+    td_buf_finish(&trace.text);
+}
+
+// ---- cases --------------------------------------------------------------------------------------
+// Contract 26: the calls of a fit, with one training step
+static void test_fit_has_this_trace_when_a_module_has_one_step(void **state) {
+    check(&(struct trace_case){.name = "fit", .precision = &td_precision_fp32}, *state);
+}
+
+// Contract 26: the calls of a fit, with several training steps
+static void test_fit_has_this_trace_when_a_module_has_several_steps(void **state) {
+    check(
+        &(struct trace_case){
+            .name = "fit_steps", .precision = &td_precision_fp32, .n_steps = 2, .accumulate = 2},
+        *state);
+}
+
+// Contract 26: the calls of a fit, with every slot of a strategy
+static void test_fit_has_this_trace_when_a_strategy_acts_between_segments(void **state) {
+    check(&(struct trace_case){.name = "fit_slots",
+                               .precision = &td_precision_fp16_mixed,
+                               .all_slots = true,
+                               .accumulate = 2},
+          *state);
+}
+
+// Contract 26: the calls of a fit, with each precision
+static void test_fit_has_this_trace_when_precision_is(void **state) {
+    static const struct trace_case rows[] = {
+        {.name = "fit_fp64", .precision = &td_precision_fp64},
+        {.name = "fit_bf16_mixed", .precision = &td_precision_bf16_mixed},
+        {.name = "fit_bf16_true", .precision = &td_precision_bf16_true},
+        {.name = "fit_fp16_mixed", .precision = &td_precision_fp16_mixed, .accumulate = 2},
+        {.name = "fit_fp16_true", .precision = &td_precision_fp16_true},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        char dir[TD_FS_PATH_BYTES];
+        assert_ok(td_fs_path(dir, "%s/%zu", (char *)*state, i));
+        check(&rows[i], dir);
+    }
+}
+
+// Contract 26: the calls of a fit, with accumulation and of several ranks
+static void test_fit_has_this_trace_when_ranks_accumulate(void **state) {
+    check(
+        &(struct trace_case){
+            .name = "fit_ddp", .precision = &td_precision_fp32, .ddp = true, .accumulate = 2},
+        *state);
+}
+
+// Contract 26: the calls of a fit, with a comm hook
+static void test_fit_has_this_trace_when_ranks_have_a_comm_hook(void **state) {
+    check(&(struct trace_case){.name = "fit_ddp_hook",
+                               .precision = &td_precision_fp16_mixed,
+                               .hook = &td_comm_hook_power_sgd,
+                               .ddp = true},
+          *state);
+}
+
+// Contract 26: the calls of a fit, where runs are queued ahead of those that are read
+static void test_fit_has_this_trace_when_a_device_runs_ahead(void **state) {
+    check(&(struct trace_case){.name = "fit_far", .precision = &td_precision_fp32, .far = true},
+          *state);
+}
+
+// Contract 26: the calls of a run that is resumed
+static void test_fit_has_this_trace_when_it_is_resumed(void **state) {
+    struct trace_case c = {.name = "fit_slots", // of the run before
+                           .precision = &td_precision_fp16_mixed,
+                           .all_slots = true,
+                           .accumulate = 2};
+    char from[TD_FS_PATH_BYTES];
+    check(&c, *state);
+    assert_ok(td_fs_path(from, "%s/step-2", (char *)*state));
+    c.name = "fit_resumed";
+    c.max_epochs = 2;
+    c.resume_from = from;
+    char dir[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(dir, "%s/resumed", (char *)*state));
+    check(&c, dir);
+}
+
+// Contract 26: the calls of validate, test and predict
+static void test_stage_has_this_trace_when_nothing_is_trained(void **state) {
+    static const struct trace_case rows[] = {
+        {.name = "validate", .precision = &td_precision_fp32, .stages = TD_STAGE_VALIDATE},
+        {.name = "test", .precision = &td_precision_fp32, .stages = TD_STAGE_TEST},
+        {.name = "predict", .precision = &td_precision_fp32, .stages = TD_STAGE_PREDICT},
+        {.name = "stages",
+         .precision = &td_precision_fp32,
+         .stages = TD_STAGE_FIT | TD_STAGE_VALIDATE | TD_STAGE_TEST | TD_STAGE_PREDICT},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        char dir[TD_FS_PATH_BYTES];
+        assert_ok(td_fs_path(dir, "%s/%zu", (char *)*state, i));
+        check(&rows[i], dir);
+    }
+}
+
+// Contract 26: the calls of a run that fails
+static void test_run_has_this_trace_when_a_step_fails(void **state) {
+    const struct trace_case c = {
+        .name = "step_fails", .precision = &td_precision_fp32, .all_slots = true, .fails_at = 4};
+    check_failing(&c, *state, "run 4 of the test");
+}
+
+// Contract 26: the calls of a run that fails
+static void test_run_has_this_trace_when_a_validation_fails(void **state) {
+    const struct trace_case c = {.name = "validation_fails",
+                                 .precision = &td_precision_fp32,
+                                 .all_slots = true,
+                                 .gather_fails_at = 5};
+    check_failing(&c, *state, "batch 5 of the test");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        test_in_scratch(test_fit_has_this_trace_when_a_module_has_one_step),
+        test_in_scratch(test_fit_has_this_trace_when_a_module_has_several_steps),
+        test_in_scratch(test_fit_has_this_trace_when_a_strategy_acts_between_segments),
+        test_in_scratch(test_fit_has_this_trace_when_precision_is),
+        test_in_scratch(test_fit_has_this_trace_when_ranks_accumulate),
+        test_in_scratch(test_fit_has_this_trace_when_ranks_have_a_comm_hook),
+        test_in_scratch(test_fit_has_this_trace_when_a_device_runs_ahead),
+        test_in_scratch(test_fit_has_this_trace_when_it_is_resumed),
+        test_in_scratch(test_stage_has_this_trace_when_nothing_is_trained),
+        test_in_scratch(test_run_has_this_trace_when_a_step_fails),
+        test_in_scratch(test_run_has_this_trace_when_a_validation_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
