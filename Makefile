@@ -281,6 +281,12 @@ unit_some := $(if $(T),$(addprefix $(B)/tests/,$(shell $(PYTHON) tests/tools/che
 unit: $(unit_some) all ## build and run the unit tests (T=substring narrows)
 	@$(PYTHON) tests/tools/check.py --build $(B) --only unit --match '$(T)'
 
+.PHONY: conformance
+conformance_bins = $(addprefix $(B)/tests/,$(shell $(PYTHON) tests/tools/conformance.py --build $(B) --list))
+conformance: all $(helper_bins) $(B)/venv/ready ## run the tests that are marked with a contract of docs/lightning.md, and print how each did
+	@$(MAKE) $(conformance_bins)
+	@$(B)/venv/bin/python tests/tools/conformance.py --build $(B)
+
 .PHONY: scenario
 scenario: all $(helper_bins) $(B)/venv/ready ## run scenario tests with real processes (T=words of pytest's -k: a file, a test)
 	@TRAIND_BUILD=$(abspath $(B)) $(B)/venv/bin/python -m pytest -q tests/scenario -k '$(T)'

@@ -135,6 +135,7 @@ def test_attempt_writes_everything_when_its_ranks_succeed(launch):
     assert not l.socket.exists()
 
 
+# Contract 15: each rank has its environment
 def test_rank_sees_a_scrubbed_environment_and_its_own_cores(launch):
     l = launch({"*": [["env"], ["exit", 0]]}, cores="0", threads=3, shared_cores=True)
     l.wait()
@@ -168,6 +169,7 @@ def test_daemon_sees_hello_and_status_and_stops_the_ranks(launch, stubs):
     assert (stop["mode"], stop["why"]) == ("checkpoint", "node")
 
 
+# Contract 15: one failure ends all ranks
 def test_peers_are_freed_when_a_rank_is_killed(launch):
     words = "last words of one" + 600 * "é"  # the page ends in the middle of the last letter
     l = launch({"0": [["step", 3], ["wait"]], "1": [["words", words], ["step", 3], ["wait"]]}, ranks=2)

@@ -79,6 +79,7 @@ def test_killed_run_goes_on_to_the_bits_of_one_that_was_not(tmp_path, world, tra
     assert state_of(tmp_path / f"rest/step-{end}") == state_of(tmp_path / f"whole/step-{end}")
 
 
+# Contract 1: ranks train as one rank with all their samples
 def test_ranks_hold_what_one_rank_with_their_samples_would(tmp_path):
     """The noise of a sample is its own, whatever rank it is on. After one update of each network the moments are the
     mean gradients."""

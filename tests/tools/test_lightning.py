@@ -3,7 +3,11 @@ its test is there, and what it calls `not yet` is nowhere."""
 
 import re
 import subprocess
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import conformance  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/lightning.md"
@@ -106,6 +110,14 @@ def test_each_rule_and_contract_has_a_row():
     page = tables(PAGE.read_text())
     assert [r[0] for r in page["Rules where the documents disagree"]] == [f"X{i}" for i in range(1, 13)]
     assert [int(r[0]) for r in page["Contracts"]] == list(range(1, CONTRACTS + 1))
+    marked = {contract for found in conformance.marks().values() for contract, _ in found}
+    assert {int(r[0]) for r in page["Contracts"] if r[2] == "marked"} <= marked
+
+
+def test_mark_is_read_with_its_case():
+    assert conformance.marks_of("// Contract 2: a\nstatic void test_a(void **state) {\n") == [(2, "test_a")]
+    assert conformance.marks_of("# Contract 3: b\n@pytest.mark.x\ndef test_b(launch):\n") == [(3, "test_b")]
+    assert conformance.marks_of("// A contract: none\nstatic void test_a(void **state) {\n") == []
 
 
 def test_row_that_is_wrong_is_noticed():

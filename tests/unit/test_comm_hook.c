@@ -338,6 +338,7 @@ static void test_mean_is_whole_when_the_rank_is_that_of_the_matrix(void **state)
     }
 }
 
+// Contract 11: a comm hook reduces, and keeps its state
 static void test_steps_go_on_as_they_were_when_state_is_saved_or_a_step_is_skipped(void **state) {
     (void)state;
     static const struct td_plugin_desc *const wrappers[] = {NULL, &td_comm_hook_bf16};

@@ -24,6 +24,7 @@ static void test_uuid_is_refused_when_it_is_no_word(void **state) {
     assert_true(td_device_uuid_ok(text + 1));
 }
 
+// Contract 19: the order of devices is kept
 static void test_list_gives_the_item_of_each_rank(void **state) {
     (void)state;
     char uuid[TD_DEVICE_UUID];

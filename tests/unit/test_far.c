@@ -259,6 +259,7 @@ static void test_run_is_refused_when_it_was_opened_for_plans(void **state) {
     rig_close(&r);
 }
 
+// Contract 19: a device that is not there is refused
 static void test_open_is_refused_when_there_is_no_such_device(void **state) {
     (void)state;
     struct td_accelerator *a = NULL;

@@ -68,6 +68,7 @@ static void test_train_step_has_this_text_when_ddp_with_clipped_adamw(void **sta
                                                            .optimizer = &opt});
 }
 
+// Contract 10: nothing is summed inside a window
 static void test_train_step_has_this_text_when_accumulating_without_sync(void **state) {
     (void)state;
     struct td_compile_options o = {.key = rig_key(TD_MODE_TRAIN, 4, false), .strategy = ddp};

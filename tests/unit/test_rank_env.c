@@ -30,6 +30,7 @@ static void test_rank_env_has_no_plan_when_none_is_written(void **state) {
     assert_int_equal(got.results_fd, 7);
 }
 
+// Contract 18: the environment is read and checked
 static void test_rank_env_refuses_what_is_not_its_own(void **state) {
     (void)state;
     static const struct {

@@ -244,6 +244,7 @@ static void test_short_table_is_extended_when_the_plugin_is_older(void **state) 
     assert_true(copy->measure_peak == NULL);
 }
 
+// Contract 20: names have no case
 static void test_name_is_found_when_case_differs(void **state) {
     (void)state;
     TD_AUTO(td_registry) *r = NULL;
@@ -255,6 +256,7 @@ static void test_name_is_found_when_case_differs(void **state) {
     assert_fails(td_registry_find(r, TD_PLUGIN_DATASET, "mlp_1", &found), TD_NOT_FOUND, "none");
 }
 
+// Contract 20: a duplicate is refused
 static void test_duplicate_is_refused_when_another_has_the_name(void **state) {
     (void)state;
     struct td_plugin_desc twin = good;
@@ -265,6 +267,7 @@ static void test_duplicate_is_refused_when_another_has_the_name(void **state) {
     assert_fails(td_registry_add(r, &twin), TD_ALREADY_EXISTS, "module named 'mlp_1'");
 }
 
+// Contract 20: an unknown name lists the choices
 static void test_unknown_name_lists_the_known_when_looked_up(void **state) {
     TD_AUTO(td_registry) *r = NULL;
     const struct td_plugin_desc *found;

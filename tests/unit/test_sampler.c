@@ -50,6 +50,7 @@ static void check_golden_line(char *line) {
     td_sampler_destroy(s);
 }
 
+// Contract 2: the sampler's order is the reference's
 static void test_indices_equal_torch_when_shuffled_padded_or_cut(void **state) {
     (void)state;
     FILE *f = fopen(GOLDEN, "r");
@@ -92,6 +93,7 @@ static void test_batches_follow_each_other_when_taken_by_offset(void **state) {
     }
 }
 
+// Contract 3: unpadded counts of ranks differ by one at most
 static void test_every_sample_comes_once_when_unpadded(void **state) {
     (void)state;
     struct td_sampler *s = make(103, 4, 0, false, TD_SAMPLER_UNPADDED);

@@ -163,6 +163,7 @@ static void test_nothing_runs_ahead_where_steps_are_gated(void **state) {
     expect_run(&r, "qrqrqrqr", TD_LOOP_DONE, 2); // what the gate sees is read, then apply
 }
 
+// Contract 14: the device reaches the rank
 static void test_rank_opens_the_device_that_it_is_given(void **state) {
     (void)state;
     for (int32_t device = 0; device < 2; device++) {

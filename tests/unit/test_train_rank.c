@@ -325,6 +325,7 @@ static td_status idle_record(struct td_module *m, struct td_graph *g, int64_t ba
     return mlp->record(m, g, batch);
 }
 
+// Contract 13: an unused parameter is named
 static void test_parameter_is_named_when_the_loss_does_not_reach_it(void **state) {
     struct run r;
     struct td_train_result result;

@@ -37,6 +37,7 @@ static struct td_collective *join(void) {
     return group;
 }
 
+// Contract 21: a wrong combination is refused
 static void test_single_device_refuses_a_world_of_two(void **state) {
     (void)state;
     const struct td_strategy_ops *ops = td_strategy_single_device.ops;
@@ -49,6 +50,7 @@ static void test_single_device_refuses_a_world_of_two(void **state) {
     ops->close(s);
 }
 
+// Contract 7: collectives of one rank are identities
 static void test_group_calls_are_identities_when_the_world_is_one(void **state) {
     (void)state;
     for (size_t i = 0; i < TD_COUNTOF(all); i++) {

@@ -100,6 +100,7 @@ static td_status rank_only_zero_arrives(struct rank_ctx *r, void *arg) {
     return r->rank == 0 ? r->ops->all_reduce(r->c, &x, 1, TD_F32, TD_REDUCE_SUM) : TD_OK;
 }
 
+// Contract 14: the deadline reaches the group
 static void test_wait_names_the_missing_ranks_when_the_deadline_passes(void **state) {
     (void)state;
     struct ranks rs;
