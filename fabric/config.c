@@ -3,7 +3,9 @@
 
 #include "fabric/config.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +16,10 @@ static struct {
     char text[TD_RANK_ENV_BYTES]; // the plan's path is within it
     bool is_rank;
     struct td_rank_env env;
+    int call_fd;
     enum td_code failed;
     char why[512];
-} here;
+} here = {.call_fd = -1};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 // A variable that was copied to another process names what is not open there, or another's.
@@ -54,8 +57,29 @@ static td_status take(void) {
     return TD_OK;
 }
 
+static td_status take_call(void) {
+    const char *value = getenv(TD_SPAWN_ENV);
+    if (!value) return TD_OK;
+    char *end;
+    errno = 0;
+    long fd = strtol(value, &end, 10);
+    if (errno || end == value || *end || fd < 0 || fd > INT_MAX) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       TD_SPAWN_ENV " is '%.32s', not a descriptor; td_spawn sets it, so unset it",
+                       value);
+    }
+    if (unsetenv(TD_SPAWN_ENV) != 0) return td_fail_errno(TD_INTERNAL, "unset " TD_SPAWN_ENV);
+    if (!here.is_rank || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       TD_SPAWN_ENV " was handed to another process: unset it");
+    }
+    here.call_fd = (int)fd;
+    return TD_OK;
+}
+
 static void take_once(void) {
     td_status s = take();
+    if (!s) s = take_call();
     here.failed = td_status_code(s);
     if (s) (void)td_fit(here.why, sizeof here.why, "%s", td_status_message(s));
     td_status_free(s);
@@ -95,4 +119,16 @@ td_status td_fabric_check_launcher(void) {
             TD_CLASS_BAD_SPEC);
     }
     return TD_OK;
+}
+
+td_status td_fabric_call_fd(int *out_fd) {
+    const struct td_rank_env *e;
+    TD_TRY(td_fabric_env(&e));
+    *out_fd = here.call_fd;
+    return TD_OK;
+}
+
+const char *td_fabric_temp_dir(void) {
+    const char *dir = getenv("TMPDIR");
+    return dir && *dir == '/' ? dir : "/tmp";
 }

@@ -29,6 +29,15 @@
 //   log.c                what a program says
 //   finish.c             the end
 //
+// and for those that start their own ranks (include/traind/spawn.h):
+//
+//   main.h               the program, and its own side as a rank
+//   spawn.c              the parent of ranks
+//   spawn_rank.h         one of its ranks
+//   spawn_call.h         what they are to do
+//   result_frame.h       what they answer
+//   results.h            what remains of that
+//
 // Here: the fabric of a program, a rank whose loop is the caller's. Thread: the caller's.
 
 #include "engine/train/loop/manual.h"

@@ -22,6 +22,7 @@
 //   comm_hook.h    what they send of a bucket instead
 //   accelerator.h  one kind of hardware
 //   fabric.h       a loop of somebody's own, over all of these
+//   spawn.h        a program that starts its own ranks
 //
 // A shared object exports `td_plugin_entry` and `td_plugin_layout` (layout.h), both made by
 // TD_PLUGIN, used once, in one of its files:
