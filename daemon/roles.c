@@ -7,6 +7,7 @@
 #include "daemon/node/node.h"
 #include "daemon/node/shell/transport.h"
 #include "lib/base/proc.h"
+#include "lib/job/kind.h"
 #include "lib/rpc/client.h"
 #include "lib/rpc/loop.h"
 
@@ -88,7 +89,7 @@ static td_status start_node(struct td_parts *p, const struct td_config *c,
         .runtime_dir = c->runtime_dir,
         .bin_dir = bin_dir,
         .plugin_dirs = c->plugin_dirs,
-        .allows_commands = c->allowed & TD_ALLOW_COMMANDS,
+        .kinds = c->allowed & TD_ALLOW_COMMANDS ? td_job_kind_bit(TD_KIND_COMMAND) : 0,
         .ports = c->ports,
         .version = TD_VERSION,
         .name = c->name[0] ? c->name : NULL,

@@ -189,11 +189,12 @@ static td_status read_plan(struct td_worker_config *c, const struct td_worker_ar
     td_status s = td_fs_read(path, TD_SPEC_MAX_BYTES, &text);
     if (s) return td_status_with_class(s, TD_CLASS_BAD_SPEC);
     TD_TRY_CTX(td_plan_parse(c->arena, text.data, text.len, &c->plan), "plan '%s'", path);
-    if (!c->plan.spec.is_command) return TD_OK;
+    enum td_job_kind kind = c->plan.spec.kind;
+    if (kind == TD_KIND_TRAIN) return TD_OK;
     return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                        "plan '%s' is of kind command, which traind's launcher "
-                                        "runs; traind-worker trains models alone",
-                                        path),
+                                        "plan '%s' is of kind %s, which traind's launcher runs; "
+                                        "traind-worker trains models alone",
+                                        path, td_job_kind_name(kind)),
                                 TD_CLASS_BAD_SPEC);
 }
 

@@ -27,11 +27,12 @@ td_status td_local_run_read_spec(struct td_local_run *r) {
     TD_TRY(td_spec_file_read(r->file, &text));
     TD_TRY(td_spec_parse(r->arena, td_buf_cstr(&text), text.len, r->sets, r->n_sets, &r->tree));
     td_spec_read(r->tree, &r->spec);
-    if (!r->spec.is_command) return TD_OK;
+    if (r->spec.kind == TD_KIND_TRAIN) return TD_OK;
+    const char *kind = td_job_kind_name(r->spec.kind);
     return td_fail(TD_FAILED_PRECONDITION,
-                   "'%s' is of kind command, which needs a daemon: start traind and use `trainctl "
-                   "submit`, or run the command itself",
-                   r->file);
+                   "'%s' is of kind %s, which needs a daemon: start traind and use `trainctl "
+                   "submit`, or run the %s itself",
+                   r->file, kind, kind);
 }
 
 static td_status unsatisfiable(td_status take_status) {

@@ -508,7 +508,7 @@ static td_status start(struct td_launcher *l) {
     TD_TRY(watch(l, l->link.listen_fd, SRC_LISTEN, 0));
     TD_TRY(write_record(l));
     note_launched(l);
-    if (l->o.is_command) TD_TRY(td_launch_command_create(&l->o, &l->command));
+    if (l->o.kind != TD_KIND_TRAIN) TD_TRY(td_launch_command_create(&l->o, &l->command));
     TD_TRY(start_ranks(l));
     return fill_group(l);
 }

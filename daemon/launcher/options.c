@@ -37,7 +37,7 @@ enum option_id {
     OPT_SILENT_AFTER,
     OPT_STUCK_TIMEOUT,
     OPT_UMASK,
-    OPT_COMMAND,
+    OPT_KIND,
     OPT_PORTS,
     OPT_ACK_FD,
     OPT_COUNT,
@@ -66,7 +66,7 @@ static const struct option long_options[] = {
     {"silent-after-ms", required_argument, NULL, OPT_SILENT_AFTER},
     {"stuck-timeout", required_argument, NULL, OPT_STUCK_TIMEOUT},
     {"umask", required_argument, NULL, OPT_UMASK},
-    {"command", no_argument, NULL, OPT_COMMAND},
+    {"kind", required_argument, NULL, OPT_KIND},
     {"ports", required_argument, NULL, OPT_PORTS},
     {"ack-fd", required_argument, NULL, OPT_ACK_FD},
     {NULL, 0, NULL, 0},
@@ -165,9 +165,10 @@ static td_status set(struct td_launch_options *o, int id, const char *text) {
     case OPT_SHARED_CORES:
         o->shared_cores = true;
         return TD_OK;
-    case OPT_COMMAND:
-        o->is_command = true;
-        return TD_OK;
+    case OPT_KIND:
+        o->kind = td_job_kind_parse(text);
+        if (strcmp(td_job_kind_name(o->kind), text) == 0) return TD_OK;
+        return td_fail(TD_INVALID_ARGUMENT, "--kind '%s' is no kind of job", text);
     case OPT_PORTS:
         return td_ports_parse("--ports", text, &o->ports);
     case OPT_WORKER:

@@ -11,6 +11,7 @@
 
 #include "lib/base/base.h"
 #include "lib/base/ports.h"
+#include "lib/job/kind.h"
 
 struct td_launch_options {
     const char *dir;       // of the attempt; exists
@@ -35,7 +36,7 @@ struct td_launch_options {
     int64_t silent_after_ns;  // then a rank that does not beat is reported
     int64_t stuck_timeout_ns; // and this much later ended; 0: never
     int umask;                // of the ranks, as a decimal number; -1: the one that is inherited
-    bool is_command;          // ranks run the plan's command, not traind-worker
+    enum td_job_kind kind;    // TRAIN: ranks run traind-worker, else the plan's command
     struct td_ports ports;    // MASTER_PORT of a command is one of them
     int ack_fd;               // -1: none
 };

@@ -175,7 +175,7 @@ static td_status open_node(struct td_node_daemon *n, const struct td_node_option
     TD_TRY(td_fs_path(n->plugin_dir, "%s/../lib/traind", n->bin_dir));
     TD_TRY(copy(n->plugin_dirs, sizeof n->plugin_dirs, o->plugin_dirs ? o->plugin_dirs : "",
                 "plugins (--plugin-dirs)"));
-    n->allows_commands = o->allows_commands;
+    n->kinds = o->kinds | td_job_kind_bit(TD_KIND_TRAIN);
     n->ports = o->ports;
     TD_TRY(td_inventory_read(n->state_dir, n->bin_dir, o->name, o->slots, &n->inventory));
     td_inventory_core_ids(n->inventory.cores, &n->cores);

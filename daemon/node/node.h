@@ -54,8 +54,8 @@ struct td_node_options {
     const char *runtime_dir;             // for launcher sockets; exists, 0700
     const char *bin_dir;                 // holds traind-launcher and traind-worker
     const char *plugin_dirs;             // where specs may name plugins, ':' between; "": nowhere
-    bool allows_commands;                // runs jobs of kind command
-    struct td_ports ports;               // MASTER_PORT of these
+    unsigned kinds;                      // of job that it runs (lib/job/kind.h); TRAIN always
+    struct td_ports ports;               // MASTER_PORT of commands
     const char *version;                 // of this build
     const char *name;                    // shown to people; host name
     int32_t slots;                       // cores

@@ -5,7 +5,7 @@
 //
 // lib/spec fills them from a job's text, engine/train obeys them, and neither knows the other.
 //
-//
+//   kind.h     what a job is
 //   limits.h   the stages of a job, and how often things happen in them
 //   command.h  bounds and reserved names of `kind: command`, for the launcher, too
 //

@@ -5,6 +5,7 @@
 // that was found so far. Readers and checkers add violations and go on; at the end the run becomes
 // one status with all of them. Private to lib/spec. One thread.
 
+#include "lib/job/kind.h"
 #include "lib/spec/knobs.h"
 
 enum { TD_CHECK_SHOWN = 64 }; // violations kept with text: as many as a status carries
@@ -18,7 +19,7 @@ struct td_check {
     struct td_arena *arena;
     int flags;        // enum td_spec_validate_flags
     const char *what; // "job spec", "plan": for messages
-    bool is_command;  // kind: command
+    enum td_job_kind kind;
     struct td_violation shown[TD_CHECK_SHOWN];
     size_t n_violations; // all of them
     bool is_oom;

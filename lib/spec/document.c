@@ -26,20 +26,20 @@ static bool takes(const struct td_check *c, bool is_plan_only) {
 
 // The kind of this job has the key.
 static bool serves(const struct td_check *c, const struct td_knob *k) {
-    return k->of == TD_KNOB_OF_ALL || (k->of == TD_KNOB_OF_COMMAND) == c->is_command;
+    return k->of == TD_KNOB_OF_ALL || (k->of == TD_KNOB_OF_OWN) == (c->kind != TD_KIND_TRAIN);
 }
 
 static bool has(const struct td_check *c, const struct td_knob *k) {
     return takes(c, k->is_plan_only) && serves(c, k);
 }
 
-// A command has the sections with a key of its own.
+// What is no training has the sections with a key of its own.
 static bool section_serves(const struct td_check *c, const struct td_section *s) {
     const struct td_knob *end, *k = td_section_knobs(s, &end);
-    while (c->is_command && k < end && !serves(c, k)) {
+    while (c->kind != TD_KIND_TRAIN && k < end && !serves(c, k)) {
         k++;
     }
-    return !c->is_command || k < end;
+    return c->kind == TD_KIND_TRAIN || k < end;
 }
 
 static bool section_is_taken(const struct td_check *c, const struct td_section *s) {
@@ -108,9 +108,10 @@ static void unknown(struct td_check *c, const struct map *m, const struct td_jso
     const char *key = member->key;
     const char *path = td_check_path(c, m->path, key);
     if (is_of_other_kind(c, m, key)) {
-        td_check_violation(c, path, member->line, "a job of kind %s has no such key, kind %s has",
-                           c->is_command ? "command" : "train",
-                           c->is_command ? "train" : "command");
+        td_check_violation(
+            c, path, member->line, "a job of kind %s has no such key, kind %s has",
+            td_job_kind_name(c->kind),
+            td_job_kind_name(c->kind == TD_KIND_TRAIN ? TD_KIND_COMMAND : TD_KIND_TRAIN));
         return;
     }
     const char *what = td_knob_later(m->choice ? m->choice : m->table->path, key);
@@ -301,12 +302,16 @@ struct td_json *td_check_document(struct td_check *c, const struct td_json *root
                            td_check_describe(c->arena, root));
         return NULL;
     }
-    c->is_command = strcmp(td_json_string(td_json_get(root, "kind"), ""), "command") == 0;
+    c->kind = td_job_kind_parse(td_json_string(td_json_get(root, "kind"), ""));
     read_knobs(c, &(struct map){"", td_section_find(""), NULL, root, 0}, out);
     for (size_t i = 0; i < td_n_sections && !c->is_oom; i++) {
         if (section_is_taken(c, &td_sections[i])) read_section(c, &td_sections[i], root, out);
     }
-    if (!c->is_oom && !c->is_command) td_check_rules(c, out);
-    if (!c->is_oom && c->is_command) td_check_command(c, out);
+    if (c->is_oom) return out;
+    if (c->kind == TD_KIND_TRAIN) {
+        td_check_rules(c, out);
+    } else {
+        td_check_command(c, out);
+    }
     return out;
 }

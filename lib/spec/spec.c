@@ -145,7 +145,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
     struct td_spec s = {
         .tree = tree,
         .name = text(tree, "name"),
-        .is_command = strcmp(text(tree, "kind"), "command") == 0,
+        .kind = td_job_kind_parse(text(tree, "kind")),
         .seed = (uint64_t)int_of(tree, "seed_everything"),
         .stages = stages_of(tree),
         .model = part(tree, "model", "module"),
@@ -174,7 +174,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
     s.resources.memory_bytes = int_of(resources, "memory_bytes");
     s.resources.processes = i32(resources, "processes");
     s.resources.open_files = i32(resources, "open_files");
-    if (s.is_command) s.trainer.cpu_level = "auto";
+    if (s.kind != TD_KIND_TRAIN) s.trainer.cpu_level = "auto";
     *out_spec = s;
 }
 

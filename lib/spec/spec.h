@@ -39,6 +39,7 @@
 // Only td_spec_parse needs libyaml; a program that reads plans (JSON) does not.
 
 #include "lib/base/json.h"
+#include "lib/job/kind.h"
 #include "lib/job/limits.h"
 #include "lib/spec/bounds.h"
 
@@ -117,9 +118,9 @@ struct td_spec_resources {
 struct td_spec {
     const struct td_json *tree;
     const char *name;
-    bool is_command; // kind: command. It has no model, data, optimizer, stages or checkpoint rules
-    uint64_t seed;   // seed_everything
-    unsigned stages; // enum td_stage
+    enum td_job_kind kind; // TRAIN alone has a model, data, an optimizer and stages
+    uint64_t seed;         // seed_everything
+    unsigned stages;       // enum td_stage
     struct td_spec_part model;
     struct td_spec_part data;
     struct td_spec_part optimizer;

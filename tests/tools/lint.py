@@ -35,8 +35,8 @@ CODE_COLUMNS, TABLE_COLUMNS = 100, 120
 # "pb" stands for generated messages (*.pb-c.h). tests/ may include anything.
 PLUGIN = ["include", "lib/base"]
 TRAIN = ["include", "lib/base", "lib/attempt", "lib/job", "engine/train/config"]
-CORE = ["include", "lib/base", "lib/attempt", "lib/spec", "pb"]
-DAEMON = ["include", "lib/base", "lib/attempt", "lib/spec", "lib/rpc", "pb"]
+CORE = ["include", "lib/base", "lib/attempt", "lib/job", "lib/spec", "pb"]
+DAEMON = ["include", "lib/base", "lib/attempt", "lib/job", "lib/spec", "lib/rpc", "pb"]
 LAYERS = {
     "include": [],
     "lib/base": ["include"],

@@ -86,7 +86,7 @@ static void test_command_has_its_own_keys_alone_when_canonical(void **state) {
         assert_ok(td_json_print(tree, false, &text));
         assert_string_equal(td_buf_cstr(&text), want);
         td_spec_read(tree, &spec);
-        assert_true(spec.is_command);
+        assert_int_equal(spec.kind, TD_KIND_COMMAND);
         assert_int_equal(td_spec_ranks(&spec), 2);
         assert_int_equal(spec.resources.open_files, 64);
         assert_int_equal(spec.resources.processes, 0);

@@ -27,12 +27,12 @@ struct td_host {
     uint64_t memory_bytes;
     uint32_t launcher_major;
     bool embedded;
-    bool runs_commands; // it allows kind: command
-    bool lost;          // its lease is gone
-    bool settling;      // unwanted attempts are being stopped: nothing is placed here
-    uint64_t session;   // 0: none
-    char key[33];       // of that session, or of its last one; "": none since this start
-    bool keyed;         // it shows the key with bulk
+    unsigned kinds;   // of job that it allows (lib/job/kind.h)
+    bool lost;        // its lease is gone
+    bool settling;    // unwanted attempts are being stopped: nothing is placed here
+    uint64_t session; // 0: none
+    char key[33];     // of that session, or of its last one; "": none since this start
+    bool keyed;       // it shows the key with bulk
     struct td_mono last_message;
     int64_t seen_ns;   // real time of its last registration or goodbye: who is forgotten first
     bool holds;        // for a moment: something would be missed

@@ -41,7 +41,7 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
     j->seq = j->queue_seq = core->next_seq;
     j->create_ns = j->wait_ns = core->now.real.ns;
     TD_TRY(td_fits_slots(core, j->n_ranks, &j->knobs.resources));
-    if (j->knobs.is_command) TD_TRY(td_fits_command(core, j->n_ranks, &j->knobs.resources));
+    TD_TRY(td_fits_kind(core, j->knobs.kind, j->n_ranks, &j->knobs.resources));
     TD_TRY(td_fits_memory(core, j->n_ranks, td_plans_find(core, j->spec_digest, NULL)));
     TD_TRY(td_fits_devices(core, j->n_ranks, j->knobs.accelerator));
     *out_job = td_steal(j);
@@ -210,10 +210,9 @@ td_status td_core_delete(struct td_core *core, struct td_now now, const char *id
 
 // ---- planning -----------------------------------------------------------------------------------
 // Ranks of a canonical spec that has slots and devices somewhere.
-// *out_command: what is to be said of a command, which nobody works out a plan for; NULL: it is
-// none.
+// *out_facts: what is to be said of a kind that nobody works out a plan for; NULL: it has one.
 static td_status look_at_spec(const struct td_core *core, const char *spec_json,
-                              uint32_t *out_ranks, char **out_command) {
+                              uint32_t *out_ranks, char **out_facts) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
     struct td_json *tree = NULL;
@@ -222,17 +221,18 @@ static td_status look_at_spec(const struct td_core *core, const char *spec_json,
     td_spec_read(tree, &spec);
     *out_ranks = (uint32_t)td_spec_ranks(&spec);
     TD_TRY(td_fits_slots(core, *out_ranks, &spec.resources));
-    if (spec.is_command) {
+    if (spec.kind != TD_KIND_TRAIN) {
         TD_AUTO_BUF text;
         td_buf_init(&text, 256);
-        TD_TRY(td_fits_command(core, *out_ranks, &spec.resources));
-        TD_TRY(td_buf_printf(&text, "{\"kind\":\"command\",\"world_size\":%u", *out_ranks));
+        TD_TRY(td_fits_kind(core, spec.kind, *out_ranks, &spec.resources));
+        TD_TRY(td_buf_printf(&text, "{\"kind\":\"%s\",\"world_size\":%u",
+                             td_job_kind_name(spec.kind), *out_ranks));
         if (spec.resources.memory_bytes > 0) {
             TD_TRY(td_buf_printf(&text, ",\"memory_bytes\":%lld",
                                  (long long)spec.resources.memory_bytes));
         }
         TD_TRY(td_buf_str(&text, "}"));
-        *out_command = td_core_dup(td_buf_cstr(&text));
+        *out_facts = td_core_dup(td_buf_cstr(&text));
         return TD_OK;
     }
     char accelerator[TD_ACCEL_KEY];
@@ -254,16 +254,16 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
         return td_fail(TD_INVALID_ARGUMENT, "there is no pass '%.40s...'", dump);
     }
     snprintf(w.dump, sizeof w.dump, "%s", dump);
-    char *command = NULL;
-    TD_TRY(look_at_spec(core, spec_json, &w.n_ranks, &command));
-    if (command && dump[0]) {
-        free(command);
-        return td_fail(TD_INVALID_ARGUMENT, "a job of kind command has no graph to show");
+    char *facts = NULL;
+    TD_TRY(look_at_spec(core, spec_json, &w.n_ranks, &facts));
+    if (facts && dump[0]) {
+        free(facts);
+        return td_fail(TD_INVALID_ARGUMENT, "a job of this kind has no graph to show");
     }
-    if (command) {
+    if (facts) {
         struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
         a->token = token;
-        a->text = command;
+        a->text = facts;
         return TD_OK;
     }
     td_xxh3_128_hex(spec_json, strlen(spec_json), w.digest);

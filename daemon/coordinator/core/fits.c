@@ -61,8 +61,10 @@ td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
     return td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_OUT_OF_MEMORY);
 }
 
-td_status td_fits_command(const struct td_core *core, uint32_t n_ranks,
-                          const struct td_spec_resources *r) {
+td_status td_fits_kind(const struct td_core *core, enum td_job_kind kind, uint32_t n_ranks,
+                       const struct td_spec_resources *r) {
+    if (kind == TD_KIND_TRAIN) return TD_OK;
+    const char *name = td_job_kind_name(kind);
     uint64_t needed = (uint64_t)r->memory_bytes * n_ranks, most = 0;
     size_t cursor = 0;
     const char *key;
@@ -71,22 +73,24 @@ td_status td_fits_command(const struct td_core *core, uint32_t n_ranks,
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         const struct td_host *n = value;
         any = true;
-        allowed |= n->runs_commands;
-        if (n->runs_commands) most = TD_MAX(most, n->memory_bytes ? n->memory_bytes : UINT64_MAX);
+        if (!td_job_kind_is_in(n->kinds, kind)) continue;
+        allowed = true;
+        most = TD_MAX(most, n->memory_bytes ? n->memory_bytes : UINT64_MAX);
     }
     if (!any) return TD_OK; // it waits
     if (!allowed) {
         td_status s = td_fail(TD_PERMISSION_DENIED,
-                              "kind command runs a program of the submitter's, and no known node "
-                              "allows that: start one with --allow commands (TRAIND_ALLOW)");
+                              "kind %s runs a program of the submitter's, and no known node "
+                              "allows that: start one with --allow %ss (TRAIND_ALLOW)",
+                              name, name);
         return td_status_with_class(td_status_with_reason(s, "NOT_ALLOWED"), TD_CLASS_BAD_SPEC);
     }
     if (needed <= most) return TD_OK;
     td_status s = td_fail(TD_FAILED_PRECONDITION,
                           "UNSATISFIABLE: resources.memory_bytes asks for %" PRIu64
-                          " MiB for %u rank%s, the largest node that allows commands has %" PRIu64
+                          " MiB for %u rank%s, the largest node that allows %ss has %" PRIu64
                           " MiB; lower it or trainer.devices, or add a node with more",
-                          needed >> 20, n_ranks, n_ranks == 1 ? "" : "s", most >> 20);
+                          needed >> 20, n_ranks, n_ranks == 1 ? "" : "s", name, most >> 20);
     return td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_OUT_OF_MEMORY);
 }
 

@@ -10,6 +10,7 @@
 // have the reason UNSATISFIABLE. Pure; the core's thread.
 
 #include "lib/base/base.h"
+#include "lib/job/kind.h"
 
 struct td_core;
 struct td_host;
@@ -25,10 +26,10 @@ TD_MUST_USE td_status td_fits_memory(const struct td_core *core, uint32_t n_rank
 // The same of devices: each rank has one of its own. accelerator: its key (host_devices.h).
 TD_MUST_USE td_status td_fits_devices(const struct td_core *core, uint32_t n_ranks,
                                       const char *accelerator);
-// Of kind: command, which nobody plans for: PERMISSION_DENIED NOT_ALLOWED if no known node allows
-// it, UNSATISFIABLE if none of these has the memory that resources asks for.
-TD_MUST_USE td_status td_fits_command(const struct td_core *core, uint32_t n_ranks,
-                                      const struct td_spec_resources *r);
+// Of what nobody plans for: PERMISSION_DENIED NOT_ALLOWED if no known node allows the kind,
+// UNSATISFIABLE if none of these has the memory that resources asks for. OK of a training.
+TD_MUST_USE td_status td_fits_kind(const struct td_core *core, enum td_job_kind kind,
+                                   uint32_t n_ranks, const struct td_spec_resources *r);
 // That its ranks need on n, together.
 uint32_t td_fits_slots_of(const struct td_spec_resources *r, uint32_t n_ranks,
                           const struct td_host *n);

@@ -172,7 +172,7 @@ struct td_job_knobs {
     const char *cpu_level, *precision, *ckpt_path, *init_from;
     const char *accelerator; // its key (host_devices.h)
     int64_t batch_size;      // per rank
-    bool is_command;         // kind: command
+    enum td_job_kind kind;
 };
 
 struct td_job {

@@ -46,7 +46,7 @@ td_status td_job_knobs_set(struct td_job_knobs *k, const struct td_spec *spec) {
         .init_from = spec->init_from,
         .accelerator = accelerator,
         .batch_size = spec->loader.batch_size,
-        .is_command = spec->is_command,
+        .kind = spec->kind,
     };
     const char **texts[N_TEXTS];
     size_t bytes = 0;

@@ -110,7 +110,7 @@ static bool other_fits(const struct td_core *core, const struct td_job *j, bool 
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         const struct td_host *n = value;
         if (td_host_ready(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
-            (!j->knobs.is_command || n->runs_commands) && could_hold(j, n)) {
+            td_job_kind_is_in(n->kinds, j->knobs.kind) && could_hold(j, n)) {
             return true;
         }
     }
@@ -152,7 +152,7 @@ struct td_place td_place_choose(const struct td_core *core, const struct td_job 
         c.away = false;
         if (avoid && td_job_excludes(j, n->id)) continue;
         if (lacks_level(j, n, picky)) continue;
-        if (j->knobs.is_command && !n->runs_commands) {
+        if (!td_job_kind_is_in(n->kinds, j->knobs.kind)) {
             c.forbidden = true;
             continue;
         }

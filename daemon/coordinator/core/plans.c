@@ -196,7 +196,7 @@ const struct td_plan_entry *td_plans_of(const struct td_core *core, const struct
 // A later attempt does with a plan of another level, and one rank with none. More ranks need the
 // bytes that they share; a plan that was dropped, as its plugins changed, is asked for again.
 bool td_plans_suffice(const struct td_core *core, const struct td_job *j, const struct td_host *n) {
-    if (j->knobs.is_command) return true; // its resources say all that is known
+    if (j->knobs.kind != TD_KIND_TRAIN) return true; // its resources say all that is known
     bool has_precision =
         j->frozen_json || !td_plans_precision_is_auto(j); // else ranks would not know what to do
     bool sized = j->n_ranks == 1 || td_plans_of(core, j, n);

@@ -236,8 +236,8 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
 // had them, and waits for them to come back.
 static bool too_large(struct td_core *core, struct td_job *j, const struct td_host *place) {
     td_status s = td_fits_memory(core, j->n_ranks, td_plans_of(core, j, place));
-    if (!s && j->knobs.is_command && !j->n_attempts) {
-        s = td_fits_command(core, j->n_ranks, &j->knobs.resources);
+    if (!s && !j->n_attempts) {
+        s = td_fits_kind(core, j->knobs.kind, j->n_ranks, &j->knobs.resources);
     }
     if (!s && !j->n_attempts) s = td_fits_devices(core, j->n_ranks, j->knobs.accelerator);
     if (!s) return false;

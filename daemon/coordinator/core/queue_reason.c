@@ -78,10 +78,9 @@ static void say_small(const struct td_job *j, const struct td_place *p, struct t
         return;
     }
     if (p->forbidden) {
-        td_reason_set(
-            r, "WAITING_FOR_NODE",
-            "no connected node that allows commands (--allow) is large enough for %u ranks",
-            j->n_ranks);
+        td_reason_set(r, "WAITING_FOR_NODE",
+                      "no connected node that allows %ss (--allow) is large enough for %u ranks",
+                      td_job_kind_name(j->knobs.kind), j->n_ranks);
         return;
     }
     td_reason_set(r, "WAITING_FOR_NODE", "no connected node%s%s is large enough for %u ranks",

@@ -50,11 +50,11 @@ static td_status take_spec(const char *plan_json, const char *state_dir, struct 
     TD_TRY(parse_plan(plan_json, &arena, &plan));
     a->stuck_timeout_s = (uint32_t)plan.spec.restart.stuck_timeout_s;
     a->evaluates_best = evaluates_best(&plan.spec);
-    a->is_command = plan.spec.is_command;
+    a->kind = plan.spec.kind;
     const char *dir = plan.spec.checkpoint.dir;
     const struct td_json *predict = td_json_get(plan.spec.tree, "predict");
     a->writes_outside =
-        dir[0] || td_json_string(td_json_get(predict, "output"), "")[0] || a->is_command;
+        dir[0] || td_json_string(td_json_get(predict, "output"), "")[0] || a->kind != TD_KIND_TRAIN;
     return td_assignment_checkpoints(dir, state_dir, a->job, a->checkpoints, sizeof a->checkpoints);
 }
 
@@ -153,7 +153,8 @@ static td_status write_plan(const struct td_assignment *a, const char *plan_json
     run.threads_per_rank = (int32_t)a->threads;
     run.checkpoint_dir = td_arena_printf(arena, "%s/a%u", a->checkpoints, a->attempt);
     run.cache_dir = td_arena_printf(arena, "%s/cache", state_dir);
-    if (!a->is_command) TD_TRY(add_sources(a, state_dir, arena, &run)); // its own are in the plan
+    // A command's own are in the plan.
+    if (a->kind != TD_KIND_COMMAND) TD_TRY(add_sources(a, state_dir, arena, &run));
     if (!run.checkpoint_dir || !run.cache_dir) return td_fail_oom();
     TD_TRY(td_plan_build(arena, plan.spec.tree, &run, &built));
     TD_AUTO_BUF text;

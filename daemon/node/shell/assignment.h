@@ -17,6 +17,7 @@
 #include "lib/attempt/segments.h"
 #include "lib/base/arena.h"
 #include "lib/base/fsio.h"
+#include "lib/job/kind.h"
 #include "traind/v1/node.pb-c.h"
 
 enum { TD_ASSIGNMENT_RESUME_MAX = 16, TD_ASSIGNMENT_PATH = 96 };
@@ -32,7 +33,7 @@ struct td_assignment {
     uint64_t shared_bytes, memory_limit_bytes;
     uint32_t stuck_timeout_s; // 0: never
     bool stream_store;
-    bool is_command;        // ranks run the spec's command
+    enum td_job_kind kind;  // what ranks run
     bool evaluates_best;    // a stage after fit uses the best weights
     bool writes_outside;    // of the state directory: checkpoint.dir or predict.output is given
     char checkpoints[1024]; // parent of "a<N>": <base>/<job>

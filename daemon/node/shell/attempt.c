@@ -424,8 +424,9 @@ static td_status make_command(struct td_local_attempt *a, const struct td_launch
     number(c, "--silent-after-ms", (uint64_t)(x->silent_after_ns / TD_NS_PER_MS));
     number(c, "--stuck-timeout", a->assigned.stuck_timeout_s);
     number(c, "--umask", x->rank_umask);
-    if (s->is_command) {
-        word(c, "--command");
+    if (s->kind != TD_KIND_TRAIN) {
+        word(c, "--kind");
+        word(c, td_job_kind_name(s->kind));
         word(c, "--ports");
         word(c, td_arena_printf(c->arena, "%d-%d", x->ports.first, x->ports.last));
     }

@@ -133,11 +133,12 @@ static td_status prepare(struct td_node_daemon *n, struct td_node_attempt *row,
     struct td_assignment assigned;
     TD_TRY(td_assignment_read(m, n->state_dir, &assigned));
     struct td_local_attempt *a;
-    if (assigned.is_command && !n->allows_commands) {
+    if (!td_job_kind_is_in(n->kinds, assigned.kind)) {
+        const char *kind = td_job_kind_name(assigned.kind);
         return td_status_with_class(td_fail(TD_PERMISSION_DENIED,
-                                            "node %s does not allow kind command; start it with "
-                                            "--allow commands (TRAIND_ALLOW)",
-                                            n->inventory.name),
+                                            "node %s does not allow kind %s; start it with "
+                                            "--allow %ss (TRAIND_ALLOW)",
+                                            n->inventory.name, kind, kind),
                                     TD_CLASS_BAD_SPEC);
     }
     TD_TRY(td_attempts_make(n, &assigned, &a));

@@ -66,7 +66,7 @@ void td_messages_register(struct td_node_daemon *n) {
     r.attempts = held;
     r.embedded = n->transport->ops->embedded;
     r.keyed = r.batches = r.devices = true;
-    r.commands = n->allows_commands;
+    r.commands = td_job_kind_is_in(n->kinds, TD_KIND_COMMAND);
     r.fresh = !n->known;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;

@@ -29,7 +29,7 @@ struct td_node_daemon {
     int64_t orphan_timeout_ns, silent_after_ns;
     mode_t user_umask;
     struct td_inventory inventory;
-    bool allows_commands;
+    unsigned kinds;                                                   // as in td_node_options
     struct td_ports ports;                                            // for MASTER_PORT of commands
     char plugin_dir[TD_FS_PATH_BYTES], plugin_dirs[TD_FS_PATH_BYTES]; // ours, the users'
     struct td_plugin_files plugins;
