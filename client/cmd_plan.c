@@ -74,8 +74,9 @@ void td_plan_show_warnings(const Traind__V1__PlanJobResponse *r, FILE *to) {
 
 static void show_plan(const Traind__V1__PlanJobResponse *r) {
     char text[32];
-    if (r->is_command) {
-        td_print(stdout, "%-16s command: there is no plan, resources say what it needs\n", "kind");
+    if (r->kind[0] && strcmp(r->kind, "train") != 0) {
+        td_print(stdout, "%-16s %s: there is no plan, resources say what it needs\n", "kind",
+                 r->kind);
         td_print(stdout, "%-16s %s%s\n", "memory",
                  r->memory_bytes ? td_format_bytes(r->memory_bytes, text) : "no limit",
                  r->memory_bytes ? " a rank" : "");

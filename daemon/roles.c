@@ -78,6 +78,11 @@ static td_status make_transport(struct td_parts *p, const struct td_config *c,
     return td_transport_rpc_create(p->loop, p->channel, out_transport);
 }
 
+static unsigned kinds_of(unsigned allowed) {
+    return (allowed & TD_ALLOW_COMMANDS ? td_job_kind_bit(TD_KIND_COMMAND) : 0) |
+           (allowed & TD_ALLOW_PROGRAMS ? td_job_kind_bit(TD_KIND_PROGRAM) : 0);
+}
+
 static td_status start_node(struct td_parts *p, const struct td_config *c,
                             const struct td_home *h) {
     char bin_dir[4096];
@@ -89,7 +94,7 @@ static td_status start_node(struct td_parts *p, const struct td_config *c,
         .runtime_dir = c->runtime_dir,
         .bin_dir = bin_dir,
         .plugin_dirs = c->plugin_dirs,
-        .kinds = c->allowed & TD_ALLOW_COMMANDS ? td_job_kind_bit(TD_KIND_COMMAND) : 0,
+        .kinds = kinds_of(c->allowed),
         .ports = c->ports,
         .version = TD_VERSION,
         .name = c->name[0] ? c->name : NULL,

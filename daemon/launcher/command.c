@@ -14,7 +14,10 @@
 #include <unistd.h>
 
 #include "daemon/launcher/environment.h"
+#include "daemon/launcher/talk.h"
+#include "lib/attempt/rank_env.h"
 #include "lib/attempt/segments.h"
+#include "lib/attempt/worker_exit.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/job/command.h"
@@ -120,12 +123,28 @@ static void put_number(struct variables *v, const char *name, int64_t value) {
     put(v, name, text);
 }
 
+// How a program learns which rank it is.
+static td_status put_rank(struct variables *v, const struct td_launch_options *o, int32_t idx,
+                          int group_fd) {
+    char text[TD_RANK_ENV_BYTES];
+    const struct td_rank_env e = {.rank = o->first_rank + idx,
+                                  .world_size = o->world_size,
+                                  .page_fd = TD_PROGRAM_PAGE_FD,
+                                  .events_fd = TD_PROGRAM_EVENTS_FD,
+                                  .group_fd = group_fd < 0 ? -1 : TD_PROGRAM_GROUP_FD,
+                                  .results_fd = -1,
+                                  .plan = o->plan};
+    TD_TRY(td_rank_env_write(&e, text));
+    put(v, TD_RANK_ENV, text);
+    return TD_OK;
+}
+
 // torchrun's names: a rank is one process of one node, and all are of one role.
-static const char *const *env_of(struct td_launch_command *c, const struct td_launch_options *o,
-                                 int32_t idx) {
+static td_status make_env(struct td_launch_command *c, const struct td_launch_options *o,
+                          int32_t idx, int group_fd, const char *const **out_env) {
     struct variables v = {.arena = c->arena};
     v.at = td_arena_array(c->arena, c->n_env + RANK_VARIABLES + 1, sizeof *v.at);
-    if (!v.at) return NULL;
+    if (!v.at) return td_fail_oom();
     memcpy(v.at, c->env, c->n_env * sizeof *v.at);
     v.n = c->n_env;
     int32_t rank = o->first_rank + idx, node = o->first_rank / o->n_ranks;
@@ -147,10 +166,16 @@ static const char *const *env_of(struct td_launch_command *c, const struct td_la
     put(&v, "TORCHELASTIC_USE_AGENT_STORE", "False");
     put(&v, "TRAIND_JOB", o->job);
     put_number(&v, "TRAIND_ATTEMPT", o->attempt);
-    put_number(&v, "TRAIND_FD", TD_COMMAND_TALK_FD);
+    if (o->kind == TD_KIND_PROGRAM) {
+        TD_TRY(put_rank(&v, o, idx, group_fd));
+    } else {
+        put_number(&v, "TRAIND_FD", TD_COMMAND_TALK_FD);
+    }
     if (c->resume_from[0]) put(&v, "TRAIND_RESUME_FROM", c->resume_from);
     TD_CHECK(v.n <= c->n_env + RANK_VARIABLES);
-    return v.full ? NULL : v.at;
+    if (v.full) return td_fail_oom();
+    *out_env = v.at;
+    return TD_OK;
 }
 
 // ---- the port -----------------------------------------------------------------------------------
@@ -231,18 +256,21 @@ void td_launch_command_destroy(struct td_launch_command *c) {
 }
 
 td_status td_launch_command_start(struct td_launch_command *c, struct td_launch_rank *r,
-                                  int32_t idx, const struct td_launch_options *o,
-                                  const char *self) {
+                                  int32_t idx, const struct td_launch_options *o, const char *self,
+                                  int group_fd) {
     enum { BEFORE = 8 };
+    const bool is_program = o->kind == TD_KIND_PROGRAM;
+    const int answer_at = is_program ? TD_PROGRAM_ANSWER_FD : TD_COMMAND_ANSWER_FD;
     char parent[16], answer[16], memory[TD_LAUNCH_NUMBER], cores[TD_LAUNCH_CORES];
     snprintf(parent, sizeof parent, "%d", (int)getpid());
-    snprintf(answer, sizeof answer, "%d", TD_COMMAND_ANSWER_FD);
+    snprintf(answer, sizeof answer, "%d", answer_at);
     td_launch_rank_limits(o, idx, memory, cores);
     const char *const before[BEFORE] = {self,   "exec-command", parent,        cores,
                                         memory, c->processes,   c->open_files, answer};
     const char **argv = td_arena_array(c->arena, BEFORE + c->n_argv + 1, sizeof *argv);
-    const char *const *env = env_of(c, o, idx);
-    if (!argv || !env) return td_fail_oom();
+    const char *const *env = NULL;
+    if (!argv) return td_fail_oom();
+    TD_TRY(make_env(c, o, idx, group_fd, &env));
     memcpy(argv, before, sizeof before);
     memcpy(argv + BEFORE, c->argv, c->n_argv * sizeof *argv);
     TD_AUTO_CLOSE int theirs = -1;
@@ -252,13 +280,36 @@ td_status td_launch_command_start(struct td_launch_command *c, struct td_launch_
     }
     r->answer_fd = p[0];
     theirs = p[1];
-    return td_launch_rank_spawn(r,
-                                &(struct td_launch_spawn){.argv = argv,
-                                                          .env = env,
-                                                          .cwd = c->workdir,
-                                                          .events_at = TD_COMMAND_TALK_FD,
-                                                          .more = {{theirs, TD_COMMAND_ANSWER_FD}},
-                                                          .n_more = 1});
+    struct td_launch_spawn s = {.argv = argv,
+                                .env = env,
+                                .cwd = c->workdir,
+                                .events_at = is_program ? TD_PROGRAM_EVENTS_FD : TD_COMMAND_TALK_FD,
+                                .more = {{theirs, answer_at}},
+                                .n_more = 1};
+    if (is_program) s.more[s.n_more++] = (struct td_proc_fd){r->page_fd, TD_PROGRAM_PAGE_FD};
+    if (group_fd >= 0) s.more[s.n_more++] = (struct td_proc_fd){group_fd, TD_PROGRAM_GROUP_FD};
+    return td_launch_rank_spawn(r, &s);
+}
+
+// ---- stopping -----------------------------------------------------------------------------------
+void td_launch_command_terminate(struct td_launcher *l) {
+    l->term_at.ns = INT64_MAX;
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        struct td_launch_rank *r = &l->ranks[i];
+        if (!td_launch_rank_runs(r) || r->terminated) continue;
+        (void)kill(-r->proc.pid, SIGTERM);
+        r->terminated = true;
+    }
+}
+
+void td_launch_command_stop(struct td_launcher *l, int mode, struct td_mono term_at) {
+    bool attached = false;
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        attached = attached || l->ranks[i].speaks;
+    }
+    if (td_launcher_talks(l)) td_talk_stop(l, mode);
+    if (term_at.ns < l->term_at.ns) l->term_at = term_at;
+    if (td_launcher_talks(l) || !attached) td_launch_command_terminate(l);
 }
 
 // ---- the end ------------------------------------------------------------------------------------
@@ -328,9 +379,18 @@ static void judge_code(const struct td_launcher *l, struct td_launch_rank *r) {
     }
 }
 
-static bool is_stop(const struct td_launch_rank *r) {
+static bool is_stop(const struct td_launcher *l, const struct td_launch_rank *r) {
     if (r->signal) return r->signal == SIGTERM || r->signal == SIGINT;
+    if (!td_launcher_talks(l) && r->exit_code == TD_EXIT_STOPPED) return true;
     return r->exit_code == 0 || r->exit_code == 128 + SIGTERM || r->exit_code == 128 + SIGINT;
+}
+
+// A program that said how it ended, or ended with a code of traind-worker's, is judged as one.
+static bool is_worker_end(const struct td_launch_rank *r) {
+    if (r->said_failed) return true;
+    if (r->signal) return false;
+    return td_worker_exit_is_failure(r->exit_code) ||
+           (r->said_end && r->exit_code == TD_EXIT_STOPPED);
 }
 
 bool td_launch_command_find_dead(const struct td_launcher *l, siginfo_t *out_info) {
@@ -355,7 +415,8 @@ void td_launch_command_judge(const struct td_launcher *l, struct td_launch_rank 
         return;
     }
     if (l->kill_why != TD_LAUNCH_KILL_NONE && r->signal == SIGKILL) return; // ending.c says why
-    if (l->stop_mode != TD_STOP_NONE && is_stop(r)) {
+    if (!td_launcher_talks(l) && is_worker_end(r)) return;                  // likewise
+    if (l->stop_mode != TD_STOP_NONE && is_stop(l, r)) {
         r->stopped = true;
     } else if (l->first_failed >= 0 && (r->signal || r->exit_code)) {
         fail_with(r, TD_CLASS_COLLECTIVE, TD_ABORTED, "rank %d ended (%s %d) after rank %d failed",

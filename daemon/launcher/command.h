@@ -1,11 +1,17 @@
 #ifndef TRAIND_DAEMON_LAUNCHER_COMMAND_H
 #define TRAIND_DAEMON_LAUNCHER_COMMAND_H
 
-// Ranks of `kind: command`: what the plan names, their environment, their port, and what their end
-// means.
+// Ranks of kinds command and program: what the plan names, their environment, their port, how they
+// are stopped, and what their end means.
 //
-// They are programs of the submitter's. Nothing of the rank page reaches them; the launcher fills
-// it from what they say (talk.h), so that all that looks at a page sees a rank like any other.
+// They are programs of the submitter's. Of the rank page nothing reaches a command. The launcher
+// fills it from what it says (talk.h), so that all that looks at a page sees a rank like any other.
+// A program gets what traind-worker gets, page, ring, socket and the group's mapping, and learns of
+// them from TRAIND_RANK (lib/attempt/rank_env.h).
+//
+// SIGTERM ends a command that does not know TRAIND_FD, so it comes with the word. A program obeys
+// the word in its page, and a signal in between might end it before it has saved. So it gets
+// SIGTERM when half of its time is over, but at once while no rank has sent an event yet.
 //
 // MASTER_PORT is chosen when an attempt starts: a port of the node's range on which a socket can
 // listen. The search begins at a place that the job's name and the launcher's number give. Somebody
@@ -36,6 +42,10 @@ struct td_launch_command {
 enum {
     TD_COMMAND_TALK_FD = 3,
     TD_COMMAND_ANSWER_FD = 4,
+    TD_PROGRAM_PAGE_FD = 3,
+    TD_PROGRAM_EVENTS_FD = 4,
+    TD_PROGRAM_ANSWER_FD = 5,
+    TD_PROGRAM_GROUP_FD = 6,
     TD_COMMAND_EXIT_IN_USE = 98, // errno's EADDRINUSE: said by clients/python
     TD_COMMAND_EXIT_AGAIN = 75,  // sysexits' EX_TEMPFAIL
 };
@@ -45,10 +55,14 @@ enum {
 TD_MUST_USE td_status td_launch_command_create(const struct td_launch_options *o,
                                                struct td_launch_command **out_command);
 void td_launch_command_destroy(struct td_launch_command *c); // accepts NULL
-// Starts a rank, as td_launch_rank_start does a worker.
+// Starts a rank, as td_launch_rank_start does a worker. group_fd -1: none.
 TD_MUST_USE td_status td_launch_command_start(struct td_launch_command *c, struct td_launch_rank *r,
                                               int32_t idx, const struct td_launch_options *o,
-                                              const char *self);
+                                              const char *self, int group_fd);
+// The word is in the pages; what else there is to say, and when SIGTERM follows.
+void td_launch_command_stop(struct td_launcher *l, int mode, struct td_mono term_at);
+// SIGTERM to the group of each rank that runs and has not received it.
+void td_launch_command_terminate(struct td_launcher *l);
 // The next child that has ended, not reaped yet; false: none has. Of ranks of a command that ended
 // at the same time, one that a signal killed comes first. A program that loses its peer exits with
 // some code, and must not be blamed for it. (Also for workers, in the kernel's order.)

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -22,6 +21,7 @@
 #include "daemon/launcher/ending.h"
 #include "daemon/launcher/environment.h"
 #include "daemon/launcher/lost.h"
+#include "daemon/launcher/memory.h"
 #include "daemon/launcher/orphans.h"
 #include "daemon/launcher/state.h"
 #include "daemon/launcher/talk.h"
@@ -83,6 +83,15 @@ static void kill_all(struct td_launcher *l, enum td_launch_kill why) {
     }
 }
 
+// The words are said; so long after them whoever is left is killed.
+static void give_time(struct td_launcher *l, int mode, int64_t grace_ns, enum td_launch_kill why) {
+    struct td_mono now = td_mono_now(), at = td_mono_add(now, grace_ns);
+    if (l->command) td_launch_command_stop(l, mode, td_mono_add(now, grace_ns / 2));
+    if (at.ns >= l->kill_at.ns) return;
+    l->kill_at = at;
+    l->kill_due = why;
+}
+
 // Stops only get stronger: checkpoint < now < kill. A repeated one may bring the deadline nearer.
 static void stop(struct td_launcher *l, int mode, int64_t grace_ns, const char *why) {
     static const char *const names[] = {"none", "checkpoint", "now", "kill"};
@@ -103,12 +112,7 @@ static void stop(struct td_launcher *l, int mode, int64_t grace_ns, const char *
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         atomic_store(&l->ranks[i].page->stop, l->stop_mode);
     }
-    if (l->command) td_talk_stop(l, l->stop_mode);
-    struct td_mono at = td_mono_add(td_mono_now(), grace_ns);
-    if (at.ns < l->kill_at.ns) {
-        l->kill_at = at;
-        l->kill_due = TD_LAUNCH_KILL_GRACE;
-    }
+    give_time(l, l->stop_mode, grace_ns, TD_LAUNCH_KILL_GRACE);
 }
 
 // A rank failed: the others leave their collectives, and are killed if they cannot.
@@ -116,12 +120,7 @@ static void abort_peers(struct td_launcher *l) {
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         atomic_store(&l->ranks[i].page->abort, 1);
     }
-    if (l->command) td_talk_stop(l, TD_STOP_NOW);
-    struct td_mono at = td_mono_add(td_mono_now(), ABORT_GRACE_S * TD_NS_PER_S);
-    if (at.ns < l->kill_at.ns) {
-        l->kill_at = at;
-        l->kill_due = TD_LAUNCH_KILL_PEER;
-    }
+    give_time(l, TD_STOP_NOW, ABORT_GRACE_S * TD_NS_PER_S, TD_LAUNCH_KILL_PEER);
 }
 
 // ---- what the daemon receives -------------------------------------------------------------------
@@ -203,7 +202,7 @@ static void on_frame(struct td_launcher *l, const struct td_frame *f) {
         for (int32_t i = 0; i < l->o.n_ranks; i++) {
             atomic_fetch_add(&l->ranks[i].page->checkpoint_request, 1);
         }
-        if (l->command) td_talk_save(l);
+        if (td_launcher_talks(l)) td_talk_save(l);
     } // LAUNCHER_RELEASE and frames of later minors: nothing to do, a launcher ends by itself
 }
 
@@ -253,11 +252,10 @@ static void reap(struct td_launcher *l) {
         if (idx >= 0) (void)kill(-info.si_pid, SIGKILL);
         (void)waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG);
         if (idx < 0) continue; // a grandchild that we inherited
-        if (l->command) {
-            td_talk_answer(l, &l->ranks[idx]);
-            td_talk_drain(l, &l->ranks[idx]);
-        }
-        td_launch_rank_ended(&l->ranks[idx], l->command ? NULL : &l->journal, info.si_code,
+        bool talks = td_launcher_talks(l);
+        if (l->command) td_talk_answer(l, &l->ranks[idx]);
+        if (talks) td_talk_drain(l, &l->ranks[idx]);
+        td_launch_rank_ended(&l->ranks[idx], talks ? NULL : &l->journal, info.si_code,
                              info.si_status);
         l->n_exited++;
         if (td_launcher_note_exit(l, idx)) abort_peers(l);
@@ -282,6 +280,7 @@ static void look(struct td_launcher *l) {
     td_journal_flush(&l->journal);
     if (td_launcher_find_lost(l)) kill_all(l, TD_LAUNCH_KILL_LOST);
     td_watchdog_look(l, now);
+    if (now.ns >= l->term_at.ns) td_launch_command_terminate(l);
     if (now.ns >= l->kill_at.ns) kill_all(l, l->kill_due);
     if (l->alone_since.ns != INT64_MAX && l->stop_mode == TD_STOP_NONE &&
         now.ns - l->alone_since.ns >= l->o.orphan_timeout_ns) {
@@ -347,7 +346,7 @@ static void dispatch(struct td_launcher *l, const struct epoll_event *e) {
         td_launch_rank_drain_stream(r, &r->err);
         return;
     case SRC_EVENTS:
-        if (l->command) {
+        if (td_launcher_talks(l)) {
             td_talk_drain(l, r);
         } else {
             td_launch_rank_drain_events(r, &l->journal);
@@ -393,45 +392,6 @@ static td_status make_loop(struct td_launcher *l) {
     return watch(l, l->timer_fd, SRC_TIMER, 0);
 }
 
-static td_status fail_shared(const struct td_launcher *l) {
-    return td_status_with_class(td_fail_errno(TD_RESOURCE_EXHAUSTED,
-                                              "allocate %llu bytes of shared memory",
-                                              (unsigned long long)l->o.shared_bytes),
-                                TD_CLASS_OUT_OF_MEMORY);
-}
-
-static td_status make_memory(struct td_launcher *l) {
-    uint64_t pages = td_rank_page_memory() * (uint64_t)l->o.n_ranks;
-    if (l->o.memory_limit_bytes && l->o.shared_bytes + pages >= l->o.memory_limit_bytes) {
-        td_status s = td_fail(TD_RESOURCE_EXHAUSTED,
-                              "the attempt may use %llu bytes here, but its shared memory alone "
-                              "needs %llu: raise resources.memory_bytes",
-                              (unsigned long long)l->o.memory_limit_bytes,
-                              (unsigned long long)(l->o.shared_bytes + pages));
-        return td_status_with_class(s, TD_CLASS_OUT_OF_MEMORY);
-    }
-    l->ranks = td_calloc((size_t)l->o.n_ranks, sizeof *l->ranks);
-    if (!l->ranks) return td_fail_oom();
-    for (int32_t i = 0; i < l->o.n_ranks; i++) {
-        TD_TRY(td_launch_rank_init(&l->ranks[i], l->o.first_rank + i, &l->o));
-    }
-    if (l->o.shared_bytes == 0) return TD_OK;
-    l->group_fd = memfd_create("traind-group", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (l->group_fd < 0 || ftruncate(l->group_fd, (off_t)l->o.shared_bytes) != 0 ||
-        fcntl(l->group_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-        return fail_shared(l);
-    }
-    return TD_OK;
-}
-
-// The kernel clears these pages, a millisecond for 4 MB: ranks are started before, they take longer
-// until they write there.
-static td_status fill_group(struct td_launcher *l) {
-    if (l->group_fd < 0) return TD_OK;
-    bool filled = fallocate(l->group_fd, 0, 0, (off_t)l->o.shared_bytes) == 0;
-    return filled ? TD_OK : fail_shared(l);
-}
-
 static td_status write_record(struct td_launcher *l) {
     struct td_arena *a = l->arena;
     td_arena_reset(a);
@@ -470,7 +430,7 @@ static td_status start_ranks(struct td_launcher *l) {
     if (!env) return td_fail_oom();
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         struct td_launch_rank *r = &l->ranks[i];
-        TD_TRY(l->command ? td_launch_command_start(l->command, r, i, &l->o, l->self)
+        TD_TRY(l->command ? td_launch_command_start(l->command, r, i, &l->o, l->self, l->group_fd)
                           : td_launch_rank_start(r, i, &l->o, l->self, env, l->group_fd));
         if (l->command) TD_TRY(watch(l, r->answer_fd, SRC_ANSWER, i));
         TD_TRY(watch(l, r->out.pipe_fd, SRC_OUT, i));
@@ -503,14 +463,14 @@ static td_status start(struct td_launcher *l) {
     TD_TRY(td_arena_create(ARENA_BYTES, &l->arena));
     TD_TRY(td_journal_init(&l->journal, l->o.dir));
     TD_TRY(make_loop(l));
-    TD_TRY(make_memory(l));
+    TD_TRY(td_launcher_make_memory(l));
     TD_TRY(td_link_init(&l->link, l->o.socket));
     TD_TRY(watch(l, l->link.listen_fd, SRC_LISTEN, 0));
     TD_TRY(write_record(l));
     note_launched(l);
     if (l->o.kind != TD_KIND_TRAIN) TD_TRY(td_launch_command_create(&l->o, &l->command));
     TD_TRY(start_ranks(l));
-    return fill_group(l);
+    return td_launcher_fill_group(l);
 }
 
 // ---- the whole ----------------------------------------------------------------------------------
@@ -573,6 +533,7 @@ int td_launcher_main(int argc, char **argv) {
                             .first_failed = -1,
                             .blamed = -1,
                             .kill_at = {INT64_MAX},
+                            .term_at = {INT64_MAX},
                             .o.ack_fd = -1};
     td_buf_init(&l.last_status, TD_FRAME_MAX);
     td_status s = td_launch_options_parse(argc, argv, &l.o);

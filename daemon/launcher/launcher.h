@@ -13,10 +13,11 @@
 //   rank.h         one rank: page, ring, pipes, process
 //   environment.h  what a rank's environment holds
 //   trampoline.h   exec-rank, between spawn and worker
-//   command.h      ranks that are a command of the submitter's
-//   talk.h         what these say, and what is said to them
+//   command.h      ranks that are a command or a program of the submitter's
+//   talk.h         what commands say, and what is said to them
 //   orphans.h      processes that ranks leave
 //   journal.h      events.log
+//   memory.h       what ranks share
 //   file.h         whether a file is still the one that was opened
 //   link.h         the Unix socket and the daemon on it
 //   silence.h      whether a rank beats

@@ -240,6 +240,7 @@ void td_launch_rank_drain_metrics(struct td_launch_rank *r) {
 static void note_end(struct td_launch_rank *r, const struct td_event *event) {
     if (event->kind != TD_EVENT_END) return;
     const struct td_event_end *e = &event->end;
+    r->said_end = true;
     r->said_failed = td_outcome_parse(e->outcome) == TD_OUTCOME_FAILED;
     snprintf(r->end_class, sizeof r->end_class, "%s", e->class);
     snprintf(r->end_code, sizeof r->end_code, "%s", e->code);
@@ -261,6 +262,7 @@ void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j)
                 ? td_journal_forward(j, (uint32_t)r->rank, drain_buffer, (size_t)n, &event)
                 : td_fail(TD_INVALID_ARGUMENT, "an event over %d bytes", TD_EVENT_MAX);
         if (!s) {
+            r->speaks = true;
             note_end(r, &event);
             continue;
         }

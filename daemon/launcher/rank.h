@@ -47,16 +47,16 @@ struct td_launch_rank {
     double samples_per_s;
     struct td_silence silence;
     bool stuck; // it was silent for too long
-    // Of kind: command (command.h, talk.h).
+    // Of kinds command and program (command.h, talk.h).
     int answer_fd;    // of its trampoline; -1: answered
     int exec_errno;   // why the program could not be run; 0: it could
-    bool speaks;      // it has written to TRAIND_FD
+    bool speaks;      // it has written to TRAIND_FD; of a program: an event
     bool stepped;     // step1 is written
     bool terminated;  // SIGTERM was sent
     bool stopped;     // it ended as it was asked to
     uint32_t n_notes; // that are written
     // From its "end" event, if one came; of a command, what its end means.
-    bool said_failed;
+    bool said_end, said_failed;
     char end_class[24];
     char end_code[24];
     char end_message[TD_EVENT_TEXT_BYTES];
@@ -78,7 +78,7 @@ struct td_launch_spawn {
     const char *cwd;
     bool holds_stops;
     int events_at;             // the number that the socket gets there
-    struct td_proc_fd more[2]; // further descriptors
+    struct td_proc_fd more[3]; // further descriptors
     size_t n_more;
 };
 TD_MUST_USE td_status td_launch_rank_spawn(struct td_launch_rank *r,

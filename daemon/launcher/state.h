@@ -33,10 +33,11 @@ struct td_launcher {
     struct td_launch_rank *ranks;      // (n_ranks)
     struct td_launch_command *command; // what ranks run; NULL: traind-worker
     int32_t n_exited;
-    int32_t first_failed;         // index of the first rank to blame; -1: none
-    bool only_victim;             // that one is a mere victim of a peer
-    int stop_mode;                // strongest asked so far: enum td_stop_mode
-    struct td_mono kill_at;       // INT64_MAX: nobody is to be killed
+    int32_t first_failed;   // index of the first rank to blame; -1: none
+    bool only_victim;       // that one is a mere victim of a peer
+    int stop_mode;          // strongest asked so far: enum td_stop_mode
+    struct td_mono term_at; // SIGTERM to programs that the words did not end; INT64_MAX: never
+    struct td_mono kill_at; // INT64_MAX: nobody is to be killed
     enum td_launch_kill kill_due; // why, when that time comes
     enum td_launch_kill kill_why; // why SIGKILL was sent; NONE: it was not
     char lost[192];               // which file is lost, and how; "": none
@@ -49,5 +50,10 @@ struct td_launcher {
     int n_reported;            // reports of some since the last tick
     bool node_writes;          // EPOLLOUT is on
 };
+
+// Ranks write lines to TRAIND_FD (talk.h). All others send events, and look at their page.
+static inline bool td_launcher_talks(const struct td_launcher *l) {
+    return l->o.kind == TD_KIND_COMMAND;
+}
 
 #endif

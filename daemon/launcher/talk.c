@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -199,12 +198,8 @@ static void tell(const struct td_launch_rank *r, const char *line) {
 
 void td_talk_stop(struct td_launcher *l, int mode) {
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
-        struct td_launch_rank *r = &l->ranks[i];
-        if (!td_launch_rank_runs(r)) continue;
-        tell(r,
+        tell(&l->ranks[i],
              mode == TD_STOP_CHECKPOINT ? "{\"stop\":\"checkpoint\"}\n" : "{\"stop\":\"now\"}\n");
-        if (!r->terminated) (void)kill(-r->proc.pid, SIGTERM);
-        r->terminated = true;
     }
 }
 
@@ -227,7 +222,7 @@ void td_talk_answer(struct td_launcher *l, struct td_launch_rank *r) {
     }
     if (r->exited) return;
     struct td_event_writer line;
-    atomic_store(&r->page->phase, TD_PHASE_TRAINING);
+    if (td_launcher_talks(l)) atomic_store(&r->page->phase, TD_PHASE_TRAINING);
     td_journal_begin(&l->journal, TD_EVENT_READY, &line);
     td_event_rank(&line, r->rank);
     td_event_ready_pid(&line, r->proc.pid);

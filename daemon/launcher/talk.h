@@ -27,9 +27,9 @@ enum { TD_TALK_NOTES = 64 };
 // Takes what is there, bounded, without blocking.
 void td_talk_drain(struct td_launcher *l, struct td_launch_rank *r);
 // Both: to ranks that run.
-void td_talk_stop(struct td_launcher *l, int mode); // enum td_stop_mode; SIGTERM with the first
+void td_talk_stop(struct td_launcher *l, int mode); // enum td_stop_mode
 void td_talk_save(struct td_launcher *l);
-// What the trampoline answered: the program runs, or errno.
+// What the trampoline answered, of a program too: it runs, or errno.
 void td_talk_answer(struct td_launcher *l, struct td_launch_rank *r);
 
 #endif

@@ -64,6 +64,12 @@ static bool is_worse(const struct td_launch_rank *a, const struct td_launch_rank
     return a->silence.last.heartbeat_ns < b->silence.last.heartbeat_ns;
 }
 
+// What is the submitter's own need not beat until it has begun to.
+static bool owes_beats(const struct td_launcher *l, const struct td_launch_rank *r) {
+    if (!l->command) return true;
+    return td_launcher_talks(l) ? r->speaks : atomic_load(&r->page->heartbeat_ns) != 0;
+}
+
 static int32_t find_worst(const struct td_launcher *l, const struct td_silence_limits *limits,
                           struct td_mono now) {
     int32_t worst = -1;
@@ -71,7 +77,7 @@ static int32_t find_worst(const struct td_launcher *l, const struct td_silence_l
         const struct td_silence *s = &l->ranks[i].silence;
         bool quiet = now.ns - s->moved.ns >= td_silence_limit_ns(s, limits) / 2;
         if (!quiet || !td_launch_rank_runs(&l->ranks[i])) continue;
-        if (l->command && !l->ranks[i].speaks) continue;
+        if (!owes_beats(l, &l->ranks[i])) continue;
         if (worst < 0 || is_worse(&l->ranks[i], &l->ranks[worst])) worst = i;
     }
     return worst;
@@ -130,7 +136,7 @@ void td_watchdog_look(struct td_launcher *l, struct td_mono now) {
     bool began = false, stuck = false;
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         struct td_launch_rank *r = &l->ranks[i];
-        if (!td_launch_rank_runs(r) || (l->command && !r->speaks)) continue; // it owes no beat
+        if (!td_launch_rank_runs(r) || !owes_beats(l, r)) continue;
         const struct td_silence_page page = {.heartbeat_ns = atomic_load(&r->page->heartbeat_ns),
                                              .step = atomic_load(&r->page->step),
                                              .samples = atomic_load(&r->page->samples),

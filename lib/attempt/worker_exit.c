@@ -27,6 +27,15 @@ enum td_class td_worker_exit_class(int exit_code) {
     return TD_CLASS_INTERNAL;
 }
 
+bool td_worker_exit_is_failure(int exit_code) {
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        if (rows[i].code == exit_code) {
+            return exit_code != TD_EXIT_DONE && exit_code != TD_EXIT_STOPPED;
+        }
+    }
+    return false;
+}
+
 int td_worker_exit_of(enum td_class cls) {
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         if (rows[i].cls == cls && cls != TD_CLASS_NONE) return rows[i].code;

@@ -23,6 +23,7 @@ enum td_worker_exit {
     TD_EXIT_BUG = 70,
 };
 enum td_class td_worker_exit_class(int exit_code); // any other code or a signal: INTERNAL
+bool td_worker_exit_is_failure(int exit_code);     // it is one of ours, and says that it failed
 int td_worker_exit_of(enum td_class cls); // of a failure: never TD_EXIT_DONE, NONE is a bug
 
 #endif

@@ -1,8 +1,9 @@
 #ifndef TRAIND_LIB_JOB_COMMAND_H
 #define TRAIND_LIB_JOB_COMMAND_H
 
-// What the spec's check and the launcher agree on about `kind: command`. Some variables of a rank's
-// environment are the launcher's: `env` of a spec may not set them. And `env` has bounds.
+// What the spec's check and the launcher agree on about kinds command and program. Some variables
+// of a rank's environment are the launcher's: `env` of a spec may not set them. And `env` has
+// bounds.
 // Constant data and pure functions; any thread.
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 #ifndef TRAIND_LIB_JOB_KIND_H
 #define TRAIND_LIB_JOB_KIND_H
 
-// What a job is: a training that traind's own worker does, or a command of the submitter's. The
+// What a job is: a training that traind's own worker does, or something of the submitter's. The
 // spec has its name (`kind`), the others a number. Pure functions, any thread.
 
 #include <stdbool.h>
@@ -10,11 +10,12 @@
 enum td_job_kind {
     TD_KIND_TRAIN,   // what model, data and the rest describe; traind-worker runs it
     TD_KIND_COMMAND, // a program of the submitter's, which need not know of traind
+    TD_KIND_PROGRAM, // one that links libtraind, and is attached as traind-worker is
     TD_KIND_COUNT
 };
 
 static inline const char *td_job_kind_name(enum td_job_kind kind) {
-    static const char *const names[] = {"train", "command"};
+    static const char *const names[] = {"train", "command", "program"};
     _Static_assert(sizeof names / sizeof *names == TD_KIND_COUNT, "one name per kind");
     return kind < TD_KIND_COUNT ? names[kind] : "?";
 }

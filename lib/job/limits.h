@@ -7,7 +7,7 @@
 //
 //   kind.h     what a job is
 //   limits.h   the stages of a job, and how often things happen in them
-//   command.h  bounds and reserved names of `kind: command`, for the launcher, too
+//   command.h  bounds and reserved names of kinds command and program, for the launcher, too
 //
 // Pure data, any thread.
 

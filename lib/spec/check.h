@@ -65,7 +65,7 @@ struct td_json *td_check_document(struct td_check *c, const struct td_json *root
 // What no single row can say: resolves defaults that depend on other knobs, notes contradictions.
 void td_check_rules(struct td_check *c, struct td_json *canonical);
 
-// What kind: command alone has: a program, and names of variables that are free.
+// What kinds command and program have: a program, and names of variables that are free.
 void td_check_command(struct td_check *c, struct td_json *canonical);
 
 // A plain scalar of YAML 1.2's core schema: null, bool, int (also 0x, 0o), float, else string.

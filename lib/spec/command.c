@@ -1,4 +1,4 @@
-// Rules of `kind: command`: a program is named, and `env` has only names that are free.
+// Rules of kinds command and program: a program is named, and `env` has only names that are free.
 //
 // A number or a truth value in `env` would reach the program as whatever text we made of it. So
 // only integers, which have one text, are taken beside texts, and what else there is is refused

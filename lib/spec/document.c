@@ -24,9 +24,22 @@ static bool takes(const struct td_check *c, bool is_plan_only) {
     return !is_plan_only || c->flags & TD_SPEC_PLAN;
 }
 
+static bool of_kind(const struct td_knob *k, enum td_job_kind kind) {
+    enum {
+        TRAIN = 1 << TD_KIND_TRAIN,
+        COMMAND = 1 << TD_KIND_COMMAND,
+        PROGRAM = 1 << TD_KIND_PROGRAM
+    };
+    static const unsigned kinds[] = {[TD_KNOB_OF_TRAIN] = TRAIN,
+                                     [TD_KNOB_OF_ALL] = TRAIN | COMMAND | PROGRAM,
+                                     [TD_KNOB_OF_OWN] = COMMAND | PROGRAM,
+                                     [TD_KNOB_OF_SAVED] = TRAIN | PROGRAM};
+    return td_job_kind_is_in(kinds[k->of], kind);
+}
+
 // The kind of this job has the key.
 static bool serves(const struct td_check *c, const struct td_knob *k) {
-    return k->of == TD_KNOB_OF_ALL || (k->of == TD_KNOB_OF_OWN) == (c->kind != TD_KIND_TRAIN);
+    return of_kind(k, c->kind);
 }
 
 static bool has(const struct td_check *c, const struct td_knob *k) {
@@ -34,12 +47,16 @@ static bool has(const struct td_check *c, const struct td_knob *k) {
 }
 
 // What is no training has the sections with a key of its own.
-static bool section_serves(const struct td_check *c, const struct td_section *s) {
+static bool section_of_kind(const struct td_section *s, enum td_job_kind kind) {
     const struct td_knob *end, *k = td_section_knobs(s, &end);
-    while (c->kind != TD_KIND_TRAIN && k < end && !serves(c, k)) {
+    while (kind != TD_KIND_TRAIN && k < end && !of_kind(k, kind)) {
         k++;
     }
-    return c->kind == TD_KIND_TRAIN || k < end;
+    return kind == TD_KIND_TRAIN || k < end;
+}
+
+static bool section_serves(const struct td_check *c, const struct td_section *s) {
+    return section_of_kind(s, c->kind);
 }
 
 static bool section_is_taken(const struct td_check *c, const struct td_section *s) {
@@ -92,12 +109,24 @@ static const char *known_keys(struct td_check *c, const struct map *m) {
     return text ? text : "nothing";
 }
 
-// It is there, for jobs of the other kind.
-static bool is_of_other_kind(const struct td_check *c, const struct map *m, const char *key) {
+// It is there, for jobs of other kinds: these, "kinds command and program have". NULL: it is not.
+static const char *other_kinds(struct td_check *c, const struct map *m, const char *key) {
     const struct td_knob *k = td_section_knob(m->table, key);
-    if (k) return takes(c, k->is_plan_only) && !serves(c, k);
-    const struct td_section *s = is_root(m) ? td_section_find(key) : NULL;
-    return s && !strchr(key, '.') && !section_serves(c, s);
+    const struct td_section *s = !k && is_root(m) ? td_section_find(key) : NULL;
+    const char *names = NULL;
+    bool several = false;
+    if (k ? !takes(c, k->is_plan_only) : !s || strchr(key, '.')) return NULL;
+    for (int i = 0; i < (int)TD_KIND_COUNT; i++) {
+        enum td_job_kind kind = (enum td_job_kind)i;
+        if (!(k ? of_kind(k, kind) : section_of_kind(s, kind))) continue;
+        if (kind == c->kind) return NULL;
+        several = names != NULL;
+        const char *name = td_job_kind_name(kind);
+        names = names ? td_arena_printf(c->arena, "%s and %s", names, name) : name;
+    }
+    return names ? td_arena_printf(c->arena, "kind%s %s %s", several ? "s" : "", names,
+                                   several ? "have" : "has")
+                 : NULL;
 }
 
 static void unknown(struct td_check *c, const struct map *m, const struct td_json *member) {
@@ -107,11 +136,10 @@ static void unknown(struct td_check *c, const struct map *m, const struct td_jso
     }
     const char *key = member->key;
     const char *path = td_check_path(c, m->path, key);
-    if (is_of_other_kind(c, m, key)) {
-        td_check_violation(
-            c, path, member->line, "a job of kind %s has no such key, kind %s has",
-            td_job_kind_name(c->kind),
-            td_job_kind_name(c->kind == TD_KIND_TRAIN ? TD_KIND_COMMAND : TD_KIND_TRAIN));
+    const char *others = other_kinds(c, m, key);
+    if (others) {
+        td_check_violation(c, path, member->line, "a job of kind %s has no such key, %s",
+                           td_job_kind_name(c->kind), others);
         return;
     }
     const char *what = td_knob_later(m->choice ? m->choice : m->table->path, key);

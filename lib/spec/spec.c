@@ -174,7 +174,10 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
     s.resources.memory_bytes = int_of(resources, "memory_bytes");
     s.resources.processes = i32(resources, "processes");
     s.resources.open_files = i32(resources, "open_files");
-    if (s.kind != TD_KIND_TRAIN) s.trainer.cpu_level = "auto";
+    if (s.kind != TD_KIND_TRAIN) {
+        s.trainer.cpu_level = "auto";
+        s.checkpoint.save_top_k = -1; // they say themselves what goes
+    }
     *out_spec = s;
 }
 

@@ -28,7 +28,7 @@
 //   value.c, rules.c  each value; what no row can say
 //   refused.def       combinations of keys that are refused, with the reason
 //   refused.h         the check of it, and its print
-//   command.c         the same of kind: command
+//   command.c         the same of kinds command and program
 //   plugin_knobs.h    the same by the table that a plugin declares
 //   check.h           gathers what was wrong
 //   plan.h            wraps the result into plans

@@ -320,7 +320,7 @@ def refused(daemon, text, *overrides):
 @pytest.mark.parametrize("given, words", [
     ({"model": {"name": "mlp"}}, "model (line 1): a job of kind command has no such key, kind train has"),
     ({"optimizer": {"name": "sgd"}}, "optimizer"),
-    ({"checkpoint": {"save_top_k": 1}}, "checkpoint"),
+    ({"checkpoint": {"store": "fs"}}, "checkpoint (line 1): a job of kind command has no such key, kinds train and program have"),
     ({"trainer": {"precision": "bf16-mixed"}}, "trainer.precision"),
     ({"stages": ["fit"]}, "stages"),
     ({"env": {"RANK": "3"}}, "env.RANK (line 1): is set by traind and cannot be changed"),
@@ -333,7 +333,7 @@ def refused(daemon, text, *overrides):
     ({"command": []}, "a list of 1 to 1024"),
     ({"command": [""]}, "names the program, and is empty"),
     ({"command": "sh -c true"}, "a list of 1 to 1024"),
-    ({"kind": "program"}, "known, but not in this release"),
+    ({"kind": "programme"}, "did you mean program?"),
     ({"comand": ["true"]}, "did you mean command?"),
     ({"trainer": {"devices": 3}}, "need 3 slots on one node"),
     ({"resources": {"memory_bytes": 10**15}}, "UNSATISFIABLE: resources.memory_bytes asks for"),
@@ -347,7 +347,7 @@ def test_bad_spec_is_refused_by_name(daemon, given, words):
 
 def test_train_has_no_command(daemon):
     why = refused(daemon, json.dumps({"command": ["true"]}))
-    assert "a job of kind train has no such key, kind command has" in why.details()
+    assert "a job of kind train has no such key, kinds command and program have" in why.details()
 
 
 def test_node_that_allows_none_refuses_and_another_is_chosen(cluster, tmp_path):

@@ -118,6 +118,7 @@ static void test_command_that_never_spoke_is_not_silent_when_another_is(void **s
     struct td_launch_command command = {0};
     make(&r, *state);
     r.l.command = &command;
+    r.l.o.kind = TD_KIND_COMMAND;
     for (int n = 0; n < 10 * FLOOR_MS / LOOK_MS; n++) {
         look(&r);
     }
@@ -136,11 +137,32 @@ static void test_command_that_never_spoke_is_not_silent_when_another_is(void **s
     td_journal_finish(&r.l.journal);
 }
 
+static void test_program_that_never_beat_is_not_silent_when_another_is(void **state) {
+    struct rig r;
+    struct td_launch_command command = {0};
+    make(&r, *state);
+    r.l.command = &command;
+    r.l.o.kind = TD_KIND_PROGRAM;
+    r.pages[0].heartbeat_ns = r.pages[1].heartbeat_ns = 0;
+    r.pages[0].collective_seq = -1; // it would be the one to blame
+    for (int n = 0; n < 10 * FLOOR_MS / LOOK_MS; n++) {
+        look(&r);
+    }
+    assert_string_equal(said(&r), "");
+    beat(&r, 1);
+    for (int n = 0; n < 2 * FLOOR_MS / LOOK_MS; n++) {
+        look(&r);
+    }
+    assert_string_equal(said(&r), "silent 1, ");
+    td_journal_finish(&r.l.journal);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_named_rank_that_beats_is_cleared_when_another_had_waited_longer),
         test_in_scratch(test_rank_that_beat_first_hands_the_blame_to_one_that_is_silent_still),
         test_in_scratch(test_command_that_never_spoke_is_not_silent_when_another_is),
+        test_in_scratch(test_program_that_never_beat_is_not_silent_when_another_is),
     };
     return cmocka_run_group_tests_name("launcher_watchdog", tests, NULL, NULL);
 }

@@ -21,6 +21,8 @@ static void test_class_comes_back_when_it_has_a_code(void **state) {
     }
     assert_int_equal(td_worker_exit_of(TD_CLASS_DATA), TD_EXIT_DATA);
     assert_int_equal(td_worker_exit_of(TD_CLASS_PREEMPTED), TD_EXIT_STOPPED);
+    assert_true(td_worker_exit_is_failure(TD_EXIT_ABI) && td_worker_exit_is_failure(TD_EXIT_BUG));
+    assert_false(td_worker_exit_is_failure(TD_EXIT_STOPPED) || td_worker_exit_is_failure(1));
 }
 
 static void test_class_is_internal_when_the_code_is_unknown(void **state) {

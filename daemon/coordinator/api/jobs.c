@@ -233,7 +233,7 @@ static td_status reply_plan(struct td_coordinator *c, const struct planner *p, c
     m->steps_per_epoch = (uint32_t)number(v, "steps_per_epoch");
     m->total_steps = (uint32_t)number(v, "total_steps");
     m->slots = (uint32_t)td_spec_ranks(&plan.spec);
-    m->is_command = plan.spec.kind == TD_KIND_COMMAND;
+    m->kind = td_unconst(td_job_kind_name(plan.spec.kind));
     m->graph = td_unconst(td_json_string(td_json_get(v, "graph"), ""));
     td_shell_reply(c, p->call, td_steal(arena), &m->base);
     return TD_OK;

@@ -46,8 +46,9 @@ static td_status encode(const struct td_host *n, struct td_buf *out) {
     TD_TRY(td_json_print_string(n->plugins, strlen(n->plugins), out));
     TD_TRY(td_buf_str(out, ",\"devices\":"));
     TD_TRY(td_host_devices_encode(&n->devices, out));
-    TD_TRY(
-        td_buf_printf(out, ",\"runs_commands\":%d", td_job_kind_is_in(n->kinds, TD_KIND_COMMAND)));
+    TD_TRY(td_buf_printf(out, ",\"runs_commands\":%d,\"runs_programs\":%d",
+                         td_job_kind_is_in(n->kinds, TD_KIND_COMMAND),
+                         td_job_kind_is_in(n->kinds, TD_KIND_PROGRAM)));
     return td_buf_printf(out, ",\"gives_devices\":%d,\"seen_ns\":%" PRId64 "}",
                          !n->devices.withheld, n->seen_ns);
 }
@@ -59,9 +60,10 @@ static void save(struct td_core *core, const struct td_host *n) {
     td_core_record(core, TD_RECORD_NODE, n->id, td_buf_cstr(&body));
 }
 
-static void set_kinds(struct td_host *n, bool commands) {
+static void set_kinds(struct td_host *n, bool commands, bool programs) {
     n->kinds = td_job_kind_bit(TD_KIND_TRAIN);
     if (commands) n->kinds |= td_job_kind_bit(TD_KIND_COMMAND);
+    if (programs) n->kinds |= td_job_kind_bit(TD_KIND_PROGRAM);
 }
 
 td_status td_nodes_load(struct td_core *core, const char *key, const char *body) {
@@ -88,7 +90,8 @@ td_status td_nodes_load(struct td_core *core, const char *key, const char *body)
     n->launcher_major = (uint32_t)td_json_int(td_json_get(v, "launcher_major"), 0);
     n->seen_ns = td_json_int(td_json_get(v, "seen_ns"), 0);
     n->embedded = td_json_int(td_json_get(v, "embedded"), 0) != 0;
-    set_kinds(n, td_json_int(td_json_get(v, "runs_commands"), 0) != 0);
+    set_kinds(n, td_json_int(td_json_get(v, "runs_commands"), 0) != 0,
+              td_json_int(td_json_get(v, "runs_programs"), 0) != 0);
     td_host_devices_decode(&n->devices, td_json_get(v, "devices"));
     n->devices.withheld = td_json_int(td_json_get(v, "gives_devices"), 1) == 0;
     td_status s = td_map_put(core->nodes, key, n, NULL);
@@ -308,7 +311,7 @@ static void fill(struct td_host *n, const struct td_node_session *s,
     if (!same) (void)td_host_devices_forget(&n->devices); // it will report them
     td_host_devices_forget_refused(&n->devices);
     n->devices.withheld = !m->devices;
-    set_kinds(n, m->commands);
+    set_kinds(n, m->commands, m->programs);
     snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
     (void)td_fit(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
     snprintf(n->version, sizeof n->version, "%s", m->version);

@@ -67,6 +67,7 @@ void td_messages_register(struct td_node_daemon *n) {
     r.embedded = n->transport->ops->embedded;
     r.keyed = r.batches = r.devices = true;
     r.commands = td_job_kind_is_in(n->kinds, TD_KIND_COMMAND);
+    r.programs = td_job_kind_is_in(n->kinds, TD_KIND_PROGRAM);
     r.fresh = !n->known;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;
