@@ -17,9 +17,9 @@
 
 enum { LINE_MAX_BYTES = 256 << 10 };
 
-static const enum td_plugin_kind kinds[] = {TD_PLUGIN_MODULE,      TD_PLUGIN_DATASET,
-                                            TD_PLUGIN_ACCELERATOR, TD_PLUGIN_STRATEGY,
-                                            TD_PLUGIN_PRECISION,   TD_PLUGIN_COMM_HOOK};
+static const enum td_plugin_kind kinds[] = {
+    TD_PLUGIN_MODULE,    TD_PLUGIN_DATASET,   TD_PLUGIN_ACCELERATOR, TD_PLUGIN_STRATEGY,
+    TD_PLUGIN_PRECISION, TD_PLUGIN_COMM_HOOK, TD_PLUGIN_COLLECTIVE};
 
 static td_status print_text(struct td_buf *b, const char *key, const char *text) {
     char cut[TD_PROBE_TEXT + 1];
@@ -44,10 +44,11 @@ static td_status print_knob(struct td_buf *b, const struct td_spec_row *k) {
 // Row i of the descriptor's table or, for a part of traind, of the spec's.
 static bool row_at(const struct td_plugin_desc *desc, bool is_own, size_t i,
                    struct td_spec_row *out_row) {
-    const char *choice = desc->kind == TD_PLUGIN_MODULE      ? "model"
-                         : desc->kind == TD_PLUGIN_DATASET   ? "data"
-                         : desc->kind == TD_PLUGIN_COMM_HOOK ? "comm_hook"
-                                                             : "";
+    const char *choice = desc->kind == TD_PLUGIN_MODULE       ? "model"
+                         : desc->kind == TD_PLUGIN_DATASET    ? "data"
+                         : desc->kind == TD_PLUGIN_COMM_HOOK  ? "comm_hook"
+                         : desc->kind == TD_PLUGIN_COLLECTIVE ? "collective"
+                                                              : "";
     if (is_own) return td_spec_row_at(choice, desc->name, i, out_row);
     if (i >= desc->n_knobs) return false;
     const struct td_plugin_knob *k = &desc->knobs[i];

@@ -2,6 +2,7 @@
 examples/plugins/fault.c, which a job names and a node permits."""
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -114,3 +115,19 @@ def test_fault_is_refused_when_the_node_does_not_permit_its_folder(daemon, plugi
     job = daemon.submit(spec_of(fault("kill", 5), plugins))
     failed = daemon.wait_state(job, "FAILED")
     assert "--plugin-dirs" in str(failed)
+
+
+def test_installed_collective_is_listed_with_its_knobs(cluster, build, plugins, tmp_path):
+    for folder in ("bin", "lib"):
+        shutil.copytree(build / folder, tmp_path / "tree" / folder)
+    shutil.copy(plugins / "collective-fault.so", tmp_path / "tree/lib/traind")
+    daemon = cluster.make("--slots", "1", "--heartbeat-ms", "200")
+    daemon.bin = tmp_path / "tree/bin"
+    daemon.start()
+    support.until("the node has listed its plugins", lambda: daemon.ctl_json("plugins").get("nodes", 0) == 1)
+    found = {p["plugin"]["name"]: p["plugin"] for p in daemon.ctl_json("plugins")["plugins"]
+             if p["plugin"]["kind"] == "collective"}
+    assert {"shm", "local", "trace", "fault"} <= set(found)
+    assert found["fault"]["file"] == "collective-fault.so"
+    assert [k["name"] for k in found["fault"]["knobs"]] == ["fault", "call", "rank", "delay_us", "attempts"]
+    assert [k["name"] for k in found["trace"]["knobs"]] == ["dir", "max_events"]
