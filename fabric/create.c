@@ -104,7 +104,7 @@ static td_status read_job(struct td_fabric *f) {
     if (!plan) return td_fail_oom();
     TD_TRY_CTX(td_plan_parse(f->arena, text.data, text.len, plan), "the job's plan '%s'",
                f->env->plan);
-    f->run = &plan->run;
+    f->job = plan;
     return TD_OK;
 }
 

@@ -57,7 +57,7 @@ struct td_fabric {
     const struct td_rank_env *env; // NULL: the process is no rank of others
     bool in_job;                   // a launcher reads the page, the ring and the events
     bool prints;                   // values are JSON lines on stdout
-    const struct td_plan_run *run; // of the job's plan; NULL: none
+    const struct td_plan *job;     // its plan; NULL: none
     const char *model, *data, *optimizer, *schedule;
     uint64_t seed;
     bool seeded;

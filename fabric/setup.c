@@ -68,7 +68,7 @@ static td_status quote(struct td_fabric *f, const char *const *texts, size_t n, 
 
 static td_status spec_of(struct td_fabric *f, struct td_json **out_tree) {
     struct overrides v = {.arena = f->arena};
-    const char *plugins = NULL, *base = "name: fabric\n";
+    const char *plugins = NULL, *path, *base = "name: fabric\n";
     const char *optimizer = f->optimizer ? f->optimizer : "{name: sgd, lr: 0.1}"; // nothing trains
     if (f->o.n_plugins) TD_TRY(quote(f, f->o.plugins, f->o.n_plugins, true, &plugins));
     const bool several = optimizer[strspn(optimizer, " \n")] == '[';
@@ -82,6 +82,10 @@ static td_status spec_of(struct td_fabric *f, struct td_json **out_tree) {
     put(&v, "trainer.precision", f->o.precision ? f->o.precision : "32-true");
     put_number(&v, "trainer.devices", f->env ? f->env->world_size : 1);
     put(&v, "plugins", plugins);
+    if (f->job && *f->job->spec.ckpt_path) {
+        TD_TRY(quote(f, &f->job->spec.ckpt_path, 1, false, &path));
+        put(&v, "ckpt_path", path);
+    }
     if (f->seeded) put_number(&v, "seed_everything", (int64_t)f->seed);
     if (f->o.threads) put_number(&v, "resources.threads", f->o.threads);
     if (v.full) return td_fail_oom();
@@ -93,9 +97,9 @@ static td_status spec_of(struct td_fabric *f, struct td_json **out_tree) {
 static td_status plan_of(struct td_fabric *f, struct td_buf *out) {
     struct td_json *tree;
     struct td_plan plan;
-    struct td_plan_run run = f->run ? *f->run : (struct td_plan_run){0};
-    if (!f->run) run.checkpoint_dir = f->o.checkpoint_dir;
-    if (!f->run) run.cache_dir = f->o.cache_dir;
+    struct td_plan_run run = f->job ? f->job->run : (struct td_plan_run){0};
+    if (!f->job) run.checkpoint_dir = f->o.checkpoint_dir;
+    if (!f->job) run.cache_dir = f->o.cache_dir;
     run.world_size = f->env ? f->env->world_size : 1;
     TD_TRY(spec_of(f, &tree));
     TD_TRY(td_plan_build(f->arena, tree, &run, &plan));
@@ -196,6 +200,7 @@ void td_fabric_get_facts(const struct td_fabric *f, struct td_fabric_facts *out_
         facts.global_step = f->loop.at.step;
         facts.epoch = f->loop.at.epoch;
         facts.resumed = r->resumed;
+        facts.can_save = f->optimizer && f->config->train.checkpoint.dir;
     }
     memcpy(out_facts, &facts, TD_MIN(out_facts->struct_bytes, sizeof facts));
 }

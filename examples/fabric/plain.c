@@ -64,11 +64,11 @@ static td_status train(struct td_fabric *fabric, const struct args *args) {
             td_fabric_get_facts(fabric, &facts);
             if (wishes.stop) return TD_OK;
             if (args->steps && facts.global_step >= args->steps) {
-                return args->checkpoint_dir[0] ? td_fabric_save(fabric) : TD_OK;
+                return facts.can_save ? td_fabric_save(fabric) : TD_OK;
             }
         }
         TD_TRY(validate(fabric));
-        if (args->checkpoint_dir[0]) TD_TRY(td_fabric_save(fabric));
+        if (facts.can_save) TD_TRY(td_fabric_save(fabric));
     }
     return TD_OK;
 }

@@ -92,6 +92,7 @@ struct td_fabric_facts {
     int64_t global_step; // optimizer steps completed
     int64_t epoch;       // the one being played, from 0
     bool resumed;        // setup loaded a checkpoint
+    bool can_save;       // td_fabric_save has a directory
 };
 
 // ---- life cycle ---------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 run alone, as ranks that they start themselves, and give the bits of a job."""
 import json
 import os
+import pathlib
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import support
 from plans import plan_of
 from ranks import Attempt
+from support import until
 from test_s23_own_plugins import CLEAN, STRICT, install, make
 
 PROGRAMS = ("plain", "accumulate", "two_optimizers")
@@ -26,6 +29,7 @@ def built(build, tmp_path_factory):
     for folder, target in (("fabric", "all"), ("plugins", "module-gan.so")):
         shutil.copytree(support.ROOT / "examples" / folder, away / folder)
         make(target, f"CFLAGS={STRICT}", cwd=away / folder, env=env)
+    (away / "pkgconfig").write_text(env["PKG_CONFIG_PATH"])
     gan = away / "plugins/module-gan.so"
     gan.chmod(0o755)
     gan.parent.chmod(0o755)
@@ -106,3 +110,53 @@ def test_plugin_that_is_not_there_is_named(built, tmp_path):
 def test_process_of_another_launcher_is_refused(built):
     done = run(built, "plain", code=20, env=os.environ | {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2"})
     assert "torchrun started this process" in done.stderr and "td_spawn" in done.stderr
+
+
+# ---- as a job -----------------------------------------------------------------------------------
+def submit(daemon, built, *args, world=2):
+    text = (support.ROOT / "examples/fabric/plain.yaml").read_text()
+    argv = [str(built / "fabric/plain"), *map(str, args)]
+    return daemon.submit(text, f"command={json.dumps(argv)}", f"trainer.devices={world}")
+
+
+def last_files(daemon, job):
+    return files(pathlib.Path(daemon.checkpoints(job)[0].directory))
+
+
+def test_same_binary_is_a_job_that_goes_on_to_the_bit_when_a_rank_is_killed(daemon, built):
+    whole = submit(daemon, built, "--epochs", 2)
+    done = daemon.finish(whole)
+    assert (done.attempt, done.restarts) == (1, 0)
+    names = {"train_loss_step", "lr", "samples_per_s", "val_accuracy"}
+    assert names <= {p for p in names if daemon.points(whole, p)}
+    assert [p.n_ranks for p in daemon.points(whole, "val_accuracy")] == [2, 2]
+    cut = submit(daemon, built, "--epochs", 2)
+    until("there is a checkpoint to go on from", lambda: daemon.checkpoints(cut))
+    launcher = daemon.launcher(cut)
+    ranks = pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    os.kill(int(ranks[1]), signal.SIGKILL)
+    ended = daemon.finish(cut)
+    assert (ended.attempt, ended.restarts) == (2, 1)
+    assert last_files(daemon, cut) == last_files(daemon, whole)
+
+
+def test_pause_saves_at_the_step_and_resume_gives_the_same_bits(daemon, built):
+    whole = submit(daemon, built, "--epochs", 2, world=1)
+    daemon.finish(whole)
+    cut = submit(daemon, built, "--epochs", 2, world=1)
+    daemon.wait_step(cut, 30)
+    daemon.steer("Pause", cut)
+    paused = daemon.wait_state(cut, "PAUSED")
+    assert daemon.checkpoints(cut)[0].step == paused.global_step >= 30
+    daemon.steer("Resume", cut)
+    daemon.finish(cut)
+    assert last_files(daemon, cut) == last_files(daemon, whole)
+
+
+def test_first_program_of_the_docs_compiles_and_runs(built, tmp_path):
+    page = (support.ROOT / "docs/fabric.md").read_text()
+    (tmp_path / "first.c").write_text(page.split("```c\n")[1].split("```")[0])
+    shutil.copy(built / "fabric/Makefile", tmp_path)
+    make("first", f"CFLAGS={STRICT}", cwd=tmp_path, env=CLEAN | {"PKG_CONFIG_PATH": (built / "pkgconfig").read_text()})
+    done = subprocess.run([tmp_path / "first"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and '"step":469' in done.stderr, done.stderr
