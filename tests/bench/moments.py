@@ -1,10 +1,10 @@
-"""Rows of single moments: a worker's start, and a checkpoint."""
+"""Rows of single moments: a worker's start, that of spawned ranks, and a checkpoint."""
 import os
 import shutil
 import statistics
 import time
 
-from harness import A, ROW_S, Row, emit, run_rival, run_worker
+from harness import A, ROW_S, Ran, Row, emit, run_rival, run_worker, support
 from training import plan_of
 
 STARTS = 7  # a round
@@ -27,6 +27,21 @@ def start_of(folder, job, limit):
     emit(f"{job} exec to start of first step", begun, "ms", better="less", asked=limit,
          others=max((r.others for r in runs), default=None))
     emit(f"{job} exec to end of first step", done, "ms")
+
+
+def spawn(folder, torch):
+    """From the call that spawns 2 ranks to both of them in their function."""
+    name = "ddp_spawn start of 2 ranks"
+    with Row(name, "ms", ROW_S * A.rounds):
+        ours, rival, others = [], [], []
+        for _ in range(A.rounds):
+            ran = Ran([support.BUILD / "tests/bench/bench_spawn"], dict(os.environ), folder)
+            ours += ran.lines[0]["ms"]
+            others.append(ran.others)
+            if torch:
+                rival += run_rival("spawn_start.py").lines[0]["ms"]
+        emit(name, ours, "ms", rival, better="less", asked_ms=100, rival_is="torch.multiprocessing.spawn",
+             others=max(others))
 
 
 def dd(folder, size):
