@@ -2,7 +2,7 @@
 
     python3 tests/bench/bench.py --build build [--rounds 3] [--only throughput-mlp,start] [--torch PYTHON]
 
-Parts, in order: fma, throughput, products, fabric, lightning, contended, predicted, start, spawn, checkpoint, latency, command,
+Parts, in order: fma, throughput, products, fabric, ddp, lightning, contended, predicted, start, spawn, checkpoint, latency, command,
 queue, shards, idle, programs. `throughput` and `predicted` have parts of their own, such as throughput-gpt-bf16;
 `throughput` brings the rows of `predicted` along, which runs without a rival and only when it is named. Where the
 rival is not installed its column says "no rival". --level holds both sides to a CPU level (harness.py). A row that fails or hangs says
@@ -66,7 +66,7 @@ def parts():
     import shards
     import training
 
-    return {"fma": fma, "throughput": training.throughput, "products": products, "fabric": training.fabric,
+    return {"fma": fma, "throughput": training.throughput, "products": products, "fabric": training.fabric, "ddp": training.ddp,
             "lightning": training.lightning, "contended": training.contended, "predicted": training.predicted,
             "start": moments.start, "spawn": moments.spawn,
             "checkpoint": moments.checkpoint, "latency": daemons.latency, "command": daemons.command,

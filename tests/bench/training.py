@@ -324,6 +324,59 @@ def fabric(folder, torch):
                  asked=0.98, others=max(others), threads=A.threads)
 
 
+def ranks_of(plan, world):
+    """The ranks of a plan as a launcher starts them, each with one thread."""
+    import ranks
+
+    found = json.loads(plan.read_text())
+    found["trainer"]["devices"] = world
+    found["run"]["threads_per_rank"] = 1
+    return ranks.Attempt(plan.parent, found, world, env=harness.OPENMP)
+
+
+def rates_of_ranks(attempts, job):
+    """Rows a second of all of them together, each the median of its warm windows."""
+    for a in attempts:
+        codes = a.wait(WAIT_S)
+        if any(codes):
+            raise RuntimeError(a.story()[-500:])
+    own = [[m["sum"] / m["count"] for m in a.ranks[0].metrics if m["name"] == "samples_per_s"][1:] for a in attempts]
+    return sum(statistics.median(x) for x in own) * JOBS[job]["rows"]
+
+
+WAIT_S = 300
+DDP = {"mlp": (0.90, "fashion.py", ["--job", "mlp", "--batch", 256]),
+       "convnet": (0.95, "fashion.py", ["--job", "convnet", "--channels-last", "--batch", 256]),
+       "gpt": (0.95, None, [])}
+
+
+def ddp(folder, torch):
+    """Two ranks of ddp with a thread each, beside two runs of one rank at the same time with the same batch a rank; and
+    beside torch's ddp over gloo."""
+    for job, (asked, rival, args) in DDP.items():
+        if not chosen(f"ddp-{job}"):
+            continue
+        name = f"{job} fp32, ddp of 2 ranks x 1 thread"
+        with Row(name, JOBS[job]["unit"], 2 * ROW_S * A.rounds):
+            cuts = probe(job, "fp32", plan_of(folder / job, job))
+            if not cuts:
+                continue
+            plan = plan_of(folder / job, job, max_steps=cuts[0], log_every_n_steps=cuts[1])
+            together, apart, theirs = [], [], []
+            for _ in range(2 * A.rounds):
+                with ranks_of(plan, 2) as both:
+                    together.append(rates_of_ranks([both], job))
+                with ranks_of(plan, 1) as one, ranks_of(plan, 1) as other:
+                    apart.append(rates_of_ranks([one, other], job))
+                if torch and rival:
+                    ran = run_rival("-m", "torch.distributed.run", "--nproc-per-node", 2, rival, *args, "--steps", cuts[0],
+                                    "--window", cuts[1], "--no-test", "--precision", "fp32", "--threads", 1)
+                    theirs += [x["median"] for x in ran.lines]
+            emit(name, together, JOBS[job]["unit"], apart, rival_is="two runs of one rank at once", asked=asked)
+            if theirs:
+                emit(f"{name}, beside torch", together, JOBS[job]["unit"], theirs, rival_is="torch ddp over gloo")
+
+
 def whole_epochs(ran, epochs):
     """Samples a second from the end of the first epoch to that of the last, checkpoints and all."""
     ends = {}
