@@ -19,7 +19,7 @@ td_status td_fabric_misuse(const char *fmt, ...) {
     va_start(ap, fmt);
     td_status s = td_vfail(TD_FAILED_PRECONDITION, fmt, ap);
     va_end(ap);
-    return td_status_with_class(s, TD_CLASS_USER_CODE);
+    return td_status_with_reason(td_status_with_class(s, TD_CLASS_USER_CODE), TD_MANUAL_MISUSE);
 }
 
 // ---- options ------------------------------------------------------------------------------------
@@ -70,8 +70,8 @@ static td_status keep_options(struct td_fabric *f, const struct td_fabric_option
                            o->struct_bytes);
     }
     memcpy(&f->o, o, TD_MIN(o->struct_bytes, sizeof f->o));
-    const char **texts[] = {&f->o.accelerator, &f->o.strategy,       &f->o.precision,
-                            &f->o.trainer,     &f->o.checkpoint_dir, &f->o.cache_dir};
+    const char **texts[] = {&f->o.accelerator,    &f->o.strategy,  &f->o.precision, &f->o.trainer,
+                            &f->o.checkpoint_dir, &f->o.cache_dir, &f->o.comm_hook};
     for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
         TD_TRY(keep_text(f, texts[i]));
     }
@@ -166,7 +166,7 @@ td_status td_fabric_create(const struct td_fabric_options *options, struct td_fa
 // ---- what is trained ----------------------------------------------------------------------------
 static td_status take_section(struct td_fabric *f, const char **to, const char *text,
                               const char *call) {
-    if (f->config) return td_fabric_misuse("%s comes before td_fabric_setup", call);
+    if (f->config || f->ended) return td_fabric_misuse("%s comes before td_fabric_setup", call);
     if (*to) return td_fabric_misuse("%s was called already", call);
     if (!text) return td_bad_spec("%s has no text", call);
     *to = td_arena_strdup(f->arena, text);
@@ -189,7 +189,7 @@ td_status td_fabric_setup_dataloaders(struct td_fabric *f, const char *data) {
 }
 
 td_status td_fabric_seed_everything(struct td_fabric *f, uint64_t seed) {
-    if (f->config) {
+    if (f->config || f->ended) {
         return td_fabric_misuse("td_fabric_seed_everything comes before td_fabric_setup");
     }
     if (seed > UINT32_MAX) return td_bad_spec("a seed is 0 to %u", UINT32_MAX);

@@ -72,13 +72,14 @@ struct td_fabric {
     int32_t divisor;
     struct {
         int64_t offset, batch_idx;
-    } at[TD_SPLIT_COUNT]; // of the splits that are evaluated
-    const void *fields[TD_DATA_FIELDS];
+    } at[TD_SPLIT_COUNT];                  // of the splits that are evaluated
+    const void *fields[2][TD_DATA_FIELDS]; // of the last two batches
+    bool branched; // the state was replaced, so checkpoints of before may be of another run
     bool stopping; // a stop was reported
     bool ended;    // finish has run
 };
 
-// FAILED_PRECONDITION, class user_code.
+// FAILED_PRECONDITION, class user_code, reason TD_MANUAL_MISUSE: a call that changed nothing.
 TD_MUST_USE td_status td_fabric_misuse(const char *fmt, ...) TD_PRINTF(1, 2);
 TD_MUST_USE td_status td_fabric_need_setup(const struct td_fabric *f, const char *call);
 // The index of a step by name; NULL: the first.

@@ -13,17 +13,17 @@
 enum { LINE_BYTES = 64 << 10 };
 
 static td_status log_one(struct td_fabric *f, const char *name, double value) {
-    const struct td_progress *at = &f->loop.at;
+    const struct td_progress at = {.step = f->loop.queued.step, .epoch = f->loop.at.epoch};
     if (!name || !*name || strlen(name) >= sizeof((struct td_metric_record *)NULL)->name) {
         return td_fabric_misuse("td_fabric_log of '%s': a name has 1 to %zu bytes",
                                 name ? name : "",
                                 sizeof((struct td_metric_record *)NULL)->name - 1);
     }
     if (f->in_job || f->prints) {
-        td_metrics_mean(&f->rank->metrics, name, at->step, at->epoch, value, 1);
+        td_metrics_mean(&f->rank->metrics, name, at.step, at.epoch, value, 1);
     }
     for (size_t i = 0; i < f->o.n_loggers; i++) {
-        f->o.loggers[i].log(f->o.loggers[i].arg, name, value, at->step, at->epoch);
+        f->o.loggers[i].log(f->o.loggers[i].arg, name, value, at.step, at.epoch);
     }
     return TD_OK;
 }

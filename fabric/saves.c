@@ -2,7 +2,10 @@
 // can go on from the other's. Between a backward and its optimizer step there is no state to save:
 // gradients are not in a checkpoint.
 
+#include <sys/stat.h>
+
 #include "engine/train/loop/boundary.h"
+#include "engine/train/rank/batches.h"
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/own_state.h"
 #include "engine/train/rank/replicas.h"
@@ -20,12 +23,51 @@ static td_status settle(struct td_fabric *f, const char *call) {
     return td_fabric_failed(f, td_manual_drain(&f->manual));
 }
 
+// A checkpoint is never written over. After a load one of the same step may be another run's.
+static td_status check_place(struct td_fabric *f) {
+    char path[TD_FS_PATH_BYTES];
+    struct stat st;
+    const int64_t step = f->loop.at.step;
+    if (!f->branched || f->loop.saved_step == step) return TD_OK;
+    TD_TRY(td_fs_path(path, "%s/step-%lld", f->config->train.checkpoint.dir, (long long)step));
+    if (stat(path, &st) != 0) return TD_OK;
+    return td_fabric_misuse("'%s' is there already, from before another state was loaded; a "
+                            "checkpoint is not written over",
+                            path);
+}
+
+// What was saved last is not the state that there is now.
+static void branch(struct td_fabric *f) {
+    f->rank->steady = false;
+    f->branched = true;
+    f->loop.saved_step = -1;
+    td_checkpointer_restart(f->rank->checkpointer);
+}
+
+// The rest of an epoch may end in a batch of a length that no program was recorded for.
+static td_status check_rest(struct td_fabric *f) {
+    const struct td_train_config *c = f->rank->config;
+    const struct td_sampler *s = td_data_sampler(f->rank->data, TD_SPLIT_TRAIN);
+    const int64_t left = s ? td_sampler_left(s, f->rank->start.epoch_offset, c->rank) : 0;
+    const int64_t n = c->drop_last ? 0 : left % c->batch_size;
+    struct td_runnable p;
+    if (!f->optimizer || n == 0) return TD_OK;
+    const struct td_program_key key = td_rank_manual_key(f->rank, 0, false, true, n);
+    td_status missing = td_programs_find(f->rank->programs, &key, &p);
+    if (!missing) return TD_OK;
+    td_status_free(missing);
+    return td_bad_spec("the checkpoint ends inside an epoch, whose rest has a last batch of %lld "
+                       "samples here: load it with the batch size and world size that wrote it",
+                       (long long)n);
+}
+
 td_status td_fabric_save(struct td_fabric *f) {
     TD_TRY(settle(f, "td_fabric_save"));
     if (!f->config->train.checkpoint.dir) {
         return td_fabric_misuse("td_fabric_save without a directory: set options.checkpoint_dir");
     }
     if (!f->optimizer) return td_fabric_misuse("td_fabric_save of a program that trains nothing");
+    TD_TRY(check_place(f));
     return td_fabric_failed(f, td_boundary_save(&f->loop, TD_SAVE_FINAL));
 }
 
@@ -34,8 +76,8 @@ static td_status begin_again(struct td_fabric *f) {
     struct td_manual was = f->manual;
     TD_TRY(td_rank_set_up_strategy(f->rank));
     TD_TRY(td_rank_load_own_state(f->rank));
-    f->rank->steady = false;
     td_train_loop_init(&f->loop, f->rank);
+    branch(f);
     td_manual_init(&f->manual, &f->loop);
     f->manual.syncs = was.syncs;
     for (int i = 0; i < TD_STEPS_MAX; i++) {
@@ -52,7 +94,9 @@ static td_status load(struct td_fabric *f, const char *path) {
     if (!one || !(one[0] = td_arena_strdup(f->rank->arena, path))) return td_fail_oom();
     t->resume_from = one;
     t->n_resume_from = 1;
+    td_plugin_state_clear(&f->rank->own);
     TD_TRY(td_rank_choose_start(f->rank));
+    TD_TRY(check_rest(f));
     TD_TRY(td_rank_restore_state(f->rank));
     return begin_again(f);
 }
@@ -71,7 +115,7 @@ static td_status load_weights(struct td_fabric *f, const char *path, bool strict
     if (!s && roles) s = td_rank_load_weights(f->rank, TD_RANK_WEIGHTS_INITIAL);
     t->init_from = NULL;
     TD_TRY(s);
-    f->rank->steady = false;
+    branch(f);
     return td_rank_set_up_strategy(f->rank);
 }
 

@@ -82,6 +82,7 @@ static td_status spec_of(struct td_fabric *f, struct td_json **out_tree) {
     put(&v, "trainer.precision", f->o.precision ? f->o.precision : "32-true");
     put_number(&v, "trainer.devices", f->env ? f->env->world_size : 1);
     put(&v, "plugins", plugins);
+    put(&v, "comm_hook", f->o.comm_hook);
     if (f->job && *f->job->spec.ckpt_path) {
         TD_TRY(quote(f, &f->job->spec.ckpt_path, 1, false, &path));
         put(&v, "ckpt_path", path);
@@ -94,6 +95,57 @@ static td_status spec_of(struct td_fabric *f, struct td_json **out_tree) {
     return TD_OK;
 }
 
+// What options.trainer may not say, because nobody would act on it: the struct has it, or the loop.
+static const char *const not_in_trainer[] = {
+    "accelerator",
+    "strategy",
+    "precision",
+    "devices",
+    "num_nodes",
+    "accumulate_grad_batches",
+    "limit_val_batches",
+    "limit_test_batches",
+    "limit_predict_batches",
+    "val_check_interval",
+    "min_steps",
+    "check_val_every_n_epoch",
+    "num_sanity_val_steps",
+    "min_epochs",
+    "log_every_n_steps",
+};
+enum { OF_THE_STRUCT = 5 }; // the first of them
+
+static td_status print_knob(const struct td_json *tree, const char *key, struct td_buf *out) {
+    const struct td_json *v = td_json_get(td_json_get(tree, "trainer"), key);
+    return v ? td_json_print(v, false, out) : TD_OK;
+}
+
+// A key that has its default says nothing.
+static td_status check_trainer(struct td_fabric *f) {
+    const char *text = "name: fabric\nmodel: {name: mlp, layers: [2, 2]}\n"
+                       "data: {name: synthetic, batch_size: 1}\noptimizer: {name: sgd, lr: 1}\n";
+    struct td_json *with, *without;
+    if (!f->o.trainer) return TD_OK;
+    const char *own = td_arena_printf(f->arena, "trainer=%s", f->o.trainer);
+    if (!own) return td_fail_oom();
+    TD_TRY_CTX(td_spec_parse(f->arena, text, strlen(text), &own, 1, &with), "options.trainer");
+    TD_TRY(td_spec_parse(f->arena, text, strlen(text), NULL, 0, &without));
+    for (size_t i = 0; i < TD_COUNTOF(not_in_trainer); i++) {
+        TD_AUTO_BUF a;
+        TD_AUTO_BUF b;
+        td_buf_init(&a, TD_SPEC_MAX_BYTES);
+        td_buf_init(&b, TD_SPEC_MAX_BYTES);
+        TD_TRY(print_knob(with, not_in_trainer[i], &a));
+        TD_TRY(print_knob(without, not_in_trainer[i], &b));
+        if (a.len == b.len && (!a.len || memcmp(a.data, b.data, a.len) == 0)) continue;
+        return td_bad_spec("options.trainer has %s, %s", not_in_trainer[i],
+                           i < OF_THE_STRUCT
+                               ? "which the options say themselves"
+                               : "on which nobody would act: the loop is the program's");
+    }
+    return TD_OK;
+}
+
 static td_status plan_of(struct td_fabric *f, struct td_buf *out) {
     struct td_json *tree;
     struct td_plan plan;
@@ -101,6 +153,7 @@ static td_status plan_of(struct td_fabric *f, struct td_buf *out) {
     if (!f->job) run.checkpoint_dir = f->o.checkpoint_dir;
     if (!f->job) run.cache_dir = f->o.cache_dir;
     run.world_size = f->env ? f->env->world_size : 1;
+    TD_TRY(check_trainer(f));
     TD_TRY(spec_of(f, &tree));
     TD_TRY(td_plan_build(f->arena, tree, &run, &plan));
     return td_plan_print(&plan, out);
@@ -126,6 +179,11 @@ static td_status configure(struct td_fabric *f) {
     t->manual = true;
     t->manual_accumulates = f->o.accumulates;
     t->stages = (f->optimizer ? TD_STAGE_FIT : 0) | TD_STAGE_VALIDATE | TD_STAGE_TEST;
+    if (t->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) {
+        return td_bad_spec(
+            "reduce_on_plateau follows the validations of a job's loop; say the rate "
+            "with td_fabric_set_lr");
+    }
     t->checkpoint.save_top_k = -1; // whoever saves says how many there are
     t->checkpoint.every_n_epochs = t->checkpoint.every_n_train_steps = 0;
     t->checkpoint.monitor = NULL;
@@ -168,6 +226,7 @@ static td_status set_up(struct td_fabric *f) {
 
 td_status td_fabric_setup(struct td_fabric *f) {
     TD_CHECK(f->magic == TD_FABRIC_MAGIC);
+    if (f->ended) return td_fabric_misuse("td_fabric_setup after td_fabric_finish");
     if (f->config) return td_fabric_misuse("td_fabric_setup was called already");
     if (!f->model) return td_fabric_misuse("td_fabric_setup without td_fabric_setup_module");
     if (!f->data) return td_fabric_misuse("td_fabric_setup without td_fabric_setup_dataloaders");
@@ -197,7 +256,7 @@ void td_fabric_get_facts(const struct td_fabric *f, struct td_fabric_facts *out_
         facts.strategy = r->strategy_name;
         facts.precision = r->precision_name;
         facts.collective = r->group_name;
-        facts.global_step = f->loop.at.step;
+        facts.global_step = f->loop.queued.step;
         facts.epoch = f->loop.at.epoch;
         facts.resumed = r->resumed;
         facts.can_save = f->optimizer && f->config->train.checkpoint.dir;

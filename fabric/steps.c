@@ -23,32 +23,34 @@ td_status td_fabric_step(const struct td_fabric *f, const char *name, int *out_s
         size_t n = strlen(names);
         snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", steps->step[i].name);
     }
-    return td_status_with_class(
-        td_fail(TD_NOT_FOUND, "the module has no training step '%s'; it has: %s", name, names),
-        TD_CLASS_USER_CODE);
+    td_status none =
+        td_fail(TD_NOT_FOUND, "the module has no training step '%s'; it has: %s", name, names);
+    return td_status_with_reason(td_status_with_class(none, TD_CLASS_USER_CODE), TD_MANUAL_MISUSE);
 }
 
 // A call in a wrong order changes nothing, and may be made again in the right one.
 static td_status checked(struct td_fabric *f, td_status s) {
-    const bool is_misuse = td_status_class(s) == TD_CLASS_USER_CODE;
+    const bool is_misuse = s && strcmp(td_status_reason(s), TD_MANUAL_MISUSE) == 0;
     return is_misuse ? s : td_fabric_failed(f, s);
 }
 
 // ---- batches ------------------------------------------------------------------------------------
 static void describe(struct td_fabric *f, enum td_split split, const void *const *fields, int64_t n,
                      int64_t batch_idx, struct td_fabric_batch *out_batch) {
+    const void **own = f->fields[f->manual.gathers % 2];
     size_t n_fields;
     const struct td_field *field = td_data_fields(f->rank->data, &n_fields);
     struct td_fabric_batch batch = {
         .struct_bytes = out_batch->struct_bytes,
         .split = split,
+        .is_over = batch_idx < 0,
         .n_samples = n,
         .batch_idx = batch_idx,
         .n_fields = (uint32_t)n_fields,
-        .fields = f->fields,
+        .fields = own,
         .field = field,
     };
-    memcpy(f->fields, fields, n_fields * sizeof *fields);
+    memcpy(own, fields, n_fields * sizeof *fields);
     memcpy(out_batch, &batch, TD_MIN(out_batch->struct_bytes, sizeof batch));
 }
 
@@ -58,14 +60,15 @@ static td_status next_evaluated(struct td_fabric *f, enum td_split split,
     const struct td_sampler *sampler = td_data_sampler(r->data, split);
     const int64_t batch = r->config->batch_size, offset = f->at[split].offset;
     const void *fields[TD_DATA_FIELDS] = {0};
+    const bool is_over = td_sampler_batches(sampler, offset, batch) == 0;
     int64_t n = 0;
-    TD_TRY(td_manual_drain(&f->manual)); // the buffers of batches are two
-    if (td_sampler_batches(sampler, offset, batch) > 0) {
+    if (!is_over) {
+        TD_TRY(td_manual_before_gather(&f->manual));
         TD_TRY(td_data_batch(r->data, split, offset, fields, &n));
     }
-    describe(f, split, fields, n, f->at[split].batch_idx, out_batch);
-    f->at[split].offset = n ? td_sampler_next(sampler, offset, batch) : 0;
-    f->at[split].batch_idx = n ? f->at[split].batch_idx + 1 : 0;
+    describe(f, split, fields, n, is_over ? -1 : f->at[split].batch_idx, out_batch);
+    f->at[split].offset = is_over ? 0 : td_sampler_next(sampler, offset, batch);
+    f->at[split].batch_idx = is_over ? 0 : f->at[split].batch_idx + 1;
     return TD_OK;
 }
 
@@ -85,7 +88,7 @@ td_status td_fabric_next(struct td_fabric *f, enum td_split split,
     const int64_t idx =
         f->manual.in_epoch ? f->loop.queued.epoch_batches : f->loop.at.epoch_batches;
     TD_TRY(checked(f, td_manual_next(&f->manual, &n)));
-    describe(f, split, f->manual.batch, n, idx, out_batch);
+    describe(f, split, f->manual.batch, n, n ? idx : -1, out_batch);
     return TD_OK;
 }
 
@@ -167,9 +170,12 @@ td_status td_fabric_set_lr(struct td_fabric *f, const char *step, double lr) {
 td_status td_fabric_evaluate(struct td_fabric *f, const struct td_fabric_batch *batch) {
     TD_TRY(td_fabric_need_setup(f, "td_fabric_evaluate"));
     const bool tests = batch->split == TD_SPLIT_TEST;
-    if ((batch->split != TD_SPLIT_VAL && !tests) || batch->n_samples <= 0) {
-        return td_fabric_misuse("td_fabric_evaluate takes a batch of split val or test that has "
-                                "samples");
+    if ((batch->split != TD_SPLIT_VAL && !tests) || batch->is_over || batch->n_samples < 0) {
+        return td_fabric_misuse("td_fabric_evaluate takes a batch of split val or test");
+    }
+    if (batch->n_samples == 0) {
+        f->manual.values.n = 0;
+        return TD_OK;
     }
     td_status s = td_manual_evaluate(&f->manual, tests ? TD_STEP_TEST : TD_STEP_VALIDATE,
                                      batch->fields, batch->n_samples);

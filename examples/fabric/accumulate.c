@@ -28,7 +28,7 @@ static td_status train(struct td_fabric *fabric, int64_t steps) {
     for (int64_t micro = 1; micro <= steps * WINDOW; micro++) {
         const bool ends = micro % WINDOW == 0;
         TD_TRY(td_fabric_next(fabric, TD_SPLIT_TRAIN, &batch));
-        if (batch.n_samples == 0) TD_TRY(td_fabric_next(fabric, TD_SPLIT_TRAIN, &batch));
+        if (batch.is_over) TD_TRY(td_fabric_next(fabric, TD_SPLIT_TRAIN, &batch));
         TD_TRY(td_fabric_no_backward_sync(fabric, !ends));
         TD_TRY(td_fabric_forward(fabric, NULL));
         TD_TRY(td_fabric_backward(fabric));

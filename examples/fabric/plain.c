@@ -35,7 +35,8 @@ static td_status validate(struct td_fabric *fabric) {
     double sums[2] = {0, 0}, right; // samples, and how many of them are classified rightly
     for (;;) {
         TD_TRY(td_fabric_next(fabric, TD_SPLIT_VAL, &batch));
-        if (batch.n_samples == 0) break;
+        if (batch.is_over) break;
+        if (batch.n_samples == 0) continue; // another rank has one more
         TD_TRY(td_fabric_evaluate(fabric, &batch));
         TD_TRY(td_fabric_value(fabric, "accuracy", &right));
         sums[0] += (double)batch.n_samples;
@@ -54,7 +55,7 @@ static td_status train(struct td_fabric *fabric, const struct args *args) {
     for (int64_t epoch = facts.epoch; epoch < args->epochs; epoch++) {
         for (;;) {
             TD_TRY(td_fabric_next(fabric, TD_SPLIT_TRAIN, &batch));
-            if (batch.n_samples == 0) break;
+            if (batch.is_over) break;
             TD_TRY(td_fabric_forward(fabric, NULL));
             TD_TRY(td_fabric_backward(fabric));
             TD_TRY(td_fabric_optimizer_step(fabric, NULL, NULL));

@@ -41,7 +41,7 @@ static td_status train(struct td_fabric *fabric, int steps) {
     double disc = 0, gen = 0;
     for (int i = 1; i <= steps; i++) {
         TD_TRY(td_fabric_next(fabric, TD_SPLIT_TRAIN, &batch));
-        if (batch.n_samples == 0) TD_TRY(td_fabric_next(fabric, TD_SPLIT_TRAIN, &batch));
+        if (batch.is_over) TD_TRY(td_fabric_next(fabric, TD_SPLIT_TRAIN, &batch));
         TD_TRY(update(fabric, "discriminator", "loss_disc", &disc));
         if (i % 2 == 0) TD_TRY(update(fabric, "generator", "loss_gen", &gen));
         if (i % 50 == 0) {

@@ -23,9 +23,9 @@
 // Thread: the one that called create makes all calls. Ownership: what a call is given is copied or
 // borrowed until it returns, unless its line says otherwise.
 // Errors: a status, whose class says whose fault it is. A call in an order that cannot be is
-// FAILED_PRECONDITION (class user_code), and changes nothing. After any other failure of setup,
-// next, forward, backward, optimizer_step or a call of the group the fabric is only good to
-// destroy; the failure has woken the other ranks. Every wait for them has a deadline. Source:
+// FAILED_PRECONDITION (class user_code), and changes nothing. After any other failure the fabric is
+// only good to finish and destroy, and other ranks are woken, at the latest when the process ends.
+// Every wait for them has a deadline. Source:
 // Fabric of Lightning.
 
 #include "traind/collective.h"
@@ -62,8 +62,12 @@ struct td_fabric_options {
     int32_t threads;         // of each rank; 0: its share of the cores that it may use
     bool accumulates;        // gradients of several backward calls may add up
     bool quiet;              // alone: print neither metrics nor events
-    // More of the spec's section `trainer`, as a map: "{gradient_clip_val: 1.0}". NULL: nothing.
+    // More of the spec's section `trainer`, as a map: "{gradient_clip_val: 1.0}". max_epochs and
+    // max_steps say how long a schedule is. What this struct says itself, and what is the loop's
+    // own business (when to validate, to log, to accumulate), is refused. NULL: nothing.
     const char *trainer;
+    // Section `comm_hook`, as a map: "{name: power_sgd, rank: 2}". NULL: gradients as they are.
+    const char *comm_hook;
     // Directory whose step-<n> td_fabric_save writes; in a job the job's own. NULL: none.
     const char *checkpoint_dir;
     // Where choices that were measured on this machine, and decoded data, are kept from one run to
@@ -89,7 +93,7 @@ struct td_fabric_facts {
     int32_t device;          // of the accelerator
     const char *accelerator; // names as the spec has them; they live as long as the fabric
     const char *strategy, *precision, *collective;
-    int64_t global_step; // optimizer steps completed
+    int64_t global_step; // optimizer steps, without those that were skipped
     int64_t epoch;       // the one being played, from 0
     bool resumed;        // setup loaded a checkpoint
     bool can_save;       // td_fabric_save has a directory
@@ -127,7 +131,7 @@ TD_MUST_USE td_status td_fabric_setup_module(struct td_fabric *f, const char *mo
 TD_MUST_USE td_status td_fabric_setup_optimizers(struct td_fabric *f, const char *optimizer,
                                                  const char *lr_scheduler);
 // Section `data`, with batch_size (per rank), shuffle and drop_last. Its splits are divided among
-// the ranks as torch's DistributedSampler does it.
+// the ranks.
 TD_MUST_USE td_status td_fabric_setup_dataloaders(struct td_fabric *f, const char *data);
 // Seeds everything: initial values, dropout, the order of samples. Without it: 0.
 TD_MUST_USE td_status td_fabric_seed_everything(struct td_fabric *f, uint64_t seed);
@@ -142,7 +146,8 @@ TD_MUST_USE td_status td_fabric_setup(struct td_fabric *f);
 struct td_fabric_batch {
     uint32_t struct_bytes;
     enum td_split split;
-    int64_t n_samples; // 0: the epoch is over; the next call begins another
+    bool is_over;      // the epoch is: this is no batch, and the next call begins another
+    int64_t n_samples; // 0 of the last batch of an evaluation, where others have one more
     int64_t batch_idx; // in the epoch, from 0
     uint32_t n_fields;
     const void *const *fields;    // (n_fields), each (n_samples, ...), host memory
@@ -150,6 +155,8 @@ struct td_fabric_batch {
 };
 // The next batch of a split. Epochs of the training split are counted, and kept in checkpoints;
 // each has its own order. The others begin again where they ended.
+// All ranks have as many batches. Of an evaluation each sample comes once, so a rank may have none
+// for the last one; the training split repeats some, as torch's DistributedSampler does.
 // Errors: FAILED_PRECONDITION: the data has no such split.
 TD_MUST_USE td_status td_fabric_next(struct td_fabric *f, enum td_split split,
                                      struct td_fabric_batch *out_batch);
@@ -187,7 +194,8 @@ TD_MUST_USE td_status td_fabric_divide_loss(struct td_fabric *f, int32_t n);
 // then on; NaN gives it back.
 TD_MUST_USE td_status td_fabric_lr(struct td_fabric *f, const char *step, double *out_lr);
 TD_MUST_USE td_status td_fabric_set_lr(struct td_fabric *f, const char *step, double lr);
-// Evaluates a batch of another split than train, in mode eval: no dropout, running statistics.
+// Evaluates a batch of another split than train, in mode eval: no dropout, running statistics. One
+// without samples leaves no values.
 TD_MUST_USE td_status td_fabric_evaluate(struct td_fabric *f, const struct td_fabric_batch *batch);
 // What the last forward or evaluate put out: "loss", "accuracy", as a mean over the samples of this
 // rank. It waits for the pass. Errors: NOT_FOUND lists the names.
@@ -217,11 +225,13 @@ TD_MUST_USE td_status td_fabric_rank_zero_first(struct td_fabric *f, td_status (
 // ---- checkpoints --------------------------------------------------------------------------------
 
 // Writes <directory>/step-<global step>, whole or not at all, and returns when it is durable. The
-// directory is options.checkpoint_dir, or the job's. Errors: FAILED_PRECONDITION without one, or
-// while there are gradients that no update has used.
+// directory is options.checkpoint_dir, or the job's. Errors: FAILED_PRECONDITION without one,
+// while there are gradients that no update has used, or where that directory holds a step-<n> of
+// before a load: it is not written over.
 TD_MUST_USE td_status td_fabric_save(struct td_fabric *f);
 // Loads a checkpoint that save or a job wrote: all state, and the position. Its digests are
-// checked. Errors: DATA_LOSS; FAILED_PRECONDITION while gradients wait for an update.
+// checked. Errors: DATA_LOSS; FAILED_PRECONDITION while gradients wait for an update; class
+// bad_spec for one that ends inside an epoch, whose rest has a last batch of another length here.
 TD_MUST_USE td_status td_fabric_load(struct td_fabric *f, const char *path);
 // Loads weights alone, from a checkpoint or from files of Hugging Face's form. strict: every tensor
 // of the model is there, and every one of the file is used; else INVALID_ARGUMENT names them. Not

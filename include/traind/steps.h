@@ -11,7 +11,8 @@
 //
 // All ranks make the same calls in the same order. A branch on a value of this rank alone would
 // split them: agree on it first (td_steps_decide). Gradients that no optimizer step has used are
-// kept for the next batch, and add up; while there are any, the loop neither saves nor stops.
+// kept for the next batch, and add up; while there are any, the loop neither saves nor stops. The
+// last batch of an epoch leaves none (class user_code).
 // Errors: FAILED_PRECONDITION, class user_code, for calls in an order that cannot be. Every failure
 // is for training_step to return. Thread: the training thread, inside training_step.
 
@@ -53,6 +54,7 @@ TD_MUST_USE td_status td_steps_decide(struct td_steps *s, bool decision, bool al
 int64_t td_steps_global_step(const struct td_steps *s);
 int64_t td_steps_epoch(const struct td_steps *s);
 int64_t td_steps_batch_idx(const struct td_steps *s);
+int64_t td_steps_n_batches(const struct td_steps *s); // of the epoch
 int64_t td_steps_n_samples(const struct td_steps *s);
 
 #ifdef __cplusplus

@@ -18,7 +18,7 @@ static td_status train(struct td_fabric *f, char **argv) {
     TD_TRY(td_fabric_setup(f));
     for (long i = 1; i <= steps; i++) {
         TD_TRY(td_fabric_next(f, TD_SPLIT_TRAIN, &batch));
-        if (batch.n_samples == 0) TD_TRY(td_fabric_next(f, TD_SPLIT_TRAIN, &batch));
+        if (batch.is_over) TD_TRY(td_fabric_next(f, TD_SPLIT_TRAIN, &batch));
         TD_TRY(td_fabric_forward(f, NULL));
         TD_TRY(td_fabric_backward(f));
         TD_TRY(td_fabric_optimizer_step(f, NULL, NULL));

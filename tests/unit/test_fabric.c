@@ -47,7 +47,7 @@ static double step(struct td_fabric *f) {
     struct td_fabric_batch batch = {.struct_bytes = sizeof batch};
     double loss;
     assert_ok(td_fabric_next(f, TD_SPLIT_TRAIN, &batch));
-    if (batch.n_samples == 0) assert_ok(td_fabric_next(f, TD_SPLIT_TRAIN, &batch));
+    if (batch.is_over) assert_ok(td_fabric_next(f, TD_SPLIT_TRAIN, &batch));
     assert_ok(td_fabric_forward(f, NULL));
     assert_ok(td_fabric_backward(f));
     assert_ok(td_fabric_optimizer_step(f, NULL, NULL));
@@ -243,7 +243,7 @@ static void test_evaluation_goes_over_each_sample_once(void **state) {
         for (;;) {
             double loss;
             assert_ok(td_fabric_next(f, TD_SPLIT_VAL, &batch));
-            if (batch.n_samples == 0) break;
+            if (batch.is_over) break;
             assert_int_equal(batch.batch_idx, batches++);
             assert_ok(td_fabric_evaluate(f, &batch));
             assert_ok(td_fabric_value(f, "loss", &loss));

@@ -506,3 +506,7 @@ td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strate
     TD_TRY(as_disk(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS)));
     return td_checkpointer_poll(c);
 }
+
+void td_checkpointer_restart(struct td_checkpointer *c) {
+    c->last_step = -1;
+}

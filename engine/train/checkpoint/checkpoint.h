@@ -72,6 +72,8 @@ TD_MUST_USE td_status td_checkpointer_room(const struct td_state_table *state, u
                                            size_t *out_bytes);
 
 struct td_checkpointer;
+// The state is another one than that of the last save: it is saved again, also at the same step.
+void td_checkpointer_restart(struct td_checkpointer *c);
 TD_MUST_USE td_status td_checkpointer_create(const struct td_checkpointer_options *options,
                                              struct td_checkpointer **out_checkpointer);
 // Accepts NULL. The background thread, which may be writing, has to be destroyed before.

@@ -36,7 +36,7 @@ static void log_rates(struct td_train_loop *l) {
     const struct td_rank *r = l->rank;
     const struct td_train_config *c = r->config;
     char name[48];
-    if (!c->n_optimizers) {
+    if (!c->n_optimizers && isfinite(l->lr[0])) {
         td_metrics_value(&l->rank->metrics, "lr", l->at.step, l->at.epoch, l->lr[0]);
     }
     for (int i = 0; i < c->n_optimizers; i++) {
@@ -44,7 +44,8 @@ static void log_rates(struct td_train_loop *l) {
         while (step < r->steps.n && r->steps.step[step].optimizer != i) {
             step++;
         }
-        if (step == r->steps.n) continue; // all that it has is frozen, or unused
+        if (step == r->steps.n) continue;     // all that it has is frozen, or unused
+        if (!isfinite(l->lr[step])) continue; // it has not moved yet
         snprintf(name, sizeof name, "lr_%s", c->optimizers[i].name);
         td_metrics_value(&l->rank->metrics, name, l->at.step, l->at.epoch, l->lr[step]);
     }

@@ -11,14 +11,13 @@
 #define MAGIC 0x54445354U
 
 void td_host_step_init(struct td_steps *s, struct td_train_loop *l) {
-    *s = (struct td_steps){.magic = MAGIC, .divisor = 1};
+    *s = (struct td_steps){.magic = MAGIC, .divisor = 1, .boundary_step = l->at.step};
     td_manual_init(&s->manual, l);
 }
 
 td_status td_host_step(struct td_steps *s, int64_t batch, bool *out_boundary) {
     struct td_train_loop *l = s->manual.l;
     struct td_rank *r = l->rank;
-    const int64_t before = l->at.step;
     s->batch_idx = batch;
     TD_TRY(td_manual_take(&s->manual));
     td_status failed = r->module_ops->training_step(r->module, s, batch);
@@ -30,9 +29,18 @@ td_status td_host_step(struct td_steps *s, int64_t batch, bool *out_boundary) {
                (long long)batch + 1);
     TD_TRY(td_manual_drain(&s->manual));
     td_manual_pass(&s->manual);
-    l->window_steps = l->at.step - before;
+    l->window_steps = l->at.step - s->boundary_step;
     *out_boundary = !td_manual_has_gradients(&s->manual);
-    return TD_OK;
+    if (*out_boundary) s->boundary_step = l->at.step;
+    if (*out_boundary || batch + 1 < l->epoch.n_batches) return TD_OK;
+    return td_status_with_class(
+        td_fail(TD_FAILED_PRECONDITION,
+                "training_step of '%s' left gradients that no optimizer "
+                "step has used at the end of epoch %lld, where the epoch is "
+                "saved and validated; use or clear them in its last batch "
+                "(td_steps_n_batches)",
+                r->config->model.name, (long long)l->at.epoch),
+        TD_CLASS_USER_CODE);
 }
 
 // ---- the calls ----------------------------------------------------------------------------------
@@ -116,6 +124,9 @@ int64_t td_steps_epoch(const struct td_steps *s) {
 }
 int64_t td_steps_batch_idx(const struct td_steps *s) {
     return s->batch_idx;
+}
+int64_t td_steps_n_batches(const struct td_steps *s) {
+    return s->manual.l->epoch.n_batches;
 }
 int64_t td_steps_n_samples(const struct td_steps *s) {
     return s->manual.n_samples;

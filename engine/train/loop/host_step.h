@@ -12,6 +12,7 @@ struct td_steps {
     struct td_manual manual;
     int32_t divisor;
     int64_t batch_idx;
+    int64_t boundary_step; // optimizer steps completed at the last boundary
 };
 
 void td_host_step_init(struct td_steps *s, struct td_train_loop *l);

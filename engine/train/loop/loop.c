@@ -2,6 +2,7 @@
 
 #include "engine/train/loop/loop.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,6 +42,9 @@ static void settle_counts(struct td_train_loop *l) {
 void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank) {
     *l = (struct td_train_loop){.rank = rank, .at = rank->start, .saved_step = -1};
     settle_counts(l);
+    for (int i = 0; i < TD_STEPS_MAX; i++) {
+        l->lr[i] = l->grad_norm[i] = (double)NAN;
+    }
     l->schedule[0] = rank->config->schedule;
     for (int i = 0; i < rank->config->n_optimizers; i++) {
         l->schedule[i] = rank->config->optimizers[i].schedule;

@@ -22,8 +22,11 @@ enum {
     NAMES_BYTES = 512,
 };
 
+// By the reason it differs from failures of the same class, which end a run.
 #define misuse(...)                                                                                \
-    td_status_with_class(td_fail(TD_FAILED_PRECONDITION, __VA_ARGS__), TD_CLASS_USER_CODE)
+    td_status_with_reason(                                                                         \
+        td_status_with_class(td_fail(TD_FAILED_PRECONDITION, __VA_ARGS__), TD_CLASS_USER_CODE),    \
+        TD_MANUAL_MISUSE)
 
 void td_manual_init(struct td_manual *m, struct td_train_loop *l) {
     *m = (struct td_manual){.l = l, .syncs = true};
@@ -31,6 +34,7 @@ void td_manual_init(struct td_manual *m, struct td_train_loop *l) {
         m->of[i].lr = (double)NAN;
     }
     l->runs_ahead = td_rank_runs_ahead(l->rank) ? TD_RUNS_AHEAD : 0;
+    td_batch_begin(l);
 }
 
 static const char *name_of(const struct td_manual *m, int step) {
@@ -74,9 +78,11 @@ static td_status read_oldest(struct td_manual *m) {
     l->window_steps = b.updated;
     l->lr[b.step] = b.lr;
     l->at.step += b.updated;
-    l->at.epoch_offset = b.after.epoch_offset;
-    l->at.epoch_batches = b.after.epoch_batches;
-    l->at.samples = b.after.samples;
+    if (b.epoch == l->at.epoch) { // else the epoch is over, and the position in another
+        l->at.epoch_offset = b.after.epoch_offset;
+        l->at.epoch_batches = b.after.epoch_batches;
+        l->at.samples = b.after.samples;
+    }
     l->window = m->of[b.step].window;
     TD_TRY(td_boundary_end_step(l));
     show(m);
@@ -101,7 +107,7 @@ static td_status prepare(struct td_manual *m, uint32_t segments) {
     struct td_rank *r = l->rank;
     if (segments & FORWARD) {
         TD_TRY(td_batch_set_share(l, m->share));
-        td_random_set(r->random, r->config->seed, l->queued.step + m->step,
+        td_random_set(r->random, r->config->seed, m->began + m->step,
                       m->offset + r->facts.global_rank, r->facts.world_size);
     }
     if (segments & UPDATE) td_batch_set_update(l, m->step, rate_of(m, m->step));
@@ -122,7 +128,9 @@ static td_status flush(struct td_manual *m) {
                               .n_samples = m->n_samples,
                               .begins = m->begins,
                               .is_update = segments & APPLY,
-                              .after = l->queued};
+                              .gather = m->gather,
+                              .epoch = m->epoch,
+                              .after = m->pass_over};
     TD_TRY(prepare(m, segments));
     b.lr = l->rank->scalars[TD_SCALAR_LR];
     td_status s =
@@ -170,16 +178,32 @@ static td_status end_epoch(struct td_manual *m) {
     return TD_OK;
 }
 
+td_status td_manual_before_gather(struct td_manual *m) {
+    TD_TRY(flush(m)); // it reads the batch before
+    m->gathers++;
+    while (m->n_runs && m->run[0].gather + 2 <= m->gathers) { // there are two buffers
+        TD_TRY(read_oldest(m));
+    }
+    return TD_OK;
+}
+
+// Its buffer has another batch in it.
+static bool is_gone(const struct td_manual *m) {
+    return m->gather + 2 <= m->gathers;
+}
+
 td_status td_manual_take(struct td_manual *m) {
     struct td_train_loop *l = m->l;
     struct td_rank *r = l->rank;
     const struct td_sampler *sampler = td_data_sampler(r->data, TD_SPLIT_TRAIN);
-    TD_TRY(flush(m)); // it reads the batch before
+    TD_TRY(td_manual_before_gather(m));
     m->is_open = false;
     for (int i = 0; r->steps.n > 1 && i < r->steps.n; i++) {
         if (!m->of[i].any) m->of[i].window.n = 0;
     }
     m->offset = l->queued.epoch_offset;
+    m->began = l->queued.step;
+    m->gather = m->gathers;
     TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, m->offset, m->batch, &m->n_samples));
     if (r->facts.hooks_batches) {
         TD_TRY(td_manual_drain(m));
@@ -190,6 +214,7 @@ td_status td_manual_take(struct td_manual *m) {
     l->queued.epoch_offset = next;
     l->queued.epoch_batches++;
     l->queued.samples += next - m->offset;
+    m->after = l->queued;
     return TD_OK;
 }
 
@@ -217,6 +242,9 @@ td_status td_manual_next(struct td_manual *m, int64_t *out_n) {
 
 td_status td_manual_forward(struct td_manual *m, int step, double share) {
     if (m->n_samples == 0) return misuse("forward without a batch: take the next one before");
+    if (is_gone(m)) {
+        return misuse("forward over a batch that is gone: two others were taken after it");
+    }
     if (m->of[step].any && !td_rank_adds_up(m->l->rank)) {
         return misuse(
             "forward of step '%s' while it has gradients that no optimizer step has used, "
@@ -233,6 +261,8 @@ td_status td_manual_forward(struct td_manual *m, int step, double share) {
     m->step = step;
     m->share = share;
     m->begins = !m->of[step].any;
+    m->epoch = m->l->at.epoch;
+    m->pass_over = m->after;
     m->key = td_rank_manual_key(m->l->rank, step, m->of[step].any, m->syncs, m->n_samples);
     m->asked = FORWARD;
     m->queued = 0;
@@ -242,6 +272,14 @@ td_status td_manual_forward(struct td_manual *m, int step, double share) {
 td_status td_manual_backward(struct td_manual *m) {
     if (!m->is_open) return misuse("backward without a forward before it");
     if (m->asked & BACKWARD) return misuse("a second backward of the same forward");
+    if (is_gone(m)) {
+        return misuse("backward over a batch that is gone: two others were taken after it");
+    }
+    if (m->key.accumulate != m->of[m->step].any) { // gradients were forgotten after the forward
+        m->key.accumulate = m->of[m->step].any;
+        m->begins = !m->key.accumulate;
+        m->queued = 0; // another program: it begins with its own forward
+    }
     m->asked |= BACKWARD;
     m->of[m->step].any = true;
     m->of[m->step].synced = m->key.sync;
@@ -264,8 +302,10 @@ static td_status check_gradients(const struct td_manual *m, int step, const char
 // The segments of an update are those of the last program that gave the step gradients.
 static td_status ask(struct td_manual *m, int step, uint32_t segments) {
     if (m->step != step || !(m->asked & BACKWARD)) {
-        return misuse("the optimizer step of '%s' has to come before the forward of another step",
-                      name_of(m, step));
+        return misuse(
+            "the optimizer step of '%s' has to come right after its backward, before another "
+            "forward",
+            name_of(m, step));
     }
     m->asked |= segments;
     return TD_OK;
@@ -287,15 +327,25 @@ td_status td_manual_zero_grad(struct td_manual *m, int step) {
     return TD_OK;
 }
 
+// Does the program of the pass put out a norm?
+static td_status check_norm(const struct td_manual *m) {
+    struct td_runnable p;
+    TD_TRY(td_programs_find(m->l->rank->programs, &m->key, &p));
+    for (uint32_t i = 0; i < td_graph_n_outputs(p.graph); i++) {
+        enum td_output_kind kind;
+        td_graph_output_at(p.graph, i, NULL, NULL, &kind);
+        if (kind == TD_OUTPUT_NORM) return TD_OK;
+    }
+    return misuse("no norm of gradients is computed: set trainer.gradient_clip_val or "
+                  "trainer.log_grad_norm");
+}
+
 td_status td_manual_norm(struct td_manual *m, int step, double *out_norm) {
     TD_TRY(check_gradients(m, step, "the norm of the gradients"));
+    TD_TRY(check_norm(m));
     TD_TRY(ask(m, step, FINISH));
     TD_TRY(td_manual_drain(m));
     m->of[step].settled = true;
-    if (isnan(m->l->grad_norm[step])) {
-        return misuse("no norm of gradients is computed: set trainer.gradient_clip_val or "
-                      "trainer.log_grad_norm");
-    }
     *out_norm = m->l->grad_norm[step];
     return TD_OK;
 }
@@ -324,9 +374,9 @@ static td_status no_value(const struct td_manual *m, const char *name) {
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "",
                               m->values.item[i].name);
     }
-    return td_status_with_class(td_fail(TD_NOT_FOUND, "the last pass put out no '%s'; it has: %s",
-                                        name, *names ? names : "nothing"),
-                                TD_CLASS_USER_CODE);
+    td_status none = td_fail(TD_NOT_FOUND, "the last pass put out no '%s'; it has: %s", name,
+                             *names ? names : "nothing");
+    return td_status_with_reason(td_status_with_class(none, TD_CLASS_USER_CODE), TD_MANUAL_MISUSE);
 }
 
 td_status td_manual_value(struct td_manual *m, const char *name, double *out_value) {

@@ -21,6 +21,9 @@
 
 #include "engine/train/loop/loop.h"
 
+// The reason of a status that says so; nothing was changed. Others end the run.
+#define TD_MANUAL_MISUSE "CALL_ORDER"
+
 struct td_manual_run {
     struct td_rank_run run;
     uint32_t segments; // bits 1 << td_segment
@@ -30,6 +33,8 @@ struct td_manual_run {
     bool updated;   // it has an update, which was not skipped
     bool is_update; // it has one
     double lr;
+    uint64_t gather; // of the batch that it reads
+    int64_t epoch;   // of that
     struct td_position after;
 };
 
@@ -41,6 +46,10 @@ struct td_manual {
     const void *inputs[TD_DATA_FIELDS]; // where programs read it
     int64_t n_samples;                  // 0: none was taken
     int64_t offset;                     // of it in the epoch
+    int64_t began;                      // optimizer steps before it
+    uint64_t gather;                    // which of all gathered batches it is
+    struct td_position after;           // where the loop is when it is done
+    uint64_t gathers;                   // so many batches were gathered, of any split
     // the pass that is open
     bool is_open;
     struct td_program_key key;
@@ -48,7 +57,9 @@ struct td_manual {
     double share;
     uint32_t asked, queued; // segments of it
     bool begins;
-    bool syncs; // the next forward is of a pass that reduces
+    int64_t epoch;                // of its batch
+    struct td_position pass_over; // after it
+    bool syncs;                   // the next forward is of a pass that reduces
     // by training step
     struct {
         bool any;                 // there are gradients
@@ -71,6 +82,8 @@ TD_MUST_USE td_status td_manual_next(struct td_manual *m, int64_t *out_n);
 // and says that it is over, whatever became of it.
 TD_MUST_USE td_status td_manual_take(struct td_manual *m);
 void td_manual_pass(struct td_manual *m);
+// Before a batch of any split is gathered: what reads the buffers that it goes to is done.
+TD_MUST_USE td_status td_manual_before_gather(struct td_manual *m);
 // Begins a pass of training step `step` over that batch. share: what its loss counts in the
 // gradient, 1 / k in a window of k micro-batches.
 TD_MUST_USE td_status td_manual_forward(struct td_manual *m, int step, double share);

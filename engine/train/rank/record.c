@@ -32,7 +32,10 @@ static td_status add_manual_programs(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_TRAIN);
     const int64_t left = td_sampler_left(s, 0, c->rank), batch = c->batch_size;
-    const int64_t sizes[] = {left >= batch ? batch : 0, c->drop_last ? 0 : left % batch};
+    // Where it goes on inside an epoch, what is left of that may end in another batch.
+    const int64_t rest = td_sampler_left(s, r->start.epoch_offset, c->rank);
+    const int64_t sizes[] = {left >= batch ? batch : 0, c->drop_last ? 0 : left % batch,
+                             c->drop_last ? 0 : rest % batch};
     const bool adds = td_rank_adds_up(r);
     for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
         for (int variant = 0; variant < (adds ? 4 : 1) * r->steps.n && sizes[i]; variant++) {
