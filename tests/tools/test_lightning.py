@@ -32,6 +32,8 @@ METHODS = {
         seed_everything setup setup_dataloaders setup_module setup_optimizers sharded_model to_device device
         global_rank is_global_zero local_rank logger loggers node_rank world_size""",
 }
+# A table that is checked like theirs: what Lightning has besides.
+MORE = "Beyond the documents"
 CONTRACTS = 46
 
 
@@ -94,7 +96,7 @@ def test_each_method_has_one_row():
 
 def test_each_row_is_true():
     page, everything = tables(PAGE.read_text()), source()
-    wrong = [f"{d}: {p}" for d in METHODS for row in page[d] for p in check_row(row, everything)]
+    wrong = [f"{d}: {p}" for d in (*METHODS, MORE) for row in page[d] for p in check_row(row, everything)]
     for rule, _, files, tests in page["Rules where the documents disagree"]:
         wrong += [f"{rule}: there is no {f}" for f in words(files) if not (ROOT / f).is_file()]
         wrong += [f"{rule}: {p}" for t in words(tests) for p in check_test(t)] if words(tests) else [f"{rule}: no test"]
@@ -111,7 +113,8 @@ def test_each_rule_and_contract_has_a_row():
     assert [r[0] for r in page["Rules where the documents disagree"]] == [f"X{i}" for i in range(1, 13)]
     assert [int(r[0]) for r in page["Contracts"]] == list(range(1, CONTRACTS + 1))
     marked = {contract for found in conformance.marks().values() for contract, _ in found}
-    assert {int(r[0]) for r in page["Contracts"] if r[2] == "marked"} <= marked
+    said = {int(r[0]) for r in page["Contracts"] if r[2] == "marked"}
+    assert said == marked, f"the page says marked and there is no test, or the other way round: {said ^ marked}"
 
 
 def test_mark_is_read_with_its_case():

@@ -1,8 +1,10 @@
 // Fabric, as a program alone has it: what it refuses, and what it keeps.
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fabric/fabric.h"
 #include "tests/unit/test.h"
@@ -323,6 +325,107 @@ static void test_rates_can_be_the_callers(void **state) {
     finish(f);
 }
 
+// ---- facts, seeds and the group -----------------------------------------------------------------
+static td_status count_call(void *arg) {
+    ++*(int *)arg;
+    return TD_OK;
+}
+
+// Contract 7: collectives of one rank are identities
+static void test_program_alone_is_rank_0_of_1_and_its_group_gives_back(void **state) {
+    (void)state;
+    const struct td_fabric_options o = options_of(NULL);
+    struct td_fabric *f = set_up(&o);
+    const struct td_fabric_facts facts = facts_of(f);
+    assert_true(facts.world_size == 1 && facts.is_global_zero && facts.is_set_up);
+    assert_true(facts.global_rank == 0 && facts.local_rank == 0 && facts.node_rank == 0);
+    assert_int_equal(facts.device, 0);
+    assert_string_equal(facts.accelerator, "reference");
+    assert_string_equal(facts.strategy, "single_device");
+    assert_string_equal(facts.precision, "32-true");
+    float x[2] = {1, 2}, y[2] = {0};
+    bool decision = true;
+    int calls = 0;
+    assert_ok(td_fabric_all_reduce(f, x, 2, TD_F32, TD_REDUCE_MEAN));
+    assert_ok(td_fabric_broadcast(f, x, sizeof x, 0));
+    assert_true(x[0] == 1 && x[1] == 2);
+    assert_ok(td_fabric_all_gather(f, x, sizeof x, y));
+    assert_memory_equal(x, y, sizeof x);
+    assert_ok(td_fabric_barrier(f, "here"));
+    assert_ok(td_fabric_reduce_boolean_decision(f, false, true, &decision));
+    assert_false(decision);
+    assert_ok(td_fabric_rank_zero_first(f, count_call, &calls));
+    assert_int_equal(calls, 1);
+    finish(f);
+}
+
+static void losses_of_seed(uint64_t seed, double *out, int n) {
+    const struct td_fabric_options o = options_of(NULL);
+    struct td_fabric *f = create(&o);
+    assert_ok(td_fabric_seed_everything(f, seed));
+    assert_ok(td_fabric_setup(f));
+    for (int i = 0; i < n; i++) {
+        out[i] = step(f);
+    }
+    finish(f);
+}
+
+static void test_seed_decides_every_loss(void **state) {
+    (void)state;
+    double one[10], again[10], other[10];
+    losses_of_seed(5, one, 10);
+    losses_of_seed(5, again, 10);
+    losses_of_seed(6, other, 10);
+    assert_memory_equal(one, again, sizeof one);
+    assert_true(one[0] != other[0]);
+}
+
+static void print_text(char *out, size_t out_bytes) {
+    const struct td_fabric_options o = options_of(NULL);
+    struct td_fabric *f = set_up(&o);
+    int ends[2];
+    fflush(stdout);
+    const int stdout_fd = dup(STDOUT_FILENO);
+    assert_true(stdout_fd >= 0);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_true(dup2(ends[1], STDOUT_FILENO) >= 0);
+    td_status s = td_fabric_print(f, "%d of %s", 7, "ten");
+    assert_true(dup2(stdout_fd, STDOUT_FILENO) >= 0); // before anything is asserted
+    close(stdout_fd);
+    close(ends[1]);
+    assert_ok(s);
+    const ssize_t n = read(ends[0], out, out_bytes - 1);
+    close(ends[0]);
+    assert_true(n >= 0);
+    out[n] = '\0';
+    finish(f);
+}
+
+static void test_print_is_one_line_on_stdout(void **state) {
+    (void)state;
+    char text[64];
+    print_text(text, sizeof text);
+    assert_string_equal(text, "7 of ten\n");
+}
+
+// Contract 10: alone, a pass without sync is a plain one
+static void test_passes_without_sync_are_plain_when_the_world_is_one(void **state) {
+    (void)state;
+    double losses[2][10];
+    struct td_fabric_options o = options_of(NULL);
+    o.accumulates = true;
+    for (int i = 0; i < 2; i++) {
+        struct td_fabric *f = set_up(&o);
+        assert_ok(td_fabric_no_backward_sync(f, i == 1));
+        for (int j = 0; j < 10; j++) {
+            losses[i][j] = step(f);
+        }
+        finish(f);
+    }
+    assert_true(losses[0][0] != losses[0][9]);
+    assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options_are_refused_by_name),
@@ -338,6 +441,10 @@ int main(void) {
         cmocka_unit_test(test_evaluation_goes_over_each_sample_once),
         cmocka_unit_test(test_loggers_and_callbacks_are_called_in_order),
         cmocka_unit_test(test_rates_can_be_the_callers),
+        cmocka_unit_test(test_program_alone_is_rank_0_of_1_and_its_group_gives_back),
+        cmocka_unit_test(test_seed_decides_every_loss),
+        cmocka_unit_test(test_print_is_one_line_on_stdout),
+        cmocka_unit_test(test_passes_without_sync_are_plain_when_the_world_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
