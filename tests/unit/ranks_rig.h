@@ -19,6 +19,7 @@ struct job {
     const char *resume_from;                        // NULL: a fresh start
     const struct td_plugin_desc *own;               // a plugin of the test; NULL: none
     void (*change)(struct run *r, const char *dir); // the rest of a rank; NULL: there is none
+    void *(*body)(void *rank);                      // what a rank does; NULL: td_train
     bool by_tensor;                                 // far keeps each tensor in a buffer of its own
 };
 
@@ -92,7 +93,7 @@ static inline void start_ranks(struct ranks *all, const struct job *j, const cha
     }
     for (int32_t i = 0; i < j->world; i++) {
         struct rank *k = &all->rank[i];
-        assert_int_equal(pthread_create(&k->thread, NULL, run_rank, k), 0);
+        assert_int_equal(pthread_create(&k->thread, NULL, j->body ? j->body : run_rank, k), 0);
     }
 }
 

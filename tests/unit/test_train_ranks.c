@@ -1,0 +1,278 @@
+// Ranks of an attempt: their gradients after a pass with sync and without, and their parameters
+// when nothing is trained. Also what a checkpoint of theirs gives to another world.
+// Tags: tsan
+
+#include "tests/unit/test.h"
+
+#include <math.h>
+
+#include "engine/train/build.h"
+#include "engine/train/loop/fit.h"
+#include "engine/train/loop/manual.h"
+#include "engine/train/rank/group.h"
+#include "tests/unit/ranks_rig.h"
+
+enum { N = 36 }; // parameters of the rig's mlp, 8 to 4
+enum { OWN, SYNCED, ADDED, N_PASSES };
+
+struct values {
+    float at[N];
+};
+
+// What each rank saw, by its number.
+static struct values gradients[RANKS][N_PASSES];
+static struct values parameters[RANKS], moments[RANKS][2];
+static td_status refused[RANKS];
+
+static const struct job two_ranks = {.accelerator = "reference",
+                                     .strategy = "ddp",
+                                     .precision = "32-true",
+                                     .world = RANKS,
+                                     .accumulate = 1,
+                                     .max_epochs = 1};
+static const struct job one_rank = {.accelerator = "reference",
+                                    .strategy = "single_device",
+                                    .precision = "32-true",
+                                    .world = 1,
+                                    .accumulate = 1,
+                                    .max_epochs = 1};
+
+// The first values of a region; offset: where they begin, in values.
+static td_status read_values(struct td_rank *r, enum td_role role, size_t offset,
+                             struct values *out) {
+    const struct td_buffer from = r->memory.region[role];
+    const size_t at = offset * sizeof(float);
+    if (from.bytes < at + sizeof *out) {
+        return td_fail(TD_INTERNAL, "a region of %zu bytes", from.bytes);
+    }
+    return r->accel_ops->copy(r->accel, td_buffer_of_host(out, sizeof *out), 0, from, at,
+                              sizeof *out);
+}
+
+static bool same(const struct values *a, const struct values *b) {
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+// A rank that does something else than a whole run. Its peers are woken when it fails.
+typedef td_status rank_fn(struct run *r, struct td_rank *rank);
+
+static td_status do_in_rank(struct rank *k, rank_fn *fn) {
+    struct td_rank *rank;
+    TD_TRY(td_rank_create(&k->run.config, &k->run.io, &k->run.events, &rank));
+    td_status s = fn(&k->run, rank);
+    if (s) {
+        td_rank_fail(rank, s);
+    } else {
+        s = td_rank_finish(rank);
+    }
+    td_rank_destroy(rank);
+    return s;
+}
+
+static void run_in_ranks(const struct job *j, const char *dir) {
+    struct ranks all;
+    start_ranks(&all, j, dir);
+    join_ranks(&all);
+    for (int32_t i = 0; i < j->world; i++) {
+        assert_ok(all.rank[i].failed);
+    }
+}
+
+// ---- gradients ----------------------------------------------------------------------------------
+static td_status pass(struct td_manual *m, bool syncs, struct values *out) {
+    m->syncs = syncs;
+    TD_TRY(td_manual_forward(m, 0, 1));
+    TD_TRY(td_manual_backward(m));
+    TD_TRY(td_manual_drain(m));
+    return read_values(m->l->rank, TD_ROLE_GRAD, 0, out);
+}
+
+// The same batch three times: without sync, with it, and both one after the other.
+static td_status make_passes(struct run *r, struct td_rank *rank) {
+    struct td_train_loop l;
+    struct td_manual m;
+    struct values *of = gradients[r->config.rank];
+    int64_t n;
+    bool stepped;
+    td_train_loop_init(&l, rank);
+    TD_TRY(td_train_loop_settle(&l));
+    TD_TRY(td_epoch_metrics_begin(&l.played, rank));
+    td_manual_init(&m, &l);
+    TD_TRY(td_manual_next(&m, &n));
+    TD_TRY(pass(&m, false, &of[OWN]));
+    refused[r->config.rank] = td_manual_optimizer_step(&m, 0, &stepped);
+    TD_TRY(td_manual_zero_grad(&m, 0));
+    TD_TRY(pass(&m, true, &of[SYNCED]));
+    TD_TRY(td_manual_zero_grad(&m, 0));
+    TD_TRY(pass(&m, false, &of[ADDED]));
+    TD_TRY(pass(&m, true, &of[ADDED]));
+    TD_TRY(td_manual_optimizer_step(&m, 0, &stepped));
+    TD_TRY(td_manual_drain(&m));
+    return read_values(rank, TD_ROLE_PARAM, 0, &parameters[r->config.rank]);
+}
+
+static void *manual_rank(void *arg) {
+    struct rank *k = arg;
+    k->run.config.manual = k->run.config.manual_accumulates = true;
+    k->failed = do_in_rank(k, make_passes);
+    sem_post(&k->left);
+    return NULL;
+}
+
+static void expect_scaled_mean(int pass, float times) {
+    for (int i = 0; i < N; i++) {
+        const float mean = (gradients[0][OWN].at[i] + gradients[1][OWN].at[i]) / 2;
+        assert_true(fabsf(gradients[0][pass].at[i] - times * mean) <= 1e-6F);
+    }
+}
+
+// Contract 10: a pass without sync leaves the gradients of the rank alone, and no step is made
+static void test_gradients_stay_on_their_rank_when_a_pass_does_not_sync(void **state) {
+    (void)state;
+    struct job j = two_ranks;
+    j.body = manual_rank;
+    run_in_ranks(&j, NULL);
+    assert_false(same(&gradients[0][OWN], &gradients[1][OWN]));
+    for (int i = 0; i < RANKS; i++) {
+        assert_fails(refused[i], TD_FAILED_PRECONDITION, "after a backward without sync");
+    }
+    expect_scaled_mean(SYNCED, 1);
+    expect_scaled_mean(ADDED, 2); // what was left on a rank is averaged with what came after
+}
+
+// Contract 9: gradients are equal on all ranks, in a loop of the caller's
+static void test_gradients_are_equal_when_the_loop_is_the_callers(void **state) {
+    (void)state;
+    struct job j = two_ranks;
+    j.body = manual_rank;
+    run_in_ranks(&j, NULL);
+    for (int i = 0; i < RANKS; i++) {
+        td_status_free(refused[i]);
+    }
+    assert_true(same(&gradients[0][SYNCED], &gradients[1][SYNCED]));
+    assert_true(same(&gradients[0][ADDED], &gradients[1][ADDED]));
+    assert_true(same(&parameters[0], &parameters[1]));
+}
+
+// ---- a fit, and what goes on from it ------------------------------------------------------------
+static td_status look(struct run *r, struct td_rank *rank) {
+    const int32_t i = r->config.rank;
+    TD_TRY(read_values(rank, TD_ROLE_PARAM, 0, &parameters[i]));
+    if (rank->memory.region[TD_ROLE_OPTIM].bytes == 0) return TD_OK;
+    TD_TRY(read_values(rank, TD_ROLE_OPTIM, 0, &moments[i][0]));
+    return read_values(rank, TD_ROLE_OPTIM, N, &moments[i][1]);
+}
+
+static td_status fit_and_look(struct run *r, struct td_rank *rank) {
+    struct td_train_loop l;
+    enum td_train_loop_end end;
+    td_train_loop_init(&l, rank);
+    TD_TRY(td_train_loop_fit(&l, &end));
+    if (end != TD_LOOP_DONE) return td_fail(TD_INTERNAL, "the fit was stopped");
+    TD_TRY(read_values(rank, TD_ROLE_GRAD, 0, &gradients[r->config.rank][SYNCED]));
+    return look(r, rank);
+}
+
+static void *fitting_rank(void *arg) {
+    struct rank *k = arg;
+    k->failed = do_in_rank(k, fit_and_look);
+    sem_post(&k->left);
+    return NULL;
+}
+
+static void *looking_rank(void *arg) {
+    struct rank *k = arg;
+    k->failed = do_in_rank(k, look);
+    sem_post(&k->left);
+    return NULL;
+}
+
+// Contract 9: gradients are equal on all ranks, in the loop of a job
+static void test_gradients_are_equal_when_the_loop_is_a_jobs(void **state) {
+    (void)state;
+    for (int accumulate = 1; accumulate <= 2; accumulate++) {
+        struct job j = two_ranks;
+        j.body = fitting_rank;
+        j.accumulate = accumulate;
+        memset(gradients, 0, sizeof gradients);
+        run_in_ranks(&j, NULL);
+        const struct values zero = {0};
+        assert_false(same(&gradients[0][SYNCED], &zero));
+        assert_true(same(&gradients[0][SYNCED], &gradients[1][SYNCED]));
+        assert_true(same(&parameters[0], &parameters[1]));
+    }
+}
+
+// A program whose ranks begin with values of their own.
+static void change_to_validate(struct run *r, const char *dir) {
+    (void)dir;
+    r->config.stages = TD_STAGE_VALIDATE;
+    r->config.seed = 1 + (uint64_t)r->config.rank;
+}
+
+// Contract 12: parameters are the same on all ranks when nothing is trained
+static void test_parameters_are_equal_when_ranks_do_not_fit(void **state) {
+    (void)state;
+    struct values first;
+    struct job j = one_rank;
+    j.change = change_to_validate;
+    j.body = looking_rank;
+    run_in_ranks(&j, NULL);
+    first = parameters[0];
+    j = two_ranks;
+    j.change = change_to_validate;
+    j.body = looking_rank;
+    run_in_ranks(&j, NULL);
+    assert_true(same(&parameters[0], &first)); // those of rank 0
+    assert_true(same(&parameters[1], &first));
+}
+
+// ---- checkpoints --------------------------------------------------------------------------------
+static void change_to_go_on(struct run *r, const char *dir) {
+    (void)dir;
+    r->config.seed = 7; // its own values are others
+    r->config.limits.max_epochs = 2;
+}
+
+static void expect_it_goes_on(const char *scratch, struct job from, struct job to) {
+    char saved[TD_FS_PATH_BYTES], rest[TD_FS_PATH_BYTES], path[TD_FS_PATH_BYTES];
+    struct values left, left_moments[2];
+    assert_ok(td_fs_path(saved, "%s/of-%s", scratch, from.strategy));
+    assert_ok(td_fs_path(rest, "%s/on-%s", scratch, to.strategy));
+    from.body = fitting_rank;
+    run_in_ranks(&from, saved);
+    left = parameters[0];
+    memcpy(left_moments, moments[0], sizeof left_moments);
+    assert_ok(td_fs_path(path, "%s/step-%d", saved, from.world == 1 ? 4 : 2));
+    to.resume_from = path;
+    to.body = looking_rank;
+    to.change = change_to_go_on;
+    memset(parameters, 0, sizeof parameters);
+    memset(moments, 0, sizeof moments);
+    run_in_ranks(&to, rest);
+    for (int32_t i = 0; i < to.world; i++) {
+        assert_true(same(&parameters[i], &left));
+        assert_memory_equal(moments[i], left_moments, sizeof left_moments);
+    }
+    to.body = NULL; // and it trains on
+    to.max_epochs = 2;
+    assert_int_equal(run_job(&to, rest).end, TD_LOOP_DONE);
+}
+
+// Contract 37: what several ranks saved is loaded by one, and back
+static void test_checkpoint_goes_from_two_ranks_to_one_and_back(void **state) {
+    expect_it_goes_on(*state, two_ranks, one_rank);
+    expect_it_goes_on(*state, one_rank, two_ranks);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients_stay_on_their_rank_when_a_pass_does_not_sync),
+        cmocka_unit_test(test_gradients_are_equal_when_the_loop_is_the_callers),
+        cmocka_unit_test(test_gradients_are_equal_when_the_loop_is_a_jobs),
+        cmocka_unit_test(test_parameters_are_equal_when_ranks_do_not_fit),
+        cmocka_unit_test_setup_teardown(test_checkpoint_goes_from_two_ranks_to_one_and_back,
+                                        td_test_scratch_make, td_test_scratch_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
