@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <unistd.h>
 
 #include "fabric/fabric.h"
 #include "tests/unit/test.h"
@@ -259,6 +260,61 @@ static void test_evaluation_goes_over_each_sample_once(void **state) {
     finish(f);
 }
 
+static void test_save_after_a_load_writes_what_there_is_and_over_nothing(void **state) {
+    const struct td_fabric_options o = options_of(*state);
+    char path[512];
+    struct td_fabric *f = set_up(&o);
+    (void)step(f);
+    assert_ok(td_fabric_save(f));
+    (void)step(f);
+    assert_ok(td_fabric_save(f));
+    snprintf(path, sizeof path, "%s/step-1", (const char *)*state);
+    assert_ok(td_fabric_load(f, path));
+    (void)step(f);
+    assert_fails(td_fabric_save(f), TD_FAILED_PRECONDITION, "is there already");
+    (void)step(f);
+    assert_ok(td_fabric_save(f)); // step-3 is new
+    snprintf(path, sizeof path, "%s/step-3/manifest.json", (const char *)*state);
+    assert_int_equal(access(path, R_OK), 0);
+    finish(f);
+}
+
+static void test_fields_of_a_batch_are_there_until_the_second_next(void **state) {
+    (void)state;
+    const struct td_fabric_options o = options_of(NULL);
+    struct td_fabric_batch a = {.struct_bytes = sizeof a}, b = a;
+    double before, after;
+    struct td_fabric *f = set_up(&o);
+    assert_ok(td_fabric_next(f, TD_SPLIT_VAL, &a));
+    assert_ok(td_fabric_evaluate(f, &a));
+    assert_ok(td_fabric_value(f, "loss", &before));
+    assert_ok(td_fabric_next(f, TD_SPLIT_TRAIN, &b));
+    assert_ok(td_fabric_evaluate(f, &a));
+    assert_ok(td_fabric_value(f, "loss", &after));
+    assert_true(before == after);
+    finish(f);
+}
+
+static void test_trainer_is_refused_what_nobody_acts_on(void **state) {
+    (void)state;
+    static const struct {
+        const char *trainer, *names;
+    } rows[] = {{"{precision: bf16-mixed}", "options.trainer has precision, which the options say"},
+                {"{devices: 2}", "options.trainer has devices"},
+                {"{accumulate_grad_batches: 2}", "the loop is the program's"},
+                {"{limit_val_batches: 0}", "limit_val_batches"}};
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        struct td_fabric_options o = options_of(NULL);
+        o.trainer = rows[i].trainer;
+        struct td_fabric *f = create(&o);
+        td_status s = td_fabric_finish(f, td_fabric_setup(f));
+        assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+        assert_non_null(strstr(td_status_message(s), rows[i].names));
+        td_status_free(s);
+        td_fabric_destroy(f);
+    }
+}
+
 // ---- talking ------------------------------------------------------------------------------------
 static char seen[256];
 static void see(void *arg, const char *name, double value, int64_t step, int64_t epoch) {
@@ -439,6 +495,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_weights_are_loaded_strictly_or_as_far_as_they_fit,
                                         td_test_scratch_make, td_test_scratch_remove),
         cmocka_unit_test(test_evaluation_goes_over_each_sample_once),
+        cmocka_unit_test_setup_teardown(
+            test_save_after_a_load_writes_what_there_is_and_over_nothing, td_test_scratch_make,
+            td_test_scratch_remove),
+        cmocka_unit_test(test_fields_of_a_batch_are_there_until_the_second_next),
+        cmocka_unit_test(test_trainer_is_refused_what_nobody_acts_on),
         cmocka_unit_test(test_loggers_and_callbacks_are_called_in_order),
         cmocka_unit_test(test_rates_can_be_the_callers),
         cmocka_unit_test(test_program_alone_is_rank_0_of_1_and_its_group_gives_back),

@@ -270,6 +270,7 @@ static void check_all(const struct td_results *r) {
     assert_int_equal(bytes, 4);
 }
 
+// Contract 16: only rank 0 gives results back, of any size; a second call works
 static void test_results_come_back_in_order_whatever_their_size(void **state) {
     struct rig *rig = *state;
     assert_ok(call("give_all", 2, NULL, 0, rig->results));

@@ -196,6 +196,104 @@ static void test_calls_in_an_order_that_cannot_be_are_refused(void **state) {
     end(&x);
 }
 
+// Each case: what a loop may do between its calls, and that it changes nothing.
+static void test_batch_that_is_skipped_is_not_read_by_the_run_before(void **state) {
+    (void)state;
+    static const char *const accelerators[] = {"reference", "far"};
+    double loss[2];
+    for (size_t i = 0; i < 2; i++) {
+        struct manual x;
+        int64_t n;
+        bool stepped;
+        begin(&x, accelerators[i], "32-true", 1);
+        assert_ok(td_manual_next(&x.m, &n));
+        assert_ok(td_manual_forward(&x.m, 0, 1));
+        assert_ok(td_manual_backward(&x.m));
+        assert_ok(td_manual_optimizer_step(&x.m, 0, &stepped));
+        assert_ok(td_manual_next(&x.m, &n));
+        assert_ok(td_manual_next(&x.m, &n));
+        assert_ok(td_manual_value(&x.m, "loss", &loss[i]));
+        end(&x);
+    }
+    assert_true(loss[0] == loss[1]);
+}
+
+static void test_batch_whose_buffer_was_used_again_is_refused(void **state) {
+    (void)state;
+    struct manual x;
+    int64_t n;
+    begin(&x, "reference", "32-true", 1);
+    assert_ok(td_manual_next(&x.m, &n));
+    assert_ok(td_manual_forward(&x.m, 0, 1));
+    assert_ok(td_manual_before_gather(&x.m));
+    assert_ok(td_manual_before_gather(&x.m)); // of another split
+    assert_fails(td_manual_backward(&x.m), TD_FAILED_PRECONDITION, "is gone");
+    assert_fails(td_manual_forward(&x.m, 0, 1), TD_FAILED_PRECONDITION, "is gone");
+    end(&x);
+}
+
+static void test_gradients_forgotten_after_the_forward_are_not_added_to(void **state) {
+    (void)state;
+    double norm[2];
+    for (int late = 0; late < 2; late++) {
+        struct manual x;
+        int64_t n;
+        double loss;
+        begin(&x, "reference", "32-true", 2);
+        assert_ok(td_manual_next(&x.m, &n));
+        assert_ok(td_manual_forward(&x.m, 0, 1));
+        assert_ok(td_manual_backward(&x.m));
+        assert_ok(td_manual_next(&x.m, &n));
+        if (!late) assert_ok(td_manual_zero_grad(&x.m, 0));
+        assert_ok(td_manual_forward(&x.m, 0, 1));
+        if (late) assert_ok(td_manual_value(&x.m, "loss", &loss)); // it has run
+        if (late) assert_ok(td_manual_zero_grad(&x.m, 0));
+        assert_ok(td_manual_backward(&x.m));
+        assert_ok(td_manual_norm(&x.m, 0, &norm[late]));
+        end(&x);
+    }
+    assert_true(norm[0] == norm[1]);
+}
+
+static void test_update_after_the_end_of_an_epoch_leaves_the_next_one_whole(void **state) {
+    (void)state;
+    struct manual x;
+    int64_t n, batches = 0;
+    bool stepped;
+    begin(&x, "reference", "32-true", 4);
+    for (int epoch = 0; epoch < 3; epoch++) {
+        for (batches = 0;; batches++) {
+            assert_ok(td_manual_next(&x.m, &n));
+            if (n == 0) break;
+            assert_ok(td_manual_forward(&x.m, 0, 0.25));
+            assert_ok(td_manual_backward(&x.m));
+        }
+        assert_int_equal(batches, 4);
+        assert_ok(td_manual_optimizer_step(&x.m, 0, &stepped));
+        assert_ok(td_manual_drain(&x.m));
+        assert_int_equal(x.l.at.epoch, epoch + 1);
+        assert_int_equal(x.l.at.epoch_offset, 0);
+    }
+    end(&x);
+}
+
+static void test_position_is_after_the_batch_that_was_trained(void **state) {
+    (void)state;
+    struct manual x;
+    int64_t n;
+    bool stepped;
+    begin(&x, "reference", "32-true", 1);
+    assert_ok(td_manual_next(&x.m, &n));
+    assert_ok(td_manual_forward(&x.m, 0, 1));
+    assert_ok(td_manual_backward(&x.m));
+    assert_ok(td_manual_next(&x.m, &n)); // looked at already
+    assert_ok(td_manual_optimizer_step(&x.m, 0, &stepped));
+    assert_ok(td_manual_drain(&x.m));
+    assert_int_equal(x.l.at.epoch_offset, 4);
+    assert_int_equal(x.l.at.epoch_batches, 1);
+    end(&x);
+}
+
 // ---- a module with host code --------------------------------------------------------------------
 static td_status plain_step(struct td_module *m, struct td_steps *s, int64_t batch_idx) {
     (void)m, (void)batch_idx;
@@ -286,6 +384,11 @@ int main(void) {
         cmocka_unit_test(test_rate_of_the_caller_takes_the_place_of_the_schedule),
         cmocka_unit_test(test_forgotten_gradients_leave_no_trace),
         cmocka_unit_test(test_calls_in_an_order_that_cannot_be_are_refused),
+        cmocka_unit_test(test_batch_that_is_skipped_is_not_read_by_the_run_before),
+        cmocka_unit_test(test_batch_whose_buffer_was_used_again_is_refused),
+        cmocka_unit_test(test_gradients_forgotten_after_the_forward_are_not_added_to),
+        cmocka_unit_test(test_update_after_the_end_of_an_epoch_leaves_the_next_one_whole),
+        cmocka_unit_test(test_position_is_after_the_batch_that_was_trained),
         cmocka_unit_test(test_host_code_that_does_what_a_job_does_gives_its_bits),
         cmocka_unit_test(test_host_code_is_refused_what_cannot_be),
     };
