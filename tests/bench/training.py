@@ -294,7 +294,8 @@ def recompute(folder, plain):
 def fabric_args(plan, window):
     """What bench_fabric takes of a plan: sections as JSON, which is YAML."""
     found = json.loads(plan.read_text())
-    keys = ("accelerator", "precision", "max_steps")
+    # what its options say, and what is its own loop's
+    keys = ("accelerator", "precision", "max_steps", "log_every_n_steps", "num_sanity_val_steps", "limit_val_batches")
     trainer = {k: v for k, v in found["trainer"].items() if k not in keys}
     return [json.dumps(found["model"]), json.dumps(found["data"]), json.dumps(found["optimizer"]),
             json.dumps(trainer), found["trainer"]["precision"], A.threads, found["trainer"]["max_steps"], window,
