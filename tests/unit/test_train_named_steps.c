@@ -8,6 +8,7 @@
 #include "engine/train/checkpoint/safetensors.h"
 #include "tests/unit/ranks_rig.h"
 #include "traind/build.h"
+#include "traind/steps.h"
 
 // ---- a module ---------------------------------------------------------------------------------
 // Step "first": loss a^2, which trains a. Step "second": loss (b - a)^2, which trains b alone. With
@@ -215,6 +216,37 @@ static struct job noisy(const char *accelerator, int32_t world) {
                         .max_epochs = 4,
                         .own = &pair,
                         .change = use_pair};
+}
+
+// Host code that does what the loop does by itself: dropout of each step draws the same.
+static td_status pair_play(struct td_module *m, struct td_steps *s, int64_t batch_idx) {
+    static const char *const names[] = {"first", "second"};
+    (void)m, (void)batch_idx;
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
+        TD_TRY(td_steps_forward(s, names[i]));
+        TD_TRY(td_steps_backward(s));
+        TD_TRY(td_steps_optimizer_step(s, names[i], NULL));
+    }
+    return TD_OK;
+}
+
+static void test_host_code_draws_what_the_loop_draws(void **state) {
+    static struct td_module_ops played_ops;
+    static const struct td_plugin_desc played =
+        TD_PLUGIN_DESC(MODULE, "pair", "two steps in host code", &played_ops);
+    char loop[4096], host[4096];
+    played_ops = pair_ops;
+    played_ops.training_step = pair_play;
+    for (int world = 1; world <= 2; world++) {
+        struct job j = noisy("reference", world);
+        const int64_t end = world == 1 ? 32 : 16;
+        snprintf(loop, sizeof loop, "%s/loop%d", (char *)*state, world);
+        snprintf(host, sizeof host, "%s/host%d", (char *)*state, world);
+        assert_int_equal(run_job(&j, loop).step, end);
+        j.own = &played;
+        assert_int_equal(run_job(&j, host).step, end);
+        expect_same(loop, host, end);
+    }
 }
 
 static void test_resumed_run_gives_the_bits_of_one_that_was_not_interrupted(void **state) {
@@ -435,6 +467,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_each_step_trains_its_parameters_with_what_the_one_before_has_changed),
         CASE(test_window_is_whole_when_steps_end_in_it),
+        CASE(test_host_code_draws_what_the_loop_draws),
         CASE(test_resumed_run_gives_the_bits_of_one_that_was_not_interrupted),
         CASE(test_ranks_stop_alike_and_go_on_to_the_same_bits_whenever_one_is_stopped),
         CASE(test_each_optimizer_has_its_rate_and_its_schedule),
