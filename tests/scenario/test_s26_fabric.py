@@ -113,6 +113,9 @@ def test_process_of_another_launcher_is_refused(built):
 
 
 # ---- as a job -----------------------------------------------------------------------------------
+EPOCHS = 6  # after the first there is time left to stop it, on a busy machine too
+
+
 def submit(daemon, built, *args, world=2):
     text = (support.ROOT / "examples/fabric/plain.yaml").read_text()
     argv = [str(built / "fabric/plain"), *map(str, args)]
@@ -124,13 +127,13 @@ def last_files(daemon, job):
 
 
 def test_same_binary_is_a_job_that_goes_on_to_the_bit_when_a_rank_is_killed(daemon, built):
-    whole = submit(daemon, built, "--epochs", 2)
+    whole = submit(daemon, built, "--epochs", EPOCHS)
     done = daemon.finish(whole)
     assert (done.attempt, done.restarts) == (1, 0)
     names = {"train_loss_step", "lr", "samples_per_s", "val_accuracy"}
     assert names <= {p for p in names if daemon.points(whole, p)}
-    assert [p.n_ranks for p in daemon.points(whole, "val_accuracy")] == [2, 2]
-    cut = submit(daemon, built, "--epochs", 2)
+    assert [p.n_ranks for p in daemon.points(whole, "val_accuracy")] == [2] * EPOCHS
+    cut = submit(daemon, built, "--epochs", EPOCHS)
     until("there is a checkpoint to go on from", lambda: daemon.checkpoints(cut))
     launcher = daemon.launcher(cut)
     ranks = pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
@@ -141,9 +144,9 @@ def test_same_binary_is_a_job_that_goes_on_to_the_bit_when_a_rank_is_killed(daem
 
 
 def test_pause_saves_at_the_step_and_resume_gives_the_same_bits(daemon, built):
-    whole = submit(daemon, built, "--epochs", 2, world=1)
+    whole = submit(daemon, built, "--epochs", EPOCHS, world=1)
     daemon.finish(whole)
-    cut = submit(daemon, built, "--epochs", 2, world=1)
+    cut = submit(daemon, built, "--epochs", EPOCHS, world=1)
     daemon.wait_step(cut, 30)
     daemon.steer("Pause", cut)
     paused = daemon.wait_state(cut, "PAUSED")
