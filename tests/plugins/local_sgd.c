@@ -80,7 +80,8 @@ static td_status local_place(struct td_strategy *s, const struct td_state_table 
 }
 
 // ---- the step -----------------------------------------------------------------------------------
-// Between the host and a role's region, wherever that is. copy waits for what is queued.
+// Between the host and a role's region, wherever that is. copy waits for what is queued. (The same
+// is in examples/plugins/post_local_sgd.c: either is built alone, of one file.)
 static td_status read_region(struct td_strategy *s, enum td_role role, char *out) {
     const struct td_strategy_config *c = &s->config;
     const size_t bytes = td_state_region_bytes(s->state, role);
