@@ -20,9 +20,17 @@ td_status td_rank_classify(td_status s) {
     return td_status_with_class(s, cls == TD_CLASS_NONE ? TD_CLASS_INTERNAL : cls);
 }
 
+// A rank that fails may leave a run that is queued. It reads and writes what is freed next. Peers
+// that it waits for were woken by the failure (td_rank_fail).
+static void end_runs(struct td_rank *r) {
+    if (!r->accel || r->ticket == TD_NO_TICKET || r->ticket == r->done) return;
+    td_status_free(r->accel_ops->wait(r->accel, r->ticket, TD_ABORT_PATIENCE_NS));
+}
+
 void td_rank_destroy(struct td_rank *r) {
     if (!r) return;
     td_background_destroy(r->background); // it may be writing the checkpointer's snapshot
+    end_runs(r);
     td_checkpointer_destroy(r->checkpointer);
     td_programs_destroy(r->programs);
     for (size_t i = 0; i < TD_COUNTOF(r->hooks); i++) { // their buckets are the rank's

@@ -41,6 +41,10 @@
 #include "traind/precision.h"
 #include "traind/strategy.h"
 
+#define TD_NO_TICKET         UINT64_MAX // a slot left out_ticket alone
+// How long a run may take to end once a peer is gone, or the rank has failed.
+#define TD_ABORT_PATIENCE_NS (60 * TD_NS_PER_S)
+
 struct td_rank_bucket {
     struct td_bucket bucket;
     bool is_staged; // its sum, or what will be summed, is in `staging`
@@ -115,6 +119,7 @@ struct td_rank {
     uint32_t random[TD_RANDOM_WORDS];
     double outputs[TD_PROGRAM_OUTPUTS];
     td_ticket ticket; // of the last run
+    td_ticket done;   // the last one that was waited for
     bool skipped;     // the precision let the last program end before apply
     bool steady;      // nobody but programs has written parameters since the last run
 

@@ -9,14 +9,12 @@
 #include "engine/train/rank/comm_hook.h"
 #include "engine/train/rank/group.h"
 
-#define WAIT_SLICE_NS     (50 * TD_NS_PER_MS)
-#define ABORT_PATIENCE_NS (60 * TD_NS_PER_S)
-#define NO_TICKET         UINT64_MAX
+#define WAIT_SLICE_NS (50 * TD_NS_PER_MS)
 
 enum { UPDATE = 1 << TD_SEG_FINISH | 1 << TD_SEG_APPLY };
 
 static td_status check_ticket(const struct td_rank *r, const char *slot) {
-    if (r->ticket != NO_TICKET) return TD_OK;
+    if (r->ticket != TD_NO_TICKET) return TD_OK;
     return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
                                         "strategy '%s' gave no ticket from its slot %s; set "
                                         "*out_ticket to that of its last run",
@@ -28,7 +26,7 @@ static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_ex
                      uint32_t segments, const void *const *inputs) {
     if (r->steady) segments |= TD_RUN_STEADY;
     if (!r->strategy_ops->step) return r->accel_ops->run(exe, segments, inputs, &r->ticket);
-    r->ticket = NO_TICKET;
+    r->ticket = TD_NO_TICKET;
     TD_TRY(r->strategy_ops->step(r->strategy, kind, exe, segments, inputs, &r->ticket));
     return check_ticket(r, "step");
 }
@@ -37,12 +35,15 @@ static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_ex
 static td_status wait_for(struct td_rank *r, td_ticket ticket) {
     for (;;) {
         td_status s = r->accel_ops->wait(r->accel, ticket, WAIT_SLICE_NS);
-        if (td_status_code(s) != TD_DEADLINE_EXCEEDED) return s;
+        if (td_status_code(s) != TD_DEADLINE_EXCEEDED) {
+            r->done = ticket;
+            return s;
+        }
         td_status_free(s);
         s = td_control_check_abort(&r->control);
         if (!s) continue;
         // Its sums end by the same word; then nothing reads the inputs, which the caller frees.
-        td_status_free(r->accel_ops->wait(r->accel, ticket, ABORT_PATIENCE_NS));
+        td_status_free(r->accel_ops->wait(r->accel, ticket, TD_ABORT_PATIENCE_NS));
         return s;
     }
 }
@@ -106,7 +107,7 @@ static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, u
             "together: the gradients' norm is not to be had before it",
             r->strategy_name);
     }
-    r->ticket = NO_TICKET;
+    r->ticket = TD_NO_TICKET;
     TD_TRY(o->optimizer_step(r->strategy, p->exe, inputs, &r->ticket));
     return check_ticket(r, "optimizer_step");
 }
