@@ -3,13 +3,11 @@
 // here; plugins and data are opened by setup.
 
 #include <limits.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "fabric/fabric.h"
-#include "fabric/fatal.h"
-#include "fabric/stop_signals.h"
+#include "fabric/signals.h"
 #include "lib/base/fsio.h"
 
 enum { ARENA_BYTES = 4 * TD_SPEC_ARENA_BYTES };
@@ -108,20 +106,6 @@ static td_status read_job(struct td_fabric *f) {
     return TD_OK;
 }
 
-// As traind-worker does it.
-static td_status take_signals(struct td_fabric *f) {
-    static const int ignore[] = {SIGPIPE, SIGXFSZ}; // come back as EPIPE and EFBIG
-    struct sigaction ign = {.sa_handler = SIG_IGN};
-    for (size_t i = 0; i < TD_COUNTOF(ignore); i++) {
-        if (sigaction(ignore[i], &ign, NULL) != 0) {
-            return td_fail_errno(TD_INTERNAL, "ignore a signal");
-        }
-    }
-    TD_TRY(td_fatal_install(f->io.train.page));
-    TD_TRY(td_fatal_install_ask());
-    return td_stop_signals_start(f->io.train.page);
-}
-
 // The metrics of ranks that their own parent started are the program's business: its ring is not
 // read by anybody else.
 static td_status attach(struct td_fabric *f) {
@@ -138,7 +122,7 @@ static td_status attach(struct td_fabric *f) {
     f->io.train.print_metrics = !f->in_job;
     td_events_init(&f->events, f->in_job ? e->events_fd : -1);
     f->events.lines_fd = f->prints ? STDERR_FILENO : -1;
-    return f->in_job ? take_signals(f) : TD_OK;
+    return f->in_job ? td_rank_signals_take(f->io.train.page, true) : TD_OK;
 }
 
 td_status td_fabric_create(const struct td_fabric_options *options, struct td_fabric **out_fabric) {

@@ -16,6 +16,7 @@
 //   config.h             what the environment says
 //   attach.h             what a launcher handed down
 //   group_memory.h       the memory that ranks of a program share
+//   signals.h            what a rank does with signals
 //   stop_signals.h       who asks for a stop
 //   fatal.h, place.h     last words, and the names in them
 //

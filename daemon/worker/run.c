@@ -3,34 +3,21 @@
 // By hand everything that a launcher would collect goes to stdout as JSON lines. A signal asks for
 // a stop at the next optimizer step, with a checkpoint; a second Ctrl-C does without.
 
-#include <signal.h>
 #include <stdio.h>
 
-#include "fabric/attach.h"
-#include "fabric/devices.h"
-#include "fabric/fatal.h"
 #include "daemon/worker/precision.h"
-#include "fabric/stop_signals.h"
 #include "daemon/worker/worker.h"
 #include "engine/train/rank/plugins.h"
 #include "engine/train/rank/rank.h"
 #include "engine/train/train.h"
+#include "fabric/attach.h"
+#include "fabric/devices.h"
+#include "fabric/fatal.h"
+#include "fabric/signals.h"
+#include "fabric/stop_signals.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/log.h"
 #include "lib/base/machine.h"
-
-static td_status prepare_signals(const struct td_worker_args *args, struct td_rank_page *page) {
-    static const int ignore[] = {SIGPIPE, SIGXFSZ}; // come back as EPIPE and EFBIG
-    struct sigaction ign = {.sa_handler = SIG_IGN};
-    for (size_t i = 0; i < TD_COUNTOF(ignore); i++) {
-        if (sigaction(ignore[i], &ign, NULL) != 0) {
-            return td_fail_errno(TD_INTERNAL, "ignore a signal");
-        }
-    }
-    TD_TRY(td_fatal_install(page));
-    if (args->page_fd >= 0) TD_TRY(td_fatal_install_ask()); // by hand SIGQUIT ends it
-    return td_stop_signals_start(page);
-}
 
 // The first lines of a rank's log: what it runs on.
 static void introduce(const struct td_worker_args *args, const struct td_worker_config *config) {
@@ -107,7 +94,7 @@ int td_worker_run(const struct td_worker_args *args) {
         td_events_finish(&events);
         return TD_EXIT_ABI;
     }
-    s = prepare_signals(args, io.train.page);
+    s = td_rank_signals_take(io.train.page, args->page_fd >= 0);
     if (!s) s = train(args, &io, &events, &result);
     int code = finish(s, &io, &events, &result);
     td_events_finish(&events);
