@@ -3,29 +3,16 @@
 // failure ends the run on all ranks, which are woken.
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "engine/train/loop/batch.h"
 #include "fabric/fabric.h"
 
 td_status td_fabric_step(const struct td_fabric *f, const char *name, int *out_step) {
-    const struct td_rank_steps *steps = &f->rank->steps;
     if (!f->optimizer) {
         return td_fabric_misuse("a step of training without td_fabric_setup_optimizers");
     }
-    char names[TD_STEPS_MAX * (TD_STEP_NAME + 2)] = "";
-    for (int i = 0; i < steps->n; i++) {
-        if (!name || strcmp(steps->step[i].name, name) == 0) {
-            *out_step = i;
-            return TD_OK;
-        }
-        size_t n = strlen(names);
-        snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", steps->step[i].name);
-    }
-    td_status none =
-        td_fail(TD_NOT_FOUND, "the module has no training step '%s'; it has: %s", name, names);
-    return td_status_with_reason(td_status_with_class(none, TD_CLASS_USER_CODE), TD_MANUAL_MISUSE);
+    return td_manual_find(&f->manual, name, out_step);
 }
 
 // A call in a wrong order changes nothing, and may be made again in the right one.

@@ -2,7 +2,6 @@
 
 #include "engine/train/loop/host_step.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "engine/train/rank/group.h"
@@ -46,19 +45,7 @@ td_status td_host_step(struct td_steps *s, int64_t batch, bool *out_boundary) {
 // ---- the calls ----------------------------------------------------------------------------------
 static td_status find(const struct td_steps *s, const char *name, int *out_step) {
     TD_CHECK(s->magic == MAGIC);
-    const struct td_rank_steps *steps = &s->manual.l->rank->steps;
-    char names[TD_STEPS_MAX * (TD_STEP_NAME + 2)] = "";
-    for (int i = 0; i < steps->n; i++) {
-        if (!name || strcmp(steps->step[i].name, name) == 0) {
-            *out_step = i;
-            return TD_OK;
-        }
-        size_t n = strlen(names);
-        snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", steps->step[i].name);
-    }
-    return td_status_with_class(
-        td_fail(TD_NOT_FOUND, "the module has no training step '%s'; it has: %s", name, names),
-        TD_CLASS_USER_CODE);
+    return td_manual_find(&s->manual, name, out_step);
 }
 
 td_status td_steps_forward(struct td_steps *s, const char *step) {

@@ -340,6 +340,22 @@ static td_status check_norm(const struct td_manual *m) {
                   "trainer.log_grad_norm");
 }
 
+td_status td_manual_find(const struct td_manual *m, const char *name, int *out_step) {
+    const struct td_rank_steps *steps = &m->l->rank->steps;
+    char names[TD_STEPS_MAX * (TD_STEP_NAME + 2)] = "";
+    for (int i = 0; i < steps->n; i++) {
+        if (!name || strcmp(steps->step[i].name, name) == 0) {
+            *out_step = i;
+            return TD_OK;
+        }
+        size_t n = strlen(names);
+        snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", steps->step[i].name);
+    }
+    td_status none =
+        td_fail(TD_NOT_FOUND, "the module has no training step '%s'; it has: %s", name, names);
+    return td_status_with_reason(td_status_with_class(none, TD_CLASS_USER_CODE), TD_MANUAL_MISUSE);
+}
+
 td_status td_manual_norm(struct td_manual *m, int step, double *out_norm) {
     TD_TRY(check_gradients(m, step, "the norm of the gradients"));
     TD_TRY(check_norm(m));

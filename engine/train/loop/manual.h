@@ -75,6 +75,8 @@ struct td_manual {
 
 void td_manual_init(struct td_manual *m, struct td_train_loop *l);
 
+// The training step of that name; NULL: the first. NOT_FOUND lists the names; nothing was changed.
+TD_MUST_USE td_status td_manual_find(const struct td_manual *m, const char *name, int *out_step);
 // The next batch of the training split; *out_n: its samples, on this rank. 0: the epoch is over,
 // and the next call begins another.
 TD_MUST_USE td_status td_manual_next(struct td_manual *m, int64_t *out_n);
