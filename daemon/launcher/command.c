@@ -168,6 +168,7 @@ static td_status make_env(struct td_launch_command *c, const struct td_launch_op
     put_number(&v, "TRAIND_ATTEMPT", o->attempt);
     if (o->kind == TD_KIND_PROGRAM) {
         TD_TRY(put_rank(&v, o, idx, group_fd));
+        if (o->cpu_level[0]) put(&v, "TRAIND_CPU_ISA", o->cpu_level);
     } else {
         put_number(&v, "TRAIND_FD", TD_COMMAND_TALK_FD);
     }

@@ -156,6 +156,14 @@ def test_pause_saves_at_the_step_and_resume_gives_the_same_bits(daemon, built):
     assert last_files(daemon, cut) == last_files(daemon, whole)
 
 
+def test_daemon_bounds_the_cpu_level_of_its_programs(cluster, built):
+    daemon = cluster.make("--slots", "2", "--cpu-level", "generic").start()
+    job = submit(daemon, built, "--steps", 20, world=1)
+    daemon.finish(job)
+    manifest = pathlib.Path(daemon.checkpoints(job)[0].directory) / "manifest.json"
+    assert ", generic, " in json.loads(manifest.read_text())["resume_key"]["cpu"]
+
+
 def test_first_program_of_the_docs_compiles_and_runs(built, tmp_path):
     page = (support.ROOT / "docs/fabric.md").read_text()
     (tmp_path / "first.c").write_text(page.split("```c\n")[1].split("```")[0])
