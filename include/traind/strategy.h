@@ -123,13 +123,33 @@ struct td_strategy_memory {
 
 enum td_strategy_step { TD_STEP_TRAIN, TD_STEP_VALIDATE, TD_STEP_TEST, TD_STEP_PREDICT };
 
-// Points of the loop at which a strategy is called, if it wants to be.
+// Points of the loop at which a strategy is called on all ranks, if it wants to be. More may be
+// added: a plugin ignores one that it does not know. A point that is an END is left out where the
+// attempt fails.
 enum td_strategy_hook {
     TD_HOOK_TRAIN_START,
     TD_HOOK_TRAIN_BATCH_START, // if hooks_batches; cannot skip the batch
     TD_HOOK_TRAIN_END,
-    TD_HOOK_EVAL_START,
-    TD_HOOK_EVAL_END,
+    TD_HOOK_EVAL_START, // of any stage below, right after its START
+    TD_HOOK_EVAL_END,   // right before its END
+    // Of an epoch. START comes before its first batch; batch: how many of it are done already.
+    // Above 0 the run was resumed within the epoch, whose START an attempt before had, too. END
+    // comes after its last batch and validation, before its metrics and its checkpoint. There batch
+    // is how many were done: fewer than the epoch has where the job ends within it. An agreed stop
+    // within an epoch calls no END. Where such a stop came before the epoch's last validation, the
+    // attempt that resumes validates first. Then it calls that epoch's END without a START.
+    TD_HOOK_TRAIN_EPOCH_START,
+    TD_HOOK_TRAIN_EPOCH_END,
+    // Of a pass over a split with at least one batch: validate is also the sanity check, and each
+    // validation of fit. END also follows an agreed stop. batch: 0; at END how many are done, of
+    // predict how many batches, or tokens of a continued prompt, were due. A loop of somebody's
+    // own (traind/fabric.h) has no such pass.
+    TD_HOOK_VALIDATE_START,
+    TD_HOOK_VALIDATE_END,
+    TD_HOOK_TEST_START,
+    TD_HOOK_TEST_END,
+    TD_HOOK_PREDICT_START,
+    TD_HOOK_PREDICT_END,
 };
 
 // What a strategy keeps of itself in a checkpoint, beside the state of the rank.

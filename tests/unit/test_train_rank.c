@@ -94,9 +94,12 @@ static td_status spy_post_backward(struct td_strategy *s) {
     return TD_OK;
 }
 static td_status spy_hook(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch) {
-    static const char *const names[] = {"train_start", "batch_start", "train_end", "eval_start",
-                                        "eval_end"};
+    static const char *const names[] = {
+        "train_start", "batch_start", "train_end",      "eval_start",   "eval_end",
+        "epoch_start", "epoch_end",   "validate_start", "validate_end",
+    };
     (void)s, (void)batch;
+    assert_true((size_t)hook < TD_COUNTOF(names));
     note(names[hook]);
     return TD_OK;
 }
@@ -144,11 +147,13 @@ static void test_slots_are_called_in_the_documented_order(void **state) {
                         "open environment "
                         "process_dataloader process_dataloader process_dataloader connect "
                         "build_begin rewrite rewrite rewrite build_end place setup train_start "
+                        "epoch_start "
                         "batch_start pre_backward post_backward "
                         "batch_start pre_backward post_backward "
                         "batch_start pre_backward post_backward "
                         "batch_start pre_backward post_backward "
-                        "eval_start eval_end train_end teardown close ");
+                        "validate_start eval_start eval_end validate_end epoch_end "
+                        "train_end teardown close ");
 }
 
 // A step slot that writes down the segments of each run.

@@ -161,9 +161,13 @@ static td_status trace_strategy_post_backward(struct td_strategy *s) {
 }
 static td_status trace_strategy_hook(struct td_strategy *s, enum td_strategy_hook hook,
                                      int64_t batch) {
-    static const char *const names[] = {"train_start", "train_batch_start", "train_end",
-                                        "eval_start", "eval_end"};
-    if (hook == TD_HOOK_TRAIN_BATCH_START) {
+    static const char *const names[] = {
+        "train_start",       "train_batch_start", "train_end",      "eval_start",   "eval_end",
+        "train_epoch_start", "train_epoch_end",   "validate_start", "validate_end", "test_start",
+        "test_end",          "predict_start",     "predict_end",
+    };
+    assert_true((size_t)hook < TD_COUNTOF(names));
+    if (hook == TD_HOOK_TRAIN_BATCH_START || hook >= TD_HOOK_TRAIN_EPOCH_START) {
         trace_line("strategy.hook %s %lld", names[hook], (long long)batch);
     } else {
         trace_line("strategy.hook %s", names[hook]);

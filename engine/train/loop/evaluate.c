@@ -78,6 +78,16 @@ static const char *stage_of(const char *prefix) {
     return strcmp(prefix, "val") == 0 ? "validation" : *prefix ? prefix : "sanity check";
 }
 
+static td_status enter(struct td_rank *r, bool is_test) {
+    TD_TRY(td_rank_hook(r, is_test ? TD_HOOK_TEST_START : TD_HOOK_VALIDATE_START, 0));
+    return td_rank_hook(r, TD_HOOK_EVAL_START, 0);
+}
+
+static td_status leave(struct td_rank *r, bool is_test, int64_t done) {
+    TD_TRY(td_rank_hook(r, TD_HOOK_EVAL_END, done));
+    return td_rank_hook(r, is_test ? TD_HOOK_TEST_END : TD_HOOK_VALIDATE_END, done);
+}
+
 td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, const char *prefix,
                                  int64_t n_batches, bool *out_interrupted) {
     struct td_rank *r = l->rank;
@@ -86,17 +96,17 @@ td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, c
     struct td_tallies own = {0};
     *out_interrupted = false;
     if (n_batches == 0) return TD_OK;
-    TD_TRY(td_rank_hook(r, TD_HOOK_EVAL_START, 0));
+    TD_TRY(enter(r, is_test));
     const struct td_sampler *s = td_data_sampler(r->data, split);
     for (int64_t b = 0; b < n_batches; b++) {
         td_control_phase(&r->control, is_test ? TD_PHASE_TESTING : TD_PHASE_VALIDATING);
         TD_TRY(td_train_loop_agree(l, out_interrupted));
-        if (*out_interrupted) return td_rank_hook(r, TD_HOOK_EVAL_END, b);
+        if (*out_interrupted) return leave(r, is_test, b);
         td_status failed = evaluate_batch(l, split, offset, &own);
         TD_TRY(td_batch_name(failed, l, stage_of(prefix), b));
         offset = td_sampler_next(s, offset, batch_size);
     }
     if (own.n == 0) name_tallies(r, &own);
     if (*prefix) TD_TRY(report(l, prefix, &own));
-    return td_rank_hook(r, TD_HOOK_EVAL_END, n_batches);
+    return leave(r, is_test, n_batches);
 }

@@ -81,17 +81,28 @@ static bool saves_by_epoch(const struct td_train_loop *l) {
 // ---- fit ---------------------------------------------------------------------------------------
 
 // The epoch's metrics are the last of its points: a reader that has them has its validation's, too.
-// One that a later attempt still validates is logged there.
-static void log_epoch(struct td_train_loop *l) {
-    if (l->at.epoch_batches == l->epoch.n_batches || l->fit_is_over) {
-        td_epoch_metrics_log(&l->played, l->at.step, l->at.epoch);
-    }
+// One that a later attempt still validates ends there.
+static td_status end_epoch(struct td_train_loop *l) {
+    if (l->at.epoch_batches != l->epoch.n_batches && !l->fit_is_over) return TD_OK;
+    TD_TRY(td_rank_hook(l->rank, TD_HOOK_TRAIN_EPOCH_END, l->at.epoch_batches));
+    td_epoch_metrics_log(&l->played, l->at.step, l->at.epoch);
+    return TD_OK;
+}
+
+// One that was done when the run was resumed has had its end.
+static td_status begin_epoch(struct td_train_loop *l) {
+    struct td_rank *r = l->rank;
+    TD_TRY(td_sampler_set_epoch(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch));
+    l->epoch = td_rank_epoch(r, &l->at);
+    td_batch_begin(l);
+    if (l->epoch.first >= l->epoch.n_batches) return TD_OK;
+    return td_rank_hook(r, TD_HOOK_TRAIN_EPOCH_START, l->epoch.first);
 }
 
 // An agreed stop, with the validation that it found due.
 static td_status stop_here(struct td_train_loop *l, bool saves, bool pending,
                            enum td_train_loop_end *out_end) {
-    if (!saves || !pending) log_epoch(l);
+    if (!saves || !pending) TD_TRY(end_epoch(l));
     l->at.validation_pending = pending;
     if (saves) TD_TRY(td_boundary_save(l, TD_SAVE_FINAL));
     *out_end = TD_LOOP_STOPPED;
@@ -123,7 +134,7 @@ static td_status at_boundary(struct td_train_loop *l, bool validates, bool *out_
             return stop_here(l, l->stop_saves, true, out_end);
         }
     }
-    log_epoch(l);
+    TD_TRY(end_epoch(l));
     *out_leave = l->fit_is_over;
     if (l->fit_is_over) return TD_OK; // fit saves once more, and waits for it
     if (agreed.save) return td_boundary_save(l, TD_SAVE_ASKED);
@@ -182,7 +193,7 @@ static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end)
     if (l->at.validation_pending) {
         TD_TRY(validate(l, &interrupted));
         l->epoch = td_rank_epoch(r, &l->at);
-        if (!interrupted) log_epoch(l);
+        if (!interrupted) TD_TRY(end_epoch(l));
         // Nothing was trained, so the checkpoint that was resumed from is still the newest.
         if (interrupted) *out_end = TD_LOOP_STOPPED;
         l->at.validation_pending = false;
@@ -208,10 +219,7 @@ td_status td_train_loop_fit(struct td_train_loop *l, enum td_train_loop_end *out
 
     bool leave = td_limits_reached(limits, l->at.epoch, l->at.step);
     for (; !leave && !td_limits_reached(limits, l->at.epoch, l->at.step); l->at.epoch++) {
-        TD_TRY(td_sampler_set_epoch(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch));
-        l->epoch = td_rank_epoch(r, &l->at);
-
-        td_batch_begin(l);
+        TD_TRY(begin_epoch(l));
         for (int64_t b = l->epoch.first; b < l->epoch.n_batches && !leave; b++) {
             if (r->module_ops->training_step) {
                 TD_TRY(play_batch(l, &own, b, &leave, out_end));

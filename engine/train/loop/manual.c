@@ -162,12 +162,13 @@ static td_status begin_epoch(struct td_manual *m) {
     m->in_epoch = true;
     td_control_phase(&r->control, TD_PHASE_TRAINING);
     td_throughput_begin(&l->throughput, l->at.step);
-    return TD_OK;
+    return td_rank_hook(r, TD_HOOK_TRAIN_EPOCH_START, l->epoch.first);
 }
 
 static td_status end_epoch(struct td_manual *m) {
     struct td_train_loop *l = m->l;
     TD_TRY(td_manual_drain(m));
+    TD_TRY(td_rank_hook(l->rank, TD_HOOK_TRAIN_EPOCH_END, l->queued.epoch_batches));
     l->at.epoch++;
     l->at.epoch_offset = 0;
     l->at.epoch_batches = 0;

@@ -250,18 +250,26 @@ static td_status predict_split(struct asking *a, int64_t n_batches, bool *out_in
     return TD_OK;
 }
 
-td_status td_predict(struct td_train_loop *l, bool *out_interrupted) {
-    struct td_rank *r = l->rank;
-    *out_interrupted = false;
-    td_control_phase(&r->control, TD_PHASE_PREDICTING);
-    if (td_rank_generates(r)) return td_generate(l, out_interrupted);
-    int64_t n_batches = td_rank_eval_batches(r, TD_SPLIT_PREDICT);
-    if (n_batches == 0) return TD_OK;
+static td_status predict_samples(struct td_train_loop *l, int64_t n_batches,
+                                 bool *out_interrupted) {
     struct asking a = {.table.fd = -1};
-    TD_TRY(td_rank_hook(r, TD_HOOK_EVAL_START, 0));
     td_status s = asking_init(&a, l);
     if (!s) s = predict_split(&a, n_batches, out_interrupted);
     asking_finish(&a);
-    TD_TRY(s);
-    return td_rank_hook(r, TD_HOOK_EVAL_END, n_batches);
+    return s;
+}
+
+td_status td_predict(struct td_train_loop *l, bool *out_interrupted) {
+    struct td_rank *r = l->rank;
+    const bool generates = td_rank_generates(r);
+    *out_interrupted = false;
+    td_control_phase(&r->control, TD_PHASE_PREDICTING);
+    const int64_t n =
+        generates ? r->config->predict.max_new_tokens : td_rank_eval_batches(r, TD_SPLIT_PREDICT);
+    if (n == 0 && !generates) return TD_OK;
+    TD_TRY(td_rank_hook(r, TD_HOOK_PREDICT_START, 0));
+    TD_TRY(td_rank_hook(r, TD_HOOK_EVAL_START, 0));
+    TD_TRY(generates ? td_generate(l, out_interrupted) : predict_samples(l, n, out_interrupted));
+    TD_TRY(td_rank_hook(r, TD_HOOK_EVAL_END, n));
+    return td_rank_hook(r, TD_HOOK_PREDICT_END, n);
 }
