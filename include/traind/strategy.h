@@ -9,7 +9,7 @@
 //
 //   open -> environment -> process_dataloader -> connect -> build_begin ->
 //   (record: rewrite, once per program) -> build_end -> place -> setup -> state_load ->
-//   [ hook ... step ... hook ] -> optimizer_state, state_save ... -> teardown -> close;
+//   [ hook ... step, step_end ... hook ] -> optimizer_state, state_save ... -> teardown -> close;
 //   on_exception, instead of a clean teardown, on error
 //
 // Only open, close and environment are required. What happens where another slot is absent is said
@@ -38,7 +38,7 @@
 //  - in setup and state_load: every region;
 //  - between the runs of a step slot: parameters, buffers and optimizer state;
 //  - in pre_backward, post_backward and optimizer_step: gradients, too;
-//  - in hook and rewrite: nothing.
+//  - in hook, rewrite and step_end: nothing.
 //
 // In every slot but reduce_gradients and on_exception all runs are done. Only a step slot and an
 // optimizer_step run programs themselves. Before they read or write what a run of theirs has
@@ -279,6 +279,20 @@ struct td_strategy_ops {
     // not exact.
     td_status (*state_load)(struct td_strategy *s, enum td_strategy_state which, const void *data,
                             size_t bytes);
+
+    // ---- the step, once more
+    // (optional) After a step, once its outputs are read: training_step_end, validation_step_end
+    // and test_step_end of Lightning. It is called once for each training step of each batch, after
+    // the run that has its forward segment, and for each batch of validate, test and predict. A
+    // rank whose share of the batch is empty has no step: so in an evaluation it leaves the group
+    // alone. Nothing is queued ahead of what it is called for. Absent: nothing is called, and
+    // nothing waits.
+    // g: names the outputs, td_graph_output_at, and the training step, td_graph_step. n: samples.
+    // outputs: (td_graph_n_outputs(g)), of this rank. What it leaves in them is what is logged,
+    // checked for numbers, and summed over ranks for whoever monitors it. Gradients, and a GATE,
+    // were used before. Predictions are no outputs.
+    td_status (*step_end)(struct td_strategy *s, enum td_strategy_step kind,
+                          const struct td_graph *g, int64_t n, double *outputs);
 };
 
 #ifdef __cplusplus

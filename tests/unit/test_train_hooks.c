@@ -1,8 +1,11 @@
 // A strategy that acts between the segments of a step, on a device: what its hooks see and write is
 // what the queue has done by then. The bits are those of the same strategy on the reference.
+// One that acts at the end of a step changes what is shown of it, and no bit of the weights.
 
 #include "tests/unit/test.h"
 
+#include "engine/train/build.h"
+#include "engine/train/loop/fit.h"
 #include "tests/unit/ranks_rig.h"
 
 #define TIMEOUT_NS (60 * TD_NS_PER_S)
@@ -141,8 +144,110 @@ static void test_hooks_of_a_strategy_leave_the_bits_of_the_reference(void **stat
     expect_same(by_tensor, reference, steps);
 }
 
+// ---- the end of a step --------------------------------------------------------------------------
+enum { SHOWN = 7 };
+static int ends[TD_STEP_PREDICT + 1];
+
+// Shows another loss than there is.
+static td_status showing_step_end(struct td_strategy *s, enum td_strategy_step kind,
+                                  const struct td_graph *g, int64_t n, double *outputs) {
+    (void)s;
+    ends[kind]++;
+    assert_true(n > 0);
+    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
+        const char *name;
+        td_graph_output_at(g, i, &name, NULL, NULL);
+        if (strcmp(name, "loss") != 0) continue;
+        assert_true(outputs[i] > 0 && outputs[i] < SHOWN); // it was read
+        outputs[i] = SHOWN;
+    }
+    return TD_OK;
+}
+
+static td_status failing_step_end(struct td_strategy *s, enum td_strategy_step kind,
+                                  const struct td_graph *g, int64_t n, double *outputs) {
+    (void)s, (void)g, (void)n, (void)outputs;
+    return ++ends[kind] < 2 ? TD_OK : td_fail(TD_INTERNAL, "the second end of a step");
+}
+
+static double loss_of(const struct td_tallies *of) {
+    const struct td_tally *t = td_tallies_find(of, "loss");
+    assert_non_null(t);
+    return t->sum / t->count;
+}
+
+// What a fit shows of its last window and validation; its weights.
+struct shown {
+    double train, val;
+    int runs_ahead;
+    float weights[64];
+    size_t bytes;
+};
+
+static td_status fit_shown(const char *accelerator, struct shown *out) {
+    struct run r;
+    struct td_rank *rank;
+    struct td_train_loop l;
+    enum td_train_loop_end end;
+    memset(ends, 0, sizeof ends);
+    *out = (struct shown){0};
+    prepare_run(&r, &hooked, "hooked", NULL);
+    r.config.accelerator = accelerator;
+    r.config.limits.accumulate[0].batches = 1;
+    assert_ok(td_rank_create(&r.config, &r.io, &r.events, &rank));
+    td_train_loop_init(&l, rank);
+    td_status s = td_train_loop_fit(&l, &end);
+    if (!s) {
+        const struct td_buffer from = rank->memory.region[TD_ROLE_PARAM];
+        out->bytes = from.bytes;
+        assert_true(from.bytes <= sizeof out->weights);
+        assert_ok(rank->accel_ops->copy(rank->accel, td_buffer_of_host(out->weights, from.bytes), 0,
+                                        from, 0, from.bytes));
+        out->train = loss_of(&l.window);
+        out->val = loss_of(&l.validated);
+        out->runs_ahead = l.runs_ahead;
+    }
+    td_rank_destroy(rank);
+    dispose(&r);
+    return s;
+}
+
+static void test_end_of_a_step_changes_what_is_shown_and_nothing_else(void **state) {
+    static const char *const accelerators[] = {"reference", "far"};
+    (void)state;
+    for (size_t i = 0; i < TD_COUNTOF(accelerators); i++) {
+        struct shown plain, shown;
+        hooked_ops = *base();
+        assert_ok(fit_shown(accelerators[i], &plain));
+        assert_int_equal(ends[TD_STEP_TRAIN], 0);
+        assert_int_equal(plain.runs_ahead, i); // far queues ahead
+        assert_true(plain.train < SHOWN && plain.val < SHOWN);
+        hooked_ops.step_end = showing_step_end;
+        assert_ok(fit_shown(accelerators[i], &shown));
+        assert_int_equal(shown.runs_ahead, 0);
+        assert_int_equal(ends[TD_STEP_TRAIN], 4); // batches of the epoch
+        assert_int_equal(ends[TD_STEP_VALIDATE], 1);
+        assert_int_equal(ends[TD_STEP_TEST], 0);
+        assert_true(shown.train == SHOWN && shown.val == SHOWN);
+        assert_memory_equal(shown.weights, plain.weights, plain.bytes);
+    }
+}
+
+static void test_attempt_ends_when_the_end_of_a_step_fails(void **state) {
+    struct shown shown;
+    (void)state;
+    hooked_ops = *base();
+    hooked_ops.step_end = failing_step_end;
+    td_status s = fit_shown("reference", &shown);
+    assert_int_equal(ends[TD_STEP_TRAIN], 2);
+    assert_non_null(strstr(td_status_message(s), "the second end of a step"));
+    td_status_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_end_of_a_step_changes_what_is_shown_and_nothing_else),
+        cmocka_unit_test(test_attempt_ends_when_the_end_of_a_step_fails),
         test_in_scratch(test_hooks_of_a_strategy_leave_the_bits_of_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

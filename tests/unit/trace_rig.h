@@ -159,6 +159,13 @@ static td_status trace_strategy_post_backward(struct td_strategy *s) {
     trace_line("strategy.post_backward");
     return trace.strategy->post_backward ? trace.strategy->post_backward(s) : TD_OK;
 }
+static td_status trace_strategy_step_end(struct td_strategy *s, enum td_strategy_step kind,
+                                         const struct td_graph *g, int64_t n, double *outputs) {
+    static const char *const names[] = {"train", "validate", "test", "predict"};
+    trace_line("strategy.step_end %s %s n=%lld outputs=%u", names[kind], td_graph_step(g),
+               (long long)n, td_graph_n_outputs(g));
+    return trace.strategy->step_end ? trace.strategy->step_end(s, kind, g, n, outputs) : TD_OK;
+}
 static td_status trace_strategy_hook(struct td_strategy *s, enum td_strategy_hook hook,
                                      int64_t batch) {
     static const char *const names[] = {
@@ -369,6 +376,7 @@ static inline void trace_add_strategy(struct run *r, const struct td_plugin_desc
     if (trace.all_slots) {
         o->pre_backward = trace_strategy_pre_backward;
         o->post_backward = trace_strategy_post_backward;
+        o->step_end = trace_strategy_step_end;
         o->teardown = trace_strategy_teardown;
         o->on_exception = trace_strategy_on_exception;
         o->state_save = trace_strategy_state_save;

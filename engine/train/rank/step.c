@@ -148,7 +148,8 @@ static td_status agree(struct td_rank *r, bool summed) {
 
 bool td_rank_runs_ahead(const struct td_rank *r) {
     const struct td_strategy_ops *o = r->strategy_ops;
-    const bool takes_part = has_hooks(r) || o->step || o->batch_to_device || r->facts.hooks_batches;
+    const bool takes_part =
+        has_hooks(r) || o->step || o->step_end || o->batch_to_device || r->facts.hooks_batches;
     const bool meets = r->facts.world_size > 1 && !td_programs_sum(r->programs);
     return r->accel_facts.run_ahead && !takes_part && !meets && !r->precision_ops->step_gate &&
            !r->config->detect_anomaly && r->steps.n == 1;
@@ -183,7 +184,10 @@ td_status td_rank_queue_segments(struct td_rank *r, enum td_strategy_step kind,
     *out_run = (struct td_rank_run){.graph = program.graph,
                                     .ticket = r->ticket,
                                     .agrees = kind == TD_STEP_TRAIN && key->sync && reduces,
-                                    .sums = program.sums};
+                                    .sums = program.sums,
+                                    .ends = segments & 1u << TD_SEG_FORWARD,
+                                    .kind = kind,
+                                    .n_samples = key->batch};
     return TD_OK;
 }
 
@@ -195,9 +199,16 @@ td_status td_rank_queue(struct td_rank *r, enum td_strategy_step kind,
     return td_rank_queue_segments(r, kind, key, moved, segments_of(r, kind, key), out_run);
 }
 
+td_status td_rank_step_end(struct td_rank *r, const struct td_rank_run *run) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    if (!o->step_end || !run->ends) return TD_OK;
+    return o->step_end(r->strategy, run->kind, run->graph, run->n_samples, r->outputs);
+}
+
 td_status td_rank_read(struct td_rank *r, const struct td_rank_run *run) {
     TD_TRY(wait_for(r, run->ticket));
-    return run->agrees ? agree(r, run->sums) : TD_OK;
+    if (run->agrees) TD_TRY(agree(r, run->sums));
+    return td_rank_step_end(r, run);
 }
 
 td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,

@@ -11,6 +11,9 @@ struct td_rank_run {
     td_ticket ticket;
     bool agrees; // its ranks agree on their control flags
     bool sums;   // which it sums itself, after the last bucket
+    bool ends;   // it has the forward segment, so its outputs are those of a step
+    enum td_strategy_step kind;
+    int64_t n_samples;
 };
 
 // May a run be queued before the one before it is read? Not where somebody acts between the two: a
@@ -31,10 +34,13 @@ TD_MUST_USE td_status td_rank_queue_segments(struct td_rank *r, enum td_strategy
                                              const struct td_program_key *key,
                                              const void *const *inputs, uint32_t segments,
                                              struct td_rank_run *out_run);
-// Waits until it is done. Then its outputs are in r->outputs, named by the graph, and what ranks
-// agreed on is added to r->control. ABORTED (class collective): a peer is gone.
+// Waits until it is done. Then its outputs are in r->outputs, named by the graph, as the strategy's
+// step_end left them, and what ranks agreed on is added to r->control. ABORTED (class collective):
+// a peer is gone.
 TD_MUST_USE td_status td_rank_read(struct td_rank *r, const struct td_rank_run *run);
-// Both at once.
+// What reading ends with: the strategy's step_end over r->outputs, where it has one.
+TD_MUST_USE td_status td_rank_step_end(struct td_rank *r, const struct td_rank_run *run);
+// Both at once: queues a run and reads it.
 TD_MUST_USE td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
                                    const struct td_program_key *key, const void *const *inputs,
                                    const struct td_graph **out_graph);
