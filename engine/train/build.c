@@ -106,7 +106,7 @@ static const build_step building[] = {
     td_rank_open_module, td_rank_choose_start, td_rank_list_plugins, td_plan_programs, td_rank_compare,
     td_rank_place_state, td_rank_place_buckets, td_rank_place_hook,
     td_rank_initialize_state, td_rank_restore_state,
-    td_rank_set_up_strategy, td_rank_load_own_state,
+    td_rank_set_up_strategy, td_rank_create_late, td_rank_load_own_state,
     bind_programs, start_background, td_choices_freeze, announce,
 };
 

@@ -108,6 +108,13 @@ struct td_strategy_facts {
     // function of the step. False: a job that is resumed says that it is not bit-exact.
     bool resumes_exactly;
     bool hooks_batches; // wants TD_HOOK_TRAIN_BATCH_START, so nothing is queued ahead
+    // Optimizer state is made after setup, which finds its region empty (bytes 0): a strategy sees
+    // all parameters in their place before an optimizer has state. What is made then is the memory
+    // that place did not bring, and first values. Then comes what a checkpoint has of it, if
+    // restore_optimizer, and the bits of rank 0 for every rank. The layout is as ever: updates are
+    // recorded with the programs, before place. The same on all ranks. A resumed run reads its
+    // checkpoint's files twice.
+    bool late_optimizers;
 };
 
 // How the samples of a split are divided: this rank takes positions rank, rank + n_replicas, ...
@@ -193,13 +200,14 @@ struct td_strategy_ops {
     // (optional) Brings memory for regions, e.g. gradients inside the group's mapping. gradient
     // bytes are td_state_region_bytes(GRAD), control tail included. Absent: all from the
     // accelerator. What it brings lives until close. A strategy may keep both pointers: when it has
-    // returned, memory has all regions.
+    // returned, memory has all regions but those of late_optimizers.
     td_status (*place)(struct td_strategy *s, const struct td_state_table *state,
                        struct td_strategy_memory *memory);
     // (optional) After state was initialized or loaded (on rank 0) and before the first step:
     // afterwards parameters, buffers and optimizer state are the same bits on every rank.
     // Called again when other weights were read after fit, for validate, test and predict.
-    // Shapes: regions as placed, all present. Collective: all ranks call. Absent: rank 0 broadcasts
+    // Shapes: regions as placed, all present but the optimizer's, the first time, if
+    // late_optimizers. Collective: all ranks call. Absent: rank 0 broadcasts
     // all three.
     td_status (*setup)(struct td_strategy *s, const struct td_state_table *state,
                        const struct td_strategy_memory *memory);

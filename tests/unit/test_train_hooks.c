@@ -244,8 +244,88 @@ static void test_attempt_ends_when_the_end_of_a_step_fails(void **state) {
     td_status_free(s);
 }
 
+// ---- late optimizers ----------------------------------------------------------------------------
+static _Thread_local int setups;
+
+static td_status late_environment(struct td_strategy *s, struct td_strategy_facts *f) {
+    TD_TRY(base()->environment(s, f));
+    f->late_optimizers = true;
+    setups = 0;
+    return TD_OK;
+}
+
+// What setup finds: parameters, and no optimizer.
+static td_status late_setup(struct td_strategy *s, const struct td_state_table *state,
+                            const struct td_strategy_memory *memory) {
+    const struct td_strategy_config *c = &mine.config;
+    (void)s;
+    setups++;
+    assert_true(td_state_region_bytes(state, TD_ROLE_OPTIM) > 0);
+    assert_int_equal(memory->region[TD_ROLE_OPTIM].bytes, 0);
+    const struct td_buffer region = memory->region[TD_ROLE_PARAM];
+    TD_AUTO_FREE char *all = td_calloc(1, region.bytes);
+    const struct td_buffer host = td_buffer_of_host(all, region.bytes);
+    assert_non_null(all);
+    TD_TRY(c->accel_ops->copy(c->accel, host, 0, region, 0, region.bytes));
+    TD_TRY(c->collective_ops->broadcast(c->collective, all, region.bytes, 0));
+    return c->accel_ops->copy(c->accel, region, 0, host, 0, region.bytes);
+}
+
+static td_status late_teardown(struct td_strategy *s) {
+    assert_int_equal(setups, hooked_ops.setup ? 1 : 0);
+    for (enum td_role role = 0; role < TD_ROLE_COUNT; role++) {
+        const size_t bytes = td_state_region_bytes(mine.state, role);
+        assert_true(!bytes || mine.memory->region[role].bytes > 0);
+    }
+    return base()->teardown ? base()->teardown(s) : TD_OK;
+}
+
+// Two epochs, the second of them resumed; where both leave their checkpoints.
+static void run_resumed(const char *scratch, const char *name, const char *accelerator,
+                        char dir[TD_FS_PATH_BYTES]) {
+    char first[TD_FS_PATH_BYTES], from[TD_FS_PATH_BYTES];
+    struct job j = {.accelerator = accelerator,
+                    .strategy = "hooked",
+                    .precision = "32-true",
+                    .world = RANKS,
+                    .accumulate = 1,
+                    .max_epochs = 1,
+                    .own = &hooked,
+                    .change = change};
+    assert_ok(td_fs_path(first, "%s/%s-first", scratch, name));
+    assert_ok(td_fs_path(dir, "%s/%s", scratch, name));
+    const int64_t steps = run_job(&j, first).step;
+    assert_ok(td_fs_path(from, "%s/step-%lld", first, (long long)steps));
+    j.resume_from = from;
+    j.max_epochs = 2;
+    assert_int_equal(run_job(&j, dir).step, 2 * steps);
+}
+
+static void test_late_optimizers_leave_the_bits_when_ranks_resume(void **state) {
+    static const char *const accelerators[] = {"reference", "far"};
+    const char *scratch = *state;
+    for (size_t i = 0; i < TD_COUNTOF(accelerators); i++) {
+        char usual[TD_FS_PATH_BYTES], late[TD_FS_PATH_BYTES], own[TD_FS_PATH_BYTES], name[64];
+        hooked_ops = *base();
+        hooked_ops.open = hooked_open;
+        hooked_ops.place = hooked_place;
+        snprintf(name, sizeof name, "usual-%zu", i);
+        run_resumed(scratch, name, accelerators[i], usual);
+        hooked_ops.environment = late_environment;
+        hooked_ops.teardown = late_teardown;
+        snprintf(name, sizeof name, "late-%zu", i);
+        run_resumed(scratch, name, accelerators[i], late);
+        expect_same(late, usual, 4);
+        hooked_ops.setup = late_setup;
+        snprintf(name, sizeof name, "own-%zu", i);
+        run_resumed(scratch, name, accelerators[i], own);
+        expect_same(own, usual, 4);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        test_in_scratch(test_late_optimizers_leave_the_bits_when_ranks_resume),
         cmocka_unit_test(test_end_of_a_step_changes_what_is_shown_and_nothing_else),
         cmocka_unit_test(test_attempt_ends_when_the_end_of_a_step_fails),
         test_in_scratch(test_hooks_of_a_strategy_leave_the_bits_of_the_reference),

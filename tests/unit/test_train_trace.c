@@ -12,6 +12,7 @@ struct trace_case {
     const char *name;
     const struct td_plugin_desc *precision, *hook;
     bool ddp, far, all_slots;
+    bool late;      // optimizers, which have state then
     int accumulate; // 0: 1
     int n_steps, fails_at, gather_fails_at;
     int32_t max_epochs; // 0: 1
@@ -39,7 +40,7 @@ static void change(struct run *r, const char *dir) {
     r->config.stages = now->stages ? now->stages : TD_STAGE_FIT;
     r->config.checkpoint.every_n_epochs = 1;
     r->config.optimizer.kind = TD_OPTIMIZER_SGD;
-    r->config.optimizer.attrs = (struct td_optim_attrs){0};
+    r->config.optimizer.attrs = (struct td_optim_attrs){.momentum = now->late ? 0.9 : 0};
     r->config.optimizer.max_norm = 0;
     if (now->hook) {
         const char *text = "{\"matrix_approximation_rank\":1,\"start_powerSGD_iter\":2,"
@@ -93,6 +94,7 @@ static void record(const struct trace_case *c, const char *dir, struct ranks *al
     memset(&trace, 0, sizeof trace);
     td_buf_init(&trace.text, 1 << 20);
     trace.all_slots = c->all_slots;
+    trace.late = c->late;
     trace.n_steps = c->n_steps;
     trace.fails_at = c->fails_at;
     trace.gather_fails_at = c->gather_fails_at;
@@ -181,6 +183,14 @@ static void test_fit_has_this_trace_when_a_device_runs_ahead(void **state) {
           *state);
 }
 
+// Contract 26: the calls of a fit, where optimizers wait for the strategy's setup
+static void test_fit_has_this_trace_when_optimizers_are_late(void **state) {
+    check(
+        &(struct trace_case){
+            .name = "fit_late", .precision = &td_precision_fp32, .far = true, .late = true},
+        *state);
+}
+
 // Contract 26: the calls of a run that is resumed
 static void test_fit_has_this_trace_when_it_is_resumed(void **state) {
     struct trace_case c = {.name = "fit_slots", // of the run before
@@ -240,6 +250,7 @@ int main(void) {
         test_in_scratch(test_fit_has_this_trace_when_ranks_accumulate),
         test_in_scratch(test_fit_has_this_trace_when_ranks_have_a_comm_hook),
         test_in_scratch(test_fit_has_this_trace_when_a_device_runs_ahead),
+        test_in_scratch(test_fit_has_this_trace_when_optimizers_are_late),
         test_in_scratch(test_fit_has_this_trace_when_it_is_resumed),
         test_in_scratch(test_stage_has_this_trace_when_nothing_is_trained),
         test_in_scratch(test_run_has_this_trace_when_a_step_fails),

@@ -7,7 +7,8 @@
 // between the segments of a step.
 //
 // A line is "<kind>.<slot>" and what is the same in each run of it. Left out are calls that say
-// nothing of the order: memory, copies, facts that are asked again, and calls of other threads.
+// nothing of the order: memory (but where optimizers are late), copies, facts that are asked again,
+// and calls of other threads.
 
 #include <pthread.h>
 
@@ -27,6 +28,7 @@ static struct {
     const struct td_comm_hook_ops *hook;
     struct td_accelerator *device;
     bool all_slots;     // of the strategy
+    bool late;          // its late_optimizers
     int n_steps;        // training steps of the module
     int runs, fails_at; // run n fails, from 1; 0: none does
     int gathers, gather_fails_at;
@@ -67,6 +69,12 @@ static void trace_accel_close(struct td_accelerator *a) {
     trace_line("accelerator.close");
     trace.accelerator->close(a);
     trace.is_known = false;
+}
+
+static td_status trace_accel_state_alloc(struct td_accelerator *a, const struct td_state_table *t,
+                                         enum td_role role, struct td_buffer *out) {
+    if (trace.late) trace_line("accelerator.state_alloc %s", td_role_name(role));
+    return trace.accelerator->state_alloc(a, t, role, out);
 }
 
 static const char *trace_segments(uint32_t segments, char text[64]) {
@@ -125,6 +133,7 @@ static td_status trace_strategy_environment(struct td_strategy *s, struct td_str
     trace_line("strategy.environment");
     TD_TRY(trace.strategy->environment(s, f));
     f->hooks_batches = trace.all_slots;
+    f->late_optimizers = trace.late;
     return TD_OK;
 }
 TRACE_STRATEGY(rewrite,
@@ -158,6 +167,12 @@ static td_status trace_strategy_pre_backward(struct td_strategy *s) {
 static td_status trace_strategy_post_backward(struct td_strategy *s) {
     trace_line("strategy.post_backward");
     return trace.strategy->post_backward ? trace.strategy->post_backward(s) : TD_OK;
+}
+static td_status trace_strategy_setup(struct td_strategy *s, const struct td_state_table *t,
+                                      const struct td_strategy_memory *m) {
+    const bool has_optimizers = m->region[TD_ROLE_OPTIM].bytes > 0;
+    trace_line("strategy.setup %s", has_optimizers ? "with optimizers" : "without optimizers");
+    return trace.strategy->setup ? trace.strategy->setup(s, t, m) : TD_OK;
 }
 static td_status trace_strategy_step_end(struct td_strategy *s, enum td_strategy_step kind,
                                          const struct td_graph *g, int64_t n, double *outputs) {
@@ -353,6 +368,7 @@ static inline void trace_add_accelerator(struct run *r, const struct td_plugin_d
     trace_accelerator_ops = *trace.accelerator;
     trace_accelerator_ops.open = trace_accel_open;
     trace_accelerator_ops.close = trace_accel_close;
+    if (trace.accelerator->state_alloc) trace_accelerator_ops.state_alloc = trace_accel_state_alloc;
     trace_accelerator_ops.compile = trace_accel_compile;
     trace_accelerator_ops.run = trace_accel_run;
     trace_accelerator_ops.wait = trace_accel_wait;
@@ -382,6 +398,7 @@ static inline void trace_add_strategy(struct run *r, const struct td_plugin_desc
         o->state_save = trace_strategy_state_save;
         o->state_load = trace_strategy_state_load;
     }
+    if (trace.late) o->setup = trace_strategy_setup;
     trace_add(r, real, o);
 }
 

@@ -23,7 +23,7 @@ static td_status each_piece(struct td_rank *r, enum td_role role, bool writes, p
                             void *arg) {
     const size_t bytes = td_state_region_bytes(r->state, role);
     const struct td_buffer region = r->memory.region[role];
-    if (!bytes) return TD_OK;
+    if (!bytes || !region.bytes) return TD_OK; // none, or not yet
     void *host = td_rank_address(r, role);
     if (host) return fn(r, arg, host, bytes);
     TD_AUTO_FREE char *piece = malloc(TD_MIN(bytes, (size_t)PIECE_BYTES));
@@ -50,14 +50,16 @@ static td_status broadcast_piece(struct td_rank *r, void *arg, void *data, size_
     return td_rank_broadcast(r, data, bytes, 0);
 }
 
-static td_status compare(struct td_rank *r, bool out_same[N_ROLES]) {
+// which: bits 1 << td_role. What is not asked for is the same.
+static td_status compare(struct td_rank *r, uint32_t which, bool out_same[N_ROLES]) {
     uint64_t own[N_ROLES] = {0};
     const size_t world = (size_t)r->facts.world_size;
     TD_AUTO_FREE uint64_t *all = td_calloc(world, sizeof own);
     if (!all) return td_fail_oom();
     for (size_t i = 0; i < N_ROLES; i++) {
-        TD_TRY(each_piece(r, roles[i], false, digest_piece, &own[i]));
         out_same[i] = true;
+        if (!(which & 1u << roles[i])) continue;
+        TD_TRY(each_piece(r, roles[i], false, digest_piece, &own[i]));
     }
     TD_TRY(td_rank_all_gather(r, own, sizeof own, all));
     for (size_t i = 0; i < world * N_ROLES; i++) {
@@ -67,10 +69,14 @@ static td_status compare(struct td_rank *r, bool out_same[N_ROLES]) {
 }
 
 td_status td_rank_set_up_strategy(struct td_rank *r) {
-    bool same[N_ROLES];
     if (r->strategy_ops->setup) return r->strategy_ops->setup(r->strategy, r->state, &r->memory);
+    return td_rank_share(r, UINT32_MAX);
+}
+
+td_status td_rank_share(struct td_rank *r, uint32_t which) {
+    bool same[N_ROLES];
     if (r->facts.world_size == 1) return TD_OK;
-    TD_TRY_CTX(compare(r, same), "compare the state of ranks");
+    TD_TRY_CTX(compare(r, which, same), "compare the state of ranks");
     for (size_t i = 0; i < N_ROLES; i++) {
         if (same[i]) continue;
         TD_TRY_CTX(each_piece(r, roles[i], true, broadcast_piece, NULL),

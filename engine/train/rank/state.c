@@ -50,14 +50,24 @@ static td_status allocate(struct td_rank *r, enum td_role role, size_t bytes) {
     return o->mem_alloc(r->accel, bytes, &r->memory.region[role]);
 }
 
+static td_status provide(struct td_rank *r, enum td_role role) {
+    const size_t bytes = td_state_region_bytes(r->state, role);
+    if (r->memory.region[role].bytes || !bytes) return TD_OK;
+    TD_TRY_CTX(allocate(r, role, bytes), "%zu bytes for the %s state", bytes, td_role_name(role));
+    r->owned[role] = true;
+    return TD_OK;
+}
+
+// What waits for the strategy's setup.
+static uint32_t late_roles(const struct td_rank *r) {
+    return r->facts.late_optimizers ? 1u << TD_ROLE_OPTIM : 0;
+}
+
 td_status td_rank_place_state(struct td_rank *r) {
     if (r->strategy_ops->place) TD_TRY(r->strategy_ops->place(r->strategy, r->state, &r->memory));
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
-        size_t bytes = td_state_region_bytes(r->state, (enum td_role)role);
-        if (r->memory.region[role].bytes || !bytes) continue;
-        TD_TRY_CTX(allocate(r, (enum td_role)role, bytes), "%zu bytes for the %s state", bytes,
-                   td_role_name((enum td_role)role));
-        r->owned[role] = true;
+        if (late_roles(r) & 1u << role) continue;
+        TD_TRY(provide(r, (enum td_role)role));
     }
     if (r->accel_facts.plans_memory) return TD_OK;
     size_t arena = TD_MAX(td_programs_arena_bytes(r->programs), 64);
@@ -90,11 +100,16 @@ static td_status initialize_tensor(struct td_rank *r, const struct td_state_info
     return td_init_fill(r->config->seed, t, (float *)(void *)(there + t->offset));
 }
 
-td_status td_rank_initialize_state(struct td_rank *r) {
+static td_status initialize(struct td_rank *r, uint32_t roles) {
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
-        TD_TRY(initialize_tensor(r, td_state_at(r->state, i)));
+        const struct td_state_info *t = td_state_at(r->state, i);
+        if (roles & 1u << t->role) TD_TRY(initialize_tensor(r, t));
     }
     return TD_OK;
+}
+
+td_status td_rank_initialize_state(struct td_rank *r) {
+    return initialize(r, ~late_roles(r));
 }
 
 static void announce_resume(struct td_rank *r, uint32_t roles) {
@@ -145,20 +160,47 @@ td_status td_rank_check_weights(const struct td_rank *r, enum td_rank_weights wh
     return td_weights_check(&o, r->state);
 }
 
-td_status td_rank_restore_state(struct td_rank *r) {
+// Those of a checkpoint that this rank reads.
+static td_status restored_roles(const struct td_rank *r, uint32_t *out_roles) {
+    TD_TRY(td_rank_read_roles(r, out_roles));
+    const bool optimizer = (r->config->stages & TD_STAGE_FIT) && r->facts.restore_optimizer;
+    if (!optimizer) *out_roles &= ~(1u << TD_ROLE_OPTIM);
+    return TD_OK;
+}
+
+static td_status restore(struct td_rank *r, uint32_t roles) {
     const struct td_restore_target to = td_rank_restore_target(r);
-    uint32_t roles;
-    TD_TRY(td_rank_read_roles(r, &roles));
+    TD_TRY_CTX(td_restore_load(&r->restored, roles, &to), "resume from '%s'", r->restored.path);
+    return TD_OK;
+}
+
+td_status td_rank_restore_state(struct td_rank *r) {
+    uint32_t reads, roles;
+    TD_TRY(td_rank_read_roles(r, &reads));
+    if (!reads) return TD_OK;
     if (r->resumed) {
-        if (!roles) return TD_OK;
-        bool optimizer = (r->config->stages & TD_STAGE_FIT) && r->facts.restore_optimizer;
-        if (!optimizer) roles &= ~(1u << TD_ROLE_OPTIM);
-        TD_TRY_CTX(td_restore_load(&r->restored, roles, &to), "resume from '%s'", r->restored.path);
-        announce_resume(r, roles);
-    } else if (r->config->init_from && roles) {
+        TD_TRY(restored_roles(r, &roles));
+        TD_TRY(restore(r, roles & ~late_roles(r)));
+        if (!late_roles(r)) announce_resume(r, roles);
+    } else if (r->config->init_from) {
         return td_rank_load_weights(r, TD_RANK_WEIGHTS_INITIAL);
     }
     return TD_OK;
+}
+
+td_status td_rank_create_late(struct td_rank *r) {
+    uint32_t reads, roles;
+    const uint32_t late = late_roles(r);
+    if (!late) return TD_OK;
+    TD_TRY(provide(r, TD_ROLE_OPTIM));
+    TD_TRY(initialize(r, late));
+    TD_TRY(td_rank_read_roles(r, &reads));
+    if (r->resumed && reads) {
+        TD_TRY(restored_roles(r, &roles));
+        if (roles & late) TD_TRY(restore(r, roles & late));
+        announce_resume(r, roles);
+    }
+    return td_rank_share(r, late);
 }
 
 // Ranks that would do different things say so before they hang: the digest of what each would train
