@@ -13,6 +13,9 @@ struct trace_case {
     const struct td_plugin_desc *precision, *hook;
     bool ddp, far, all_slots;
     bool late;      // optimizers, which have state then
+    bool host_code; // of the module
+    bool prompted;  // tokens are continued
+    bool stops;     // the other rank is asked to, before its first step
     int accumulate; // 0: 1
     int n_steps, fails_at, gather_fails_at;
     int32_t max_epochs; // 0: 1
@@ -35,8 +38,27 @@ static void change_rank_0(struct run *r) {
     if (now->hook) r->config.comm_hook.name = "traced";
 }
 
+static void take_prompt(struct run *r, const char *dir) {
+    static const char bytes[] = "tokens are two bytes each in this file";
+    char path[TD_FS_PATH_BYTES], data[TD_FS_PATH_BYTES + 100];
+    struct td_json *prompt = NULL;
+    assert_ok(td_fs_path(path, "%s-tokens.bin", dir));
+    assert_ok(td_fs_write(path, bytes, sizeof bytes - 1, 0600, 0));
+    snprintf(data, sizeof data, "{\"train\":[\"%s\"],\"block_size\":4,\"vocab_size\":32768}", path);
+    r->config.data.knobs = knobs(r, &td_dataset_tokens, data);
+    r->config.model.knobs = knobs(r, &td_module_gpt,
+                                  "{\"n_layer\":1,\"n_head\":1,\"n_embd\":2,\"n_positions\":4,"
+                                  "\"vocab_size\":32768}");
+    assert_ok(td_json_parse(r->arena, "[1,2]", 5, &prompt));
+    r->config.predict.prompt_tokens = prompt;
+    r->config.predict.max_new_tokens = 3;
+}
+
 static void change(struct run *r, const char *dir) {
-    (void)dir;
+    if (now->prompted) take_prompt(r, dir);
+    if (now->stops && r->config.rank == 1) {
+        atomic_store_explicit(&r->page.stop, TD_STOP_CHECKPOINT, memory_order_relaxed);
+    }
     r->config.stages = now->stages ? now->stages : TD_STAGE_FIT;
     r->config.checkpoint.every_n_epochs = 1;
     r->config.optimizer.kind = TD_OPTIMIZER_SGD;
@@ -95,6 +117,8 @@ static void record(const struct trace_case *c, const char *dir, struct ranks *al
     td_buf_init(&trace.text, 1 << 20);
     trace.all_slots = c->all_slots;
     trace.late = c->late;
+    trace.host_code = c->host_code;
+    trace.prompted = c->prompted;
     trace.n_steps = c->n_steps;
     trace.fails_at = c->fails_at;
     trace.gather_fails_at = c->gather_fails_at;
@@ -107,6 +131,19 @@ static void check(const struct trace_case *c, const char *dir) {
     record(c, dir, &all);
     for (int32_t i = 0; i < all.world; i++) {
         assert_ok(all.rank[i].failed);
+    }
+    check_golden(c->name);
+    td_buf_finish(&trace.text);
+}
+
+// Both ranks end at the same step.
+static void check_stopped(const struct trace_case *c, const char *dir, int64_t step) {
+    struct ranks all;
+    record(c, dir, &all);
+    for (int32_t i = 0; i < all.world; i++) {
+        assert_ok(all.rank[i].failed);
+        assert_int_equal(all.rank[i].result.end, TD_LOOP_STOPPED);
+        assert_int_equal(all.rank[i].result.step, step);
     }
     check_golden(c->name);
     td_buf_finish(&trace.text);
@@ -208,6 +245,37 @@ static void test_fit_has_this_trace_when_it_is_resumed(void **state) {
     check(&c, dir);
 }
 
+// Contract 26: the calls of a run that is stopped within an epoch, and of the one that goes on
+static void test_fit_has_this_trace_when_the_other_rank_is_asked_to_stop(void **state) {
+    struct trace_case c = {
+        .name = "fit_stopped", .precision = &td_precision_fp32, .ddp = true, .stops = true};
+    char from[TD_FS_PATH_BYTES], dir[TD_FS_PATH_BYTES];
+    check_stopped(&c, *state, 1);
+    assert_ok(td_fs_path(from, "%s/step-1", (char *)*state));
+    assert_ok(td_fs_path(dir, "%s/resumed", (char *)*state));
+    c.name = "fit_resumed_within";
+    c.stops = false;
+    c.resume_from = from;
+    check(&c, dir);
+}
+
+// Contract 26: the calls of a fit, where the module plays its batches itself
+static void test_fit_has_this_trace_when_a_module_has_host_code(void **state) {
+    check(&(struct trace_case){.name = "fit_host_code",
+                               .precision = &td_precision_fp32,
+                               .host_code = true},
+          *state);
+}
+
+// Contract 26: the calls of a predict that continues a prompt
+static void test_predict_has_this_trace_when_it_continues_a_prompt(void **state) {
+    check(&(struct trace_case){.name = "predict_prompt",
+                               .precision = &td_precision_fp32,
+                               .prompted = true,
+                               .stages = TD_STAGE_PREDICT},
+          *state);
+}
+
 // Contract 26: the calls of validate, test and predict
 static void test_stage_has_this_trace_when_nothing_is_trained(void **state) {
     static const struct trace_case rows[] = {
@@ -252,6 +320,9 @@ int main(void) {
         test_in_scratch(test_fit_has_this_trace_when_a_device_runs_ahead),
         test_in_scratch(test_fit_has_this_trace_when_optimizers_are_late),
         test_in_scratch(test_fit_has_this_trace_when_it_is_resumed),
+        test_in_scratch(test_fit_has_this_trace_when_the_other_rank_is_asked_to_stop),
+        test_in_scratch(test_fit_has_this_trace_when_a_module_has_host_code),
+        test_in_scratch(test_predict_has_this_trace_when_it_continues_a_prompt),
         test_in_scratch(test_stage_has_this_trace_when_nothing_is_trained),
         test_in_scratch(test_run_has_this_trace_when_a_step_fails),
         test_in_scratch(test_run_has_this_trace_when_a_validation_fails),

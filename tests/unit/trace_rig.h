@@ -14,6 +14,7 @@
 
 #include "strategies/comm_hook/comm_hook.h"
 #include "tests/unit/ranks_rig.h"
+#include "traind/steps.h"
 
 enum { TRACE_TICKETS = 4096 };
 
@@ -27,6 +28,8 @@ static struct {
     const struct td_collective_ops *collective;
     const struct td_comm_hook_ops *hook;
     struct td_accelerator *device;
+    bool prompted;      // gpt continues tokens; else mlp learns the synthetic data
+    bool host_code;     // the module has a training_step
     bool all_slots;     // of the strategy
     bool late;          // its late_optimizers
     int n_steps;        // training steps of the module
@@ -301,10 +304,10 @@ TRACE_HOOK(state_load, ("comm_hook.state_load"),
 
 // ---- module and data ----------------------------------------------------------------------------
 static const struct td_module_ops *trace_module(void) {
-    return td_module_mlp.ops;
+    return trace.prompted ? td_module_gpt.ops : td_module_mlp.ops;
 }
 static const struct td_dataset_ops *trace_dataset(void) {
-    return td_dataset_synthetic.ops;
+    return trace.prompted ? td_dataset_tokens.ops : td_dataset_synthetic.ops;
 }
 
 static td_status trace_module_open(const struct td_json *values, const struct td_field *fields,
@@ -330,6 +333,21 @@ static bool trace_module_step_at(struct td_module *m, uint32_t i, struct td_step
     out_info->name = names[i];
     out_info->trains = trains[i];
     return true;
+}
+
+// What the loop of a job does, said by the module.
+static td_status trace_module_training_step(struct td_module *m, struct td_steps *s,
+                                            int64_t batch_idx) {
+    bool stepped;
+    double loss;
+    (void)m;
+    trace_line("module.training_step %lld", (long long)batch_idx);
+    TD_TRY(td_steps_forward(s, NULL));
+    TD_TRY(td_steps_backward(s));
+    if (batch_idx % 2) TD_TRY(td_steps_value(s, "loss", &loss)); // parts the segments
+    TD_TRY(td_steps_optimizer_step(s, NULL, &stepped));
+    trace_line("module.training_step %lld %s", (long long)batch_idx, stepped ? "steps" : "skips");
+    return TD_OK;
 }
 
 static td_status trace_dataset_open(const struct td_dataset_config *config,
@@ -459,12 +477,13 @@ static inline void trace_add_workload(struct run *r) {
     trace_module_ops.close = trace_module_close;
     trace_module_ops.record = trace_module_record;
     if (trace.n_steps) trace_module_ops.step_at = trace_module_step_at;
-    trace_add(r, &td_module_mlp, &trace_module_ops);
+    if (trace.host_code) trace_module_ops.training_step = trace_module_training_step;
+    trace_add(r, trace.prompted ? &td_module_gpt : &td_module_mlp, &trace_module_ops);
     trace_dataset_ops = *trace_dataset();
     trace_dataset_ops.open = trace_dataset_open;
     trace_dataset_ops.close = trace_dataset_close;
     trace_dataset_ops.gather = trace_dataset_gather;
-    trace_add(r, &td_dataset_synthetic, &trace_dataset_ops);
+    trace_add(r, trace.prompted ? &td_dataset_tokens : &td_dataset_synthetic, &trace_dataset_ops);
 }
 
 #endif
