@@ -287,6 +287,12 @@ conformance: all $(helper_bins) $(B)/venv/ready ## run the tests that are marked
 	@$(MAKE) $(conformance_bins)
 	@$(B)/venv/bin/python tests/tools/conformance.py --build $(B)
 
+.PHONY: mutations helpers
+helpers: $(helper_bins)
+mutations: all $(helper_bins) $(B)/venv/ready ## break what each contract asks, in a copy: its marked tests have to notice (T=4: a contract, T=part of a name)
+	@$(MAKE) $(conformance_bins)
+	@$(B)/venv/bin/python tests/tools/mutations.py --build $(B) --match '$(T)'
+
 .PHONY: scenario
 scenario: all $(helper_bins) $(B)/venv/ready ## run scenario tests with real processes (T=words of pytest's -k: a file, a test)
 	@TRAIND_BUILD=$(abspath $(B)) $(B)/venv/bin/python -m pytest -q tests/scenario -k '$(T)'

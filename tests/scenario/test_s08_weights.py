@@ -118,6 +118,7 @@ MISFITS = ("'transformer.h.1.ln_2.bias' is missing",
            "'classifier.weight' is no tensor of the model")
 
 
+# Contract 37: what does not fit is refused when strict
 def test_each_tensor_is_named_when_it_does_not_fit(tmp_path, ours):
     source = directory(tmp_path, damaged(ours[1]))
     code, end, _, _ = train(tmp_path, tmp_path / "out", init_from=str(source))
@@ -126,7 +127,7 @@ def test_each_tensor_is_named_when_it_does_not_fit(tmp_path, ours):
     assert all(m in end["message"] for m in MISFITS), end["message"]
 
 
-# Contract 37: strict and not strict
+# Contract 37: what does not fit is skipped when not strict
 def test_rest_is_loaded_and_skips_are_reported_when_not_strict(tmp_path, ours):
     source = directory(tmp_path, damaged(ours[1]))
     code, end, notes, _ = train(tmp_path, tmp_path / "out", init_from=str(source), strict=False,

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Runs the tests that are marked with a contract of docs/lightning.md, and prints how each contract did.
 
-  conformance.py --build DIR
+  conformance.py --build DIR [--only CONTRACT] [--timeout SECONDS]
 
 A mark is the line before a case: "// Contract 12: what it says" in C, "# Contract 12: ..." in Python. A C program
 runs whole, once; of its cases the marked ones count. A contract without a marked test is "later". Exit status 1 if
-a marked case failed, or did not run.
+a marked case failed, or did not run. A program that does not end in time is killed with what it started, and its
+cases failed.
 """
 
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +23,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MARK = re.compile(r"^(?://|#) Contract (\d+): (.+)\n(?:(?://|#|@).*\n)*(?:static void|def)\s+(test_\w+)\(", re.M)
 CONTRACTS = 46
-TIMEOUT_S = 600
 
 
 def marks_of(text):
@@ -29,27 +30,38 @@ def marks_of(text):
     return [(int(m[1]), m[3]) for m in MARK.finditer(text)]
 
 
-def marks():
-    """Source -> its marks."""
+def marks(only=None):
+    """Source -> its marks; of one contract, or of all."""
     sources = [*ROOT.glob("tests/*/*.c"), *ROOT.glob("tests/*/test_*.py")]
-    return {s: found for s in sorted(sources) if (found := marks_of(s.read_text()))}
+    return {s: found for s in sorted(sources)
+            if (found := [m for m in marks_of(s.read_text()) if only in (None, m[0])])}
 
 
-def run_c(build, source):
+def run(command, env, timeout_s):
+    """What it wrote on stdout."""
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                          errors="replace", start_new_session=True) as p:
+        try:
+            return p.communicate(timeout=timeout_s)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(p.pid, signal.SIGKILL)
+            return p.communicate()[0]
+
+
+def run_c(build, source, timeout_s):
     """Case -> "pass", "fail" or "skip", as the program said."""
     program = build / source.relative_to(ROOT).with_suffix("")
     env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP", TRAIND_BUILD=str(build))
-    out = subprocess.run([program], cwd=ROOT, env=env, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S).stdout
+    out = run([program], env, timeout_s)
     return {m[2]: "fail" if m[1] else "skip" if m[3] else "pass"
             for m in re.finditer(r"^(not )?ok \d+ (?:- |# SKIP )(\w+)( # SKIP)?", out, re.M)}
 
 
-def run_python(build, source, cases):
+def run_python(build, source, cases, timeout_s):
     with tempfile.TemporaryDirectory() as scratch:
         xml = Path(scratch) / "junit.xml"
-        subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={xml}", str(source),
-                        "-k", " or ".join(cases)], cwd=ROOT, env=dict(os.environ, TRAIND_BUILD=str(build)),
-                       stdout=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={xml}", str(source),
+             "-k", " or ".join(cases)], dict(os.environ, TRAIND_BUILD=str(build)), timeout_s)
         results = {}
         for case in ElementTree.parse(xml).iter("testcase") if xml.exists() else ():
             name = case.get("name").split("[")[0]
@@ -63,25 +75,29 @@ def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--build", required=True, type=Path)
     options.add_argument("--list", action="store_true", help="the C programs that are run")
+    options.add_argument("--only", type=int, help="one contract")
+    options.add_argument("--timeout", type=int, default=600, help="seconds that a file of tests has")
     args = options.parse_args()
-    build, marked = args.build.resolve(), marks()
+    build, marked = args.build.resolve(), marks(args.only)
     if args.list:
         print("\n".join(str(s.relative_to(ROOT / "tests").with_suffix("")) for s in marked if s.suffix == ".c"))
         return 0
     rows, failed = defaultdict(list), False
     for source, found in marked.items():
-        results = run_c(build, source) if source.suffix == ".c" else run_python(build, source, [c for _, c in found])
+        results = (run_c(build, source, args.timeout) if source.suffix == ".c"
+                   else run_python(build, source, [c for _, c in found], args.timeout))
         for contract, case in found:
             how = results.get(case, "fail")
             failed |= how == "fail"
             rows[contract].append((how, source.stem, case))
     print("contract  result  test")
-    for contract in range(1, CONTRACTS + 1):
+    contracts = [args.only] if args.only else range(1, CONTRACTS + 1)
+    for contract in contracts:
         for how, stem, case in rows[contract] or [("later", "", "")]:
             print(f"{contract:8}  {how:6}  {stem}{'::' if case else ''}{case}")
     counts = {how: sum(h == how for r in rows.values() for h, _, _ in r) for how in ("pass", "fail", "skip")}
     print(f"{counts['pass']} passed, {counts['fail']} failed, {counts['skip']} skipped; "
-          f"{sum(1 for c in range(1, CONTRACTS + 1) if not rows[c])} contracts later")
+          f"{sum(1 for c in contracts if not rows[c])} contracts later")
     return 1 if failed else 0
 
 

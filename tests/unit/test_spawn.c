@@ -270,13 +270,14 @@ static void check_all(const struct td_results *r) {
     assert_int_equal(bytes, 4);
 }
 
-// Contract 16: only rank 0 gives results back, of any size; a second call works
+// Contract 16: what rank 0 gives comes back, of any size
 static void test_results_come_back_in_order_whatever_their_size(void **state) {
     struct rig *rig = *state;
     assert_ok(call("give_all", 2, NULL, 0, rig->results));
     check_all(rig->results);
 }
 
+// Contract 16: metrics are merged, and another call works
 static void test_metrics_merge_and_a_failed_call_changes_nothing(void **state) {
     struct rig *rig = *state;
     assert_ok(td_results_set_int(rig->results, "mine", 3));
@@ -326,6 +327,7 @@ static void test_rank_finds_its_memory_and_answers_of_its_parent(void **state) {
     assert_ok(call("ask_drain", 2, NULL, 0, NULL));
 }
 
+// Contract 16: what another rank gives back is refused
 static void test_failure_comes_back_as_it_was_with_its_rank(void **state) {
     struct rig *rig = *state;
     td_status s = call("fail_in_rank_1", 3, NULL, 0, rig->results);

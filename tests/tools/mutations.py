@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Breaks what a contract of docs/lightning.md asks, one place at a time, and sees that its marked tests notice.
+
+  mutations.py --build DIR [--match WORD]
+
+tests/conform/mutations.txt has the mutations, for each its contract, a name, a file, and the text that is replaced. The
+work is done in a copy of the tree and of what is built, so each mutation compiles one file. Before the first one the
+marked tests have to pass. "caught": one of them failed. Exit status 1 if a mutation was missed, does not apply or
+does not compile. A number as WORD is a contract, another word a part of a name.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import conformance  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = ROOT / "tests/conform/mutations.txt"
+BUILD_S, TESTS_S, CASE_S = 300, 400, 120
+HEAD = re.compile(r"contract (\d+): (\w+) in (\S+)")
+
+
+@dataclass
+class Mutation:
+    contract: int
+    name: str
+    path: str
+    old: str = ""
+    new: str = ""
+
+    def applied_to(self, root):
+        """The file's text with the mutation in it."""
+        path = root / self.path
+        text = path.read_text() if path.is_file() else ""
+        if text.count(self.old) != 1:
+            raise ValueError(f"{self.name}: {self.path} has its old text {text.count(self.old)} times, not once; "
+                             f"correct {TABLE.relative_to(ROOT)}")
+        return text.replace(self.old, self.new)
+
+
+def read(text):
+    """The mutations of a table: a head, then lines that begin with "-" (old) and "+" (new)."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        if m := HEAD.fullmatch(line):
+            found.append(Mutation(int(m[1]), m[2], m[3]))
+        elif line[0] in "-+" and found:
+            side = "old" if line[0] == "-" else "new"
+            setattr(found[-1], side, getattr(found[-1], side) + line[1:] + "\n")
+        else:
+            raise ValueError(f"line {number} is no head, '-' or '+': {line}")
+    names = [m.name for m in found]
+    for m in found:
+        if not m.old or m.old == m.new or names.count(m.name) > 1:
+            raise ValueError(f"{m.name}: needs old text, other new text, and a name of its own")
+    return found
+
+
+def matches(mutation, word):
+    return not word or (mutation.contract == int(word) if word.isdigit() else word in mutation.name)
+
+
+def run(command, cwd, limit_s):
+    """(status, output); a command that takes too long is ended with all that it started, and has the status 124."""
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+    with subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", start_new_session=True) as p:
+        try:
+            out = p.communicate(timeout=limit_s)[0]
+            return p.returncode, out
+        except subprocess.TimeoutExpired:
+            os.killpg(p.pid, signal.SIGKILL)
+            return 124, p.communicate()[0]
+
+
+class Copy:
+    """The tree and its build in another directory. What is unchanged keeps its time, so make leaves it alone."""
+
+    def __init__(self, root, build):
+        self.root, self.build = root, build
+        names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True,
+                               check=True, timeout=60).stdout.splitlines()
+        shutil.copytree(ROOT / build, root / build, symlinks=True, copy_function=shutil.copy2,
+                        ignore=lambda at, _: ["venv", "venv-rivals", "tests"] if Path(at) == ROOT / build else [])
+        (root / build / "venv").symlink_to(ROOT / build / "venv")
+        programs = [s for s in conformance.marks() if s.suffix == ".c"]
+        built = [build / "tests/plugins/accelerator-far.so"]
+        for source in [*programs, *ROOT.glob("tests/scenario/*.c")]:
+            program = build / source.relative_to(ROOT).with_suffix("")
+            built += [program, Path(f"{program}.d")]
+        self.take([*names, "config.mk", *built])
+
+    def take(self, names):
+        for name in names:
+            if (ROOT / name).is_file():
+                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.root / name)
+
+    def make(self, contract):
+        """Builds what the contract's tests need. Text: why it did not."""
+        sources = conformance.marks(contract)
+        goals = [str(self.build / s.relative_to(ROOT).with_suffix("")) for s in sources if s.suffix == ".c"]
+        goals += ["all", "helpers"] if any(s.suffix == ".py" for s in sources) else []
+        status, out = run(["make", f"B={self.build}", *goals], self.root, BUILD_S)
+        return "" if status == 0 else f"make ended with {status}:\n{out[-2000:]}"
+
+    def cases(self, contract):
+        """Case -> how it did; {}: the tests did not end in time."""
+        status, out = run([sys.executable, "tests/tools/conformance.py", "--build", str(self.build), "--only",
+                           str(contract), "--timeout", str(CASE_S)], self.root, TESTS_S)
+        rows = re.findall(rf"^ +{contract}  (\w+) +(\w+::\w+)", out, re.M)
+        return {} if status == 124 else {case: how for how, case in rows}
+
+
+def try_one(copy, mutation):
+    """"caught", "MISSED" or what went wrong; and the tests that noticed."""
+    path = copy.root / mutation.path
+    before = path.read_text()
+    path.write_text(mutation.applied_to(copy.root))
+    try:
+        why = copy.make(mutation.contract)
+        if why:
+            return "BROKEN", why
+        cases = copy.cases(mutation.contract)
+    finally:
+        path.write_text(before)
+    noticed = sorted(case for case, how in cases.items() if how == "fail")
+    if not cases:
+        return "caught", "by a deadline"
+    return ("caught", ", ".join(noticed)) if noticed else ("MISSED", "by all of " + ", ".join(sorted(cases)))
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--build", required=True, type=Path)
+    options.add_argument("--match", default="")
+    args = options.parse_args()
+    build = args.build.resolve().relative_to(ROOT)
+    chosen = [m for m in read(TABLE.read_text()) if matches(m, args.match)]
+    if not chosen:
+        sys.exit(f"no mutation has '{args.match}' as its contract or in its name: see {TABLE.relative_to(ROOT)}")
+    for m in chosen:
+        m.applied_to(ROOT)
+    bad = 0
+    with tempfile.TemporaryDirectory(prefix="mutations-") as scratch:
+        copy = Copy(Path(scratch), build)
+        for contract in sorted({m.contract for m in chosen}):
+            why = copy.make(contract)
+            cases = copy.cases(contract)
+            if why or not cases or "fail" in cases.values():
+                sys.exit(f"contract {contract} does not hold without a mutation: {why or cases or 'no test ended'}")
+        print("contract  mutation                             result  by", flush=True)
+        for m in chosen:
+            result, by = try_one(copy, m)
+            bad += result != "caught"
+            print(f"{m.contract:8}  {m.name:35}  {result}  {by}", flush=True)
+    print(f"{len(chosen) - bad} of {len(chosen)} mutations caught")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
