@@ -46,6 +46,7 @@ def failed(daemon, job):
 
 
 # ---- what a rank is given -----------------------------------------------------------------------
+# Contract 17: ranks of a command have the names of torchrun
 def test_ranks_have_the_environment_of_torchrun(daemon, tmp_path):
     out = tmp_path / "env"
     job = daemon.submit(python(tmp_path, f"""

@@ -139,6 +139,7 @@ def test_ranks_meet_in_memory_that_they_grow(daemon):
     assert "all 2 are here" in output(daemon, job) and "all 2 are here" in output(daemon, job, rank=1)
 
 
+# Contract 17: ranks of a program have their own name and those of torchrun
 def test_rank_and_torchruns_names_are_in_its_environment(daemon, tmp_path):
     job = daemon.submit(python(tmp_path, """
 print(os.environ["TRAIND_RANK"], "TRAIND_FD" in os.environ, os.environ["WORLD_SIZE"], os.environ["MINE"])

@@ -142,6 +142,7 @@ static void test_calls_before_setup_and_twice_are_refused(void **state) {
     finish(f);
 }
 
+// Contract 17: ranks of another launcher are refused
 static void test_process_of_another_launcher_is_refused_with_the_remedy(void **state) {
     (void)state;
     struct td_fabric *f;
@@ -415,6 +416,26 @@ static void test_program_alone_is_rank_0_of_1_and_its_group_gives_back(void **st
     finish(f);
 }
 
+// Contract 17: alone a program is rank 0 of 1, before setup and after it, with every strategy
+static void test_program_alone_has_one_rank_with_every_strategy(void **state) {
+    (void)state;
+    static const char *const strategies[] = {NULL, "single_device", "ddp"};
+    for (size_t i = 0; i < TD_COUNTOF(strategies); i++) {
+        struct td_fabric_options o = options_of(NULL);
+        o.strategy = strategies[i];
+        struct td_fabric *f = create(&o);
+        for (int is_set_up = 0; is_set_up < 2; is_set_up++) {
+            const struct td_fabric_facts facts = facts_of(f);
+            assert_true(facts.world_size == 1 && facts.is_global_zero);
+            assert_true(!facts.global_rank && !facts.local_rank && !facts.node_rank);
+            assert_int_equal(facts.is_set_up, is_set_up);
+            if (!is_set_up) assert_ok(td_fabric_setup(f));
+        }
+        if (o.strategy) assert_string_equal(facts_of(f).strategy, o.strategy);
+        finish(f);
+    }
+}
+
 static void losses_of_seed(uint64_t seed, double *out, int n) {
     const struct td_fabric_options o = options_of(NULL);
     struct td_fabric *f = create(&o);
@@ -503,6 +524,7 @@ int main(void) {
         cmocka_unit_test(test_loggers_and_callbacks_are_called_in_order),
         cmocka_unit_test(test_rates_can_be_the_callers),
         cmocka_unit_test(test_program_alone_is_rank_0_of_1_and_its_group_gives_back),
+        cmocka_unit_test(test_program_alone_has_one_rank_with_every_strategy),
         cmocka_unit_test(test_seed_decides_every_loss),
         cmocka_unit_test(test_print_is_one_line_on_stdout),
         cmocka_unit_test(test_passes_without_sync_are_plain_when_the_world_is_one),

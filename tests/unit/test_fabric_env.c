@@ -27,6 +27,7 @@ static bool is_no_rank(void) {
     return !s && !e;
 }
 
+// Contract 17: a program that nobody started as a rank is none
 static void test_env_is_null_when_there_is_no_variable(void **state) {
     (void)state;
     assert_true(holds_in_child(NULL, is_no_rank));
@@ -42,6 +43,7 @@ static bool is_rank_1_of_2(void) {
            fcntl(1, F_GETFD) == FD_CLOEXEC;
 }
 
+// Contract 17: a rank is what its launcher says
 static void test_env_is_the_rank_and_is_handed_to_nobody_else(void **state) {
     (void)state;
     assert_true(holds_in_child("rank=1 world_size=2 page_fd=1 events_fd=-1 plan=/a b.json",

@@ -104,6 +104,28 @@ static void test_group_calls_are_identities_when_the_world_is_one(void **state) 
     }
 }
 
+// Contract 17: a strategy says of a rank what its launcher gave it
+static void test_facts_are_the_launchers_when_a_strategy_opens(void **state) {
+    (void)state;
+    for (int32_t i = 0; i < 9; i++) { // 3 nodes of 3 ranks
+        struct td_strategy *s;
+        const struct td_strategy_ops *ops = td_strategy_ddp.ops;
+        struct td_strategy_config config = {.struct_bytes = sizeof config,
+                                            .world_size = 9,
+                                            .global_rank = i,
+                                            .local_rank = i % 3,
+                                            .node_rank = i / 3,
+                                            .collective_ops = td_collective_shm.ops};
+        struct td_strategy_facts facts = {.struct_bytes = sizeof facts, .root_device = i % 3};
+        assert_ok(ops->open(&config, &s));
+        assert_ok(ops->environment(s, &facts));
+        assert_true(facts.world_size == 9 && facts.global_rank == i);
+        assert_true(facts.local_rank == i % 3 && facts.node_rank == i / 3);
+        assert_true(facts.is_global_zero == (i == 0) && facts.root_device == i % 3);
+        ops->close(s);
+    }
+}
+
 // A strategy's own slot comes before what stands for it.
 static int asked;
 static td_status own_broadcast(struct td_strategy *s, void *data, size_t bytes, int32_t src) {
@@ -125,6 +147,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_single_device_refuses_a_world_of_two),
         cmocka_unit_test(test_group_calls_are_identities_when_the_world_is_one),
+        cmocka_unit_test(test_facts_are_the_launchers_when_a_strategy_opens),
         cmocka_unit_test(test_slot_of_the_strategy_comes_before_the_collective),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
