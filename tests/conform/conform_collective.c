@@ -137,6 +137,7 @@ static void for_each_world(void (*check)(struct ranks *rs)) {
             check(&rs);
             ranks_finish(&rs);
         }
+        print_message("# over collective %s\n", backends[b].desc->name);
     }
 }
 
@@ -366,6 +367,7 @@ static void test_calls_are_the_identity_when_there_is_one_rank(void **state) {
         ranks_run(&rs, rank_identity, NULL);
         ranks_ok(&rs);
         ranks_finish(&rs);
+        print_message("# over collective %s\n", backends[b].desc->name);
     }
 }
 

@@ -42,6 +42,7 @@ static void for_each_world(rank_fn *fn) {
             ranks_ok(&rs);
             ranks_finish(&rs);
         }
+        print_message("# over collective %s\n", backends[b].desc->name);
     }
 }
 

@@ -6,7 +6,8 @@
 A mark is the line before a case: "// Contract 12: what it says" in C, "# Contract 12: ..." in Python. A C program
 runs whole, once; of its cases the marked ones count. A contract without a marked test is "later". Exit status 1 if
 a marked case failed, or did not run. A program that does not end in time is killed with what it started, and its
-cases failed.
+cases failed. A C case that goes over implementations writes "# over collective shm" after each that passed; the
+last column has these.
 """
 
 import argparse
@@ -49,12 +50,23 @@ def run(command, env, timeout_s):
 
 
 def run_c(build, source, timeout_s):
-    """Case -> "pass", "fail" or "skip", as the program said."""
+    """Case -> "pass", "fail" or "skip", as the program said, and the implementations that it passed."""
     program = build / source.relative_to(ROOT).with_suffix("")
     env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP", TRAIND_BUILD=str(build))
     out = run([program], env, timeout_s)
-    return {m[2]: "fail" if m[1] else "skip" if m[3] else "pass"
-            for m in re.finditer(r"^(not )?ok \d+ (?:- |# SKIP )(\w+)( # SKIP)?", out, re.M)}
+    return read_tap(out)
+
+
+def read_tap(text):
+    """What is said to be gone over comes before the line of its case."""
+    results, over = {}, []
+    for line in text.splitlines():
+        if m := re.match(r"# over (\w+ \w+)$", line):
+            over.append(m[1])
+        elif m := re.match(r"(not )?ok \d+ (?:- |# SKIP )(\w+)( # SKIP)?", line):
+            results[m[2]] = "fail" if m[1] else "skip" if m[3] else "pass", over
+            over = []
+    return results
 
 
 def run_python(build, source, cases, timeout_s):
@@ -67,7 +79,7 @@ def run_python(build, source, cases, timeout_s):
             name = case.get("name").split("[")[0]
             bad = case.find("failure") is not None or case.find("error") is not None
             how = "fail" if bad else "skip" if case.find("skipped") is not None else "pass"
-            results[name] = "fail" if "fail" in (how, results.get(name)) else how
+            results[name] = "fail" if "fail" in (how, results.get(name, ("",))[0]) else how, []
         return results
 
 
@@ -87,14 +99,14 @@ def main():
         results = (run_c(build, source, args.timeout) if source.suffix == ".c"
                    else run_python(build, source, [c for _, c in found], args.timeout))
         for contract, case in found:
-            how = results.get(case, "fail")
+            how, over = results.get(case, ("fail", []))
             failed |= how == "fail"
-            rows[contract].append((how, source.stem, case))
-    print("contract  result  test")
+            rows[contract].append((how, f"{source.stem}::{case}", ", ".join(dict.fromkeys(over))))
+    print("contract  result  test, and over what it passed")
     contracts = [args.only] if args.only else range(1, CONTRACTS + 1)
     for contract in contracts:
-        for how, stem, case in rows[contract] or [("later", "", "")]:
-            print(f"{contract:8}  {how:6}  {stem}{'::' if case else ''}{case}")
+        for how, case, over in rows[contract] or [("later", "", "")]:
+            print(f"{contract:8}  {how:6}  {case}{': ' if over else ''}{over}")
     counts = {how: sum(h == how for r in rows.values() for h, _, _ in r) for how in ("pass", "fail", "skip")}
     print(f"{counts['pass']} passed, {counts['fail']} failed, {counts['skip']} skipped; "
           f"{sum(1 for c in contracts if not rows[c])} contracts later")

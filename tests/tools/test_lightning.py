@@ -123,6 +123,12 @@ def test_mark_is_read_with_its_case():
     assert conformance.marks_of("// A contract: none\nstatic void test_a(void **state) {\n") == []
 
 
+def test_case_says_which_implementations_it_passed():
+    text = "1..2\n# over collective local\nnot ok 1 - test_a\n# over strategy ddp\nok 2 - test_b\nok 3 - test_c # SKIP\n"
+    assert conformance.read_tap(text) == {"test_a": ("fail", ["collective local"]), "test_b": ("pass", ["strategy ddp"]),
+                                          "test_c": ("skip", [])}
+
+
 def test_row_that_is_wrong_is_noticed():
     there, case = "`include/traind/strategy.h`", "`tests/unit/test_sampler.c::test_every_sample_comes_once_when_unpadded`"
     assert check_row(["x", "slot `teardown`", there, case], "") == []

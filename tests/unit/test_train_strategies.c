@@ -101,6 +101,7 @@ static void test_group_calls_are_identities_when_the_world_is_one(void **state) 
         assert_int_equal(roles, 0);
         ops->close(s);
         group_ops->leave(group);
+        print_message("# over strategy %s\n", all[i]->name);
     }
 }
 
