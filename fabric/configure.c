@@ -262,9 +262,10 @@ td_status td_worker_configure(const struct td_worker_args *args,
     t->memory_bytes = (size_t)c->plan.spec.resources.memory_bytes;
     t->plan = c->plan.tree;
     t->frozen = c->plan.run.frozen;
-    t->n_threads = c->plan.run.threads_per_rank     ? c->plan.run.threads_per_rank
-                   : c->plan.spec.resources.threads ? c->plan.spec.resources.threads
-                                                    : td_proc_n_cpus();
+    t->n_threads = c->plan.run.threads_per_rank ? c->plan.run.threads_per_rank
+                   : c->plan.spec.resources.threads
+                       ? c->plan.spec.resources.threads
+                       : TD_MAX(1, td_proc_n_cpus() / TD_MAX(1, args->n_sharing));
     TD_TRY(take_spec(c));
     TD_TRY(place_checkpoints(c, args));
     TD_TRY(list_sources(c, args));

@@ -28,6 +28,7 @@ struct td_worker_args {
     int32_t n_threads;                // rates: of how many; 0: one
     bool json;                        // the text as member `graph` of the sizes
     int32_t rank, world_size;         // world 0: not said
+    int32_t n_sharing;                // ranks that have the same cores; 0: this one alone
     int page_fd, events_fd, group_fd; // -1: none
     bool whole_job; // nobody said which ranks there are: as many as the spec asks for
 };

@@ -173,6 +173,7 @@ static td_status configure(struct td_fabric *f) {
         .plugin_dirs = TD_USER_PLUGINS_ANY, // who runs a program permits its plugins
         .rank = f->env ? f->env->rank : 0,
         .world_size = f->env ? f->env->world_size : 1,
+        .n_sharing = f->env && !f->in_job ? f->env->world_size : 1, // td_spawn pins nobody
     };
     TD_TRY(td_worker_configure(&args, &f->config));
     struct td_train_config *t = &f->config->train;
