@@ -55,7 +55,8 @@ def job_files(tmp_path, world, steps):
                     "optimizer": {"name": "adamw", "lr": 0.001}},
                    trainer={"accelerator": "cpu", "devices": world, "max_steps": steps, "max_epochs": -1,
                             "num_sanity_val_steps": 0, "limit_val_batches": 0},
-                   run={"checkpoint_dir": str(tmp_path / "job"), "cache_dir": str(tmp_path / "cache")})
+                   run={"checkpoint_dir": str(tmp_path / "job"), "cache_dir": str(tmp_path / "cache"),
+                        "threads_per_rank": max(1, len(os.sched_getaffinity(0)) // world)})
     with Attempt(tmp_path, plan, world) as attempt:
         assert attempt.wait(120) == [0] * world, attempt.story()
     return files(tmp_path / f"job/step-{steps}")
@@ -73,6 +74,8 @@ def test_plain_loop_trains_to_the_bits_of_a_job(built, tmp_path, world):
     run(built, "plain", "--steps", 40, "--save", own, "--cache", tmp_path / "cache", *ranks)
     expected = job_files(tmp_path, world, 40)
     assert sorted(expected) == ["model.safetensors", "optimizer.safetensors"]
+    keys = [json.loads((place / "step-40/manifest.json").read_text())["resume_key"] for place in (own, tmp_path / "job")]
+    assert keys[0] == keys[1], "what they ran on differs, so bits may"
     assert files(own / "step-40") == expected
 
 
