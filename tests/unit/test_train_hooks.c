@@ -145,7 +145,7 @@ static void test_hooks_of_a_strategy_leave_the_bits_of_the_reference(void **stat
 }
 
 // ---- the end of a step --------------------------------------------------------------------------
-enum { SHOWN = 7 };
+static const double SHOWN = 7;
 static int ends[TD_STEP_PREDICT + 1];
 
 // Shows another loss than there is.
