@@ -15,6 +15,8 @@
 
 #include "accelerators/cpu/compile.h"
 
+#include <string.h>
+
 #include "accelerators/cpu/accelerator.h"
 #include "accelerators/cpu/fallback.h"
 #include "accelerators/cpu/gemm.h"
@@ -84,6 +86,14 @@ static td_status run_all_reduce(const struct td_kernel *k, const struct td_run *
     if (!k->all_reduce) return TD_OK; // a world of one
     *r->reduces = true;
     return k->all_reduce(k->all_reduce_arg, k->attrs.bucket, NULL);
+}
+
+static td_status run_rank_sum(const struct td_kernel *k, const struct td_run *r) {
+    const void *x = td_operand_at(&k->in[0], r);
+    void *y = td_operand_at(&k->out[0], r);
+    const enum td_dtype t = k->out_dtype[0];
+    if (x != y) memcpy(y, x, (size_t)k->elems * td_dtype_bytes(t));
+    return k->rank_sum ? k->rank_sum(k->all_reduce_arg, y, k->elems, t) : TD_OK;
 }
 
 static td_status run_all_reduce_wait(const struct td_kernel *k, const struct td_run *r) {
@@ -165,6 +175,7 @@ static td_status choose_kernel(const struct compiler *c, td_node node, struct td
         k->run = run_all_reduce;
         return TD_OK;
     }
+    if (k->op == TD_OP_RANK_SUM) k->run = run_rank_sum;
     struct td_product_site site = {c->program, c->bindings, c->accel};
     if (k->op == TD_OP_MATMUL) TD_TRY(td_product_take(k, &site, node));
     if (k->op == TD_OP_LINEAR_CE || k->op == TD_OP_LINEAR_CE_GRAD) {
@@ -203,6 +214,7 @@ static td_status make_kernel(struct compiler *c, td_node node) {
     k->all_reduce = c->bindings->all_reduce;
     k->all_reduce_wait = c->bindings->all_reduce_wait;
     k->all_reduce_arg = c->bindings->all_reduce_arg;
+    k->rank_sum = c->bindings->rank_sum;
     TD_TRY(add_operands(c, node, k));
     TD_TRY(add_results(c, node, k));
     TD_TRY(find_written(c, n, k));

@@ -64,6 +64,7 @@ struct td_kernel {
     td_status (*all_reduce)(void *arg, uint32_t bucket, void *stream);
     td_status (*all_reduce_wait)(void *arg);
     void *all_reduce_arg;
+    td_status (*rank_sum)(void *arg, void *data, int64_t n, enum td_dtype dtype);
 };
 
 // A family of kernels: looks at k's op, types, shapes and attributes and, if the node is one of its

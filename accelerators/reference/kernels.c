@@ -124,6 +124,12 @@ static td_status run_all_finite(struct ref_call *c) {
     return TD_OK;
 }
 
+// This rank's part; reference.c has it summed.
+static td_status run_rank_sum(struct ref_call *c) {
+    memcpy(c->out[0].x, c->in[0].x, (size_t)c->out[0].n * sizeof(double));
+    return TD_OK;
+}
+
 static td_status run_clip_coef(struct ref_call *c) {
     double coef = c->node->attrs.max_norm / (sqrt(c->in[0].x[0]) + 1e-6);
     c->out[0].x[0] = coef > 1 ? 1 : coef;
@@ -139,6 +145,7 @@ static td_ref_kernel_fn *const kernels[TD_OP_COUNT] = {
     [TD_OP_ALL_FINITE] = run_all_finite,
     [TD_OP_SCALE] = run_scale,
     [TD_OP_STORE] = run_store,
+    [TD_OP_RANK_SUM] = run_rank_sum,
     [TD_OP_CLIP_COEF] = run_clip_coef,
     [TD_OP_FILL] = run_fill,
     [TD_OP_CONSTANT] = run_constant,

@@ -287,9 +287,12 @@ static td_status run_node(struct td_executable *e, td_node n, const void *const 
     }
     struct td_ref_site site = {e->in,          out,         e->bind.scalars,
                                e->bind.random, e->operands, e->scratch};
-    return td_status_context(td_ref_node_run(e->program->graph, n, &site),
-                             "step '%s': node %" PRIu32 " (%s)", e->program->key.step, n,
-                             td_op_name(node->op));
+    TD_TRY_CTX(td_ref_node_run(e->program->graph, n, &site), "step '%s': node %" PRIu32 " (%s)",
+               e->program->key.step, n, td_op_name(node->op));
+    if (node->op != TD_OP_RANK_SUM || !e->bind.rank_sum) return TD_OK;
+    const td_value sum = node->into ? node->into : node->outputs[0];
+    const struct td_value_info *y = td_graph_value(e->program->graph, sum);
+    return e->bind.rank_sum(e->bind.all_reduce_arg, out[0], td_shape_elems(&y->shape), y->dtype);
 }
 
 static td_status end_reducing(struct td_executable *e) {

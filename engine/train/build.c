@@ -46,6 +46,7 @@ static td_status bind_programs(struct td_rank *r) {
         .all_reduce = td_rank_reduce_bucket,
         .all_reduce_wait = td_rank_wait_buckets,
         .all_reduce_arg = r,
+        .rank_sum = r->facts.world_size > 1 ? td_rank_sum_tensor : NULL,
         .reduces_on_host = r->reduces_on_host,
         .reduces_recordable = !r->reduces_on_host && r->group_facts.recordable &&
                               !r->strategy_ops->reduce_gradients && !r->hook,

@@ -161,6 +161,10 @@ struct td_bindings {
     bool reduces_on_host;
     // What both calls queue on the stream may be recorded once, and replayed instead of them.
     bool reduces_recordable;
+    // Called where the program has a rank_sum node, on the thread that runs the queue: sums n
+    // elements in host memory over all ranks, in place, before it returns. All that was queued
+    // before is complete. arg: all_reduce_arg. NULL: there is one rank.
+    td_status (*rank_sum)(void *arg, void *data, int64_t n, enum td_dtype dtype);
 };
 
 // Does such a run of the program carry the control flags?

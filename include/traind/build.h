@@ -302,6 +302,13 @@ TD_MUST_USE static inline td_status td_build_rms_norm(struct td_graph *g, td_val
     return td_build_node(g, TD_OP_RMS_NORM, in, 2, &a, out_y);
 }
 
+// x (...) -> its sum over all ranks, x itself where there is one. With a gradient: the sum over all
+// ranks of dy. All ranks record the same, and so do their programs of each batch size.
+TD_MUST_USE static inline td_status td_build_rank_sum(struct td_graph *g, td_value x,
+                                                      td_value *out_y) {
+    return td_build_node(g, TD_OP_RANK_SUM, &x, 1, NULL, out_y);
+}
+
 // Of one channel each: gamma and beta are parameters, mean and var buffers (C).
 struct td_batch_norm_state {
     td_value gamma, beta, mean, var;

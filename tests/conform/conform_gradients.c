@@ -35,6 +35,7 @@ static void test_elementwise_gradients_match_differences_when_broadcast(void **s
         check((struct grad_case){.op = ops[i], .n_in = 2, .in = {scalar(), rig_shape(3, 2, 1, 3)}});
         check((struct grad_case){.op = ops[i], .n_in = 2, .in = {vec(5), vec(5)}, .twice = true});
     }
+    check((struct grad_case){.op = TD_OP_RANK_SUM, .n_in = 1, .in = {mat(3, 4)}});
     check((struct grad_case){.op = TD_OP_SCALE, .n_in = 2, .in = {mat(3, 4), scalar()}});
     check((struct grad_case){
         .op = TD_OP_SCALE, .n_in = 2, .in = {scalar(), scalar()}, .twice = true});

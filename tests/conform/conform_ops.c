@@ -441,6 +441,15 @@ static void cases_all_reduce(struct subject *s) {
     check(s, &c);
 }
 
+// rank_sum is the binding's, too: here a second rank has the same.
+static void cases_rank_sum(struct subject *s) {
+    struct op_case c = {.op = TD_OP_RANK_SUM, .n_in = 1};
+    for (size_t j = 0; j < TD_COUNTOF(sizes); j++) {
+        c.in[0] = tensor(mat(3, sizes[j]));
+        check(s, &c);
+    }
+}
+
 // ---- whole programs -----------------------------------------------------------------------------
 static td_status sync_all(void *arg, struct td_graph *g, const struct td_program_key *key) {
     (void)arg, (void)key;
@@ -561,6 +570,7 @@ static const struct suite suites[] = {
     {"indexed", cases_indexed},
     {"state", cases_state},
     {"all_reduce", cases_all_reduce},
+    {"rank_sum", cases_rank_sum},
     {"step_scalars", cases_step_scalars},
     {"training", cases_training},
 };

@@ -153,6 +153,15 @@ static inline void rig_set(enum td_dtype t, void *p, int64_t i, double v) {
     td_ref_store(t, &v, 1, (char *)p + (size_t)i * td_dtype_bytes(t));
 }
 
+// As if a second rank had the same.
+static inline td_status rig_rank_sum(void *arg, void *data, int64_t n, enum td_dtype dtype) {
+    (void)arg;
+    for (int64_t i = 0; i < n; i++) {
+        rig_set(dtype, data, i, 2 * rig_get(dtype, data, i));
+    }
+    return TD_OK;
+}
+
 // Parameters and buffers get keyed random values, the rest zero.
 static inline void rig_reset_state(struct rig *r) {
     for (int i = 0; i < TD_ROLE_COUNT; i++) {
@@ -178,6 +187,7 @@ static inline void rig_place(struct rig *r) {
                             .all_reduce_wait =
                                 r->all_reduce_wait ? r->all_reduce_wait : rig_all_reduce_wait,
                             .all_reduce_arg = r,
+                            .rank_sum = rig_rank_sum,
                             .reduces_on_host = true};
     for (int i = 0; i < TD_ROLE_COUNT; i++) {
         size_t bytes = td_state_region_bytes(r->state, (enum td_role)i);

@@ -155,6 +155,7 @@ static void test_norms_and_dropout_are_built(void **state) {
     const struct td_init zero = {TD_INIT_ZERO, 0, 0};
     struct td_batch_norm_state s = {row, row, 0, 0};
     uint32_t index;
+    made(td_build_rank_sum(g, x, &y), TD_OP_RANK_SUM, &y, "(2, 3)");
     assert_ok(td_state_add(table, "mean", TD_ROLE_BUFFER, TD_F32, &three, zero, 0, &index));
     assert_ok(td_graph_state_value(g, index, &s.mean));
     assert_ok(td_state_add(table, "var", TD_ROLE_BUFFER, TD_F32, &three, zero, 0, &index));

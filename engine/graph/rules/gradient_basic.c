@@ -73,6 +73,10 @@ static td_status grad_scale(const struct td_grad_call *c) {
     return td_graph_op3(c->g, TD_OP_CAST, v, 0, 0, &scalar, c->out);
 }
 
+static td_status grad_rank_sum(const struct td_grad_call *c) {
+    return td_graph_op3(c->g, TD_OP_RANK_SUM, c->dy, 0, 0, NULL, c->out);
+}
+
 static td_status grad_fill(const struct td_grad_call *c) {
     struct td_attrs factor = {.dtype = td_gv(c->g, c->node->inputs[0])->dtype,
                               .scale = c->node->attrs.scale};
@@ -83,9 +87,10 @@ static td_status grad_fill(const struct td_grad_call *c) {
 }
 
 static const struct td_grad_rule rules[TD_OP_COUNT] = {
-    [TD_OP_MATMUL] = {grad_matmul, false}, [TD_OP_CAST] = {grad_cast, false},
-    [TD_OP_MEAN] = {grad_mean, true},      [TD_OP_SUM_SQUARES] = {grad_sum_squares, true},
-    [TD_OP_SCALE] = {grad_scale, false},   [TD_OP_FILL] = {grad_fill, false},
+    [TD_OP_MATMUL] = {grad_matmul, false},     [TD_OP_CAST] = {grad_cast, false},
+    [TD_OP_MEAN] = {grad_mean, true},          [TD_OP_SUM_SQUARES] = {grad_sum_squares, true},
+    [TD_OP_SCALE] = {grad_scale, false},       [TD_OP_FILL] = {grad_fill, false},
+    [TD_OP_RANK_SUM] = {grad_rank_sum, false},
 };
 
 const struct td_grad_rule *td_grad_rule_basic(enum td_op op) {

@@ -80,6 +80,11 @@ static td_status shape_all_reduce(const struct td_op_call *c) {
     return TD_OK;
 }
 
+static td_status shape_rank_sum(const struct td_op_call *c) {
+    if (!td_is_float(arg(c, 0)->dtype)) return td_op_reject(c, "needs a float tensor");
+    return give(c, 0, arg(c, 0)->dtype, &arg(c, 0)->shape);
+}
+
 static td_status shape_clip_coef(const struct td_op_call *c) {
     if (!is_float_scalar(arg(c, 0))) return td_op_reject(c, "needs a float scalar");
     if (!(c->attrs->max_norm > 0)) return td_op_reject(c, "max_norm must be above 0");
@@ -122,6 +127,7 @@ static const struct td_op_rule rules[TD_OP_COUNT] = {
     [TD_OP_SCALE] = {shape_scale, td_op_cost_output},
     [TD_OP_STORE] = {shape_store, cost_store},
     [TD_OP_ALL_REDUCE] = {shape_all_reduce, td_op_cost_free},
+    [TD_OP_RANK_SUM] = {shape_rank_sum, td_op_cost_output},
     [TD_OP_CLIP_COEF] = {shape_clip_coef, td_op_cost_free},
     [TD_OP_FILL] = {shape_fill, td_op_cost_free},
     [TD_OP_CONSTANT] = {shape_constant, td_op_cost_free},

@@ -49,6 +49,12 @@ td_status td_rank_reduce_gradients(struct td_rank *r, const struct td_bucket *bu
     return r->group_ops->all_reduce_bucket(r->group, bucket);
 }
 
+td_status td_rank_sum_tensor(void *arg, void *data, int64_t n, enum td_dtype dtype) {
+    struct td_rank *r = arg;
+    atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
+    return r->group_ops->all_reduce(r->group, data, n, dtype, TD_REDUCE_SUM);
+}
+
 // ---- dividing the work --------------------------------------------------------------------------
 
 td_status td_rank_shard(const struct td_rank *r, enum td_split split,

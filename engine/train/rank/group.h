@@ -4,7 +4,8 @@
 // Group: what ranks do together. Each function calls the slot of the strategy; where the strategy
 // left it NULL, it does what traind/strategy.h says of an absent slot, most often by the
 // collective. Contracts are those of the slots. Nobody else in the engine calls these slots.
-// Thread: the training thread; td_rank_reduce_gradients: that of the accelerator's queue.
+// Thread: the training thread; td_rank_reduce_gradients and td_rank_sum_tensor: that of the
+// accelerator's queue.
 
 #include "engine/train/rank/rank.h"
 
@@ -19,6 +20,9 @@ TD_MUST_USE td_status td_rank_decide(struct td_rank *r, bool decision, bool all,
                                      bool *out_decision);
 // Averages a bucket and sums its control flags, or begins to.
 TD_MUST_USE td_status td_rank_reduce_gradients(struct td_rank *r, const struct td_bucket *bucket);
+
+// The binding of rank_sum nodes (traind/accelerator.h); arg is the rank. Thread: as above.
+TD_MUST_USE td_status td_rank_sum_tensor(void *arg, void *data, int64_t n, enum td_dtype dtype);
 
 // The samples of a split that are this rank's.
 TD_MUST_USE td_status td_rank_shard(const struct td_rank *r, enum td_split split,
