@@ -15,6 +15,11 @@ static td_status run_record(struct td_compiled *c, const struct td_compile_optio
     return o->record(o->record_arg, c->graph, o->key.batch);
 }
 
+static td_status run_sync_norm(struct td_compiled *c, const struct td_compile_options *o) {
+    (void)o;
+    return td_pass_sync_norm(c->graph);
+}
+
 static td_status run_sink(struct td_compiled *c, const struct td_compile_options *o) {
     (void)o;
     return td_pass_sink(c->graph);
@@ -90,6 +95,10 @@ static bool trains(const struct td_compile_options *o) {
     return o->key.mode == TD_MODE_TRAIN;
 }
 
+static bool syncs_norm(const struct td_compile_options *o) {
+    return trains(o) && o->syncs_batch_norm;
+}
+
 static bool has_precision(const struct td_compile_options *o) {
     return o->precision != NULL;
 }
@@ -115,13 +124,21 @@ static const struct {
     bool (*applies)(const struct td_compile_options *o);
     td_status (*run)(struct td_compiled *c, const struct td_compile_options *o);
 } pipeline[] = {
-    {"record", always, run_record},           {"sink", always, run_sink},
-    {"autodiff", trains, run_autodiff},       {"precision", has_precision, run_precision},
-    {"strategy", has_strategy, run_strategy}, {"optimizer", updates, run_optimizer},
-    {"simplify", always, run_simplify},       {"fuse", always, run_fuse},
-    {"head", splits_head, run_head},          {"dgrad", trains, run_dgrad},
-    {"recompute", recomputes, run_recompute}, {"residual", always, run_residual},
-    {"schedule", always, run_schedule},       {"memory", always, run_memory},
+    {"record", always, run_record},
+    {"sync_norm", syncs_norm, run_sync_norm},
+    {"sink", always, run_sink},
+    {"autodiff", trains, run_autodiff},
+    {"precision", has_precision, run_precision},
+    {"strategy", has_strategy, run_strategy},
+    {"optimizer", updates, run_optimizer},
+    {"simplify", always, run_simplify},
+    {"fuse", always, run_fuse},
+    {"head", splits_head, run_head},
+    {"dgrad", trains, run_dgrad},
+    {"recompute", recomputes, run_recompute},
+    {"residual", always, run_residual},
+    {"schedule", always, run_schedule},
+    {"memory", always, run_memory},
 };
 
 const char *td_compile_pass(size_t i) {

@@ -3,8 +3,9 @@
 
 // Compile: from a step that a module records to a program that an accelerator takes.
 //
-// The pipeline, the same for whatever is trained: record -> sink -> autodiff -> precision ->
-// strategy -> optimizer -> simplify -> fuse -> head -> dgrad -> recompute -> residual -> schedule
+// The pipeline, the same for whatever is trained: record -> sync norm -> sink -> autodiff ->
+// precision -> strategy -> optimizer -> simplify -> fuse -> head -> dgrad -> recompute -> residual
+// -> schedule
 // -> memory plan. An eval or predict program is its forward part only. Everything that
 // distinguishes two programs of a job is in the options; precision and strategy are hooks,
 // because they are plugins. Call td_compile for every program key of the job, then td_state_layout
@@ -31,6 +32,7 @@ struct td_compile_options {
     // constant. NULL: all are trained.
     bool (*trains)(const void *arg, const struct td_program_key *key, const char *param);
     const void *trains_arg;
+    bool syncs_batch_norm; // batch norms of mode train are over all ranks
     // (optional) Rewrites; see traind/rewrite.h.
     td_status (*precision)(void *arg, struct td_graph *g, const struct td_program_key *key);
     void *precision_arg;

@@ -113,6 +113,7 @@ static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
         .gradient_clip_algorithm = text(s, "gradient_clip_algorithm"),
         .log_grad_norm = flag(s, "log_grad_norm"),
         .find_unused_parameters = flag(s, "find_unused_parameters"),
+        .sync_batchnorm = flag(s, "sync_batchnorm"),
         .deterministic = flag(s, "deterministic"),
         .detect_anomaly = flag(s, "detect_anomaly"),
     };

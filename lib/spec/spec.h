@@ -85,6 +85,7 @@ struct td_spec_trainer {
     const char *gradient_clip_algorithm; // norm, value
     bool log_grad_norm;
     bool find_unused_parameters;
+    bool sync_batchnorm;
     bool deterministic;
     const char *recompute; // auto, none, selective, full
     bool detect_anomaly;

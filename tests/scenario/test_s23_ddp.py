@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from plans import losses, plan_of, state_of
 from ranks import Attempt
@@ -48,6 +49,29 @@ def test_evaluation_has_the_buffers_of_rank_0_on_every_rank(tmp_path, data):  # 
                                      trainer={"limit_val_batches": 1.0}), world=1)
     (step, _), = losses(alone[0].metrics, "val_loss").items()
     assert total(ranks, "val_loss", 4) == pytest.approx(total(alone, "val_loss", step), rel=1e-6)
+
+
+NORMS = {"name": "convnet", "layers": [{"name": "conv", "channels": 6, "padding": 1}, "batch_norm", "relu", "max_pool",
+                                       {"name": "residual", "channels": 8, "stride": 2}, "global_avg_pool",
+                                       {"name": "linear", "features": 2}]}
+
+
+# Contract 44: two ranks with sync batch norm train as one rank with their batches together
+@pytest.mark.parametrize("accelerator", ["reference", "cpu"])
+def test_batch_norms_are_over_all_ranks_when_asked(tmp_path, data, accelerator):  # noqa: F811
+    """In fp64, so that what differs is a mistake, or the order of a sum. The last batch of the epoch is smaller."""
+    def trained(name, world, sync):
+        trainer = {"accelerator": accelerator, "precision": "64-true", "devices": world, "sync_batchnorm": sync,
+                   "limit_val_batches": 0}
+        train(tmp_path, plan_for(NORMS, data["npy"], batch=16 // world, trainer=trainer,
+                                 optimizer={"name": "sgd", "lr": 0.1},
+                                 run={"checkpoint_dir": str(tmp_path / name)}), world)
+        return load_file(tmp_path / name / "step-12/model.safetensors")
+
+    one, two, apart = trained("one", 1, True), trained("two", 2, True), trained("apart", 2, False)
+    distance = lambda a, b: max(np.abs(a[k] - b[k]).max() for k in a)
+    assert {k.rsplit(".")[-1] for k in one} >= {"running_mean", "running_var"}
+    assert distance(one, two) < 1e-11 < 1e-4 < distance(one, apart)
 
 
 @pytest.mark.parametrize("drop_last, steps, counts", [(False, 3, [4, 4, 2]), (True, 2, [4, 4])])

@@ -13,6 +13,9 @@
 #include "traind/graph.h"
 #include "traind/rewrite.h"
 
+// sync_norm.c: batch norms over the samples of all ranks.
+TD_MUST_USE td_status td_pass_sync_norm(struct td_graph *g);
+
 // sink.c: relu after the max pool that follows it.
 TD_MUST_USE td_status td_pass_sink(struct td_graph *g);
 

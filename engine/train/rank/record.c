@@ -110,6 +110,7 @@ td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
         .scales_loss = r->precision_facts.scales_loss,
         .record = record_step,
         .record_arg = r,
+        .syncs_batch_norm = c->sync_batchnorm && r->facts.world_size > 1,
         .trains = step_trains,
         .trains_arg = r,
         .precision = r->precision_ops->rewrite ? rewrite_precision : NULL,
