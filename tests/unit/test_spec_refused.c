@@ -38,6 +38,14 @@ static const struct {
      "model: {name: mlp, layers: [4, 2], loss: mse}\npredict: {values: classes}",
      "predict: {values: classes}",
      "model: {name: mlp, layers: [4, 2], loss: mse}\npredict: {values: logits}"},
+    {"trainer.sync_batchnorm", "trainer.precision",
+     "trainer: {sync_batchnorm: true, precision: bf16-true}",
+     "trainer: {sync_batchnorm: true, precision: bf16-mixed}",
+     "trainer: {sync_batchnorm: false, precision: bf16-true}"},
+    {"trainer.sync_batchnorm", "trainer.precision",
+     "trainer: {sync_batchnorm: true, precision: 16-true}",
+     "trainer: {sync_batchnorm: true, precision: 16-mixed}",
+     "trainer: {sync_batchnorm: false, precision: 16-true}"},
 };
 
 static td_status parse(struct td_arena *a, const char *more) {
