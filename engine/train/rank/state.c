@@ -160,12 +160,10 @@ td_status td_rank_check_weights(const struct td_rank *r, enum td_rank_weights wh
     return td_weights_check(&o, r->state);
 }
 
-// Those of a checkpoint that this rank reads.
-static td_status restored_roles(const struct td_rank *r, uint32_t *out_roles) {
-    TD_TRY(td_rank_read_roles(r, out_roles));
+// Of those that this rank reads, what a resumed run takes from its checkpoint.
+static uint32_t restored_of(const struct td_rank *r, uint32_t reads) {
     const bool optimizer = (r->config->stages & TD_STAGE_FIT) && r->facts.restore_optimizer;
-    if (!optimizer) *out_roles &= ~(1u << TD_ROLE_OPTIM);
-    return TD_OK;
+    return optimizer ? reads : reads & ~(1u << TD_ROLE_OPTIM);
 }
 
 static td_status restore(struct td_rank *r, uint32_t roles) {
@@ -175,11 +173,11 @@ static td_status restore(struct td_rank *r, uint32_t roles) {
 }
 
 td_status td_rank_restore_state(struct td_rank *r) {
-    uint32_t reads, roles;
+    uint32_t reads;
     TD_TRY(td_rank_read_roles(r, &reads));
     if (!reads) return TD_OK;
     if (r->resumed) {
-        TD_TRY(restored_roles(r, &roles));
+        const uint32_t roles = restored_of(r, reads);
         TD_TRY(restore(r, roles & ~late_roles(r)));
         if (!late_roles(r)) announce_resume(r, roles);
     } else if (r->config->init_from) {
@@ -189,14 +187,14 @@ td_status td_rank_restore_state(struct td_rank *r) {
 }
 
 td_status td_rank_create_late(struct td_rank *r) {
-    uint32_t reads, roles;
+    uint32_t reads;
     const uint32_t late = late_roles(r);
     if (!late) return TD_OK;
     TD_TRY(provide(r, TD_ROLE_OPTIM));
     TD_TRY(initialize(r, late));
     TD_TRY(td_rank_read_roles(r, &reads));
     if (r->resumed && reads) {
-        TD_TRY(restored_roles(r, &roles));
+        const uint32_t roles = restored_of(r, reads);
         if (roles & late) TD_TRY(restore(r, roles & late));
         announce_resume(r, roles);
     }
