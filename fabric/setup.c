@@ -179,6 +179,7 @@ static td_status configure(struct td_fabric *f) {
     struct td_train_config *t = &f->config->train;
     t->manual = true;
     t->manual_accumulates = f->o.accumulates;
+    t->manual_keeps_forwards = f->o.keeps_forwards;
     t->stages = (f->optimizer ? TD_STAGE_FIT : 0) | TD_STAGE_VALIDATE | TD_STAGE_TEST;
     if (t->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) {
         return td_bad_spec(

@@ -89,7 +89,14 @@ td_status td_fabric_forward(struct td_fabric *f, const char *step) {
 
 td_status td_fabric_backward(struct td_fabric *f) {
     TD_TRY(td_fabric_need_setup(f, "td_fabric_backward"));
-    return checked(f, td_manual_backward(&f->manual));
+    return checked(f, td_manual_backward(&f->manual, -1));
+}
+
+td_status td_fabric_backward_of(struct td_fabric *f, const char *step) {
+    int i;
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_backward_of"));
+    TD_TRY(td_fabric_step(f, step, &i));
+    return checked(f, td_manual_backward(&f->manual, i));
 }
 
 td_status td_fabric_optimizer_step(struct td_fabric *f, const char *step, bool *out_stepped) {

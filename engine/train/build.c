@@ -37,7 +37,6 @@ static void note_programs(const struct td_rank *r) {
 static td_status bind_programs(struct td_rank *r) {
     struct td_bindings b = {
         .struct_bytes = sizeof b,
-        .arena = r->arena_memory,
         .scalars = r->scalars,
         .random = r->random,
         .outputs = r->outputs,

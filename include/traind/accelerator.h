@@ -217,11 +217,14 @@ struct td_accelerator_ops {
     // UNIMPLEMENTED names the node that it cannot run. The program outlives the executable.
     td_status (*compile)(struct td_accelerator *a, const struct td_program *p,
                          const struct td_bindings *b, struct td_executable **out_exe);
-    // Runs the segments whose bits are set, in order; TD_RUN_STEADY may be set as well. inputs[i]
-    // is host memory of input slot i, alive until the ticket is done. Step scalars and random words
-    // are copied before it returns. After apply, gradients have no known content: the first run of
-    // the next window overwrites them. A label or an index that is out of range is an error of the
-    // run (INVALID_ARGUMENT, class data, naming step, node and op), never a wrong number.
+    // Runs the segments whose bits are set, in order; TD_RUN_STEADY may be set as well. Between two
+    // segments of a program those of others may run, where these have another arena, or the
+    // accelerator plans memory itself. Before finish any may run, where that reads nothing but
+    // gradients of the segments before it. inputs[i] is host memory of input slot i, alive until
+    // the ticket is done. Step scalars and random words are copied before it returns. After apply,
+    // gradients have no known content: the first run of the next window overwrites them. A label or
+    // an index that is out of range is an error of the run (INVALID_ARGUMENT, class data, naming
+    // step, node and op), never a wrong number.
     td_status (*run)(struct td_executable *e, uint32_t segments, const void *const *inputs,
                      td_ticket *out_ticket);
     // Waits for a ticket. OK: what it stands for is done, and outputs are those of that run.

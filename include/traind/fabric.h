@@ -82,6 +82,9 @@ struct td_fabric_options {
     size_t n_callbacks;
     const struct td_fabric_logger *loggers; // copied
     size_t n_loggers;
+    // Forwards of several steps may be open at once, their backward still to come. Each step has
+    // memory of its own for activations then. False: a forward ends that of another step.
+    bool keeps_forwards;
 };
 
 // What is known of a rank. Before setup world_size and ranks are those that were started.
@@ -166,15 +169,19 @@ TD_MUST_USE td_status td_fabric_next(struct td_fabric *f, enum td_split split,
 // step: a training step of the module, by name; NULL: its first. Others are NOT_FOUND, with the
 // names that there are. Several steps may go over the same batch, one after the other.
 //
-// Begins a pass over the batch of the training split that was taken last. A pass whose backward has
-// not been called is given up.
+// Begins a pass over the batch of the training split that was taken last. It ends with its
+// backward. Another batch ends it before that, and so does an optimizer step, which moves what it
+// has read. A forward of another step does, too, unless options.keeps_forwards is set.
 TD_MUST_USE td_status td_fabric_forward(struct td_fabric *f, const char *step);
 // Differentiates the last forward. Its gradients overwrite those of the step that an update has
 // used, and add to others (options.accumulates). They are averaged over the ranks, unless
 // no_backward_sync is on.
 TD_MUST_USE td_status td_fabric_backward(struct td_fabric *f);
-// Updates what the step trains. out_stepped may be NULL; false: the precision skipped the update,
-// because a gradient was not finite.
+// The same of the forward of a step that is open.
+TD_MUST_USE td_status td_fabric_backward_of(struct td_fabric *f, const char *step);
+// Updates what the step trains. Passes of other steps may come between it and the backward.
+// out_stepped may be NULL; false: the precision skipped the update, because a gradient was not
+// finite.
 TD_MUST_USE td_status td_fabric_optimizer_step(struct td_fabric *f, const char *step,
                                                bool *out_stepped);
 // Forgets the gradients of the step. An update has done so already.

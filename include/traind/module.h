@@ -114,6 +114,10 @@ struct td_module_ops {
     // it remembers between batches is not in checkpoints, so it is a function of what td_steps
     // says. Errors: any ends training, class user_code where it has none.
     td_status (*training_step)(struct td_module *m, struct td_steps *steps, int64_t batch_idx);
+    // With training_step: forwards of several training steps may be open at once, their backward
+    // still to come. Each step has memory of its own for activations then. False: all share it, and
+    // a forward ends that of another step.
+    bool keeps_forwards;
 };
 
 #ifdef __cplusplus

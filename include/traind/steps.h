@@ -30,7 +30,12 @@ TD_MUST_USE td_status td_steps_forward(struct td_steps *s, const char *step);
 // Differentiates the last forward; gradients overwrite those that an update has used, and add to
 // others. They are averaged over the ranks unless no_backward_sync is on.
 TD_MUST_USE td_status td_steps_backward(struct td_steps *s);
-// Updates what the step trains. out_stepped may be NULL; false: the precision skipped it.
+// The same of the forward of a step that is open: its backward is still to come. The forward of
+// another step ends it, unless the module says keeps_forwards; so does any optimizer step, which
+// moves what a forward has read.
+TD_MUST_USE td_status td_steps_backward_of(struct td_steps *s, const char *step);
+// Updates what the step trains. Passes of other steps may lie between it and the backward.
+// out_stepped may be NULL; false: the precision skipped it.
 TD_MUST_USE td_status td_steps_optimizer_step(struct td_steps *s, const char *step,
                                               bool *out_stepped);
 // Forgets the gradients of a step.

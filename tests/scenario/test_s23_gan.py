@@ -93,3 +93,47 @@ def test_ranks_hold_what_one_rank_with_their_samples_would(tmp_path):
     for name in first[0]:
         if name.endswith("exp_avg"):
             assert numpy.allclose(first[0][name], first[1][name], rtol=1e-3, atol=1e-7), name
+
+
+# Host code that moves both networks by gradients of one place. The pass of the generator is open beneath that of the
+# discriminator, or was ended before it: then it is the updates alone that come late.
+PLAY = """
+#include "traind/steps.h"
+static td_status play(struct td_module *m, struct td_steps *s, int64_t batch_idx) {
+    (void)m, (void)batch_idx;
+    TD_TRY(td_steps_forward(s, "generator"));
+    if (!OPEN) TD_TRY(td_steps_backward(s));
+    TD_TRY(td_steps_forward(s, "discriminator"));
+    if (OPEN) TD_TRY(td_steps_backward_of(s, "generator"));
+    TD_TRY(td_steps_backward_of(s, "discriminator"));
+    TD_TRY(td_steps_optimizer_step(s, "discriminator", NULL));
+    return td_steps_optimizer_step(s, "generator", NULL);
+}
+"""
+
+
+def build_played(tree, name, is_open):
+    source = (support.ROOT / "examples/plugins/gan.c").read_text()
+    for old, new in (("static const struct td_module_ops ops", PLAY + "static const struct td_module_ops ops"),
+                     (".step_at = gan_step_at,",
+                      ".step_at = gan_step_at, .training_step = play, .keeps_forwards = OPEN,"),
+                     ('(MODULE, "gan"', f'(MODULE, "{name}"')):
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    (tree / f"{name}.c").write_text(source)
+    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
+                    f"-DOPEN={is_open}", f"-I{support.ROOT}/include", tree / f"{name}.c",
+                    "-o", tree / f"lib/traind/module-{name}.so"], check=True)
+
+
+@pytest.mark.parametrize("world, trainer", [(1, {}), (2, {}), (2, {"precision": "bf16-mixed"})],
+                         ids=["single", "ddp", "bf16"])
+def test_networks_move_together_while_both_forwards_are_open(tmp_path, tree, world, trainer):
+    found = []
+    for name, is_open in (("gan_open", "true"), ("gan_closed", "false")):
+        build_played(tree, name, is_open)
+        plan = plan_for(tmp_path / name, world, **trainer)
+        plan["model"]["module"] = name
+        finish(tmp_path, plan, world)
+        found.append(state_of(tmp_path / f"{name}/step-{STEPS}"))
+    assert found[0] == found[1]

@@ -85,7 +85,7 @@ static void loop(struct manual *x, int window, bool looks, struct weights *out) 
             assert_int_equal(n, 4);
             assert_ok(td_manual_forward(&x->m, 0, 1.0 / window));
             if (looks) assert_ok(td_manual_value(&x->m, "loss", &loss));
-            assert_ok(td_manual_backward(&x->m));
+            assert_ok(td_manual_backward(&x->m, -1));
             if (looks) assert_ok(td_manual_value(&x->m, "loss", &loss));
             if (++batch % window) continue;
             if (looks) assert_ok(td_manual_norm(&x->m, 0, &norm));
@@ -135,6 +135,32 @@ static void test_loss_scale_gates_the_step_as_in_a_job(void **state) {
     expect_same("reference", "16-mixed", 2, true);
 }
 
+// Updates of other steps move the loss scale of the precision, too.
+static void test_gradients_are_divided_by_the_scale_that_they_have(void **state) {
+    (void)state;
+    struct weights at[2];
+    for (int moves = 0; moves < 2; moves++) {
+        struct manual x;
+        int64_t n;
+        bool stepped;
+        begin(&x, "reference", "16-mixed", 2);
+        for (int i = 0; i < 2; i++) {
+            assert_ok(td_manual_next(&x.m, &n));
+            assert_ok(td_manual_forward(&x.m, 0, 0.5));
+            assert_ok(td_manual_backward(&x.m, -1));
+            assert_ok(td_manual_drain(&x.m));
+            struct td_rank *r = x.rank;
+            if (moves) assert_ok(r->precision_ops->step_gate(r->precision, false, &stepped));
+        }
+        assert_ok(td_manual_optimizer_step(&x.m, 0, &stepped));
+        assert_true(stepped);
+        assert_ok(td_manual_drain(&x.m));
+        read_weights(x.rank, &at[moves]);
+        end(&x);
+    }
+    assert_memory_equal(at[0].at, at[1].at, at[0].bytes);
+}
+
 static void test_rate_of_the_caller_takes_the_place_of_the_schedule(void **state) {
     (void)state;
     struct weights job, own;
@@ -158,7 +184,7 @@ static void test_forgotten_gradients_leave_no_trace(void **state) {
     for (int i = 0; i < 4; i++) { // an epoch whose gradients nobody uses
         assert_ok(td_manual_next(&x.m, &n));
         assert_ok(td_manual_forward(&x.m, 0, 1));
-        assert_ok(td_manual_backward(&x.m));
+        assert_ok(td_manual_backward(&x.m, -1));
         assert_ok(td_manual_zero_grad(&x.m, 0));
     }
     assert_ok(td_manual_next(&x.m, &n));
@@ -179,14 +205,14 @@ static void test_calls_in_an_order_that_cannot_be_are_refused(void **state) {
     begin(&x, "reference", "32-true", 1);
     const enum td_code code = TD_FAILED_PRECONDITION;
     assert_fails(td_manual_forward(&x.m, 0, 1), code, "without a batch");
-    assert_fails(td_manual_backward(&x.m), code, "without a forward");
+    assert_fails(td_manual_backward(&x.m, -1), code, "without a forward");
     assert_ok(td_manual_next(&x.m, &n));
     assert_fails(td_manual_optimizer_step(&x.m, 0, &stepped), code, "without a backward");
     assert_fails(td_manual_norm(&x.m, 0, &v), code, "without a backward");
     assert_ok(td_manual_forward(&x.m, 0, 1));
     assert_fails(td_manual_optimizer_step(&x.m, 0, &stepped), code, "without a backward");
-    assert_ok(td_manual_backward(&x.m));
-    assert_fails(td_manual_backward(&x.m), code, "a second backward");
+    assert_ok(td_manual_backward(&x.m, -1));
+    assert_fails(td_manual_backward(&x.m, -1), code, "a second backward");
     assert_fails(td_manual_forward(&x.m, 0, 1), code, "does not accumulate");
     assert_ok(td_manual_norm(&x.m, 0, &v));
     assert_ok(td_manual_optimizer_step(&x.m, 0, &stepped));
@@ -208,7 +234,7 @@ static void test_batch_that_is_skipped_is_not_read_by_the_run_before(void **stat
         begin(&x, accelerators[i], "32-true", 1);
         assert_ok(td_manual_next(&x.m, &n));
         assert_ok(td_manual_forward(&x.m, 0, 1));
-        assert_ok(td_manual_backward(&x.m));
+        assert_ok(td_manual_backward(&x.m, -1));
         assert_ok(td_manual_optimizer_step(&x.m, 0, &stepped));
         assert_ok(td_manual_next(&x.m, &n));
         assert_ok(td_manual_next(&x.m, &n));
@@ -227,7 +253,7 @@ static void test_batch_whose_buffer_was_used_again_is_refused(void **state) {
     assert_ok(td_manual_forward(&x.m, 0, 1));
     assert_ok(td_manual_before_gather(&x.m));
     assert_ok(td_manual_before_gather(&x.m)); // of another split
-    assert_fails(td_manual_backward(&x.m), TD_FAILED_PRECONDITION, "is gone");
+    assert_fails(td_manual_backward(&x.m, -1), TD_FAILED_PRECONDITION, "is gone");
     assert_fails(td_manual_forward(&x.m, 0, 1), TD_FAILED_PRECONDITION, "is gone");
     end(&x);
 }
@@ -242,13 +268,13 @@ static void test_gradients_forgotten_after_the_forward_are_not_added_to(void **s
         begin(&x, "reference", "32-true", 2);
         assert_ok(td_manual_next(&x.m, &n));
         assert_ok(td_manual_forward(&x.m, 0, 1));
-        assert_ok(td_manual_backward(&x.m));
+        assert_ok(td_manual_backward(&x.m, -1));
         assert_ok(td_manual_next(&x.m, &n));
         if (!late) assert_ok(td_manual_zero_grad(&x.m, 0));
         assert_ok(td_manual_forward(&x.m, 0, 1));
         if (late) assert_ok(td_manual_value(&x.m, "loss", &loss)); // it has run
         if (late) assert_ok(td_manual_zero_grad(&x.m, 0));
-        assert_ok(td_manual_backward(&x.m));
+        assert_ok(td_manual_backward(&x.m, -1));
         assert_ok(td_manual_norm(&x.m, 0, &norm[late]));
         end(&x);
     }
@@ -266,7 +292,7 @@ static void test_update_after_the_end_of_an_epoch_leaves_the_next_one_whole(void
             assert_ok(td_manual_next(&x.m, &n));
             if (n == 0) break;
             assert_ok(td_manual_forward(&x.m, 0, 0.25));
-            assert_ok(td_manual_backward(&x.m));
+            assert_ok(td_manual_backward(&x.m, -1));
         }
         assert_int_equal(batches, 4);
         assert_ok(td_manual_optimizer_step(&x.m, 0, &stepped));
@@ -285,7 +311,7 @@ static void test_position_is_after_the_batch_that_was_trained(void **state) {
     begin(&x, "reference", "32-true", 1);
     assert_ok(td_manual_next(&x.m, &n));
     assert_ok(td_manual_forward(&x.m, 0, 1));
-    assert_ok(td_manual_backward(&x.m));
+    assert_ok(td_manual_backward(&x.m, -1));
     assert_ok(td_manual_next(&x.m, &n)); // looked at already
     assert_ok(td_manual_optimizer_step(&x.m, 0, &stepped));
     assert_ok(td_manual_drain(&x.m));
@@ -381,6 +407,7 @@ int main(void) {
         cmocka_unit_test(test_loop_that_reads_values_between_calls_gives_the_bits_of_a_job),
         cmocka_unit_test(test_micro_batches_add_up_as_in_a_job),
         cmocka_unit_test(test_loss_scale_gates_the_step_as_in_a_job),
+        cmocka_unit_test(test_gradients_are_divided_by_the_scale_that_they_have),
         cmocka_unit_test(test_rate_of_the_caller_takes_the_place_of_the_schedule),
         cmocka_unit_test(test_forgotten_gradients_leave_no_trace),
         cmocka_unit_test(test_calls_in_an_order_that_cannot_be_are_refused),

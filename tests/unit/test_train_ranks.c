@@ -82,7 +82,7 @@ static void run_in_ranks(const struct job *j, const char *dir) {
 static td_status pass(struct td_manual *m, bool syncs, struct values *out) {
     m->syncs = syncs;
     TD_TRY(td_manual_forward(m, 0, 1));
-    TD_TRY(td_manual_backward(m));
+    TD_TRY(td_manual_backward(m, -1));
     TD_TRY(td_manual_drain(m));
     return read_values(m->l->rank, TD_ROLE_GRAD, 0, out);
 }

@@ -171,9 +171,10 @@ struct td_train_config {
     const struct td_named_optimizer *optimizers; // instead of the two above
     int n_optimizers;                            // 0: there is one; at most TD_OPTIMIZERS_MAX
     uint64_t seed;
-    unsigned stages;         // enum td_stage
-    bool manual;             // fit is a loop of somebody else's (loop/manual.h)
-    bool manual_accumulates; // in which micro-batches may add up
+    unsigned stages;            // enum td_stage
+    bool manual;                // fit is a loop of somebody else's (loop/manual.h)
+    bool manual_accumulates;    // in which micro-batches may add up
+    bool manual_keeps_forwards; // and forwards of several steps may be open at once
     int64_t batch_size;
     bool shuffle, drop_last;
     struct td_limits limits;

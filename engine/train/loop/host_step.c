@@ -55,7 +55,13 @@ td_status td_steps_forward(struct td_steps *s, const char *step) {
 }
 
 td_status td_steps_backward(struct td_steps *s) {
-    return td_manual_backward(&s->manual);
+    return td_manual_backward(&s->manual, -1);
+}
+
+td_status td_steps_backward_of(struct td_steps *s, const char *step) {
+    int i;
+    TD_TRY(find(s, step, &i));
+    return td_manual_backward(&s->manual, i);
 }
 
 td_status td_steps_optimizer_step(struct td_steps *s, const char *step, bool *out_stepped) {

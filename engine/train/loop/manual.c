@@ -18,6 +18,7 @@ enum {
     BACKWARD = 1 << TD_SEG_BACKWARD,
     FINISH = 1 << TD_SEG_FINISH,
     APPLY = 1 << TD_SEG_APPLY,
+    PASS = FORWARD | BACKWARD,
     UPDATE = FINISH | APPLY,
     NAMES_BYTES = 512,
 };
@@ -29,7 +30,7 @@ enum {
         TD_MANUAL_MISUSE)
 
 void td_manual_init(struct td_manual *m, struct td_train_loop *l) {
-    *m = (struct td_manual){.l = l, .syncs = true};
+    *m = (struct td_manual){.l = l, .syncs = true, .last = -1};
     for (int i = 0; i < TD_STEPS_MAX; i++) {
         m->of[i].lr = (double)NAN;
     }
@@ -102,53 +103,125 @@ static double rate_of(const struct td_manual *m, int step) {
     return isfinite(m->of[step].lr) ? m->of[step].lr : td_batch_rate(m->l, step);
 }
 
-static td_status prepare(struct td_manual *m, uint32_t segments) {
-    struct td_train_loop *l = m->l;
-    struct td_rank *r = l->rank;
-    if (segments & FORWARD) {
-        TD_TRY(td_batch_set_share(l, m->share));
-        td_random_set(r->random, r->config->seed, m->began + m->step,
-                      m->offset + r->facts.global_rank, r->facts.world_size);
+// A loss scale holds for all gradients of an update, though updates of other steps may have moved
+// the precision's in between.
+static td_status prepare_pass(struct td_manual *m, int step, uint32_t segments) {
+    const struct td_manual_pass *p = &m->of[step].pass;
+    struct td_rank *r = m->l->rank;
+    TD_TRY(td_batch_set_share(m->l, p->share));
+    if (p->begins && (segments & FORWARD)) {
+        m->of[step].loss_scale = r->scalars[TD_SCALAR_LOSS_SCALE];
     }
-    if (segments & UPDATE) td_batch_set_update(l, m->step, rate_of(m, m->step));
-    if ((segments & BACKWARD) && m->key.sync) {
+    td_random_set(r->random, r->config->seed, m->began + step, m->offset + r->facts.global_rank,
+                  r->facts.world_size);
+    if ((segments & BACKWARD) && p->key.sync) {
         td_control_raise(&r->control, r->control.flags, true);
     }
     return TD_OK;
 }
 
-// Queues what was asked for and is not queued.
-static td_status flush(struct td_manual *m) {
+static td_status prepare(struct td_manual *m, int step, uint32_t segments) {
+    struct td_rank *r = m->l->rank;
+    if (segments & PASS) TD_TRY(prepare_pass(m, step, segments));
+    if (segments & UPDATE) td_batch_set_update(m->l, step, rate_of(m, step));
+    r->scalars[TD_SCALAR_LOSS_SCALE] = m->of[step].loss_scale;
+    return TD_OK;
+}
+
+// The first arena is that of evaluations, too.
+static int arena_of(const struct td_manual *m, int step) {
+    return td_rank_keeps_forwards(m->l->rank) ? step : 0;
+}
+
+static void note_use(struct td_manual *m, int step, uint32_t segments) {
+    uint64_t *ran = &m->ran[arena_of(m, step)];
+    *ran += segments & FORWARD ? 1 : 0;
+    if (segments & BACKWARD) m->of[step].ran = *ran;
+}
+
+// Queues segments of a program.
+static td_status queue(struct td_manual *m, int step, const struct td_program_key *key,
+                       uint32_t segments) {
     struct td_train_loop *l = m->l;
-    const uint32_t segments = m->asked & ~m->queued;
-    if (!segments) return TD_OK;
     TD_CHECK(m->n_runs <= TD_RUNS_AHEAD);
     struct td_manual_run b = {.segments = segments,
-                              .step = m->step,
+                              .step = step,
                               .n_samples = m->n_samples,
-                              .begins = m->begins,
+                              .begins = m->of[step].pass.begins,
                               .is_update = segments & APPLY,
                               .gather = m->gather,
                               .epoch = m->epoch,
                               .after = m->pass_over};
-    TD_TRY(prepare(m, segments));
+    TD_TRY(prepare(m, step, segments));
     b.lr = l->rank->scalars[TD_SCALAR_LR];
-    td_status s =
-        td_rank_queue_segments(l->rank, TD_STEP_TRAIN, &m->key, m->inputs, segments, &b.run);
+    td_status s = td_rank_queue_segments(l->rank, TD_STEP_TRAIN, key, m->inputs, segments, &b.run);
     TD_TRY(td_batch_name(s, l, "training", l->at.epoch_batches));
-    m->queued = m->asked;
+    note_use(m, step, segments);
     b.updated = b.is_update && !l->rank->skipped;
     if (b.updated) {
         l->queued.step++;
-        if (l->at.n_counts) l->at.count[m->step].updates++;
+        if (l->at.n_counts) l->at.count[step].updates++;
     }
     m->run[m->n_runs++] = b;
     return read_down_to(m, l->runs_ahead);
 }
 
+// Queues what was asked for and is not queued.
+static td_status flush(struct td_manual *m) {
+    struct td_manual_pass *p = &m->of[m->asking].pass;
+    const uint32_t segments = p->asked & ~p->queued;
+    if (!segments) return TD_OK;
+    p->queued = p->asked;
+    return queue(m, m->asking, &p->key, segments);
+}
+
 td_status td_manual_drain(struct td_manual *m) {
     TD_TRY(flush(m));
     return read_down_to(m, 0);
+}
+
+// ---- what ends a pass ---------------------------------------------------------------------------
+
+static void end_pass(struct td_manual *m, int step, enum td_manual_end end) {
+    struct td_manual_pass *p = &m->of[step].pass;
+    if (!p->is_open) return;
+    p->is_open = false;
+    p->ended = p->asked & BACKWARD ? TD_MANUAL_ENDED_NOT : end;
+}
+
+// Those of an arena; -1: of all.
+static void end_passes(struct td_manual *m, int arena, enum td_manual_end end) {
+    for (int i = 0; i < m->l->rank->steps.n; i++) {
+        if (arena < 0 || arena_of(m, i) == arena) end_pass(m, i, end);
+    }
+}
+
+static td_status refuse_backward(const struct td_manual *m, int step) {
+    static const char *const ends[TD_MANUAL_ENDS] = {
+        [TD_MANUAL_ENDED_BATCH] = "another batch was taken: call backward before the next batch",
+        [TD_MANUAL_ENDED_FORWARD] =
+            "the forward of another step took its memory: set keeps_forwards to have several open",
+        [TD_MANUAL_ENDED_UPDATE] =
+            "an optimizer step has moved what its forward read: call forward after it",
+        [TD_MANUAL_ENDED_NORM] = "gradients were clipped in its memory: clip after its backward",
+        [TD_MANUAL_ENDED_EVALUATION] = "an evaluation took its memory: evaluate after its backward",
+    };
+    const enum td_manual_end end = step < 0 ? TD_MANUAL_ENDED_NOT : m->of[step].pass.ended;
+    if (end == TD_MANUAL_ENDED_NOT) return misuse("backward without a forward before it");
+    return misuse("backward of step '%s' after its forward was ended: %s", name_of(m, step),
+                  ends[end]);
+}
+
+// Between the two halves of an update nothing runs: what the first left is in the arena and in the
+// outputs. step: whose update may go on.
+static td_status check_settled(const struct td_manual *m, int step, const char *what) {
+    for (int i = 0; i < m->l->rank->steps.n; i++) {
+        if (!m->of[i].settled || i == step) continue;
+        return misuse("%s after the gradients of step '%s' were clipped: the optimizer step comes "
+                      "first",
+                      what, name_of(m, i));
+    }
+    return TD_OK;
 }
 
 // ---- batches ------------------------------------------------------------------------------------
@@ -174,7 +247,8 @@ static td_status end_epoch(struct td_manual *m) {
     l->at.epoch_batches = 0;
     l->at.samples = l->queued.samples;
     td_epoch_metrics_next(&l->played);
-    m->in_epoch = m->is_open = false;
+    m->in_epoch = false;
+    end_passes(m, -1, TD_MANUAL_ENDED_BATCH);
     m->n_samples = 0;
     return TD_OK;
 }
@@ -198,7 +272,7 @@ td_status td_manual_take(struct td_manual *m) {
     struct td_rank *r = l->rank;
     const struct td_sampler *sampler = td_data_sampler(r->data, TD_SPLIT_TRAIN);
     TD_TRY(td_manual_before_gather(m));
-    m->is_open = false;
+    end_passes(m, -1, TD_MANUAL_ENDED_BATCH);
     for (int i = 0; r->steps.n > 1 && i < r->steps.n; i++) {
         if (!m->of[i].any) m->of[i].window.n = 0;
     }
@@ -230,7 +304,7 @@ void td_manual_pass(struct td_manual *m) {
 td_status td_manual_next(struct td_manual *m, int64_t *out_n) {
     struct td_train_loop *l = m->l;
     TD_TRY(flush(m));
-    m->is_open = false;
+    end_passes(m, -1, TD_MANUAL_ENDED_BATCH);
     if (!m->in_epoch) TD_TRY(begin_epoch(m));
     *out_n = 0;
     if (l->queued.epoch_batches >= l->epoch.n_batches) return end_epoch(m);
@@ -252,38 +326,42 @@ td_status td_manual_forward(struct td_manual *m, int step, double share) {
             "in a loop that said that it does not accumulate",
             name_of(m, step));
     }
-    if (m->of[step].settled) {
-        return misuse("forward of step '%s' after its gradients were clipped: the optimizer step "
-                      "comes first",
-                      name_of(m, step));
-    }
+    const int arena = arena_of(m, step);
+    TD_TRY(check_settled(m, -1, "forward"));
     TD_TRY(flush(m));
-    m->is_open = true;
-    m->step = step;
-    m->share = share;
-    m->begins = !m->of[step].any;
+    end_passes(m, arena, TD_MANUAL_ENDED_FORWARD);
+    m->last = m->asking = step;
     m->epoch = m->l->at.epoch;
     m->pass_over = m->after;
-    m->key = td_rank_manual_key(m->l->rank, step, m->of[step].any, m->syncs, m->n_samples);
-    m->asked = FORWARD;
-    m->queued = 0;
+    m->of[step].pass = (struct td_manual_pass){
+        .is_open = true,
+        .share = share,
+        .begins = !m->of[step].any,
+        .asked = FORWARD,
+        .key = td_rank_manual_key(m->l->rank, step, m->of[step].any, m->syncs, m->n_samples),
+    };
     return TD_OK;
 }
 
-td_status td_manual_backward(struct td_manual *m) {
-    if (!m->is_open) return misuse("backward without a forward before it");
-    if (m->asked & BACKWARD) return misuse("a second backward of the same forward");
+td_status td_manual_backward(struct td_manual *m, int step) {
+    if (step < 0) step = m->last;
+    struct td_manual_pass *p = step < 0 ? NULL : &m->of[step].pass;
+    if (!p || !p->is_open) return refuse_backward(m, step);
+    if (p->asked & BACKWARD) return misuse("a second backward of the same forward");
     if (is_gone(m)) {
         return misuse("backward over a batch that is gone: two others were taken after it");
     }
-    if (m->key.accumulate != m->of[m->step].any) { // gradients were forgotten after the forward
-        m->key.accumulate = m->of[m->step].any;
-        m->begins = !m->key.accumulate;
-        m->queued = 0; // another program: it begins with its own forward
+    if (m->asking != step) TD_TRY(flush(m));
+    m->asking = step;
+    if (p->key.accumulate != m->of[step].any) { // gradients were forgotten after the forward
+        p->key.accumulate = m->of[step].any;
+        p->begins = !p->key.accumulate;
+        p->queued = 0; // another program: it begins with its own forward
     }
-    m->asked |= BACKWARD;
-    m->of[m->step].any = true;
-    m->of[m->step].synced = m->key.sync;
+    p->asked |= BACKWARD;
+    m->of[step].key = p->key;
+    m->of[step].any = true;
+    m->of[step].synced = p->key.sync;
     return TD_OK;
 }
 
@@ -300,25 +378,37 @@ static td_status check_gradients(const struct td_manual *m, int step, const char
     return TD_OK;
 }
 
-// The segments of an update are those of the last program that gave the step gradients.
-static td_status ask(struct td_manual *m, int step, uint32_t segments) {
-    if (m->step != step || !(m->asked & BACKWARD)) {
-        return misuse(
-            "the optimizer step of '%s' has to come right after its backward, before another "
-            "forward",
-            name_of(m, step));
+// May the end of the program that gave the step its gradients run now?
+static td_status check_alone(const struct td_manual *m, int step) {
+    struct td_runnable p;
+    if (m->of[step].ran == m->ran[arena_of(m, step)]) return TD_OK;
+    TD_TRY(td_programs_find(m->l->rank->programs, &m->of[step].key, &p));
+    if (p.updates_alone) return TD_OK;
+    return misuse("the optimizer step of '%s' has to come right after its backward, before another "
+                  "forward: its update reads what the backward computed besides gradients",
+                  name_of(m, step));
+}
+
+// Queues segments of an update after what was asked for. Where its backward is not queued yet, all
+// is one run.
+static td_status end_window(struct td_manual *m, int step, uint32_t segments) {
+    struct td_manual_pass *p = &m->of[step].pass;
+    TD_TRY(check_settled(m, step, segments & APPLY ? "another optimizer step" : "another norm"));
+    if (m->asking == step && (p->asked & ~p->queued & BACKWARD)) {
+        p->asked |= segments;
+        return flush(m);
     }
-    m->asked |= segments;
-    return TD_OK;
+    TD_TRY(flush(m));
+    TD_TRY(check_alone(m, step));
+    return queue(m, step, &m->of[step].key, segments);
 }
 
 td_status td_manual_optimizer_step(struct td_manual *m, int step, bool *out_stepped) {
     TD_TRY(check_gradients(m, step, "an optimizer step"));
-    TD_TRY(ask(m, step, UPDATE));
-    TD_TRY(flush(m));
+    TD_TRY(end_window(m, step, m->of[step].settled ? APPLY : UPDATE));
     *out_stepped = !m->l->rank->skipped;
     m->of[step].any = m->of[step].settled = false;
-    m->is_open = false;
+    end_passes(m, -1, TD_MANUAL_ENDED_UPDATE);
     return TD_OK;
 }
 
@@ -328,10 +418,10 @@ td_status td_manual_zero_grad(struct td_manual *m, int step) {
     return TD_OK;
 }
 
-// Does the program of the pass put out a norm?
-static td_status check_norm(const struct td_manual *m) {
+// Does the program that gave the step its gradients put out a norm?
+static td_status check_norm(const struct td_manual *m, int step) {
     struct td_runnable p;
-    TD_TRY(td_programs_find(m->l->rank->programs, &m->key, &p));
+    TD_TRY(td_programs_find(m->l->rank->programs, &m->of[step].key, &p));
     for (uint32_t i = 0; i < td_graph_n_outputs(p.graph); i++) {
         enum td_output_kind kind;
         td_graph_output_at(p.graph, i, NULL, NULL, &kind);
@@ -359,9 +449,10 @@ td_status td_manual_find(const struct td_manual *m, const char *name, int *out_s
 
 td_status td_manual_norm(struct td_manual *m, int step, double *out_norm) {
     TD_TRY(check_gradients(m, step, "the norm of the gradients"));
-    TD_TRY(check_norm(m));
-    TD_TRY(ask(m, step, FINISH));
+    TD_TRY(check_norm(m, step));
+    if (!m->of[step].settled) TD_TRY(end_window(m, step, FINISH));
     TD_TRY(td_manual_drain(m));
+    end_passes(m, arena_of(m, step), TD_MANUAL_ENDED_NORM);
     m->of[step].settled = true;
     *out_norm = m->l->grad_norm[step];
     return TD_OK;
@@ -371,8 +462,10 @@ td_status td_manual_evaluate(struct td_manual *m, enum td_strategy_step kind,
                              const void *const *inputs, int64_t n) {
     struct td_rank *r = m->l->rank;
     const struct td_graph *g;
+    TD_TRY(check_settled(m, -1, "an evaluation"));
     TD_TRY(td_manual_drain(m));
-    m->is_open = false;
+    end_passes(m, 0, TD_MANUAL_ENDED_EVALUATION);
+    m->ran[0]++;
     td_control_beat(&r->control);
     TD_TRY(td_control_check_abort(&r->control));
     const struct td_program_key key =

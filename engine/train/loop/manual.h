@@ -9,10 +9,14 @@
 // that reads no value between its calls costs what the loop of a job costs, and gives the same
 // bits. Where an accelerator runs ahead, the last update is read when the next one is queued.
 //
-// One pass is open at a time: its activations are in the one arena of the rank. A second forward
-// ends it. Gradients stay until the optimizer step of their training step, or until they are
-// cleared. After either the next backward overwrites them. A backward without sync adds gradients
-// of this rank alone; an update needs a backward with sync after it, so that ranks stay alike.
+// A pass is open from its forward until its backward; each training step has one at most. Its
+// activations are in the arena of the rank, and a forward of another step ends it, unless forwards
+// are kept: then each step has an arena. Another batch ends all, and so does an update: it moves
+// what a forward has read. Gradients stay until the optimizer step of their training step, or until
+// they are cleared. After either the next backward overwrites them. That step may come after passes
+// of others: it runs the end of the last program that gave gradients, alone. A backward without
+// sync adds gradients of this rank alone; an update needs a backward with sync after it, so that
+// ranks stay alike.
 //
 // Counting, checks and events are those of a job (boundary.h), and so is the position that a
 // checkpoint keeps: after the batch of the last update. Errors: FAILED_PRECONDITION, class
@@ -38,6 +42,26 @@ struct td_manual_run {
     struct td_position after;
 };
 
+// What ended a pass before its backward.
+enum td_manual_end {
+    TD_MANUAL_ENDED_NOT, // it is open, or there was none
+    TD_MANUAL_ENDED_BATCH,
+    TD_MANUAL_ENDED_FORWARD,
+    TD_MANUAL_ENDED_UPDATE,
+    TD_MANUAL_ENDED_NORM,
+    TD_MANUAL_ENDED_EVALUATION,
+    TD_MANUAL_ENDS
+};
+
+struct td_manual_pass {
+    bool is_open;
+    enum td_manual_end ended;
+    struct td_program_key key;
+    double share;
+    uint32_t asked, queued; // segments of it
+    bool begins;
+};
+
 struct td_manual {
     struct td_train_loop *l;
     bool in_epoch;
@@ -50,23 +74,23 @@ struct td_manual {
     uint64_t gather;                    // which of all gathered batches it is
     struct td_position after;           // where the loop is when it is done
     uint64_t gathers;                   // so many batches were gathered, of any split
-    // the pass that is open
-    bool is_open;
-    struct td_program_key key;
-    int step;
-    double share;
-    uint32_t asked, queued; // segments of it
-    bool begins;
-    int64_t epoch;                // of its batch
-    struct td_position pass_over; // after it
-    bool syncs;                   // the next forward is of a pass that reduces
+    int last;                           // the step of the last forward; -1: none
+    int asking;                         // the step whose pass may have segments that are not queued
+    int64_t epoch;                      // of the batch of the last forward
+    struct td_position pass_over;       // after that
+    bool syncs;                         // the next forward is of a pass that reduces
+    uint64_t ran[TD_STEPS_MAX];         // forwards and evaluations in each arena
     // by training step
     struct {
-        bool any;                 // there are gradients
-        bool synced;              // the last backward reduced them
-        bool settled;             // their norm was asked for, so finish has run
-        double lr;                // NaN: as the schedule says
-        struct td_tallies window; // of its passes since its last update, in this batch
+        struct td_manual_pass pass;
+        bool any;                  // there are gradients
+        bool synced;               // the last backward reduced them
+        bool settled;              // their norm was asked for, so finish has run
+        struct td_program_key key; // the program of the last backward
+        uint64_t ran;              // in its arena by then
+        double loss_scale;         // of all its gradients
+        double lr;                 // NaN: as the schedule says
+        struct td_tallies window;  // of its passes since its last update, in this batch
     } of[TD_STEPS_MAX];
     struct td_manual_run run[TD_RUNS_AHEAD + 1]; // queued and not read, the oldest first
     int n_runs;
@@ -89,9 +113,10 @@ TD_MUST_USE td_status td_manual_before_gather(struct td_manual *m);
 // Begins a pass of training step `step` over that batch. share: what its loss counts in the
 // gradient, 1 / k in a window of k micro-batches.
 TD_MUST_USE td_status td_manual_forward(struct td_manual *m, int step, double share);
-TD_MUST_USE td_status td_manual_backward(struct td_manual *m);
+// Of the pass of a step that is open; -1: the one of the last forward.
+TD_MUST_USE td_status td_manual_backward(struct td_manual *m, int step);
 // Updates what training step `step` trains, from gradients that are synced. *out_stepped: false, if
-// the precision skipped it. Then its gradients are gone.
+// the precision skipped it. Then its gradients are gone, and no pass is open.
 TD_MUST_USE td_status td_manual_optimizer_step(struct td_manual *m, int step, bool *out_stepped);
 // Forgets gradients.
 TD_MUST_USE td_status td_manual_zero_grad(struct td_manual *m, int step);
@@ -100,8 +125,8 @@ TD_MUST_USE td_status td_manual_norm(struct td_manual *m, int step, double *out_
 // One evaluation of a batch of n samples, in a program of mode eval or predict.
 TD_MUST_USE td_status td_manual_evaluate(struct td_manual *m, enum td_strategy_step kind,
                                          const void *const *inputs, int64_t n);
-// What the last pass put out under that name, as a mean over its samples on this rank.
-// NOT_FOUND lists the names.
+// What the last forward or evaluation put out under that name, as a mean over its samples on this
+// rank. NOT_FOUND lists the names.
 TD_MUST_USE td_status td_manual_value(struct td_manual *m, const char *name, double *out_value);
 // Runs what was asked for, and waits for all of it.
 TD_MUST_USE td_status td_manual_drain(struct td_manual *m);

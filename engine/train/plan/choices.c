@@ -81,7 +81,7 @@ static const struct td_json *frozen_for(struct td_rank *r) {
 static td_status bind_first(struct td_rank *r, const struct td_bindings *b, struct td_buf *text) {
     const char *chosen;
     TD_TRY(adopt(r, frozen_for(r)));
-    TD_TRY(td_programs_bind(r->programs, r->accel_ops, r->accel, b));
+    TD_TRY(td_programs_bind(r->programs, r->accel_ops, r->accel, b, r->arena_memory));
     TD_TRY(r->accel_ops->choices(r->accel, &chosen));
     return td_buf_str(text, chosen);
 }
@@ -99,14 +99,16 @@ static td_status share(struct td_rank *r, struct td_buf *text) {
 }
 
 td_status td_choices_bind(struct td_rank *r, const struct td_bindings *b) {
-    if (!r->accel_ops->choices) return td_programs_bind(r->programs, r->accel_ops, r->accel, b);
+    if (!r->accel_ops->choices) {
+        return td_programs_bind(r->programs, r->accel_ops, r->accel, b, r->arena_memory);
+    }
     TD_AUTO_BUF text;
     td_buf_init(&text, TEXT_MAX);
     if (r->facts.is_global_zero) TD_TRY(bind_first(r, b, &text));
     if (r->facts.world_size > 1) TD_TRY(share(r, &text));
     if (!r->facts.is_global_zero) {
         TD_TRY(r->accel_ops->adopt_choices(r->accel, td_buf_cstr(&text)));
-        TD_TRY(td_programs_bind(r->programs, r->accel_ops, r->accel, b));
+        TD_TRY(td_programs_bind(r->programs, r->accel_ops, r->accel, b, r->arena_memory));
     }
     return read_lines(r->arena, td_buf_cstr(&text), &r->kernels);
 }

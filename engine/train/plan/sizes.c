@@ -75,7 +75,9 @@ static void add_up(const struct td_rank *r, struct td_sizes *s) {
 // Everything that is known without compiling.
 static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
     *s = (struct td_sizes){0};
-    if (!r->accel_facts.plans_memory) s->arena_bytes = td_programs_arena_bytes(r->programs);
+    for (int i = 0; i < TD_STEPS_MAX && !r->accel_facts.plans_memory; i++) {
+        s->arena_bytes += td_programs_arena_bytes(r->programs, i);
+    }
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         s->state_bytes += td_state_region_bytes(r->state, (enum td_role)role);
     }
@@ -225,12 +227,14 @@ td_status td_sizes_refuse(const struct td_rank *r) {
 
 // ---- what is held -------------------------------------------------------------------------------
 td_status td_sizes_announce(const struct td_rank *r) {
-    size_t state = 0, scratch = 0;
+    size_t state = 0, arena = 0, scratch = 0;
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         state += r->memory.region[role].bytes;
     }
     if (r->accel_ops->measure) TD_TRY(r->accel_ops->measure(r->accel, NULL, 0, &scratch));
-    td_events_memory(r->events, state, r->arena_memory.bytes, scratch,
-                     td_recompute_name(r->recompute));
+    for (int i = 0; i < TD_STEPS_MAX; i++) {
+        arena += r->arena_memory[i].bytes;
+    }
+    td_events_memory(r->events, state, arena, scratch, td_recompute_name(r->recompute));
     return TD_OK;
 }

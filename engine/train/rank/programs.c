@@ -11,8 +11,9 @@
 struct entry {
     struct td_compiled *compiled;
     struct td_executable *exe; // NULL until bound
-    bool sums;                 // td_runnable
-    bool *plain;               // by node: expected to run on plain loops; NULL: none
+    bool sums, updates_alone;  // td_runnable
+    int arena;
+    bool *plain; // by node: expected to run on plain loops; NULL: none
 };
 
 struct td_programs {
@@ -20,13 +21,15 @@ struct td_programs {
     const struct td_accelerator_ops *accel_ops;
     struct entry entry[TD_PROGRAMS_MAX];
     size_t n;
+    bool keeps_forwards;
 };
 
-td_status td_programs_create(const struct td_compile_options *options,
+td_status td_programs_create(const struct td_compile_options *options, bool keeps_forwards,
                              struct td_programs **out_programs) {
     struct td_programs *p = td_calloc(1, sizeof *p);
     if (!p) return td_fail_oom();
     p->options = *options;
+    p->keeps_forwards = keeps_forwards;
     *out_programs = p;
     return TD_OK;
 }
@@ -82,6 +85,18 @@ static td_status check_names(const struct td_programs *p, uint32_t first) {
     return TD_OK;
 }
 
+// The number of its training step, in the order in which they came.
+static int arena_of(const struct td_programs *p, const struct td_program_key *key) {
+    int n = 0;
+    for (size_t i = 0; i < p->n && p->keeps_forwards && key->mode == TD_MODE_TRAIN; i++) {
+        const struct td_program_key *k = &p->entry[i].compiled->program.key;
+        if (k->mode != TD_MODE_TRAIN) continue;
+        if (strcmp(k->step, key->step) == 0) return p->entry[i].arena;
+        n = TD_MAX(n, p->entry[i].arena + 1);
+    }
+    return n;
+}
+
 td_status td_programs_add(struct td_programs *p, const struct td_program_key *key) {
     if (lookup(p, key)) return TD_OK;
     if (p->n == TD_PROGRAMS_MAX) {
@@ -91,17 +106,21 @@ td_status td_programs_add(struct td_programs *p, const struct td_program_key *ke
     struct td_compile_options options = p->options;
     options.key = *key;
     const uint32_t before = td_state_count(options.state);
+    const int arena = arena_of(p, key);
+    TD_CHECK(arena < TD_STEPS_MAX);
     td_status s = td_compile(&options, &p->entry[p->n].compiled);
     if (s) return describe(s, key);
+    p->entry[p->n].arena = arena;
     p->n++;
     s = check_names(p, before);
     return s ? describe(s, key) : TD_OK;
 }
 
-size_t td_programs_arena_bytes(const struct td_programs *p) {
+size_t td_programs_arena_bytes(const struct td_programs *p, int i) {
     size_t most = 0;
-    for (size_t i = 0; i < p->n; i++) {
-        most = TD_MAX(most, p->entry[i].compiled->program.arena_bytes);
+    for (size_t j = 0; j < p->n; j++) {
+        if (p->entry[j].arena != i) continue;
+        most = TD_MAX(most, TD_MAX(p->entry[j].compiled->program.arena_bytes, 64));
     }
     return most;
 }
@@ -115,8 +134,30 @@ static bool reduces_last_bucket(const struct td_graph *g) {
     return false;
 }
 
+static bool is_of_update(const struct td_node_info *node) {
+    return node->segment == TD_SEG_FINISH || node->segment == TD_SEG_APPLY;
+}
+
+// Whatever is in the arena was written by a node; state, inputs and scalars were not.
+static bool updates_alone(const struct td_program *p) {
+    TD_AUTO_FREE bool *left = td_calloc(td_graph_n_values(p->graph) + 1, sizeof *left);
+    if (!left) return false;
+    for (td_node n = 0; n < td_graph_n_nodes(p->graph); n++) {
+        const struct td_node_info *node = td_graph_node(p->graph, n);
+        for (uint32_t i = 0; i < node->n_outputs && !is_of_update(node); i++) {
+            left[node->outputs[i]] = true;
+        }
+        for (uint32_t i = 0; i < node->n_inputs && is_of_update(node); i++) {
+            if (left[node->inputs[i]]) return false;
+        }
+    }
+    return true;
+}
+
 td_status td_programs_bind(struct td_programs *p, const struct td_accelerator_ops *ops,
-                           struct td_accelerator *accel, const struct td_bindings *bindings) {
+                           struct td_accelerator *accel, const struct td_bindings *bindings,
+                           const struct td_buffer arenas[TD_STEPS_MAX]) {
+    struct td_bindings b = *bindings;
     p->accel_ops = ops;
     for (size_t i = 0; i < p->n; i++) {
         const struct td_program *program = &p->entry[i].compiled->program;
@@ -126,9 +167,11 @@ td_status td_programs_bind(struct td_programs *p, const struct td_accelerator_op
                 &program->key);
         }
         if (p->entry[i].exe) continue;
-        td_status s = ops->compile(accel, program, bindings, &p->entry[i].exe);
+        b.arena = arenas[p->entry[i].arena];
+        td_status s = ops->compile(accel, program, &b, &p->entry[i].exe);
         if (s) return describe(s, &program->key);
         p->entry[i].sums = reduces_last_bucket(program->graph);
+        p->entry[i].updates_alone = updates_alone(program);
     }
     return TD_OK;
 }
@@ -149,8 +192,10 @@ td_status td_programs_find(const struct td_programs *p, const struct td_program_
         return describe(
             td_fail(TD_FAILED_PRECONDITION, "it was not compiled before the first step"), key);
     }
-    *out_runnable =
-        (struct td_runnable){.exe = e->exe, .graph = e->compiled->graph, .sums = e->sums};
+    *out_runnable = (struct td_runnable){.exe = e->exe,
+                                         .graph = e->compiled->graph,
+                                         .sums = e->sums,
+                                         .updates_alone = e->updates_alone};
     return TD_OK;
 }
 

@@ -5,32 +5,41 @@
 //
 // add() takes a key (step, mode, batch, accumulate, sync, apply) through the graph pipeline, once.
 // bind() gives what came out to the accelerator, when state is laid out and memory is there. All
-// programs of a rank share one arena, one block of step scalars and one of outputs. find() is a
-// short scan: a job has a dozen programs for each training step. Bound: TD_PROGRAMS_MAX. Thread:
+// programs of a rank share one block of step scalars and one of outputs. They share one arena, too:
+// the next program overwrites the activations of the one before. Where forwards are kept, each
+// training step has an arena of its own, and the first has that of all that do not train. find() is
+// a short scan: a job has a dozen programs for each training step. Bound: TD_PROGRAMS_MAX. Thread:
 // the training thread.
 
 #include "engine/graph/compile.h"
 #include "traind/accelerator.h"
+#include "traind/module.h"
 
 enum { TD_PROGRAMS_MAX = 256, TD_PROGRAM_OUTPUTS = 32 };
 
 struct td_programs;
 // options: as for td_compile; its key is filled in by add. What it points at outlives the programs.
 TD_MUST_USE td_status td_programs_create(const struct td_compile_options *options,
-                                         struct td_programs **out_programs);
+                                         bool keeps_forwards, struct td_programs **out_programs);
 void td_programs_destroy(struct td_programs *p); // accepts NULL; releases the executables
 TD_DEFINE_AUTO(td_programs, td_programs_destroy);
 
 TD_MUST_USE td_status td_programs_add(struct td_programs *p, const struct td_program_key *key);
-size_t td_programs_arena_bytes(const struct td_programs *p); // the largest
+// What arena i has to hold; 0: there is none of that number.
+size_t td_programs_arena_bytes(const struct td_programs *p, int i);
+// arenas[i] is arena i; that of the bindings is not used.
 TD_MUST_USE td_status td_programs_bind(struct td_programs *p, const struct td_accelerator_ops *ops,
                                        struct td_accelerator *accel,
-                                       const struct td_bindings *bindings);
+                                       const struct td_bindings *bindings,
+                                       const struct td_buffer arenas[TD_STEPS_MAX]);
 
 struct td_runnable {
     struct td_executable *exe;
     const struct td_graph *graph;
     bool sums; // it reduces the last bucket, and the control flags after it
+    // Its finish and apply segments read nothing that its other segments leave in the arena. So
+    // they may run when other programs have run since.
+    bool updates_alone;
 };
 // FAILED_PRECONDITION: no program of that key was added and bound.
 TD_MUST_USE td_status td_programs_find(const struct td_programs *p,

@@ -36,7 +36,9 @@ void td_rank_destroy(struct td_rank *r) {
     for (size_t i = 0; i < TD_COUNTOF(r->hooks); i++) { // their buckets are the rank's
         if (r->hooks[i].ops) r->hooks[i].ops->close(r->hooks[i].hook);
     }
-    if (r->arena_memory.bytes) r->accel_ops->mem_free(r->accel, r->arena_memory);
+    for (int i = 0; i < TD_STEPS_MAX; i++) {
+        if (r->arena_memory[i].bytes) r->accel_ops->mem_free(r->accel, r->arena_memory[i]);
+    }
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         if (r->owned[role]) r->accel_ops->mem_free(r->accel, r->memory.region[role]);
     }

@@ -109,9 +109,9 @@ struct td_rank {
     struct td_programs *programs;
     enum td_recompute recompute; // level of the training programs
     struct td_strategy_memory memory;
-    void *own_staging;         // NULL: it is the group's
-    bool owned[TD_ROLE_COUNT]; // regions that this rank allocated
-    struct td_buffer arena_memory;
+    void *own_staging;                           // NULL: it is the group's
+    bool owned[TD_ROLE_COUNT];                   // regions that this rank allocated
+    struct td_buffer arena_memory[TD_STEPS_MAX]; // arenas of its programs
     struct td_buffer staging; // host memory of gradients that are elsewhere; bytes 0: none are
     struct td_rank_bucket *buckets; // (td_state_n_buckets); NULL: no program reduces any
     bool reduces_on_host;           // where the group takes them

@@ -126,7 +126,7 @@ td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
     };
     td_programs_destroy(td_steal(r->programs));
     if (c->dump) td_dump_restart(c->dump);
-    TD_TRY(td_programs_create(&options, &r->programs));
+    TD_TRY(td_programs_create(&options, td_rank_keeps_forwards(r), &r->programs));
     if (r->strategy_ops->build_begin) TD_TRY(r->strategy_ops->build_begin(r->strategy));
     if (c->stages & TD_STAGE_FIT) TD_TRY(add_fit_programs(r));
     if (c->stages & (TD_STAGE_FIT | TD_STAGE_VALIDATE)) TD_TRY(add_eval_programs(r, TD_SPLIT_VAL));

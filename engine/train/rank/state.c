@@ -70,9 +70,12 @@ td_status td_rank_place_state(struct td_rank *r) {
         TD_TRY(provide(r, (enum td_role)role));
     }
     if (r->accel_facts.plans_memory) return TD_OK;
-    size_t arena = TD_MAX(td_programs_arena_bytes(r->programs), 64);
-    TD_TRY_CTX(r->accel_ops->mem_alloc(r->accel, arena, &r->arena_memory),
-               "%zu bytes for activations", arena);
+    for (int i = 0; i < TD_STEPS_MAX; i++) {
+        const size_t bytes = td_programs_arena_bytes(r->programs, i);
+        if (!bytes) continue;
+        TD_TRY_CTX(r->accel_ops->mem_alloc(r->accel, bytes, &r->arena_memory[i]),
+                   "%zu bytes for activations", bytes);
+    }
     return TD_OK;
 }
 

@@ -27,7 +27,9 @@ TD_MUST_USE td_status td_rank_queue(struct td_rank *r, enum td_strategy_step kin
 // The two halves of that, for who runs the segments of a program one by one. The first moves a
 // batch to where programs read it, once; out_inputs are alive as long as inputs. The second queues
 // some segments (bits 1 << td_segment) of a program. They are a run of neighbours in their order,
-// and go on where those of the run before ended; apply needs key->apply.
+// and go on where those of the last run of that program ended. Another program may have run since,
+// if it has another arena, or they are an update that runs alone (td_runnable); apply needs
+// key->apply.
 TD_MUST_USE td_status td_rank_move_batch(struct td_rank *r, const void *const *inputs,
                                          const void *out_inputs[TD_DATA_FIELDS]);
 TD_MUST_USE td_status td_rank_queue_segments(struct td_rank *r, enum td_strategy_step kind,

@@ -230,3 +230,8 @@ bool td_rank_is_manual(const struct td_rank *r) {
 bool td_rank_adds_up(const struct td_rank *r) {
     return r->config->manual ? r->config->manual_accumulates : td_rank_is_manual(r);
 }
+
+bool td_rank_keeps_forwards(const struct td_rank *r) {
+    const bool own = r->module_ops->training_step && r->module_ops->keeps_forwards;
+    return r->config->manual ? r->config->manual_keeps_forwards : own;
+}

@@ -25,5 +25,7 @@ TD_MUST_USE td_status td_rank_check_steps(struct td_rank *r);
 bool td_rank_is_manual(const struct td_rank *r);
 // May gradients of several backward calls add up there?
 bool td_rank_adds_up(const struct td_rank *r);
+// May forwards of several steps be open at once? Each has activations of its own then.
+bool td_rank_keeps_forwards(const struct td_rank *r);
 
 #endif
