@@ -1,5 +1,5 @@
-// Read `building` first: it is the order in which a rank comes to be. Each step either finishes or
-// leaves what destroy can take down.
+// Read the tables from `environment` on first: they are the order in which a rank comes to be. Each
+// step either finishes or leaves what destroy can take down.
 
 #include "engine/train/build.h"
 
@@ -100,16 +100,24 @@ static td_status announce(struct td_rank *r) {
 }
 
 // clang-format off
-static const build_step building[] = {
+static const build_step environment[] = {
     td_rank_open_accelerator, td_rank_find_group, td_rank_join_group,
-    td_rank_open_strategy, td_rank_open_hook, td_rank_open_precision, td_rank_open_data,
-    td_rank_open_module, td_rank_choose_start, td_rank_list_plugins, td_plan_programs, td_rank_compare,
+    td_rank_open_strategy, td_rank_open_hook, td_rank_open_precision,
+};
+static const build_step connect[] = {
+    td_rank_open_data, td_rank_open_module, td_rank_choose_start, td_rank_list_plugins,
+    td_plan_programs, td_rank_compare,
+};
+static const build_step setup[] = {
     td_rank_place_state, td_rank_place_buckets, td_rank_place_hook,
-    td_rank_initialize_state, td_rank_restore_state,
-    td_rank_set_up_strategy, td_rank_create_late, td_rank_load_own_state,
+    td_rank_initialize_state, td_rank_restore_state, td_rank_set_up_strategy,
+};
+static const build_step pre_dispatch[] = {
+    td_rank_create_late, td_rank_load_own_state,
     bind_programs, start_background, td_choices_freeze, announce,
 };
 
+// Of a plan.
 static const build_step planning[] = {
     td_rank_open_accelerator, td_rank_find_group,
     td_rank_open_strategy, td_rank_open_hook, td_rank_open_precision, td_rank_open_data,
@@ -117,35 +125,91 @@ static const build_step planning[] = {
 };
 // clang-format on
 
-static td_status build(const struct td_train_config *config, struct td_train_io *io,
-                       struct td_events *events, const build_step *steps, size_t n_steps,
-                       struct td_rank **out_rank) {
+#define STAGE(steps)                                                                               \
+    { "td_rank_" #steps, steps, TD_COUNTOF(steps) }
+static const struct {
+    const char *name;
+    const build_step *steps;
+    size_t n;
+} building[] = {
+    [TD_RANK_BEGUN] = {"td_rank_setup_environment", environment, TD_COUNTOF(environment)},
+    [TD_RANK_HAS_ENVIRONMENT] = STAGE(connect),
+    [TD_RANK_CONNECTED] = STAGE(setup),
+    [TD_RANK_SET_UP] = STAGE(pre_dispatch),
+};
+
+static td_status take(struct td_rank *r, const build_step *steps, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        td_status s = td_rank_classify(steps[i](r));
+        if (!s) continue;
+        r->stage = TD_RANK_FAILED;
+        td_rank_fail(r, s);
+        return s;
+    }
+    return TD_OK;
+}
+
+static td_status advance(struct td_rank *r, enum td_rank_stage from) {
+    if (r->stage != from) {
+        const bool goes_on = r->stage < TD_COUNTOF(building) && !r->plans;
+        return td_fail(TD_FAILED_PRECONDITION, "%s out of turn: %s%s", building[from].name,
+                       goes_on ? "next is " : "nothing is left to build",
+                       goes_on ? building[r->stage].name : "");
+    }
+    TD_TRY(take(r, building[from].steps, building[from].n));
+    r->stage++;
+    return TD_OK;
+}
+
+td_status td_rank_begin(const struct td_train_config *config, struct td_train_io *io,
+                        struct td_events *events, struct td_rank **out_rank) {
     TD_AUTO(td_rank) *r = td_calloc(1, sizeof *r);
     if (!r) return td_fail_oom();
     r->config = config;
     r->io = io;
     r->events = events;
-    r->plans = steps == planning;
     td_plugin_state_init(&r->own);
     TD_TRY(td_arena_create(ARENA_BYTES, &r->arena));
-    for (size_t i = 0; i < n_steps; i++) {
-        td_status s = td_rank_classify(steps[i](r));
-        if (!s) continue;
-        td_rank_fail(r, s);
-        return s;
-    }
     *out_rank = td_steal(r);
     return TD_OK;
 }
 
+td_status td_rank_setup_environment(struct td_rank *r) {
+    return advance(r, TD_RANK_BEGUN);
+}
+
+td_status td_rank_connect(struct td_rank *r) {
+    return advance(r, TD_RANK_HAS_ENVIRONMENT);
+}
+
+td_status td_rank_setup(struct td_rank *r) {
+    return advance(r, TD_RANK_CONNECTED);
+}
+
+td_status td_rank_pre_dispatch(struct td_rank *r) {
+    return advance(r, TD_RANK_SET_UP);
+}
+
 td_status td_rank_create(const struct td_train_config *config, struct td_train_io *io,
                          struct td_events *events, struct td_rank **out_rank) {
-    return build(config, io, events, building, TD_COUNTOF(building), out_rank);
+    TD_AUTO(td_rank) *r = NULL;
+    TD_TRY(td_rank_begin(config, io, events, &r));
+    TD_TRY(td_rank_setup_environment(r));
+    TD_TRY(td_rank_connect(r));
+    TD_TRY(td_rank_setup(r));
+    TD_TRY(td_rank_pre_dispatch(r));
+    *out_rank = td_steal(r);
+    return TD_OK;
 }
 
 td_status td_rank_create_plan(const struct td_train_config *config, struct td_train_io *io,
                               struct td_events *events, struct td_rank **out_rank) {
-    return build(config, io, events, planning, TD_COUNTOF(planning), out_rank);
+    TD_AUTO(td_rank) *r = NULL;
+    TD_TRY(td_rank_begin(config, io, events, &r));
+    r->plans = true;
+    TD_TRY(take(r, planning, TD_COUNTOF(planning)));
+    *out_rank = td_steal(r);
+    return TD_OK;
 }
 
 td_status td_rank_replan(struct td_rank *r, const char *precision) {

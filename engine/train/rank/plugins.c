@@ -1,4 +1,4 @@
-// The plugins of a rank, in the order of `building` (build.c). Each function finds one in the
+// The plugins of a rank, in the order of build.c. Each function finds one in the
 // registry and opens it, or refuses what does not go together.
 
 #include "engine/train/rank/plugins.h"

@@ -66,10 +66,21 @@ struct td_rank_steps {
     int n; // at least 1 once the module is open
 };
 
+// How far a rank is built (engine/train/build.h).
+enum td_rank_stage {
+    TD_RANK_BEGUN,
+    TD_RANK_HAS_ENVIRONMENT,
+    TD_RANK_CONNECTED,
+    TD_RANK_SET_UP,
+    TD_RANK_BUILT,
+    TD_RANK_FAILED
+};
+
 struct td_rank {
     const struct td_train_config *config;
     struct td_train_io *io;
     struct td_events *events;
+    enum td_rank_stage stage;
     bool plans;             // nothing of it will run
     struct td_arena *arena; // small things that live as long as the rank
 
