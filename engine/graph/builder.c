@@ -308,6 +308,10 @@ td_status td_graph_loss(struct td_graph *g, td_value v) {
 }
 
 // ---- reading ------------------------------------------------------------------------------------
+int32_t td_graph_world_size(const struct td_graph *g) {
+    return TD_MAX(g->world_size, 1);
+}
+
 const char *td_graph_step(const struct td_graph *g) {
     return g->step;
 }

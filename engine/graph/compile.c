@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/graph/verify.h"
 
@@ -165,6 +166,7 @@ static td_status compile_once(const struct td_compile_options *options,
     TD_AUTO(td_compiled) *c = td_calloc(1, sizeof *c);
     if (!c) return td_fail_oom();
     TD_TRY(td_graph_create(options->key.step, options->key.mode, options->state, &c->graph));
+    c->graph->world_size = options->world_size;
     c->program.key = options->key;
     c->program.graph = c->graph;
     TD_TRY(run_pipeline(c, options));

@@ -20,6 +20,7 @@
 struct td_compile_options {
     struct td_program_key key;
     struct td_state_table *state;
+    int32_t world_size; // of the ranks that run it; 0: 1
     // The job accumulates over more than one micro-batch: TD_SCALAR_WINDOW scales the loss gradient
     // (also in the first program of a window, which overwrites). Implied by key.accumulate.
     bool windowed;

@@ -49,6 +49,7 @@ struct td_graph_port {
 struct td_graph {
     const char *step;
     enum td_mode mode;
+    int32_t world_size;           // 0: 1
     struct td_state_table *state; // borrowed
     struct td_arena *arena;
     struct td_value_info *values; // [0] is "none"

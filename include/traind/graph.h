@@ -170,6 +170,7 @@ enum td_scalar {
     TD_SCALAR_STEP,       // optimizer steps completed, plus one
     TD_SCALAR_LOSS_SCALE, // 1 unless the precision scales
     TD_SCALAR_WINDOW,     // 1 / real length of the accumulation window
+    TD_SCALAR_RANK,       // global rank; the same at each step
     TD_SCALAR_COUNT = 16,
 };
 // What values of f32 read of the block, [TD_SCALAR_COUNT]: an accelerator makes it at each run.
@@ -298,6 +299,7 @@ TD_MUST_USE td_status td_graph_create(const char *step, enum td_mode mode,
 void td_graph_destroy(struct td_graph *g);
 // What the graph was made with: the name, borrowed until destroy; the mode; the caller's table.
 const char *td_graph_step(const struct td_graph *g);
+int32_t td_graph_world_size(const struct td_graph *g); // ranks that the program runs on, at least 1
 enum td_mode td_graph_mode(const struct td_graph *g);
 struct td_state_table *td_graph_state(const struct td_graph *g);
 

@@ -10,7 +10,7 @@
 //   plugin.h       the descriptor; layout.h: what the plugin was compiled against
 //   knobs.h        what a person may set of a plugin
 //   graph.h        what a module records; ops.def: the ops
-//   build.h        a typed call for each op that a module records
+//   build.h        a typed call for each op that a module records; gather.h: a value of all ranks
 //   random.h       random numbers inside a step
 //   module.h       what is trained; steps.h: what it may do with a batch itself
 //   dataset.h      samples by index

@@ -105,6 +105,7 @@ td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
     const struct td_train_config *c = r->config;
     struct td_compile_options options = {
         .state = r->state,
+        .world_size = r->facts.world_size,
         .windowed =
             td_rank_is_manual(r) ? td_rank_adds_up(r) : td_limits_ever_accumulates(&c->limits),
         .scales_loss = r->precision_facts.scales_loss,
