@@ -51,6 +51,12 @@
 
 enum { TD_FABRIC_LISTS = 256 }; // callbacks, loggers, plugins: each at most so many
 
+// Where td_fabric_next is in a split that is evaluated.
+struct td_fabric_place {
+    int loader;
+    int64_t offset, batch_idx; // in that loader
+};
+
 struct td_fabric {
     uint32_t magic;
     struct td_arena *arena; // the options' and the setup's texts
@@ -71,10 +77,8 @@ struct td_fabric {
     struct td_train_loop loop;
     struct td_manual manual;
     int32_t divisor;
-    struct {
-        int64_t offset, batch_idx;
-    } at[TD_SPLIT_COUNT];                  // of the splits that are evaluated
-    const void *fields[2][TD_DATA_FIELDS]; // of the last two batches
+    struct td_fabric_place at[TD_SPLIT_COUNT]; // of the splits that are evaluated
+    const void *fields[2][TD_DATA_FIELDS];     // of the last two batches
     bool branched; // the state was replaced, so checkpoints of before may be of another run
     bool stopping; // a stop was reported
     bool ended;    // finish has run

@@ -23,7 +23,7 @@ static td_status checked(struct td_fabric *f, td_status s) {
 
 // ---- batches ------------------------------------------------------------------------------------
 static void describe(struct td_fabric *f, enum td_split split, const void *const *fields, int64_t n,
-                     int64_t batch_idx, struct td_fabric_batch *out_batch) {
+                     int64_t batch_idx, int loader, struct td_fabric_batch *out_batch) {
     const void **own = f->fields[f->manual.gathers % 2];
     size_t n_fields;
     const struct td_field *field = td_data_fields(f->rank->data, &n_fields);
@@ -36,6 +36,7 @@ static void describe(struct td_fabric *f, enum td_split split, const void *const
         .n_fields = (uint32_t)n_fields,
         .fields = own,
         .field = field,
+        .dataloader_idx = loader,
     };
     memcpy(own, fields, n_fields * sizeof *fields);
     memcpy(out_batch, &batch, TD_MIN(out_batch->struct_bytes, sizeof batch));
@@ -43,19 +44,25 @@ static void describe(struct td_fabric *f, enum td_split split, const void *const
 
 static td_status next_evaluated(struct td_fabric *f, enum td_split split,
                                 struct td_fabric_batch *out_batch) {
-    struct td_rank *r = f->rank;
-    const struct td_sampler *sampler = td_data_sampler(r->data, split);
-    const int64_t batch = r->config->batch_size, offset = f->at[split].offset;
+    const struct td_data *data = f->rank->data;
+    struct td_fabric_place *at = &f->at[split];
+    const int64_t batch = f->rank->config->batch_size;
+    const struct td_sampler *s = td_data_loader(data, split, at->loader);
     const void *fields[TD_DATA_FIELDS] = {0};
-    const bool is_over = td_sampler_batches(sampler, offset, batch) == 0;
-    int64_t n = 0;
-    if (!is_over) {
-        TD_TRY(td_manual_before_gather(&f->manual));
-        TD_TRY(td_data_batch(r->data, split, offset, fields, &n));
+    int64_t n;
+    if (td_sampler_batches(s, at->offset, batch) == 0) {
+        *at = (struct td_fabric_place){.loader = at->loader + 1};
+        if (at->loader == td_data_n_loaders(data, split)) {
+            *at = (struct td_fabric_place){0};
+            describe(f, split, fields, 0, -1, 0, out_batch);
+            return TD_OK;
+        }
+        s = td_data_loader(data, split, at->loader); // none is empty
     }
-    describe(f, split, fields, n, is_over ? -1 : f->at[split].batch_idx, out_batch);
-    f->at[split].offset = is_over ? 0 : td_sampler_next(sampler, offset, batch);
-    f->at[split].batch_idx = is_over ? 0 : f->at[split].batch_idx + 1;
+    TD_TRY(td_manual_before_gather(&f->manual));
+    TD_TRY(td_data_batch(f->rank->data, split, at->loader, at->offset, fields, &n));
+    describe(f, split, fields, n, at->batch_idx++, at->loader, out_batch);
+    at->offset = td_sampler_next(s, at->offset, batch);
     return TD_OK;
 }
 
@@ -75,7 +82,7 @@ td_status td_fabric_next(struct td_fabric *f, enum td_split split,
     const int64_t idx =
         f->manual.in_epoch ? f->loop.queued.epoch_batches : f->loop.at.epoch_batches;
     TD_TRY(checked(f, td_manual_next(&f->manual, &n)));
-    describe(f, split, f->manual.batch, n, n ? idx : -1, out_batch);
+    describe(f, split, f->manual.batch, n, n ? idx : -1, 0, out_batch);
     return TD_OK;
 }
 

@@ -33,7 +33,7 @@ static td_status evaluate_stage(struct td_train_loop *l, enum td_split split, co
         td_events_note(r->events, "stage %s has nothing to do: no samples or a limit of 0 batches",
                        stage);
     }
-    TD_TRY(td_train_loop_evaluate(l, split, prefix, n, &interrupted));
+    TD_TRY(td_train_loop_evaluate(l, split, prefix, INT64_MAX, &interrupted));
     announce_end(r, stage, interrupted);
     if (interrupted) *out_end = TD_LOOP_STOPPED;
     return TD_OK;

@@ -18,6 +18,8 @@ extern "C" {
 #endif
 
 enum td_split { TD_SPLIT_TRAIN, TD_SPLIT_VAL, TD_SPLIT_TEST, TD_SPLIT_PREDICT, TD_SPLIT_COUNT };
+// Loaders of one split, at most.
+enum { TD_LOADERS_MAX = 8 };
 const char *td_split_name(enum td_split s); // "train"; lives as long as the process
 
 struct td_dataset_config {
@@ -41,6 +43,12 @@ struct td_dataset_ops {
     // caller's memory: (n, sample_shape) of the field's type, row-major.
     td_status (*gather)(struct td_dataset *d, enum td_split split, const int64_t *index, int64_t n,
                         void *const *out);
+    // (optional) Loaders of split val or test: parts that are evaluated one after the other, each
+    // with metrics of its own. Writes how many samples each has, at least 1, and returns how many
+    // loaders there are. Together they are the split, in order. Called after open, for a split with
+    // samples. Absent: one loader.
+    size_t (*loaders)(struct td_dataset *d, enum td_split split,
+                      int64_t out_samples[TD_LOADERS_MAX]);
 };
 
 #ifdef __cplusplus

@@ -151,16 +151,18 @@ struct td_fabric_batch {
     enum td_split split;
     bool is_over;      // the epoch is: this is no batch, and the next call begins another
     int64_t n_samples; // 0 of the last batch of an evaluation, where others have one more
-    int64_t batch_idx; // in the epoch, from 0
+    int64_t batch_idx; // in the epoch or the loader, from 0
     uint32_t n_fields;
     const void *const *fields;    // (n_fields), each (n_samples, ...), host memory
     const struct td_field *field; // (n_fields) names, types and shapes
+    int32_t dataloader_idx;       // of an evaluation, where the data has several loaders; else 0
 };
 // The next batch of a split. Epochs of the training split are counted, and kept in checkpoints;
-// each has its own order. The others begin again where they ended.
-// All ranks have as many batches. Of an evaluation each sample comes once, so a rank may have none
-// for the last one; the training split repeats some, as torch's DistributedSampler does.
-// Errors: FAILED_PRECONDITION: the data has no such split.
+// each has its own order. The others begin again where they ended. Of several loaders one comes
+// after the other, and batch_idx begins with each. All ranks have as many batches. Of an evaluation
+// each sample comes once, so a rank may have none for the last one; the training split repeats
+// some, as torch's DistributedSampler does. Errors: FAILED_PRECONDITION: the data has no such
+// split.
 TD_MUST_USE td_status td_fabric_next(struct td_fabric *f, enum td_split split,
                                      struct td_fabric_batch *out_batch);
 

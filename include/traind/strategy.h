@@ -157,6 +157,8 @@ enum td_strategy_hook {
     TD_HOOK_TEST_END,
     TD_HOOK_PREDICT_START,
     TD_HOOK_PREDICT_END,
+    // Of each loader of an evaluation, where there are several. batch: the loader, from 0.
+    TD_HOOK_EVAL_LOADER_START,
 };
 
 // What a strategy keeps of itself in a checkpoint, beside the state of the rank.

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <unistd.h>
 
 #include "fabric/fabric.h"
+#include "lib/base/fsio.h"
 #include "tests/unit/test.h"
 #include "traind/fabric.h"
 
@@ -258,6 +258,43 @@ static void test_evaluation_goes_over_each_sample_once(void **state) {
     }
     assert_fails(td_fabric_next(f, TD_SPLIT_TRAIN, &batch), TD_FAILED_PRECONDITION,
                  "setup_optimizers");
+    finish(f);
+}
+
+static void test_loaders_follow_one_another_when_there_are_several(void **state) {
+    const struct td_fabric_options o = options_of(NULL);
+    const uint16_t tokens[13] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
+    struct td_fabric *f;
+    struct td_fabric_batch batch = {.struct_bytes = sizeof batch};
+    char a[512], b[512], section[2048];
+    snprintf(a, sizeof a, "%s/a.bin", (const char *)*state);
+    snprintf(b, sizeof b, "%s/b.bin", (const char *)*state);
+    assert_ok(td_fs_write(a, tokens, 9 * sizeof *tokens, 0600, 0)); // 2 rows
+    assert_ok(td_fs_write(b, tokens, sizeof tokens, 0600, 0));      // 3 rows
+    snprintf(section, sizeof section,
+             "{name: tokens, train: [%s], val: [%s, %s], val_by_file: true, block_size: 4, "
+             "vocab_size: 16, batch_size: 2}",
+             a, a, b);
+    assert_ok(td_fabric_create(&o, &f));
+    assert_ok(td_fabric_setup_module(f, "{name: gpt, n_layer: 1, n_head: 1, n_embd: 8}"));
+    assert_ok(td_fabric_setup_dataloaders(f, section));
+    assert_ok(td_fabric_setup(f));
+    static const struct {
+        int loader;
+        int64_t idx, n;
+    } due[] = {{0, 0, 2}, {1, 0, 2}, {1, 1, 1}};
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < TD_COUNTOF(due); i++) {
+            assert_ok(td_fabric_next(f, TD_SPLIT_VAL, &batch));
+            assert_false(batch.is_over);
+            assert_int_equal(batch.dataloader_idx, due[i].loader);
+            assert_int_equal(batch.batch_idx, due[i].idx);
+            assert_int_equal(batch.n_samples, due[i].n);
+            assert_ok(td_fabric_evaluate(f, &batch));
+        }
+        assert_ok(td_fabric_next(f, TD_SPLIT_VAL, &batch));
+        assert_true(batch.is_over && batch.dataloader_idx == 0);
+    }
     finish(f);
 }
 
@@ -516,6 +553,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_weights_are_loaded_strictly_or_as_far_as_they_fit,
                                         td_test_scratch_make, td_test_scratch_remove),
         cmocka_unit_test(test_evaluation_goes_over_each_sample_once),
+        cmocka_unit_test_setup_teardown(test_loaders_follow_one_another_when_there_are_several,
+                                        td_test_scratch_make, td_test_scratch_remove),
         cmocka_unit_test_setup_teardown(
             test_save_after_a_load_writes_what_there_is_and_over_nothing, td_test_scratch_make,
             td_test_scratch_remove),

@@ -72,6 +72,49 @@ static void test_rows_are_windows_of_each_file_when_there_are_several(void **sta
     ops()->close(d);
 }
 
+static void test_each_file_is_a_loader_when_asked(void **state) {
+    const char *dir = *state;
+    uint8_t data[4096];
+    struct td_dataset *d = NULL;
+    int64_t samples[TD_LOADERS_MAX];
+    rig_write(dir, "a.bin", data, put_nanogpt(data, 0, 9));
+    rig_write(dir, "b.bin", data, put_nanogpt(data, 20, 13));
+    rig_write(dir, "short.bin", data, put_nanogpt(data, 0, 4));
+    assert_ok(rig_open(&td_dataset_tokens, dir,
+                       "{\"train\":[\"$/a.bin\"],\"val\":[\"$/a.bin\",\"$/b.bin\"],"
+                       "\"block_size\":4,\"vocab_size\":63,\"val_by_file\":true}",
+                       NULL, &d));
+    assert_int_equal(ops()->loaders(d, TD_SPLIT_VAL, samples), 2);
+    assert_true(samples[0] == 2 && samples[1] == 3);
+    assert_int_equal(ops()->length(d, TD_SPLIT_VAL), 5);
+    check_row(d, TD_SPLIT_VAL, 2, 4, 20); // the first of loader 1
+    ops()->close(d);
+    assert_ok(rig_open(&td_dataset_tokens, dir,
+                       "{\"train\":[\"$/a.bin\"],\"val\":[\"$/a.bin\",\"$/b.bin\"],"
+                       "\"block_size\":4,\"vocab_size\":63}",
+                       NULL, &d));
+    assert_int_equal(ops()->loaders(d, TD_SPLIT_TEST, samples), 1);
+    assert_int_equal(samples[0], 5);
+    ops()->close(d);
+    d = NULL;
+    rig_refuses(rig_open(&td_dataset_tokens, dir,
+                         "{\"train\":[\"$/a.bin\"],\"val\":[\"$/a.bin\",\"$/short.bin\"],"
+                         "\"block_size\":4,\"vocab_size\":63,\"val_by_file\":true}",
+                         NULL, &d),
+                TD_DATA_LOSS, "short.bin");
+    char knobs[512] = "{\"train\":[\"$/a.bin\"],\"block_size\":4,\"vocab_size\":63,"
+                      "\"val_by_file\":true,\"val\":[\"$/a.bin\"";
+    size_t len = strlen(knobs);
+    for (int i = 0; i < TD_LOADERS_MAX; i++) {
+        len += (size_t)snprintf(knobs + len, sizeof knobs - len, ",\"$/a.bin\"");
+    }
+    snprintf(knobs + len, sizeof knobs - len, "]}");
+    td_status s = rig_open(&td_dataset_tokens, dir, knobs, NULL, &d);
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    assert_fails(s, TD_INVALID_ARGUMENT, "9 files in data.val; 8 are the most");
+    assert_null(d);
+}
+
 static void test_rows_overlap_when_the_stride_is_short(void **state) {
     const char *dir = *state;
     uint8_t data[256];
@@ -174,6 +217,7 @@ static void test_open_fails_cleanly_when_any_allocation_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_rows_are_windows_of_each_file_when_there_are_several),
+        test_in_scratch(test_each_file_is_a_loader_when_asked),
         test_in_scratch(test_rows_overlap_when_the_stride_is_short),
         test_in_scratch(test_file_is_refused_when_it_is_damaged),
         test_in_scratch(test_token_is_refused_when_it_is_past_the_vocabulary),

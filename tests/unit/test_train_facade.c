@@ -48,7 +48,7 @@ static td_status step(struct td_rank *r, const struct td_epoch *epoch, int64_t b
     struct td_rank_run run;
     int64_t n;
     const int64_t offset = batch * r->config->batch_size * r->facts.world_size;
-    TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, offset, gathered, &n));
+    TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, 0, offset, gathered, &n));
     TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
     TD_TRY(td_rank_move_batch(r, gathered, inputs));
     const struct td_program_key key = td_rank_train_key(r, 0, epoch, batch, n);

@@ -13,6 +13,7 @@ struct trace_case {
     const struct td_plugin_desc *precision, *hook;
     bool ddp, far, all_slots;
     bool late;      // optimizers, which have state then
+    bool loaders;   // two, of the split to validate on
     bool host_code; // of the module
     bool prompted;  // tokens are continued
     bool stops;     // the other rank is asked to, before its first step
@@ -117,6 +118,7 @@ static void record(const struct trace_case *c, const char *dir, struct ranks *al
     td_buf_init(&trace.text, 1 << 20);
     trace.all_slots = c->all_slots;
     trace.late = c->late;
+    trace.loaders = c->loaders;
     trace.host_code = c->host_code;
     trace.prompted = c->prompted;
     trace.n_steps = c->n_steps;
@@ -228,6 +230,13 @@ static void test_fit_has_this_trace_when_optimizers_are_late(void **state) {
         *state);
 }
 
+static void test_fit_has_this_trace_when_validation_has_two_loaders(void **state) {
+    check(&(struct trace_case){.name = "fit_loaders",
+                               .precision = &td_precision_fp32,
+                               .loaders = true},
+          *state);
+}
+
 // Contract 26: the calls of a run that is resumed
 static void test_fit_has_this_trace_when_it_is_resumed(void **state) {
     struct trace_case c = {.name = "fit_slots", // of the run before
@@ -319,6 +328,7 @@ int main(void) {
         test_in_scratch(test_fit_has_this_trace_when_ranks_have_a_comm_hook),
         test_in_scratch(test_fit_has_this_trace_when_a_device_runs_ahead),
         test_in_scratch(test_fit_has_this_trace_when_optimizers_are_late),
+        test_in_scratch(test_fit_has_this_trace_when_validation_has_two_loaders),
         test_in_scratch(test_fit_has_this_trace_when_it_is_resumed),
         test_in_scratch(test_fit_has_this_trace_when_the_other_rank_is_asked_to_stop),
         test_in_scratch(test_fit_has_this_trace_when_a_module_has_host_code),

@@ -32,6 +32,7 @@ static struct {
     bool host_code;     // the module has a training_step
     bool all_slots;     // of the strategy
     bool late;          // its late_optimizers
+    bool loaders;       // the split to validate on has two
     int n_steps;        // training steps of the module
     int runs, fails_at; // run n fails, from 1; 0: none does
     int gathers, gather_fails_at;
@@ -187,9 +188,10 @@ static td_status trace_strategy_step_end(struct td_strategy *s, enum td_strategy
 static td_status trace_strategy_hook(struct td_strategy *s, enum td_strategy_hook hook,
                                      int64_t batch) {
     static const char *const names[] = {
-        "train_start",       "train_batch_start", "train_end",      "eval_start",   "eval_end",
-        "train_epoch_start", "train_epoch_end",   "validate_start", "validate_end", "test_start",
-        "test_end",          "predict_start",     "predict_end",
+        "train_start",  "train_batch_start", "train_end",       "eval_start",
+        "eval_end",     "train_epoch_start", "train_epoch_end", "validate_start",
+        "validate_end", "test_start",        "test_end",        "predict_start",
+        "predict_end",  "eval_loader_start",
     };
     assert_true((size_t)hook < TD_COUNTOF(names));
     if (hook == TD_HOOK_TRAIN_BATCH_START || hook >= TD_HOOK_TRAIN_EPOCH_START) {
@@ -462,6 +464,14 @@ static inline void trace_add_hook(struct run *r, const struct td_plugin_desc *re
     trace_add(r, real, &trace_hook_ops);
 }
 
+static size_t trace_dataset_loaders(struct td_dataset *d, enum td_split split,
+                                    int64_t out_samples[TD_LOADERS_MAX]) {
+    out_samples[0] = 1;
+    out_samples[1] = trace_dataset()->length(d, split) - 1;
+    trace_line("dataset.loaders %s", td_split_name(split));
+    return 2;
+}
+
 static td_status trace_dataset_gather(struct td_dataset *d, enum td_split split,
                                       const int64_t *index, int64_t n, void *const *out) {
     trace_line("dataset.gather %s %lld", td_split_name(split), (long long)n);
@@ -483,6 +493,7 @@ static inline void trace_add_workload(struct run *r) {
     trace_dataset_ops.open = trace_dataset_open;
     trace_dataset_ops.close = trace_dataset_close;
     trace_dataset_ops.gather = trace_dataset_gather;
+    if (trace.loaders) trace_dataset_ops.loaders = trace_dataset_loaders;
     trace_add(r, trace.prompted ? &td_dataset_tokens : &td_dataset_synthetic, &trace_dataset_ops);
 }
 

@@ -4,8 +4,8 @@
 // int32 (magic, version, count), then the ids (u16 for GPT-2, u32 for Llama). nanoGPT's has u16 ids
 // from the first byte on. Files are mapped, never copied, and checked whole before training: size,
 // header, every id below vocab_size. Knobs: train and val (lists of files), block_size, stride,
-// vocab_size. Validation, test and predict are `val`. Fields and the meaning of a sample:
-// windows.h.
+// vocab_size, val_by_file. Validation, test and predict are `val`, each file of it a loader if
+// val_by_file. Fields and the meaning of a sample: windows.h.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,6 +28,7 @@ struct part { // training, or everything else
 struct td_dataset {
     uint32_t magic;
     int64_t vocab_size;
+    bool val_by_file;
     struct part part[2];
 };
 
@@ -64,6 +65,26 @@ static td_status add_files(struct td_dataset *d, int i, const struct td_json *pa
                         (uint64_t)block + 1, (uint64_t)p->windows.run[0].n_tokens);
 }
 
+static int64_t rows_of_run(const struct td_windows *w, size_t i) {
+    return (i + 1 < w->n_runs ? w->run[i + 1].first : w->n) - w->run[i].first;
+}
+
+// A loader has a row at least, so each file of val does.
+static td_status check_loaders(const struct td_dataset *d, const struct td_json *paths) {
+    const struct td_windows *w = &d->part[1].windows;
+    const struct td_json *path = paths->first;
+    if (w->n_runs > TD_LOADERS_MAX) {
+        return td_bad_spec("data.val_by_file: %zu files in data.val; %d are the most", w->n_runs,
+                           TD_LOADERS_MAX);
+    }
+    for (size_t i = 0; i < w->n_runs; i++, path = path->next) {
+        if (rows_of_run(w, i) > 0) continue;
+        return td_data_fail(td_json_string(path, ""), 0, "tokens for one row, at least",
+                            (uint64_t)w->block + 1, (uint64_t)w->run[i].n_tokens);
+    }
+    return TD_OK;
+}
+
 static td_status find_paths(const struct td_json *knobs, const char *key,
                             const struct td_json **out_paths) {
     const struct td_json *paths = td_json_get(knobs, key);
@@ -91,6 +112,8 @@ static td_status tokens_open(const struct td_dataset_config *config,
     }
     TD_TRY(add_files(d, 0, train, block, stride));
     TD_TRY(add_files(d, 1, val, block, stride));
+    TD_TRY(td_knob_bool(config->knobs, "val_by_file", &d->val_by_file));
+    if (d->val_by_file) TD_TRY(check_loaders(d, val));
     *out_dataset = td_steal(d);
     return TD_OK;
 }
@@ -113,6 +136,19 @@ static td_status tokens_gather(struct td_dataset *d, enum td_split split, const 
     return td_windows_gather(windows_of(d, split), split, index, n, out[0], out[1]);
 }
 
+static size_t tokens_loaders(struct td_dataset *d, enum td_split split,
+                             int64_t out_samples[TD_LOADERS_MAX]) {
+    const struct td_windows *w = windows_of(d, split);
+    if (!d->val_by_file) {
+        out_samples[0] = w->n;
+        return 1;
+    }
+    for (size_t i = 0; i < w->n_runs; i++) {
+        out_samples[i] = rows_of_run(w, i);
+    }
+    return w->n_runs;
+}
+
 static const struct td_dataset_ops tokens_ops = {
     .struct_bytes = sizeof(struct td_dataset_ops),
     .open = tokens_open,
@@ -120,6 +156,7 @@ static const struct td_dataset_ops tokens_ops = {
     .fields = tokens_fields,
     .length = tokens_length,
     .gather = tokens_gather,
+    .loaders = tokens_loaders,
 };
 
 const struct td_plugin_desc td_dataset_tokens = TD_PLUGIN_DESC(

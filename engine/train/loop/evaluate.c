@@ -24,6 +24,17 @@ static void note_not_finite(struct td_train_loop *l, const char *prefix,
                    (long long)l->at.epoch);
 }
 
+// What is seen of one loader of several.
+static void report_loader(struct td_train_loop *l, const char *prefix, int loader,
+                          const struct td_tallies *own) {
+    char name[40];
+    for (size_t i = 0; i < own->n; i++) {
+        snprintf(name, sizeof name, "%s_%s/%d", prefix, own->item[i].name, loader);
+        td_metrics_mean(&l->rank->metrics, name, l->at.step, l->at.epoch, own->item[i].sum,
+                        own->item[i].count);
+    }
+}
+
 // Own sums go out as metrics; their sum over ranks is kept.
 static td_status report(struct td_train_loop *l, const char *prefix, const struct td_tallies *own) {
     struct td_rank *r = l->rank;
@@ -58,13 +69,13 @@ static void name_tallies(const struct td_rank *r, struct td_tallies *own) {
     if (g) td_tallies_add(own, g, nothing, 0);
 }
 
-static td_status evaluate_batch(struct td_train_loop *l, enum td_split split, int64_t offset,
-                                struct td_tallies *own) {
+static td_status evaluate_batch(struct td_train_loop *l, enum td_split split, int loader,
+                                int64_t offset, struct td_tallies *own) {
     struct td_rank *r = l->rank;
     const void *inputs[TD_DATA_FIELDS];
     const struct td_graph *g;
     int64_t n;
-    TD_TRY(td_data_batch(r->data, split, offset, inputs, &n));
+    TD_TRY(td_data_batch(r->data, split, loader, offset, inputs, &n));
     if (n == 0) return TD_OK;
     const struct td_program_key key = td_rank_eval_key(r, n);
     const bool is_test = split == TD_SPLIT_TEST;
@@ -88,25 +99,45 @@ static td_status leave(struct td_rank *r, bool is_test, int64_t done) {
     return td_rank_hook(r, is_test ? TD_HOOK_TEST_END : TD_HOOK_VALIDATE_END, done);
 }
 
-td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, const char *prefix,
-                                 int64_t n_batches, bool *out_interrupted) {
+// Adds what it sees to all; done counts its batches.
+static td_status evaluate_loader(struct td_train_loop *l, enum td_split split, const char *prefix,
+                                 int loader, int64_t most, struct td_tallies *all, int64_t *done,
+                                 bool *out_interrupted) {
     struct td_rank *r = l->rank;
-    bool is_test = split == TD_SPLIT_TEST;
-    int64_t batch_size = r->config->batch_size, offset = 0;
+    const struct td_sampler *s = td_data_loader(r->data, split, loader);
+    const int64_t n_batches = TD_MIN(most, td_rank_loader_batches(r, split, loader));
+    const bool is_test = split == TD_SPLIT_TEST, is_one = td_data_n_loaders(r->data, split) == 1;
     struct td_tallies own = {0};
-    *out_interrupted = false;
+    int64_t offset = 0;
     if (n_batches == 0) return TD_OK;
-    TD_TRY(enter(r, is_test));
-    const struct td_sampler *s = td_data_sampler(r->data, split);
+    if (!is_one) TD_TRY(td_rank_hook(r, TD_HOOK_EVAL_LOADER_START, loader));
     for (int64_t b = 0; b < n_batches; b++) {
         td_control_phase(&r->control, is_test ? TD_PHASE_TESTING : TD_PHASE_VALIDATING);
         TD_TRY(td_train_loop_agree(l, out_interrupted));
-        if (*out_interrupted) return leave(r, is_test, b);
-        td_status failed = evaluate_batch(l, split, offset, &own);
+        if (*out_interrupted) return TD_OK;
+        td_status failed = evaluate_batch(l, split, loader, offset, &own);
         TD_TRY(td_batch_name(failed, l, stage_of(prefix), b));
-        offset = td_sampler_next(s, offset, batch_size);
+        offset = td_sampler_next(s, offset, r->config->batch_size);
+        ++*done;
     }
     if (own.n == 0) name_tallies(r, &own);
-    if (*prefix) TD_TRY(report(l, prefix, &own));
-    return leave(r, is_test, n_batches);
+    if (!is_one && *prefix) report_loader(l, prefix, loader, &own);
+    td_tallies_merge(all, &own);
+    return TD_OK;
+}
+
+td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, const char *prefix,
+                                 int64_t most, bool *out_interrupted) {
+    struct td_rank *r = l->rank;
+    const bool is_test = split == TD_SPLIT_TEST;
+    struct td_tallies own = {0};
+    int64_t done = 0;
+    *out_interrupted = false;
+    if (most == 0 || td_rank_eval_batches(r, split) == 0) return TD_OK;
+    TD_TRY(enter(r, is_test));
+    for (int i = 0; i < td_data_n_loaders(r->data, split) && !*out_interrupted; i++) {
+        TD_TRY(evaluate_loader(l, split, prefix, i, most, &own, &done, out_interrupted));
+    }
+    if (!*out_interrupted && *prefix) TD_TRY(report(l, prefix, &own));
+    return leave(r, is_test, done);
 }

@@ -3,6 +3,9 @@
 
 // Evaluation: one pass over a split, unpadded, so that each sample counts once.
 //
+// A split of several loaders is evaluated loader by loader. `val_loss` is the mean over all its
+// samples, and `val_loss/1` that over the samples of loader 1.
+//
 // Ranks may differ by one sample, so the last batch may be empty on some. They still come to every
 // batch boundary, because there the control flags are summed in a reduction of their own (training
 // has them after its gradients). Each rank pushes its own (sum, count), the coordinator merges; a
@@ -11,10 +14,10 @@
 
 #include "engine/train/loop/loop.h"
 
-// prefix: "val", "validate" or "test"; "" logs nothing. interrupted: a stop was agreed and the pass
-// was left.
+// prefix: "val", "validate" or "test"; "" logs nothing. most: batches of each loader, at most; the
+// job's limits hold, too. interrupted: a stop was agreed and the pass was left.
 TD_MUST_USE td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split,
-                                             const char *prefix, int64_t n_batches,
+                                             const char *prefix, int64_t most,
                                              bool *out_interrupted);
 
 #endif

@@ -57,8 +57,7 @@ static void take_validation(struct td_train_loop *l) {
 
 static td_status validate(struct td_train_loop *l, bool *out_interrupted) {
     struct td_rank *r = l->rank;
-    TD_TRY(td_train_loop_evaluate(l, TD_SPLIT_VAL, "val", td_rank_eval_batches(r, TD_SPLIT_VAL),
-                                  out_interrupted));
+    TD_TRY(td_train_loop_evaluate(l, TD_SPLIT_VAL, "val", INT64_MAX, out_interrupted));
     if (!*out_interrupted) take_validation(l);
     td_control_phase(&r->control, TD_PHASE_TRAINING);
     td_throughput_begin(&l->throughput, l->at.step);
@@ -198,9 +197,8 @@ static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end)
         if (interrupted) *out_end = TD_LOOP_STOPPED;
         l->at.validation_pending = false;
     } else if (!r->resumed && limits->sanity_batches != 0) {
-        int64_t n = td_rank_eval_batches(r, TD_SPLIT_VAL);
-        if (limits->sanity_batches > 0) n = TD_MIN(n, limits->sanity_batches);
-        TD_TRY(td_train_loop_evaluate(l, TD_SPLIT_VAL, "", n, &interrupted));
+        const int64_t most = limits->sanity_batches > 0 ? limits->sanity_batches : INT64_MAX;
+        TD_TRY(td_train_loop_evaluate(l, TD_SPLIT_VAL, "", most, &interrupted));
     }
     td_control_phase(&r->control, TD_PHASE_TRAINING);
     td_throughput_begin(&l->throughput, l->at.step);

@@ -279,7 +279,7 @@ td_status td_manual_take(struct td_manual *m) {
     m->offset = l->queued.epoch_offset;
     m->began = l->queued.step;
     m->gather = m->gathers;
-    TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, m->offset, m->batch, &m->n_samples));
+    TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, 0, m->offset, m->batch, &m->n_samples));
     if (r->facts.hooks_batches) {
         TD_TRY(td_manual_drain(m));
         TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, l->queued.epoch_batches));

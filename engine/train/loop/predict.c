@@ -172,7 +172,7 @@ static td_status ask(struct asking *a, int64_t offset) {
     const void **inputs = batch;
     const struct td_graph *g;
     int64_t n;
-    TD_TRY(td_data_batch(r->data, TD_SPLIT_PREDICT, offset, batch, &n));
+    TD_TRY(td_data_batch(r->data, TD_SPLIT_PREDICT, 0, offset, batch, &n));
     memcpy(a->own, &n, sizeof n);
     if (n == 0) return TD_OK;
     if (r->module_ops->aim) {

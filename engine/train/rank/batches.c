@@ -28,14 +28,22 @@ int64_t td_rank_epoch_batches(const struct td_rank *r) {
     return td_rank_epoch(r, &whole).n_batches;
 }
 
-int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split) {
-    const struct td_sampler *s = td_data_sampler(r->data, split);
+int64_t td_rank_loader_batches(const struct td_rank *r, enum td_split split, int loader) {
+    const struct td_sampler *s = td_data_loader(r->data, split, loader);
     if (!s) return 0;
     const struct td_limits *l = &r->config->limits;
     struct td_amount limit = split == TD_SPLIT_TEST      ? l->test_batches
                              : split == TD_SPLIT_PREDICT ? l->predict_batches
                                                          : l->val_batches;
     return td_amount_of(limit, td_sampler_batches(s, 0, r->config->batch_size));
+}
+
+int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split) {
+    int64_t n = 0;
+    for (int i = 0; i < td_data_n_loaders(r->data, split); i++) {
+        n += td_rank_loader_batches(r, split, i);
+    }
+    return n;
 }
 
 static struct td_program_key key_of(const struct td_rank *r, int step, enum td_mode mode,

@@ -12,7 +12,9 @@
 struct td_epoch td_rank_epoch(const struct td_rank *r, const struct td_progress *p);
 // Micro-batches of an epoch played whole.
 int64_t td_rank_epoch_batches(const struct td_rank *r);
-// Batches of an evaluation, the same on all ranks; some may have no samples for the last one.
+// Batches of one loader of an evaluation, the same on all ranks; some may have no samples for the
+// last one. A limit of the job counts for each loader. And of all loaders of the split.
+int64_t td_rank_loader_batches(const struct td_rank *r, enum td_split split, int loader);
 int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split);
 // The program of training step `step` for micro-batch `batch` of an epoch, with n samples; and the
 // ones to evaluate and to predict n.

@@ -1,4 +1,4 @@
-// Dataset + samplers + staging.
+// Dataset + loaders + staging.
 
 #include "engine/train/rank/data.h"
 
@@ -6,8 +6,14 @@
 
 enum { N_STAGING = 2 };
 
-struct split_state {
+struct loader {
     struct td_sampler *sampler;
+    int64_t first; // of its samples in the split
+};
+
+struct split_state {
+    struct loader loader[TD_LOADERS_MAX];
+    int n_loaders; // 0: absent
     int32_t rank;
 };
 
@@ -84,7 +90,9 @@ void td_data_close(struct td_data *d) {
         }
     }
     for (int s = 0; s < TD_SPLIT_COUNT; s++) {
-        td_sampler_destroy(d->split[s].sampler);
+        for (int i = 0; i < TD_LOADERS_MAX; i++) {
+            td_sampler_destroy(d->split[s].loader[i].sampler);
+        }
     }
     free(d->index);
     d->ops->close(d->dataset);
@@ -104,23 +112,76 @@ int64_t td_data_length(const struct td_data *d, enum td_split split) {
     return d->ops->length(d->dataset, split);
 }
 
+// A dataset may be a stranger's, so what it says is checked.
+static td_status find_loaders(const struct td_data *d, enum td_split split, int64_t length,
+                              int64_t out_samples[TD_LOADERS_MAX], int *out_n) {
+    const bool evaluates = split == TD_SPLIT_VAL || split == TD_SPLIT_TEST;
+    int64_t left = length;
+    bool fits = true;
+    *out_n = 1;
+    out_samples[0] = length;
+    if (!evaluates || !d->ops->loaders) return TD_OK;
+    const size_t n = d->ops->loaders(d->dataset, split, out_samples);
+    if (n < 1 || n > TD_LOADERS_MAX) {
+        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
+                                            "the dataset has %zu loaders of split %s; 1 to %d may "
+                                            "be",
+                                            n, td_split_name(split), TD_LOADERS_MAX),
+                                    TD_CLASS_USER_CODE);
+    }
+    for (size_t i = 0; i < n; i++) {
+        fits = fits && out_samples[i] >= 1 && out_samples[i] <= left;
+        if (fits) left -= out_samples[i];
+    }
+    *out_n = (int)n;
+    if (fits && left == 0) return TD_OK;
+    return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
+                                        "the loaders of split %s do not make its %lld samples; "
+                                        "each has 1 or more of them, and each sample one loader",
+                                        td_split_name(split), (long long)length),
+                                TD_CLASS_USER_CODE);
+}
+
 td_status td_data_divide(struct td_data *d, enum td_split split, int32_t rank,
                          const struct td_sampler_config *sampler) {
     struct split_state *s = &d->split[split];
-    if (td_data_length(d, split) == 0) return TD_OK;
-    TD_CHECK(!s->sampler);
+    struct td_sampler_config config = *sampler;
+    int64_t samples[TD_LOADERS_MAX], first = 0;
+    int n;
+    if (sampler->n_samples == 0) return TD_OK;
+    TD_CHECK(s->n_loaders == 0);
+    TD_TRY(find_loaders(d, split, sampler->n_samples, samples, &n));
+    for (int i = 0; i < n; i++) {
+        config.n_samples = samples[i];
+        TD_TRY(td_sampler_create(&config, &s->loader[i].sampler));
+        s->loader[i].first = first;
+        first += samples[i];
+    }
     s->rank = rank;
-    return td_sampler_create(sampler, &s->sampler);
+    s->n_loaders = n;
+    return TD_OK;
+}
+
+int td_data_n_loaders(const struct td_data *d, enum td_split split) {
+    return d->split[split].n_loaders;
+}
+
+struct td_sampler *td_data_loader(const struct td_data *d, enum td_split split, int loader) {
+    return d->split[split].loader[loader].sampler;
 }
 
 struct td_sampler *td_data_sampler(const struct td_data *d, enum td_split split) {
-    return d->split[split].sampler;
+    return td_data_loader(d, split, 0);
 }
 
-td_status td_data_batch(struct td_data *d, enum td_split split, int64_t offset,
+td_status td_data_batch(struct td_data *d, enum td_split split, int loader, int64_t offset,
                         const void *out_inputs[TD_DATA_FIELDS], int64_t *out_n) {
     const struct split_state *s = &d->split[split];
-    int64_t n = td_sampler_indices(s->sampler, offset, s->rank, d->batch_size, d->index);
+    const struct loader *l = &s->loader[loader];
+    int64_t n = td_sampler_indices(l->sampler, offset, s->rank, d->batch_size, d->index);
+    for (int64_t i = 0; i < n && l->first > 0; i++) {
+        d->index[i] += l->first;
+    }
     void **staging = d->staging[d->next];
     d->next = (d->next + 1) % N_STAGING;
     if (n > 0) TD_TRY(d->ops->gather(d->dataset, split, d->index, n, staging));

@@ -1,7 +1,8 @@
 #ifndef TRAIND_ENGINE_TRAIN_RANK_DATA_H
 #define TRAIND_ENGINE_TRAIN_RANK_DATA_H
 
-// Data: batches for a rank, from a dataset and one sampler per split.
+// Data: batches for a rank, from a dataset and one sampler for each loader of a split. The splits
+// val and test may have several loaders, which divide the samples of the split; others have one.
 //
 // It holds no position: a batch is asked for by the global sample offset where its step starts, so
 // a resumed run asks for what comes next and gets it. Samples are gathered on the training thread
@@ -30,14 +31,21 @@ TD_DEFINE_AUTO(td_data, td_data_close);
 const struct td_field *td_data_fields(const struct td_data *d, size_t *out_n);
 size_t td_data_batch_bytes(const struct td_data *d); // of the buffers that batches are gathered in
 int64_t td_data_length(const struct td_data *d, enum td_split split); // 0: no such split
-// How a split is divided and ordered; before its first batch. Nothing to do for an absent split.
+// How a split is divided and ordered; before its first batch. n_samples is that of the split.
+// Nothing to do for an absent split. Errors: class user_code for loaders that do not make the
+// split.
 TD_MUST_USE td_status td_data_divide(struct td_data *d, enum td_split split, int32_t rank,
                                      const struct td_sampler_config *sampler);
-struct td_sampler *td_data_sampler(const struct td_data *d, enum td_split split); // NULL: absent
+int td_data_n_loaders(const struct td_data *d, enum td_split split); // 0: no such split
+// Of one of its loaders; and of the first, which is the only one where the split is not evaluated.
+// NULL: no such split.
+struct td_sampler *td_data_loader(const struct td_data *d, enum td_split split, int loader);
+struct td_sampler *td_data_sampler(const struct td_data *d, enum td_split split);
 
-// The rank's batch of the step that starts at `offset`: inputs[field], and how many samples (0 at
-// the end, or when this rank has none while others do).
-TD_MUST_USE td_status td_data_batch(struct td_data *d, enum td_split split, int64_t offset,
-                                    const void *out_inputs[TD_DATA_FIELDS], int64_t *out_n);
+// The rank's batch of the step that starts at `offset` of a loader. inputs[field]: its samples; n:
+// how many (0 at the end, or when this rank has none while others do).
+TD_MUST_USE td_status td_data_batch(struct td_data *d, enum td_split split, int loader,
+                                    int64_t offset, const void *out_inputs[TD_DATA_FIELDS],
+                                    int64_t *out_n);
 
 #endif

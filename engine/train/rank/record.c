@@ -62,9 +62,9 @@ static td_status add_fit_programs(struct td_rank *r) {
     return add_train_programs(r, &r->start);
 }
 
-static td_status add_eval_programs(struct td_rank *r, enum td_split split) {
-    const struct td_sampler *s = td_data_sampler(r->data, split);
-    if (!s || td_rank_eval_batches(r, split) == 0) return TD_OK;
+static td_status add_loader_programs(struct td_rank *r, enum td_split split, int loader) {
+    const struct td_sampler *s = td_data_loader(r->data, split, loader);
+    if (td_rank_loader_batches(r, split, loader) == 0) return TD_OK;
     int64_t left = td_sampler_left(s, 0, r->config->rank), batch = r->config->batch_size;
     // A rank without samples records the model all the same: all must know what it has.
     int64_t sizes[] = {left >= batch ? batch : 0, left ? left % batch : 1};
@@ -74,6 +74,13 @@ static td_status add_eval_programs(struct td_rank *r, enum td_split split) {
         struct td_program_key key =
             predicts ? td_rank_predict_key(r, sizes[i]) : td_rank_eval_key(r, sizes[i]);
         TD_TRY(td_programs_add(r->programs, &key));
+    }
+    return TD_OK;
+}
+
+static td_status add_eval_programs(struct td_rank *r, enum td_split split) {
+    for (int i = 0; i < td_data_n_loaders(r->data, split); i++) {
+        TD_TRY(add_loader_programs(r, split, i));
     }
     return TD_OK;
 }

@@ -204,6 +204,15 @@ td_status td_rank_create_late(struct td_rank *r) {
     return td_rank_share(r, late);
 }
 
+static void digest_loaders(const struct td_rank *r, enum td_split split, struct td_digest *d) {
+    const int n = td_data_n_loaders(r->data, split);
+    td_digest_update(d, &n, sizeof n);
+    for (int i = 0; i < n; i++) {
+        const int64_t n_batches = td_rank_loader_batches(r, split, i);
+        td_digest_update(d, &n_batches, sizeof n_batches);
+    }
+}
+
 // Ranks that would do different things say so before they hang: the digest of what each would train
 // must be equal everywhere.
 td_status td_rank_compare(struct td_rank *r) {
@@ -217,10 +226,11 @@ td_status td_rank_compare(struct td_rank *r) {
         td_digest_update(d, t->name, strlen(t->name) + 1);
         td_digest_update(d, &t->bytes, sizeof t->bytes);
     }
-    int64_t counts[] = {td_rank_epoch_batches(r), td_rank_eval_batches(r, TD_SPLIT_VAL),
-                        td_rank_eval_batches(r, TD_SPLIT_TEST),
-                        td_rank_eval_batches(r, TD_SPLIT_PREDICT)};
-    td_digest_update(d, counts, sizeof counts);
+    const int64_t n_batches = td_rank_epoch_batches(r);
+    td_digest_update(d, &n_batches, sizeof n_batches);
+    for (int split = TD_SPLIT_VAL; split < TD_SPLIT_COUNT; split++) {
+        digest_loaders(r, (enum td_split)split, d);
+    }
     char own[TD_DIGEST_HEX];
     td_digest_hex(d, own);
     int32_t world = r->facts.world_size;

@@ -1,0 +1,107 @@
+"""Validation on several loaders: each has metrics of its own beside those of the split, which stay what
+they were; and a daemon keeps and shows them."""
+import json
+
+import numpy as np
+import pytest
+
+from ranks import Attempt, run_by_hand
+
+BLOCK = 8
+
+
+def tokens_file(path, seed, rows, high):
+    np.random.RandomState(seed).randint(0, high, rows * BLOCK + 1).astype("<u2").tofile(path)
+    return str(path)
+
+
+def plan_of(files, by_file, stages=("fit", "test"), **trainer):
+    return {"format": 1, "name": "w", "seed_everything": 3, "stages": list(stages),
+            "model": {"name": "gpt", "n_layer": 1, "n_head": 2, "n_embd": 16},
+            "data": {"name": "tokens", "train": files[:1], "val": files, "val_by_file": by_file,
+                     "block_size": BLOCK, "vocab_size": 64, "batch_size": 4},
+            "optimizer": {"name": "adamw", "lr": 0.01},
+            "trainer": dict({"accelerator": "reference", "max_steps": 4, "num_sanity_val_steps": 1}, **trainer),
+            "checkpoint": {"every_n_epochs": 1000}, "run": {"job": "w", "threads_per_rank": 1}}
+
+
+@pytest.fixture
+def files(tmp_path):
+    """11 rows, 6 rows and 1 row: with two ranks one has nothing of the last."""
+    return [tokens_file(tmp_path / f"{i}.bin", i, rows, high) for i, (rows, high) in
+            enumerate([(11, 64), (6, 8), (1, 2)])]
+
+
+def seen(metrics, of):
+    """name -> (sum, count) over the ranks, of the last evaluation."""
+    found = {}
+    last = max(m["step"] for m in metrics if m["name"].startswith(of))
+    for m in metrics:
+        if m["name"].startswith(of) and m["step"] == last:
+            a, b = found.get(m["name"], (0, 0))
+            found[m["name"]] = (a + m["sum"], b + m["count"])
+    return found
+
+
+@pytest.mark.parametrize("accelerator", ["reference", "cpu"])
+def test_loaders_add_up_to_the_split(tmp_path, files, accelerator):
+    (tmp_path / "whole").mkdir()
+    code, lines = run_by_hand(tmp_path, plan_of(files, True, accelerator=accelerator))
+    assert code == 0
+    code, whole = run_by_hand(tmp_path / "whole", plan_of(files, False, accelerator=accelerator))
+    assert code == 0
+    for of in ("val_loss", "test_loss"):
+        parts = seen([m for m in lines if "sum" in m], of)
+        assert sorted(parts) == [of, f"{of}/0", f"{of}/1", f"{of}/2"]
+        assert [parts[f"{of}/{i}"][1] for i in range(3)] == [11, 6, 1]
+        for k in range(2):
+            assert sum(parts[f"{of}/{i}"][k] for i in range(3)) == pytest.approx(parts[of][k], rel=1e-12)
+        one = seen([m for m in whole if "sum" in m], of)
+        assert list(one) == [of] and one[of][1] == 18
+        assert one[of][0] == pytest.approx(parts[of][0], rel=1e-5)
+
+
+def test_loaders_are_divided_among_ranks(tmp_path, files):
+    plan = plan_of(files, True, devices=2)
+    with Attempt(tmp_path, plan, 2) as two:
+        assert two.wait() == [0, 0]
+        parts = seen([m for rank in two.ranks for m in rank.metrics], "val_loss")
+    assert {name: count for name, (_, count) in parts.items()} == {
+        "val_loss": 18, "val_loss/0": 11, "val_loss/1": 6, "val_loss/2": 1}
+
+
+def test_limit_counts_for_each_loader(tmp_path, files):
+    code, lines = run_by_hand(tmp_path, plan_of(files, True, limit_val_batches=1))
+    assert code == 0
+    parts = seen([m for m in lines if "sum" in m], "val_loss")
+    assert [parts[f"val_loss/{i}"][1] for i in range(3)] == [4, 4, 1]
+    assert parts["val_loss"][1] == 9
+
+
+def test_predictions_are_those_of_the_split_in_order(tmp_path, files):
+    for name, by_file in (("a", True), ("b", False)):
+        (tmp_path / name).mkdir()
+        plan = dict(plan_of(files, by_file, stages=["fit", "predict"]), predict={"output": str(tmp_path / name / "predictions.npy")})
+        assert run_by_hand(tmp_path / name, plan)[0] == 0
+    found = [tmp_path / name / "predictions.npy" for name in "ab"]
+    assert len(np.load(found[0])) == 18
+    assert np.array_equal(np.load(found[0]), np.load(found[1]))
+
+
+def test_monitor_is_a_mean_of_the_split(tmp_path, files):
+    plan = dict(plan_of(files, True), checkpoint={"monitor": "val_loss/1", "mode": "min"})
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code != 0
+    assert "checkpoint.monitor: this job gives no 'val_loss/1'" in lines[-1]["message"]
+
+
+def test_daemon_keeps_what_each_loader_gave(daemon, files):
+    plan = plan_of(files, True, devices=2)
+    spec = {key: plan[key] for key in ("name", "model", "data", "optimizer", "trainer")}
+    job = daemon.submit(json.dumps(dict(spec, stages=["fit"])))
+    daemon.finish(job)
+    shown = {s["name"]: s["points"] for s in daemon.ctl_json("metrics", job)["series"]}
+    assert {"val_loss", "val_loss/0", "val_loss/1", "val_loss/2"} <= shown.keys()
+    mean = {name: points[-1]["value"] for name, points in shown.items() if name.startswith("val_loss")}
+    of_parts = (11 * mean["val_loss/0"] + 6 * mean["val_loss/1"] + mean["val_loss/2"]) / 18
+    assert of_parts == pytest.approx(mean["val_loss"], rel=1e-9)
