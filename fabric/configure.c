@@ -257,6 +257,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     t->deterministic = c->plan.spec.trainer.deterministic;
     t->detect_anomaly = c->plan.spec.trainer.detect_anomaly;
     t->find_unused_parameters = c->plan.spec.trainer.find_unused_parameters;
+    t->whole_data = !c->plan.spec.trainer.use_distributed_sampler;
     t->sync_batchnorm = c->plan.spec.trainer.sync_batchnorm;
     t->profile = args->profile;
     t->recompute = c->plan.spec.trainer.recompute;

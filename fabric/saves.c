@@ -47,11 +47,12 @@ static void branch(struct td_fabric *f) {
 // The rest of an epoch may end in a batch of a length that no program was recorded for.
 static td_status check_rest(struct td_fabric *f) {
     const struct td_train_config *c = f->rank->config;
-    const struct td_sampler *s = td_data_sampler(f->rank->data, TD_SPLIT_TRAIN);
-    const int64_t left = s ? td_sampler_left(s, f->rank->start.epoch_offset, c->rank) : 0;
-    const int64_t n = c->drop_last ? 0 : left % c->batch_size;
     struct td_runnable p;
-    if (!f->optimizer || n == 0) return TD_OK;
+    if (!f->optimizer) return TD_OK;
+    const int64_t left =
+        td_data_left(f->rank->data, TD_SPLIT_TRAIN, 0, f->rank->start.epoch_offset);
+    const int64_t n = c->drop_last ? 0 : left % c->batch_size;
+    if (n == 0) return TD_OK;
     const struct td_program_key key = td_rank_manual_key(f->rank, 0, false, true, n);
     td_status missing = td_programs_find(f->rank->programs, &key, &p);
     if (!missing) return TD_OK;

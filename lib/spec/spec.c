@@ -114,6 +114,7 @@ static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
         .log_grad_norm = flag(s, "log_grad_norm"),
         .find_unused_parameters = flag(s, "find_unused_parameters"),
         .sync_batchnorm = flag(s, "sync_batchnorm"),
+        .use_distributed_sampler = flag(s, "use_distributed_sampler"),
         .deterministic = flag(s, "deterministic"),
         .detect_anomaly = flag(s, "detect_anomaly"),
     };

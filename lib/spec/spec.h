@@ -86,6 +86,7 @@ struct td_spec_trainer {
     bool log_grad_norm;
     bool find_unused_parameters;
     bool sync_batchnorm;
+    bool use_distributed_sampler;
     bool deterministic;
     const char *recompute; // auto, none, selective, full
     bool detect_anomaly;

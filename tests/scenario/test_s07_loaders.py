@@ -1,11 +1,11 @@
-"""Validation on several loaders: each has metrics of its own beside those of the split, which stay what
-they were; and a daemon keeps and shows them."""
+"""Loaders: how the samples of a split are divided. Validation on several has metrics of each beside those
+of the split, which stay what they were. Data may also be left whole on each rank."""
 import json
 
 import numpy as np
 import pytest
 
-from ranks import Attempt, run_by_hand
+from ranks import Attempt, run_by_hand, sizes
 
 BLOCK = 8
 
@@ -93,6 +93,34 @@ def test_monitor_is_a_mean_of_the_split(tmp_path, files):
     code, lines = run_by_hand(tmp_path, plan)
     assert code != 0
     assert "checkpoint.monitor: this job gives no 'val_loss/1'" in lines[-1]["message"]
+
+
+def state_of(folder):
+    return [(folder / name).read_bytes() for name in ("model.safetensors", "optimizer.safetensors")]
+
+
+@pytest.mark.parametrize("accelerator", ["reference", "cpu"])
+def test_ranks_are_equal_to_one_when_each_plays_all_data(tmp_path, files, accelerator):
+    """The mean of two equal gradients is that gradient, to the bit."""
+    def plan(name, **trainer):
+        made = plan_of(files, True, stages=["fit"], accelerator=accelerator, max_steps=7, **trainer)
+        made["data"]["shuffle"] = True
+        made["run"]["checkpoint_dir"] = str(tmp_path / name)
+        return made
+    with Attempt(tmp_path, plan("two", devices=2, use_distributed_sampler=False), 2) as two:
+        assert two.wait() == [0, 0], two.story()
+        parts = seen([m for rank in two.ranks for m in rank.metrics], "val_loss")
+    assert [parts[f"val_loss/{i}"][1] for i in range(3)] == [22, 12, 2]
+    with Attempt(tmp_path, plan("one")) as one:
+        assert one.wait() == [0]
+    assert state_of(tmp_path / "two" / "step-7") == state_of(tmp_path / "one" / "step-7")
+
+
+def test_predict_is_refused_when_each_rank_would_write_all_rows(tmp_path, files):
+    plan = plan_of(files, False, stages=["predict"], devices=2, use_distributed_sampler=False)
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(AssertionError, match="use_distributed_sampler: false would predict each sample on each of 2"):
+        sizes(tmp_path / "plan.json", 2)
 
 
 def test_daemon_keeps_what_each_loader_gave(daemon, files):

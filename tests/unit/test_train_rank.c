@@ -479,6 +479,39 @@ static void test_strategy_is_refused_when_it_wants_what_is_not_served(void **sta
     dispose(&r);
 }
 
+static struct td_strategy_shard shard;
+static td_status share_dataloader(struct td_strategy *s, enum td_split split,
+                                  struct td_strategy_shard *out) {
+    (void)s;
+    *out = split == TD_SPLIT_TRAIN ? shard : (struct td_strategy_shard){.n_replicas = 1};
+    return TD_OK;
+}
+
+// A share of its own, which is not that of the rank in the world.
+static void test_strategy_divides_the_data_as_it_likes(void **state) {
+    struct run r;
+    struct td_train_result result;
+    make_spy();
+    spy_ops.process_dataloader = share_dataloader;
+    shard = (struct td_strategy_shard){.n_replicas = 2, .rank = 1};
+    prepare(&r, "spy", *state);
+    assert_ok(td_train(&r.config, &r.io, &r.events, &result));
+    assert_int_equal(result.step, 1); // of the 2 that there are with all samples
+    dispose(&r);
+    static const struct td_strategy_shard bad[] = {
+        {.n_replicas = 0}, {.n_replicas = 2, .rank = 2}, {.n_replicas = 2, .rank = -1}};
+    for (size_t i = 0; i < TD_COUNTOF(bad); i++) {
+        char dir[4096];
+        snprintf(dir, sizeof dir, "%s/%zu", (char *)*state, i);
+        shard = bad[i];
+        prepare(&r, "spy", dir);
+        td_status s = td_train(&r.config, &r.io, &r.events, &result);
+        assert_int_equal(td_status_class(s), TD_CLASS_USER_CODE);
+        assert_fails(s, TD_INVALID_ARGUMENT, "strategy 'spy' gives this rank share");
+        dispose(&r);
+    }
+}
+
 static void test_rank_is_taken_down_when_memory_is_out_anywhere(void **state) {
     enum { ENOUGH = 40 }; // an event that finds no memory is dropped, so one success is not the end
     make_spy();
@@ -534,6 +567,7 @@ int main(void) {
         CASE(test_module_is_refused_when_it_names_a_parameter_only_where_it_evaluates),
         CASE(test_precision_gets_back_what_it_kept_when_its_run_is_resumed),
         CASE(test_strategy_is_refused_when_it_wants_what_is_not_served),
+        CASE(test_strategy_divides_the_data_as_it_likes),
         CASE(test_rank_is_taken_down_when_memory_is_out_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -192,6 +192,7 @@ struct td_train_config {
     size_t memory_bytes;     // that this rank may use; 0: no limit of its own
     bool detect_anomaly;     // look at every tensor that a step makes
     bool find_unused_parameters; // parameters that no training step reaches are left alone
+    bool whole_data;             // every rank goes over all samples; whoever gathers them divides
     bool sync_batchnorm;         // batch norms train over the samples of all ranks
     const char *build;           // of the engine, part of the resume key
     // Checkpoints to resume from, the newest first: the first undamaged one is taken. Weights only:

@@ -6,15 +6,14 @@
 
 struct td_epoch td_rank_epoch(const struct td_rank *r, const struct td_progress *p) {
     const struct td_train_config *c = r->config;
-    const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_TRAIN);
     struct td_epoch e = {.index = p->epoch, .first = p->epoch_batches};
-    if (!s) return e;
+    if (td_data_n_loaders(r->data, TD_SPLIT_TRAIN) == 0) return e;
     static const struct td_amount all = {.is_fraction = true, .fraction = 1.0};
-    e.n_batches = td_limits_batches(td_sampler_left(s, 0, c->rank), c->batch_size, c->drop_last,
-                                    c->limits.train_batches);
+    e.n_batches = td_limits_batches(td_data_left(r->data, TD_SPLIT_TRAIN, 0, 0), c->batch_size,
+                                    c->drop_last, c->limits.train_batches);
     if (p->epoch_offset == 0) return e;
-    int64_t left = td_limits_batches(td_sampler_left(s, p->epoch_offset, c->rank), c->batch_size,
-                                     c->drop_last, all);
+    const int64_t samples = td_data_left(r->data, TD_SPLIT_TRAIN, 0, p->epoch_offset);
+    int64_t left = td_limits_batches(samples, c->batch_size, c->drop_last, all);
     // Another world or batch may need one more for what is left; only a limit leaves it out.
     struct td_amount limit = c->limits.train_batches;
     bool plays_all = limit.is_fraction && limit.fraction >= 1;

@@ -174,6 +174,10 @@ struct td_sampler *td_data_sampler(const struct td_data *d, enum td_split split)
     return td_data_loader(d, split, 0);
 }
 
+int64_t td_data_left(const struct td_data *d, enum td_split split, int loader, int64_t offset) {
+    return td_sampler_left(td_data_loader(d, split, loader), offset, d->split[split].rank);
+}
+
 td_status td_data_batch(struct td_data *d, enum td_split split, int loader, int64_t offset,
                         const void *out_inputs[TD_DATA_FIELDS], int64_t *out_n) {
     const struct split_state *s = &d->split[split];

@@ -41,6 +41,8 @@ int td_data_n_loaders(const struct td_data *d, enum td_split split); // 0: no su
 // NULL: no such split.
 struct td_sampler *td_data_loader(const struct td_data *d, enum td_split split, int loader);
 struct td_sampler *td_data_sampler(const struct td_data *d, enum td_split split);
+// Samples that this rank has left of a loader from `offset` on.
+int64_t td_data_left(const struct td_data *d, enum td_split split, int loader, int64_t offset);
 
 // The rank's batch of the step that starts at `offset` of a loader. inputs[field]: its samples; n:
 // how many (0 at the end, or when this rank has none while others do).

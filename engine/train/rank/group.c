@@ -60,6 +60,10 @@ td_status td_rank_sum_tensor(void *arg, void *data, int64_t n, enum td_dtype dty
 td_status td_rank_shard(const struct td_rank *r, enum td_split split,
                         struct td_strategy_shard *out_shard) {
     const struct td_strategy_ops *o = r->strategy_ops;
+    if (r->config->whole_data) {
+        *out_shard = (struct td_strategy_shard){.n_replicas = 1};
+        return TD_OK;
+    }
     if (o->process_dataloader) return o->process_dataloader(r->strategy, split, out_shard);
     *out_shard = (struct td_strategy_shard){
         .n_replicas = r->facts.world_size,

@@ -249,6 +249,14 @@ static td_status divide_data(struct td_rank *r, enum td_split split, bool traini
     const struct td_train_config *c = r->config;
     struct td_strategy_shard shard;
     TD_TRY(td_rank_shard(r, split, &shard));
+    if (shard.rank < 0 || shard.rank >= shard.n_replicas) {
+        return td_status_with_class(
+            td_fail(TD_INVALID_ARGUMENT,
+                    "strategy '%s' gives this rank share %d of %d of split %s; it is 0 or more, "
+                    "and below their number",
+                    r->strategy_name, shard.rank, shard.n_replicas, td_split_name(split)),
+            TD_CLASS_USER_CODE);
+    }
     struct td_sampler_config config = {
         .n_samples = td_data_length(r->data, split),
         .world_size = shard.n_replicas,
@@ -287,6 +295,11 @@ td_status td_rank_open_data(struct td_rank *r) {
     td_status s = td_data_open(r->accel_ops, r->accel, ops, &config, c->batch_size, &r->data);
     const char *where = td_status_code(s) == TD_NOT_FOUND ? " (paths are those of this node)" : "";
     if (s) return td_status_context(s, "open dataset '%s'%s", c->data.name, where);
+    if (c->whole_data && (c->stages & TD_STAGE_PREDICT) && r->facts.world_size > 1) {
+        return td_bad_spec("trainer.use_distributed_sampler: false would predict each sample on "
+                           "each of %d ranks; predict on 1, or leave it true",
+                           r->facts.world_size);
+    }
     TD_TRY(divide_data(r, TD_SPLIT_TRAIN, true));
     TD_TRY(divide_data(r, TD_SPLIT_VAL, false));
     TD_TRY(divide_data(r, TD_SPLIT_TEST, false));

@@ -11,10 +11,9 @@
 // Every variant of an epoch played from p on: windows repeat, so its two ends have them all.
 static td_status add_train_programs(struct td_rank *r, const struct td_progress *p) {
     const struct td_train_config *c = r->config;
-    const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_TRAIN);
     struct td_epoch e = td_rank_epoch(r, p);
     int64_t ends = 2 * td_limits_accumulate(&c->limits, e.index) + 2;
-    int64_t left = td_sampler_left(s, p->epoch_offset, c->rank);
+    int64_t left = td_data_left(r->data, TD_SPLIT_TRAIN, 0, p->epoch_offset);
     for (int64_t b = e.first; b < e.n_batches; b++) {
         if (b - e.first > ends && e.n_batches - b > ends) b = e.n_batches - ends;
         int64_t n = TD_MIN(c->batch_size, left - (b - e.first) * c->batch_size);
@@ -30,10 +29,9 @@ static td_status add_train_programs(struct td_rank *r, const struct td_progress 
 // adds up micro-batches may leave out the reduction of some.
 static td_status add_manual_programs(struct td_rank *r) {
     const struct td_train_config *c = r->config;
-    const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_TRAIN);
-    const int64_t left = td_sampler_left(s, 0, c->rank), batch = c->batch_size;
+    const int64_t left = td_data_left(r->data, TD_SPLIT_TRAIN, 0, 0), batch = c->batch_size;
     // Where it goes on inside an epoch, what is left of that may end in another batch.
-    const int64_t rest = td_sampler_left(s, r->start.epoch_offset, c->rank);
+    const int64_t rest = td_data_left(r->data, TD_SPLIT_TRAIN, 0, r->start.epoch_offset);
     const int64_t sizes[] = {left >= batch ? batch : 0, c->drop_last ? 0 : left % batch,
                              c->drop_last ? 0 : rest % batch};
     const bool adds = td_rank_adds_up(r);
@@ -63,9 +61,8 @@ static td_status add_fit_programs(struct td_rank *r) {
 }
 
 static td_status add_loader_programs(struct td_rank *r, enum td_split split, int loader) {
-    const struct td_sampler *s = td_data_loader(r->data, split, loader);
     if (td_rank_loader_batches(r, split, loader) == 0) return TD_OK;
-    int64_t left = td_sampler_left(s, 0, r->config->rank), batch = r->config->batch_size;
+    int64_t left = td_data_left(r->data, split, loader, 0), batch = r->config->batch_size;
     // A rank without samples records the model all the same: all must know what it has.
     int64_t sizes[] = {left >= batch ? batch : 0, left ? left % batch : 1};
     for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
