@@ -7,7 +7,7 @@ A mark is the line before a case: "// Contract 12: what it says" in C, "# Contra
 runs whole, once; of its cases the marked ones count. A contract without a marked test is "later". Exit status 1 if
 a marked case failed, or did not run. A program that does not end in time is killed with what it started, and its
 cases failed. A C case that goes over implementations writes "# over collective shm" after each that passed; the
-last column has these.
+last column has these, and those of the same kind that the worker has and the case did not go over.
 """
 
 import argparse
@@ -69,6 +69,19 @@ def read_tap(text):
     return results
 
 
+def registered(kind):
+    """The implementations of a kind that the worker has built in."""
+    return [f"{kind} {name}" for name in re.findall(rf"&td_{kind}_(\w+),", (ROOT / "fabric/plugins.c").read_text())]
+
+
+def column(over):
+    """Over which implementations a case passed, and over which of their kinds it did not go."""
+    if not over:
+        return ""
+    left = [name for kind in dict.fromkeys(o.split()[0] for o in over) for name in registered(kind) if name not in over]
+    return ": " + ", ".join(dict.fromkeys(over)) + (f"; not over {', '.join(left)}" if left else "")
+
+
 def run_python(build, source, cases, timeout_s):
     with tempfile.TemporaryDirectory() as scratch:
         xml = Path(scratch) / "junit.xml"
@@ -101,12 +114,12 @@ def main():
         for contract, case in found:
             how, over = results.get(case, ("fail", []))
             failed |= how == "fail"
-            rows[contract].append((how, f"{source.stem}::{case}", ", ".join(dict.fromkeys(over))))
+            rows[contract].append((how, f"{source.stem}::{case}", column(over)))
     print("contract  result  test, and over what it passed")
     contracts = [args.only] if args.only else range(1, CONTRACTS + 1)
     for contract in contracts:
         for how, case, over in rows[contract] or [("later", "", "")]:
-            print(f"{contract:8}  {how:6}  {case}{': ' if over else ''}{over}")
+            print(f"{contract:8}  {how:6}  {case}{over}")
     counts = {how: sum(h == how for r in rows.values() for h, _, _ in r) for how in ("pass", "fail", "skip")}
     print(f"{counts['pass']} passed, {counts['fail']} failed, {counts['skip']} skipped; "
           f"{sum(1 for c in contracts if not rows[c])} contracts later")

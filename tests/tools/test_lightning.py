@@ -138,3 +138,12 @@ def test_row_that_is_wrong_is_noticed():
     assert check_row(["x", "slot `teardown`", there, "-"], "")
     assert check_row(["x", "`td_new`", "not yet", "not yet"], "void td_new(void);")
     assert check_row(["x", "`td_new`", "not yet", "not yet"], "void td_newer(void);") == []
+
+
+def test_implementations_that_a_case_left_out_are_named():
+    known = conformance.registered("collective")
+    assert {"collective local", "collective shm"} <= set(known)
+    assert conformance.column([]) == ""
+    assert conformance.column(known) == ": " + ", ".join(known)
+    left = [name for name in known if name != "collective shm"]
+    assert conformance.column(["collective shm"]) == f": collective shm; not over {', '.join(left)}"
