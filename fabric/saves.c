@@ -107,14 +107,18 @@ td_status td_fabric_load(struct td_fabric *f, const char *path) {
     return td_fabric_failed(f, load(f, path));
 }
 
-static td_status load_weights(struct td_fabric *f, const char *path, bool strict) {
+static td_status load_weights(struct td_fabric *f, const char *path, bool strict,
+                              td_fabric_filter filter, void *arg) {
     struct td_train_config *t = &f->config->train;
     uint32_t roles;
     t->init_from = path;
     t->init_loosely = !strict;
+    t->init_filter = filter;
+    t->init_filter_arg = arg;
     td_status s = td_rank_read_roles(f->rank, &roles);
     if (!s && roles) s = td_rank_load_weights(f->rank, TD_RANK_WEIGHTS_INITIAL);
     t->init_from = NULL;
+    t->init_filter = NULL;
     TD_TRY(s);
     branch(f);
     return td_rank_set_up_strategy(f->rank);
@@ -122,5 +126,11 @@ static td_status load_weights(struct td_fabric *f, const char *path, bool strict
 
 td_status td_fabric_load_weights(struct td_fabric *f, const char *path, bool strict) {
     TD_TRY(settle(f, "td_fabric_load_weights"));
-    return td_fabric_failed(f, load_weights(f, path, strict));
+    return td_fabric_failed(f, load_weights(f, path, strict, NULL, NULL));
+}
+
+td_status td_fabric_load_some_weights(struct td_fabric *f, const char *path, bool strict,
+                                      td_fabric_filter filter, void *arg) {
+    TD_TRY(settle(f, "td_fabric_load_some_weights"));
+    return td_fabric_failed(f, load_weights(f, path, strict, filter, arg));
 }

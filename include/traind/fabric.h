@@ -246,6 +246,13 @@ TD_MUST_USE td_status td_fabric_load(struct td_fabric *f, const char *path);
 // of the model is there, and every one of the file is used; else INVALID_ARGUMENT names them. Not
 // strict: what fits is loaded, and events name the rest.
 TD_MUST_USE td_status td_fabric_load_weights(struct td_fabric *f, const char *path, bool strict);
+// Is this tensor to be loaded? name: the model's for a tensor of the model, else the file's. The
+// same answer on all ranks. Called before any tensor is loaded; it makes no call of this header.
+typedef bool (*td_fabric_filter)(void *arg, const char *name);
+// The same of the tensors that filter takes; the others stay as they are, in the model and in the
+// file, also if strict. Errors: INVALID_ARGUMENT where it takes none of the model's.
+TD_MUST_USE td_status td_fabric_load_some_weights(struct td_fabric *f, const char *path,
+                                                  bool strict, td_fabric_filter filter, void *arg);
 
 // ---- talking ------------------------------------------------------------------------------------
 

@@ -170,9 +170,17 @@ static struct entry *find(struct weights *w, const char *name) {
     return other ? td_map_get(w->by_name, other) : e;
 }
 
+static bool takes(const struct weights *w, const char *name) {
+    return !w->o->filter || w->o->filter(w->o->filter_arg, name);
+}
+
 static td_status match(struct weights *w, uint32_t index) {
     const struct td_state_info *t = td_state_at(w->to->state, index);
     struct entry *e = find(w, t->name);
+    if (!takes(w, t->name)) {
+        if (e) e->used = true; // the file may have it all the same
+        return TD_OK;
+    }
     if (!e) return misfit(w, "'%s' is missing", t->name);
     e->used = true;
     const struct td_tensor *from = e->tensor;
@@ -204,6 +212,7 @@ static td_status match_all(struct weights *w) {
     for (size_t at = 0; td_map_next(w->by_name, &at, &name, &value);) {
         const struct entry *e = value;
         if (e->used || (ops->spares && ops->spares(w->o->module, name))) continue;
+        if (!takes(w, name)) continue;
         TD_TRY(misfit(w, "'%s' is no tensor of the model", name));
     }
     return TD_OK;
@@ -231,7 +240,12 @@ static void note_misfits(struct weights *w) {
 }
 
 static td_status judge(struct weights *w, size_t n_matched) {
-    if (w->n_misfits == 0) return TD_OK;
+    if (w->n_misfits == 0 && (n_matched > 0 || !w->o->filter)) return TD_OK;
+    if (w->n_misfits == 0) {
+        return td_status_with_class(
+            td_fail(TD_INVALID_ARGUMENT, "the filter takes no tensor of the model"),
+            TD_CLASS_BAD_SPEC);
+    }
     if (!w->o->strict && n_matched > 0) {
         if (w->o->events) {
             td_events_note(w->o->events,

@@ -10,6 +10,7 @@
 // Strict (the default): every tensor of the model must be there in its shape, and every tensor of
 // the files must be used, or spared by the module. Else INVALID_ARGUMENT, class bad_spec, names
 // each one. Not strict: what fits is loaded, and notes name what was skipped, on either side.
+// A filter takes some of the tensors, and strict holds for these alone.
 // Damaged files are DATA_LOSS, class data. Nothing is loaded before all of it was checked.
 // Bounds: TD_WEIGHTS_SHARDS files, an index of 16 MiB. Thread: the training thread.
 
@@ -22,6 +23,8 @@ struct td_weights_options {
     const char *knob; // that names the path
     const char *path;
     bool strict;
+    bool (*filter)(void *arg, const char *name); // tensors that it takes alone; NULL: all
+    void *filter_arg;
     const struct td_module_ops *module_ops;
     struct td_module *module;
     struct td_events *events; // for notes; NULL: none

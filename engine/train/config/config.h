@@ -199,8 +199,10 @@ struct td_train_config {
     // init_from.
     const char *const *resume_from;
     size_t n_resume_from;
-    const char *init_from; // NULL: none
-    bool init_loosely;     // init_from: load what fits, skip the rest
+    const char *init_from;                            // NULL: none
+    bool init_loosely;                                // init_from: load what fits, skip the rest
+    bool (*init_filter)(void *arg, const char *name); // tensors of init_from; NULL: all
+    void *init_filter_arg;
     // Weights of validate, test and predict: "best", "last" or a path as init_from. NULL: best
     // where fit monitors a metric, else last.
     const char *evaluate_from;

@@ -143,6 +143,8 @@ static struct td_weights_options weights_of(const struct td_rank *r, enum td_ran
         .knob = initial ? "init_from" : "evaluate_from",
         .path = initial ? c->init_from : c->evaluate_from,
         .strict = !initial || !c->init_loosely,
+        .filter = initial ? c->init_filter : NULL,
+        .filter_arg = c->init_filter_arg,
         .module_ops = r->module_ops,
         .module = r->module,
         .events = events,

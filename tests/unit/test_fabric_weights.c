@@ -1,0 +1,86 @@
+// Weights that a program loads in part: a filter takes some tensors, and strict holds for those.
+
+#include <math.h>
+#include <string.h>
+
+#include "fabric/fabric.h"
+#include "tests/unit/test.h"
+#include "traind/fabric.h"
+
+// Three layers, or two of which the first is the same.
+static struct td_fabric *set_up(const char *dir, bool deep) {
+    const struct td_fabric_options o = {.struct_bytes = sizeof o,
+                                        .accelerator = "reference",
+                                        .threads = 1,
+                                        .quiet = true,
+                                        .checkpoint_dir = dir};
+    struct td_fabric *f;
+    assert_ok(td_fabric_create(&o, &f));
+    assert_ok(td_fabric_seed_everything(f, deep ? 4 : 3));
+    assert_ok(td_fabric_setup_module(f, deep ? "{name: mlp, layers: [8, 16, 16, 4]}"
+                                             : "{name: mlp, layers: [8, 16, 4]}"));
+    assert_ok(td_fabric_setup_optimizers(f, "{name: adam, lr: 0.01}", NULL));
+    assert_ok(td_fabric_setup_dataloaders(f, "{name: synthetic, samples: 64, features: 8, "
+                                             "classes: 4, batch_size: 8}"));
+    assert_ok(td_fabric_setup(f));
+    return f;
+}
+
+static void finish(struct td_fabric *f) {
+    assert_ok(td_fabric_finish(f, TD_OK));
+    td_fabric_destroy(f);
+}
+
+static float first_of(const struct td_fabric *f, const char *name) {
+    const struct td_rank *r = f->rank;
+    float value = NAN;
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *t = td_state_at(r->state, i);
+        if (t->role != TD_ROLE_PARAM || strcmp(t->name, name) != 0) continue;
+        const char *at = td_buffer_host(r->memory.region[TD_ROLE_PARAM]);
+        memcpy(&value, at + t->offset, sizeof value);
+    }
+    return value;
+}
+
+static bool begins_with(void *prefix, const char *name) {
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+// The first layer is the same in both models, the others are not.
+static void test_filter_takes_the_weights_that_are_loaded(void **state) {
+    char path[512], first_layer[] = "fc1.";
+    struct td_fabric *f = set_up(*state, false);
+    assert_ok(td_fabric_save(f));
+    const float saved = first_of(f, "fc1.weight");
+    finish(f);
+    snprintf(path, sizeof path, "%s/step-0", (const char *)*state);
+    f = set_up(NULL, true);
+    const float own = first_of(f, "fc2.weight");
+    assert_true(first_of(f, "fc1.weight") != saved && isfinite(own));
+    assert_ok(td_fabric_load_some_weights(f, path, true, begins_with, first_layer));
+    assert_true(first_of(f, "fc1.weight") == saved && first_of(f, "fc2.weight") == own);
+    finish(f);
+    static struct {
+        char prefix[8];
+        const char *what;
+    } refused[] = {{"fc2.", "'fc2.weight' has shape"},
+                   {"fc3.", "'fc3.weight' is missing"},
+                   {"none", "the filter takes no tensor of the model"}};
+    for (size_t i = 0; i < TD_COUNTOF(refused); i++) {
+        f = set_up(NULL, true);
+        td_status s = td_fabric_load_some_weights(f, path, true, begins_with, refused[i].prefix);
+        assert_non_null(strstr(td_status_message(s), refused[i].what));
+        assert_int_equal(td_status_code(s), TD_INVALID_ARGUMENT);
+        td_status_free(td_fabric_finish(f, s));
+        td_fabric_destroy(f);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_filter_takes_the_weights_that_are_loaded,
+                                        td_test_scratch_make, td_test_scratch_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
