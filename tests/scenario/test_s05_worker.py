@@ -186,6 +186,7 @@ def test_evaluation_counts_each_sample_once_when_ranks_differ(tmp_path):
         assert sum(count for _, count in values) in (whole, 2 * whole)
 
 
+# Contract 1: two ranks learn what one learns with their global batch
 def test_two_ranks_learn_what_one_learns_when_the_global_batch_is_equal(tmp_path):
     base = dict(data={"shuffle": False, "samples": 512}, trainer={"max_epochs": 2})
     code, lines = run_by_hand(tmp_path, plan_of(**base))

@@ -43,6 +43,7 @@ def own_parameters(directory):
     return [bytes(kept[f"strategy.post_local_sgd.rank-{r}"][8:8 + n]) for r in range(2)]
 
 
+# Contract 11: post-local-SGD takes its means
 def test_ranks_are_alike_until_they_part_and_at_each_mean(tree, tmp_path):
     ddp = train(tmp_path, plan_for(tmp_path / "ddp", None))
     train(tmp_path, plan_for(tmp_path / "own", {"start_step": 4, "period": 3}))
@@ -65,6 +66,7 @@ def test_resume_gives_the_same_bits_before_between_and_at_means(tree, tmp_path, 
     assert state_of(tmp_path / "rest/step-11") == state_of(tmp_path / "whole/step-11")
 
 
+# Contract 11: the period of post-local-SGD is required
 def test_period_is_required(tree, tmp_path):
     for knobs in ({"start_step": 4}, {"start_step": 4, "period": 0}):
         plan = tmp_path / "plan.json"

@@ -135,6 +135,7 @@ def test_rank_by_hand_opens_the_device_that_it_is_given(tmp_path, mine):
     assert end["class"] == "device" and end["message"].endswith("no device 'far-2' here; it has far-0, far-1"), end
 
 
+# Contract 19: each rank gets a device
 def test_run_without_a_daemon_gives_each_rank_a_device(tmp_path, mine):
     (tmp_path / "spec.json").write_text(spec_of(mine, far(), 2))
 
@@ -200,6 +201,7 @@ def test_ranks_of_two_jobs_have_devices_of_their_own(cluster, mine):
         assert f"uuid={device}" in logs[0].read_text()
 
 
+# Contract 19: more ranks than devices are refused
 def test_job_with_more_ranks_than_devices_fails_with_both_numbers(cluster, mine, tmp_path):
     daemon = cluster.start("--slots", "4", "--plugin-dirs", mine, "--name", "one")
     job = daemon.submit(spec_of(mine, far(), 3))

@@ -47,7 +47,8 @@ static bool begins_with(void *prefix, const char *name) {
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-// The first layer is the same in both models, the others are not.
+// Contract 37: a filter takes what is loaded. The first layer is the same in both models, the
+// others are not.
 static void test_filter_takes_the_weights_that_are_loaded(void **state) {
     char path[512], first_layer[] = "fc1.";
     struct td_fabric *f = set_up(*state, false);

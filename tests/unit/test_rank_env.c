@@ -3,6 +3,7 @@
 #include "lib/attempt/rank_env.h"
 #include "tests/unit/test.h"
 
+// Contract 18: what is written is read
 static void test_rank_env_comes_back_as_it_was(void **state) {
     (void)state;
     const struct td_rank_env e = {1, 4, 3, 4, 5, -1, "/a path/with spaces/rank=9.json"};

@@ -51,6 +51,7 @@ static void test_descriptor_of_an_older_abi_is_refused_with_both_majors(void **s
     expect_refusal(d, text);
 }
 
+// Contract 20: what cannot be registered is refused
 static void test_descriptor_is_refused_when_anything_is_wrong(void **state) {
     (void)state;
     assert_ok(td_plugin_check(&good, "x"));

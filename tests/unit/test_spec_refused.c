@@ -71,6 +71,7 @@ static void expect_refused(td_status s, const struct td_refused *row) {
     td_status_free(s);
 }
 
+// Contract 21: each row of the table of combinations is refused
 static void test_each_row_refuses_its_combination_and_nothing_else(void **state) {
     (void)state;
     size_t n = 0;

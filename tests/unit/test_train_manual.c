@@ -110,6 +110,7 @@ static void expect_same(const char *accelerator, const char *precision, int wind
     end(&x);
 }
 
+// Contract 1: a plain loop gives the bits of the job
 static void test_plain_loop_gives_the_bits_of_a_job(void **state) {
     (void)state;
     expect_same("reference", "32-true", 1, false);
