@@ -58,8 +58,12 @@ static void test_group_calls_are_identities_when_the_world_is_one(void **state) 
         const struct td_collective_ops *group_ops = td_collective_local.ops;
         struct td_collective *group = join();
         struct td_strategy *s = open_in(ops, group, 1);
-        struct td_rank r = {
-            .strategy_ops = ops, .strategy = s, .group_ops = group_ops, .group = group};
+        const struct td_train_config config = {.world_size = 1};
+        struct td_rank r = {.config = &config,
+                            .strategy_ops = ops,
+                            .strategy = s,
+                            .group_ops = group_ops,
+                            .group = group};
         struct td_strategy_facts *facts = &r.facts;
         facts->struct_bytes = sizeof *facts;
         assert_ok(ops->environment(s, facts));

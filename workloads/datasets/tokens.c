@@ -104,6 +104,7 @@ static td_status tokens_open(const struct td_dataset_config *config,
     const struct td_json *train = NULL, *val = NULL;
     TD_TRY(td_knob_int(config->knobs, "vocab_size", &d->vocab_size));
     TD_TRY(td_windows_knobs(config->knobs, &block, &stride));
+    TD_TRY(td_knob_bool(config->knobs, "val_by_file", &d->val_by_file));
     TD_TRY(find_paths(config->knobs, "train", &train));
     TD_TRY(find_paths(config->knobs, "val", &val));
     if (!train->first || d->vocab_size < 1) {
@@ -112,7 +113,6 @@ static td_status tokens_open(const struct td_dataset_config *config,
     }
     TD_TRY(add_files(d, 0, train, block, stride));
     TD_TRY(add_files(d, 1, val, block, stride));
-    TD_TRY(td_knob_bool(config->knobs, "val_by_file", &d->val_by_file));
     if (d->val_by_file) TD_TRY(check_loaders(d, val));
     *out_dataset = td_steal(d);
     return TD_OK;
