@@ -102,7 +102,9 @@ struct td_strategy_facts {
     int32_t world_size, global_rank, local_rank, node_rank;
     bool is_global_zero;                // of all nodes
     bool handles_gradient_accumulation; // for later: a strategy that says true is refused
-    bool restore_optimizer; // the rank context loads optimizer state (else: the strategy)
+    // The rank context loads optimizer state (else: the strategy does). The same on all ranks;
+    // ranks that differ in this or in late_optimizers end with an error, class user_code.
+    bool restore_optimizer;
     // At the same world size a run that is resumed gives the bits of one that was not interrupted.
     // So all that a step depends on is in the roles that are saved, in what state_save gives, or a
     // function of the step. False: a job that is resumed says that it is not bit-exact.

@@ -323,9 +323,55 @@ static void test_late_optimizers_leave_the_bits_when_ranks_resume(void **state) 
     }
 }
 
+// ---- facts that ranks need to have in common ----------------------------------------------------
+static td_status late_on_rank_one(struct td_strategy *s, struct td_strategy_facts *f) {
+    TD_TRY(base()->environment(s, f));
+    f->late_optimizers = f->global_rank == 1;
+    return TD_OK;
+}
+
+static td_status restored_on_rank_one(struct td_strategy *s, struct td_strategy_facts *f) {
+    TD_TRY(base()->environment(s, f));
+    f->restore_optimizer = f->global_rank == 1;
+    return TD_OK;
+}
+
+// Each rank names the other, before any of them waits for a call that the other never makes.
+static void expect_different(const char *dir, const char *fact) {
+    const struct job j = {.accelerator = "reference",
+                          .strategy = "hooked",
+                          .precision = "32-true",
+                          .world = RANKS,
+                          .accumulate = 1,
+                          .max_epochs = 1,
+                          .own = &hooked,
+                          .change = change};
+    struct ranks all;
+    start_ranks(&all, &j, dir);
+    join_ranks(&all);
+    for (int32_t i = 0; i < RANKS; i++) {
+        char text[128];
+        td_status s = all.rank[i].failed;
+        assert_non_null(s);
+        snprintf(text, sizeof text, "says another %s on rank %d than on rank %d", fact, 1 - i, i);
+        if (!strstr(td_status_message(s), text)) fail_msg("%s", td_status_message(s));
+        assert_int_equal(td_status_class(s), TD_CLASS_USER_CODE);
+        td_status_free(s);
+    }
+}
+
+static void test_ranks_end_when_a_strategy_says_different_facts(void **state) {
+    hooked_ops = *base();
+    hooked_ops.environment = late_on_rank_one;
+    expect_different(*state, "late_optimizers");
+    hooked_ops.environment = restored_on_rank_one;
+    expect_different(*state, "restore_optimizer");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_late_optimizers_leave_the_bits_when_ranks_resume),
+        test_in_scratch(test_ranks_end_when_a_strategy_says_different_facts),
         cmocka_unit_test(test_end_of_a_step_changes_what_is_shown_and_nothing_else),
         cmocka_unit_test(test_attempt_ends_when_the_end_of_a_step_fails),
         test_in_scratch(test_hooks_of_a_strategy_leave_the_bits_of_the_reference),

@@ -215,9 +215,14 @@ static void digest_loaders(const struct td_rank *r, enum td_split split, struct 
     }
 }
 
-// Ranks that would do different things say so before they hang: the digest of what each would train
-// must be equal everywhere.
-td_status td_rank_compare(struct td_rank *r) {
+// What all ranks need to have in common: the digest of what each would train, and what the strategy
+// says that decides which collective calls are made.
+struct common {
+    char digest[TD_DIGEST_HEX];
+    bool late_optimizers, restore_optimizer;
+};
+
+static td_status common_of(const struct td_rank *r, struct common *out_common) {
     TD_AUTO(td_digest) *d = NULL;
     TD_TRY(td_digest_create(&d));
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
@@ -233,19 +238,46 @@ td_status td_rank_compare(struct td_rank *r) {
     for (int split = TD_SPLIT_VAL; split < TD_SPLIT_COUNT; split++) {
         digest_loaders(r, (enum td_split)split, d);
     }
-    char own[TD_DIGEST_HEX];
-    td_digest_hex(d, own);
-    int32_t world = r->facts.world_size;
-    TD_AUTO_FREE char *all = td_calloc((size_t)world, sizeof own);
+    *out_common = (struct common){.late_optimizers = r->facts.late_optimizers,
+                                  .restore_optimizer = r->facts.restore_optimizer};
+    td_digest_hex(d, out_common->digest);
+    return TD_OK;
+}
+
+static td_status fail_facts(const struct td_rank *r, int32_t peer, const char *fact) {
+    return td_status_with_class(
+        td_fail(TD_FAILED_PRECONDITION,
+                "strategy '%s' says another %s on rank %d than on rank %d; its environment has to "
+                "say the same on all ranks",
+                r->strategy_name, fact, peer, r->facts.global_rank),
+        TD_CLASS_USER_CODE);
+}
+
+static td_status compare_with(const struct td_rank *r, const struct common *own, int32_t peer,
+                              const struct common *theirs) {
+    if (theirs->late_optimizers != own->late_optimizers) {
+        return fail_facts(r, peer, "late_optimizers");
+    }
+    if (theirs->restore_optimizer != own->restore_optimizer) {
+        return fail_facts(r, peer, "restore_optimizer");
+    }
+    if (memcmp(theirs->digest, own->digest, sizeof own->digest) == 0) return TD_OK;
+    return td_fail(TD_FAILED_PRECONDITION,
+                   "rank %d and rank %d see different models or amounts of data; they need the "
+                   "same plan and the same files",
+                   r->facts.global_rank, peer);
+}
+
+// Ranks that would do different things say so before they wait for each other.
+td_status td_rank_compare(struct td_rank *r) {
+    struct common own;
+    TD_TRY(common_of(r, &own));
+    const int32_t world = r->facts.world_size;
+    TD_AUTO_FREE struct common *all = td_calloc((size_t)world, sizeof own);
     if (!all) return td_fail_oom();
-    TD_TRY(td_rank_all_gather(r, own, sizeof own, all));
+    TD_TRY(td_rank_all_gather(r, &own, sizeof own, all));
     for (int32_t i = 0; i < world; i++) {
-        if (memcmp(all + (size_t)i * sizeof own, own, sizeof own) != 0) {
-            return td_fail(TD_FAILED_PRECONDITION,
-                           "rank %d and rank %d see different models or amounts of data; they need "
-                           "the same plan and the same files",
-                           r->facts.global_rank, i);
-        }
+        TD_TRY(compare_with(r, &own, i, &all[i]));
     }
     return TD_OK;
 }
