@@ -53,6 +53,8 @@ struct td_collective {
     enum fault fault; // of this rank in this attempt
     int64_t at_call, delay_us;
     int64_t n_calls;
+    void *late_data; // of the bucket that is corrupted when the buckets are waited for; or NULL
+    size_t late_bytes;
     struct td_collective_work work[TD_OPEN_CALLS_MAX];
 };
 
@@ -158,12 +160,22 @@ static td_status fault_all_reduce(struct td_collective *c, void *data, int64_t n
     FAULTY(data, BYTES(n, dtype), all_reduce(c->inner, data, n, dtype, op));
 }
 
+// The sum need not be there before wait_buckets, so that is where one is corrupted.
 static td_status fault_all_reduce_bucket(struct td_collective *c, const struct td_bucket *b) {
-    FAULTY(td_bucket_host(b), BYTES(b->n, b->dtype), all_reduce_bucket(c->inner, b));
+    const enum fault fault = next_call(c);
+    if (fault == FAULT_DROP) return TD_OK;
+    if (fault == FAULT_CORRUPT) {
+        c->late_data = td_bucket_host(b);
+        c->late_bytes = BYTES(b->n, b->dtype);
+    }
+    return c->ops->all_reduce_bucket(c->inner, b);
 }
 
 static td_status fault_wait_buckets(struct td_collective *c) {
-    return c->ops->wait_buckets ? c->ops->wait_buckets(c->inner) : TD_OK;
+    td_status s = c->ops->wait_buckets ? c->ops->wait_buckets(c->inner) : TD_OK;
+    s = corrupt(s, FAULT_CORRUPT, c->late_data, c->late_bytes);
+    c->late_data = NULL;
+    return s;
 }
 
 static td_status fault_all_gather(struct td_collective *c, const void *in, size_t bytes,

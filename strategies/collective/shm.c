@@ -116,6 +116,7 @@ static const struct td_works_ops works_ops = {make, shm_abort, true};
 static td_status shm_start(struct td_collective *c, const struct td_collective_start *call,
                            struct td_collective_work **out_work) {
     TD_TRY(td_collective_check_start(call, c->team.world));
+    if (c->bucket.is_open) TD_TRY(td_shm_settle(c)); // this thread passes it, not that of the works
     if (!c->works) TD_TRY(td_works_create(c, &works_ops, &c->works));
     return td_works_start(c->works, call, out_work);
 }
@@ -143,6 +144,7 @@ static const struct td_collective_ops shm_ops = {
     .gradients = shm_gradients,
     .all_reduce = td_shm_all_reduce,
     .all_reduce_bucket = td_shm_all_reduce_bucket,
+    .wait_buckets = td_shm_wait_buckets,
     .all_gather = td_shm_all_gather,
     .broadcast = td_shm_broadcast,
     .barrier = td_shm_barrier,

@@ -10,7 +10,8 @@
 //   shm_groups.c  groups of some ranks, in places of the same mapping
 //
 // Calls that were started are made by a thread of their group (works.h). Every other call waits for
-// them first, so one thread at a time is inside a group.
+// them first, so one thread at a time is inside a group. A bucket that is not finished is finished
+// first, too.
 // Thread: the training thread; abort from any.
 
 #include "strategies/collective/collective.h"
@@ -28,6 +29,15 @@ struct td_shm_place {
     uint16_t ranks[];         // (world of all)
 };
 
+// The bucket that this rank came for last, while it is not reduced; all of it is in the region.
+struct td_shm_bucket {
+    bool is_open;
+    bool has_control;
+    enum td_dtype dtype;
+    int64_t n;               // elements
+    int64_t place, controls; // offsets in the gradient region: elements, control flags
+};
+
 struct td_collective {
     struct td_shm_team team;
     char *stages; // (W, 2, half_bytes)
@@ -38,6 +48,7 @@ struct td_collective {
     size_t place_bytes;
     struct td_collective *groups[TD_GROUPS_MAX]; // by place; NULL: none that this rank is in
     struct td_works *works;                      // what was started; NULL: nothing ever was
+    struct td_shm_bucket bucket;
     void *parts[]; // (W): scratch, the same place in every rank's memory
 };
 
@@ -58,6 +69,9 @@ static inline size_t td_shm_piece(const struct td_collective *c, size_t elem_byt
 td_status td_shm_all_reduce(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
                             enum td_reduce_op op);
 td_status td_shm_all_reduce_bucket(struct td_collective *c, const struct td_bucket *b);
+td_status td_shm_wait_buckets(struct td_collective *c);
+// Each call but that of a bucket begins with it: nothing that was begun before is left to do.
+td_status td_shm_settle(struct td_collective *c);
 td_status td_shm_reduce(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
                         enum td_reduce_op op, int32_t dst);
 td_status td_shm_reduce_scatter(struct td_collective *c, const void *in, void *out, int64_t n,

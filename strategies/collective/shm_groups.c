@@ -103,7 +103,7 @@ static void open_group(struct td_collective *c, uint32_t place, int32_t rank, in
 
 td_status td_shm_group_create(struct td_collective *c, const int32_t *ranks, int32_t n_ranks,
                               struct td_collective **out_group) {
-    td_works_settle(c->works);
+    TD_TRY(td_shm_settle(c));
     struct td_collective *g = NULL;
     uint32_t place = 0;
     if (!c->places) return td_collective_fail_nested_group();

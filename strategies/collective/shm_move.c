@@ -11,7 +11,7 @@
 #include "strategies/collective/shm.h"
 
 td_status td_shm_all_gather(struct td_collective *c, const void *in, size_t bytes, void *out) {
-    td_works_settle(c->works);
+    TD_TRY(td_shm_settle(c));
     TD_TRY(td_collective_check_gather(in, bytes, out, c->team.world));
     struct td_shm_call call = {.kind = TD_SHM_ALL_GATHER, .n = (int64_t)bytes, .place = -1};
     size_t done = 0;
@@ -29,7 +29,7 @@ td_status td_shm_all_gather(struct td_collective *c, const void *in, size_t byte
 }
 
 td_status td_shm_broadcast(struct td_collective *c, void *data, size_t bytes, int32_t src) {
-    td_works_settle(c->works);
+    TD_TRY(td_shm_settle(c));
     TD_TRY(td_collective_check_broadcast(data, bytes, src, c->team.world));
     struct td_shm_call call = {
         .kind = TD_SHM_BROADCAST, .detail = (uint32_t)src, .n = (int64_t)bytes, .place = -1};
@@ -47,7 +47,7 @@ td_status td_shm_broadcast(struct td_collective *c, void *data, size_t bytes, in
 }
 
 td_status td_shm_barrier(struct td_collective *c, const char *tag) {
-    td_works_settle(c->works);
+    TD_TRY(td_shm_settle(c));
     struct td_shm_call call = {
         .kind = TD_SHM_BARRIER, .detail = (uint32_t)td_xxh3_64(tag, strlen(tag)), .place = -1};
     return td_status_context(td_shm_team_meet(&c->team, &call), "barrier '%s'", tag);
@@ -55,7 +55,7 @@ td_status td_shm_barrier(struct td_collective *c, const char *tag) {
 
 td_status td_shm_gather(struct td_collective *c, const void *in, size_t bytes, void *out,
                         int32_t dst) {
-    td_works_settle(c->works);
+    TD_TRY(td_shm_settle(c));
     const bool is_dst = c->team.rank == dst;
     TD_TRY(td_collective_check_rank("gather to", dst, c->team.world));
     TD_TRY(td_collective_check_parts("gather", in, 1, is_dst ? out : NULL,
@@ -94,7 +94,7 @@ static const char *piece_from(struct td_collective *c, int32_t p, uint32_t meeti
 
 td_status td_shm_scatter(struct td_collective *c, const void *in, size_t bytes, void *out,
                          int32_t src) {
-    td_works_settle(c->works);
+    TD_TRY(td_shm_settle(c));
     const bool is_src = c->team.rank == src;
     TD_TRY(td_collective_check_rank("scatter from", src, c->team.world));
     TD_TRY(td_collective_check_parts("scatter", is_src ? in : NULL, is_src ? c->team.world : 0, out,
@@ -114,7 +114,7 @@ td_status td_shm_scatter(struct td_collective *c, const void *in, size_t bytes, 
 }
 
 td_status td_shm_all_to_all(struct td_collective *c, const void *in, size_t bytes, void *out) {
-    td_works_settle(c->works);
+    TD_TRY(td_shm_settle(c));
     const int32_t world = c->team.world;
     TD_TRY(td_collective_check_parts("all_to_all", in, world, out, world, bytes, world));
     const struct td_shm_call call = {.kind = TD_SHM_ALL_TO_ALL, .n = (int64_t)bytes, .place = -1};
@@ -167,7 +167,7 @@ static td_status agree_on_counts(struct td_collective *c, struct uneven own, siz
 
 td_status td_shm_all_gather_uneven(struct td_collective *c, const void *in, size_t bytes, void *out,
                                    size_t out_bytes, size_t *counts) {
-    td_works_settle(c->works);
+    TD_TRY(td_shm_settle(c));
     TD_TRY(td_collective_check_uneven(in, bytes, out, out_bytes, counts));
     size_t most;
     TD_TRY(agree_on_counts(c, (struct uneven){bytes, out_bytes}, counts, &most));

@@ -73,7 +73,7 @@ static td_status pause_sender(struct td_collective *c, struct td_shm_pair_line *
 
 td_status td_shm_send(struct td_collective *c, const void *data, size_t bytes, int32_t dst,
                       uint32_t tag) {
-    td_works_settle(c->works);
+    TD_TRY(td_shm_settle(c));
     TD_TRY(check_partner(c, "send to", data, bytes, dst));
     struct td_shm_pair_line *own = line_of(c, c->team.rank);
     const size_t room = c->half_bytes / 2;
@@ -128,7 +128,7 @@ static td_status await_message(struct td_collective *c, struct td_shm_pair_line 
 
 td_status td_shm_recv(struct td_collective *c, void *data, size_t bytes, int32_t src,
                       uint32_t tag) {
-    td_works_settle(c->works);
+    TD_TRY(td_shm_settle(c));
     TD_TRY(check_partner(c, "recv from", data, bytes, src));
     struct td_shm_pair_line *line = line_of(c, src), *own = line_of(c, c->team.rank);
     const size_t room = c->half_bytes / 2;

@@ -3,7 +3,11 @@
 // A bucket is reduced where it is. All meet, rank r sums slice r of all regions in the order of the
 // ranks and writes the result to every region, all meet again. Each rank reads W slices and writes
 // W slices of S / W: nothing is copied in or out. Slices are whole cache lines, so no line has two
-// writers. Memory that is elsewhere goes through the stages, and is reduced there between two
+// writers. A rank that comes for a bucket goes on with its backward pass. It reduces its slice when
+// it comes for the next one, by when the others have come, too, unless they are later than a bucket
+// takes. That meeting is also the end of the bucket before. So K buckets take K + 1 meetings, and
+// ranks wait for each other once a step, in wait_buckets.
+// Memory that is elsewhere goes through the stages, and is reduced there between two
 // meetings a chunk. A reduce_scatter has a piece for each rank in every half. So one meeting is
 // enough: nobody but rank r reads or writes the pieces of rank r. Source: slice-wise reduction as
 // in MPICH's shared memory trees, with reduce-scatter and all-gather fused.
@@ -69,7 +73,7 @@ static td_status reduce_staged(struct td_collective *c, const struct td_shm_call
 
 td_status td_shm_all_reduce(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
                             enum td_reduce_op op) {
-    td_works_settle(c->works);
+    TD_TRY(td_shm_settle(c));
     TD_TRY(td_collective_check_reduce("all_reduce", data, n, dtype, op));
     size_t elem = td_dtype_bytes(dtype);
     struct td_shm_call call = {.kind = TD_SHM_ALL_REDUCE,
@@ -84,13 +88,48 @@ td_status td_shm_all_reduce(struct td_collective *c, void *data, int64_t n, enum
     return td_shm_team_meet(&c->team, NULL);
 }
 
-td_status td_shm_all_reduce_bucket(struct td_collective *c, const struct td_bucket *b) {
+// ---- buckets -----------------------------------------------------------------------------------
+// All have come for the bucket: this rank's slice of it.
+static td_status reduce_bucket(struct td_collective *c) {
+    struct td_shm_bucket *b = &c->bucket;
+    b->is_open = false;
+    TD_TRY(td_shm_team_await(&c->team));
+    parts_in_regions(c, b->place);
+    reduce_slice(c, slice_of(&c->team, b->n, td_dtype_bytes(b->dtype)), b->dtype, TD_REDUCE_MEAN);
+    if (!b->has_control) return TD_OK;
+    parts_in_regions(c, b->controls);
+    reduce_slice(c, slice_of(&c->team, TD_CONTROL_FLAGS, sizeof(float)), TD_F32, TD_REDUCE_SUM);
+    return TD_OK;
+}
+
+static td_status finish_bucket(struct td_collective *c) {
+    if (!c->bucket.is_open) return TD_OK;
+    TD_TRY(reduce_bucket(c));
+    return td_shm_team_meet(&c->team, NULL);
+}
+
+td_status td_shm_settle(struct td_collective *c) {
     td_works_settle(c->works);
+    return finish_bucket(c);
+}
+
+td_status td_shm_wait_buckets(struct td_collective *c) {
+    return td_shm_settle(c);
+}
+
+// Memory of the caller's own: mean and sum one after the other.
+static td_status reduce_elsewhere(struct td_collective *c, const struct td_bucket *b, char *data) {
+    TD_TRY(td_shm_all_reduce(c, data, b->n, b->dtype, TD_REDUCE_MEAN));
+    if (!b->has_control) return TD_OK;
+    return td_shm_all_reduce(c, data + b->control_offset, TD_CONTROL_FLAGS, TD_F32, TD_REDUCE_SUM);
+}
+
+td_status td_shm_all_reduce_bucket(struct td_collective *c, const struct td_bucket *b) {
     char *data;
+    td_works_settle(c->works);
     TD_TRY(td_collective_check_bucket(b, &data));
     const size_t elem = td_dtype_bytes(b->dtype), gap = b->control_offset - (size_t)b->n * elem;
-    const int64_t n_flags = TD_CONTROL_FLAGS;
-    struct td_shm_call call = {
+    const struct td_shm_call call = {
         .kind = TD_SHM_BUCKET,
         .dtype = (uint8_t)b->dtype,
         .op = TD_REDUCE_MEAN,
@@ -98,24 +137,24 @@ td_status td_shm_all_reduce_bucket(struct td_collective *c, const struct td_buck
         .n = b->n,
         .place = place_of(c, data, td_bucket_bytes(b)),
     };
-    if (call.place < 0) { // memory of the caller's own: mean and sum one after the other
-        TD_TRY(td_shm_all_reduce(c, data, b->n, b->dtype, TD_REDUCE_MEAN));
-        if (!b->has_control) return TD_OK;
-        return td_shm_all_reduce(c, data + b->control_offset, n_flags, TD_F32, TD_REDUCE_SUM);
-    }
-    TD_TRY(td_shm_team_meet(&c->team, &call));
-    parts_in_regions(c, call.place);
-    reduce_slice(c, slice_of(&c->team, b->n, elem), b->dtype, TD_REDUCE_MEAN);
-    if (b->has_control) {
-        parts_in_regions(c, call.place + (int64_t)b->control_offset);
-        reduce_slice(c, slice_of(&c->team, n_flags, sizeof(float)), TD_F32, TD_REDUCE_SUM);
-    }
-    return td_shm_team_meet(&c->team, NULL);
+    if (call.place < 0) return reduce_elsewhere(c, b, data);
+    if (c->bucket.is_open) TD_TRY(reduce_bucket(c));
+    TD_TRY(td_shm_team_arrive(&c->team, &call));
+    c->bucket = (struct td_shm_bucket){
+        .is_open = true,
+        .has_control = b->has_control,
+        .dtype = b->dtype,
+        .n = b->n,
+        .place = call.place,
+        .controls = call.place + (int64_t)b->control_offset,
+    };
+    return TD_OK;
 }
 
+// ---- the others --------------------------------------------------------------------------------
 td_status td_shm_reduce(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
                         enum td_reduce_op op, int32_t dst) {
-    td_works_settle(c->works);
+    TD_TRY(td_shm_settle(c));
     TD_TRY(td_collective_check_reduce("reduce", data, n, dtype, op));
     TD_TRY(td_collective_check_rank("reduce to", dst, c->team.world));
     const struct td_shm_call call = {.kind = TD_SHM_REDUCE,
@@ -129,7 +168,7 @@ td_status td_shm_reduce(struct td_collective *c, void *data, int64_t n, enum td_
 
 td_status td_shm_reduce_scatter(struct td_collective *c, const void *in, void *out, int64_t n,
                                 enum td_dtype dtype, enum td_reduce_op op) {
-    td_works_settle(c->works);
+    TD_TRY(td_shm_settle(c));
     const int32_t world = c->team.world;
     TD_TRY(td_collective_check_reduce_scatter(in, out, n, dtype, op, world));
     const struct td_shm_call call = {.kind = TD_SHM_REDUCE_SCATTER,

@@ -83,6 +83,7 @@ td_status td_shm_team_init(struct td_shm_team *t, const struct td_collective_con
         .aborted = config->aborted,
         .aborted_arg = config->aborted_arg,
         .meeting = atomic_load(&slot->arrived),
+        .awaited = atomic_load(&slot->arrived),
         .spins = config->world_size <= cores ? SPINS_ALONE : SPINS_CROWDED,
     };
     return TD_OK;
@@ -97,6 +98,7 @@ void td_shm_team_split(struct td_shm_team *t, const struct td_shm_team *whole,
     t->rank = rank;
     t->world = world;
     t->meeting = 0;
+    t->awaited = 0;
 }
 
 int32_t td_shm_team_name(const struct td_shm_team *t, int32_t rank) {
@@ -295,24 +297,37 @@ static td_status wait_for(struct td_shm_team *t, struct td_shm_slot *peer, uint3
     return wait_asleep(t, peer, meeting);
 }
 
-td_status td_shm_team_meet(struct td_shm_team *t, const struct td_shm_call *call) {
+td_status td_shm_team_arrive(struct td_shm_team *t, const struct td_shm_call *call) {
     uint32_t by = atomic_load_explicit(t->aborted_by, memory_order_relaxed);
     if (by) return fail_aborted(by);
-    uint32_t meeting = t->meeting + 1;
+    TD_CHECK(t->awaited == t->meeting);
+    const uint32_t meeting = t->meeting + 1;
     struct td_shm_slot *own = &t->head->slot[t->rank];
+    t->opens_call = call != NULL;
     if (call) {
         own->call[meeting & 1] = *call;
         t->call_parity = meeting & 1;
         t->deadline_ns = 0;
     }
+    t->meeting = meeting;
     atomic_store(&own->arrived, meeting);
     if (atomic_load(&own->sleepers)) td_futex_wake_all(&own->arrived);
+    return TD_OK;
+}
+
+td_status td_shm_team_await(struct td_shm_team *t) {
+    const uint32_t meeting = t->meeting;
     for (int32_t p = 0; p < t->world; p++) {
         struct td_shm_slot *peer = &t->head->slot[p];
         if (!reached(peer, meeting)) TD_TRY(wait_for(t, peer, meeting));
     }
-    t->meeting = meeting;
-    return call ? check_same(t, meeting) : TD_OK;
+    t->awaited = meeting;
+    return t->opens_call ? check_same(t, meeting) : TD_OK;
+}
+
+td_status td_shm_team_meet(struct td_shm_team *t, const struct td_shm_call *call) {
+    TD_TRY(td_shm_team_arrive(t, call));
+    return td_shm_team_await(t);
 }
 
 // ---- pairs -------------------------------------------------------------------------------------

@@ -21,6 +21,9 @@
 // A group of some ranks is a team with a head of its own in the same mapping. It shares the abort
 // word of the whole group and calls its ranks by their numbers there.
 //
+// A rank may arrive and go on, and wait later (buckets, shm_reduce.c). Nobody is ever two meetings
+// ahead, because it waits for one before it arrives at the next.
+//
 // Failure is sticky: the first rank that times out, finds a disagreement or is asked to abort sets
 // the mapping's abort word and wakes all. Every meeting from then on fails at once.
 
@@ -101,6 +104,8 @@ struct td_shm_team {
     bool (*aborted)(void *arg);
     void *aborted_arg;
     uint32_t meeting;     // that this rank arrived at last
+    uint32_t awaited;     // the last one to which all came; meeting, or the one before
+    bool opens_call;      // the meeting that this rank arrived at last
     uint32_t call_parity; // of the meeting that opened the current call
     int spins;
     int64_t deadline_ns; // of the current call; 0: nothing waited yet
@@ -120,6 +125,10 @@ void td_shm_team_finish(struct td_shm_team *t);
 // Meets all other ranks. Memory written before is seen by all after. `call` opens a call (its
 // deadline starts, and the others must have come for the same); NULL is a later meeting of it.
 TD_MUST_USE td_status td_shm_team_meet(struct td_shm_team *t, const struct td_shm_call *call);
+// Its two halves. arrive waits for nobody; await comes before the next arrive. In between this rank
+// may do what needs no other.
+TD_MUST_USE td_status td_shm_team_arrive(struct td_shm_team *t, const struct td_shm_call *call);
+TD_MUST_USE td_status td_shm_team_await(struct td_shm_team *t);
 void td_shm_team_abort(struct td_shm_team *t); // from any thread
 // DEADLINE_EXCEEDED of a wait for a started call: the call that this rank came for last, and who
 // did not come to it. After the abort.

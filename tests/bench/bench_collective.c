@@ -46,7 +46,8 @@ static td_status call_bucket(struct work *w) {
         .buffer = td_buffer_of_host(w->grads, w->bytes),
         .n = floats(w),
     };
-    return shm()->all_reduce_bucket(w->g, &bucket);
+    TD_TRY(shm()->all_reduce_bucket(w->g, &bucket));
+    return shm()->wait_buckets(w->g);
 }
 
 static td_status call_all_reduce(struct work *w) {

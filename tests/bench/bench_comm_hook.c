@@ -35,7 +35,9 @@ static int by_value(const void *a, const void *b) {
 
 static td_status reduce(struct rank_ctx *r, const struct td_comm_hook_ops *ops,
                         struct td_comm_hook *h, const struct td_bucket *b) {
-    return ops ? ops->reduce(h, b) : r->ops->all_reduce_bucket(r->c, b);
+    if (ops) return ops->reduce(h, b);
+    TD_TRY(r->ops->all_reduce_bucket(r->c, b));
+    return r->ops->wait_buckets(r->c);
 }
 
 static td_status time_hook(struct rank_ctx *r, const struct hook_case *c,

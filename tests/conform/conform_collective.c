@@ -218,6 +218,55 @@ static void test_bucket_is_mean_and_flags_are_sum_when_reduced_together(void **s
     for_each_world(check_bucket);
 }
 
+// Three buckets, the next one written while the one before is on its way, as a backward pass does.
+static td_status rank_buckets(struct rank_ctx *r, void *arg) {
+    enum { N_BUCKETS = 3, N = 1000 };
+    const bool *ends_by_wait = arg;
+    void *region;
+    size_t region_bytes;
+    float own[N_BUCKETS * (N + TD_CONTROL_FLAGS)];
+    TD_TRY(r->ops->gradients(r->c, &region, &region_bytes));
+    float *x = region ? region : own;
+    for (int k = 0; k < N_BUCKETS; k++) {
+        float *part = x + (size_t)k * (N - 1);
+        const int64_t n = N - 1 - k;
+        for (int64_t i = 0; i < n + TD_CONTROL_FLAGS; i++) {
+            part[i] = (float)(r->rank * (k + 1) + i % 7);
+        }
+        const struct td_bucket b = ranks_bucket(part, n, TD_F32, k == N_BUCKETS - 1);
+        TD_TRY(r->ops->all_reduce_bucket(r->c, &b));
+    }
+    if (!*ends_by_wait) { // any other call does, too
+        TD_TRY(r->ops->barrier(r->c, "after buckets"));
+    } else if (r->ops->wait_buckets) {
+        TD_TRY(r->ops->wait_buckets(r->c));
+    }
+    for (int k = 0; k < N_BUCKETS; k++) {
+        const float *part = x + (size_t)k * (N - 1);
+        const int64_t n = N - 1 - k, flags = k == N_BUCKETS - 1 ? TD_CONTROL_FLAGS : 0;
+        for (int64_t i = 0; i < n + flags; i++) {
+            const float sum =
+                (float)(r->world * (r->world - 1) / 2 * (k + 1)) + (float)(r->world * (i % 7));
+            const float want = i < n ? sum / (float)r->world : sum;
+            RANK_CHECK(part[i] == want);
+        }
+    }
+    return TD_OK;
+}
+
+static void check_buckets(struct ranks *rs) {
+    for (int i = 0; i < 8; i++) {
+        bool ends_by_wait = i % 2;
+        ranks_run(rs, rank_buckets, &ends_by_wait);
+        ranks_ok(rs);
+    }
+}
+// Contract 9: buckets that are on their way together are each the mean of their own elements
+static void test_buckets_are_reduced_when_several_are_on_their_way(void **state) {
+    (void)state;
+    for_each_world(check_buckets);
+}
+
 static void test_facts_name_memory_that_buckets_may_be_in(void **state) {
     (void)state;
     for (size_t i = 0; i < TD_COUNTOF(backends); i++) {
@@ -484,6 +533,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_reduce_is_exact_when_any_dtype_op_world_and_size),
         cmocka_unit_test(test_bucket_is_mean_and_flags_are_sum_when_reduced_together),
+        cmocka_unit_test(test_buckets_are_reduced_when_several_are_on_their_way),
         cmocka_unit_test(test_facts_name_memory_that_buckets_may_be_in),
         cmocka_unit_test(test_all_reduce_keeps_nan_inf_zero_and_wraps_when_values_are_extreme),
         cmocka_unit_test(test_gather_and_broadcast_carry_every_byte_when_sizes_differ),

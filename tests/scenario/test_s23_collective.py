@@ -64,9 +64,10 @@ def test_job_writes_a_trace_of_each_rank_and_trains_to_the_same_losses(daemon, t
     for r, events in enumerate(ranks):
         assert {(e["ph"], e["pid"], e["tid"]) for e in events} == {("X", r, 0)}
         assert all(a["ts"] + a["dur"] <= b["ts"] for a, b in zip(events, events[1:]))
-    # one clock: a call that all ranks make ends on each after it began on the other
+    # one clock: a call that all ranks wait in ends on each after it began on the other; buckets are waited for apart
+    assert [name for name, _ in said[0]].count("wait_buckets") == STEPS
     for a, b in zip(*ranks):
-        assert a["ts"] <= b["ts"] + b["dur"] and b["ts"] <= a["ts"] + a["dur"]
+        assert a["name"] == "all_reduce_bucket" or a["ts"] <= b["ts"] + b["dur"] and b["ts"] <= a["ts"] + a["dur"]
 
 
 def test_trace_says_what_it_left_out_when_it_is_full(daemon, tmp_path):

@@ -76,6 +76,7 @@ static td_status rank_run(struct td_collective *g, int32_t rank, struct page *pa
             .control_offset = (size_t)n * sizeof *grads,
         };
         TD_TRY(shm()->all_reduce_bucket(g, &bucket));
+        TD_TRY(shm()->wait_buckets(g));
         if (grads[0] != 1.0f || grads[n + 15] != (float)WORLD) {
             return td_fail(TD_INTERNAL, "call %u: %g, %g", i, (double)grads[0],
                            (double)grads[n + 15]);

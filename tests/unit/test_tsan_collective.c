@@ -38,6 +38,7 @@ static td_status stress_bucket(struct rank_ctx *r, float *grads, uint32_t dice) 
     }
     const struct td_bucket bucket = ranks_bucket(grads, n, TD_F32, true);
     TD_TRY(r->ops->all_reduce_bucket(r->c, &bucket));
+    TD_TRY(r->ops->wait_buckets(r->c));
     for (int64_t i = 0; i < n + 16; i++) {
         float sum = (float)(r->world * (r->world - 1) / 2 + r->world * (i % 5));
         RANK_CHECK(grads[i] == (i < n ? sum / (float)r->world : sum));
