@@ -346,9 +346,24 @@ def rates_of_ranks(attempts, job):
 
 
 WAIT_S = 300
+WARM_STEPS = 5
 DDP = {"mlp": (0.90, "fashion.py", ["--job", "mlp", "--batch", 256]),
        "convnet": (0.95, "fashion.py", ["--job", "convnet", "--channels-last", "--batch", 256]),
        "gpt": (0.95, None, [])}
+
+
+def lockstep(plan):
+    """Two runs of one rank at the same time, if each step had waited for the slower of both: their rate of the rate that
+    they had. No synchronous strategy gets more here, however fast its reduction is."""
+    with ranks_of(plan, 1) as one, ranks_of(plan, 1) as other:
+        for a in (one, other):
+            if any(a.wait(WAIT_S)):
+                raise RuntimeError(a.story()[-500:])
+        steps = [[m["sum"] for m in a.ranks[0].metrics if m["name"] == "step_time_s" and m["count"] == 1][WARM_STEPS:]
+                 for a in (one, other)]
+    n = min(map(len, steps))
+    apart = sum(n / sum(s[:n]) for s in steps)
+    return 2 * n / sum(max(pair) for pair in zip(*steps)) / apart
 
 
 def ddp(folder, torch):
@@ -363,8 +378,10 @@ def ddp(folder, torch):
             if not cuts:
                 continue
             plan = plan_of(folder / job, job, max_steps=cuts[0], log_every_n_steps=cuts[1])
-            together, apart, theirs = [], [], []
+            each = plan_of(folder / f"{job}-each", job, max_steps=cuts[0], log_every_n_steps=1)
+            together, apart, bound, theirs = [], [], [], []
             for _ in range(2 * A.rounds):
+                bound.append(lockstep(each))
                 with ranks_of(plan, 2) as both:
                     together.append(rates_of_ranks([both], job))
                 with ranks_of(plan, 1) as one, ranks_of(plan, 1) as other:
@@ -374,6 +391,7 @@ def ddp(folder, torch):
                                     "--window", min(cuts[1], 58), "--no-test", "--precision", "fp32", "--threads", 1)
                     theirs += [x["median"] for x in ran.lines]
             emit(name, together, JOBS[job]["unit"], apart, rival_is="two runs of one rank at once", asked=asked)
+            emit(f"{name}: the two runs, if each step waited for the slower", bound, "of them")
             if theirs:
                 emit(f"{name}, beside torch", together, JOBS[job]["unit"], theirs, rival_is="torch ddp over gloo")
 
