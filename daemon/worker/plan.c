@@ -12,6 +12,7 @@
 #include "daemon/worker/worker.h"
 #include "engine/train/plan/autotune.h"
 #include "fabric/devices.h"
+#include "fabric/fatal.h"
 #include "engine/train/start.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
@@ -112,7 +113,9 @@ int td_worker_plan(const struct td_worker_args *args) {
     td_buf_init(&text, OUTPUT_MAX_BYTES);
     td_buf_init(&beside.graph, GRAPH_MAX_BYTES);
     td_buf_init(&beside.devices, DEVICES_MAX_BYTES);
-    td_status s = td_worker_configure(args, &config);
+    static struct td_rank_page page; // no rank, but a crash of a plugin has its last words
+    td_status s = td_fatal_install(&page);
+    if (!s) s = td_worker_configure(args, &config);
     if (!s) s = measure(args, config, &sized, &beside);
     if (!s) s = append(args, &sized, &beside, &text);
     if (!s) s = td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");

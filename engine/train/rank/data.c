@@ -59,6 +59,46 @@ static td_status allocate_staging(struct td_data *d) {
     return TD_OK;
 }
 
+// ---- what a dataset says of itself
+// ---------------------------------------------------------------
+static bool is_field(const struct td_field *f) {
+    const struct td_shape *s = &f->sample_shape;
+    if (!f->name[0] || !memchr(f->name, 0, sizeof f->name)) return false;
+    if ((unsigned)f->dtype >= TD_DTYPE_COUNT || s->n_dims < 0 || s->n_dims >= TD_MAX_DIMS) {
+        return false;
+    }
+    for (int32_t i = 0; i < s->n_dims; i++) {
+        if (s->dim[i] < 1) return false;
+    }
+    return f->n_classes >= 0;
+}
+
+static td_status check_fields(const struct td_data *d) {
+    if (d->n_fields < 1 || d->n_fields > TD_DATA_FIELDS) {
+        return td_fail(TD_INVALID_ARGUMENT, "its slot fields says %zu fields; 1 to %d are possible",
+                       d->n_fields, TD_DATA_FIELDS);
+    }
+    for (size_t i = 0; i < d->n_fields; i++) {
+        if (is_field(&d->field[i])) continue;
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "field %zu of its slot fields needs a name of at most %zu bytes, a type, a "
+                       "shape of at most %d dimensions, each 1 or more, and no negative n_classes",
+                       i, sizeof d->field[i].name - 1, TD_MAX_DIMS - 1);
+    }
+    return TD_OK;
+}
+
+static td_status check_dataset(const struct td_data *d) {
+    TD_TRY(check_fields(d));
+    for (int i = 0; i < TD_SPLIT_COUNT; i++) {
+        const int64_t n = d->ops->length(d->dataset, (enum td_split)i);
+        if (n >= 0) continue;
+        return td_fail(TD_INVALID_ARGUMENT, "its slot length says %lld samples of split %s",
+                       (long long)n, td_split_name((enum td_split)i));
+    }
+    return TD_OK;
+}
+
 td_status td_data_open(const struct td_accelerator_ops *accel_ops, struct td_accelerator *accel,
                        const struct td_dataset_ops *ops, const struct td_dataset_config *config,
                        int64_t batch_size, struct td_data **out_data) {
@@ -70,7 +110,11 @@ td_status td_data_open(const struct td_accelerator_ops *accel_ops, struct td_acc
     d->batch_size = batch_size;
     TD_TRY(ops->open(config, &d->dataset));
     d->n_fields = ops->fields(d->dataset, d->field);
-    TD_CHECK(d->n_fields <= TD_DATA_FIELDS);
+    td_status bad = check_dataset(d);
+    if (bad) {
+        d->n_fields = 0;
+        return td_status_with_class(bad, TD_CLASS_USER_CODE);
+    }
     d->index = td_calloc((size_t)batch_size, sizeof *d->index);
     if (!d->index) return td_fail_oom();
     TD_TRY(allocate_staging(d));

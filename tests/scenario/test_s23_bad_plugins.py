@@ -1,0 +1,119 @@
+"""Plugins of a stranger that crash, never return or return garbage. The job fails, its message says where, and the daemon
+goes on as if nothing had been."""
+import json
+import subprocess
+
+import pytest
+
+from support import BIN
+from test_s23_user_plugins import BITS, DATASET, MODULE, NARROW, build_plugin, spec_of
+
+FAULTS = """
+#include <string.h>
+static const char *fault;
+static int has(const char *name) { return strcmp(fault, name) == 0; }
+static void misbehave(const char *where) { // crash_open crashes in open, hang_open never returns from it
+    if (strncmp(fault, "crash_", 6) == 0 && strcmp(fault + 6, where) == 0) __builtin_trap();
+    while (strncmp(fault, "hang_", 5) == 0 && strcmp(fault + 5, where) == 0) pause();
+}
+static td_status choose(const struct td_json *knobs) {
+    static char kept[64];
+    const char *found;
+    td_status s = td_knob_text(knobs, "fault", &found);
+    if (s) return s;
+    strncpy(kept, found, sizeof kept - 1);
+    fault = kept;
+    misbehave("open");
+    return TD_OK;
+}
+"""
+
+
+def broken(code, *changes):
+    """The code of a plugin that works, with a knob that names what goes wrong, and with that put in."""
+    code = code.replace("#include <stdlib.h>", "#include <stdlib.h>\n#include <unistd.h>")
+    for at, put in (("struct td_module {", FAULTS), ("struct td_dataset {", FAULTS),
+                    ("static const struct td_plugin_knob knobs[] = {", None), *changes):
+        if at not in code:
+            assert put is FAULTS, at
+            continue
+        knob = at + '\n    {"fault", TD_PLUGIN_KNOB_TEXT, 0, 0, NULL, "none", NULL, "what goes wrong"},'
+        code = code.replace(at, knob if put is None else put + at, 1)
+    return code
+
+
+ODD_MODULE = broken(
+    MODULE,
+    ("*out = m;", "if ((s = choose(knobs))) { free(m); return s; }\n    if (has(\"nothing\")) { free(m); return TD_OK; }\n    "),
+    ("const struct td_shape rows", "misbehave(\"record\");\n    "),
+    ("return td_graph_loss(", "if (has(\"no_loss\")) return TD_OK;\n    if (has(\"foreign\")) h = (td_value){12345};\n"
+                              "    if (has(\"foreign\")) return td_graph_loss(g, h);\n    "))
+ODD_DATASET = broken(
+    DATASET,
+    ("*out = d;", "if ((s = choose(config->knobs))) { free(d); return s; }\n"
+                  "    if (has(\"nothing\")) { free(d); return TD_OK; }\n    "),
+    ("out[0] = (struct td_field)", "misbehave(\"fields\");\n    if (has(\"nine\")) return 9;\n    if (has(\"none_at_all\")) return 0;\n    "),
+    ("return 2;", "if (has(\"unnamed\")) memset(out[1].name, 'y', sizeof out[1].name);\n"
+                  "    if (has(\"shapeless\")) out[0].sample_shape.n_dims = 99;\n    "),
+    ("return split == TD_SPLIT_TRAIN", "if (has(\"negative\")) return -5;\n    "),
+    ("for (int64_t i = 0", "static int calls;\n    misbehave(\"gather\");\n"
+                          "    if (++calls > 20) misbehave(\"late\");\n    "),
+    ("((int32_t *)out[1])", "if (has(\"labels\")) { ((int32_t *)out[1])[i] = 77; continue; }\n        "))
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("odd")
+    folder.chmod(0o755)
+    build_plugin(folder / "module-narrow.so", "MODULE", "narrow", ODD_MODULE)
+    build_plugin(folder / "dataset-bits.so", "DATASET", "bits", ODD_DATASET)
+    return folder
+
+
+def with_fault(folder, kind, fault):
+    model = NARROW | {"knobs": NARROW["knobs"] | ({"fault": fault} if kind == "module" else {})}
+    data = BITS | {"knobs": BITS["knobs"] | ({"fault": fault} if kind == "dataset" else {})}
+    spec = spec_of(folder, model=model, data=data, restart={"max": 0, "stuck_timeout": 2})
+    spec["trainer"]["max_steps"] = 30
+    return json.dumps(spec | {"checkpoint": {"every_n_train_steps": 0}})
+
+
+SILENT = ("--silent-after-ms", "500")
+# Silence is judged from the first step on, so late is after some. What went wrong, the class of the failure, and what is said of it: in the message, or in the last words of the rank.
+CASES = [
+    ("module", "crash_open", "internal", "the planner died of signal 4: ", "module-narrow.so+0x"),
+    ("module", "nothing", "internal", "the planner died of signal 11: ", "module-narrow.so+0x"),
+    ("module", "crash_record", "internal", "the planner died of signal 4: ", "module-narrow.so+0x"),
+    ("module", "no_loss", "bad_spec", "step 'train' is recorded for training but names no loss", "call td_graph_loss"),
+    ("module", "foreign", "bad_spec", "step 'train': ", "the loss must be a float scalar"),
+    ("dataset", "crash_open", "internal", "the planner died of signal 4: ", "dataset-bits.so+0x"),
+    ("dataset", "nothing", "internal", "the planner died of signal 11: ", "dataset-bits.so+0x"),
+    ("dataset", "crash_fields", "internal", "the planner died of signal 4: ", "dataset-bits.so+0x"),
+    ("dataset", "nine", "user_code", "open dataset 'bits': its slot fields says 9 fields; ", "1 to 8 are possible"),
+    ("dataset", "none_at_all", "user_code", "open dataset 'bits': its slot fields says 0 fields", ""),
+    ("dataset", "unnamed", "user_code", "field 1 of its slot fields needs a name of at most 15 bytes", ""),
+    ("dataset", "shapeless", "user_code", "field 0 of its slot fields needs a name", "a shape of at most"),
+    ("dataset", "negative", "user_code", "open dataset 'bits': its slot length says -5 samples of split train", ""),
+    ("dataset", "crash_gather", "internal", "rank 0 died of signal 4", "dataset-bits.so+0x"),
+    ("dataset", "labels", "data", "label 77 in row 0 is outside the model's 2 classes", ""),
+    ("dataset", "hang_late", "stuck", "rank 0 is silent since", "stuck_timeout"),
+]
+
+
+def test_job_fails_and_the_daemon_lives_when_a_plugin_misbehaves(cluster, odd):
+    daemon = cluster.make("--slots", "2", "--plugin-dirs", odd, *SILENT).start()
+    jobs = [daemon.submit(with_fault(odd, kind, fault)) for kind, fault, *_ in CASES]
+    for job, (kind, fault, cls, *words) in zip(jobs, CASES):
+        daemon.wait_state(job, "FAILED")
+        failure = daemon.job(job).failure
+        said = f"{failure.message}\n{failure.last_words}"
+        assert getattr(failure, "class") == cls, f"{kind} {fault}: {failure}"
+        assert all(w in said for w in words), f"{kind} {fault}: {failure}"
+    daemon.finish(daemon.submit(with_fault(odd, "module", "none")))
+
+
+def test_planner_is_given_up_when_a_module_never_returns(odd, tmp_path):
+    (tmp_path / "spec.json").write_text(with_fault(odd, "module", "hang_record"))
+    ran = subprocess.run([BIN / "trainctl", "run", "spec.json", "--timeout", "1"], cwd=tmp_path, capture_output=True,
+                         text=True, timeout=60)
+    assert ran.returncode != 0 and "planning took more than 1 s (--timeout)" in ran.stderr, ran
