@@ -146,6 +146,9 @@ def main():
     options.add_argument("--build", required=True, type=Path)
     options.add_argument("--match", default="")
     args = options.parse_args()
+    if not args.build.resolve().is_relative_to(ROOT):
+        sys.exit(f"{args.build} is not in {ROOT}: mutations are built in a copy of the tree, with its build folder; "
+                 "give B a folder of the tree")
     build = args.build.resolve().relative_to(ROOT)
     chosen = [m for m in read(TABLE.read_text()) if matches(m, args.match)]
     if not chosen:

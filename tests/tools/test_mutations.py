@@ -1,5 +1,6 @@
 """The mutations of tests/conform/mutations.txt: each applies to the tree as it is, and its contract has a test."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -49,3 +50,9 @@ def test_word_is_a_contract_or_a_part_of_a_name():
     m = mutations.Mutation(4, "mean_is_a_sum", "a.c")
     assert mutations.matches(m, "") and mutations.matches(m, "4") and mutations.matches(m, "is_a")
     assert not mutations.matches(m, "14") and not mutations.matches(m, "is_an")
+
+
+def test_build_outside_the_tree_is_refused_with_the_way_out(tmp_path):
+    ran = subprocess.run([sys.executable, ROOT / "tests/tools/mutations.py", "--build", tmp_path], capture_output=True,
+                         text=True, timeout=60)
+    assert ran.returncode == 1 and "give B a folder of the tree" in ran.stderr and "Traceback" not in ran.stderr
