@@ -1,12 +1,14 @@
 // A strategy that acts between the segments of a step, on a device: what its hooks see and write is
 // what the queue has done by then. The bits are those of the same strategy on the reference.
-// One that acts at the end of a step changes what is shown of it, and no bit of the weights.
+// One that acts at the end of a step changes what is shown of it, and no bit of the weights. Ranks
+// whose strategy or comm hook does not do the same on all of them end, and both are named.
 
 #include "tests/unit/test.h"
 
 #include "engine/train/build.h"
 #include "engine/train/loop/fit.h"
 #include "tests/unit/ranks_rig.h"
+#include "traind/comm_hook.h"
 
 #define TIMEOUT_NS (60 * TD_NS_PER_S)
 
@@ -368,10 +370,72 @@ static void test_ranks_end_when_a_strategy_says_different_facts(void **state) {
     expect_different(*state, "restore_optimizer");
 }
 
+// ---- a comm hook of which one rank sends less ---------------------------------------------------
+struct td_comm_hook {
+    struct td_comm_hook_config config;
+};
+
+static td_status short_open(const struct td_comm_hook_config *config, struct td_comm_hook **out) {
+    struct td_comm_hook *h = td_calloc(1, sizeof *h);
+    if (!h) return td_fail_oom();
+    h->config = *config;
+    *out = h;
+    return TD_OK;
+}
+
+static void short_close(struct td_comm_hook *h) {
+    free(h);
+}
+
+static td_status short_reduce(struct td_comm_hook *h, const struct td_bucket *b) {
+    return h->config.collective_ops->all_reduce(h->config.collective, td_bucket_host(b),
+                                                b->n - (h->config.rank == 1), b->dtype,
+                                                TD_REDUCE_MEAN);
+}
+
+static const struct td_comm_hook_ops short_ops = {.struct_bytes = sizeof short_ops,
+                                                  .open = short_open,
+                                                  .close = short_close,
+                                                  .reduce = short_reduce};
+static const struct td_plugin_desc short_hook =
+    TD_PLUGIN_DESC(COMM_HOOK, "short", "one element less on rank 1", &short_ops);
+
+static void use_short_hook(struct run *r, const char *dir) {
+    (void)dir;
+    r->config.comm_hook.name = "short";
+}
+
+static void test_ranks_name_both_sizes_when_a_hook_sends_less_on_one(void **state) {
+    const struct job j = {.accelerator = "reference",
+                          .strategy = "ddp",
+                          .precision = "32-true",
+                          .world = RANKS,
+                          .accumulate = 1,
+                          .max_epochs = 1,
+                          .own = &short_hook,
+                          .change = use_short_hook};
+    struct ranks all;
+    start_ranks(&all, &j, *state);
+    join_ranks(&all);
+    for (int32_t i = 0; i < RANKS; i++) {
+        char text[64];
+        td_status s = all.rank[i].failed;
+        assert_non_null(s);
+        const char *said = td_status_message(s);
+        snprintf(text, sizeof text, "rank %d is in all_reduce (mean) of ", i);
+        if (!strstr(said, "comm_hook 'short', bucket 0") || !strstr(said, text)) {
+            fail_msg("%s", said);
+        }
+        assert_int_equal(td_status_class(s), TD_CLASS_USER_CODE);
+        td_status_free(s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_late_optimizers_leave_the_bits_when_ranks_resume),
         test_in_scratch(test_ranks_end_when_a_strategy_says_different_facts),
+        test_in_scratch(test_ranks_name_both_sizes_when_a_hook_sends_less_on_one),
         cmocka_unit_test(test_end_of_a_step_changes_what_is_shown_and_nothing_else),
         cmocka_unit_test(test_attempt_ends_when_the_end_of_a_step_fails),
         test_in_scratch(test_hooks_of_a_strategy_leave_the_bits_of_the_reference),
