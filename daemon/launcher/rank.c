@@ -29,8 +29,7 @@ enum {
 };
 static _Alignas(64) char drain_buffer[DRAIN_BYTES];
 
-// ---- memory and files
-// ----------------------------------------------------------------------------
+// ---- memory and files ---------------------------------------------------------------------------
 static td_status open_segment(const char *dir, const char *name, int *out_fd,
                               struct td_launch_file *out_file) {
     char path[PATH_MAX];

@@ -58,8 +58,7 @@ struct td_collective {
     struct td_collective_work work[TD_OPEN_CALLS_MAX];
 };
 
-// ---- life
-// ----------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 static td_status fault_facts(struct td_collective_facts *out_facts) {
     out_facts->wraps = true;
     out_facts->calls = ((1u << TD_CALL_COUNT) - 1) & ~(1u << TD_CALL_GROUPS);
@@ -123,9 +122,8 @@ static void fault_abort(struct td_collective *c) {
     c->ops->abort(c->inner);
 }
 
-// ---- the fault
-// ----------------------------------------------------------------------------------- Counts a
-// call, and says what is to happen to it.
+// ---- the fault ----------------------------------------------------------------------------------
+// Counts a call, and says what is to happen to it.
 static enum fault next_call(struct td_collective *c) {
     const int64_t call = ++c->n_calls;
     if (!c->fault || (c->at_call && call != c->at_call)) return FAULT_NONE;
@@ -231,8 +229,7 @@ static td_status fault_recv(struct td_collective *c, void *data, size_t bytes, i
     FAULTY(data, bytes, recv(c->inner, data, bytes, src, tag));
 }
 
-// ---- calls that are started
-// ----------------------------------------------------------------------
+// ---- calls that are started ---------------------------------------------------------------------
 static td_status fault_start(struct td_collective *c, const struct td_collective_start *call,
                              struct td_collective_work **out_work) {
     struct td_collective_work *k = NULL;

@@ -76,9 +76,8 @@ td_status td_shm_gather(struct td_collective *c, const void *in, size_t bytes, v
     return TD_OK;
 }
 
-// ---- a piece for each rank
-// ----------------------------------------------------------------------- The next n bytes of what
-// this rank has for each.
+// ---- a piece for each rank ----------------------------------------------------------------------
+// The next n bytes of what this rank has for each.
 static void put_pieces(struct td_collective *c, uint32_t meeting, const char *in, size_t bytes,
                        size_t n) {
     const size_t piece = td_shm_piece(c, 1);
@@ -132,8 +131,7 @@ td_status td_shm_all_to_all(struct td_collective *c, const void *in, size_t byte
     return TD_OK;
 }
 
-// ---- parts of any size
-// ---------------------------------------------------------------------------
+// ---- parts of any size --------------------------------------------------------------------------
 struct uneven {
     uint64_t bytes, room;
 };

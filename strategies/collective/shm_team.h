@@ -134,8 +134,7 @@ void td_shm_team_abort(struct td_shm_team *t); // from any thread
 // did not come to it. After the abort.
 td_status td_shm_team_fail_late(struct td_shm_team *t, int64_t timeout_ns);
 
-// ---- for shm_pair.c
-// ------------------------------------------------------------------------------
+// ---- for shm_pair.c -----------------------------------------------------------------------------
 int32_t td_shm_team_name(const struct td_shm_team *t, int32_t rank); // in the whole group
 void td_shm_team_open_pair(struct td_shm_team *t);                   // the deadline starts
 // Waits until *word, which rank `peer` writes, is another than `seen`, or a little while. what: for

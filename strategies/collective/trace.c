@@ -58,8 +58,7 @@ struct event {
     int op;       // -1: none
 };
 
-// ---- the file
-// ------------------------------------------------------------------------------------
+// ---- the file -----------------------------------------------------------------------------------
 static td_status write_lines(struct td_collective *whole) {
     const uint8_t *at = (const uint8_t *)whole->lines.data;
     for (size_t left = whole->lines.len; left;) {
@@ -135,8 +134,7 @@ static td_status open_file(struct td_collective *c, const struct td_collective_c
         TD_CLASS_BAD_SPEC);
 }
 
-// ---- life
-// ----------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 static td_status trace_facts(struct td_collective_facts *out_facts) {
     TD_TRY(td_collective_host_facts(out_facts));
     out_facts->wraps = true;
@@ -194,9 +192,8 @@ static void trace_abort(struct td_collective *c) {
     c->ops->abort(c->inner);
 }
 
-// ---- the calls
-// ----------------------------------------------------------------------------------- The event
-// first: its time has to be read before the call is made.
+// ---- the calls ----------------------------------------------------------------------------------
+// The event first: its time has to be read before the call is made.
 #define TRACED(name, bytes, dtype, op, ...)                                                        \
     do {                                                                                           \
         const struct event e = {name, td_mono_now().ns, bytes, dtype, op};                         \
@@ -285,8 +282,7 @@ static td_status trace_recv(struct td_collective *c, void *data, size_t bytes, i
     TRACED("recv", bytes, -1, -1, recv(c->inner, data, bytes, src, tag));
 }
 
-// ---- groups
-// --------------------------------------------------------------------------------------
+// ---- groups -------------------------------------------------------------------------------------
 static td_status trace_group_create(struct td_collective *c, const int32_t *ranks, int32_t n_ranks,
                                     struct td_collective **out_group) {
     const struct event e = {"group_create", td_mono_now().ns, 0, -1, -1};
@@ -323,8 +319,7 @@ static td_status trace_group_destroy(struct td_collective *c, struct td_collecti
     return TD_OK;
 }
 
-// ---- calls that are started: an event of the start, and one of the wait
-// -----------------------------------------------------------------
+// ---- calls that are started: an event of the start, and one of the wait -------------------------
 static const char *const started[][2] = {
     [TD_ASYNC_ALL_REDUCE] = {"start all_reduce", "wait all_reduce"},
     [TD_ASYNC_REDUCE_SCATTER] = {"start reduce_scatter", "wait reduce_scatter"},

@@ -64,8 +64,7 @@ static bool holds(const uint8_t *at, int32_t from, int32_t to, size_t bytes) {
     return true;
 }
 
-// ---- reduce and reduce_scatter
-// -------------------------------------------------------------------
+// ---- reduce and reduce_scatter ------------------------------------------------------------------
 static void fill_numbers(void *data, int64_t n, enum td_dtype t, int32_t rank) {
     for (int64_t i = 0; i < n; i++) {
         const double v = t == TD_BOOL ? (double)((i + rank) % 3 == 0)
@@ -119,8 +118,7 @@ static void test_reduce_and_reduce_scatter_have_the_bits_of_all_reduce(void **st
     for_each_world(rank_reduced);
 }
 
-// ---- copies
-// --------------------------------------------------------------------------------------
+// ---- copies -------------------------------------------------------------------------------------
 static td_status check_rooted(struct rank_ctx *r, size_t bytes, int32_t root) {
     const size_t all = bytes * (size_t)r->world;
     const bool is_root = r->rank == root;
@@ -176,9 +174,8 @@ static void test_all_to_all_transposes_what_ranks_have_for_each_other(void **sta
     for_each_world(rank_all_to_all);
 }
 
-// ---- uneven gathers
-// ------------------------------------------------------------------------------ What rank p gives
-// of a round: nothing, little, or several chunks.
+// ---- uneven gathers -----------------------------------------------------------------------------
+// What rank p gives of a round: nothing, little, or several chunks.
 static size_t uneven_bytes(int32_t p, size_t round) {
     return sizes[((size_t)p * 3 + round) % TD_COUNTOF(sizes)];
 }
@@ -228,9 +225,8 @@ static void test_uneven_gather_says_the_counts_and_who_lacks_room(void **state) 
     for_each_world(rank_uneven);
 }
 
-// ---- send and recv
-// ------------------------------------------------------------------------------- Round a ring,
-// rank 0 first; other ranks are in the barrier meanwhile.
+// ---- send and recv ------------------------------------------------------------------------------
+// Round a ring, rank 0 first; other ranks are in the barrier meanwhile.
 static td_status rank_ring(struct rank_ctx *r, void *arg) {
     (void)arg;
     const int32_t next = (r->rank + 1) % r->world, last = (r->rank + r->world - 1) % r->world;
@@ -253,9 +249,8 @@ static void test_message_arrives_whole_when_it_goes_from_rank_to_rank(void **sta
     for_each_world(rank_ring);
 }
 
-// ---- groups
-// -------------------------------------------------------------------------------------- Every call
-// in a group whose rank i is list[i], and the same beside it in the whole.
+// ---- groups -------------------------------------------------------------------------------------
+// Every call in a group whose rank i is list[i], and the same beside it in the whole.
 static td_status use_group(struct rank_ctx *r, struct td_collective *g, const int32_t *list,
                            int32_t n) {
     struct rank_ctx in = *r;
@@ -393,8 +388,7 @@ static void test_group_is_refused_when_all_places_are_taken(void **state) {
     ranks_finish(&rs);
 }
 
-// ---- bad calls and facts
-// -------------------------------------------------------------------------
+// ---- bad calls and facts ------------------------------------------------------------------------
 static td_status rank_bad_calls(struct rank_ctx *r, void *arg) {
     (void)arg;
     const struct td_collective_ops *o = r->ops;

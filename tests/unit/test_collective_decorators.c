@@ -41,8 +41,7 @@ static void end(struct rig *g) {
     td_arena_destroy(g->arena);
 }
 
-// ---- trace
-// ---------------------------------------------------------------------------------------
+// ---- trace --------------------------------------------------------------------------------------
 static const struct td_json *read_trace(struct rig *g, int attempt, int rank) {
     TD_AUTO_BUF text;
     char path[512];
@@ -185,8 +184,7 @@ static void test_attempt_ends_when_its_trace_cannot_be_written(void **state) {
     end(&g);
 }
 
-// ---- fault
-// ---------------------------------------------------------------------------------------
+// ---- fault --------------------------------------------------------------------------------------
 static td_status rank_three_gathers(struct rank_ctx *r, void *arg) {
     uint32_t *out = arg; // (2, 3): what this rank got of itself, in each call
     for (int i = 0; i < 3; i++) {

@@ -22,9 +22,8 @@ static uint32_t next(uint32_t *dice) {
     return *dice = *dice * 1664525u + 1013904223u;
 }
 
-// ---- many calls
-// ---------------------------------------------------------------------------------- All ranks roll
-// the same dice, so they make the same calls.
+// ---- many calls ---------------------------------------------------------------------------------
+// All ranks roll the same dice, so they make the same calls.
 static td_status mixed_call(struct rank_ctx *r, struct td_collective *g, uint32_t dice,
                             int32_t rank, int32_t world) {
     int32_t in[4 * 4], out[4 * 4];
@@ -94,9 +93,8 @@ static void test_calls_stay_right_when_pairs_groups_and_all_alternate(void **sta
     ranks_finish(&rs);
 }
 
-// ---- calls that are started
-// ---------------------------------------------------------------------- The same dice: some calls
-// are started, in two groups, and waited for a while later.
+// ---- calls that are started ---------------------------------------------------------------------
+// The same dice: some calls are started, in two groups, and waited for a while later.
 static td_status rank_starts_calls(struct rank_ctx *r, void *arg) {
     (void)arg;
     enum { OPEN = 5 };
@@ -135,9 +133,8 @@ static void test_started_calls_stay_right_when_groups_and_other_calls_alternate(
     ranks_finish(&rs);
 }
 
-// ---- ranks that disagree
-// ------------------------------------------------------------------------- What each of two ranks
-// calls, and what is said of both.
+// ---- ranks that disagree ------------------------------------------------------------------------
+// What each of two ranks calls, and what is said of both.
 struct clash {
     rank_fn *fn[2];
     const char *said[2];
@@ -243,8 +240,7 @@ static void test_both_calls_are_named_at_once_when_two_ranks_disagree(void **sta
     }
 }
 
-// ---- ranks that do not come
-// ----------------------------------------------------------------------
+// ---- ranks that do not come ---------------------------------------------------------------------
 static td_status rank_waits_for_one_that_is_away(struct rank_ctx *r, void *arg) {
     const bool receives = *(const bool *)arg;
     if (r->rank != 1) return TD_OK;

@@ -59,8 +59,7 @@ static td_status allocate_staging(struct td_data *d) {
     return TD_OK;
 }
 
-// ---- what a dataset says of itself
-// ---------------------------------------------------------------
+// ---- what a dataset says of itself --------------------------------------------------------------
 static bool is_field(const struct td_field *f) {
     const struct td_shape *s = &f->sample_shape;
     if (!f->name[0] || !memchr(f->name, 0, sizeof f->name)) return false;
