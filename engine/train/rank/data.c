@@ -72,12 +72,12 @@ static bool is_field(const struct td_field *f) {
     return f->n_classes >= 0;
 }
 
-static td_status check_fields(const struct td_data *d) {
-    if (d->n_fields < 1 || d->n_fields > TD_DATA_FIELDS) {
+static td_status check_fields(const struct td_data *d, size_t n_fields) {
+    if (n_fields < 1 || n_fields > TD_DATA_FIELDS) {
         return td_fail(TD_INVALID_ARGUMENT, "its slot fields says %zu fields; 1 to %d are possible",
-                       d->n_fields, TD_DATA_FIELDS);
+                       n_fields, TD_DATA_FIELDS);
     }
-    for (size_t i = 0; i < d->n_fields; i++) {
+    for (size_t i = 0; i < n_fields; i++) {
         if (is_field(&d->field[i])) continue;
         return td_fail(TD_INVALID_ARGUMENT,
                        "field %zu of its slot fields needs a name of at most %zu bytes, a type, a "
@@ -87,8 +87,8 @@ static td_status check_fields(const struct td_data *d) {
     return TD_OK;
 }
 
-static td_status check_dataset(const struct td_data *d) {
-    TD_TRY(check_fields(d));
+static td_status check_dataset(const struct td_data *d, size_t n_fields) {
+    TD_TRY(check_fields(d, n_fields));
     for (int i = 0; i < TD_SPLIT_COUNT; i++) {
         const int64_t n = d->ops->length(d->dataset, (enum td_split)i);
         if (n >= 0) continue;
@@ -108,12 +108,9 @@ td_status td_data_open(const struct td_accelerator_ops *accel_ops, struct td_acc
     d->ops = ops;
     d->batch_size = batch_size;
     TD_TRY(ops->open(config, &d->dataset));
-    d->n_fields = ops->fields(d->dataset, d->field);
-    td_status bad = check_dataset(d);
-    if (bad) {
-        d->n_fields = 0;
-        return td_status_with_class(bad, TD_CLASS_USER_CODE);
-    }
+    const size_t n_fields = ops->fields(d->dataset, d->field);
+    TD_TRY(td_status_with_class(check_dataset(d, n_fields), TD_CLASS_USER_CODE));
+    d->n_fields = n_fields;
     d->index = td_calloc((size_t)batch_size, sizeof *d->index);
     if (!d->index) return td_fail_oom();
     TD_TRY(allocate_staging(d));
@@ -155,7 +152,6 @@ int64_t td_data_length(const struct td_data *d, enum td_split split) {
     return d->ops->length(d->dataset, split);
 }
 
-// A dataset may be a stranger's, so what it says is checked.
 static td_status find_loaders(const struct td_data *d, enum td_split split, int64_t length,
                               int64_t out_samples[TD_LOADERS_MAX], int *out_n) {
     const bool evaluates = split == TD_SPLIT_VAL || split == TD_SPLIT_TEST;
@@ -166,11 +162,9 @@ static td_status find_loaders(const struct td_data *d, enum td_split split, int6
     if (!evaluates || !d->ops->loaders) return TD_OK;
     const size_t n = d->ops->loaders(d->dataset, split, out_samples);
     if (n < 1 || n > TD_LOADERS_MAX) {
-        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                            "the dataset has %zu loaders of split %s; 1 to %d may "
-                                            "be",
-                                            n, td_split_name(split), TD_LOADERS_MAX),
-                                    TD_CLASS_USER_CODE);
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "the dataset has %zu loaders of split %s; 1 to %d may be", n,
+                       td_split_name(split), TD_LOADERS_MAX);
     }
     for (size_t i = 0; i < n; i++) {
         fits = fits && out_samples[i] >= 1 && out_samples[i] <= left;
@@ -178,11 +172,10 @@ static td_status find_loaders(const struct td_data *d, enum td_split split, int6
     }
     *out_n = (int)n;
     if (fits && left == 0) return TD_OK;
-    return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                        "the loaders of split %s do not make its %lld samples; "
-                                        "each has 1 or more of them, and each sample one loader",
-                                        td_split_name(split), (long long)length),
-                                TD_CLASS_USER_CODE);
+    return td_fail(TD_INVALID_ARGUMENT,
+                   "the loaders of split %s do not make its %lld samples; each has 1 or more of "
+                   "them, and each sample one loader",
+                   td_split_name(split), (long long)length);
 }
 
 td_status td_data_divide(struct td_data *d, enum td_split split, int32_t rank,
@@ -193,7 +186,8 @@ td_status td_data_divide(struct td_data *d, enum td_split split, int32_t rank,
     int n;
     if (sampler->n_samples == 0) return TD_OK;
     TD_CHECK(s->n_loaders == 0);
-    TD_TRY(find_loaders(d, split, sampler->n_samples, samples, &n));
+    TD_TRY(td_status_with_class(find_loaders(d, split, sampler->n_samples, samples, &n),
+                                TD_CLASS_USER_CODE));
     for (int i = 0; i < n; i++) {
         config.n_samples = samples[i];
         TD_TRY(td_sampler_create(&config, &s->loader[i].sampler));
