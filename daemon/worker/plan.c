@@ -11,9 +11,9 @@
 #include "daemon/worker/precision.h"
 #include "daemon/worker/worker.h"
 #include "engine/train/plan/autotune.h"
+#include "engine/train/start.h"
 #include "fabric/devices.h"
 #include "fabric/fatal.h"
-#include "engine/train/start.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 

@@ -69,8 +69,8 @@ static inline size_t td_shm_piece(const struct td_collective *c, size_t elem_byt
 td_status td_shm_all_reduce(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
                             enum td_reduce_op op);
 td_status td_shm_all_reduce_bucket(struct td_collective *c, const struct td_bucket *b);
-td_status td_shm_wait_buckets(struct td_collective *c);
-// Each call but that of a bucket begins with it: nothing that was begun before is left to do.
+// Nothing that was begun before is left to do. Each call but that of a bucket begins with it, and
+// wait_buckets is no more than that.
 td_status td_shm_settle(struct td_collective *c);
 td_status td_shm_reduce(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
                         enum td_reduce_op op, int32_t dst);

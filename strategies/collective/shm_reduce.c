@@ -102,19 +102,11 @@ static td_status reduce_bucket(struct td_collective *c) {
     return TD_OK;
 }
 
-static td_status finish_bucket(struct td_collective *c) {
+td_status td_shm_settle(struct td_collective *c) {
+    td_works_settle(c->works);
     if (!c->bucket.is_open) return TD_OK;
     TD_TRY(reduce_bucket(c));
     return td_shm_team_meet(&c->team, NULL);
-}
-
-td_status td_shm_settle(struct td_collective *c) {
-    td_works_settle(c->works);
-    return finish_bucket(c);
-}
-
-td_status td_shm_wait_buckets(struct td_collective *c) {
-    return td_shm_settle(c);
 }
 
 // Memory of the caller's own: mean and sum one after the other.
