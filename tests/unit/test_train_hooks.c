@@ -338,27 +338,42 @@ static td_status restored_on_rank_one(struct td_strategy *s, struct td_strategy_
     return TD_OK;
 }
 
-// Each rank names the other, before any of them waits for a call that the other never makes.
-static void expect_different(const char *dir, const char *fact) {
+// A job whose ranks do different things: what each of them says of it.
+static void run_different(const struct td_plugin_desc *own, const char *strategy,
+                          void (*prepare)(struct run *r, const char *dir), const char *dir,
+                          td_status out_said[RANKS]) {
     const struct job j = {.accelerator = "reference",
-                          .strategy = "hooked",
+                          .strategy = strategy,
                           .precision = "32-true",
                           .world = RANKS,
                           .accumulate = 1,
                           .max_epochs = 1,
-                          .own = &hooked,
-                          .change = change};
+                          .own = own,
+                          .change = prepare};
     struct ranks all;
     start_ranks(&all, &j, dir);
     join_ranks(&all);
     for (int32_t i = 0; i < RANKS; i++) {
+        out_said[i] = all.rank[i].failed;
+    }
+}
+
+// Consumes s.
+static void expect_user_code(td_status s, const char *text) {
+    assert_non_null(s);
+    if (!strstr(td_status_message(s), text)) fail_msg("%s", td_status_message(s));
+    assert_int_equal(td_status_class(s), TD_CLASS_USER_CODE);
+    td_status_free(s);
+}
+
+// Each rank names the other, before any of them waits for a call that the other never makes.
+static void expect_different(const char *dir, const char *fact) {
+    td_status said[RANKS];
+    run_different(&hooked, "hooked", change, dir, said);
+    for (int32_t i = 0; i < RANKS; i++) {
         char text[128];
-        td_status s = all.rank[i].failed;
-        assert_non_null(s);
         snprintf(text, sizeof text, "says another %s on rank %d than on rank %d", fact, 1 - i, i);
-        if (!strstr(td_status_message(s), text)) fail_msg("%s", td_status_message(s));
-        assert_int_equal(td_status_class(s), TD_CLASS_USER_CODE);
-        td_status_free(s);
+        expect_user_code(said[i], text);
     }
 }
 
@@ -406,28 +421,14 @@ static void use_short_hook(struct run *r, const char *dir) {
 }
 
 static void test_ranks_name_both_sizes_when_a_hook_sends_less_on_one(void **state) {
-    const struct job j = {.accelerator = "reference",
-                          .strategy = "ddp",
-                          .precision = "32-true",
-                          .world = RANKS,
-                          .accumulate = 1,
-                          .max_epochs = 1,
-                          .own = &short_hook,
-                          .change = use_short_hook};
-    struct ranks all;
-    start_ranks(&all, &j, *state);
-    join_ranks(&all);
+    td_status said[RANKS];
+    run_different(&short_hook, "ddp", use_short_hook, *state, said);
     for (int32_t i = 0; i < RANKS; i++) {
-        char text[64];
-        td_status s = all.rank[i].failed;
-        assert_non_null(s);
-        const char *said = td_status_message(s);
+        char text[96];
         snprintf(text, sizeof text, "rank %d is in all_reduce (mean) of ", i);
-        if (!strstr(said, "comm_hook 'short', bucket 0") || !strstr(said, text)) {
-            fail_msg("%s", said);
-        }
-        assert_int_equal(td_status_class(s), TD_CLASS_USER_CODE);
-        td_status_free(s);
+        assert_non_null(said[i]);
+        assert_non_null(strstr(td_status_message(said[i]), "comm_hook 'short', bucket 0"));
+        expect_user_code(said[i], text);
     }
 }
 
