@@ -103,7 +103,7 @@ static td_status announce(struct td_rank *r) {
 // clang-format off
 static const build_step environment[] = {
     td_rank_open_accelerator, td_rank_find_group, td_rank_join_group,
-    td_rank_open_strategy, td_rank_open_hook, td_rank_open_precision,
+    td_rank_open_strategy, td_rank_open_hook, td_rank_open_precision, td_rank_check_hook,
 };
 static const build_step connect[] = {
     td_rank_open_data, td_rank_open_module, td_rank_choose_start, td_rank_list_plugins,
@@ -121,8 +121,8 @@ static const build_step pre_dispatch[] = {
 // Of a plan.
 static const build_step planning[] = {
     td_rank_open_accelerator, td_rank_find_group,
-    td_rank_open_strategy, td_rank_open_hook, td_rank_open_precision, td_rank_open_data,
-    td_rank_open_module, td_plan_programs,
+    td_rank_open_strategy, td_rank_open_hook, td_rank_open_precision, td_rank_check_hook,
+    td_rank_open_data, td_rank_open_module, td_plan_programs,
 };
 // clang-format on
 
@@ -220,5 +220,6 @@ td_status td_rank_replan(struct td_rank *r, const char *precision) {
     if (r->precision_ops) r->precision_ops->close(td_steal(r->precision));
     r->precision_name = precision;
     TD_TRY(td_rank_classify(td_rank_open_named_precision(r)));
+    TD_TRY(td_rank_check_hook(r));
     return td_rank_classify(td_plan_programs(r));
 }

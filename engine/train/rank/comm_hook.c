@@ -110,9 +110,9 @@ td_status td_rank_hook_bytes(const struct td_rank *r, size_t *out_bytes) {
 }
 
 // A step that is not taken would stay in what it keeps.
-static td_status check_state(const struct td_rank *r) {
+td_status td_rank_check_hook(struct td_rank *r) {
     const struct td_comm_hook_ops *o = r->hooks[0].ops;
-    if (!o->state_save || o->end_step || !r->precision_ops->step_gate) return TD_OK;
+    if (!r->hook || !o->state_save || o->end_step || !r->precision_ops->step_gate) return TD_OK;
     return td_bad_spec(
         "comm_hook '%s' keeps state but has no end_step, and precision '%s' may skip "
         "steps; use another precision, such as bf16-mixed",
@@ -122,7 +122,6 @@ static td_status check_state(const struct td_rank *r) {
 td_status td_rank_place_hook(struct td_rank *r) {
     size_t bytes;
     if (!r->hook) return TD_OK;
-    TD_TRY(check_state(r));
     TD_TRY(list(r, r->arena, &r->hook_buckets));
     TD_TRY(measure(r, r->hook_buckets, &bytes));
     if (!r->hook->ops->place) return TD_OK;

@@ -12,12 +12,14 @@
 // A step of building (build.h), after the strategy's. INVALID_ARGUMENT (class bad_spec) where the
 // strategy has no buckets, or reduces them by itself.
 TD_MUST_USE td_status td_rank_open_hook(struct td_rank *r); // closed with the rank
+// The next, once the precision is known. INVALID_ARGUMENT (class bad_spec) when it may skip steps and
+// the hook cannot take one back.
+TD_MUST_USE td_status td_rank_check_hook(struct td_rank *r);
 
 // Host memory that it takes, saves of its state included, when state is laid out; 0 without one.
 // INVALID_ARGUMENT (class bad_spec) where all ranks keep more than a checkpoint takes.
 TD_MUST_USE td_status td_rank_hook_bytes(const struct td_rank *r, size_t *out_bytes);
-// Gives it the rank's buckets, when they are placed. INVALID_ARGUMENT (class bad_spec), too, when
-// the precision may skip steps and the hook cannot take one back.
+// Gives it the rank's buckets, when they are placed.
 TD_MUST_USE td_status td_rank_place_hook(struct td_rank *r);
 TD_MUST_USE td_status td_rank_hook_reduce(struct td_rank *r, const struct td_bucket *bucket);
 // The precision has decided about the last step.

@@ -1,0 +1,101 @@
+"""Combinations that only a node can see, which has the plugins: each row of them in lib/spec/refused.def has a case here,
+and the plan of it is refused as a bad spec, in words that say why."""
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+import support
+from plans import plan_of
+from ranks import EXIT
+
+TABLE = (support.ROOT / "lib/spec/refused.def").read_text()
+ROWS = re.findall(r'^TD_REFUSED_BY_PLAN\("([^"]+)", "([^"]+)", (?:NULL|"([^"]+)")', TABLE, re.M)
+EXAMPLES = support.ROOT / "examples/plugins"
+BLIND = """
+#include <string.h>
+#include "traind/accelerator.h"
+#include "traind/plugin.h"
+static td_status probe(struct td_accel_facts *out_facts) {
+    struct td_accel_facts f = {.struct_bytes = sizeof f, .n_devices = 1, .device_name = "blind", .build = "1"};
+    memcpy(out_facts, &f, out_facts->struct_bytes < sizeof f ? out_facts->struct_bytes : sizeof f);
+    return NULL;
+}
+static void never(void) {
+}
+#define NEVER (void *)never
+static const struct td_accelerator_ops ops = {
+    .struct_bytes = sizeof ops, .probe = probe, .open = NEVER, .close = NEVER, .mem_alloc = NEVER, .mem_free = NEVER,
+    .copy = NEVER, .compile = NEVER, .run = NEVER, .wait = NEVER, .release = NEVER};
+TD_PLUGIN(ACCELERATOR, "blind", "finds no anomaly", &ops)
+"""
+
+
+def one_bit_without(slot):
+    return re.sub(rf"\n    \.{slot} = [^\n]*", "", (EXAMPLES / "one_bit.c").read_text()).replace(
+        "static void bit_end_step", "__attribute__((unused)) static void bit_end_step")
+
+
+def plugin(role, name):
+    return {"name": "plugin", role: name, "knobs": {}}
+
+
+# The combination of each row, in the order of the table, and what is said of it.
+CASES = [
+    ({"comm_hook": {"name": "bf16"}, "trainer": {"strategy": plugin("strategy", "sign_vote")}},
+     "so that comm_hook 'bf16' has no part in it; use comm_hook: none"),
+    ({"comm_hook": plugin("comm_hook", "one_bit"), "trainer": {"precision": "16-mixed"}},
+     "comm_hook 'one_bit' keeps state but has no end_step, and precision '16-mixed' may skip steps; use another "
+     "precision, such as bf16-mixed"),
+    ({"comm_hook": {"name": "power_sgd", "start_powerSGD_iter": 3}, "trainer": {"precision": "64-true"}},
+     "comm_hook power_sgd computes in fp32"),
+    ({"trainer": {"stochastic_rounding": True}},
+     "stochastic_rounding rounds bf16 weights, but precision '32-true' stores them as f32; use `precision: bf16-true`"),
+    ({"trainer": {"accelerator": plugin("accelerator", "blind"), "detect_anomaly": True}},
+     "accelerator 'blind' cannot look for anomalies; leave detect_anomaly out"),
+    ({"trainer": {"collective": plugin("collective", "fault") | {"knobs": {"fault": "drop"}}}},
+     "collective 'fault' wraps no other; trainer.collective takes one that does"),
+]
+# What is built for them: the object's name, and its source.
+SOURCES = {
+    "strategy-sign_vote": (EXAMPLES / "sign_vote.c").read_text(),
+    "comm_hook-one_bit": one_bit_without("end_step"),
+    "collective-fault": (EXAMPLES / "fault.c").read_text().replace("wraps = true", "wraps = false"),
+    "accelerator-blind": BLIND,
+}
+
+
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plugins")
+    folder.chmod(0o755)
+    for name, text in SOURCES.items():
+        source, so = folder / f"{name}.c", folder / f"{name}.so"
+        source.write_text(text)
+        subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-O1", "-shared", "-fPIC", f"-I{support.ROOT}/include",
+                        source, "-o", so, "-lm"], check=True)
+        so.chmod(0o644)
+    return folder
+
+
+def test_each_row_has_a_case():
+    assert len(ROWS) == TABLE.count('TD_REFUSED_BY_PLAN("') == len(CASES)
+    for (key, _, beside), (case, _) in zip(ROWS, CASES):
+        for path in filter(None, (key, beside)):
+            section, _, name = path.partition(".")
+            given = case.get(section, {})
+            assert not name or name in given or path == "trainer.precision", f"{path}: {case}"
+
+
+# Contract 21: each row of the table that only a plan can see is refused
+@pytest.mark.parametrize("case, words", CASES, ids=["-".join(filter(None, row[::2])) for row in ROWS])
+def test_plan_refuses_each_row(plugins, tmp_path, case, words):
+    file = tmp_path / "plan.json"
+    sections = {"trainer": {}, "plugins": [str(plugins)], **case}
+    file.write_text(json.dumps(plan_of(**sections | {"trainer": {"devices": 2, **sections["trainer"]}})))
+    out = subprocess.run([support.BUILD / "bin/traind-worker", "plan", "--plan", file, "--world-size", "2",
+                          "--plugin-dirs", plugins], capture_output=True, text=True, timeout=60)
+    said = out.stdout + out.stderr
+    assert out.returncode == EXIT["bad_spec"] and words in said, f"exit {out.returncode}: {said}"
