@@ -226,6 +226,7 @@ static td_status take_world(struct td_worker_config *c, const struct td_worker_a
     c->train.rank = args->rank;
     c->train.world_size = world;
     c->train.collective = world == 1 ? "local" : "shm";
+    c->train.collective_timeout_ns = c->plan.spec.trainer.collective_timeout_s * TD_NS_PER_S;
     return TD_OK;
 }
 

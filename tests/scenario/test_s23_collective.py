@@ -39,9 +39,9 @@ def spec_of(collective, plugins=None, **more):
         "plugins": [str(plugins)] if plugins else [], **more})
 
 
-def fault(name, call, rank=1, attempts=0, plugin="fault"):
+def fault(name, call, rank=1, attempts=0, plugin="fault", **knobs):
     return {"name": "plugin", "collective": plugin,
-            "knobs": {"fault": name, "call": call, "rank": rank, "attempts": attempts}}
+            "knobs": {"fault": name, "call": call, "rank": rank, "attempts": attempts, **knobs}}
 
 
 def run(build, tmp_path, spec):
@@ -97,6 +97,16 @@ def test_both_calls_are_named_when_a_rank_dropped_one(build, plugins, tmp_path):
     assert code != 0 and "class            user_code" in said, said
     assert "rank 1 is in broadcast of" in said or "rank 0 is in broadcast of" in said, said
     assert "all ranks must make the same calls in the same order" in said
+
+
+# Contract 14: the deadline that a job asks for is that of its group
+def test_job_ends_at_the_deadline_it_asks_for_when_a_rank_is_late(build, plugins, tmp_path):
+    late = fault("delay", 12, delay_us=60_000_000)
+    spec = json.loads(spec_of(late, plugins))
+    spec["trainer"]["collective_timeout"] = 2
+    code, said = run(build, tmp_path, json.dumps(spec))
+    assert code != 0 and "class            collective" in said, said
+    assert "rank 1 of 2 did not arrive within 2.000 s; see their logs" in said, said
 
 
 @pytest.mark.parametrize("collective, words", [

@@ -156,6 +156,7 @@ struct td_train_config {
     const char *accelerator;       // auto, or a plugin
     const char *auto_accelerator;  // what auto means where no first start settled it
     const char *collective;        // in which the ranks of this attempt meet
+    int64_t collective_timeout_ns; // of each meeting, those after a final checkpoint included
     const char *decorator;         // a collective that wraps it; NULL: none
     int32_t device;                // of the accelerator, which the rank opens
     const char *strategy;          // auto, single_device, ddp, or another plugin

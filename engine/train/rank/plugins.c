@@ -11,9 +11,6 @@
 #include "engine/train/rank/steps.h"
 #include "lib/base/registry.h"
 
-// Longer than a final checkpoint may take, because the ranks that do not write wait for it.
-#define COLLECTIVE_TIMEOUT_NS (TD_CHECKPOINT_PATIENCE_NS + 300 * TD_NS_PER_S)
-
 static td_status find(const struct td_rank *r, enum td_plugin_kind kind, const char *name,
                       const void **out_ops) {
     const struct td_plugin_desc *desc;
@@ -122,7 +119,7 @@ td_status td_rank_join_group(struct td_rank *r) {
         .struct_bytes = sizeof config,
         .rank = r->config->rank,
         .world_size = r->config->world_size,
-        .timeout_ns = COLLECTIVE_TIMEOUT_NS,
+        .timeout_ns = r->config->collective_timeout_ns,
         .shared = r->io->group,
         .shared_bytes = r->io->group_bytes,
         .aborted = attempt_is_over,
