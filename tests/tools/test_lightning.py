@@ -130,7 +130,7 @@ def test_case_says_which_implementations_it_passed():
 
 
 def test_row_that_is_wrong_is_noticed():
-    there, case = "`include/traind/strategy.h`", "`tests/unit/test_sampler.c::test_every_sample_comes_once_when_unpadded`"
+    there, case = "`include/traind/strategy.h`", "`tests/unit/test_sampler.c::test_counts_differ_by_one_at_most_when_unpadded`"
     assert check_row(["x", "slot `teardown`", there, case], "") == []
     assert check_row(["x", "slot `tear_up`", there, case], "")
     assert check_row(["x", "slot `teardown`", "`include/traind/none.h`", case], "")

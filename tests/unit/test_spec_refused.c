@@ -1,5 +1,6 @@
 // The table of refused combinations: each row that a spec can show refuses one, with its reason and
-// at its key; each half alone is taken. A row without a case here fails.
+// at its key; each half alone is taken. A row without a case here fails; rows that only a plan can see
+// have theirs in tests/scenario/test_s05_refused.py. A second plugin of a kind is refused, too.
 
 #include "tests/unit/test.h"
 
@@ -91,6 +92,40 @@ static void test_each_row_refuses_its_combination_and_nothing_else(void **state)
     assert_int_equal(n, TD_COUNTOF(cases));
 }
 
+// Contract 20: a job has one plugin of a kind
+static void test_second_plugin_of_a_kind_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *field, *says;
+    } twice[] = {
+        {"trainer:\n  accelerator: cpu\n  accelerator: reference", "trainer.accelerator (line 6)",
+         "this key is already on line 5"},
+        {"trainer: {accelerator: [cpu, reference]}", "trainer.accelerator (line 4)", "a list of 2"},
+        {"trainer: {strategy: ddp, strategy: single_device}", "trainer.strategy (line 4)",
+         "this key is already on line 4"},
+        {"trainer: {strategy: [ddp, single_device]}", "trainer.strategy (line 4)", "a list of 2"},
+        {"trainer: {precision: 32, precision: bf16}", "trainer.precision (line 4)",
+         "this key is already on line 4"},
+        {"trainer: {precision: [32, bf16]}", "trainer.precision (line 4)", "a list of 2"},
+        {"trainer: {collective: [{name: trace, dir: /t}, auto]}", "trainer.collective (line 4)",
+         "a list of 2"},
+        {"comm_hook: {name: bf16}\ncomm_hook: {name: fp16}", "comm_hook (line 5)",
+         "this key is already on line 4"},
+        {"comm_hook: [{name: bf16}, {name: fp16}]", "comm_hook (line 4)", "a list of 2"},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(twice); i++) {
+        TD_AUTO(td_arena) *a = NULL;
+        const char *field = "", *text = "";
+        assert_ok(td_arena_create(4 * TD_SPEC_ARENA_BYTES, &a));
+        td_status s = parse(a, twice[i].text);
+        assert_int_equal(td_status_n_fields(s), 1);
+        td_status_field(s, 0, &field, &text);
+        assert_string_equal(field, twice[i].field);
+        if (!has(text, twice[i].says)) fail_msg("%s: %s", field, text);
+        td_status_free(s);
+    }
+}
+
 static void test_word_fits_only_what_it_says(void **state) {
     (void)state;
     static const struct {
@@ -131,6 +166,7 @@ static void test_reference_has_every_row(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_row_refuses_its_combination_and_nothing_else),
+        cmocka_unit_test(test_second_plugin_of_a_kind_is_refused),
         cmocka_unit_test(test_word_fits_only_what_it_says),
         cmocka_unit_test(test_reference_has_every_row),
     };
