@@ -82,6 +82,8 @@ struct td_fabric {
     bool branched; // the state was replaced, so checkpoints of before may be of another run
     bool stopping; // a stop was reported
     bool ended;    // finish has run
+    // The message of the first call that failed: what it left is nothing to go on with. NULL: none.
+    const char *failure;
 };
 
 // FAILED_PRECONDITION, class user_code, reason TD_MANUAL_MISUSE: a call that changed nothing.

@@ -30,6 +30,10 @@ td_status td_fabric_finish(struct td_fabric *f, td_status status) {
     TD_CHECK(f->magic == TD_FABRIC_MAGIC);
     if (f->ended) return status;
     f->ended = true;
+    if (!status && f->failure) {
+        status = td_fabric_misuse("td_fabric_finish without a failure, but a call had failed: %s",
+                                  f->failure);
+    }
     if (!status && f->rank) status = end_rank(f);
     status = td_fabric_failed(f, status);
     atomic_store_explicit(&f->io.train.page->phase, TD_PHASE_ENDED, memory_order_relaxed);

@@ -24,8 +24,8 @@
 // borrowed until it returns, unless its line says otherwise.
 // Errors: a status, whose class says whose fault it is. A call in an order that cannot be is
 // FAILED_PRECONDITION (class user_code), and changes nothing. After any other failure the fabric is
-// only good to finish and destroy, and other ranks are woken, at the latest when the process ends.
-// Every wait for them has a deadline. Source:
+// only good to finish and destroy: every other call says which failure it was. Other ranks are
+// woken, at the latest when the process ends. Every wait for them has a deadline. Source:
 // Fabric of Lightning.
 
 #include "traind/collective.h"
@@ -112,8 +112,8 @@ TD_MUST_USE td_status td_fabric_create(const struct td_fabric_options *options,
                                        struct td_fabric **out_fabric);
 // Ends a clean run: waits for what is queued and for a checkpoint that is being written, and for
 // the other ranks. In a job it says how the run ended. status: of the program; after a failure it
-// is reported and the others are woken. Takes status and gives back the first failure of all. The
-// fabric is only good to destroy afterwards.
+// is reported and the others are woken. Takes status and gives back the first failure of all. TD_OK
+// though a call has failed is a failure itself. The fabric is only good to destroy afterwards.
 TD_MUST_USE td_status td_fabric_finish(struct td_fabric *f, td_status status);
 // Accepts NULL. Without finish before it the run counts as failed.
 void td_fabric_destroy(struct td_fabric *f);

@@ -1,4 +1,5 @@
-// Weights that a program loads in part: a filter takes some tensors, and strict holds for those.
+// What a program loads: weights in part, where a filter takes some tensors and strict holds for
+// those; and a load that fails, after which nothing goes on.
 
 #include <math.h>
 #include <string.h>
@@ -78,10 +79,33 @@ static void test_filter_takes_the_weights_that_are_loaded(void **state) {
     }
 }
 
+static void expect_over(td_status s, const char *text) {
+    assert_int_equal(td_status_code(s), TD_FAILED_PRECONDITION);
+    if (!strstr(td_status_message(s), text)) fail_msg("%s", td_status_message(s));
+    td_status_free(s);
+}
+
+static void test_nothing_goes_on_when_a_load_has_failed(void **state) {
+    struct td_fabric_batch batch = {.struct_bytes = sizeof batch};
+    char path[512];
+    struct td_fabric *f = set_up(*state, false);
+    snprintf(path, sizeof path, "%s/step-9", (const char *)*state);
+    td_status s = td_fabric_load(f, path);
+    assert_non_null(s);
+    assert_non_null(strstr(td_status_message(s), "step-9"));
+    td_status_free(s); // a program that looks away
+    expect_over(td_fabric_next(f, TD_SPLIT_TRAIN, &batch), "td_fabric_next after a call that fail");
+    expect_over(td_fabric_save(f), "step-9");
+    expect_over(td_fabric_load(f, path), "only td_fabric_finish and td_fabric_destroy may follow");
+    expect_over(td_fabric_finish(f, TD_OK), "without a failure, but a call had failed: ");
+    td_fabric_destroy(f);
+}
+
 int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_filter_takes_the_weights_that_are_loaded,
-                                        td_test_scratch_make, td_test_scratch_remove),
+        CASE(test_filter_takes_the_weights_that_are_loaded),
+        CASE(test_nothing_goes_on_when_a_load_has_failed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
