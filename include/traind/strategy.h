@@ -223,8 +223,9 @@ struct td_strategy_ops {
 
     // ---- the step
     // (optional) Moves a batch, field by field, to where programs read it; out_inputs may be what
-    // came in. Called for each training step that the batch goes through. Absent: programs read
-    // host memory.
+    // came in. Called for each training step that the batch goes through. Where an evaluation has
+    // several loaders, the hook of the loader's start has said which one this is. Absent: programs
+    // read host memory.
     td_status (*batch_to_device)(struct td_strategy *s, const void *const *fields, size_t n_fields,
                                  const void **out_inputs);
     // (optional) Runs the segments of a program. Absent: the accelerator's run. An optimizer step
