@@ -366,6 +366,42 @@ static void test_parameter_is_refused_when_no_step_reaches_it(void **state) {
     dispose(&r);
 }
 
+static int wrong; // 0: one input too many; 1: another type; 2: more elements
+
+static td_status wrong_record(struct td_module *m, struct td_graph *g, int64_t batch) {
+    struct td_module other = *m;
+    td_value v;
+    if (wrong == 1) other.y.dtype = TD_F32;
+    if (wrong == 2) other.x.sample_shape.dim[0]++;
+    TD_TRY(pair_record(&other, g, batch));
+    return wrong ? TD_OK : add_input(g, &m->x, batch, &v);
+}
+
+static void test_step_is_refused_when_its_inputs_are_not_the_fields(void **state) {
+    static const char *const words[] = {
+        "model 'pair' records 3 inputs in step 'first', but a sample has 2 fields",
+        "model 'pair' records input 1 of step 'first' with 4 elements of f32, but field 'y' has 4 "
+        "of i32",
+        "model 'pair' records input 0 of step 'first' with 36 elements of f32, but field 'x' has "
+        "32 of f32",
+    };
+    static struct td_module_ops ops;
+    static const struct td_plugin_desc own = TD_PLUGIN_DESC(MODULE, "pair", "inputs", &ops);
+    ops = pair_ops;
+    ops.record = wrong_record;
+    for (wrong = 0; wrong < 3; wrong++) {
+        struct run r;
+        struct td_train_result result;
+        name_steps();
+        prepare_run(&r, &own, "single_device", *state);
+        use_sgd(&r, *state);
+        td_status s = td_train(&r.config, &r.io, &r.events, &result);
+        assert_int_equal(td_status_class(s), TD_CLASS_USER_CODE);
+        assert_fails(s, TD_INVALID_ARGUMENT, words[wrong]);
+        dispose(&r);
+    }
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
     const struct CMUnitTest tests[] = {
@@ -379,6 +415,7 @@ int main(void) {
         CASE(test_step_is_refused_when_its_name_is_none),
         CASE(test_step_is_refused_when_it_does_not_train_what_it_says),
         CASE(test_parameter_is_refused_when_no_step_reaches_it),
+        CASE(test_step_is_refused_when_its_inputs_are_not_the_fields),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "engine/train/rank/record.h"
 
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/data.h"
 #include "engine/train/rank/dump.h"
 #include "engine/train/rank/steps.h"
 
@@ -88,9 +89,36 @@ static td_status add_predict_programs(struct td_rank *r) {
                                 : add_eval_programs(r, TD_SPLIT_PREDICT);
 }
 
+// A module may be a stranger's, and a program reads as much of a field as its input says.
+static td_status check_input(const struct td_rank *r, const struct td_graph *g, uint32_t i,
+                             int64_t batch) {
+    size_t n_fields;
+    const struct td_field *f = td_data_fields(r->data, &n_fields);
+    const struct td_value_info *in = td_graph_value(g, td_graph_input_at(g, i));
+    const int64_t n = td_shape_elems(&in->shape);
+    if (i >= n_fields) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "model '%s' records %u inputs in step '%s', but a sample has %zu fields",
+                       r->config->model.name, td_graph_n_inputs(g), td_graph_step(g), n_fields);
+    }
+    const int64_t there = batch * td_shape_elems(&f[i].sample_shape);
+    if (n == there && in->dtype == f[i].dtype) return TD_OK;
+    return td_fail(TD_INVALID_ARGUMENT,
+                   "model '%s' records input %u of step '%s' with %lld elements of %s, but field "
+                   "'%s' has %lld of %s; inputs are the fields in their order",
+                   r->config->model.name, i, td_graph_step(g), (long long)n,
+                   td_dtype_name(in->dtype), f[i].name, (long long)there,
+                   td_dtype_name(f[i].dtype));
+}
+
 static td_status record_step(void *arg, struct td_graph *g, int64_t batch) {
     struct td_rank *r = arg;
-    return r->module_ops->record(r->module, g, batch);
+    TD_TRY(r->module_ops->record(r->module, g, batch));
+    for (uint32_t i = 0; i < td_graph_n_inputs(g); i++) {
+        td_status bad = check_input(r, g, i, batch);
+        if (bad) return td_status_with_class(bad, TD_CLASS_USER_CODE);
+    }
+    return TD_OK;
 }
 static bool step_trains(const void *arg, const struct td_program_key *key, const char *param) {
     return td_rank_step_trains(arg, key, param);
