@@ -187,3 +187,13 @@ td_status td_fabric_value(struct td_fabric *f, const char *name, double *out_val
     TD_TRY(td_fabric_need_setup(f, "td_fabric_value"));
     return checked(f, td_manual_value(&f->manual, name, out_value));
 }
+
+td_status td_fabric_tensor(struct td_fabric *f, const char *name, float *out, int64_t n) {
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_tensor"));
+    return checked(f, td_manual_tensor(&f->manual, name, out, n));
+}
+
+td_status td_fabric_result(struct td_fabric *f, const char *name, float *out, int64_t n) {
+    TD_TRY(td_fabric_need_setup(f, "td_fabric_result"));
+    return checked(f, td_manual_result(&f->manual, name, out, n));
+}

@@ -209,6 +209,12 @@ TD_MUST_USE td_status td_fabric_evaluate(struct td_fabric *f, const struct td_fa
 // What the last forward or evaluate put out: "loss", "accuracy", as a mean over the samples of this
 // rank. It waits for the pass. Errors: NOT_FOUND lists the names.
 TD_MUST_USE td_status td_fabric_value(struct td_fabric *f, const char *name, double *out_value);
+// A tensor of this rank's state, and a result of the last forward or evaluation, as fp32: as
+// td_steps_tensor and td_steps_result of traind/steps.h. A wrong name or n changes nothing.
+TD_MUST_USE td_status td_fabric_tensor(struct td_fabric *f, const char *name, float *out,
+                                       int64_t n);
+TD_MUST_USE td_status td_fabric_result(struct td_fabric *f, const char *name, float *out,
+                                       int64_t n);
 
 // ---- the group: after setup ---------------------------------------------------------------------
 

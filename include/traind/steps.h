@@ -50,6 +50,14 @@ TD_MUST_USE td_status td_steps_divide_loss(struct td_steps *s, int32_t n);
 // What the last forward put out, as a mean over the samples of this rank. It waits for the pass.
 // NOT_FOUND lists the names.
 TD_MUST_USE td_status td_steps_value(struct td_steps *s, const char *name, double *out_value);
+// A tensor of this rank's state as it is now, row-major, as fp32 whatever its type is. name: of a
+// parameter or buffer ("gen.fc1.weight"), of a gradient ("gen.fc1.weight:grad", as the last
+// backward left it; with 16-mixed scaled), of optimizer state ("gen.fc1.weight:exp_avg"). n: its
+// elements. It waits for what was called. NOT_FOUND; INVALID_ARGUMENT names its elements.
+TD_MUST_USE td_status td_steps_tensor(struct td_steps *s, const char *name, float *out, int64_t n);
+// The same of a result of the last forward (td_graph_result), such as each sample's own loss: n is
+// its elements for the samples of the batch.
+TD_MUST_USE td_status td_steps_result(struct td_steps *s, const char *name, float *out, int64_t n);
 // all: true when every rank says true; else when any does. Collective.
 TD_MUST_USE td_status td_steps_decide(struct td_steps *s, bool decision, bool all,
                                       bool *out_decision);

@@ -3,6 +3,7 @@
 
 #include "tests/unit/test.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "engine/train/build.h"
@@ -11,6 +12,7 @@
 #include "engine/train/rank/data.h"
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/step.h"
+#include "engine/train/rank/tensor.h"
 #include "tests/unit/ranks_rig.h"
 
 enum { WEIGHTS = 64 };
@@ -70,6 +72,39 @@ static td_status step(struct td_rank *r, const struct td_epoch *epoch, int64_t b
     return TD_OK;
 }
 
+static td_status refused(td_status s, enum td_code code, const char *text) {
+    assert_int_equal(td_status_code(s), code);
+    assert_int_equal(td_status_class(s), TD_CLASS_USER_CODE);
+    assert_non_null(strstr(td_status_message(s), text));
+    td_status_free(s);
+    return TD_OK;
+}
+
+// lightning_module_state_dict, optimizer_state: every tensor by its name.
+static td_status read_state(struct td_rank *r) {
+    float values[WEIGHTS];
+    int n_moments = 0;
+    TD_TRY(td_rank_optimizer_state(r));
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *t = td_state_at(r->state, i);
+        const int64_t n = td_shape_elems(&t->shape);
+        double size = 0;
+        assert_true(n < WEIGHTS);
+        if (t->role == TD_ROLE_RESULT) continue;
+        TD_TRY(td_rank_read_tensor(r, t->name, values, n));
+        TD_TRY(refused(td_rank_read_tensor(r, t->name, values, n + 1), TD_INVALID_ARGUMENT,
+                       "elements, not"));
+        for (int64_t k = 0; k < n; k++) {
+            size += fabs((double)values[k]);
+        }
+        assert_true(t->role != TD_ROLE_PARAM || size > 0);
+        n_moments += t->role == TD_ROLE_OPTIM && size > 0;
+    }
+    assert_true(n_moments > 0);
+    return refused(td_rank_read_tensor(r, "fc9.weight", values, 1), TD_NOT_FOUND,
+                   "model 'mlp' has no tensor 'fc9.weight'");
+}
+
 static td_status play(struct td_rank *r) {
     const struct td_progress start = {0};
     TD_TRY(td_sampler_set_epoch(td_data_sampler(r->data, TD_SPLIT_TRAIN), 0));
@@ -79,6 +114,7 @@ static td_status play(struct td_rank *r) {
         TD_TRY(step(r, &epoch, i));
     }
     TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_END, -1));
+    TD_TRY(read_state(r));
     const struct td_buffer *from = &r->memory.region[TD_ROLE_PARAM];
     assert_true(from->bytes <= sizeof weights[0]);
     return r->accel_ops->copy(r->accel, td_buffer_of_host(weights[r->config->rank], from->bytes), 0,

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "engine/train/rank/group.h"
 #include "engine/train/rank/own_state.h"
 #include "engine/train/rank/step.h"
 #include "lib/base/clock.h"
@@ -143,9 +144,7 @@ td_status td_boundary_save(struct td_train_loop *l, int flags) {
         .own = &r->own,
     };
     TD_TRY(collect_metrics(l, &m));
-    if (r->strategy_ops->optimizer_state) {
-        TD_TRY(r->strategy_ops->optimizer_state(r->strategy, r->state, &r->memory));
-    }
+    TD_TRY(td_rank_optimizer_state(r));
     TD_TRY(td_rank_collect_own_state(r));
     if (c->checkpoint.monitor) {
         td_best_offer(&m.best, &c->checkpoint, m.progress.step,

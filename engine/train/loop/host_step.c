@@ -104,6 +104,14 @@ td_status td_steps_value(struct td_steps *s, const char *name, double *out_value
     return td_manual_value(&s->manual, name, out_value);
 }
 
+td_status td_steps_tensor(struct td_steps *s, const char *name, float *out, int64_t n) {
+    return td_manual_tensor(&s->manual, name, out, n);
+}
+
+td_status td_steps_result(struct td_steps *s, const char *name, float *out, int64_t n) {
+    return td_manual_result(&s->manual, name, out, n);
+}
+
 td_status td_steps_decide(struct td_steps *s, bool decision, bool all, bool *out_decision) {
     TD_TRY(td_manual_drain(&s->manual));
     return td_rank_decide(s->manual.l->rank, decision, all, out_decision);

@@ -10,6 +10,7 @@
 #include "engine/train/loop/boundary.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/steps.h"
+#include "engine/train/rank/tensor.h"
 #include "lib/base/buf.h"
 #include "traind/random.h"
 
@@ -332,6 +333,7 @@ td_status td_manual_forward(struct td_manual *m, int step, double share) {
     end_passes(m, arena, TD_MANUAL_ENDED_FORWARD);
     m->last = m->asking = step;
     m->epoch = m->l->at.epoch;
+    m->n_passed = m->n_samples;
     m->pass_over = m->after;
     m->of[step].pass = (struct td_manual_pass){
         .is_open = true,
@@ -472,6 +474,7 @@ td_status td_manual_evaluate(struct td_manual *m, enum td_strategy_step kind,
         kind == TD_STEP_PREDICT ? td_rank_predict_key(r, n) : td_rank_eval_key(r, n);
     TD_TRY(td_rank_step(r, kind, &key, inputs, &g));
     m->values.n = 0;
+    m->n_passed = n;
     td_tallies_add(&m->values, g, r->outputs, n);
     return TD_OK;
 }
@@ -495,6 +498,23 @@ td_status td_manual_value(struct td_manual *m, const char *name, double *out_val
     if (!t) return no_value(m, name);
     *out_value = t->count == 0 ? (double)NAN : t->sum / t->count;
     return TD_OK;
+}
+
+// A name or a size that is wrong, which changes nothing.
+static td_status as_misuse(td_status s) {
+    const bool is_misuse = s && td_status_class(s) == TD_CLASS_USER_CODE;
+    return is_misuse ? td_status_with_reason(s, TD_MANUAL_MISUSE) : s;
+}
+
+td_status td_manual_tensor(struct td_manual *m, const char *name, float *out, int64_t n) {
+    TD_TRY(td_manual_drain(m));
+    return as_misuse(td_rank_read_tensor(m->l->rank, name, out, n));
+}
+
+td_status td_manual_result(struct td_manual *m, const char *name, float *out, int64_t n) {
+    if (!m->n_passed) return misuse("result '%s' before any forward", name);
+    TD_TRY(td_manual_drain(m));
+    return as_misuse(td_rank_read_result(m->l->rank, name, m->n_passed, out, n));
 }
 
 bool td_manual_has_gradients(const struct td_manual *m) {

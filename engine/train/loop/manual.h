@@ -95,6 +95,7 @@ struct td_manual {
     struct td_manual_run run[TD_RUNS_AHEAD + 1]; // queued and not read, the oldest first
     int n_runs;
     struct td_tallies values; // of the last pass
+    int64_t n_passed;         // samples of it; 0: there was none
 };
 
 void td_manual_init(struct td_manual *m, struct td_train_loop *l);
@@ -128,6 +129,11 @@ TD_MUST_USE td_status td_manual_evaluate(struct td_manual *m, enum td_strategy_s
 // What the last forward or evaluation put out under that name, as a mean over its samples on this
 // rank. NOT_FOUND lists the names.
 TD_MUST_USE td_status td_manual_value(struct td_manual *m, const char *name, double *out_value);
+// A tensor of the state, or a result of the last forward or evaluation (rank/tensor.h).
+TD_MUST_USE td_status td_manual_tensor(struct td_manual *m, const char *name, float *out,
+                                       int64_t n);
+TD_MUST_USE td_status td_manual_result(struct td_manual *m, const char *name, float *out,
+                                       int64_t n);
 // Runs what was asked for, and waits for all of it.
 TD_MUST_USE td_status td_manual_drain(struct td_manual *m);
 // Are there gradients that no update has used?

@@ -98,6 +98,11 @@ td_status td_rank_read_roles(const struct td_rank *r, uint32_t *out_roles) {
 
 // ---- beginning and end --------------------------------------------------------------------------
 
+td_status td_rank_optimizer_state(struct td_rank *r) {
+    if (!r->strategy_ops->optimizer_state) return TD_OK;
+    return r->strategy_ops->optimizer_state(r->strategy, r->state, &r->memory);
+}
+
 td_status td_rank_finish(struct td_rank *r) {
     const struct td_strategy_ops *o = r->strategy_ops;
     if (o->teardown) return o->teardown(r->strategy);

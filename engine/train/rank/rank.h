@@ -21,7 +21,7 @@
 //   init.h, init_loops.h          first values
 //   own_state.h                   what plugins keep of themselves in a checkpoint
 //   resume.h                      what a resumed run does not share
-//   step.h                        one step
+//   step.h, tensor.h              one step; what host code reads of the state
 //   control.h                     how ranks agree to stop
 //
 // engine/train/build.h puts a rank together out of these.
