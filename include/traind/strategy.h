@@ -7,7 +7,7 @@
 // It has no loop. The rank context, which owns the plugins of one rank, calls the slots in this
 // order:
 //
-//   open -> environment -> process_dataloader -> connect -> build_begin ->
+//   open -> environment -> process_dataloader, wrap_loader -> connect -> build_begin ->
 //   (record: rewrite, once per program) -> build_end -> place -> setup -> state_load ->
 //   [ hook ... step, step_end ... hook ] -> optimizer_state, state_save ... -> teardown -> close;
 //   on_exception, instead of a clean teardown, on error
@@ -37,10 +37,10 @@
 //  - between open and setup: no state;
 //  - in setup and state_load: every region;
 //  - between the runs of a step slot: parameters, buffers and optimizer state;
-//  - in pre_backward, post_backward and optimizer_step: gradients, too;
+//  - in pre_backward, backward, post_backward and optimizer_step: gradients, too;
 //  - in hook, rewrite and step_end: nothing.
 //
-// In every slot but reduce_gradients and on_exception all runs are done. Only a step slot and an
+// In every slot but reduce_gradients and on_exception all runs are done. Only step, backward and
 // optimizer_step run programs themselves. Before they read or write what a run of theirs has
 // written, they wait for its ticket, with a deadline that ends the attempt when it passes. State is
 // read and written through td_buffer_host, where that is not NULL, else through the accelerator's
@@ -51,7 +51,7 @@
 // *TD_RUN_STEADY.* This bit of `segments` says that only programs wrote parameters since the last
 // run, so that an accelerator may use what it packed of them. A step slot that wrote parameters
 // itself takes the bit out of the segments of its next run, of whatever kind of step that is. With
-// pre_backward, post_backward or optimizer_step the rank context never sets it.
+// pre_backward, backward, post_backward or optimizer_step the rank context never sets it.
 //
 // Where ranks differ: gradients that differ between ranks are clipped by each rank's own norm, and
 // `grad_norm` is no norm of the job. Where ranks hold different weights, metrics are of each rank's
@@ -172,6 +172,19 @@ enum td_strategy_state {
 // hook are counted as well.
 enum { TD_PLUGIN_STATE_MAX_BYTES = 1 << 30 };
 
+// Where the batches of a split come from.
+struct td_loader {
+    uint32_t struct_bytes;
+    void *self; // first argument of batch
+    // This rank's share of the batch that begins at sample `offset` of a loader of the split (0,
+    // where it has one). out_fields: (8) field by field, the samples one after the other, in host
+    // memory that stays as it is until the call after the next one. out_n: as many samples as the
+    // inner loader has there, which programs were recorded for: another number ends the attempt
+    // (class user_code). 0: this rank has none.
+    td_status (*batch)(void *self, int32_t loader, int64_t offset, const void **out_fields,
+                       int64_t *out_n);
+};
+
 struct td_strategy; // the strategy's own
 
 struct td_strategy_ops {
@@ -251,7 +264,8 @@ struct td_strategy_ops {
     // (optional) Called at each point of td_strategy_hook. It leaves parameters alone.
     td_status (*hook)(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch);
 
-    // ---- the group. All ranks call, in the same order. The op is always named. Each is
+    // ---- the group: all ranks. Smaller groups are the collective's (group_create). All ranks
+    // call, in the same order. The op is always named. Each is
     // (optional); absent: the collective's, and a sum of votes for reduce_boolean_decision.
     // In place over n elements of dtype at data.
     td_status (*reduce)(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
@@ -306,6 +320,16 @@ struct td_strategy_ops {
     // were used before. Predictions are no outputs.
     td_status (*step_end)(struct td_strategy *s, enum td_strategy_step kind,
                           const struct td_graph *g, int64_t n, double *outputs);
+    // (optional) Instead of running the backward segment of a micro-batch, between pre_backward and
+    // post_backward: it runs 1 << TD_SEG_BACKWARD of exe, and what it likes around it. out_ticket:
+    // of its last run. Absent: the segment runs, by the step slot where there is one.
+    td_status (*backward)(struct td_strategy *s, struct td_executable *exe,
+                          const void *const *inputs, td_ticket *out_ticket);
+    // (optional) Puts a loader of its own around that of a split: one that echoes, caches or
+    // fetches ahead. Called once for each split that is there, after process_dataloader. inner
+    // lives until the strategy is closed. Absent: batches come from inner.
+    td_status (*wrap_loader)(struct td_strategy *s, enum td_split split,
+                             const struct td_loader *inner, struct td_loader *out_loader);
 };
 
 #ifdef __cplusplus

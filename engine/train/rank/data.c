@@ -15,6 +15,8 @@ struct split_state {
     struct loader loader[TD_LOADERS_MAX];
     int n_loaders; // 0: absent
     int32_t rank;
+    struct td_data *data;            // that it is of
+    struct td_loader inner, wrapper; // wrapper.batch NULL: there is none
 };
 
 struct td_data {
@@ -178,6 +180,27 @@ static td_status find_loaders(const struct td_data *d, enum td_split split, int6
                    td_split_name(split), (long long)length);
 }
 
+static td_status gather(void *split, int32_t loader, int64_t offset, const void **out_fields,
+                        int64_t *out_n) {
+    const struct split_state *s = split;
+    const struct loader *l = &s->loader[loader];
+    struct td_data *d = s->data;
+    int64_t n = td_sampler_indices(l->sampler, offset, s->rank, d->batch_size, d->index);
+    for (int64_t i = 0; i < n && l->first > 0; i++) {
+        d->index[i] += l->first;
+    }
+    void **staging = d->staging[d->next];
+    d->next = (d->next + 1) % N_STAGING;
+    if (n > 0) {
+        TD_TRY(d->ops->gather(d->dataset, (enum td_split)(s - d->split), d->index, n, staging));
+    }
+    for (size_t f = 0; f < d->n_fields; f++) {
+        out_fields[f] = staging[f];
+    }
+    *out_n = n;
+    return TD_OK;
+}
+
 td_status td_data_divide(struct td_data *d, enum td_split split, int32_t rank,
                          const struct td_sampler_config *sampler) {
     struct split_state *s = &d->split[split];
@@ -195,6 +218,8 @@ td_status td_data_divide(struct td_data *d, enum td_split split, int32_t rank,
         first += samples[i];
     }
     s->rank = rank;
+    s->data = d;
+    s->inner = (struct td_loader){.struct_bytes = sizeof s->inner, .self = s, .batch = gather};
     s->n_loaders = n;
     return TD_OK;
 }
@@ -215,20 +240,41 @@ int64_t td_data_left(const struct td_data *d, enum td_split split, int loader, i
     return td_sampler_left(td_data_loader(d, split, loader), offset, d->split[split].rank);
 }
 
+const struct td_loader *td_data_inner_loader(const struct td_data *d, enum td_split split) {
+    return &d->split[split].inner;
+}
+
+void td_data_wrap(struct td_data *d, enum td_split split, const struct td_loader *wrapper) {
+    d->split[split].wrapper = *wrapper;
+}
+
+// A strategy may be a stranger's, and programs read as many samples as they were recorded for.
+static td_status gather_wrapped(struct td_data *d, const struct split_state *s, int loader,
+                                int64_t offset, const void *out_inputs[TD_DATA_FIELDS],
+                                int64_t *out_n) {
+    const int64_t n = td_sampler_left(s->loader[loader].sampler, offset, s->rank);
+    const int64_t wanted = TD_MIN(n, d->batch_size);
+    bool whole = true;
+    memset(out_inputs, 0, d->n_fields * sizeof *out_inputs);
+    *out_n = -1;
+    TD_TRY(s->wrapper.batch(s->wrapper.self, loader, offset, out_inputs, out_n));
+    for (size_t f = 0; wanted && f < d->n_fields; f++) {
+        whole = whole && out_inputs[f];
+    }
+    if (whole && *out_n == wanted) return TD_OK;
+    return td_status_with_class(
+        td_fail(TD_INVALID_ARGUMENT,
+                "the strategy's loader of split %s gives %lld sample%s%s at sample %lld, where the "
+                "loader that it wraps has %lld",
+                td_split_name((enum td_split)(s - d->split)), (long long)*out_n,
+                *out_n == 1 ? "" : "s", whole ? "" : " without a field", (long long)offset,
+                (long long)wanted),
+        TD_CLASS_USER_CODE);
+}
+
 td_status td_data_batch(struct td_data *d, enum td_split split, int loader, int64_t offset,
                         const void *out_inputs[TD_DATA_FIELDS], int64_t *out_n) {
-    const struct split_state *s = &d->split[split];
-    const struct loader *l = &s->loader[loader];
-    int64_t n = td_sampler_indices(l->sampler, offset, s->rank, d->batch_size, d->index);
-    for (int64_t i = 0; i < n && l->first > 0; i++) {
-        d->index[i] += l->first;
-    }
-    void **staging = d->staging[d->next];
-    d->next = (d->next + 1) % N_STAGING;
-    if (n > 0) TD_TRY(d->ops->gather(d->dataset, split, d->index, n, staging));
-    for (size_t f = 0; f < d->n_fields; f++) {
-        out_inputs[f] = staging[f];
-    }
-    *out_n = n;
-    return TD_OK;
+    struct split_state *s = &d->split[split];
+    if (s->wrapper.batch) return gather_wrapped(d, s, loader, offset, out_inputs, out_n);
+    return gather(s, loader, offset, out_inputs, out_n);
 }

@@ -16,6 +16,7 @@
 #include "engine/train/rank/sampler.h"
 #include "traind/accelerator.h"
 #include "traind/dataset.h"
+#include "traind/strategy.h"
 
 enum { TD_DATA_FIELDS = 8 };
 
@@ -43,6 +44,11 @@ struct td_sampler *td_data_loader(const struct td_data *d, enum td_split split, 
 struct td_sampler *td_data_sampler(const struct td_data *d, enum td_split split);
 // Samples that this rank has left of a loader from `offset` on.
 int64_t td_data_left(const struct td_data *d, enum td_split split, int loader, int64_t offset);
+
+// The loader of a split that is there, for a strategy to put its own around (traind/strategy.h):
+// lives with the data. And that of the strategy, by which td_data_batch gets its batches then.
+const struct td_loader *td_data_inner_loader(const struct td_data *d, enum td_split split);
+void td_data_wrap(struct td_data *d, enum td_split split, const struct td_loader *wrapper);
 
 // The rank's batch of the step that starts at `offset` of a loader. inputs[field]: its samples; n:
 // how many (0 at the end, or when this rank has none while others do).

@@ -242,6 +242,22 @@ td_status td_rank_open_precision(struct td_rank *r) {
     return td_rank_open_named_precision(r);
 }
 
+static td_status wrap_loader(struct td_rank *r, enum td_split split) {
+    struct td_loader wrapper = {.struct_bytes = sizeof wrapper};
+    if (!r->strategy_ops->wrap_loader) return TD_OK;
+    TD_TRY(r->strategy_ops->wrap_loader(r->strategy, split, td_data_inner_loader(r->data, split),
+                                        &wrapper));
+    if (wrapper.batch) {
+        td_data_wrap(r->data, split, &wrapper);
+        return TD_OK;
+    }
+    return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
+                                        "strategy '%s' wraps the loader of split %s, but gives no "
+                                        "loader back",
+                                        r->strategy_name, td_split_name(split)),
+                                TD_CLASS_USER_CODE);
+}
+
 static td_status divide_data(struct td_rank *r, enum td_split split, bool training) {
     const struct td_train_config *c = r->config;
     struct td_strategy_shard shard;
@@ -263,7 +279,8 @@ static td_status divide_data(struct td_rank *r, enum td_split split, bool traini
                 : c->drop_last ? TD_SAMPLER_DROP_LAST
                                : TD_SAMPLER_PAD,
     };
-    return td_data_divide(r->data, split, shard.rank, &config);
+    TD_TRY(td_data_divide(r->data, split, shard.rank, &config));
+    return td_data_n_loaders(r->data, split) ? wrap_loader(r, split) : TD_OK;
 }
 
 // What the module takes as targets is asked before the dataset is opened, which checks its own.

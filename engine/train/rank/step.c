@@ -82,6 +82,15 @@ static td_status run_gated(struct td_rank *r, enum td_strategy_step kind,
     return steps ? run(r, kind, p->exe, apply, inputs) : TD_OK;
 }
 
+static td_status run_backward(struct td_rank *r, enum td_strategy_step kind,
+                              const struct td_runnable *p, const void *const *inputs) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    if (!o->backward) return run(r, kind, p->exe, 1u << TD_SEG_BACKWARD, inputs);
+    r->ticket = TD_NO_TICKET;
+    TD_TRY(o->backward(r->strategy, p->exe, inputs, &r->ticket));
+    return check_ticket(r, "backward");
+}
+
 // Segments one by one, because the strategy has something to do between them.
 static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, uint32_t segments,
                                 const struct td_runnable *p, const void *const *inputs) {
@@ -94,7 +103,7 @@ static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, u
     }
     if (segments & 1u << TD_SEG_BACKWARD) {
         if (o->pre_backward) TD_TRY(o->pre_backward(r->strategy));
-        TD_TRY(run(r, kind, p->exe, 1u << TD_SEG_BACKWARD, inputs));
+        TD_TRY(run_backward(r, kind, p, inputs));
         TD_TRY(wait_for(r, r->ticket));
         if (o->post_backward) TD_TRY(o->post_backward(r->strategy));
     }
@@ -114,7 +123,7 @@ static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, u
 
 static bool has_hooks(const struct td_rank *r) {
     const struct td_strategy_ops *o = r->strategy_ops;
-    return o->pre_backward || o->post_backward || o->optimizer_step;
+    return o->pre_backward || o->backward || o->post_backward || o->optimizer_step;
 }
 
 // What one run of a program has. A micro-batch that ends no window has neither finish nor apply, so
