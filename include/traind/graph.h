@@ -337,10 +337,10 @@ TD_MUST_USE td_status td_graph_op(struct td_graph *g, enum td_op op, const td_va
 // Nodes that are appended from now on belong to segment s. Segments are in the order of their enum:
 // td_graph_op refuses to append to an earlier one.
 void td_graph_set_segment(struct td_graph *g, enum td_segment s);
-// A tensor that a step gives back, as f32: it is stored in the state tensor
-// "<name>:<leading dimension>" of role RESULT, for whoever ran the step to read: a prediction, or
-// host code of a training step (td_steps_result). name: at most 40
-// bytes, the rest is cut; v: at least one dimension, the first of which is the batch's.
+// A tensor that a step gives back, as f32, for whoever ran the step to read: a prediction, or what
+// host code of a training step asks for (td_steps_result). It is stored in the state tensor
+// "<name>:<leading dimension>" of role RESULT. name: at most 40 bytes, the rest is cut; v: at least
+// one dimension, the first of which is the batch's.
 // Errors: INVALID_ARGUMENT for another v, and those of td_state_add and td_graph_op. After one the
 // graph is only good to destroy.
 TD_MUST_USE td_status td_graph_result(struct td_graph *g, const char *name, td_value v);

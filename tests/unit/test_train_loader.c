@@ -1,6 +1,6 @@
 // A strategy that puts a loader of its own around that of a split: batches come from it, in
-// training and in evaluations. One that hands on what it gets leaves the bits; what it changes is
-// trained; and one that gives what no program was recorded for ends the job, which names it.
+// training and in evaluations. One that hands on what it gets leaves the bits. What it changes is
+// trained. One that gives what no program was recorded for ends the job, and is named.
 
 #include "tests/unit/test.h"
 
