@@ -183,7 +183,7 @@ static void report(struct world *w, uint64_t seed) {
         print_message("# seed %llu: %s is %s, reason %s: %s; attempt %u %s on %s\n",
                       (unsigned long long)seed, j->id, td_job_state_name(j->state), j->reason.code,
                       j->reason.text, j->n_attempts, a ? td_job_attempt_state_name(a->state) : "-",
-                      a ? a->node : "-");
+                      a ? a->parts[0].node : "-");
     }
 }
 
@@ -237,7 +237,7 @@ static void report_litter(struct world *w) {
         for (uint32_t k = 1; j && j->n_checkpoints > 1 && k <= j->n_attempts; k++) {
             print_message("# %s attempt %u %s forgotten %d\n", j->id, k,
                           td_job_attempt_state_name(td_job_attempt(j, k)->state),
-                          td_job_attempt(j, k)->forgotten);
+                          td_attempt_forgotten(td_job_attempt(j, k)));
         }
     }
     for (int i = 0; i < N_NODES; i++) {
@@ -409,7 +409,8 @@ static void test_failed_job_does_not_wait_for_ever_for_its_last_checkpoint(void 
         wait_quietly(w, n);
     }
     assert_int_equal(job_of(w, 0)->state, TD_JOB_FAILED);
-    assert_int_equal(job_of(w, 0)->attempts[0]->forgotten, false); // what comes later counts
+    assert_int_equal(td_attempt_forgotten(job_of(w, 0)->attempts[0]),
+                     false); // what comes later counts
     free_world(w);
 }
 

@@ -166,11 +166,11 @@ static void test_each_rank_has_a_device_of_its_own(void **state) {
     settle(&r);
     assert_string_equal(reason(&r, 1).code, "PLANNING");
     answer_plans_with(&r, two);
-    assert_string_equal(last(&r, 1)->devices, "far-0");
+    assert_string_equal(last(&r, 1)->parts[0].devices, "far-0");
     create(&r, 2, other);
     settle(&r);
     answer_plans_with(&r, two);
-    assert_string_equal(last(&r, 2)->devices, "far-1");
+    assert_string_equal(last(&r, 2)->parts[0].devices, "far-1");
     assert_int_equal(shown(&r, &used), 2);
     assert_int_equal(used, 2);
     end(&r);
@@ -207,14 +207,14 @@ static void test_job_waits_for_devices_with_numbers_and_others_pass_it(void **st
     assert_string_equal(reason(&r, 3).code, "WAITING_FOR_DEVICES"); // the free one is kept for 2
     assert_int_equal(reason(&r, 3).free_devices, 0);
     assert_int_equal(job(&r, 4)->n_attempts, 1); // it needs none
-    assert_null(last(&r, 4)->devices);
+    assert_null(last(&r, 4)->parts[0].devices);
 
     memcpy(r.assigned, first, sizeof first); // the first ends: both devices are job 2's
     r.epoch = epoch;
     r.events = 0;
     finish_running(&r);
     settle(&r);
-    assert_string_equal(last(&r, 2)->devices, "far-0,far-1");
+    assert_string_equal(last(&r, 2)->parts[0].devices, "far-0,far-1");
     assert_int_equal(job(&r, 3)->n_attempts, 0);
     end(&r);
 }
@@ -248,7 +248,7 @@ static void test_adopted_attempt_holds_its_devices_after_a_restart(void **state)
     answer_plans_with(&r, two);
     line(&r, "{\"event\":\"launched\",\"pid\":1}\n");
     start_again(&r, &o);
-    assert_string_equal(last(&r, 1)->devices, "far-0,far-1");
+    assert_string_equal(last(&r, 1)->parts[0].devices, "far-0,far-1");
     r.session = td_core_session_open(r.core, r.now, false);
     Traind__V1__AttemptId id = attempt_id(&r);
     Traind__V1__AttemptHeld held = TRAIND__V1__ATTEMPT_HELD__INIT;
@@ -283,8 +283,8 @@ static void test_node_that_nobody_asked_is_planned_on_before_it_is_used(void **s
     assert_int_equal(r.n_requests, 1); // the sizes are known, the devices of n-2 are not
     assert_string_equal(reason(&r, 2).code, "PLANNING");
     answer_plans_with(&r, "{\"accelerator\":\"far\",\"devices\":[{\"uuid\":\"far-9\"}]}");
-    assert_string_equal(last(&r, 2)->devices, "far-9");
-    assert_string_equal(last(&r, 2)->node, "n-2");
+    assert_string_equal(last(&r, 2)->parts[0].devices, "far-9");
+    assert_string_equal(last(&r, 2)->parts[0].node, "n-2");
     end(&r);
 }
 

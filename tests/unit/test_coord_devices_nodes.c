@@ -49,7 +49,7 @@ static void test_node_with_devices_is_asked_and_taken_before_one_that_nobody_kno
     assert_int_equal(asked(&r), a);
     r.session = a;
     answer_plans_with(&r, two);
-    assert_string_equal(last(&r, 1)->node, "n-1");
+    assert_string_equal(last(&r, 1)->parts[0].node, "n-1");
     end(&r);
 }
 
@@ -216,7 +216,7 @@ static void test_node_of_an_older_build_gets_no_job_that_needs_devices(void **st
     create(&r, 3, two_ranks);
     settle(&r);
     answer_plans_with(&r, two);
-    assert_string_equal(last(&r, 3)->devices, "far-0,far-1");
+    assert_string_equal(last(&r, 3)->parts[0].devices, "far-0,far-1");
     end(&r);
 }
 

@@ -195,15 +195,15 @@ static void test_attempt_record_reads_back_equal(void **state) {
     td_buf_init(&text, 1 << 20);
     td_buf_init(&again, 1 << 20);
     assert_null(td_arena_create(1 << 20, &arena));
-    assert_null(td_attempt_create(3, 2, &a));
+    assert_null(td_attempt_create(3, 2, 1, &a));
     a->epoch = 12;
     a->state = TD_ATTEMPT_STARTED;
     a->stop = TD_STOP_CAUSE_PAUSE;
     a->outcome = TD_OUTCOME_STOPPED;
     a->closing = a->stream = true;
-    a->events = 4711;
-    a->slots = 4;
-    a->devices = strdup("far-1,far-0");
+    a->parts[0].events = 4711;
+    a->parts[0].slots = 4;
+    a->parts[0].devices = strdup("far-1,far-0");
     a->ranks[1] = (struct td_rank_cursor){.ready = true,
                                           .final = true,
                                           .metrics_end = 640,
@@ -214,9 +214,81 @@ static void test_attempt_record_reads_back_equal(void **state) {
     assert_null(td_json_parse(arena, text.data, text.len, &v));
     assert_null(td_attempt_decode(v, &b));
     assert_int_equal(b->ranks[1].metrics_end, 640);
-    assert_string_equal(b->devices, "far-1,far-0");
+    assert_string_equal(b->parts[0].devices, "far-1,far-0");
     assert_null(td_attempt_encode(b, &again));
     assert_string_equal(td_buf_cstr(&text), td_buf_cstr(&again));
+}
+
+static void decode(const char *text, struct td_attempt **out) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *v = NULL;
+    assert_null(td_arena_create(1 << 20, &arena));
+    assert_null(td_json_parse(arena, text, strlen(text), &v));
+    assert_null(td_attempt_decode(v, out));
+}
+
+static void test_record_of_an_attempt_from_before_there_were_parts_has_one(void **state) {
+    (void)state;
+    TD_AUTO(td_attempt) *a = NULL;
+    decode("{\"number\":2,\"state\":\"ended\",\"epoch\":7,\"node\":\"n-1\",\"forgotten\":1,"
+           "\"outcome\":0,\"n_ranks\":2,\"slots\":4,\"devices\":\"far-1,far-0\",\"events\":4711,"
+           "\"step\":3}",
+           &a);
+    const struct td_attempt_part *p = &a->parts[0];
+    assert_int_equal(a->n_parts, 1);
+    assert_string_equal(p->node, "n-1");
+    assert_string_equal(p->devices, "far-1,far-0");
+    assert_true(p->forgotten && td_attempt_forgotten(a));
+    assert_int_equal(p->first_rank, 0);
+    assert_int_equal(p->n_ranks, 2);
+    assert_int_equal(p->events, 4711);
+    assert_int_equal(td_attempt_slots(a), 4);
+}
+
+static void test_parts_divide_the_ranks_in_their_order(void **state) {
+    (void)state;
+    TD_AUTO(td_attempt) *a = NULL, *b = NULL;
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 1 << 20);
+    assert_null(td_attempt_create(1, 6, 3, &a));
+    a->state = TD_ATTEMPT_STARTED;
+    for (uint32_t i = 0; i < 3; i++) {
+        snprintf(a->parts[i].node, sizeof a->parts[i].node, "n-%u", i);
+        a->parts[i].slots = i + 1;
+        a->parts[i].events = 100 * i;
+    }
+    a->parts[1].forgotten = true;
+    assert_null(td_attempt_encode(a, &text));
+    decode(td_buf_cstr(&text), &b);
+    assert_int_equal(b->n_parts, 3);
+    for (uint32_t r = 0; r < 6; r++) {
+        assert_ptr_equal(td_attempt_part_of(b, r), &b->parts[r / 2]);
+        assert_true(td_attempt_part_of(b, r)->first_rank == r / 2 * 2);
+    }
+    assert_ptr_equal(td_attempt_part_on(b, "n-2"), &b->parts[2]);
+    assert_null(td_attempt_part_on(b, "n-3"));
+    assert_int_equal(b->parts[2].events, 200);
+    assert_true(b->parts[1].forgotten && !td_attempt_forgotten(b));
+    assert_int_equal(td_attempt_slots(b), 6);
+}
+
+static void test_record_with_parts_that_do_not_divide_the_ranks_is_damaged(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "{\"state\":\"ended\",\"n_ranks\":3,\"parts\":[{\"node\":\"a\"},{\"node\":\"b\"}]}",
+        "{\"state\":\"ended\",\"n_ranks\":2,\"parts\":[]}",
+        "{\"state\":\"ended\",\"n_ranks\":0,\"parts\":[{},{}]}",
+    };
+    for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
+        TD_AUTO(td_arena) *arena = NULL;
+        struct td_attempt *a = NULL;
+        struct td_json *v = NULL;
+        assert_null(td_arena_create(1 << 20, &arena));
+        assert_null(td_json_parse(arena, texts[i], strlen(texts[i]), &v));
+        td_status s = td_attempt_decode(v, &a);
+        assert_int_equal(td_status_code(s), TD_DATA_LOSS);
+        td_status_free(s);
+    }
 }
 
 static void test_checkpoint_shows_nan_where_a_metric_was_no_number(void **state) {
@@ -333,6 +405,9 @@ int main(void) {
         cmocka_unit_test(test_job_record_reads_back_equal),
         cmocka_unit_test(test_job_record_is_data_loss_when_its_state_is_unknown),
         cmocka_unit_test(test_attempt_record_reads_back_equal),
+        cmocka_unit_test(test_record_of_an_attempt_from_before_there_were_parts_has_one),
+        cmocka_unit_test(test_parts_divide_the_ranks_in_their_order),
+        cmocka_unit_test(test_record_with_parts_that_do_not_divide_the_ranks_is_damaged),
         cmocka_unit_test(test_checkpoint_shows_nan_where_a_metric_was_no_number),
         cmocka_unit_test(
             test_metric_shows_the_merged_value_of_the_newest_step_that_all_ranks_reported),

@@ -123,7 +123,7 @@ static void test_job_ends_when_its_last_checkpoint_was_removed_before_it_had_arr
     say(&r, &m);
     assert_int_equal(job(&r, 0)->n_checkpoints, 0);
     assert_true(td_job_state_ended(job(&r, 0)->state));
-    assert_true(td_job_attempt(job(&r, 0), 1)->forgotten);
+    assert_true(td_attempt_forgotten(td_job_attempt(job(&r, 0), 1)));
     end(&r);
 }
 

@@ -29,6 +29,7 @@ struct line {
     struct td_core *core;
     struct td_job *job;
     struct td_attempt *attempt;
+    struct td_attempt_part *part; // whose launcher wrote it
     const struct td_event *event;
     uint32_t rank; // n_ranks: none
 };
@@ -43,7 +44,7 @@ struct td_attempt *td_attempt_find(struct td_core *core, const Traind__V1__Attem
                                    struct td_job **out_job) {
     struct td_job *j = id ? td_core_job(core, id->job) : NULL;
     struct td_attempt *a = j ? td_job_attempt(j, id->attempt) : NULL;
-    if (!a || a->epoch != id->epoch || a->state == TD_ATTEMPT_FENCED || a->forgotten) {
+    if (!a || a->epoch != id->epoch || a->state == TD_ATTEMPT_FENCED || td_attempt_forgotten(a)) {
         core->counters[TD_COUNT_STALE]++;
         return NULL;
     }
@@ -79,7 +80,7 @@ static struct td_failure failure_of(const struct line *l, const char *cls, const
                            .code = code_of(code),
                            .attempt = l->attempt->number,
                            .rank = (int32_t)l->event->rank,
-                           .node = l->attempt->node,
+                           .node = l->part->node,
                            .message = td_unconst(message)};
     f.secondary = f.cls == TD_CLASS_COLLECTIVE;
     return f;
@@ -127,13 +128,13 @@ static void on_skipped_checkpoint(struct line *l) {
 }
 
 static void on_registered(struct line *l) {
-    td_catalog_on_registered(l->core, l->job, l->attempt, &l->event->registered);
+    td_catalog_on_registered(l->core, l->job, l->attempt, l->part, &l->event->registered);
     reached(l, l->event->registered.step);
 }
 
 static void on_checkpoint(struct line *l) {
     const struct td_event_checkpoint *e = &l->event->checkpoint;
-    bool committed = td_catalog_on_checkpoint(l->core, l->job, l->attempt, e);
+    bool committed = td_catalog_on_checkpoint(l->core, l->job, l->attempt, l->part, e);
     if (committed) td_retain(l->core, l->job); // it stays: its attempt is not over
     reached(l, e->step);
     l->job->progress.epoch = u32(e->epoch);
@@ -209,7 +210,7 @@ static void on_launcher_lost(struct line *l) {
     if (f.code == TD_UNKNOWN) f.code = TD_UNAVAILABLE;
     f.step = l->job->progress.step;
     keep_failure(l, &f);
-    td_job_exclude(l->job, l->attempt->node);
+    td_job_exclude(l->job, l->part->node);
     // A stop that was asked for has happened, if not in the way it was asked.
     td_attempt_begin_close(l->core, l->job, l->attempt,
                            l->attempt->stop ? TD_OUTCOME_KILLED : TD_OUTCOME_FAILED);
@@ -217,21 +218,23 @@ static void on_launcher_lost(struct line *l) {
 
 void td_attempt_node_speaks(struct td_job *j, const struct td_attempt *a) {
     memset(&j->reason, 0, sizeof j->reason);
-    if (a->silent) td_reason_set(&j->reason, RANK_SILENT, "%s", a->silent);
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        if (a->parts[i].silent) td_reason_set(&j->reason, RANK_SILENT, "%s", a->parts[i].silent);
+    }
 }
 
 // Its launcher reads its heartbeat; a silent rank changes nothing but what is shown.
 static void on_silent(struct line *l) {
     if (l->job->state != TD_JOB_RUNNING) return;
-    free(l->attempt->silent);
-    l->attempt->silent = td_strdup(l->event->silent.text);
-    TD_CHECK(l->attempt->silent && "out of memory: start again from the disk");
+    free(l->part->silent);
+    l->part->silent = td_strdup(l->event->silent.text);
+    TD_CHECK(l->part->silent && "out of memory: start again from the disk");
     td_attempt_node_speaks(l->job, l->attempt);
     td_core_touch(l->core, l->job);
 }
 
 static void on_beats(struct line *l) {
-    free(td_steal(l->attempt->silent));
+    free(td_steal(l->part->silent));
     if (strcmp(l->job->reason.code, RANK_SILENT) != 0) return;
     td_attempt_node_speaks(l->job, l->attempt);
     td_core_touch(l->core, l->job);
@@ -250,7 +253,8 @@ static void (*const handlers[TD_EVENT_COUNT])(struct line *l) = {
 };
 
 static void on_line(struct td_core *core, struct td_job *j, struct td_attempt *a,
-                    struct td_arena *arena, const char *bytes, size_t len) {
+                    struct td_attempt_part *part, struct td_arena *arena, const char *bytes,
+                    size_t len) {
     struct td_event event;
     td_status misfit = td_event_parse(arena, bytes, len, &event);
     if (misfit) {
@@ -263,6 +267,7 @@ static void on_line(struct td_core *core, struct td_job *j, struct td_attempt *a
     struct line l = {.core = core,
                      .job = j,
                      .attempt = a,
+                     .part = part,
                      .event = &event,
                      .rank = known ? (uint32_t)event.rank : a->n_ranks};
     handlers[event.kind](&l);
@@ -275,7 +280,7 @@ static size_t whole_lines(const void *data, size_t len) {
 }
 
 static void on_events(struct td_core *core, struct td_job *j, struct td_attempt *a,
-                      const char *data, size_t len) {
+                      struct td_attempt_part *part, const char *data, size_t len) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_CHECK(!td_arena_create(LINE_ARENA_BYTES, &arena));
     for (const char *end = data + len; data < end;) {
@@ -284,7 +289,7 @@ static void on_events(struct td_core *core, struct td_job *j, struct td_attempt 
         if (line > TD_SEGMENT_LINE_MAX) {
             core->counters[TD_COUNT_BAD_LINES]++;
         } else if (line) {
-            on_line(core, j, a, arena, data, line);
+            on_line(core, j, a, part, arena, data, line);
             td_arena_reset(arena);
         }
         data = stop + 1;
@@ -334,21 +339,23 @@ void td_attempt_on_segment(struct td_core *core, struct td_host *node,
                            const Traind__V1__Segment *s) {
     struct td_job *j = NULL;
     struct td_attempt *a = td_attempt_find(core, s->id, &j);
-    if (!a || strcmp(a->node, node->id) != 0) return;
+    struct td_attempt_part *part = a ? td_attempt_part_on(a, node->id) : NULL;
+    if (!part) return;
     bool events = s->kind == TRAIND__V1__SEGMENT__KIND__EVENTS;
-    if (!events && (s->kind != TRAIND__V1__SEGMENT__KIND__METRICS || s->rank >= a->n_ranks)) {
+    if (!events && (s->kind != TRAIND__V1__SEGMENT__KIND__METRICS || s->rank >= a->n_ranks ||
+                    td_attempt_part_of(a, s->rank) != part)) {
         return; // logs are the shell's
     }
-    uint64_t have = events ? a->events : a->ranks[s->rank].metrics;
+    uint64_t have = events ? part->events : a->ranks[s->rank].metrics;
     if (s->offset > have) core->counters[TD_COUNT_GAPS]++;
     bool fresh = s->offset <= have && have - s->offset < s->data.len;
     const uint8_t *data = fresh ? s->data.data + (have - s->offset) : NULL;
     size_t len = fresh ? s->data.len - (size_t)(have - s->offset) : 0;
     if (events) { // acknowledged first, so that Forget, if it follows, comes after it
         len = len ? whole_lines(data, len) : 0;
-        a->events += len;
-        td_attempt_ack(core, node, j, a, s->kind, 0, a->events);
-        if (len) on_events(core, j, a, (const char *)data, len);
+        part->events += len;
+        td_attempt_ack(core, node, j, a, s->kind, 0, part->events);
+        if (len) on_events(core, j, a, part, (const char *)data, len);
     } else if (len) {
         on_metrics(core, j, a, s->rank, data, len); // acknowledged when metrics.db has them
     } else {
@@ -361,7 +368,7 @@ void td_attempt_on_progress(struct td_core *core, struct td_host *node,
                             const Traind__V1__AttemptProgress *p) {
     struct td_job *j = NULL;
     struct td_attempt *a = td_attempt_find(core, p->id, &j);
-    if (!a || strcmp(a->node, node->id) != 0 || !td_attempt_live(a)) return;
+    if (!a || !td_attempt_part_on(a, node->id) || !td_attempt_live(a)) return;
     // A sample that its node kept while we were away; of an ended attempt no other follows.
     if (p->step < a->step) return;
     j->progress = (struct td_job_progress){.epoch = p->epoch,
@@ -377,7 +384,7 @@ void td_attempt_on_progress(struct td_core *core, struct td_host *node,
 // A segment is gone, and with it what was not yet taken of it. An attempt that has ended keeps its
 // outcome; that something is missing is said all the same.
 static void on_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
-                    const Traind__V1__LogState *m) {
+                    struct td_attempt_part *part, const Traind__V1__LogState *m) {
     td_job_note(j, "attempt %u: %s", a->number, m->lost);
     td_core_touch(core, j);
     if (!td_attempt_live(a)) return;
@@ -386,7 +393,7 @@ static void on_lost(struct td_core *core, struct td_job *j, struct td_attempt *a
                            .attempt = a->number,
                            .rank = (int32_t)m->rank,
                            .step = j->progress.step,
-                           .node = a->node,
+                           .node = part->node,
                            .message = m->lost};
     if (!a->failure.set) TD_CHECK(!td_failure_set(&a->failure, &f));
     if (a->closing) a->outcome = td_attempt_unless_lost(a, a->outcome);
@@ -396,7 +403,8 @@ void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
                              const Traind__V1__LogState *m) {
     struct td_job *j = NULL;
     struct td_attempt *a = td_attempt_find(core, m->id, &j);
-    if (!a || strcmp(a->node, node->id) != 0 || m->rank >= a->n_ranks) return;
+    struct td_attempt_part *part = a ? td_attempt_part_on(a, node->id) : NULL;
+    if (!part || m->rank >= a->n_ranks || td_attempt_part_of(a, m->rank) != part) return;
     struct td_rank_cursor *c = &a->ranks[m->rank];
     c->dropped_bytes = m->dropped_bytes;
     c->dropped_points = TD_MAX(c->dropped_points, m->dropped_points);
@@ -405,7 +413,7 @@ void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
         td_catalog_on_gone(core, j, a, m->gone[i]);
     }
     if (!m->final || (c->final && !lost && !m->n_gone)) return;
-    if (lost) on_lost(core, j, a, m);
+    if (lost) on_lost(core, j, a, part, m);
     c->final = true;
     c->metrics_end = m->metrics_bytes;
     c->out_end = m->out_bytes;
@@ -419,9 +427,10 @@ void td_attempt_on_refused(struct td_core *core, struct td_host *node,
                            const Traind__V1__AttemptRefused *m) {
     struct td_job *j = NULL;
     struct td_attempt *a = td_attempt_find(core, m->id, &j);
-    if (!a || strcmp(a->node, node->id) != 0 || !td_attempt_live(a)) return;
-    a->forgotten = true; // nothing of it is on the node
-    if (a->stop) {       // it was asked not to run
+    struct td_attempt_part *part = a ? td_attempt_part_on(a, node->id) : NULL;
+    if (!part || !td_attempt_live(a)) return;
+    part->forgotten = true; // nothing of it is on the node
+    if (a->stop) {          // it was asked not to run
         a->outcome = TD_OUTCOME_STOPPED;
         td_attempt_close(core, j, a);
         return;
@@ -431,11 +440,11 @@ void td_attempt_on_refused(struct td_core *core, struct td_host *node,
                                (enum td_code)(m->code <= TD_UNAUTHENTICATED ? m->code : TD_UNKNOWN),
                            .attempt = a->number,
                            .rank = -1,
-                           .node = a->node,
+                           .node = part->node,
                            .message = m->message};
     if (f.cls == TD_CLASS_NONE) f.cls = TD_CLASS_INTERNAL;
     TD_CHECK(!td_failure_set(&a->failure, &f));
-    td_job_exclude(j, a->node);
+    td_job_exclude(j, part->node);
     a->outcome = TD_OUTCOME_FAILED;
     td_attempt_close(core, j, a);
 }

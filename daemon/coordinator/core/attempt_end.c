@@ -19,7 +19,9 @@ static const int64_t checkpoint_ns = 60 * TD_NS_PER_S; // then for checkpoints
 void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *a,
                      enum td_stop_cause cause) {
     a->stop = cause;
-    a->stop_sent = false;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        a->parts[i].stop_sent = false;
+    }
     td_core_save_attempt(core, j, a);
     td_attempt_send_stop(core, j, a);
 }
@@ -63,7 +65,7 @@ static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt
                                .code = TD_INTERNAL,
                                .attempt = a->number,
                                .rank = -1,
-                               .node = a->node,
+                               .node = a->parts[0].node,
                                .message = td_unconst("the attempt failed without a word")};
         TD_CHECK(!td_failure_set(&a->failure, &f));
     }
@@ -105,7 +107,7 @@ static void job_stopped(struct td_core *core, struct td_job *j, struct td_attemp
         td_reason_set(&j->reason, "STOPPED_ON_NODE", "attempt %u was stopped on its node",
                       a->number);
         td_job_note(j, "attempt %u was stopped on node %s, not by the coordinator", a->number,
-                    a->node);
+                    a->parts[0].node);
     }
 }
 
@@ -191,8 +193,8 @@ void td_attempt_tick(struct td_core *core, struct td_job *j) {
     td_attempt_maybe_close(core, j, a);
 }
 
-void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a, bool counted,
-                     const char *why) {
+void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                     struct td_attempt_part *p, bool counted, const char *why) {
     if (a->closing) { // its end is known
         td_job_note(j, "attempt %u: what was still on its way is lost: %s", a->number, why);
         td_catalog_attempt_over(core, j, a);
@@ -209,11 +211,11 @@ void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *
                            .attempt = a->number,
                            .rank = -1,
                            .step = j->progress.step,
-                           .node = a->node,
+                           .node = p->node,
                            .message = td_unconst(why)};
     if (counted) {
         TD_CHECK(!td_failure_set(&a->failure, &f));
-        td_job_exclude(j, a->node);
+        td_job_exclude(j, p->node);
         job_failed(core, j, a);
     } else if (j->state != TD_JOB_RECOVERING) { // a recovering one just waits again
         td_core_apply(core, j, TD_JOB_ON_STOPPED);
@@ -223,20 +225,30 @@ void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *
     td_core_save_attempt(core, j, a);
 }
 
-void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_attempt *a) {
-    if (a->state != TD_ATTEMPT_ENDED || a->forgotten) return;
-    for (uint32_t r = 0; r < a->n_ranks; r++) {
+static bool is_here(const struct td_attempt *a, const struct td_attempt_part *p) {
+    for (uint32_t r = p->first_rank; r < p->first_rank + p->n_ranks; r++) {
         const struct td_rank_cursor *c = &a->ranks[r];
         if (!c->final || c->metrics_done < c->metrics_end || c->out < c->out_end ||
             c->err < c->err_end) {
-            return;
+            return false;
         }
     }
+    return true;
+}
+
+void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    bool some = false;
+    if (a->state != TD_ATTEMPT_ENDED) return;
     for (uint32_t i = 0; i < j->n_checkpoints; i++) {
         if (!j->checkpoints[i]->committed && j->checkpoints[i]->attempt == a->number) return;
     }
-    a->forgotten = true;
-    td_attempt_send_forget(core, j, a); // before its node learns what stays
-    td_catalog_attempt_over(core, j, a);
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        struct td_attempt_part *p = &a->parts[i];
+        if (p->forgotten || !is_here(a, p)) continue;
+        some = p->forgotten = true;
+        td_attempt_send_forget(core, j, a, p); // before its node learns what stays
+    }
+    if (!some) return;
+    if (td_attempt_forgotten(a)) td_catalog_attempt_over(core, j, a);
     td_core_save_attempt(core, j, a);
 }

@@ -12,9 +12,9 @@
 
 struct td_core;
 
-// Gives the attempt up: fenced, its job retried (counted or not) or ended.
-void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a, bool counted,
-                     const char *why);
+// Gives the attempt up, of which p is lost: fenced, its job retried (counted or not) or ended.
+void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                     struct td_attempt_part *p, bool counted, const char *why);
 // Asks its node to stop it; again after each registration.
 void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *a,
                      enum td_stop_cause cause);

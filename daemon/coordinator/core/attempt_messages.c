@@ -24,10 +24,10 @@ void td_attempt_ack(struct td_core *core, const struct td_host *node, const stru
     td_core_send(core, node, &m);
 }
 
-void td_attempt_send_stop(struct td_core *core, struct td_job *j, struct td_attempt *a) {
-    if (!a->stop || a->stop_sent || a->closing) return;
-    struct td_host *node = td_nodes_find(core, a->node);
-    if (!node || !node->session) return;
+static void send_stop(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                      struct td_attempt_part *p) {
+    struct td_host *node = td_nodes_find(core, p->node);
+    if (p->stop_sent || !node || !node->session) return;
     Traind__V1__AttemptId id;
     td_core_attempt_id(j, a, &id);
     Traind__V1__Stop stop = TRAIND__V1__STOP__INIT;
@@ -39,11 +39,18 @@ void td_attempt_send_stop(struct td_core *core, struct td_job *j, struct td_atte
     m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_STOP;
     m.stop = &stop;
     td_core_send(core, node, &m);
-    a->stop_sent = true;
+    p->stop_sent = true;
+}
+
+void td_attempt_send_stop(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    if (!a->stop || a->closing) return;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        send_stop(core, j, a, &a->parts[i]);
+    }
 }
 
 void td_attempt_send_forget(struct td_core *core, const struct td_job *j,
-                            const struct td_attempt *a) {
+                            const struct td_attempt *a, const struct td_attempt_part *p) {
     Traind__V1__AttemptId id;
     td_core_attempt_id(j, a, &id);
     Traind__V1__Forget forget = TRAIND__V1__FORGET__INIT;
@@ -51,5 +58,5 @@ void td_attempt_send_forget(struct td_core *core, const struct td_job *j,
     Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
     m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_FORGET;
     m.forget = &forget;
-    td_core_send(core, td_nodes_find(core, a->node), &m);
+    td_core_send(core, td_nodes_find(core, p->node), &m);
 }

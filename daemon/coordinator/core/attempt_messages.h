@@ -14,7 +14,7 @@ struct td_host;
 void td_attempt_send_stop(struct td_core *core, struct td_job *j, struct td_attempt *a);
 // The node may drop what it has of an ended attempt.
 void td_attempt_send_forget(struct td_core *core, const struct td_job *j,
-                            const struct td_attempt *a);
+                            const struct td_attempt *a, const struct td_attempt_part *p);
 void td_attempt_ack(struct td_core *core, const struct td_host *node, const struct td_job *j,
                     const struct td_attempt *a, Traind__V1__Segment__Kind kind, uint32_t rank,
                     uint64_t offset);

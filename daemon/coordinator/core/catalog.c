@@ -267,6 +267,7 @@ static uint64_t manifest_bytes(int64_t bytes, const struct td_checkpoint *c) {
 }
 
 bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                              const struct td_attempt_part *part,
                               const struct td_event_checkpoint *e) {
     struct td_checkpoint *c = read_row(e, TD_CHECKPOINT_MAX_FILES);
     if (c && digest_ok(e->manifest)) {
@@ -280,7 +281,7 @@ bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_
     c->attempt = a->number;
     c->time_ns = core->now.real.ns;
     c->streamed = a->stream;
-    snprintf(c->node, sizeof c->node, "%s", a->node);
+    snprintf(c->node, sizeof c->node, "%s", part->node);
     add_row(core, j, c);
     if (c->streamed) bind_shards(core, j, c);
     bool whole = !c->streamed || complete(c);
@@ -290,6 +291,7 @@ bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_
 }
 
 void td_catalog_on_registered(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                              const struct td_attempt_part *part,
                               const struct td_event_registered *e) {
     char path[TD_JOB_PATH_MAX];
     snprintf(path, sizeof path, "a%u/step-%" PRId64, a->number, TD_MAX(e->step, 0));
@@ -306,7 +308,7 @@ void td_catalog_on_registered(struct td_core *core, struct td_job *j, struct td_
     c->attempt = a->number;
     c->time_ns = core->now.real.ns;
     c->registered = true;
-    snprintf(c->node, sizeof c->node, "%s", a->node);
+    snprintf(c->node, sizeof c->node, "%s", part->node);
     add_row(core, j, c);
     commit(core, j, c);
     save(core, j, c);

@@ -43,9 +43,11 @@ bool td_catalog_pending(const struct td_job *j);
 // ---- events (called by attempt.c, core_bulk.c and reconciled.c) ---------------------------------
 // True: it is committed with this; the caller says td_retain.
 bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                              const struct td_attempt_part *part,
                               const struct td_event_checkpoint *e);
 // A command named a checkpoint of its own: it is committed with this, and stays.
 void td_catalog_on_registered(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                              const struct td_attempt_part *part,
                               const struct td_event_registered *e);
 void td_catalog_on_removed(struct td_core *core, struct td_job *j, const char *path);
 // A loader passed over the checkpoint in `directory`.

@@ -301,8 +301,8 @@ void td_core_drain(struct td_core *core, struct td_now now, bool stop_embedded) 
     for (uint32_t i = 0; stop_embedded && i < core->n_active; i++) {
         struct td_job *j = core->active[i];
         struct td_attempt *a = td_job_live(j);
-        struct td_host *n = a ? td_nodes_find(core, a->node) : NULL;
-        if (n && n->embedded && !a->stop) td_attempt_stop(core, j, a, TD_STOP_CAUSE_DAEMON);
+        const bool stops = a && !a->stop && td_nodes_embedded_of(core, a);
+        if (stops) td_attempt_stop(core, j, a, TD_STOP_CAUSE_DAEMON);
     }
     td_core_leave(core);
 }
@@ -311,8 +311,8 @@ uint32_t td_core_n_stopping(const struct td_core *core) {
     uint32_t n = 0;
     for (uint32_t i = 0; core->stopping && i < core->n_live; i++) {
         struct td_attempt *a = td_job_live(core->live[i]);
-        struct td_host *node = a ? td_nodes_find(core, a->node) : NULL;
-        n += node && node->embedded && node->session;
+        const struct td_host *node = a ? td_nodes_embedded_of(core, a) : NULL;
+        n += node && node->session;
     }
     return n;
 }

@@ -18,8 +18,9 @@
 // as before. Bounds: TD_CORE_MAX_*; what exceeds them is refused or dropped and counted.
 //
 // The files, in reading order, from the cellar to the roof; none calls one that is above it.
-//   job.h, a job: its states as a table, its attempts, its record (job_record.c) and what is read
-//   of its spec (job_knobs.c); checkpoint.h; exchange.h, what goes in and comes out; core_state.h
+//   part.h, what one node has of an attempt; job.h, a job: its states as a table, its attempts, its
+//   record (job_record.c) and what is read of its spec (job_knobs.c); checkpoint.h; exchange.h,
+//   what goes in and comes out; core_state.h
 //   out.h, the lists that an input fills; changes.h, what is saved; jobs.h, job_list.h, hosts.h,
 //   host_devices.h
 //   catalog.h, checkpoints: pending, committed, removed; reconcile.h, what nodes have to do about

@@ -39,7 +39,7 @@ static td_status check_holder(struct td_core *core, const Traind__V1__AttemptId 
     td_status s = td_fail(TD_PERMISSION_DENIED,
                           "attempt %u of job %s belongs to node %s: only its session, or its "
                           "session's key, may send for it",
-                          id->attempt, id->job, a->node);
+                          id->attempt, id->job, a->parts[0].node);
     return td_status_with_reason(s, "NOT_THE_HOLDER");
 }
 
@@ -53,6 +53,11 @@ td_status td_core_check_key(struct td_core *core, const Traind__V1__AttemptId *i
     return check_holder(core, id, 0, key);
 }
 
+static struct td_host *node_of(const struct td_core *core, const struct td_attempt *a,
+                               uint32_t rank) {
+    return td_nodes_find(core, td_attempt_part_of(a, rank)->node);
+}
+
 void td_core_points_committed(struct td_core *core, struct td_now now, const char *job,
                               uint32_t attempt, uint32_t rank, uint64_t offset) {
     td_core_enter(core, now);
@@ -60,8 +65,8 @@ void td_core_points_committed(struct td_core *core, struct td_now now, const cha
     struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
     if (a && rank < a->n_ranks) {
         a->ranks[rank].metrics_done = offset;
-        td_attempt_ack(core, td_nodes_find(core, a->node), j, a, TRAIND__V1__SEGMENT__KIND__METRICS,
-                       rank, offset);
+        td_attempt_ack(core, node_of(core, a, rank), j, a, TRAIND__V1__SEGMENT__KIND__METRICS, rank,
+                       offset);
         td_attempt_maybe_forget(core, j, a);
     }
     td_core_leave(core);
@@ -75,7 +80,7 @@ void td_core_log_committed(struct td_core *core, struct td_now now, const char *
     struct td_job *j = td_core_job(core, job);
     struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
     if (a && rank < a->n_ranks) {
-        td_attempt_ack(core, td_nodes_find(core, a->node), j, a, kind, rank, offset);
+        td_attempt_ack(core, node_of(core, a, rank), j, a, kind, rank, offset);
         td_attempt_maybe_forget(core, j, a);
     }
     td_core_leave(core);

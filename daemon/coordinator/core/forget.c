@@ -126,7 +126,10 @@ void td_forget_job(struct td_core *core, struct td_job *take_job, bool keep_chec
     TD_CHECK(!td_map_put(core->leaving, j->id, l, NULL));
     for (uint32_t n = 1; n <= j->n_attempts; n++) {
         struct td_attempt *a = td_job_attempt(j, n);
-        if (!a->forgotten) td_attempt_send_forget(core, j, a);
+        for (uint32_t i = 0; i < a->n_parts; i++) {
+            const struct td_attempt_part *p = &a->parts[i];
+            if (!p->forgotten) td_attempt_send_forget(core, j, a, p);
+        }
     }
     td_removals_plan(core, j, keep_checkpoints);
     drop_requests(core, j);

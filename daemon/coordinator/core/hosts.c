@@ -30,7 +30,19 @@ bool td_host_has_level(const struct td_host *n, const char *level) {
 
 bool td_nodes_holds(const struct td_core *core, const struct td_attempt *a, uint64_t session,
                     const char *key) {
-    const struct td_host *n = td_nodes_find(core, a->node);
-    if (!n || session) return n && n->session == session;
-    return n->key[0] && (!n->keyed || strcmp(n->key, key) == 0);
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        const struct td_host *n = td_nodes_find(core, a->parts[i].node);
+        if (!n) continue;
+        const bool has_key = n->key[0] && (!n->keyed || strcmp(n->key, key) == 0);
+        if (session ? n->session == session : has_key) return true;
+    }
+    return false;
+}
+
+struct td_host *td_nodes_embedded_of(const struct td_core *core, const struct td_attempt *a) {
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        struct td_host *n = td_nodes_find(core, a->parts[i].node);
+        if (n && n->embedded) return n;
+    }
+    return NULL;
 }

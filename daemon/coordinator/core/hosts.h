@@ -15,8 +15,10 @@ struct td_host *td_nodes_find(const struct td_core *core, const char *id);
 bool td_host_ready(const struct td_host *n);
 // Its machine has the level, as far as it is known; "auto" has everyone.
 bool td_host_has_level(const struct td_host *n, const char *level);
-// Does the node that holds the attempt send this, by its session or by its key (session 0)?
+// Does a node that holds a part of the attempt send this, by its session or by its key (session 0)?
 bool td_nodes_holds(const struct td_core *core, const struct td_attempt *a, uint64_t session,
                     const char *key);
+// The coordinator's own node, if a part of the attempt is on it; else NULL.
+struct td_host *td_nodes_embedded_of(const struct td_core *core, const struct td_attempt *a);
 
 #endif

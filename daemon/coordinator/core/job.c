@@ -185,14 +185,22 @@ void td_job_exclude(struct td_job *j, const char *node) {
 }
 
 // ---- attempts -----------------------------------------------------------------------------------
-td_status td_attempt_create(uint32_t number, uint32_t n_ranks, struct td_attempt **out_attempt) {
+td_status td_attempt_create(uint32_t number, uint32_t n_ranks, uint32_t n_parts,
+                            struct td_attempt **out_attempt) {
     TD_AUTO(td_attempt) *a = td_calloc(1, sizeof *a);
     if (!a) return td_fail_oom();
+    TD_CHECK(n_parts && n_ranks % n_parts == 0);
     a->number = number;
     a->n_ranks = n_ranks;
     a->failure.rank = -1;
     a->ranks = td_calloc(n_ranks ? n_ranks : 1, sizeof *a->ranks);
-    if (!a->ranks) return td_fail_oom();
+    a->parts = td_calloc(n_parts, sizeof *a->parts);
+    if (!a->ranks || !a->parts) return td_fail_oom();
+    for (a->n_parts = 0; a->n_parts < n_parts; a->n_parts++) {
+        struct td_attempt_part *p = &a->parts[a->n_parts];
+        p->n_ranks = n_ranks / n_parts;
+        p->first_rank = a->n_parts * p->n_ranks;
+    }
     *out_attempt = td_steal(a);
     return TD_OK;
 }
@@ -200,10 +208,39 @@ td_status td_attempt_create(uint32_t number, uint32_t n_ranks, struct td_attempt
 void td_attempt_destroy(struct td_attempt *a) {
     if (!a) return;
     td_failure_finish(&a->failure);
-    free(a->silent);
-    free(a->devices);
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        td_attempt_part_finish(&a->parts[i]);
+    }
+    free(a->parts);
     free(a->ranks);
     free(a);
+}
+
+struct td_attempt_part *td_attempt_part_on(const struct td_attempt *a, const char *node) {
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        if (strcmp(a->parts[i].node, node) == 0) return &a->parts[i];
+    }
+    return NULL;
+}
+
+struct td_attempt_part *td_attempt_part_of(const struct td_attempt *a, uint32_t rank) {
+    TD_CHECK(rank < a->n_ranks);
+    return &a->parts[rank / (a->n_ranks / a->n_parts)];
+}
+
+bool td_attempt_forgotten(const struct td_attempt *a) {
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        if (!a->parts[i].forgotten) return false;
+    }
+    return true;
+}
+
+uint32_t td_attempt_slots(const struct td_attempt *a) {
+    uint32_t slots = 0;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        slots += a->parts[i].slots;
+    }
+    return slots;
 }
 
 bool td_attempt_live(const struct td_attempt *a) {

@@ -12,6 +12,7 @@
 //
 // Owned by the core (the loop's thread). Pure: no clock, no file.
 
+#include "daemon/coordinator/core/part.h"
 #include "lib/attempt/outcome.h"
 #include "lib/base/arena.h"
 #include "lib/base/json.h"
@@ -133,24 +134,17 @@ enum td_stop_cause {
 struct td_attempt {
     uint32_t number; // from 1
     uint64_t epoch;  // fencing number
-    char node[64];
     enum td_attempt_state state;
     enum td_stop_cause stop; // what it was asked to stop for
-    bool stop_sent;          // since the session of its node began
     bool stream;             // its checkpoints come to the coordinator
-    bool forgotten;          // everything of it is here
-    bool reconciled;         // its node's disk holds what the catalog says; not durable
-    uint64_t reconcile;      // the newest Reconcile of its job to its node; not durable
     enum td_outcome outcome; // what its launcher's end said
     bool closing;            // its launcher has ended; the last metrics are on their way
     struct td_mono close_at; // and this is how long they are waited for
+    uint32_t n_parts;
+    struct td_attempt_part *parts; // n_parts, in the order of their ranks
     uint32_t n_ranks;
-    uint32_t slots;
-    char *devices;   // one a rank (lib/attempt/devices.h); NULL: none but the host
-    uint64_t events; // committed bytes of its event log
-    uint32_t step;   // the last one that these name: a sample of an earlier one is stale
+    uint32_t step; // the last one that its events name: a sample of an earlier one is stale
     struct td_failure failure;
-    char *silent;                 // which rank is, in its launcher's words; NULL: none. Not durable
     struct td_rank_cursor *ranks; // n_ranks
     bool touched;                 // saved at the end of the input being handled
 };
@@ -241,7 +235,8 @@ void td_job_note(struct td_job *j, const char *fmt, ...) TD_PRINTF(2, 3);
 void td_job_exclude(struct td_job *j, const char *node);
 bool td_job_excludes(const struct td_job *j, const char *node);
 
-TD_MUST_USE td_status td_attempt_create(uint32_t number, uint32_t n_ranks,
+// n_parts has to divide n_ranks: each node has as many ranks. Their nodes are the caller's to set.
+TD_MUST_USE td_status td_attempt_create(uint32_t number, uint32_t n_ranks, uint32_t n_parts,
                                         struct td_attempt **out_attempt);
 void td_attempt_destroy(struct td_attempt *a);
 TD_DEFINE_AUTO(td_attempt, td_attempt_destroy);
@@ -250,6 +245,13 @@ struct td_attempt *td_job_attempt(const struct td_job *j, uint32_t number); // N
 // The attempt that may be alive, or NULL.
 struct td_attempt *td_job_live(const struct td_job *j);
 bool td_attempt_live(const struct td_attempt *a);
+
+// The part on that node; NULL: none is.
+struct td_attempt_part *td_attempt_part_on(const struct td_attempt *a, const char *node);
+// The part that has a rank of the attempt.
+struct td_attempt_part *td_attempt_part_of(const struct td_attempt *a, uint32_t rank);
+bool td_attempt_forgotten(const struct td_attempt *a); // everything of all parts is here
+uint32_t td_attempt_slots(const struct td_attempt *a);
 
 // ---- metrics ------------------------------------------------------------------------------------
 struct td_metric_record;

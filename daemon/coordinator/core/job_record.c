@@ -104,18 +104,19 @@ td_status td_attempt_encode(const struct td_attempt *a, struct td_buf *out) {
     TD_TRY(td_buf_printf(out, "{\"number\":%u,\"state\":\"%s\"", a->number,
                          td_job_attempt_state_name(a->state)));
     TD_TRY(put_int(out, "epoch", (int64_t)a->epoch));
-    TD_TRY(put_text(out, "node", a->node));
     TD_TRY(put_int(out, "stop", a->stop));
     TD_TRY(put_int(out, "stream", a->stream));
-    TD_TRY(put_int(out, "forgotten", a->forgotten));
     TD_TRY(put_int(out, "outcome", a->outcome));
     TD_TRY(put_int(out, "closing", a->closing));
     TD_TRY(put_int(out, "n_ranks", a->n_ranks));
-    TD_TRY(put_int(out, "slots", a->slots));
-    if (a->devices) TD_TRY(put_text(out, "devices", a->devices));
-    TD_TRY(put_int(out, "events", (int64_t)a->events));
     TD_TRY(put_int(out, "step", a->step));
     TD_TRY(put_failure(out, &a->failure));
+    TD_TRY(td_buf_str(out, ",\"parts\":["));
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        if (i) TD_TRY(td_buf_str(out, ","));
+        TD_TRY(td_attempt_part_encode(&a->parts[i], out));
+    }
+    TD_TRY(td_buf_str(out, "]"));
     TD_TRY(td_buf_str(out, ",\"ranks\":["));
     for (uint32_t r = 0; r < a->n_ranks; r++) { // cursors lie beside what they count
         const struct td_rank_cursor *c = &a->ranks[r];
@@ -256,29 +257,47 @@ static void get_ranks(struct td_attempt *a, const struct td_json *list) {
     }
 }
 
+// One of before there were parts has what is its one part's now.
+static td_status get_parts(struct td_attempt *a, const struct td_json *v) {
+    const struct td_json *list = td_json_get(v, "parts");
+    if (!list) return td_attempt_part_decode(v, &a->parts[0]);
+    const struct td_json *part = list->first;
+    for (uint32_t i = 0; i < a->n_parts; i++, part = part->next) {
+        TD_TRY(td_attempt_part_decode(part, &a->parts[i]));
+    }
+    return TD_OK;
+}
+
+static uint32_t count_parts(const struct td_json *list) {
+    uint32_t n = 0;
+    for (const struct td_json *v = list ? list->first : NULL; v && n <= TD_SPEC_MAX_RANKS;
+         v = v->next) {
+        n++;
+    }
+    return list ? n : 1;
+}
+
 td_status td_attempt_decode(const struct td_json *v, struct td_attempt **out_attempt) {
     TD_AUTO(td_attempt) *a = NULL;
+    const uint32_t n_parts = count_parts(td_json_get(v, "parts"));
     int state = find_name(get_text(v, "state"), attempt_state, TD_ATTEMPT_STATE_COUNT);
     uint32_t n_ranks = get_u32(v, "n_ranks");
     int64_t stop = get_int(v, "stop"), outcome = get_int(v, "outcome");
     if (state < 0 || n_ranks > TD_SPEC_MAX_RANKS || stop < 0 || stop >= TD_STOP_CAUSE_COUNT ||
-        outcome < 0 || outcome >= TD_OUTCOME_COUNT) {
-        return td_fail(TD_DATA_LOSS, "record of an attempt: state '%s', %u ranks, stop %" PRId64,
-                       get_text(v, "state"), n_ranks, stop);
+        outcome < 0 || outcome >= TD_OUTCOME_COUNT || !n_parts || n_ranks % n_parts ||
+        (n_parts > 1 && !n_ranks)) {
+        return td_fail(TD_DATA_LOSS,
+                       "record of an attempt: state '%s', %u ranks in %u parts, stop %" PRId64,
+                       get_text(v, "state"), n_ranks, n_parts, stop);
     }
-    TD_TRY(td_attempt_create(get_u32(v, "number"), n_ranks, &a));
+    TD_TRY(td_attempt_create(get_u32(v, "number"), n_ranks, n_parts, &a));
     a->state = (enum td_attempt_state)state;
     a->stop = (enum td_stop_cause)stop;
     a->epoch = (uint64_t)get_int(v, "epoch");
-    snprintf(a->node, sizeof a->node, "%s", get_text(v, "node"));
     a->stream = get_int(v, "stream") != 0;
-    a->forgotten = get_int(v, "forgotten") != 0;
     a->outcome = (enum td_outcome)outcome;
     a->closing = get_int(v, "closing") != 0;
-    a->slots = get_u32(v, "slots");
-    const char *devices = get_text(v, "devices");
-    if (devices[0] && !(a->devices = td_strdup(devices))) return td_fail_oom();
-    a->events = (uint64_t)get_int(v, "events");
+    TD_TRY(get_parts(a, v));
     a->step = get_u32(v, "step");
     get_ranks(a, td_json_get(v, "ranks"));
     TD_TRY(get_failure(v, &a->failure));

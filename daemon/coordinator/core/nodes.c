@@ -115,9 +115,12 @@ void td_nodes_count(struct td_core *core) {
         const struct td_attempt *a = td_job_live(core->live[i]);
         if (!a) continue;
         core->live[n_live++] = core->live[i];
-        struct td_host *n = td_nodes_find(core, a->node);
-        if (n) n->used += a->slots;
-        if (n && a->devices) td_host_devices_hold(&n->devices, a->devices);
+        for (uint32_t k = 0; k < a->n_parts; k++) {
+            const struct td_attempt_part *p = &a->parts[k];
+            struct td_host *n = td_nodes_find(core, p->node);
+            if (n) n->used += p->slots;
+            if (n && p->devices) td_host_devices_hold(&n->devices, p->devices);
+        }
     }
     core->n_live = n_live;
 }
@@ -177,11 +180,12 @@ static void judge_missing(struct td_core *core, struct td_host *n, const Traind_
     for (uint32_t i = core->n_active; i-- > 0;) {
         struct td_job *j = core->active[i];
         struct td_attempt *a = td_job_live(j);
-        if (!a || strcmp(a->node, n->id) != 0 || find_held(m, j, a)) continue;
+        struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
+        if (!p || find_held(m, j, a)) continue;
         char why[160];
         snprintf(why, sizeof why, "node %s came back without attempt %u", n->name, a->number);
-        a->forgotten = a->closing; // it ended, and its files are gone
-        td_attempt_lost(core, j, a, a->state == TD_ATTEMPT_STARTED, why);
+        p->forgotten = a->closing; // it ended, and its files are gone
+        td_attempt_lost(core, j, a, p, a->state == TD_ATTEMPT_STARTED, why);
     }
 }
 
@@ -191,10 +195,10 @@ static void forget_missing(struct td_core *core, struct td_host *n, const Traind
         struct td_job *j = core->order[i];
         for (uint32_t k = 1; k <= j->n_attempts; k++) {
             struct td_attempt *a = td_job_attempt(j, k);
-            if (a->state != TD_ATTEMPT_ENDED || a->forgotten) continue;
-            if (strcmp(a->node, n->id) != 0 || find_held(m, j, a)) continue;
-            a->forgotten = true;
-            td_catalog_attempt_over(core, j, a);
+            struct td_attempt_part *p = td_attempt_part_on(a, n->id);
+            if (!p || a->state != TD_ATTEMPT_ENDED || p->forgotten || find_held(m, j, a)) continue;
+            p->forgotten = true;
+            if (td_attempt_forgotten(a)) td_catalog_attempt_over(core, j, a);
             td_core_save_attempt(core, j, a);
         }
     }
@@ -205,30 +209,32 @@ static struct td_attempt *wanted(struct td_core *core, const struct td_host *n,
                                  const Traind__V1__AttemptId *id, struct td_job **out_job) {
     struct td_job *j = id ? td_core_job(core, id->job) : NULL;
     struct td_attempt *a = j ? td_job_attempt(j, id->attempt) : NULL;
-    if (!a || a->epoch != id->epoch || strcmp(a->node, n->id) != 0) return NULL;
-    if (a->state == TD_ATTEMPT_FENCED || a->forgotten) return NULL;
+    const struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
+    if (!p || a->epoch != id->epoch) return NULL;
+    if (a->state == TD_ATTEMPT_FENCED || p->forgotten) return NULL;
     *out_job = j;
     return a;
 }
 
 static Traind__V1__AttemptCursor *make_cursor(struct td_arena *arena, struct td_job *j,
-                                              struct td_attempt *a) {
+                                              struct td_attempt *a,
+                                              const struct td_attempt_part *p) {
     Traind__V1__AttemptCursor *c = td_core_must(td_arena_alloc(arena, sizeof *c));
     traind__v1__attempt_cursor__init(c);
     c->id = td_core_must(td_arena_alloc(arena, sizeof *c->id));
     td_core_attempt_id(j, a, c->id);
-    size_t n = 1 + 3 * (size_t)a->n_ranks;
+    size_t n = 1 + 3 * (size_t)p->n_ranks;
     c->offsets = td_core_must(td_arena_array(arena, n, sizeof *c->offsets));
     for (size_t i = 0; i < n; i++) {
         Traind__V1__SegmentOffset *o = td_core_must(td_arena_alloc(arena, sizeof *o));
         traind__v1__segment_offset__init(o);
-        o->rank = i ? (uint32_t)((i - 1) / 3) : 0;
+        o->rank = i ? p->first_rank + (uint32_t)((i - 1) / 3) : 0;
         const struct td_rank_cursor *r = &a->ranks[o->rank];
         static const Traind__V1__Segment__Kind kinds[] = {TRAIND__V1__SEGMENT__KIND__METRICS,
                                                           TRAIND__V1__SEGMENT__KIND__OUT,
                                                           TRAIND__V1__SEGMENT__KIND__ERR};
         o->kind = i ? kinds[(i - 1) % 3] : TRAIND__V1__SEGMENT__KIND__EVENTS;
-        o->offset = !i                 ? a->events
+        o->offset = !i                 ? p->events
                     : (i - 1) % 3 == 0 ? r->metrics
                     : (i - 1) % 3 == 1 ? r->out
                                        : r->err;
@@ -273,7 +279,7 @@ static void answer(struct td_core *core, struct td_host *n, const Traind__V1__Re
         struct td_job *j = NULL;
         struct td_attempt *a = wanted(core, n, m->attempts[i]->id, &j);
         if (a) {
-            r.adopt[r.n_adopt++] = make_cursor(arena, j, a);
+            r.adopt[r.n_adopt++] = make_cursor(arena, j, a, td_attempt_part_on(a, n->id));
         } else if (m->attempts[i]->id) {
             r.stop[r.n_stop++] = m->attempts[i]->id;
             if (m->attempts[i]->alive) n->settling = true;
@@ -289,7 +295,7 @@ static void answer(struct td_core *core, struct td_host *n, const Traind__V1__Re
         if (!a) continue;
         td_attempt_maybe_forget(core, j, a); // the last of it came before the session ended
         if (!td_attempt_live(a)) continue;
-        a->stop_sent = false;
+        td_attempt_part_on(a, n->id)->stop_sent = false;
         td_attempt_send_stop(core, j, a);
         check_major(core, n, j, a, m->attempts[i]);
     }
@@ -355,7 +361,7 @@ static void clear_silence(struct td_core *core, const struct td_host *n) {
     for (uint32_t i = 0; i < core->n_active; i++) {
         struct td_job *j = core->active[i];
         const struct td_attempt *a = td_job_live(j);
-        if (!a || strcmp(a->node, n->id) != 0) continue;
+        if (!a || !td_attempt_part_on(a, n->id)) continue;
         if (strcmp(j->reason.code, "NODE_SILENT") != 0) continue;
         td_attempt_node_speaks(j, a);
         td_core_progress(core, j);
@@ -430,7 +436,7 @@ static void show_silence(struct td_core *core, const struct td_host *n) {
     for (uint32_t i = 0; i < core->n_active; i++) {
         struct td_job *j = core->active[i];
         const struct td_attempt *a = td_job_live(j);
-        if (!a || strcmp(a->node, n->id) != 0 || j->state != TD_JOB_RUNNING) continue;
+        if (!a || !td_attempt_part_on(a, n->id) || j->state != TD_JOB_RUNNING) continue;
         td_reason_set(&j->reason, "NODE_SILENT",
                       "node %s is silent; its ranks are taken to run on, and given up after "
                       "%" PRId64 " s",
@@ -443,11 +449,12 @@ static void give_up(struct td_core *core, struct td_host *n, int64_t silent_ns) 
     for (uint32_t i = core->n_active; i-- > 0;) {
         struct td_job *j = core->active[i];
         struct td_attempt *a = td_job_live(j);
-        if (!a || strcmp(a->node, n->id) != 0) continue;
+        struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
+        if (!p) continue;
         char why[160];
         snprintf(why, sizeof why, "node %s was silent for %" PRId64 " s", n->name,
                  silent_ns / TD_NS_PER_S);
-        td_attempt_lost(core, j, a, true, why);
+        td_attempt_lost(core, j, a, p, true, why);
     }
 }
 

@@ -19,8 +19,9 @@ static void hold(struct td_core *core, const char *id) {
 static void mark_job(struct td_core *core, const struct td_job *j) {
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
         const struct td_attempt *a = td_job_attempt(j, i);
-        bool over = a->forgotten || a->state == TD_ATTEMPT_FENCED;
-        if (!over) hold(core, a->node);
+        for (uint32_t k = 0; a->state != TD_ATTEMPT_FENCED && k < a->n_parts; k++) {
+            if (!a->parts[k].forgotten) hold(core, a->parts[k].node);
+        }
     }
     for (uint32_t i = 0; !td_job_state_ended(j->state) && i < j->n_checkpoints; i++) {
         const struct td_checkpoint *c = j->checkpoints[i];

@@ -143,30 +143,32 @@ static bool wants_stream(const struct td_job *j, const struct td_host *n) {
 static td_status make_attempt(struct td_core *core, struct td_job *j, const struct td_host *n,
                               struct td_attempt **out_attempt) {
     TD_AUTO(td_attempt) *a = NULL;
-    TD_TRY(td_attempt_create(j->n_attempts + 1, j->n_ranks, &a));
+    TD_TRY(td_attempt_create(j->n_attempts + 1, j->n_ranks, 1, &a));
     a->epoch = core->next_epoch;
-    snprintf(a->node, sizeof a->node, "%s", n->id);
-    a->slots = td_place_slots(j, n);
+    struct td_attempt_part *p = &a->parts[0];
+    snprintf(p->node, sizeof p->node, "%s", n->id);
+    p->slots = td_place_slots(j, n);
     a->stream = wants_stream(j, n);
     const struct td_host_accel *devices = td_place_devices(j, n);
-    if (devices) a->devices = td_host_devices_pick(devices, j->turn, j->n_ranks);
-    TD_CHECK(!devices || a->devices); // td_place_choose found them
+    if (devices) p->devices = td_host_devices_pick(devices, j->turn, p->n_ranks);
+    TD_CHECK(!devices || p->devices); // td_place_choose found them
     *out_attempt = a;
     return td_job_add_attempt(j, td_steal(a));
 }
 
-static void add_devices(struct td_arena *arena, const struct td_attempt *a,
+static void add_devices(struct td_arena *arena, const struct td_attempt_part *p,
                         Traind__V1__Assign *assign) {
     char uuid[TD_DEVICE_UUID];
-    uint32_t n = a->devices ? td_device_list_count(a->devices) : 0;
+    uint32_t n = p->devices ? td_device_list_count(p->devices) : 0;
     assign->devices = td_core_must(td_arena_array(arena, n + 1, sizeof *assign->devices));
-    for (uint32_t i = 0; i < n && td_device_list_at(a->devices, i, uuid); i++) {
+    for (uint32_t i = 0; i < n && td_device_list_at(p->devices, i, uuid); i++) {
         assign->devices[assign->n_devices++] = td_core_must(td_arena_strdup(arena, uuid));
     }
 }
 
 static void send_assign(struct td_core *core, struct td_job *j, struct td_attempt *a,
-                        struct td_host *n, char *plan_text, uint32_t threads) {
+                        const struct td_attempt_part *p, struct td_host *n, char *plan_text,
+                        uint32_t threads) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_CHECK(!td_arena_create((size_t)1 << 20, &arena));
     Traind__V1__AttemptId id;
@@ -176,15 +178,15 @@ static void send_assign(struct td_core *core, struct td_job *j, struct td_attemp
     assign.id = &id;
     assign.plan_json = plan_text;
     assign.world_size = j->n_ranks;
-    assign.n_ranks = j->n_ranks;
-    assign.slots_per_rank = a->slots / j->n_ranks;
+    assign.n_ranks = p->n_ranks;
+    assign.slots_per_rank = p->slots / p->n_ranks;
     assign.threads_per_rank = threads;
     assign.shared_bytes = plan ? plan->shared_bytes : 0;
     int64_t limit = j->knobs.resources.memory_bytes;
-    assign.memory_limit_bytes = limit > 0 ? (uint64_t)limit * j->n_ranks : 0;
+    assign.memory_limit_bytes = limit > 0 ? (uint64_t)limit * p->n_ranks : 0;
     assign.stream_store = a->stream;
     add_resume(arena, j, n, &assign);
-    add_devices(arena, a, &assign);
+    add_devices(arena, p, &assign);
     Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
     m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_ASSIGN;
     m.assign = &assign;
@@ -224,11 +226,12 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
     if (plan && plan->total_steps) j->progress.total_steps = plan->total_steps;
     if (a->number == 1) td_plans_note(plan, j);
     j->progress.phase = 0;
-    take_slots(core, n, a->slots);
-    if (a->devices) td_host_devices_hold(&n->devices, a->devices);
+    const struct td_attempt_part *p = &a->parts[0];
+    take_slots(core, n, p->slots);
+    if (p->devices) td_host_devices_hold(&n->devices, p->devices);
     td_core_touch(core, j);
     td_core_save_attempt(core, j, a);
-    send_assign(core, j, a, n, plan_text, (uint32_t)TD_MAX(threads, 1));
+    send_assign(core, j, a, p, n, plan_text, (uint32_t)TD_MAX(threads, 1));
 }
 
 // ---- memory and devices -------------------------------------------------------------------------

@@ -19,22 +19,24 @@ enum { FILES_MAX_BYTES = 1 << 20, ARENA_BYTES = 16 << 20 };
 // Of the attempts that n may clear: its own that are over, and others' of which all is known.
 static bool may_clear(const struct td_job *j, const struct td_attempt *a, const struct td_host *n) {
     if (j->unlisted) return false; // what the catalog does not name is not without an owner
-    return a->forgotten || (a->state == TD_ATTEMPT_FENCED && strcmp(a->node, n->id) == 0);
+    return td_attempt_forgotten(a) ||
+           (a->state == TD_ATTEMPT_FENCED && td_attempt_part_on(a, n->id));
 }
 
 bool td_reconcile_is_here(const struct td_job *j, const struct td_checkpoint *c,
                           const struct td_host *n) {
     const struct td_attempt *a = td_job_attempt(j, c->attempt);
     return c->committed && !c->streamed && !c->registered && strcmp(c->node, n->id) == 0 && a &&
-           a->forgotten;
+           td_attempt_forgotten(a);
 }
 
 static bool is_due(const struct td_job *j, const struct td_host *n) {
     bool unconfirmed = false, work = false;
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
         const struct td_attempt *a = td_job_attempt(j, i);
-        work = work || a->forgotten || a->state == TD_ATTEMPT_FENCED;
-        if (strcmp(a->node, n->id) == 0 && !a->reconciled && a->reconcile < n->reconcile_from) {
+        const struct td_attempt_part *p = td_attempt_part_on(a, n->id);
+        work = work || td_attempt_forgotten(a) || a->state == TD_ATTEMPT_FENCED;
+        if (p && !p->reconciled && p->reconcile < n->reconcile_from) {
             unconfirmed = true;
         }
     }
@@ -43,8 +45,8 @@ static bool is_due(const struct td_job *j, const struct td_host *n) {
 
 static void mark(struct td_job *j, const struct td_host *n, uint64_t request) {
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
-        struct td_attempt *a = td_job_attempt(j, i);
-        if (strcmp(a->node, n->id) == 0) a->reconcile = request;
+        struct td_attempt_part *p = td_attempt_part_on(td_job_attempt(j, i), n->id);
+        if (p) p->reconcile = request;
     }
 }
 
@@ -168,17 +170,25 @@ static void remember(struct td_host *n, const struct td_job *j) {
     }
 }
 
-void td_reconcile_due(struct td_core *core, struct td_job *j) {
-    for (uint32_t i = 1; i <= j->n_attempts; i++) {
-        struct td_attempt *a = td_job_attempt(j, i);
-        a->reconciled = false;
-        a->reconcile = 0;
-    }
-    for (uint32_t i = 1; i <= j->n_attempts; i++) { // is_due passes over those that were asked
-        struct td_host *n = td_nodes_find(core, td_job_attempt(j, i)->node);
+static void ask_nodes(struct td_core *core, const struct td_job *j, const struct td_attempt *a) {
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        struct td_host *n = td_nodes_find(core, a->parts[i].node);
         if (!n) continue;
         remember(n, j);
         td_reconcile_pump(core, n);
+    }
+}
+
+void td_reconcile_due(struct td_core *core, struct td_job *j) {
+    for (uint32_t i = 1; i <= j->n_attempts; i++) {
+        const struct td_attempt *a = td_job_attempt(j, i);
+        for (uint32_t k = 0; k < a->n_parts; k++) {
+            a->parts[k].reconciled = false;
+            a->parts[k].reconcile = 0;
+        }
+    }
+    for (uint32_t i = 1; i <= j->n_attempts; i++) { // is_due passes over those that were asked
+        ask_nodes(core, j, td_job_attempt(j, i));
     }
 }
 
@@ -197,8 +207,8 @@ void td_reconcile_node_up(struct td_core *core, struct td_host *n, bool fresh) {
     for (uint32_t i = 0; fresh && i < core->n_jobs; i++) {
         const struct td_job *j = core->order[i];
         for (uint32_t k = 1; k <= j->n_attempts; k++) {
-            struct td_attempt *a = td_job_attempt(j, k);
-            if (strcmp(a->node, n->id) == 0) a->reconciled = false;
+            struct td_attempt_part *p = td_attempt_part_on(td_job_attempt(j, k), n->id);
+            if (p) p->reconciled = false;
         }
     }
     n->n_removals = count_removals(core, n);

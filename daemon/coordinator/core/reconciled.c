@@ -29,17 +29,16 @@ static void judge(struct td_core *core, struct td_host *n, struct td_job *j,
         td_catalog_on_missing(core, j, c, n->name, find_missing(m, c->path));
     }
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
-        struct td_attempt *a = td_job_attempt(j, i);
-        if (strcmp(a->node, n->id) == 0) a->reconciled = true;
+        struct td_attempt_part *p = td_attempt_part_on(td_job_attempt(j, i), n->id);
+        if (p) p->reconciled = true;
     }
     td_retain(core, j); // of what is missing some would have gone anyhow
 }
 
 static bool is_newest(const struct td_job *j, const struct td_host *n, uint64_t request) {
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
-        const struct td_attempt *a = td_job_attempt(j, i);
-        if (!td_retain_is_over(j, i) || strcmp(a->node, n->id) != 0) continue;
-        if (a->reconcile != request) return false;
+        const struct td_attempt_part *p = td_attempt_part_on(td_job_attempt(j, i), n->id);
+        if (p && td_retain_is_over(j, i) && p->reconcile != request) return false;
     }
     return true;
 }

@@ -83,17 +83,23 @@ td_status td_core_load_removal(struct td_core *core, const char *key, const stru
 void td_removals_plan(struct td_core *core, struct td_job *j, bool keep) {
     char *directory = td_core_dup(td_job_has_knobs(j) ? j->knobs.checkpoint.dir : "");
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
-        const char *node = td_job_attempt(j, i)->node;
-        if (!node[0] || td_core_removal(core, j->id, node)) continue;
-        add_removal(core, j, node, directory, keep);
+        const struct td_attempt *a = td_job_attempt(j, i);
+        for (uint32_t k = 0; k < a->n_parts; k++) {
+            const char *node = a->parts[k].node;
+            if (!node[0] || td_core_removal(core, j->id, node)) continue;
+            add_removal(core, j, node, directory, keep);
+        }
     }
     free(directory);
 }
 
-// At most one for each attempt.
+// At most one for each part.
 td_status td_removals_check(const struct td_core *core, const struct td_job *j) {
-    size_t n = td_map_count(core->removals);
-    if (n + j->n_attempts <= TD_CORE_MAX_REMOVALS) return TD_OK;
+    size_t n = td_map_count(core->removals), n_parts = 0;
+    for (uint32_t i = 1; i <= j->n_attempts; i++) {
+        n_parts += td_job_attempt(j, i)->n_parts;
+    }
+    if (n + n_parts <= TD_CORE_MAX_REMOVALS) return TD_OK;
     return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
                                          "files of deleted jobs wait on %zu nodes that are away; "
                                          "start these",

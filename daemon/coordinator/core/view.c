@@ -34,9 +34,10 @@ char *td_view_time(struct td_arena *a, int64_t real_ns) {
 // It has a device of the accelerator that the waiting job is nearest to having.
 static bool has_device_of(const struct td_attempt *live, const struct td_host *n,
                           const struct td_host_accel *accel) {
-    if (!n || !accel || !live->devices || strcmp(live->node, n->id) != 0) return false;
+    const struct td_attempt_part *p = n ? td_attempt_part_on(live, n->id) : NULL;
+    if (!p || !accel || !p->devices) return false;
     for (uint32_t i = 0; i < accel->n; i++) {
-        if (td_device_list_has(live->devices, accel->device[i].uuid)) return true;
+        if (td_device_list_has(p->devices, accel->device[i].uuid)) return true;
     }
     return false;
 }
@@ -129,12 +130,15 @@ static bool view_metrics(struct td_arena *a, const struct td_job *j, Traind__V1_
     return true;
 }
 
+// Of all parts, in the order of the ranks.
 static void view_devices(struct td_arena *a, const struct td_attempt *live, Traind__V1__Job *m) {
     char uuid[TD_DEVICE_UUID];
-    if (!live->devices) return;
-    m->devices = td_arena_array(a, td_device_list_count(live->devices), sizeof *m->devices);
-    for (uint32_t i = 0; m->devices && td_device_list_at(live->devices, i, uuid); i++) {
-        m->devices[m->n_devices++] = copy(a, uuid);
+    m->devices = td_arena_array(a, live->n_ranks + 1, sizeof *m->devices);
+    for (uint32_t k = 0; m->devices && k < live->n_parts; k++) {
+        const char *list = live->parts[k].devices;
+        for (uint32_t i = 0; list && td_device_list_at(list, i, uuid); i++) {
+            m->devices[m->n_devices++] = copy(a, uuid);
+        }
     }
 }
 
@@ -142,9 +146,11 @@ static void view_places(struct td_arena *a, const struct td_core *core, const st
                         const struct td_reason *why, Traind__V1__Job *m) {
     const struct td_attempt *live = td_job_live(j);
     if (live) {
-        m->nodes = td_arena_array(a, 1, sizeof *m->nodes);
-        if (m->nodes) m->nodes[m->n_nodes++] = host_name(a, core, live->node);
-        m->slots = live->slots;
+        m->nodes = td_arena_array(a, live->n_parts, sizeof *m->nodes);
+        for (uint32_t i = 0; m->nodes && i < live->n_parts; i++) {
+            m->nodes[m->n_nodes++] = host_name(a, core, live->parts[i].node);
+        }
+        m->slots = td_attempt_slots(live);
         view_devices(a, live, m);
     } else {
         m->slots = why->needed_slots ? why->needed_slots : j->n_ranks;
@@ -265,7 +271,8 @@ static uint32_t used_slots(const struct td_core *core, const struct td_host *n) 
     uint32_t used = 0;
     for (uint32_t i = 0; i < core->n_live; i++) {
         const struct td_attempt *a = td_job_live(core->live[i]);
-        if (a && strcmp(a->node, n->id) == 0) used += a->slots;
+        const struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
+        if (p) used += p->slots;
     }
     return used;
 }
@@ -277,7 +284,7 @@ static bool view_node_jobs(struct td_arena *a, const struct td_core *core, const
     if (!m->jobs || !m->accelerators) return false;
     for (uint32_t i = 0; i < core->n_live; i++) {
         const struct td_attempt *live = td_job_live(core->live[i]);
-        if (live && strcmp(live->node, n->id) == 0) {
+        if (live && td_attempt_part_on(live, n->id)) {
             m->jobs[m->n_jobs++] = copy(a, core->live[i]->id);
         }
     }
