@@ -291,7 +291,9 @@ static void test_strategy_is_refused_when_it_mistakes_its_place(void **state) {
     make_spy();
     spy_ops.environment = lost_environment;
     prepare(&r, "spy", *state);
-    assert_fails(td_train(&r.config, &r.io, &r.events, &result), TD_FAILED_PRECONDITION,
+    td_status failed = td_train(&r.config, &r.io, &r.events, &result);
+    assert_int_equal(td_status_class(failed), TD_CLASS_USER_CODE);
+    assert_fails(failed, TD_FAILED_PRECONDITION,
                  "strategy 'spy' takes itself for rank 0 of 1 (local 0, node 0) on device 1");
     dispose(&r);
 }

@@ -145,12 +145,14 @@ static td_status check_facts(const struct td_rank *r, const struct td_strategy_c
                        r->strategy_name);
     }
     if (agrees) return TD_OK;
-    return td_fail(TD_FAILED_PRECONDITION,
-                   "strategy '%s' takes itself for rank %d of %d (local %d, node %d) on device %d; "
-                   "it is rank %d of %d (local %d, node %d) on device %d of '%s'",
-                   r->strategy_name, f->global_rank, f->world_size, f->local_rank, f->node_rank,
-                   f->root_device, c->global_rank, c->world_size, c->local_rank, c->node_rank,
-                   r->config->device, r->accel_name);
+    return td_status_with_class(
+        td_fail(TD_FAILED_PRECONDITION,
+                "strategy '%s' takes itself for rank %d of %d (local %d, node %d) on device %d; "
+                "it is rank %d of %d (local %d, node %d) on device %d of '%s'",
+                r->strategy_name, f->global_rank, f->world_size, f->local_rank, f->node_rank,
+                f->root_device, c->global_rank, c->world_size, c->local_rank, c->node_rank,
+                r->config->device, r->accel_name),
+        TD_CLASS_USER_CODE);
 }
 
 td_status td_rank_open_strategy(struct td_rank *r) {
