@@ -80,6 +80,8 @@ struct td_collective_facts {
 enum { TD_GROUPS_MAX = 8 };      // max_groups of the backends of traind
 enum { TD_OPEN_CALLS_MAX = 16 }; // max_open of the backends of traind, and of trace and fault
 
+#define TD_BARRIER_END "teardown" // tag of the barrier in which the ranks of a job end
+
 struct td_collective;      // the backend's own
 struct td_collective_work; // a handle: a call that was started, until it is waited for
 

@@ -48,8 +48,14 @@ td_status td_shm_broadcast(struct td_collective *c, void *data, size_t bytes, in
 
 td_status td_shm_barrier(struct td_collective *c, const char *tag) {
     TD_TRY(td_shm_settle(c));
-    struct td_shm_call call = {
-        .kind = TD_SHM_BARRIER, .detail = (uint32_t)td_xxh3_64(tag, strlen(tag)), .place = -1};
+    const size_t bytes = strlen(tag);
+    struct td_shm_call call = {.kind = TD_SHM_BARRIER, .detail = (uint32_t)td_xxh3_64(tag, bytes)};
+    size_t kept = TD_MIN(bytes, sizeof call.tag);
+    call.is_cut = kept < bytes;
+    while (kept && kept < bytes && ((unsigned char)tag[kept] & 0xc0) == 0x80) {
+        kept--; // not within a character of UTF-8
+    }
+    memcpy(call.tag, tag, kept);
     return td_status_context(td_shm_team_meet(&c->team, &call), "barrier '%s'", tag);
 }
 

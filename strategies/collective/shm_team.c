@@ -127,6 +127,16 @@ void td_shm_team_abort(struct td_shm_team *t) {
     give_up(t);
 }
 
+static void describe_barrier(const struct td_shm_call *c, char *out, size_t out_bytes) {
+    char digest[24] = "";
+    if (strncmp(c->tag, TD_BARRIER_END, sizeof c->tag) == 0) {
+        snprintf(out, out_bytes, "the barrier at its end ('%s')", TD_BARRIER_END);
+        return;
+    }
+    if (c->is_cut) snprintf(digest, sizeof digest, "... (digest %08" PRIx32 ")", c->detail);
+    snprintf(out, out_bytes, "barrier '%.*s'%s", (int)sizeof c->tag, c->tag, digest);
+}
+
 static void describe(const struct td_shm_call *c, char *out, size_t out_bytes) {
     const char *dtype = c->dtype < TD_DTYPE_COUNT ? td_dtype_name((enum td_dtype)c->dtype) : "?";
     char place[40] = "";
@@ -148,7 +158,7 @@ static void describe(const struct td_shm_call *c, char *out, size_t out_bytes) {
                  c->detail);
         return;
     case TD_SHM_BARRIER:
-        snprintf(out, out_bytes, "a barrier (tag digest %08" PRIx32 ")", c->detail);
+        describe_barrier(c, out, out_bytes);
         return;
     case TD_SHM_REDUCE:
         snprintf(out, out_bytes, "reduce (%s) of %" PRId64 " %s to rank %" PRIu32,

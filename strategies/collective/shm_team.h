@@ -53,14 +53,20 @@ enum td_shm_kind {
 struct td_shm_call {
     uint8_t kind; // enum td_shm_kind
     uint8_t dtype, op;
-    uint8_t reserved;
+    uint8_t is_cut; // BARRIER: 1 where the tag has more bytes than fit
     // BUCKET: 0 without control flags, else 1 + how many fp32 they are after the last element.
     // BROADCAST, SCATTER: source; REDUCE, GATHER: destination; BARRIER: digest of the tag;
     // GROUP_CREATE: digest of the ranks.
     uint32_t detail;
-    int64_t n;     // elements or bytes
-    int64_t place; // offset in the gradient region; -1: elsewhere
+    union {
+        struct {
+            int64_t n;     // elements or bytes
+            int64_t place; // offset in the gradient region; -1: elsewhere
+        };
+        char tag[16]; // BARRIER: how it begins, for messages; zeros after it
+    };
 };
+_Static_assert(sizeof(struct td_shm_call) == 24, "calls are compared byte by byte: no padding");
 
 // A message from one rank to another. The sender writes all but taken, done and wants_from; who it
 // is for writes taken and done. The rank whose line it is writes wants_from.

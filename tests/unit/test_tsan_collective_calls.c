@@ -143,11 +143,15 @@ static char data[64];
 
 #define CALL(name, expr)                                                                           \
     static td_status call_##name(struct rank_ctx *r, void *arg) {                                  \
-        (void)arg;                                                                                 \
         char own[128] = {0};                                                                       \
+        (void)arg, (void)own;                                                                      \
         return r->ops->expr;                                                                       \
     }
-CALL(barrier, barrier(r->c, own))
+CALL(barrier, barrier(r->c, "epoch"))
+CALL(barrier_end, barrier(r->c, TD_BARRIER_END))
+CALL(barrier_long, barrier(r->c, "one tag of thirty bytes, no. 1"))
+CALL(barrier_longer, barrier(r->c, "one tag of thirty bytes, no. 20"))
+CALL(barrier_cut, barrier(r->c, "fifteen bytes, \xc3\xa9"))
 CALL(send_8, send(r->c, own, 8, 1 - r->rank, 3))
 CALL(send_9, send(r->c, own, 9, 1 - r->rank, 3))
 CALL(recv_8, recv(r->c, own, 8, 1 - r->rank, 3))
@@ -191,7 +195,11 @@ static const struct clash clashes[] = {
      {"reduce (sum) of 2 f32 to rank 0", "reduce (max) of 2 f32"}},
     {{call_reduce_scatter_i32, call_reduce_scatter_f32},
      {"reduce_scatter (product) of 2 i32 a rank", "reduce_scatter (product) of 2 f32 a rank"}},
-    {{call_uneven, call_barrier}, {"all_gather_uneven", "a barrier"}},
+    {{call_uneven, call_barrier}, {"all_gather_uneven", "barrier 'epoch'"}},
+    {{call_barrier, call_barrier_cut}, {"in barrier 'epoch'", "in barrier 'fifteen bytes, '... ("}},
+    {{call_barrier_end, call_barrier}, {"in the barrier at its end", "in barrier 'epoch'"}},
+    {{call_barrier_long, call_barrier_longer},
+     {"in barrier 'one tag of thirt'... (digest", "while rank"}},
     {{call_create_0, call_create_1},
      {"group_create of 1 ranks (digest", "group_create of 1 ranks"}},
     {{call_send_9, call_recv_8},
@@ -201,7 +209,7 @@ static const struct clash clashes[] = {
     {{call_send_8, call_send_9},
      {"send of 8 bytes to rank 1 (tag 3)", "send of 9 bytes to rank 0 (tag 3)"}},
     {{call_recv_8, call_recv_8_tag_4}, {"from rank 1", "recv from rank"}},
-    {{call_recv_8, call_barrier}, {"recv of 8 bytes from rank 1 (tag 3)", "a barrier"}},
+    {{call_recv_8, call_barrier}, {"recv of 8 bytes from rank 1 (tag 3)", "barrier 'epoch'"}},
     {{call_send_8, call_reduce_0}, {"send of 8 bytes to rank 1 (tag 3)", "reduce (sum)"}},
 };
 

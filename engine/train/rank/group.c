@@ -106,7 +106,7 @@ td_status td_rank_optimizer_state(struct td_rank *r) {
 td_status td_rank_finish(struct td_rank *r) {
     const struct td_strategy_ops *o = r->strategy_ops;
     if (o->teardown) return o->teardown(r->strategy);
-    return r->facts.world_size == 1 ? TD_OK : td_rank_barrier(r, "teardown");
+    return r->facts.world_size == 1 ? TD_OK : td_rank_barrier(r, TD_BARRIER_END);
 }
 
 void td_rank_fail(struct td_rank *r, td_status why) {
