@@ -287,7 +287,8 @@ struct td_strategy_ops {
     // (optional) Which roles this rank reads; setup makes the others equal afterwards. Absent: as
     // for save_checkpoint.
     td_status (*load_checkpoint)(struct td_strategy *s, uint32_t *out_roles);
-    // (optional) Does this rank remove a path that it wrote? Absent: yes.
+    // (optional) Does this rank remove a path that it wrote? Absent: yes. Asked of the rank that
+    // writes, on the thread that does so, beside steps. After an error the path stays.
     td_status (*remove_checkpoint)(struct td_strategy *s, const char *path, bool *out_removes);
     // (optional) Collects sharded optimizer state into `memory` before a save; called on all
     // ranks. Absent: the state is whole where it is written.

@@ -16,6 +16,22 @@
 
 static const struct td_strategy_ops no_strategy = {.struct_bytes = sizeof no_strategy};
 
+// A strategy that removes what was written at even steps itself. At step 5 it cannot say.
+static char asked_about[256];
+
+static td_status even_are_mine(struct td_strategy *s, const char *path, bool *out_removes) {
+    const char *name = strrchr(path, '/');
+    (void)s;
+    if (strcmp(name, "/step-5") == 0) return td_fail(TD_UNAVAILABLE, "no answer of the test");
+    const size_t len = strlen(asked_about);
+    snprintf(asked_about + len, sizeof asked_about - len, "%s", name);
+    *out_removes = (name[strlen(name) - 1] - '0') % 2 == 1;
+    return TD_OK;
+}
+
+static const struct td_strategy_ops owns_some = {.struct_bytes = sizeof owns_some,
+                                                 .remove_checkpoint = even_are_mine};
+
 struct fixture {
     char *dir;
     struct td_state_table *state;
@@ -27,6 +43,7 @@ struct fixture {
     _Alignas(TD_LINE_BYTES) char ring[1024];
     struct td_metrics metrics;
     struct td_checkpoint_config config;
+    const struct td_strategy_ops *strategy; // NULL: one without slots
     struct td_checkpointer *c;
 };
 
@@ -43,7 +60,7 @@ static void begin(struct fixture *f, int32_t top_k, const char *monitor, bool la
         .state = f->state,
         .accel_ops = f->ops,
         .accel = f->accel,
-        .strategy_ops = &no_strategy,
+        .strategy_ops = f->strategy ? f->strategy : &no_strategy,
         .background = f->background,
         .events = &f->events,
         .metrics = &f->metrics,
@@ -381,6 +398,20 @@ static void test_wait_has_a_deadline_when_the_writer_is_stuck(void **state) {
     sem_destroy(&release);
 }
 
+// Its answer decides, path by path. Without one the checkpoint stays, and saves go on.
+static void test_strategy_removes_what_it_says_is_its_own(void **state) {
+    struct fixture *f = *state;
+    f->strategy = &owns_some;
+    begin(f, 1, NULL, false);
+    for (int64_t step = 1; step <= 7; step++) {
+        assert_ok(save(f, step, TD_SAVE_FINAL));
+    }
+    assert_string_equal(asked_about, "/step-1/step-2/step-3/step-4/step-6");
+    for (int step = 1; step <= 7; step++) {
+        assert_int_equal(is_saved(f, step), step % 2 == 0 || step >= 5);
+    }
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make, unmake)
     const struct CMUnitTest tests[] = {
@@ -396,6 +427,7 @@ int main(void) {
         CASE(test_a_path_is_never_written_over),
         CASE(test_removal_that_is_cut_short_leaves_no_half_checkpoint),
         CASE(test_what_a_killed_attempt_left_is_removed_whatever_the_directory_is_called),
+        CASE(test_strategy_removes_what_it_says_is_its_own),
         CASE(test_wait_has_a_deadline_when_the_writer_is_stuck),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
