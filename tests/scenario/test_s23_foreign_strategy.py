@@ -1,4 +1,4 @@
-"""A strategy from outside the tree, tests/plugins/local_sgd.c: built against include/traind, loaded from the plugin
+"""A strategy from outside the tree, examples/plugins/local_sgd.c: built against include/traind, loaded from the plugin
 directory, and run by the worker with two ranks. It reduces no gradient, writes parameters itself, and keeps state of the
 job and of each rank in checkpoints."""
 import json
@@ -15,22 +15,67 @@ from far_plugin import args_of, far, mine  # noqa: F401 (mine is a fixture)
 from plans import losses, plan_of, state_of, steps_in
 from ranks import Attempt, EXIT
 
-SOURCE = support.ROOT / "tests/plugins/local_sgd.c"
+SOURCE = (support.ROOT / "examples/plugins/local_sgd.c").read_text()
+STATE = "    .state_save = local_state_save,\n    .state_load = local_state_load,\n"
+FAULT = """
+static td_status local_post_backward(struct td_strategy *s) {
+    static int backwards;
+    const float bad = 1e30f * 1e30f;
+    if (s->config.global_rank != 1 || ++backwards != 2) return TD_OK;
+    return s->config.accel_ops->copy(s->config.accel, s->memory->region[TD_ROLE_GRAD], 0,
+                                     td_buffer_of_host(&bad, sizeof bad), 0, sizeof bad);
+}
+"""
+SILENCE = """
+#include "traind/rewrite.h"
+static td_status local_rewrite(struct td_strategy *s, struct td_graph *g, const struct td_program_key *key) {
+    (void)s;
+    if (key->mode != TD_MODE_TRAIN) return TD_OK;
+    TD_TRY(td_rewrite_assign_buckets(g, TD_BUCKET_FIRST_BYTES, TD_BUCKET_CAP_BYTES));
+    return key->sync ? td_rewrite_all_reduce(g) : TD_OK;
+}
+static td_status local_reduce_gradients(struct td_strategy *s, const struct td_bucket *bucket) {
+    (void)s, (void)bucket;
+    return TD_OK;
+}
+"""
+
+
+def changed(*changes):
+    text = SOURCE
+    for at, put in changes:
+        assert text.count(at) == 1, at
+        text = text.replace(at, put)
+    return text
+
+
+def with_slots(code, slots):
+    table = "static const struct td_strategy_ops ops"
+    return changed((table, code + table), (STATE, STATE + slots))
+
+
+# One that keeps nothing of itself, one whose second gradient of rank 1 is infinite, once, and one that has all_reduce
+# nodes, and reduces nothing in them, the control tail included.
+CODE = {
+    "local_sgd": SOURCE,
+    "vague_sgd": changed((STATE, ""), ("resumes_exactly = true", "resumes_exactly = false")),
+    "faulty_sgd": with_slots(FAULT, "    .post_backward = local_post_backward,\n"),
+    "deaf_sgd": with_slots(SILENCE, "    .rewrite = local_rewrite,\n    .reduce_gradients = local_reduce_gradients,\n"),
+}
 KEPT = "plugins.safetensors"
 
 
 @pytest.fixture
 def tree(build, tmp_path, monkeypatch):
-    """An installation of its own with the strategy in it: as it is, one that keeps nothing of itself, one with an
-    infinite gradient, and one that sums no control tail."""
+    """An installation of its own with the strategy in it, and its variants."""
     for folder in ("bin", "lib"):
         shutil.copytree(build / folder, tmp_path / "tree" / folder)
     plugins = tmp_path / "tree/lib/traind"
-    for name, *flags in (("local_sgd",), ("vague_sgd", "-DVAGUE"), ("faulty_sgd", "-DFAULTY"),
-                        ("deaf_sgd", "-DDEAF")):
-        subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
-                        f'-DNAME="{name}"', *flags, f"-I{support.ROOT}/include", SOURCE,
-                        "-o", plugins / f"strategy-{name}.so"], check=True)
+    for name, code in CODE.items():
+        source = tmp_path / f"{name}.c"
+        source.write_text(code.replace('(STRATEGY, "local_sgd"', f'(STRATEGY, "{name}"'))
+        subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-Wall", "-Wextra", "-Werror",
+                        "-Wno-unused-function", "-shared", "-fPIC", f"-I{support.ROOT}/include", source, "-o", plugins / f"strategy-{name}.so"], check=True)
     monkeypatch.setattr("ranks.WORKER", tmp_path / "tree/bin/traind-worker")
     return tmp_path / "tree"
 

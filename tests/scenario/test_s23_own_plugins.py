@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 import support
 
 STRICT = "-O2 -Wall -Wextra -Wpedantic -Wshadow -Werror"
-SOURCES = ("skipnet", "gan", "stripes", "sign_vote", "post_local_sgd", "bf16_products", "one_bit", "fault")
+SOURCES = ("skipnet", "gan", "stripes", "sign_vote", "local_sgd", "post_local_sgd", "bf16_products", "one_bit", "fault")
 # Without what a make above this one says: flags of its build, its jobs.
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "CFLAGS", "CPPFLAGS"))}
 

@@ -1,26 +1,20 @@
-// Strategy local_sgd, for tests of strategies from outside the tree: each rank trains by itself,
-// and every `every` steps the ranks take the mean of their parameters. Source: Stich 2018, "Local
-// SGD Converges Fast and Communicates Little".
+// Strategy `local_sgd`: each rank trains by itself, and every `every` steps the ranks take the mean
+// of their parameters.
 //
-// Built by test_s23_foreign_strategy.py against include/traind alone. Between two means the ranks
-// have different weights, and a checkpoint holds those of rank 0. So each rank keeps its own
-// parameters and optimizer state beside it, and the job keeps how many means were taken.
-// With -DVAGUE it keeps nothing, and says that it does not resume exactly. With -DFAULTY the second
-// gradient of rank 1 is infinite, once. With -DDEAF it has all_reduce nodes, and reduces nothing in
-// them, the control tail included.
+//   cc -shared -fPIC -o strategy-local_sgd.so local_sgd.c $(pkg-config --cflags --libs traind)
+//
+// It rewrites no program, so gradients are never reduced: the least that ranks can send. Between
+// two means they have different weights, and a checkpoint holds those of rank 0. So each rank keeps
+// its own parameters and optimizer state beside it, and the job keeps how many means were taken. A
+// run that is resumed gives the same bits. post_local_sgd.c begins with averaged gradients. Source:
+// Stich 2018, "Local SGD Converges Fast and Communicates Little".
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "traind/knobs.h"
 #include "traind/plugin.h"
-#include "traind/rewrite.h"
 #include "traind/strategy.h"
-
-#ifndef NAME
-#define NAME "local_sgd"
-#endif
 
 #define TIMEOUT_NS (60 * TD_NS_PER_S) // of a run
 
@@ -30,26 +24,19 @@ struct td_strategy {
     const struct td_strategy_memory *memory;
     int64_t every, means;
     int64_t steps; // of this rank, since the last mean
-    int64_t backwards;
-    bool wrote; // parameters, since the last run
-    char *kept; // what state_save gave last
-    char *here; // parameters on the host, while the mean is taken
+    bool wrote;    // parameters, since the last run
+    char *kept;    // what state_save gave last
+    char *here;    // parameters on the host, while the mean is taken
 };
 
 static td_status local_open(const struct td_strategy_config *config,
                             struct td_strategy **out_strategy) {
-    struct td_strategy *s = calloc(1, sizeof *s);
+    int64_t every;
+    TD_TRY(td_knob_int(config->knobs, "every", &every));
+    struct td_strategy *s = (struct td_strategy *)calloc(1, sizeof *s);
     if (!s) return td_fail_oom();
-    s->config = *config;
-    s->every = 3;
-    td_status bad = TD_OK;
-    if (td_knob_is_set(config->knobs, "every")) {
-        bad = td_knob_int(config->knobs, "every", &s->every);
-    }
-    if (bad) {
-        free(s);
-        return bad;
-    }
+    s->config = *config; // the struct dies when open returns, what it points to lives on
+    s->every = every;
     *out_strategy = s;
     return TD_OK;
 }
@@ -63,11 +50,7 @@ static void local_close(struct td_strategy *s) {
 
 static td_status local_environment(struct td_strategy *s, struct td_strategy_facts *out_facts) {
     (void)s;
-#ifndef VAGUE
     out_facts->resumes_exactly = true;
-#else
-    out_facts->resumes_exactly = false;
-#endif
     return TD_OK;
 }
 
@@ -80,8 +63,7 @@ static td_status local_place(struct td_strategy *s, const struct td_state_table 
 }
 
 // ---- the step -----------------------------------------------------------------------------------
-// Between the host and a role's region, wherever that is. copy waits for what is queued. (The same
-// is in examples/plugins/post_local_sgd.c: either is built alone, of one file.)
+// Between the host and a role's region, wherever that is. copy waits for what is queued.
 static td_status read_region(struct td_strategy *s, enum td_role role, char *out) {
     const struct td_strategy_config *c = &s->config;
     const size_t bytes = td_state_region_bytes(s->state, role);
@@ -100,7 +82,7 @@ static td_status write_region(struct td_strategy *s, enum td_role role, const ch
 
 static td_status take_mean(struct td_strategy *s, td_ticket ticket) {
     const struct td_strategy_config *c = &s->config;
-    if (!s->here) s->here = malloc(td_state_region_bytes(s->state, TD_ROLE_PARAM));
+    if (!s->here) s->here = (char *)malloc(td_state_region_bytes(s->state, TD_ROLE_PARAM));
     if (!s->here) return td_fail_oom();
     TD_TRY(c->accel_ops->wait(c->accel, ticket, TIMEOUT_NS));
     TD_TRY(read_region(s, TD_ROLE_PARAM, s->here));
@@ -127,33 +109,7 @@ static td_status local_step(struct td_strategy *s, enum td_strategy_step kind,
     return applied && ++s->steps == s->every ? take_mean(s, *out_ticket) : TD_OK;
 }
 
-#ifdef FAULTY
-static td_status local_post_backward(struct td_strategy *s) {
-    const struct td_strategy_config *c = &s->config;
-    const float bad = INFINITY;
-    if (s->config.global_rank != 1 || ++s->backwards != 2) return TD_OK;
-    return c->accel_ops->copy(c->accel, s->memory->region[TD_ROLE_GRAD], 0,
-                              td_buffer_of_host(&bad, sizeof bad), 0, sizeof bad);
-}
-#endif
-
-#ifdef DEAF
-static td_status local_rewrite(struct td_strategy *s, struct td_graph *g,
-                               const struct td_program_key *key) {
-    (void)s;
-    if (key->mode != TD_MODE_TRAIN) return TD_OK;
-    TD_TRY(td_rewrite_assign_buckets(g, TD_BUCKET_FIRST_BYTES, TD_BUCKET_CAP_BYTES));
-    return key->sync ? td_rewrite_all_reduce(g) : TD_OK;
-}
-
-static td_status local_reduce_gradients(struct td_strategy *s, const struct td_bucket *bucket) {
-    (void)s, (void)bucket;
-    return TD_OK;
-}
-#endif
-
 // ---- checkpoints --------------------------------------------------------------------------------
-#ifndef VAGUE
 static const enum td_role own[] = {TD_ROLE_PARAM, TD_ROLE_OPTIM};
 
 static size_t kept_bytes(const struct td_strategy *s) {
@@ -164,11 +120,12 @@ static size_t kept_bytes(const struct td_strategy *s) {
 static td_status local_state_save(struct td_strategy *s, enum td_strategy_state which,
                                   struct td_span *out_state) {
     if (which == TD_STRATEGY_WHOLE) {
-        *out_state = (struct td_span){&s->means, sizeof s->means};
+        out_state->data = &s->means;
+        out_state->bytes = sizeof s->means;
         return TD_OK;
     }
     const size_t bytes = kept_bytes(s);
-    if (!s->kept) s->kept = malloc(bytes);
+    if (!s->kept) s->kept = (char *)malloc(bytes);
     if (!s->kept) return td_fail_oom();
     memcpy(s->kept, &s->steps, sizeof s->steps);
     char *at = s->kept + sizeof s->steps;
@@ -176,7 +133,8 @@ static td_status local_state_save(struct td_strategy *s, enum td_strategy_state 
         TD_TRY(read_region(s, own[i], at));
         at += td_state_region_bytes(s->state, own[i]);
     }
-    *out_state = (struct td_span){s->kept, bytes};
+    out_state->data = s->kept;
+    out_state->bytes = bytes;
     return TD_OK;
 }
 
@@ -199,7 +157,6 @@ static td_status local_state_load(struct td_strategy *s, enum td_strategy_state 
     s->wrote = true;
     return TD_OK;
 }
-#endif
 
 static const struct td_strategy_ops ops = {
     .struct_bytes = sizeof ops,
@@ -208,17 +165,8 @@ static const struct td_strategy_ops ops = {
     .environment = local_environment,
     .place = local_place,
     .step = local_step,
-#ifdef FAULTY
-    .post_backward = local_post_backward,
-#endif
-#ifdef DEAF
-    .rewrite = local_rewrite,
-    .reduce_gradients = local_reduce_gradients,
-#endif
-#ifndef VAGUE
     .state_save = local_state_save,
     .state_load = local_state_load,
-#endif
 };
 
 static const struct td_plugin_knob knobs[] = {
@@ -232,4 +180,5 @@ static const struct td_plugin_knob knobs[] = {
         .prose = "steps of each rank between two means",
     },
 };
-TD_PLUGIN_WITH_KNOBS(STRATEGY, NAME, "each rank by itself, means of the parameters", &ops, knobs)
+TD_PLUGIN_WITH_KNOBS(STRATEGY, "local_sgd", "each rank by itself, means of the parameters", &ops,
+                     knobs)
