@@ -19,6 +19,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+KINDS = ("accelerator", "collective", "comm_hook", "precision", "strategy")
+
+
 @pytest.fixture(scope="session")
 def build():
     return support.BUILD
@@ -28,6 +31,15 @@ def build():
 def stubs(tmp_path_factory):
     """Modules generated from the protos, as a user of another language would make them."""
     return support.generate_stubs(tmp_path_factory.mktemp("stubs"))
+
+
+def pytest_runtest_setup(item):
+    """Which implementations a case goes over, for tests/tools/conformance.py: parameters that have a kind's name."""
+    params = getattr(item, "callspec", None)
+    for kind in KINDS:
+        name = params and params.params.get(kind)
+        if isinstance(name, str) and name:
+            item.user_properties.append(("over", f"{kind} {name}"))
 
 
 @pytest.hookimpl(wrapper=True)

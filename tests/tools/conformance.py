@@ -6,8 +6,9 @@
 A mark is the line before a case: "// Contract 12: what it says" in C, "# Contract 12: ..." in Python. A C program
 runs whole, once; of its cases the marked ones count. A contract without a marked test is "later". Exit status 1 if
 a marked case failed, or did not run. A program that does not end in time is killed with what it started, and its
-cases failed. A C case that goes over implementations writes "# over collective shm" after each that passed; the
-last column has these, and those of the same kind that the worker has and the case did not go over.
+cases failed. A C case that goes over implementations writes "# over collective shm" after each that passed. A Python
+case says so by parameters of such a name (tests/conftest.py). The last column has these, and those of the same kind
+that the worker has and the case did not go over; "-": the case names none.
 """
 
 import argparse
@@ -77,9 +78,11 @@ def registered(kind):
 def column(over):
     """Over which implementations a case passed, and over which of their kinds it did not go."""
     if not over:
-        return ""
-    left = [name for kind in dict.fromkeys(o.split()[0] for o in over) for name in registered(kind) if name not in over]
-    return ": " + ", ".join(dict.fromkeys(over)) + (f"; not over {', '.join(left)}" if left else "")
+        return ": -"
+    kinds = list(dict.fromkeys(o.split()[0] for o in over))
+    left = [name for kind in kinds for name in registered(kind) if name not in over]
+    passed = sorted(dict.fromkeys(over), key=lambda o: kinds.index(o.split()[0]))
+    return ": " + ", ".join(passed) + (f"; not over {', '.join(left)}" if left else "")
 
 
 def run_python(build, source, cases, timeout_s):
@@ -87,13 +90,21 @@ def run_python(build, source, cases, timeout_s):
         xml = Path(scratch) / "junit.xml"
         run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={xml}", str(source),
              "-k", " or ".join(cases)], dict(os.environ, TRAIND_BUILD=str(build)), timeout_s)
-        results = {}
-        for case in ElementTree.parse(xml).iter("testcase") if xml.exists() else ():
-            name = case.get("name").split("[")[0]
-            bad = case.find("failure") is not None or case.find("error") is not None
-            how = "fail" if bad else "skip" if case.find("skipped") is not None else "pass"
-            results[name] = "fail" if "fail" in (how, results.get(name, ("",))[0]) else how, []
-        return results
+        return read_junit(xml.read_text()) if xml.exists() else {}
+
+
+def read_junit(text):
+    """The same of a Python file. A case of several parameters failed if one of them did."""
+    results = {}
+    for case in ElementTree.fromstring(text).iter("testcase"):
+        name = case.get("name").split("[")[0]
+        bad = case.find("failure") is not None or case.find("error") is not None
+        how = "fail" if bad else "skip" if case.find("skipped") is not None else "pass"
+        before, over = results.get(name, ("", []))
+        if how == "pass":
+            over = over + [p.get("value") for p in case.iter("property") if p.get("name") == "over"]
+        results[name] = "fail" if "fail" in (how, before) else how, over
+    return results
 
 
 def main():

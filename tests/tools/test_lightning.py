@@ -129,6 +129,28 @@ def test_case_says_which_implementations_it_passed():
                                           "test_c": ("skip", [])}
 
 
+JUNIT = """<testsuites><testsuite><testcase name="test_a[cpu]">%s</testcase><testcase name="test_a[far]">%s</testcase>
+<testcase name="test_b"/><testcase name="test_c"><skipped/></testcase></testsuite></testsuites>"""
+OVER = """<properties><property name="over" value="accelerator %s"/></properties>"""
+
+
+def test_python_case_says_which_implementations_it_passed():
+    both, one = JUNIT % (OVER % "cpu", OVER % "far"), JUNIT % (OVER % "cpu", OVER % "far" + "<failure/>")
+    rest = {"test_b": ("pass", []), "test_c": ("skip", [])}
+    assert conformance.read_junit(both) == {"test_a": ("pass", ["accelerator cpu", "accelerator far"]), **rest}
+    assert conformance.read_junit(one) == {"test_a": ("fail", ["accelerator cpu"]), **rest}
+
+
+def test_parameters_name_the_implementations_of_a_case(tmp_path):
+    case = ("import pytest\n@pytest.mark.parametrize('accelerator, n', [('cpu', 1), ('far', 2)])\n"
+            "def test_a(accelerator, n):\n    pass\n")
+    (tmp_path / "test_it.py").write_text(case)
+    (tmp_path / "conftest.py").write_text(f"import sys\nsys.path.insert(0, {str(ROOT / 'tests')!r})\n"
+                                          + (ROOT / "tests/conftest.py").read_text())
+    assert conformance.run_python(ROOT / "build", tmp_path / "test_it.py", ["test_a"], 60) == {
+        "test_a": ("pass", ["accelerator cpu", "accelerator far"])}
+
+
 def test_row_that_is_wrong_is_noticed():
     there, case = "`include/traind/strategy.h`", "`tests/unit/test_sampler.c::test_counts_differ_by_one_at_most_when_unpadded`"
     assert check_row(["x", "slot `teardown`", there, case], "") == []
@@ -143,7 +165,9 @@ def test_row_that_is_wrong_is_noticed():
 def test_implementations_that_a_case_left_out_are_named():
     known = conformance.registered("collective")
     assert {"collective local", "collective shm"} <= set(known)
-    assert conformance.column([]) == ""
+    assert conformance.column([]) == ": -"
     assert conformance.column(known) == ": " + ", ".join(known)
+    mixed = conformance.column(["strategy ddp", "accelerator far", "strategy single_device"])
+    assert mixed == ": strategy ddp, strategy single_device, accelerator far; not over accelerator reference"
     left = [name for name in known if name != "collective shm"]
     assert conformance.column(["collective shm"]) == f": collective shm; not over {', '.join(left)}"

@@ -123,6 +123,14 @@ static inline struct td_train_result run_job(const struct job *j, const char *di
     return all.rank[0].result;
 }
 
+// Of a job that passed, in 32-true.
+static inline void say_over_job(const struct job *j) {
+    assert_string_equal(j->precision, "32-true");
+    td_test_over("precision", "fp32");
+    td_test_over("strategy", j->strategy);
+    td_test_over("accelerator", j->accelerator);
+}
+
 // ---- what a job leaves -------------------------------------------------------------------------
 static inline void expect_same_file(const char *a, const char *b, const char *name) {
     const char *const dirs[] = {a, b};

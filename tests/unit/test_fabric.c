@@ -420,6 +420,13 @@ static void test_rates_can_be_the_callers(void **state) {
 }
 
 // ---- facts, seeds and the group -----------------------------------------------------------------
+// What options_of(NULL) comes to.
+static void say_over_default(void) {
+    td_test_over("precision", "fp32");
+    td_test_over("strategy", "single_device");
+    td_test_over("accelerator", "reference");
+}
+
 static td_status count_call(void *arg) {
     ++*(int *)arg;
     return TD_OK;
@@ -451,6 +458,7 @@ static void test_program_alone_is_rank_0_of_1_and_its_group_gives_back(void **st
     assert_ok(td_fabric_rank_zero_first(f, count_call, &calls));
     assert_int_equal(calls, 1);
     finish(f);
+    say_over_default();
 }
 
 // Contract 17: alone a program is rank 0 of 1, before setup and after it, with every strategy
@@ -470,6 +478,7 @@ static void test_program_alone_has_one_rank_with_every_strategy(void **state) {
         }
         if (o.strategy) assert_string_equal(facts_of(f).strategy, o.strategy);
         finish(f);
+        if (o.strategy) td_test_over("strategy", o.strategy);
     }
 }
 
@@ -538,6 +547,7 @@ static void test_passes_without_sync_are_plain_when_the_world_is_one(void **stat
     }
     assert_true(losses[0][0] != losses[0][9]);
     assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
+    say_over_default();
 }
 
 int main(void) {

@@ -268,6 +268,7 @@ static void test_open_is_refused_when_there_is_no_such_device(void **state) {
         .struct_bytes = sizeof config, .device = 2, .n_threads = 1};
     assert_fails(ops->open(&config, &a), TD_INVALID_ARGUMENT,
                  "far has 2 devices, none with index 2");
+    td_test_over("accelerator", "far");
 }
 
 // ---- the queue alone ---------------------------------------------------------------------------

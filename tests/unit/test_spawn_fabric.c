@@ -63,6 +63,8 @@ static void test_ranks_are_numbered_with_every_strategy(void **state) {
     }
     assert_ok(call(1, "single_device"));
     assert_false(is_rank());
+    td_test_over("strategy", "ddp");
+    td_test_over("strategy", "single_device");
 }
 
 // Contract 21: ranks that the strategy does not serve are refused, with the one that does
@@ -72,6 +74,7 @@ static void test_ranks_are_refused_when_the_strategy_serves_one(void **state) {
     assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
     assert_non_null(strstr(td_status_message(s), "single_device takes 1 device; use ddp"));
     td_status_free(s);
+    td_test_over("strategy", "single_device");
 }
 
 static const struct td_spawn_function functions[] = {{"be_a_rank", be_a_rank}};

@@ -96,18 +96,22 @@ static void use_spread(struct run *r, const char *dir) {
     r->config.optimizer.max_norm = 0;
 }
 
+static struct job job_of(const char *accelerator, const char *precision, int32_t world) {
+    return (struct job){.accelerator = accelerator,
+                        .strategy = world > 1 ? "ddp" : "single_device",
+                        .precision = precision,
+                        .world = world,
+                        .accumulate = 1,
+                        .max_epochs = 2,
+                        .own = &spread,
+                        .change = use_spread};
+}
+
 static void train(const char *scratch, const char *accelerator, const char *precision,
                   int32_t world, float out[FEATURES * FEATURES]) {
     char dir[4200], path[4300];
     struct td_safetensors *file;
-    const struct job j = {.accelerator = accelerator,
-                          .strategy = world > 1 ? "ddp" : "single_device",
-                          .precision = precision,
-                          .world = world,
-                          .accumulate = 1,
-                          .max_epochs = 2,
-                          .own = &spread,
-                          .change = use_spread};
+    const struct job j = job_of(accelerator, precision, world);
     snprintf(dir, sizeof dir, "%s/%s%d%d", scratch, accelerator, (int)world, gathers_two);
     assert_int_equal(run_job(&j, dir).step, 8);
     snprintf(path, sizeof path, "%s/step-8/model.safetensors", dir);
@@ -127,6 +131,10 @@ static void expect_one(const char *scratch, const char *accelerator) {
             fail_msg("w[%d] on %s is %g with one rank, %g with two", i, accelerator, (double)one[i],
                      (double)two[i]);
         }
+    }
+    for (int32_t world = 1; world <= 2; world++) {
+        const struct job j = job_of(accelerator, "32-true", world);
+        say_over_job(&j);
     }
 }
 

@@ -115,6 +115,9 @@ static void test_plain_loop_gives_the_bits_of_a_job(void **state) {
     (void)state;
     expect_same("reference", "32-true", 1, false);
     expect_same("far", "32-true", 1, false);
+    td_test_over("accelerator", "reference");
+    td_test_over("accelerator", "far");
+    td_test_over("precision", "fp32");
 }
 
 static void test_loop_that_reads_values_between_calls_gives_the_bits_of_a_job(void **state) {

@@ -138,6 +138,7 @@ static void test_gradients_stay_on_their_rank_when_a_pass_does_not_sync(void **s
     }
     expect_scaled_mean(SYNCED, 1);
     expect_scaled_mean(ADDED, 2); // what was left on a rank is averaged with what came after
+    say_over_job(&j);
 }
 
 // Contract 9: gradients are equal on all ranks, in a loop of the caller's
@@ -152,6 +153,7 @@ static void test_gradients_are_equal_when_the_loop_is_the_callers(void **state) 
     assert_true(same(&gradients[0][SYNCED], &gradients[1][SYNCED]));
     assert_true(same(&gradients[0][ADDED], &gradients[1][ADDED]));
     assert_true(same(&parameters[0], &parameters[1]));
+    say_over_job(&j);
 }
 
 // ---- a fit, and what goes on from it ------------------------------------------------------------
@@ -200,6 +202,7 @@ static void test_gradients_are_equal_when_the_loop_is_a_jobs(void **state) {
         assert_false(same(&gradients[0][SYNCED], &zero));
         assert_true(same(&gradients[0][SYNCED], &gradients[1][SYNCED]));
         assert_true(same(&parameters[0], &parameters[1]));
+        say_over_job(&j);
     }
 }
 
@@ -225,6 +228,8 @@ static void test_parameters_are_equal_when_ranks_do_not_fit(void **state) {
     run_in_ranks(&j, NULL);
     assert_true(same(&parameters[0], &first)); // those of rank 0
     assert_true(same(&parameters[1], &first));
+    say_over_job(&one_rank);
+    say_over_job(&two_ranks);
 }
 
 // ---- checkpoints --------------------------------------------------------------------------------
@@ -263,6 +268,8 @@ static void expect_it_goes_on(const char *scratch, struct job from, struct job t
 static void test_checkpoint_goes_from_two_ranks_to_one_and_back(void **state) {
     expect_it_goes_on(*state, two_ranks, one_rank);
     expect_it_goes_on(*state, one_rank, two_ranks);
+    say_over_job(&one_rank);
+    say_over_job(&two_ranks);
 }
 
 int main(void) {

@@ -48,6 +48,7 @@ static void test_single_device_refuses_a_world_of_two(void **state) {
     assert_non_null(strstr(td_status_message(refused), "ddp"));
     td_status_free(refused);
     ops->close(s);
+    td_test_over("strategy", "single_device");
 }
 
 // Contract 7: collectives of one rank are identities
@@ -105,7 +106,7 @@ static void test_group_calls_are_identities_when_the_world_is_one(void **state) 
         assert_int_equal(roles, 0);
         ops->close(s);
         group_ops->leave(group);
-        print_message("# over strategy %s\n", all[i]->name);
+        td_test_over("strategy", all[i]->name);
     }
 }
 
@@ -129,6 +130,7 @@ static void test_facts_are_the_launchers_when_a_strategy_opens(void **state) {
         assert_true(facts.is_global_zero == (i == 0) && facts.root_device == i % 3);
         ops->close(s);
     }
+    td_test_over("strategy", "ddp");
 }
 
 // A strategy's own slot comes before what stands for it.

@@ -128,6 +128,13 @@ static void record(const struct trace_case *c, const char *dir, struct ranks *al
     join_ranks(all);
 }
 
+static void say_over(const struct trace_case *c) {
+    td_test_over("precision", c->precision->name);
+    td_test_over("strategy", c->ddp ? "ddp" : "single_device");
+    td_test_over("accelerator", c->far ? "far" : "reference");
+    if (c->hook) td_test_over("comm_hook", c->hook->name);
+}
+
 static void check(const struct trace_case *c, const char *dir) {
     struct ranks all;
     record(c, dir, &all);
@@ -136,6 +143,7 @@ static void check(const struct trace_case *c, const char *dir) {
     }
     check_golden(c->name);
     td_buf_finish(&trace.text);
+    say_over(c);
 }
 
 // Both ranks end at the same step.
@@ -149,6 +157,7 @@ static void check_stopped(const struct trace_case *c, const char *dir, int64_t s
     }
     check_golden(c->name);
     td_buf_finish(&trace.text);
+    say_over(c);
 }
 
 static void check_failing(const struct trace_case *c, const char *dir, const char *text) {
@@ -158,6 +167,7 @@ static void check_failing(const struct trace_case *c, const char *dir, const cha
     td_status_free(all.rank[0].failed);
     check_golden(c->name);
     td_buf_finish(&trace.text);
+    say_over(c);
 }
 
 // ---- cases --------------------------------------------------------------------------------------

@@ -115,6 +115,7 @@ static void test_wait_names_the_missing_ranks_when_the_deadline_passes(void **st
         expect_status(rs.status[r], TD_ABORTED, "rank 0 gave up");
     }
     ranks_finish(&rs);
+    print_message("# over collective shm\n");
 }
 
 static td_status rank_different_calls(struct rank_ctx *r, void *arg) {
