@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from plans import plan_of
+from plans import plan_of, steps_in
 from ranks import EXIT, Attempt, run_by_hand
 
 # ---- groups --------------------------------------------------------------------------------------
@@ -55,6 +55,23 @@ def test_frozen_layer_counts_in_no_norm_when_gradients_are_clipped(tmp_path, pre
     code, lines = run_by_hand(tmp_path, plan)
     whole, = (m["value"] for m in lines if m.get("name") == "grad_norm")
     assert whole ** 2 == pytest.approx(norm ** 2 + others ** 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("accelerator", ["reference", "cpu"])
+@pytest.mark.parametrize("match", ["fc1.*", "fc2.*", "*.weight", "fc1.bias"])
+def test_ranks_stop_at_one_step_when_a_group_is_frozen(tmp_path, match, accelerator):
+    """The word to stop travels with the last bucket of gradients, and what is frozen has none. It is said to one rank. A
+    bucket has few tensors, so that the last one would be of frozen ones alone."""
+    plan = plan_of({"optimizer": {"name": "adamw", "lr": 0.01, "groups": [{"match": match, "lr_scale": 0}]}},
+                   trainer={"accelerator": accelerator, "devices": 2, "max_steps": 10 ** 6, "max_epochs": -1,
+                            "strategy": {"name": "ddp", "bucket_cap_mb": 0.001}, "limit_val_batches": 0},
+                   checkpoint={"every_n_train_steps": 0}, run={"checkpoint_dir": str(tmp_path / "c")})
+    with Attempt(tmp_path, plan, 2) as attempt:
+        attempt.until(lambda a: a.ranks[0].step > 20)
+        attempt.stop(ranks=attempt.ranks[1:])
+        assert attempt.wait(60) == [EXIT["stopped"]] * 2, attempt.story()
+        step, = {r.step for r in attempt.ranks}
+    assert steps_in(tmp_path / "c") == [step]
 
 
 @pytest.mark.parametrize("accelerator", ["reference", "cpu"])
