@@ -114,7 +114,10 @@ const char *td_knob_next_choice(const char *at, struct td_knob_choice *out_choic
     size_t len = strcspn(at, "|");
     const char *equals = memchr(at, '=', len);
     c.name = (struct td_str){at, equals ? (size_t)(equals - at) : len};
-    if (equals) c.alias = (struct td_str){equals + 1, (size_t)(at + len - equals) - 1};
+    if (equals) {
+        struct td_str rest = {equals + 1, (size_t)(at + len - equals) - 1};
+        *(c.is_later ? &c.instead : &c.alias) = rest;
+    }
     *out_choice = c;
     at += len;
     return *at == '|' ? at + 1 : at;

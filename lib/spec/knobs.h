@@ -94,7 +94,8 @@ const char *td_knob_later(const char *section, const char *key);
 // One name of an ENUM's `values`; next starts at k->values and returns NULL after the last.
 struct td_knob_choice {
     struct td_str name;
-    struct td_str alias; // len 0: none
+    struct td_str alias;   // len 0: none
+    struct td_str instead; // of a later one: what to do; len 0: nothing to say
     bool is_later;
 };
 const char *td_knob_next_choice(const char *at, struct td_knob_choice *out_choice);

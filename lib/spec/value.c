@@ -152,6 +152,11 @@ static const char *did_you_mean(const struct subject *s, const char *text) {
     return near.best ? td_arena_printf(s->c->arena, "did you mean %s?", near.best) : NULL;
 }
 
+static const char *why_later(const struct subject *s, const struct td_knob_choice *choice) {
+    const char *why = td_arena_strndup(s->c->arena, choice->instead.data, choice->instead.len);
+    return why && *why ? why : "known, but not in this release";
+}
+
 static struct td_json *check_enum(const struct subject *s, const struct td_json *v) {
     char number[24] = "";
     if (v->kind == TD_JSON_INT) snprintf(number, sizeof number, "%lld", (long long)v->u.integer);
@@ -159,7 +164,7 @@ static struct td_json *check_enum(const struct subject *s, const struct td_json 
     struct td_knob_choice choice;
     for (const char *at = s->k->values; (at = td_knob_next_choice(at, &choice));) {
         if (!str_is(choice.name, text) && !str_is(choice.alias, text)) continue;
-        if (choice.is_later) return refuse(s, v, "known, but not in this release");
+        if (choice.is_later) return refuse(s, v, why_later(s, &choice));
         const char *name = td_arena_strndup(s->c->arena, choice.name.data, choice.name.len);
         return fresh(s, td_json_new_string(s->c->arena, name));
     }

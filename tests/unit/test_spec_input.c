@@ -90,6 +90,8 @@ static const struct {
      "expected auto, generic, avx2, avx512, avx512_bf16 or amx, found text 'avx'"},
     {"trainer: {cpu_level: 2}", "trainer.cpu_level (line 4)", "or amx, found 2"},
     {"trainer: {strategy: fsdp}", "trainer.strategy (line 4)", "not in this release"},
+    {"trainer: {strategy: ddp_spawn}", "trainer.strategy (line 4)", "the strategy is ddp here"},
+    {"trainer: {strategy: ddp_spawn}", "trainer.strategy (line 4)", "td_spawn (docs/fabric.md)"},
     {"trainer: {strategy: plugin}", "trainer.strategy (line 4)", "map {name: plugin, strategy: "},
     {"trainer: {strategy: {name: fsdp}}", "trainer.strategy (line 4)", "not in this release"},
     {"trainer: {strategy: {name: ddp, knobs: {}}}", "trainer.strategy.knobs (line 4)",
