@@ -57,8 +57,10 @@ static void show_job(const Traind__V1__Job *job) {
     const Traind__V1__Progress *p = job->progress;
     if (p && job->state == TRAIND__V1__JOB__STATE__RUNNING) {
         char rate[32], left[32];
-        td_print(stdout, "%-14s %s, %s samples/s, ETA %s\n", "progress", p->phase,
-                 td_format_count(p->samples_per_s, rate), td_format_seconds(p->eta_s, left));
+        bool moves = p->samples_per_s > 0; // else nothing is known of what is left
+        td_print(stdout, "%-14s %s, %s samples/s%s%s\n", "progress", p->phase,
+                 td_format_count(p->samples_per_s, rate), moves ? ", ETA " : "",
+                 moves ? td_format_seconds(p->eta_s, left) : "");
     }
     for (size_t i = 0; i < job->n_metrics; i++) {
         td_print(stdout, "%-14s %s = %.6g\n", i == 0 ? "metrics" : "", job->metrics[i]->key,

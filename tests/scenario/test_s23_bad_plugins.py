@@ -1,6 +1,8 @@
 """Plugins of a stranger that crash, never return or return garbage. The job fails, its message says where, and the daemon
 goes on as if nothing had been."""
 import json
+import os
+import signal
 import subprocess
 
 import pytest
@@ -117,3 +119,13 @@ def test_planner_is_given_up_when_a_module_never_returns(odd, tmp_path):
     ran = subprocess.run([BIN / "trainctl", "run", "spec.json", "--timeout", "1"], cwd=tmp_path, capture_output=True,
                          text=True, timeout=60)
     assert ran.returncode != 0 and "planning took more than 1 s (--timeout)" in ran.stderr, ran
+
+
+def test_describe_says_no_remaining_time_when_nothing_moves(cluster, odd):
+    daemon = cluster.make("--slots", "2", "--plugin-dirs", odd).start()
+    job = daemon.submit(with_fault(odd, "dataset", "hang_gather"))
+    daemon.wait_state(job, "RUNNING")
+    progress = next(line for line in daemon.ctl("describe", job, check=0).stdout.splitlines() if line.startswith("progress"))
+    assert "0 samples/s" in progress and "ETA" not in progress, progress
+    os.kill(daemon.launcher(job), signal.SIGKILL)  # its ranks die with it
+    daemon.wait_state(job, "FAILED")
