@@ -20,150 +20,6 @@
 enum { RESULT_MAX_BYTES = 2 << 20, PLAN_MAX_BYTES = 4 << 20 };
 static const int64_t answer_ns = 120 * TD_NS_PER_S, nodes_grace_ns = 5 * TD_NS_PER_S;
 
-// ---- cache --------------------------------------------------------------------------------------
-static void make_key(const char *digest, const struct td_host *n, char out[TD_PLAN_KEY_BYTES]) {
-    snprintf(out, TD_PLAN_KEY_BYTES, "%s/%s/%s", digest, n->cpu_level_held, n->plugins);
-}
-
-const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
-                                          const struct td_host *n) {
-    char key[TD_PLAN_KEY_BYTES];
-    if (n) {
-        make_key(digest, n, key);
-        return td_map_get(core->plans, key);
-    }
-    size_t cursor = 0, len = strlen(digest);
-    const char *found;
-    void *value;
-    while (td_map_next(core->plans, &cursor, &found, &value)) {
-        if (strncmp(found, digest, len) == 0) return value; // also one that an older build kept
-    }
-    return NULL;
-}
-
-void td_plan_entry_destroy(struct td_plan_entry *e) {
-    if (!e) return;
-    free(e->json);
-    free(e->slow);
-    free(e);
-}
-
-// An older node names parts alone.
-static void read_memory(struct td_plan_entry *e, const struct td_json *v) {
-    static const char *const parts[] = {"state_bytes", "arena_bytes", "scratch_bytes",
-                                        "snapshot_bytes"};
-    int64_t all = td_json_int(td_json_get(v, "memory_bytes"), 0);
-    for (size_t i = 0; i < TD_COUNTOF(parts); i++) {
-        int64_t bytes = td_json_int(td_json_get(v, parts[i]), 0);
-        if (bytes > 0) e->memory_bytes += (uint64_t)bytes;
-    }
-    if (all > 0) e->memory_bytes = (uint64_t)all;
-}
-
-static td_status read_entry(const char *key, const char *json, struct td_plan_entry **out) {
-    TD_AUTO(td_arena) *arena = NULL;
-    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    struct td_json *v = NULL;
-    TD_TRY_CTX(td_json_parse(arena, json, strlen(json), &v), "plan of a node");
-    struct td_plan_entry *e = td_calloc(1, sizeof *e);
-    if (!e || !(e->json = td_strdup(json))) {
-        free(e);
-        return td_fail_oom();
-    }
-    snprintf(e->key, sizeof e->key, "%s", key);
-    const char *slow = td_json_string(td_json_get(v, "slow"), NULL);
-    if (slow && !(e->slow = td_strdup(slow))) {
-        td_plan_entry_destroy(e);
-        return td_fail_oom();
-    }
-    read_memory(e, v);
-    int64_t shared = td_json_int(td_json_get(v, "shared_bytes"), 0);
-    int64_t steps = td_json_int(td_json_get(v, "total_steps"), 0);
-    e->shared_bytes = shared > 0 ? (uint64_t)shared : 0;
-    if (!td_json_get(v, "memory_bytes")) e->beside_bytes = e->shared_bytes;
-    e->total_steps = steps > 0 && steps <= UINT32_MAX ? (uint32_t)steps : 0;
-    e->recomputes_all = strcmp(td_json_string(td_json_get(v, "recompute"), ""), "full") == 0;
-    const char *rates = td_json_string(td_json_get(v, "rates"), "");
-    e->guesses = strcmp(rates, "none") == 0 || strcmp(rates, "near") == 0;
-    e->step_seconds = td_json_real(td_json_get(v, "step_seconds"), 0);
-    e->other_seconds = td_json_real(td_json_get(v, "other_step_seconds"), 0);
-    snprintf(e->precision, sizeof e->precision, "%s",
-             td_json_string(td_json_get(v, "precision"), ""));
-    snprintf(e->other, sizeof e->other, "%s",
-             td_json_string(td_json_get(v, "other_precision"), ""));
-    *out = e;
-    return TD_OK;
-}
-
-void td_plans_use(struct td_core *core, const char *digest, const struct td_host *n) {
-    char key[TD_PLAN_KEY_BYTES];
-    make_key(digest, n, key);
-    struct td_plan_entry *e = td_map_get(core->plans, key);
-    if (e) e->used = core->next_use++;
-}
-
-// The one that was used longest ago.
-static void make_room(struct td_core *core) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    struct td_plan_entry *oldest = NULL;
-    while (td_map_next(core->plans, &cursor, &key, &value)) {
-        struct td_plan_entry *e = value;
-        if (!oldest || e->used < oldest->used) oldest = e;
-    }
-    td_core_record(core, TD_RECORD_PLAN, oldest->key, NULL);
-    td_map_remove(core->plans, oldest->key);
-    td_plan_entry_destroy(oldest);
-}
-
-static void keep(struct td_core *core, struct td_plan_entry *e) {
-    bool known = td_map_get(core->plans, e->key) != NULL;
-    if (!known && td_map_count(core->plans) >= TD_CORE_MAX_PLANS) make_room(core);
-    e->used = core->next_use++;
-    void *old = NULL;
-    TD_CHECK(!td_map_put(core->plans, e->key, e, &old));
-    td_plan_entry_destroy(old);
-}
-
-static bool is_held(const struct td_core *core, const char *plugins) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        if (strcmp(((const struct td_host *)value)->plugins, plugins) == 0) return true;
-    }
-    return false;
-}
-
-// The first plan that no node would give any more; NULL: none. Keys of older builds have no such
-// part.
-static struct td_plan_entry *find_stale(const struct td_core *core) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->plans, &cursor, &key, &value)) {
-        const char *level = strchr(key, '/'), *plugins = level ? strchr(level + 1, '/') : NULL;
-        if (!is_held(core, plugins ? plugins + 1 : "")) return value;
-    }
-    return NULL;
-}
-
-void td_plans_drop_stale(struct td_core *core) {
-    for (struct td_plan_entry *e; (e = find_stale(core));) {
-        td_core_record(core, TD_RECORD_PLAN, e->key, NULL);
-        td_map_remove(core->plans, e->key);
-        td_plan_entry_destroy(e);
-    }
-}
-
-td_status td_plans_load(struct td_core *core, const char *key, const char *body) {
-    struct td_plan_entry *e = NULL;
-    TD_TRY(read_entry(key, body, &e));
-    keep(core, e);
-    return TD_OK;
-}
-
 // ---- trainer.precision: auto --------------------------------------------------------------------
 bool td_plans_precision_is_auto(const struct td_job *j) {
     return strcmp(j->knobs.precision, "auto") == 0;
@@ -526,8 +382,8 @@ static bool on_plan(struct td_core *core, struct td_host *node, uint32_t at, con
         s = td_fail(TD_RESOURCE_EXHAUSTED, "a plan of %zu bytes", bytes);
     } else if (!ask->dump[0]) {
         char key[TD_PLAN_KEY_BYTES];
-        make_key(ask->digest, node, key);
-        s = read_entry(key, json, &e);
+        td_plans_key(ask->digest, node, key);
+        s = td_plans_read(key, json, &e);
     }
     if (s) {
         fail_ask(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
@@ -536,7 +392,7 @@ static bool on_plan(struct td_core *core, struct td_host *node, uint32_t at, con
     }
     bool changed = td_host_devices_take_plan(&node->devices, ask->accelerator, json);
     if (e) {
-        keep(core, e);
+        td_plans_keep(core, e);
         td_core_record(core, TD_RECORD_PLAN, e->key, e->json);
     }
     for (uint32_t i = 0; i < ask->n_failed; i++) {

@@ -17,26 +17,18 @@
 // the start and the last word of any node are nodes_grace ago.
 
 #include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/plans_cache.h"
 #include "lib/spec/plan.h"
 #include "traind/v1/node.pb-c.h"
 
 struct td_core;
 struct td_host;
-struct td_plan_entry;
 
-void td_plan_entry_destroy(struct td_plan_entry *e);
-// Of a node with this one's CPU level and plugins. NULL: of any.
-const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
-                                          const struct td_host *n);
 // What was planned for the CPU level of n (NULL: none), else for another's.
 const struct td_plan_entry *td_plans_of(const struct td_core *core, const struct td_job *j,
                                         const struct td_host *n);
 // The job could start on n as far as plans go.
 bool td_plans_suffice(const struct td_core *core, const struct td_job *j, const struct td_host *n);
-// It was needed just now: the last to leave the cache.
-void td_plans_use(struct td_core *core, const char *digest, const struct td_host *n);
-// A node has other plugins now: what no node's plugins gave is dropped.
-void td_plans_drop_stale(struct td_core *core);
 // Sees to it that a node is asked: n, where the job would run. NULL: any. Of a spec that asks for a
 // level itself, one that has it. Of one whose accelerator has devices, one that has them, else one
 // of which nobody knows. TD_RESOURCE_EXHAUSTED: too many at once.
@@ -49,7 +41,6 @@ bool td_plans_on_result(struct td_core *core, struct td_host *node,
 void td_plans_node_gone(struct td_core *core, const char *node);
 // Asks what can be asked, gives up what took too long.
 void td_plans_tick(struct td_core *core);
-TD_MUST_USE td_status td_plans_load(struct td_core *core, const char *key, const char *body);
 // Is the job's trainer.precision auto? What its plan chose then; NULL: it is not, or e is NULL. And
 // a note of the job that says it.
 bool td_plans_precision_is_auto(const struct td_job *j);

@@ -1,0 +1,31 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_CORE_PLANS_CACHE_H
+#define TRAIND_DAEMON_COORDINATOR_CORE_PLANS_CACHE_H
+
+// Plans that nodes have given: one per canonical spec, CPU level and plugins' files. The one that
+// was used longest ago leaves a full cache. Each is a row of state.db, too, so a coordinator that
+// starts again asks nobody. Owned by the core, on the loop's thread.
+
+#include "lib/base/base.h"
+
+struct td_core;
+struct td_host;
+struct td_plan_entry;
+
+void td_plan_entry_destroy(struct td_plan_entry *e);
+// "<digest of the spec>/<CPU level of the node>/<digest of its plugins>"; TD_PLAN_KEY_BYTES.
+void td_plans_key(const char *digest, const struct td_host *n, char out[]);
+// Of a node with this one's CPU level and plugins. NULL: of any.
+const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
+                                          const struct td_host *n);
+// From what a node answered.
+TD_MUST_USE td_status td_plans_read(const char *key, const char *json,
+                                    struct td_plan_entry **out_entry);
+// The core owns it from here on; it takes the place of one with the same key.
+void td_plans_keep(struct td_core *core, struct td_plan_entry *take_e);
+// It was needed just now: the last to leave the cache.
+void td_plans_use(struct td_core *core, const char *digest, const struct td_host *n);
+// A node has other plugins now: what no node's plugins gave is dropped.
+void td_plans_drop_stale(struct td_core *core);
+TD_MUST_USE td_status td_plans_load(struct td_core *core, const char *key, const char *body);
+
+#endif
