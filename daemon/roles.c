@@ -103,6 +103,7 @@ static td_status start_node(struct td_parts *p, const struct td_config *c,
         .channel = p->channel,
         .orphan_timeout_ns = c->orphan_timeout_s * TD_NS_PER_S,
         .silent_after_ns = c->silent_after_ms * TD_NS_PER_MS,
+        .plan_timeout_ns = c->plan_timeout_s * TD_NS_PER_S,
         .measure_after_ns = c->measure_after_ms * TD_NS_PER_MS,
         .user_umask = h->user_umask,
     };

@@ -100,6 +100,9 @@ static void carry_out(struct td_node_daemon *n, const struct td_node_action *act
     case TD_NA_PLAN:
         plan(n, action->plan);
         return;
+    case TD_NA_PLAN_DROP:
+        td_planner_drop(n->planner, action->plan_cancel->request);
+        return;
     case TD_NA_RECONCILE:
         td_reconciler_submit(n->reconciler, action->reconcile);
         return;
@@ -147,6 +150,7 @@ static void on_down(const char *why, void *arg) {
     n->down_logged = true;
     td_attempts_down(n);
     td_reconciler_clear(n->reconciler);
+    td_planner_drop(n->planner, NULL); // the coordinator asks again, here or elsewhere
     td_node_core_down(n->core);
     td_node_daemon_answer(n);
 }
@@ -196,6 +200,8 @@ static td_status open_node(struct td_node_daemon *n, const struct td_node_option
                                                 .cache_dir = cache,
                                                 .checkpoints_dir = checkpoints,
                                                 .plugin_dirs = n->plugin_dirs,
+                                                .timeout_s =
+                                                    (int32_t)(o->plan_timeout_ns / TD_NS_PER_S),
                                                 .idle = is_idle,
                                                 .fn = on_planned,
                                                 .arg = n};

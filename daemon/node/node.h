@@ -63,6 +63,7 @@ struct td_node_options {
     struct td_rpc_channel *channel;      // bulk; NULL when embedded; outlives the node
     int64_t orphan_timeout_ns;           // 1 h
     int64_t silent_after_ns;             // 30 s
+    int64_t plan_timeout_ns;             // 60 s
     int64_t measure_after_ns;            // as td_measurer's after_ns
     mode_t user_umask;                   // of ranks that write outside state_dir
 };

@@ -121,6 +121,18 @@ def test_planner_is_given_up_when_a_module_never_returns(odd, tmp_path):
     assert ran.returncode != 0 and "planning took more than 1 s (--timeout)" in ran.stderr, ran
 
 
+def test_job_behind_one_whose_plan_hangs_starts_soon(cluster, odd):
+    daemon = cluster.make("--slots", "2", "--plugin-dirs", odd, "--plan-timeout-s", "2").start()
+    daemon.finish(daemon.submit(with_fault(odd, "module", "none")))  # its plan is known from here on
+    hangs, behind = (daemon.submit(with_fault(odd, kind, fault), "trainer.devices=2")
+                     for kind, fault in (("module", "hang_record"), ("module", "none")))
+    daemon.wait_state(hangs, "FAILED")
+    failure = daemon.job(hangs).failure
+    assert getattr(failure, "class") == "user_code" and "planning took more than 2 s and was stopped" in failure.message, failure
+    assert "does a plugin never return" in failure.message and "--plan-timeout-s" in failure.message, failure
+    daemon.finish(behind)
+
+
 def test_describe_says_no_remaining_time_when_nothing_moves(cluster, odd):
     daemon = cluster.make("--slots", "2", "--plugin-dirs", odd).start()
     job = daemon.submit(with_fault(odd, "dataset", "hang_gather"))

@@ -243,6 +243,8 @@ static void to_node(struct world *w, struct sim_node *n, const Traind__V1__Coord
     case TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_REQUEST:
         on_plan(w, n, m->plan_request);
         break;
+    case TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_CANCEL: // it answers at once, or not at all
+        break;
     case TRAIND__V1__COORDINATOR_MESSAGE__BODY_RECONCILE:
         assert_true(n->registered);
         sim_disk_keep(&n->disk, m);

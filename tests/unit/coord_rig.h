@@ -18,6 +18,7 @@ struct rig {
     uint64_t session;
     char assigned[TD_JOB_ID_MAX];
     uint64_t epoch, events;
+    uint32_t attempt;      // assigned last
     uint64_t memory_bytes; // of nodes that register; 0: they do not say
     bool gives_no_devices; // of nodes that register
     const char *boot;      // of nodes that register; NULL: always the same
@@ -26,6 +27,7 @@ struct rig {
     char requests[512][64];                // for plans, not yet answered
     uint64_t asked[512];                   // sessions they went to
     uint32_t n_requests;
+    char cancelled[64];   // plan that was cancelled last
     bool asked_for_later; // the last one: for an attempt after the first
     struct {              // Reconciles not yet answered
         uint64_t request;
@@ -47,6 +49,7 @@ static void on_message(struct rig *r, const Traind__V1__CoordinatorMessage *m) {
     if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_ASSIGN) {
         snprintf(r->assigned, sizeof r->assigned, "%s", m->assign->id->job);
         r->epoch = m->assign->id->epoch;
+        r->attempt = m->assign->id->attempt;
         r->events = 0;
         r->n_assigned++;
     } else if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_REQUEST) {
@@ -54,6 +57,8 @@ static void on_message(struct rig *r, const Traind__V1__CoordinatorMessage *m) {
         snprintf(r->requests[r->n_requests++], sizeof r->requests[0], "%s",
                  m->plan_request->request);
         r->asked_for_later = strstr(m->plan_request->plan_json, "\"attempt\":2") != NULL;
+    } else if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_CANCEL) {
+        snprintf(r->cancelled, sizeof r->cancelled, "%s", m->plan_cancel->request);
     } else if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_RECONCILE) {
         assert_true(r->n_reconciles < TD_COUNTOF(r->reconciles));
         r->reconciles[r->n_reconciles].request = m->reconcile->request;
@@ -272,7 +277,7 @@ static inline void answer_plans(struct rig *r) {
 static inline Traind__V1__AttemptId attempt_id(struct rig *r) {
     Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;
     id.job = r->assigned;
-    id.attempt = 1;
+    id.attempt = r->attempt;
     id.epoch = r->epoch;
     return id;
 }
@@ -297,7 +302,7 @@ static inline void say_final(struct rig *r) {
     Traind__V1__LogState state = TRAIND__V1__LOG_STATE__INIT;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     id.job = r->assigned;
-    id.attempt = 1;
+    id.attempt = r->attempt;
     id.epoch = r->epoch;
     state.id = &id;
     state.final = true;

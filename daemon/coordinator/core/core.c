@@ -20,6 +20,7 @@
 #include "daemon/coordinator/core/nodes.h"
 #include "daemon/coordinator/core/offers.h"
 #include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/plan_asks.h"
 #include "daemon/coordinator/core/plans.h"
 #include "daemon/coordinator/core/queue.h"
 #include "daemon/coordinator/core/reconciled.h"
@@ -114,8 +115,7 @@ void td_core_destroy(struct td_core *core) {
         free(core->sessions[i]);
     }
     for (uint32_t i = 0; i < core->n_asks; i++) {
-        free(core->asks[i]->spec_json);
-        free(core->asks[i]);
+        td_plan_ask_destroy(core->asks[i]);
     }
     free(core->listed);
     free(core->order);

@@ -29,7 +29,7 @@
 //   moves.h, a job moves from state to state
 //   attempt.h, what the event lines of an attempt mean; attempt_end.h, how it ends, and restarts;
 //   attempt_messages.h, what its node is sent about it
-//   plans.h, asked of a node once per spec (plans_cache.h: kept);
+//   plans.h, asked of a node once per spec (plan_asks.h: on their way; plans_cache.h: kept);
 //   fits.h, whether a job could ever run; place.h, where; queue.h, who runs next; queue_reason.c,
 //   why the others wait offers.h, which plugins nodes have; offers_check.h, specs against what
 //   those declare nodes.h, registration, leases, adoption and fencing; nodes_evict.h, which one is

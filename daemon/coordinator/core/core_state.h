@@ -101,7 +101,10 @@ struct td_plan_ask { // on its way; one per spec, level and graph
     char *spec_json;
     uint32_t tries;
     struct td_mono deadline;
-    bool later; // asked as for a job that has run
+    bool later;        // asked as for a job that has run
+    bool has_plugins;  // files of the user's are called
+    bool maybe_unused; // somebody who waited for it is gone
+    char *late;        // why a planner was given up: no node is asked twice then; NULL: none was
 };
 
 struct td_plan_waiter {

@@ -17,6 +17,7 @@
 #include "daemon/coordinator/core/jobs.h"
 #include "daemon/coordinator/core/moves.h"
 #include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/plan_asks.h"
 #include "daemon/coordinator/core/plans.h"
 #include "daemon/coordinator/core/removals.h"
 #include "daemon/coordinator/core/requests.h"
@@ -284,6 +285,8 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
 
 void td_core_plan_abandon(struct td_core *core, uint64_t token) {
     for (uint32_t i = 0; i < core->n_waiters; i++) {
-        if (core->waiters[i].token == token) core->waiters[i] = core->waiters[--core->n_waiters];
+        if (core->waiters[i].token != token) continue;
+        td_plan_asks_unused(core, core->waiters[i].digest);
+        core->waiters[i] = core->waiters[--core->n_waiters];
     }
 }

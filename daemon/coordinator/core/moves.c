@@ -11,6 +11,7 @@
 #include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/job_list.h"
 #include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/plan_asks.h"
 #include "daemon/coordinator/core/retain.h"
 #include "daemon/coordinator/core/retention.h"
 
@@ -106,6 +107,7 @@ enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_j
     if (td_job_state_ended(to)) {
         j->end_ns = core->now.real.ns;
         deactivate(core, j);
+        td_plan_asks_unused(core, j->spec_digest);
         td_retain_released(core, j);
         td_retention_ended(core, j);
     }

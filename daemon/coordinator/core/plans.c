@@ -14,11 +14,14 @@
 #include "daemon/coordinator/core/moves.h"
 #include "daemon/coordinator/core/out.h"
 #include "daemon/coordinator/core/place.h"
+#include "daemon/coordinator/core/plan_asks.h"
 #include "lib/base/buf.h"
 #include "lib/spec/plan.h"
 
 enum { RESULT_MAX_BYTES = 2 << 20, PLAN_MAX_BYTES = 4 << 20 };
-static const int64_t answer_ns = 120 * TD_NS_PER_S, nodes_grace_ns = 5 * TD_NS_PER_S;
+// A node ends its planner in --plan-timeout-s, 600 s at most. Before that it may wait half a minute
+// for a descriptor.
+static const int64_t answer_ns = 660 * TD_NS_PER_S, nodes_grace_ns = 5 * TD_NS_PER_S;
 
 // ---- trainer.precision: auto --------------------------------------------------------------------
 bool td_plans_precision_is_auto(const struct td_job *j) {
@@ -72,6 +75,7 @@ static void read_spec(struct td_plan_ask *ask) {
     snprintf(ask->minimum, sizeof ask->minimum, "%s", spec.trainer.cpu_level);
     td_accel_key(&spec, ask->accelerator);
     ask->n_ranks = (uint32_t)td_spec_ranks(&spec);
+    ask->has_plugins = spec.plugins && spec.plugins->n_children;
     td_status_free(s);
 }
 
@@ -101,8 +105,7 @@ td_status td_plans_want(struct td_core *core, const char *digest, const struct t
 }
 
 static void drop_ask(struct td_core *core, uint32_t i) {
-    free(core->asks[i]->spec_json);
-    free(core->asks[i]);
+    td_plan_ask_destroy(core->asks[i]);
     core->asks[i] = core->asks[--core->n_asks];
 }
 
@@ -207,6 +210,14 @@ static int suits(const struct td_plan_ask *ask, const struct td_host *n) {
            (strcmp(ask->last, n->id) != 0);
 }
 
+// A planner that did not end in time says as much about the job as about its node. So a node is
+// asked once then, and none whose answer is of another level than the one that is wanted.
+static bool may_ask(const struct td_plan_ask *ask, const struct td_host *n) {
+    if (!td_host_ready(n)) return false;
+    bool holds = !ask->level[0] || strcmp(ask->level, n->cpu_level_held) == 0;
+    return !ask->late || (holds && !has_failed(ask, n));
+}
+
 // The ready node that suits best, among equals that with the most slots.
 static struct td_host *pick(struct td_core *core, const struct td_plan_ask *ask) {
     struct td_host *best = NULL;
@@ -215,7 +226,7 @@ static struct td_host *pick(struct td_core *core, const struct td_plan_ask *ask)
     void *value;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         struct td_host *n = value;
-        if (!td_host_ready(n)) continue;
+        if (!may_ask(ask, n)) continue;
         int more = best ? suits(ask, n) - suits(ask, best) : 1;
         if (more > 0 || (more == 0 && n->slots > best->slots)) best = n;
     }
@@ -342,25 +353,86 @@ static void wait_for_node(struct td_core *core, uint32_t at) {
     core->queue_dirty = true;
 }
 
+static bool any_ready(const struct td_core *core) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        if (td_host_ready(value)) return true;
+    }
+    return false;
+}
+
+// A plugin that never returns is the likeliest reason, and no other node is asked to wait for it.
+static enum td_class class_of_late(const struct td_plan_ask *ask) {
+    return ask->has_plugins ? TD_CLASS_USER_CODE : TD_CLASS_INTERNAL;
+}
+
+// Another node, if one can be asked that has not failed; else what it waited for fails.
+static void ask_other(struct td_core *core, uint32_t at) {
+    struct td_plan_ask *ask = core->asks[at];
+    bool over = ask->late && (ask->has_plugins || ask->tries >= TD_PLAN_MAX_TRIES);
+    struct td_host *n = over ? NULL : pick(core, ask);
+    if (n) {
+        ask_node(core, at, n);
+    } else if (over || (ask->late && any_ready(core))) {
+        TD_AUTO_FREE char *late = td_core_dup(ask->late);
+        fail_ask(core, at, class_of_late(ask), TD_DEADLINE_EXCEEDED, late);
+    } else {
+        wait_for_node(core, at);
+    }
+}
+
+static void note_late(struct td_plan_ask *ask, const char *why) {
+    note_failed(ask, ask->node);
+    ask->node[0] = '\0';
+    free(ask->late);
+    ask->late = td_core_dup(why);
+}
+
+static void cancel_at_node(struct td_core *core, const struct td_plan_ask *ask) {
+    const struct td_host *n = td_nodes_find(core, ask->node);
+    if (!n || !n->session) return;
+    Traind__V1__PlanCancel cancel = TRAIND__V1__PLAN_CANCEL__INIT;
+    cancel.request = td_unconst(ask->request);
+    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_CANCEL;
+    m.plan_cancel = &cancel;
+    td_core_send(core, n, &m);
+}
+
+static bool is_used(const struct td_core *core, const struct td_plan_ask *ask) {
+    for (uint32_t i = 0; i < core->n_active && !ask->dump[0]; i++) {
+        if (strcmp(core->active[i]->spec_digest, ask->digest) == 0) return true;
+    }
+    return is_waited_for(core, ask);
+}
+
+static void tick(struct td_core *core, uint32_t at) {
+    struct td_plan_ask *ask = core->asks[at];
+    if (ask->maybe_unused && !is_used(core, ask)) {
+        cancel_at_node(core, ask);
+        drop_ask(core, at);
+        return;
+    }
+    ask->maybe_unused = false;
+    if (ask->node[0] && core->now.mono.ns < ask->deadline.ns) {
+        td_core_wake_at(core, ask->deadline);
+        return;
+    }
+    if (ask->node[0]) {
+        char why[160];
+        snprintf(why, sizeof why, "node %s did not answer with a plan in %d s", ask->node,
+                 (int)(answer_ns / TD_NS_PER_S));
+        cancel_at_node(core, ask);
+        note_late(ask, why);
+    }
+    ask_other(core, at);
+}
+
 void td_plans_tick(struct td_core *core) {
     for (uint32_t i = core->n_asks; i-- > 0;) {
-        struct td_plan_ask *ask = core->asks[i];
-        if (ask->node[0] && core->now.mono.ns < ask->deadline.ns) {
-            td_core_wake_at(core, ask->deadline);
-            continue;
-        }
-        if (ask->node[0] && ask->tries >= TD_PLAN_MAX_TRIES) {
-            fail_ask(core, i, TD_CLASS_INTERNAL, TD_DEADLINE_EXCEEDED,
-                     "no node answered with a plan in time");
-            continue;
-        }
-        if (ask->node[0]) note_failed(ask, ask->node);
-        struct td_host *n = pick(core, ask);
-        if (n) {
-            ask_node(core, i, n);
-        } else {
-            wait_for_node(core, i);
-        }
+        tick(core, i);
     }
 }
 
@@ -405,18 +477,32 @@ static bool on_plan(struct td_core *core, struct td_host *node, uint32_t at, con
     return changed;
 }
 
+// A node works on one plan at a time: the time of those that wait there begins now.
+static void restart_clocks(struct td_core *core, const struct td_host *node) {
+    for (uint32_t i = 0; i < core->n_asks; i++) {
+        if (strcmp(core->asks[i]->node, node->id) != 0) continue;
+        core->asks[i]->deadline = td_mono_add(core->now.mono, answer_ns);
+    }
+}
+
 bool td_plans_on_result(struct td_core *core, struct td_host *node,
                         const Traind__V1__PlanResult *m) {
     uint32_t at = 0;
+    restart_clocks(core, node);
     while (at < core->n_asks && (strcmp(core->asks[at]->request, m->request) != 0 ||
                                  strcmp(core->asks[at]->node, node->id) != 0)) {
         at++;
     }
     if (at == core->n_asks) return false; // asked again elsewhere meanwhile
     if (m->result_json[0]) return on_plan(core, node, at, m->result_json);
-    enum td_class cls = td_class_parse(m->class_);
-    if (cls == TD_CLASS_NONE) cls = TD_CLASS_INTERNAL;
     struct td_plan_ask *ask = core->asks[at];
+    enum td_class cls = td_class_parse(m->class_);
+    if (cls == TD_CLASS_NONE && m->code == TD_DEADLINE_EXCEEDED) {
+        note_late(ask, m->message);
+        td_plans_tick(core);
+        return false;
+    }
+    if (cls == TD_CLASS_NONE) cls = TD_CLASS_INTERNAL;
     note_failed(ask, node->id);
     bool is_final = final_class(cls, m->code) && !other_may_know(core, ask, node);
     if (is_final || ask->tries >= TD_PLAN_MAX_TRIES) {

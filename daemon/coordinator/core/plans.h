@@ -10,11 +10,14 @@
 // A node that goes away takes its questions with it: they are asked again elsewhere. An answer of
 // class bad_spec or data is final and fails the jobs that wait for the plan. It is not while the
 // node may just lack the accelerator: another one that has it, or may have it, is asked then. One
-// that gave no plan where another did has no devices for it. Any other failure is asked again,
-// max_tries in all, because it says more about the node than about the job. A question for a graph,
-// too, is apart from the one for sizes alone: its answer is not kept, and its failure fails no job.
-// Jobs wait for a node as long as it takes. A caller of PlanJob is answered: with NO_NODES, when
-// the start and the last word of any node are nodes_grace ago.
+// that gave no plan where another did has no devices for it. A planner that did not end in time is
+// final for its node: another one is asked, unless the job calls plugins of the user. Any other
+// failure is asked again, max_tries in all, because it says more about the node than about the job.
+// A node works on one plan at a time, so a question's time begins with the answer to the one before
+// it. One that nobody waits for any more is cancelled at its node. A question for a graph, too, is
+// apart from the one for sizes alone: its answer is not kept, and its failure fails no job. Jobs
+// wait for a node as long as it takes. A caller of PlanJob is answered: with NO_NODES, when the
+// start and the last word of any node are nodes_grace ago.
 
 #include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/plans_cache.h"

@@ -437,6 +437,9 @@ void td_node_core_message(struct td_node_core *c, struct td_mono now,
     case TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_REQUEST:
         act(c, TD_NA_PLAN, NULL)->plan = m->plan_request;
         return;
+    case TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_CANCEL:
+        act(c, TD_NA_PLAN_DROP, NULL)->plan_cancel = m->plan_cancel;
+        return;
     case TRAIND__V1__COORDINATOR_MESSAGE__BODY_FORGET:
         on_forget_message(c, now, m->forget);
         return;

@@ -80,6 +80,7 @@ enum td_node_action_kind {
     TD_NA_FINAL,     // attempt: it has ended, say how long its segments are
     TD_NA_REMOVE,    // attempt: delete its directory; the attempt is gone after this
     TD_NA_PLAN,      // plan: run a one-shot worker
+    TD_NA_PLAN_DROP, // plan_cancel: end it
     TD_NA_RECONCILE, // reconcile: of a job, what its disk is to hold
 };
 struct td_node_action {
@@ -91,6 +92,7 @@ struct td_node_action {
     const Traind__V1__AttemptCursor *cursor;
     const Traind__V1__SegmentAck *ack;
     const Traind__V1__PlanRequest *plan;
+    const Traind__V1__PlanCancel *plan_cancel;
     const Traind__V1__Reconcile *reconcile;
     td_status status; // owned by the core; borrow it
 };

@@ -2,8 +2,8 @@
 // gets the plan as a file, writes its result to a pipe and its reasons to another. It has ended
 // when its pidfd is readable, and both pipes are drained then. It goes through the trampoline of
 // ranks: it dies with this daemon and leaves no core file. It may have `memory_bytes` of private
-// memory and CPU_S of processor time. That is half of what it may take in all. A plan is worked out
-// on one core, and one that computes for longer does not end in time on a loaded machine. Rejected:
+// memory, and half of timeout_s as processor time. A plan is worked out on one core, and one that
+// computes for longer does not end in time on a loaded machine. Rejected:
 // planning in the daemon (a plugin's crash would be the daemon's). Rejected: a pool of warm
 // planners (a cold one takes about 10 ms, and the coordinator keeps plans by the spec's digest).
 
@@ -25,7 +25,7 @@
 #include "lib/base/proc.h"
 #include "lib/rpc/loop.h"
 
-enum { td_planner_magic = 0x504c414e, REASON_MAX = 4096, DEADLINE_S = 60, CPU_S = 30 };
+enum { td_planner_magic = 0x504c414e, REASON_MAX = 4096, TIMEOUT_S = 60 };
 enum { WAITS_MAX = 60 }; // for a descriptor: half a minute
 static const int64_t wait_ns = 500 * TD_NS_PER_MS;
 static const uint64_t memory_bytes = UINT64_C(4) << 30;
@@ -40,6 +40,7 @@ struct td_planner {
     struct td_loop *loop;
     char bin[TD_FS_PATH_BYTES], trampoline[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
     char choices[TD_FS_PATH_BYTES], checkpoints[TD_FS_PATH_BYTES], plugin_dirs[TD_FS_PATH_BYTES];
+    int32_t timeout_s;
     bool (*idle)(void *arg);
     td_planner_fn *fn;
     void *arg;
@@ -53,7 +54,8 @@ struct td_planner {
         *deadline;    // of the child; or, while none runs, until its start is tried again
     uint32_t n_waits; // of the first request
     struct td_buf out, err;
-    bool running, late, cut; // cut: it printed more than the result may have
+    bool running, late, dropped;
+    bool cut; // it printed more than the result may have
 };
 
 static void start_next(struct td_planner *p);
@@ -64,6 +66,14 @@ static void free_request(struct request *r) {
     free(r->plan);
     free(r->dump);
     free(r);
+}
+
+static struct request *take_first(struct td_planner *p) {
+    struct request *r = p->first;
+    p->first = r->next;
+    if (!p->first) p->last = NULL;
+    p->n_queued--;
+    return r;
 }
 
 // ---- the child's end ----------------------------------------------------------------------------
@@ -126,6 +136,10 @@ static td_status read_failure(const struct td_planner *p, enum td_class cls, con
     return td_status_context(s, "planning may use %" PRIu64 " MiB on a node", memory_bytes >> 20);
 }
 
+static int32_t cpu_s(const struct td_planner *p) {
+    return TD_MAX(p->timeout_s / 2, 1);
+}
+
 static td_status judge(const struct td_planner *p, int wait_status) {
     const char *reason = p->err.len ? p->err.data : "it said nothing";
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
@@ -139,8 +153,9 @@ static td_status judge(const struct td_planner *p, int wait_status) {
     if (p->late) {
         return td_fail(TD_DEADLINE_EXCEEDED,
                        "planning took more than %d s and was stopped; it opens and checks the "
-                       "data, too: is that much, or on a slow disk?",
-                       DEADLINE_S);
+                       "data and calls plugins: is the data large, is the disk slow, or does a "
+                       "plugin never return? The node's --plan-timeout-s allows more",
+                       p->timeout_s);
     }
     if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGXCPU) {
         return td_status_with_class(
@@ -149,7 +164,7 @@ static td_status judge(const struct td_planner *p, int wait_status) {
                 "planning used more than %d s of processor time and was stopped; make the model "
                 "smaller, or the data, which planning opens and checks, or see with "
                 "`traind-worker plan`, which has no limit, what it needs",
-                CPU_S),
+                cpu_s(p)),
             TD_CLASS_BAD_SPEC);
     }
     if (!WIFEXITED(wait_status)) {
@@ -168,16 +183,14 @@ static void on_exit_child(int fd, void *arg) {
     p->cut |= !drain(p->out_fd, &p->out);
     (void)drain(p->err_fd, &p->err);
     close_child(p);
-    struct request *r = p->first;
-    p->first = r->next;
-    if (!p->first) p->last = NULL;
-    p->n_queued--;
+    struct request *r = take_first(p);
     while (p->err.len && p->err.data[p->err.len - 1] == '\n') {
         p->err.data[--p->err.len] = '\0';
     }
-    td_status failed = judge(p, wait_status);
-    const char *result = failed ? "" : td_buf_cstr(&p->out);
-    p->fn(r->name, failed, result, p->arg);
+    if (!p->dropped) {
+        td_status failed = judge(p, wait_status);
+        p->fn(r->name, failed, failed ? "" : td_buf_cstr(&p->out), p->arg);
+    }
     free_request(r);
     start_next(p);
 }
@@ -210,7 +223,7 @@ static td_status spawn(struct td_planner *p) {
     char parent[16], memory[24], cpu[16];
     snprintf(parent, sizeof parent, "%d", (int)getpid());
     snprintf(memory, sizeof memory, "%" PRIu64, memory_bytes);
-    snprintf(cpu, sizeof cpu, "%d", CPU_S);
+    snprintf(cpu, sizeof cpu, "%d", cpu_s(p));
     const char *argv[24] = {p->trampoline,
                             "exec-rank",
                             parent,
@@ -253,14 +266,14 @@ static td_status watch(struct td_planner *p) {
     TD_TRY(td_loop_fd_create(p->loop, p->child.pidfd, 0, on_exit_child, p, &p->exit_watch));
     TD_TRY(td_loop_fd_create(p->loop, p->out_fd, TD_LOOP_FD_EDGE, on_readable, p, &p->out_watch));
     TD_TRY(td_loop_fd_create(p->loop, p->err_fd, TD_LOOP_FD_EDGE, on_readable, p, &p->err_watch));
-    td_loop_timer_arm(p->deadline, DEADLINE_S * TD_NS_PER_S);
+    td_loop_timer_arm(p->deadline, p->timeout_s * TD_NS_PER_S);
     return TD_OK;
 }
 
 static td_status start_child(struct td_planner *p, const char *plan) {
     td_buf_clear(&p->out);
     td_buf_clear(&p->err);
-    p->late = p->cut = false;
+    p->late = p->cut = p->dropped = false;
     TD_TRY(td_fs_write(p->file, plan, strlen(plan), 0600, 0));
     TD_TRY(spawn(p));
     p->running = true;
@@ -289,10 +302,7 @@ static void start_next(struct td_planner *p) {
             return;
         }
         p->n_waits = 0;
-        struct request *r = p->first;
-        p->first = r->next;
-        if (!p->first) p->last = NULL;
-        p->n_queued--;
+        struct request *r = take_first(p);
         p->fn(r->name, td_status_context(failed, "start the planner"), "", p->arg);
         free_request(r);
     }
@@ -324,6 +334,27 @@ td_status td_planner_submit(struct td_planner *p, const char *request, const cha
     return TD_OK;
 }
 
+void td_planner_drop(struct td_planner *p, const char *request) {
+    struct request *before = NULL;
+    for (struct request *r = p->first, *next; r; r = next) {
+        next = r->next;
+        bool meant = !request || strcmp(r->name, request) == 0;
+        if (meant && r == p->first && p->running) {
+            p->dropped = true;
+            kill(p->child.pid, SIGKILL); // on_exit_child follows
+        } else if (meant) {
+            if (!before) p->n_waits = 0; // its own
+            *(before ? &before->next : &p->first) = next;
+            if (p->last == r) p->last = before;
+            p->n_queued--;
+            free_request(r);
+            continue;
+        }
+        before = r;
+    }
+    start_next(p); // the first may have waited for a descriptor
+}
+
 td_status td_planner_create(struct td_loop *loop, const struct td_planner_options *o,
                             struct td_planner **out_planner) {
     TD_AUTO(td_planner) *p = td_calloc(1, sizeof *p);
@@ -333,6 +364,7 @@ td_status td_planner_create(struct td_loop *loop, const struct td_planner_option
     p->idle = o->idle;
     p->fn = o->fn;
     p->arg = o->arg;
+    p->timeout_s = o->timeout_s > 0 ? o->timeout_s : TIMEOUT_S;
     p->out_fd = p->err_fd = p->child.pidfd = -1;
     td_buf_init(&p->out, TD_PLANNER_RESULT_MAX);
     td_buf_init(&p->err, REASON_MAX);

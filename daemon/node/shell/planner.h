@@ -3,7 +3,8 @@
 
 // Plans: `traind-worker plan` as a child, one at a time, under limits and a deadline. What it
 // prints is the result; user code and device libraries are thereby kept out of the daemon. Requests
-// queue up to TD_PLANNER_QUEUE; one more is refused with RESOURCE_EXHAUSTED. Loop thread.
+// queue up to TD_PLANNER_QUEUE; one more is refused with RESOURCE_EXHAUSTED. One that does not end
+// in timeout_s is killed: DEADLINE_EXCEEDED, without a class. Loop thread.
 
 #include "lib/base/base.h"
 
@@ -24,6 +25,7 @@ struct td_planner_options { // strings are copied
     const char *cache_dir;       // that of jobs: kernels are read, rates and decoded data kept
     const char *checkpoints_dir; // exists; of jobs that name no place
     const char *plugin_dirs;     // of the user's own plugins; "": none
+    int32_t timeout_s;           // of one plan; half of it is its processor time. 0: 60 s
     bool (*idle)(void *arg);     // no rank is here: a plan may measure
     td_planner_fn *fn;
     void *arg; // of both
@@ -36,5 +38,8 @@ TD_DEFINE_AUTO(td_planner, td_planner_destroy);
 // The strings are copied. dump_graph: a pass whose graph the result shall have; "": none.
 TD_MUST_USE td_status td_planner_submit(struct td_planner *p, const char *request,
                                         const char *plan_json, const char *dump_graph);
+// Nobody waits for it any more: it is taken out of the queue, or killed if it runs. Its callback
+// does not come. request: NULL: all of them. One that is not here is ignored.
+void td_planner_drop(struct td_planner *p, const char *request);
 
 #endif

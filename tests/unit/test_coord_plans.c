@@ -1,0 +1,186 @@
+// Plans that do not come, in the coordinator's core: a planner that ran into its deadline, a node
+// that does not answer, and questions that nobody waits for any more.
+
+#include "tests/unit/coord_rig.h"
+
+static const char late[] = "planning took more than 60 s and was stopped";
+
+// A planner that was killed at its deadline: the node names no class.
+static void answer_late(struct rig *r, const char *request) {
+    char copy[64], message[sizeof late];
+    snprintf(copy, sizeof copy, "%s", request);
+    memcpy(message, late, sizeof late);
+    Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
+    result.request = copy;
+    result.code = TD_DEADLINE_EXCEEDED;
+    result.message = message;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
+    m.plan_result = &result;
+    say(r, &m);
+    settle(r);
+}
+
+static void add_node(struct rig *r, const char *name, uint32_t slots) {
+    r->session = td_core_session_open(r->core, r->now, false);
+    say_register(r, name, slots);
+    settle(r);
+}
+
+// Time that passes; the node says that it lives.
+static void pass(struct rig *r, int64_t seconds) {
+    for (int64_t i = 0; i < seconds; i++) {
+        Traind__V1__Heartbeat beat = TRAIND__V1__HEARTBEAT__INIT;
+        Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+        m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_HEARTBEAT;
+        m.heartbeat = &beat;
+        r->now.mono.ns += TD_NS_PER_S;
+        say(r, &m);
+        settle(r);
+    }
+}
+
+static void assert_failed(struct rig *r, int number, enum td_class cls, const char *message) {
+    const struct td_job *j = job(r, number);
+    assert_int_equal(j->state, TD_JOB_FAILED);
+    assert_int_equal(j->failure.cls, cls);
+    assert_int_equal(j->failure.code, TD_DEADLINE_EXCEEDED);
+    assert_string_equal(j->failure.message, message);
+}
+
+// ---- a planner at its deadline ------------------------------------------------------------------
+static void test_only_node_is_asked_once_when_its_planner_does_not_end(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin(&r, 1);
+    create(&r, 1, spec);
+    settle(&r);
+    assert_int_equal(r.n_requests, 1);
+    answer_late(&r, r.requests[0]);
+    assert_int_equal(r.n_requests, 1);
+    assert_failed(&r, 1, TD_CLASS_INTERNAL, late);
+    end(&r);
+}
+
+static void test_failure_is_of_user_code_when_the_job_names_plugins(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", plugins: [/p/module-x.so]");
+    struct rig r;
+    begin(&r, 1);
+    add_node(&r, "n-2", 1); // is not asked to wait for it, too
+    create(&r, 1, spec);
+    settle(&r);
+    r.session = r.asked[0];
+    answer_late(&r, r.requests[0]);
+    assert_int_equal(r.n_requests, 1);
+    assert_failed(&r, 1, TD_CLASS_USER_CODE, late);
+    end(&r);
+}
+
+static void test_other_node_is_asked_when_a_planner_does_not_end(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin(&r, 1);
+    add_node(&r, "n-2", 1);
+    create(&r, 1, spec);
+    settle(&r);
+    assert_int_equal(r.n_requests, 1);
+    r.session = r.asked[0];
+    answer_late(&r, r.requests[0]);
+    assert_int_equal(r.n_requests, 2);
+    assert_int_not_equal(r.asked[1], r.asked[0]);
+    assert_int_equal(job(&r, 1)->state, TD_JOB_QUEUED);
+    r.session = r.asked[1];
+    answer_late(&r, r.requests[1]);
+    assert_int_equal(r.n_requests, 2); // each has been asked
+    assert_failed(&r, 1, TD_CLASS_INTERNAL, late);
+    end(&r);
+}
+
+// ---- the queue of a node ------------------------------------------------------------------------
+static void test_plan_has_its_whole_time_when_others_came_before_it(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *one = make_spec(1, 1), *two = make_spec(2, 1);
+    struct rig r;
+    begin(&r, 2);
+    create(&r, 1, one);
+    create(&r, 2, two);
+    settle(&r);
+    assert_int_equal(r.n_requests, 2);
+    pass(&r, 600);
+    answer_late(&r, r.requests[0]);
+    pass(&r, 600);
+    assert_int_equal(r.n_requests, 2);
+    answer_plan(&r, r.requests[1]);
+    settle(&r);
+    assert_int_equal(r.n_assigned, 1);
+    assert_string_equal(r.assigned, job(&r, 2)->id);
+    end(&r);
+}
+
+static void test_node_is_named_when_it_does_not_answer(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin(&r, 1);
+    create(&r, 1, spec);
+    settle(&r);
+    pass(&r, 661);
+    assert_int_equal(r.n_requests, 1);
+    assert_string_equal(r.cancelled, r.requests[0]);
+    assert_failed(&r, 1, TD_CLASS_INTERNAL, "node n-1 did not answer with a plan in 660 s");
+    end(&r);
+}
+
+static void test_plan_is_cancelled_when_the_last_job_that_waits_for_it_is_gone(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    const struct td_job *j = NULL;
+    struct rig r;
+    begin(&r, 2);
+    create(&r, 1, spec);
+    create(&r, 2, spec);
+    settle(&r);
+    assert_int_equal(r.n_requests, 1);
+    assert_ok(td_core_cancel(r.core, r.now, job(&r, 1)->id, "", &j));
+    settle(&r);
+    assert_string_equal(r.cancelled, "");
+    assert_ok(td_core_cancel(r.core, r.now, job(&r, 2)->id, "", &j));
+    settle(&r);
+    assert_string_equal(r.cancelled, r.requests[0]);
+    answer_plan(&r, r.requests[0]); // it was on its way
+    create(&r, 3, spec);
+    settle(&r);
+    assert_int_equal(r.n_requests, 2);
+    end(&r);
+}
+
+static void test_plan_is_cancelled_when_the_caller_is_gone(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin(&r, 1);
+    assert_ok(td_core_plan(r.core, r.now, spec, "", 7));
+    take(&r);
+    settle(&r);
+    assert_int_equal(r.n_requests, 1);
+    td_core_plan_abandon(r.core, 7);
+    settle(&r);
+    assert_string_equal(r.cancelled, r.requests[0]);
+    end(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_only_node_is_asked_once_when_its_planner_does_not_end),
+        cmocka_unit_test(test_failure_is_of_user_code_when_the_job_names_plugins),
+        cmocka_unit_test(test_other_node_is_asked_when_a_planner_does_not_end),
+        cmocka_unit_test(test_plan_has_its_whole_time_when_others_came_before_it),
+        cmocka_unit_test(test_node_is_named_when_it_does_not_answer),
+        cmocka_unit_test(test_plan_is_cancelled_when_the_last_job_that_waits_for_it_is_gone),
+        cmocka_unit_test(test_plan_is_cancelled_when_the_caller_is_gone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
