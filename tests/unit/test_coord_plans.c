@@ -40,6 +40,12 @@ static void pass(struct rig *r, int64_t seconds) {
     }
 }
 
+static struct td_reason reason(struct rig *r, int number) {
+    struct td_reason why;
+    td_core_reason(r->core, job(r, number), r->now.mono, &why);
+    return why;
+}
+
 static void assert_failed(struct rig *r, int number, enum td_class cls, const char *message) {
     const struct td_job *j = job(r, number);
     assert_int_equal(j->state, TD_JOB_FAILED);
@@ -172,6 +178,51 @@ static void test_plan_is_cancelled_when_the_caller_is_gone(void **state) {
     end(&r);
 }
 
+// ---- what a job that waits after it is shown ---------------------------------------------------
+static void test_reason_names_the_job_that_slots_are_kept_for(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *known = make_spec(1, 2), *hangs = make_spec(2, 2);
+    char kept[512];
+    struct rig r;
+    begin(&r, 2);
+    create(&r, 1, known);
+    settle(&r);
+    answer_plans(&r);
+    finish_running(&r);
+    say_final(&r);
+    settle(&r);
+    create(&r, 2, hangs);
+    create(&r, 3, known);
+    settle(&r);
+    assert_string_equal(reason(&r, 2).code, "PLANNING");
+    snprintf(kept, sizeof kept,
+             "needs 2 slots, 0 free on node n-1 (2 slots, 2 kept for job %s before it)",
+             job(&r, 2)->id);
+    assert_string_equal(reason(&r, 3).text, kept);
+    end(&r);
+}
+
+static void test_reason_names_the_job_that_reserves_the_node(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *one = make_spec(1, 1), *four = make_spec(1, 4);
+    char kept[512];
+    struct rig r;
+    begin(&r, 4);
+    create(&r, 1, one);
+    settle(&r);
+    answer_plans(&r);
+    create(&r, 2, four);
+    create(&r, 3, one);
+    settle(&r);
+    answer_plans(&r);
+    assert_string_equal(reason(&r, 2).text, "needs 4 slots, 3 free on node n-1 (4 slots)");
+    snprintf(kept, sizeof kept,
+             "needs 1 slot, 0 free on node n-1 (4 slots, 3 kept for job %s before it)",
+             job(&r, 2)->id);
+    assert_string_equal(reason(&r, 3).text, kept);
+    end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_only_node_is_asked_once_when_its_planner_does_not_end),
@@ -181,6 +232,8 @@ int main(void) {
         cmocka_unit_test(test_node_is_named_when_it_does_not_answer),
         cmocka_unit_test(test_plan_is_cancelled_when_the_last_job_that_waits_for_it_is_gone),
         cmocka_unit_test(test_plan_is_cancelled_when_the_caller_is_gone),
+        cmocka_unit_test(test_reason_names_the_job_that_slots_are_kept_for),
+        cmocka_unit_test(test_reason_names_the_job_that_reserves_the_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,8 @@ struct td_host {
     bool holds;        // for a moment: something would be missed
     uint32_t used;     // slots of attempts that may be alive; by td_nodes_count
     uint64_t reserved; // turn of the waiting job that it is kept free for; 0: none
+    uint32_t kept;     // of `used`, by jobs that wait for a plan or a checkpoint
+    uint64_t kept_for; // turn of the first of them; 0: none
     // reconcile.h
     bool reconciles;                // it has the answer to its registration
     uint32_t reconciling;           // messages on their way

@@ -107,7 +107,8 @@ void td_nodes_count(struct td_core *core) {
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         struct td_host *n = value;
         n->used = 0;
-        n->reserved = 0;
+        n->reserved = n->kept_for = 0;
+        n->kept = 0;
         td_host_devices_release(&n->devices);
     }
     uint32_t n_live = 0;

@@ -111,7 +111,10 @@ static void keep_place(struct td_core *core, const struct td_job *j, const struc
         td_host_devices_keep(&at->devices, j->knobs.accelerator, j->turn, j->n_ranks);
     }
     if (p->node) {
-        take_slots(core, p->node, td_place_slots(j, p->node));
+        uint32_t slots = td_place_slots(j, p->node);
+        take_slots(core, p->node, slots);
+        p->node->kept += slots;
+        if (!p->node->kept_for) p->node->kept_for = j->turn;
     } else if (p->nearest && !p->needed_devices) {
         core->free_slots -= TD_MIN(core->free_slots, td_place_free(p->nearest));
         if (!p->nearest->reserved) p->nearest->reserved = j->turn;

@@ -5,6 +5,7 @@
 // Reasons that an end of its last attempt left (left_by_an_end) say more than that no node is
 // there.
 
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/coordinator/core/catalog.h"
@@ -87,10 +88,29 @@ static void say_small(const struct td_job *j, const struct td_place *p, struct t
                   asks ? " with CPU level " : "", asks ? name : "", j->n_ranks);
 }
 
-static void say_slots(const struct td_place *p, struct td_reason *r) {
-    td_reason_set(r, "WAITING_FOR_SLOTS", "needs %u slot%s, %u free on node %s (%u slots)",
+// The first of the jobs before it that slots of the node are kept for; NULL: none. out_slots: how
+// many are kept, for any of them.
+static const struct td_job *find_keeper(const struct td_core *core, const struct td_job *j,
+                                        const struct td_host *n, uint32_t *out_slots) {
+    bool reserved = n->reserved && n->reserved != j->turn;
+    uint64_t turn = n->kept_for ? n->kept_for : reserved ? n->reserved : 0;
+    *out_slots = n->kept + (reserved ? n->slots - TD_MIN(n->used, n->slots) : 0);
+    if (!*out_slots || turn == j->turn) return NULL;
+    for (uint32_t i = 0; i < core->n_waiting && core->waiting[i]->turn <= turn; i++) {
+        if (core->waiting[i]->turn == turn) return core->waiting[i];
+    }
+    return NULL;
+}
+
+static void say_slots(const struct td_core *core, const struct td_job *j, const struct td_place *p,
+                      struct td_reason *r) {
+    uint32_t kept = 0;
+    char why[96] = "";
+    const struct td_job *keeper = find_keeper(core, j, p->nearest, &kept);
+    if (keeper) snprintf(why, sizeof why, ", %u kept for job %s before it", kept, keeper->id);
+    td_reason_set(r, "WAITING_FOR_SLOTS", "needs %u slot%s, %u free on node %s (%u slots%s)",
                   p->needed, p->needed == 1 ? "" : "s", p->free, p->nearest->name,
-                  p->nearest->slots);
+                  p->nearest->slots, why);
     r->needed_slots = p->needed;
     r->free_slots = p->free;
 }
@@ -142,7 +162,7 @@ void td_core_reason(const struct td_core *core, const struct td_job *j, struct t
         say_devices(j, &p, out_reason);
         break;
     case WHY_SLOTS:
-        say_slots(&p, out_reason);
+        say_slots(core, j, &p, out_reason);
         break;
     }
     out_reason->position = td_queue_position(core, j);
@@ -160,5 +180,7 @@ uint64_t td_core_reason_mark(const struct td_core *core, const struct td_job *j,
     uint64_t slots = why == WHY_SLOTS     ? (uint64_t)p.needed << 12 | p.free
                      : why == WHY_DEVICES ? (uint64_t)p.needed_devices << 12 | p.free_devices
                                           : 0;
-    return position << 32 ^ slots << 4 ^ (uint64_t)why ^ (uint64_t)j->state << 60;
+    const struct td_host *n = why == WHY_SLOTS ? p.nearest : NULL;
+    uint64_t keeper = n ? (n->kept_for + n->reserved) * 31 + n->kept : 0;
+    return keeper << 40 ^ position << 32 ^ slots << 4 ^ (uint64_t)why ^ (uint64_t)j->state << 60;
 }
