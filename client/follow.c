@@ -104,6 +104,8 @@ td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, t
     }
 }
 
+enum { WORDS_MAX = 4096 };
+
 // ---- to the end ---------------------------------------------------------------------------------
 struct to_end {
     struct td_session *session;
@@ -135,6 +137,8 @@ static void say_end(const struct to_end *e, const Traind__V1__Job *job) {
     if (job->failure && job->state == TRAIND__V1__JOB__STATE__FAILED) {
         td_print(stdout, "  %-20s %s\n  %-20s %s\n", "class", job->failure->class_, "error",
                  job->failure->message);
+        const char *words = job->failure->last_words;
+        if (words[0]) td_print(stdout, "  %-20s %.*s\n", "last words", WORDS_MAX, words);
     }
 }
 

@@ -126,11 +126,14 @@ def test_job_behind_one_whose_plan_hangs_starts_soon(cluster, odd):
     daemon.finish(daemon.submit(with_fault(odd, "module", "none")))  # its plan is known from here on
     hangs, behind = (daemon.submit(with_fault(odd, kind, fault), "trainer.devices=2")
                      for kind, fault in (("module", "hang_record"), ("module", "none")))
+    crashed = daemon.submit(with_fault(odd, "dataset", "crash_gather"))
     daemon.wait_state(hangs, "FAILED")
     failure = daemon.job(hangs).failure
     assert getattr(failure, "class") == "user_code" and "planning took more than 2 s and was stopped" in failure.message, failure
     assert "does a plugin never return" in failure.message and "--plan-timeout-s" in failure.message, failure
     daemon.finish(behind)
+    last_words = daemon.ctl("wait", crashed, "--follow", check=1).stdout
+    assert "rank 0 died of signal 4" in last_words and "dataset-bits.so+0x" in last_words, last_words
 
 
 def test_describe_says_no_remaining_time_when_nothing_moves(cluster, odd):
