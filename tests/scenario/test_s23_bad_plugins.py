@@ -134,6 +134,7 @@ def test_job_behind_one_whose_plan_hangs_starts_soon(cluster, odd):
     daemon.finish(behind)
     last_words = daemon.ctl("wait", crashed, "--follow", check=1).stdout
     assert "rank 0 died of signal 4" in last_words and "dataset-bits.so+0x" in last_words, last_words
+    assert not list(daemon.job(crashed).notes)  # restart.max is 0: none was used up
 
 
 def test_describe_says_no_remaining_time_when_nothing_moves(cluster, odd):

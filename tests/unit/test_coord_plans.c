@@ -223,6 +223,48 @@ static void test_reason_names_the_job_that_reserves_the_node(void **state) {
     end(&r);
 }
 
+// ---- restart.max --------------------------------------------------------------------------------
+static void fail_attempt(struct rig *r, const char *cls) {
+    char text[160];
+    line(r, "{\"event\":\"launched\",\"pid\":1}\n");
+    line(r, "{\"event\":\"ready\",\"rank\":0,\"pid\":2}\n");
+    snprintf(text, sizeof text,
+             "{\"event\":\"launcher_end\",\"outcome\":\"failed\",\"class\":\"%s\"}\n", cls);
+    line(r, text);
+    say_final(r);
+    settle(r);
+}
+
+static const char *note_after(const char *restart, const char *cls, uint32_t n_attempts) {
+    static char note[400];
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, restart);
+    struct rig r;
+    begin(&r, 1);
+    create(&r, 1, spec);
+    settle(&r);
+    answer_plans(&r);
+    for (uint32_t i = 1; i <= n_attempts; i++) {
+        assert_int_equal(r.n_assigned, i);
+        fail_attempt(&r, cls);
+        pass(&r, 3);
+    }
+    const struct td_job *j = job(&r, 1);
+    assert_int_equal(j->state, TD_JOB_FAILED);
+    snprintf(note, sizeof note, "%s", j->n_notes ? j->notes[j->n_notes - 1] : "");
+    end(&r);
+    return note;
+}
+
+static void test_used_up_restarts_are_noted_only_where_one_was_wanted(void **state) {
+    (void)state;
+    static const char one[] = ", restart: {max: 1, backoff: [0]}",
+                      used[] = "restart.max (1) is used up";
+    assert_string_equal(note_after(one, "internal", 2), used);
+    assert_string_equal(note_after(one, "user_code", 1), "");
+    assert_string_equal(note_after(", restart: {max: 0}", "internal", 1), "");
+    assert_string_equal(note_after(", restart: {max: 0}", "numeric", 1), "");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_only_node_is_asked_once_when_its_planner_does_not_end),
@@ -234,6 +276,7 @@ int main(void) {
         cmocka_unit_test(test_plan_is_cancelled_when_the_caller_is_gone),
         cmocka_unit_test(test_reason_names_the_job_that_slots_are_kept_for),
         cmocka_unit_test(test_reason_names_the_job_that_reserves_the_node),
+        cmocka_unit_test(test_used_up_restarts_are_noted_only_where_one_was_wanted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

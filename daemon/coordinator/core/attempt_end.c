@@ -27,18 +27,21 @@ void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *
 }
 
 // ---- the end ------------------------------------------------------------------------------------
-static bool worth_retry(const struct td_job *j, enum td_class cls) {
+static uint32_t budget(const struct td_job *j) {
+    return (uint32_t)TD_MAX(j->knobs.restart.max, 0);
+}
+
+// Another attempt could do better, whatever restart.max says.
+static bool is_retried(const struct td_job *j, enum td_class cls) {
     switch (cls) {
     case TD_CLASS_BAD_SPEC:
     case TD_CLASS_USER_CODE:
     case TD_CLASS_DATA:
     case TD_CLASS_NUMERIC:
         return false;
-    case TD_CLASS_PREEMPTED:
-        return true; // not counted
     case TD_CLASS_DISK:
-        if (j->disk_restarts >= 1) return false;
-        break;
+        return j->disk_restarts < 1;
+    case TD_CLASS_PREEMPTED:
     case TD_CLASS_NONE:
     case TD_CLASS_DEVICE:
     case TD_CLASS_OUT_OF_MEMORY:
@@ -49,7 +52,12 @@ static bool worth_retry(const struct td_job *j, enum td_class cls) {
     case TD_CLASS_COUNT:
         break;
     }
-    return j->restarts < (uint32_t)TD_MAX(j->knobs.restart.max, 0);
+    return true;
+}
+
+static bool worth_retry(const struct td_job *j, enum td_class cls) {
+    if (cls == TD_CLASS_PREEMPTED) return true; // not counted
+    return is_retried(j, cls) && j->restarts < budget(j);
 }
 
 static void count_retry(struct td_core *core, struct td_job *j, enum td_class cls) {
@@ -70,14 +78,13 @@ static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt
         TD_CHECK(!td_failure_set(&a->failure, &f));
     }
     TD_CHECK(!td_failure_set(&j->failure, &a->failure));
-    bool had_budget = j->restarts < (uint32_t)TD_MAX(j->knobs.restart.max, 0);
     enum td_class cls = j->failure.cls;
     // Of a command: another attempt has another port. One that finds each taken is counted at last.
     bool lost_port = cls == TD_CLASS_PREEMPTED && j->failure.code == TD_UNAVAILABLE;
     if (lost_port && j->port_restarts++ >= FREE_PORT_RESTARTS) cls = TD_CLASS_INTERNAL;
     bool retry = worth_retry(j, cls);
     if (retry) count_retry(core, j, cls);
-    if (!retry && !had_budget) {
+    if (!retry && budget(j) && is_retried(j, cls)) {
         td_job_note(j, "restart.max (%d) is used up", j->knobs.restart.max);
     }
     td_core_apply(core, j, retry ? TD_JOB_ON_RETRY : TD_JOB_ON_FAIL);
