@@ -10,6 +10,7 @@
 #include "lib/base/registry.h"
 
 enum { ARENA_BYTES = 16 << 20 };
+#define MEMORY_MAX_BYTES ((size_t)1 << 50) // so that sums of it are numbers of a plan
 
 static bool is_named(const char *name) {
     return name && *name && strcmp(name, "none") != 0;
@@ -94,6 +95,13 @@ static td_status measure(const struct td_rank *r, const struct td_bucket *bucket
         return td_bad_spec("comm_hook '%s' keeps %zu bytes on each of %zu ranks, and checkpoints "
                            "have room for %d of all; use another hook, or fewer ranks",
                            r->config->comm_hook.name, state, world, (int)TD_PLUGIN_STATE_MAX_BYTES);
+    }
+    if (*out_bytes > MEMORY_MAX_BYTES) {
+        return td_status_with_class(
+            td_fail(TD_FAILED_PRECONDITION,
+                    "comm_hook '%s': its slot memory says %zu bytes, more than any machine has",
+                    r->config->comm_hook.name, *out_bytes),
+            TD_CLASS_USER_CODE);
     }
     *out_bytes += state * (1 + 3 * world);
     return TD_OK;

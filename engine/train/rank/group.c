@@ -2,6 +2,8 @@
 
 #include "engine/train/rank/group.h"
 
+#include <inttypes.h>
+
 #include "engine/train/rank/comm_hook.h"
 
 // ---- exchanging data ----------------------------------------------------------------------------
@@ -45,8 +47,10 @@ td_status td_rank_decide(struct td_rank *r, bool decision, bool all, bool *out_d
 td_status td_rank_reduce_gradients(struct td_rank *r, const struct td_bucket *bucket) {
     const struct td_strategy_ops *o = r->strategy_ops;
     if (r->hook) return td_rank_hook_reduce(r, bucket);
-    if (o->reduce_gradients) return o->reduce_gradients(r->strategy, bucket);
-    return r->group_ops->all_reduce_bucket(r->group, bucket);
+    if (!o->reduce_gradients) return r->group_ops->all_reduce_bucket(r->group, bucket);
+    TD_TRY_CTX(o->reduce_gradients(r->strategy, bucket), "strategy '%s', bucket %" PRIu32,
+               r->strategy_name, bucket->index);
+    return TD_OK;
 }
 
 td_status td_rank_sum_tensor(void *arg, void *data, int64_t n, enum td_dtype dtype) {

@@ -190,7 +190,8 @@ td_status td_rank_open_strategy(struct td_rank *r) {
         .is_global_zero = config.global_rank == 0,
         .restore_optimizer = true,
     };
-    TD_TRY(r->strategy_ops->environment(r->strategy, &r->facts));
+    TD_TRY_CTX(r->strategy_ops->environment(r->strategy, &r->facts), "strategy '%s'",
+               r->strategy_name);
     return check_facts(r, &config);
 }
 

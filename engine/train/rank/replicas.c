@@ -69,8 +69,10 @@ static td_status compare(struct td_rank *r, uint32_t which, bool out_same[N_ROLE
 }
 
 td_status td_rank_set_up_strategy(struct td_rank *r) {
-    if (r->strategy_ops->setup) return r->strategy_ops->setup(r->strategy, r->state, &r->memory);
-    return td_rank_share(r, UINT32_MAX);
+    if (!r->strategy_ops->setup) return td_rank_share(r, UINT32_MAX);
+    TD_TRY_CTX(r->strategy_ops->setup(r->strategy, r->state, &r->memory), "strategy '%s'",
+               r->strategy_name);
+    return TD_OK;
 }
 
 td_status td_rank_share(struct td_rank *r, uint32_t which) {

@@ -64,7 +64,10 @@ static uint32_t late_roles(const struct td_rank *r) {
 }
 
 td_status td_rank_place_state(struct td_rank *r) {
-    if (r->strategy_ops->place) TD_TRY(r->strategy_ops->place(r->strategy, r->state, &r->memory));
+    if (r->strategy_ops->place) {
+        TD_TRY_CTX(r->strategy_ops->place(r->strategy, r->state, &r->memory), "strategy '%s'",
+                   r->strategy_name);
+    }
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         if (late_roles(r) & 1u << role) continue;
         TD_TRY(provide(r, (enum td_role)role));
