@@ -63,12 +63,116 @@ ODD_DATASET = broken(
     ("((int32_t *)out[1])", "if (has(\"labels\")) { ((int32_t *)out[1])[i] = 77; continue; }\n        "))
 
 
+HOOK = """
+#include <math.h>
+#include <stdlib.h>
+#include "traind/comm_hook.h"
+#include "traind/knobs.h"
+#include "traind/plugin.h"
+struct td_comm_hook { struct td_comm_hook_config config; };
+static td_status mean_open(const struct td_comm_hook_config *config, struct td_comm_hook **out) {
+    struct td_comm_hook *h = calloc(1, sizeof *h);
+    if (!h) return td_fail_oom();
+    h->config = *config;
+    td_status s = choose(config->knobs);
+    if (s) { free(h); return s; }
+    if (has("nothing")) { free(h); return TD_OK; }
+    *out = h;
+    return TD_OK;
+}
+static void mean_close(struct td_comm_hook *h) { free(h); }
+static td_status mean_memory(struct td_comm_hook *h, const struct td_bucket *b, size_t n, size_t *out, size_t *state) {
+    (void)h, (void)b, (void)n;
+    *state = 0;
+    *out = has("greedy") ? SIZE_MAX / 2 : 0;
+    return TD_OK;
+}
+static td_status mean_place(struct td_comm_hook *h, const struct td_bucket *b, size_t n) {
+    (void)h, (void)b, (void)n;
+    misbehave("place");
+    return TD_OK;
+}
+static td_status mean_reduce(struct td_comm_hook *h, const struct td_bucket *b) {
+    static int calls;
+    const struct td_comm_hook_config *c = &h->config;
+    if (++calls > 20 && (c->rank == 0 || has("hang_both"))) misbehave(has("hang_both") ? "both" : "reduce");
+    if (calls > 20 && has("fails")) return td_fail(TD_UNAVAILABLE, "the hook is tired");
+    if (calls > 20 && has("odd_code")) return td_fail((enum td_code)77, "code 77");
+    if (calls > 20 && has("garbage")) return (td_status)64;
+    TD_TRY(c->collective_ops->all_reduce(c->collective, td_bucket_host(b), b->n, b->dtype, TD_REDUCE_MEAN));
+    if (calls > 20 && has("nan")) ((float *)td_bucket_host(b))[0] = NAN;
+    return TD_OK;
+}
+static const struct td_comm_hook_ops ops = {.struct_bytes = sizeof ops, .open = mean_open, .close = mean_close,
+                                            .memory = mean_memory, .place = mean_place, .reduce = mean_reduce};
+static const struct td_plugin_knob knobs[] = {
+};
+"""
+STRATEGY = """
+#include <stdlib.h>
+#include "traind/knobs.h"
+#include "traind/plugin.h"
+#include "traind/rewrite.h"
+#include "traind/strategy.h"
+struct td_strategy { struct td_strategy_config config; };
+static td_status share_open(const struct td_strategy_config *config, struct td_strategy **out) {
+    struct td_strategy *s = calloc(1, sizeof *s);
+    if (!s) return td_fail_oom();
+    s->config = *config;
+    td_status bad = choose(config->knobs);
+    if (bad) { free(s); return bad; }
+    if (has("nothing")) { free(s); return TD_OK; }
+    *out = s;
+    return TD_OK;
+}
+static void share_close(struct td_strategy *s) { free(s); }
+static td_status share_environment(struct td_strategy *s, struct td_strategy_facts *f) {
+    misbehave("environment");
+    if (has("refuses")) return td_status_with_class(td_fail(TD_UNAVAILABLE, "no room to share"), TD_CLASS_USER_CODE);
+    if (has("world")) f->world_size = 99;
+    if (has("place")) f->global_rank = s->config.world_size - 1 - s->config.global_rank;
+    if (has("device")) f->root_device = 7;
+    if (has("differ")) f->restore_optimizer = s->config.global_rank == 0;
+    return TD_OK;
+}
+static td_status share_rewrite(struct td_strategy *s, struct td_graph *g, const struct td_program_key *key) {
+    (void)s;
+    misbehave("rewrite");
+    if (key->mode != TD_MODE_TRAIN) return TD_OK;
+    TD_TRY(td_rewrite_assign_buckets(g, TD_BUCKET_FIRST_BYTES, TD_BUCKET_CAP_BYTES));
+    return key->sync ? td_rewrite_all_reduce(g) : TD_OK;
+}
+static td_status share_setup(struct td_strategy *s, const struct td_state_table *t, const struct td_strategy_memory *m) {
+    (void)s, (void)t, (void)m;
+    return has("no_setup") ? td_fail(TD_UNAVAILABLE, "no state to share") : TD_OK;
+}
+static td_status share_reduce(struct td_strategy *s, const struct td_bucket *b) {
+    const struct td_strategy_config *c = &s->config;
+    static int calls;
+    if (++calls > 20 && c->global_rank == 0) misbehave("reduce");
+    if (calls > 20 && has("fails")) return td_fail(TD_UNAVAILABLE, "nothing is shared today");
+    if (calls > 20 && has("garbage")) return (td_status)64;
+    if (has("deaf")) return TD_OK;
+    return c->collective_ops->all_reduce_bucket(c->collective, b);
+}
+static const struct td_strategy_ops ops = {
+    .struct_bytes = sizeof ops, .open = share_open, .close = share_close, .environment = share_environment,
+    .rewrite = share_rewrite, .setup = share_setup, .reduce_gradients = share_reduce};
+static const struct td_plugin_knob knobs[] = {
+};
+"""
+ODD_HOOK = broken(HOOK, ("struct td_comm_hook {", FAULTS))
+ODD_STRATEGY = broken(STRATEGY, ("struct td_strategy {", FAULTS))
+
+
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory):
     folder = tmp_path_factory.mktemp("odd")
     folder.chmod(0o755)
     build_plugin(folder / "module-narrow.so", "MODULE", "narrow", ODD_MODULE)
     build_plugin(folder / "dataset-bits.so", "DATASET", "bits", ODD_DATASET)
+    build_plugin(folder / "comm_hook-mean.so", "COMM_HOOK", "mean", ODD_HOOK)
+    build_plugin(folder / "strategy-share.so", "STRATEGY", "share", ODD_STRATEGY)
     return folder
 
 
@@ -77,6 +181,10 @@ def with_fault(folder, kind, fault):
     data = BITS | {"knobs": BITS["knobs"] | ({"fault": fault} if kind == "dataset" else {})}
     spec = spec_of(folder, model=model, data=data, restart={"max": 0, "stuck_timeout": 2})
     spec["trainer"]["max_steps"] = 30
+    if kind in ("comm_hook", "strategy"):
+        spec["trainer"] |= {"devices": 2, "collective_timeout": 2}
+        part = {"name": "plugin", kind: {"comm_hook": "mean", "strategy": "share"}[kind], "knobs": {"fault": fault}}
+        (spec if kind == "comm_hook" else spec["trainer"])[kind] = part
     return json.dumps(spec | {"checkpoint": {"every_n_train_steps": 0}})
 
 
@@ -100,18 +208,55 @@ CASES = [
     ("dataset", "labels", "data", "label 77 in row 0 is outside the model's 2 classes", ""),
     ("dataset", "hang_late", "stuck", "rank 0 is silent since", "stuck_timeout"),
 ]
+# Of two ranks. A status that is none cannot be told from one that is: the rank dies of it.
+GROUP_CASES = [
+    ("comm_hook", "crash_open", "internal", "the planner died of signal 4: ", "comm_hook-mean.so+0x"),
+    ("comm_hook", "nothing", "internal", " died of signal 11", "comm_hook-mean.so+0x"),
+    ("comm_hook", "greedy", "user_code", "comm_hook 'mean': its slot memory says ", "more than any machine has"),
+    ("comm_hook", "crash_place", "internal", " died of signal 4", "comm_hook-mean.so+0x"),
+    ("comm_hook", "crash_reduce", "internal", "rank 0 died of signal 4", "comm_hook-mean.so+0x"),
+    ("comm_hook", "fails", "user_code", "comm_hook 'mean', bucket 0: the hook is tired", ""),
+    ("comm_hook", "odd_code", "user_code", "comm_hook 'mean', bucket 0: code 77", ""),
+    ("comm_hook", "garbage", "internal", " died of signal 11", "td_status_"),
+    ("comm_hook", "nan", "numeric", "the loss is nan at step 22", ""),
+    ("comm_hook", "hang_reduce", "collective", "comm_hook 'mean', bucket 0: ", "rank 0 of 2 did not arrive within 2.000 s"),
+    ("comm_hook", "hang_both", "stuck", " is silent since", "stuck_timeout"),
+    ("strategy", "crash_open", "internal", "the planner died of signal 4: ", "strategy-share.so+0x"),
+    ("strategy", "nothing", "internal", " died of signal 11", "strategy-share.so+0x"),
+    ("strategy", "crash_environment", "internal", "the planner died of signal 4: ", "strategy-share.so+0x"),
+    ("strategy", "refuses", "user_code", "strategy 'share': no room to share", ""),
+    ("strategy", "world", "user_code", "strategy 'share' takes itself for rank 0 of 99 ", "it is rank 0 of 2 "),
+    ("strategy", "place", "user_code", "strategy 'share' takes itself for rank 1 of 2 ", "it is rank 0 of 2 "),
+    ("strategy", "device", "user_code", "strategy 'share' takes itself for rank 0 of 2 ", "on device 7; "),
+    ("strategy", "differ", "user_code", "strategy 'share' says another restore_optimizer on rank 0 than on rank 1", ""),
+    ("strategy", "crash_rewrite", "internal", "the planner died of signal 4: ", "strategy-share.so+0x"),
+    ("strategy", "no_setup", "internal", "strategy 'share': no state to share", ""),
+    ("strategy", "crash_reduce", "internal", "rank 0 died of signal 4", "strategy-share.so+0x"),
+    ("strategy", "fails", "internal", "strategy 'share', bucket 0: nothing is shared today", ""),
+    ("strategy", "garbage", "internal", " died of signal 11", "td_status_"),
+    ("strategy", "deaf", "user_code", "strategy 'share' did not sum the control tail over the world", ""),
+    ("strategy", "hang_reduce", "collective", "strategy 'share', bucket 0: ", "rank 0 of 2 did not arrive within 2.000 s"),
+]
 
 
-def test_job_fails_and_the_daemon_lives_when_a_plugin_misbehaves(cluster, odd):
-    daemon = cluster.make("--slots", "2", "--plugin-dirs", odd, *SILENT).start()
-    jobs = [daemon.submit(with_fault(odd, kind, fault)) for kind, fault, *_ in CASES]
-    for job, (kind, fault, cls, *words) in zip(jobs, CASES):
+def check(daemon, folder, cases):
+    jobs = [daemon.submit(with_fault(folder, kind, fault)) for kind, fault, *_ in cases]
+    for job, (kind, fault, cls, *words) in zip(jobs, cases):
         daemon.wait_state(job, "FAILED")
         failure = daemon.job(job).failure
         said = f"{failure.message}\n{failure.last_words}"
         assert getattr(failure, "class") == cls, f"{kind} {fault}: {failure}"
         assert all(w in said for w in words), f"{kind} {fault}: {failure}"
-    daemon.finish(daemon.submit(with_fault(odd, "module", "none")))
+    for kind in dict.fromkeys(kind for kind, *_ in cases):
+        daemon.finish(daemon.submit(with_fault(folder, kind, "none")))
+
+
+def test_job_fails_and_the_daemon_lives_when_a_plugin_misbehaves(cluster, odd):
+    check(cluster.make("--slots", "2", "--plugin-dirs", odd, *SILENT).start(), odd, CASES)
+
+
+def test_job_fails_and_the_daemon_lives_when_a_plugin_of_ranks_misbehaves(cluster, odd):
+    check(cluster.make("--slots", "4", "--plugin-dirs", odd, *SILENT).start(), odd, GROUP_CASES)
 
 
 def test_planner_is_given_up_when_a_module_never_returns(odd, tmp_path):
