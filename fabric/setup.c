@@ -38,25 +38,27 @@ td_status td_fabric_failed(struct td_fabric *f, td_status s) {
 }
 
 // ---- the spec -----------------------------------------------------------------------------------
-// Keys and values as a person would put them on a command line (lib/spec).
+// Keys and values as a person would put them on a command line (lib/spec). What is wrong with one
+// is said of the call or the option that it came by.
 struct overrides {
     struct td_arena *arena;
-    const char *at[OVERRIDES];
+    const char *at[OVERRIDES], *said_by[OVERRIDES];
     size_t n;
     bool full;
 };
 
-static void put(struct overrides *v, const char *key, const char *value) {
+static void put(struct overrides *v, const char *said_by, const char *key, const char *value) {
     if (!value) return;
     TD_CHECK(v->n < OVERRIDES);
+    v->said_by[v->n] = said_by;
     v->at[v->n] = td_arena_printf(v->arena, "%s=%s", key, value);
     v->full |= !v->at[v->n++];
 }
 
-static void put_number(struct overrides *v, const char *key, int64_t value) {
+static void put_number(struct overrides *v, const char *said_by, const char *key, int64_t value) {
     char text[24];
     snprintf(text, sizeof text, "%lld", (long long)value);
-    put(v, key, text);
+    put(v, said_by, key, text);
 }
 
 // Texts that may hold anything are quoted.
@@ -80,27 +82,30 @@ static td_status spec_of(struct td_fabric *f, struct td_json **out_tree) {
     const char *optimizer = f->optimizer ? f->optimizer : "{name: sgd, lr: 0.1}"; // nothing trains
     if (f->o.n_plugins) TD_TRY(quote(f, f->o.plugins, f->o.n_plugins, true, &plugins));
     const bool several = optimizer[strspn(optimizer, " \n")] == '[';
-    put(&v, "model", f->model);
-    put(&v, "data", f->data);
-    put(&v, several ? "optimizers" : "optimizer", optimizer);
-    put(&v, "lr_scheduler", f->schedule);
-    put(&v, "trainer", f->o.trainer);
-    put(&v, "trainer.accelerator", f->o.accelerator);
-    put(&v, "trainer.strategy", f->o.strategy);
-    put(&v, "trainer.precision", f->o.precision ? f->o.precision : "32-true");
-    put_number(&v, "trainer.devices", f->env ? f->env->world_size : 1);
-    put(&v, "plugins", plugins);
-    put(&v, "comm_hook", f->o.comm_hook);
+    const char *const optimizers = "td_fabric_setup_optimizers";
+    put(&v, "td_fabric_setup_module", "model", f->model);
+    put(&v, "td_fabric_setup_dataloaders", "data", f->data);
+    put(&v, optimizers, several ? "optimizers" : "optimizer", optimizer);
+    put(&v, optimizers, "lr_scheduler", f->schedule);
+    put(&v, "options.trainer", "trainer", f->o.trainer);
+    put(&v, "options.accelerator", "trainer.accelerator", f->o.accelerator);
+    put(&v, "options.strategy", "trainer.strategy", f->o.strategy);
+    put(&v, "options.precision", "trainer.precision", f->o.precision ? f->o.precision : "32-true");
+    put_number(&v, "options.devices", "trainer.devices", f->env ? f->env->world_size : 1);
+    put(&v, "options.plugins", "plugins", plugins);
+    put(&v, "options.comm_hook", "comm_hook", f->o.comm_hook);
     if (f->job && *f->job->spec.ckpt_path) {
         TD_TRY(quote(f, &f->job->spec.ckpt_path, 1, false, &path));
-        put(&v, "ckpt_path", path);
+        put(&v, "the job", "ckpt_path", path);
     }
-    if (f->seeded) put_number(&v, "seed_everything", (int64_t)f->seed);
-    if (f->o.threads) put_number(&v, "resources.threads", f->o.threads);
+    if (f->seeded) {
+        put_number(&v, "td_fabric_seed_everything", "seed_everything", (int64_t)f->seed);
+    }
+    if (f->o.threads) put_number(&v, "options.threads", "resources.threads", f->o.threads);
     if (v.full) return td_fail_oom();
-    TD_TRY_CTX(td_spec_parse(f->arena, base, strlen(base), v.at, v.n, out_tree),
-               "what is set up (override 1 is the model, 2 the data, 3 the optimizer)");
-    return TD_OK;
+    return td_status_context(
+        td_spec_parse_said(f->arena, base, strlen(base), v.at, v.said_by, v.n, out_tree),
+        "td_fabric_setup");
 }
 
 // What options.trainer may not say, because nobody would act on it: the struct has it, or the loop.
@@ -135,8 +140,9 @@ static td_status check_trainer(struct td_fabric *f) {
     struct td_json *with, *without;
     if (!f->o.trainer) return TD_OK;
     const char *own = td_arena_printf(f->arena, "trainer=%s", f->o.trainer);
+    const char *const said_by = "options.trainer";
     if (!own) return td_fail_oom();
-    TD_TRY_CTX(td_spec_parse(f->arena, text, strlen(text), &own, 1, &with), "options.trainer");
+    TD_TRY(td_spec_parse_said(f->arena, text, strlen(text), &own, &said_by, 1, &with));
     TD_TRY(td_spec_parse(f->arena, text, strlen(text), NULL, 0, &without));
     for (size_t i = 0; i < TD_COUNTOF(not_in_trainer); i++) {
         TD_AUTO_BUF a;

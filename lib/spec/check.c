@@ -27,8 +27,13 @@ bool td_check_oom(struct td_check *c, const void *allocated) {
     return !allocated;
 }
 
-static const char *where(struct td_arena *a, const char *path, int line) {
+static const char *where(const struct td_check *c, const char *path, int line) {
+    struct td_arena *a = c->arena;
     if (line == 0) return path;
+    if (line < 0 && c->said_by) {
+        const char *name = c->said_by[-line - 1];
+        return *path ? td_arena_printf(a, "%s (%s)", path, name) : name;
+    }
     const char *word = line > 0 ? "line" : "override";
     if (!*path) return td_arena_printf(a, "%s %d", word, abs(line));
     return td_arena_printf(a, "%s (%s %d)", path, word, abs(line));
@@ -43,7 +48,7 @@ void td_check_violation(struct td_check *c, const char *path, int line, const ch
     (void)td_fit_v(text, sizeof text, fmt, ap);
     va_end(ap);
     struct td_violation *v = &c->shown[i];
-    v->where = where(c->arena, path, line);
+    v->where = where(c, path, line);
     v->text = td_arena_strdup(c->arena, text);
     if (td_check_oom(c, v->where) || td_check_oom(c, v->text)) {
         *v = (struct td_violation){path, "out of memory"};

@@ -17,8 +17,9 @@ struct td_violation {
 
 struct td_check {
     struct td_arena *arena;
-    int flags;        // enum td_spec_validate_flags
-    const char *what; // "job spec", "plan": for messages
+    int flags;                  // enum td_spec_validate_flags
+    const char *what;           // "job spec", "plan": for messages
+    const char *const *said_by; // for each override its name; NULL: it is a number
     enum td_job_kind kind;
     struct td_violation shown[TD_CHECK_SHOWN];
     size_t n_violations; // all of them

@@ -49,6 +49,12 @@ TD_MUST_USE td_status td_spec_parse(struct td_arena *a, const char *text, size_t
                                     const char *const *overrides, size_t n_overrides,
                                     struct td_json **out_tree);
 
+// The same. said_by: for each override what messages call it, in place of its number; borrowed by
+// the call.
+TD_MUST_USE td_status td_spec_parse_said(struct td_arena *a, const char *text, size_t len,
+                                         const char *const *overrides, const char *const *said_by,
+                                         size_t n_overrides, struct td_json **out_tree);
+
 // Any tree -> canonical tree (a new one; the old is not changed).
 TD_MUST_USE td_status td_spec_validate(struct td_arena *a, const struct td_json *tree, int flags,
                                        struct td_json **out_tree);

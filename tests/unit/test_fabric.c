@@ -92,7 +92,7 @@ static void test_sections_are_checked_as_a_spec_is(void **state) {
         {"{name: mlpp, layers: [8, 4]}", "{name: adam, lr: 0.1}", "mlp"},
         {"{name: mlp, layer: [8, 4]}", "{name: adam, lr: 0.1}", "layers"},
         {"{name: mlp, layers: [8, 4]}", "{name: adam, lr: fast}", "optimizer.lr"},
-        {"{name: mlp, layers: [8, 4", "{name: adam, lr: 0.1}", "override 1 is the model"},
+        {"{name: mlp, layers: [8, 4", "{name: adam, lr: 0.1}", "td_fabric_setup_module"},
         {"{name: plugin, module: nobody}", "{name: adam, lr: 0.1}", "nobody"},
     };
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
