@@ -2,6 +2,7 @@
 // can go on from the other's. Between a backward and its optimizer step there is no state to save:
 // gradients are not in a checkpoint.
 
+#include <errno.h>
 #include <sys/stat.h>
 
 #include "engine/train/loop/boundary.h"
@@ -89,8 +90,23 @@ static td_status begin_again(struct td_fabric *f) {
     return td_epoch_metrics_begin(&f->loop.played, f->rank);
 }
 
+// Of a path that the program names, what is wrong with the name is its own mistake. What is wrong
+// with the files is not.
+static td_status check_named(struct td_fabric *f, const char *path) {
+    struct stat st;
+    uint32_t reads;
+    TD_TRY(td_rank_read_roles(f->rank, &reads));
+    if (!reads) return TD_OK;
+    if (stat(path, &st) == 0) {
+        return S_ISDIR(st.st_mode) ? TD_OK : td_bad_spec("checkpoint '%s': not a directory", path);
+    }
+    if (errno != ENOENT && errno != ENOTDIR) return TD_OK; // restoring says what it is
+    return td_bad_spec("checkpoint '%s': no such directory", path);
+}
+
 static td_status load(struct td_fabric *f, const char *path) {
     struct td_train_config *t = &f->config->train;
+    TD_TRY(check_named(f, path));
     const char **one = td_arena_array(f->rank->arena, 1, sizeof *one);
     if (!one || !(one[0] = td_arena_strdup(f->rank->arena, path))) return td_fail_oom();
     t->resume_from = one;

@@ -245,8 +245,9 @@ TD_MUST_USE td_status td_fabric_rank_zero_first(struct td_fabric *f, td_status (
 // before a load: it is not written over.
 TD_MUST_USE td_status td_fabric_save(struct td_fabric *f);
 // Loads a checkpoint that save or a job wrote: all state, and the position. Its digests are
-// checked. Errors: DATA_LOSS; FAILED_PRECONDITION while gradients wait for an update; class
-// bad_spec for one that ends inside an epoch, whose rest has a last batch of another length here.
+// checked. Errors: DATA_LOSS (class data): it is damaged. FAILED_PRECONDITION while gradients wait
+// for an update. INVALID_ARGUMENT (class bad_spec): path is no directory; or it ends inside an
+// epoch, whose rest has a last batch of another length here.
 TD_MUST_USE td_status td_fabric_load(struct td_fabric *f, const char *path);
 // Loads weights alone, from a checkpoint or from files of Hugging Face's form. strict: every tensor
 // of the model is there, and every one of the file is used; else INVALID_ARGUMENT names them. Not

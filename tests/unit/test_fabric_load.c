@@ -79,6 +79,32 @@ static void test_filter_takes_the_weights_that_are_loaded(void **state) {
     }
 }
 
+static void expect_bad_spec(struct td_fabric *f, td_status s, const char *text) {
+    if (!s || !strstr(td_status_message(s), text)) fail_msg("%s", td_status_message(s));
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    td_status_free(td_fabric_finish(f, s));
+    td_fabric_destroy(f);
+}
+
+// A path that the program names wrong is its mistake; one whose files are damaged is not.
+static void test_checkpoint_is_named_when_there_is_none(void **state) {
+    char path[512];
+    struct td_fabric *f = set_up(NULL, false);
+    expect_bad_spec(f, td_fabric_load(f, "/no/such"), "checkpoint '/no/such': no such directory");
+    f = set_up(NULL, false);
+    expect_bad_spec(f, td_fabric_load(f, "/dev/null"), "checkpoint '/dev/null': not a directory");
+    f = set_up(*state, false);
+    assert_ok(td_fabric_save(f));
+    snprintf(path, sizeof path, "%s/step-0/model.safetensors", (const char *)*state);
+    assert_int_equal(truncate(path, 100), 0);
+    snprintf(path, sizeof path, "%s/step-0", (const char *)*state);
+    td_status s = td_fabric_load(f, path);
+    assert_int_equal(td_status_class(s), TD_CLASS_DATA);
+    assert_non_null(strstr(td_status_message(s), "step-0' cannot be loaded: file '"));
+    td_status_free(td_fabric_finish(f, s));
+    td_fabric_destroy(f);
+}
+
 static void expect_over(td_status s, const char *text) {
     assert_int_equal(td_status_code(s), TD_FAILED_PRECONDITION);
     if (!strstr(td_status_message(s), text)) fail_msg("%s", td_status_message(s));
@@ -105,6 +131,7 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
     const struct CMUnitTest tests[] = {
         CASE(test_filter_takes_the_weights_that_are_loaded),
+        CASE(test_checkpoint_is_named_when_there_is_none),
         CASE(test_nothing_goes_on_when_a_load_has_failed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

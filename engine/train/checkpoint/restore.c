@@ -91,10 +91,13 @@ static td_status choose(const char *const *paths, size_t n_paths, bool whole,
         last = s;
     }
     td_status s =
-        td_fail(TD_DATA_LOSS,
-                "none of the %zu checkpoints to resume from can be loaded; the last reason "
-                "was: %s",
-                n_paths, td_status_message(last));
+        n_paths == 1
+            ? td_fail(TD_DATA_LOSS, "checkpoint '%s' cannot be loaded: %s", paths[0],
+                      td_status_message(last))
+            : td_fail(TD_DATA_LOSS,
+                      "none of the %zu checkpoints to resume from can be loaded; the last reason "
+                      "was: %s",
+                      n_paths, td_status_message(last));
     td_status_free(last);
     return td_status_with_reason(td_status_with_class(s, TD_CLASS_DATA), "NO_CHECKPOINT");
 }
