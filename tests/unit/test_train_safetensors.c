@@ -57,6 +57,29 @@ static void test_tensors_read_back_as_they_were_written(void **state) {
     td_safetensors_close(f);
 }
 
+// From any address: bytes that do not begin where values have to are copied.
+static void test_bytes_in_memory_are_what_the_file_is(void **state) {
+    const char *path = path_in(*state, "a.safetensors");
+    assert_ok(tensors_file(path, tensors, TD_COUNTOF(tensors)));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 4096);
+    assert_ok(td_fs_read(path, 4096, &text));
+    TD_AUTO_FREE char *memory = malloc(text.len + 1);
+    struct td_safetensors *f;
+    for (size_t at = 0; at < 2; at++) {
+        memcpy(memory + at, text.data, text.len);
+        assert_ok(td_safetensors_open_bytes("mine", memory + at, text.len, &f));
+        const struct td_tensor *t = td_safetensors_find(f, "fc1.weight");
+        assert_non_null(t);
+        assert_memory_equal(t->data, weights, sizeof weights);
+        assert_int_equal((uintptr_t)t->data % 16, 0);
+        td_safetensors_close(f);
+    }
+    assert_fails(td_safetensors_open_bytes("mine", memory, 0, &f), TD_DATA_LOSS,
+                 "'mine': shorter than a header");
+    assert_fails(td_safetensors_open_bytes("mine", memory, text.len - 1, &f), TD_DATA_LOSS, "mine");
+}
+
 static void put_file(const char *path, const char *header, size_t data_bytes) {
     static const char zeros[256];
     uint64_t n = strlen(header);
@@ -162,6 +185,7 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
     const struct CMUnitTest tests[] = {
         CASE(test_tensors_read_back_as_they_were_written),
+        CASE(test_bytes_in_memory_are_what_the_file_is),
         CASE(test_open_refuses_damaged_headers),
         CASE(test_tensors_are_found_when_the_header_has_another_order),
         CASE(test_open_refuses_a_header_of_4_gigabytes),

@@ -12,6 +12,7 @@
 //   best.h, retention.h  which one is best, and which are kept
 //   restore.h            reads one back
 //   weights.h            reads what others made
+//   weights_file.h       writes weights alone
 //   places.h             what is written to before the first step
 //
 // Checkpointer: turns the state of a rank into a directory that can be loaded, while it trains on.

@@ -12,6 +12,7 @@
 #include "lib/base/map.h"
 
 enum { DATA_ALIGN = 64, NAME_MAX_BYTES = 255, ARENA_BYTES = 96 << 20 };
+enum { VALUE_ALIGN = 16, SHORTEST = 10 }; // of bytes in memory; of a file
 
 // ---- the head -----------------------------------------------------------------------------------
 
@@ -43,8 +44,10 @@ td_status td_safetensors_head(const struct td_tensor *tensors, size_t n, struct 
 // ---- reading -----------------------------------------------------------------------------------
 
 struct td_safetensors {
-    void *map;
+    const void *file; // all its bytes
     size_t bytes;
+    void *map;  // a file's; NULL: they are in memory
+    void *copy; // of bytes that did not begin where they have to; NULL: none
     struct td_arena *arena;
     struct td_map *by_name;
     struct td_tensor *tensors;
@@ -63,10 +66,10 @@ static td_status map_file(struct td_safetensors *f, const char *path) {
                                     TD_CLASS_DATA);
     }
     if (!S_ISREG(st.st_mode)) return damaged(path, "not a regular file");
-    if (st.st_size < 10) return damaged(path, "shorter than a header");
+    if (st.st_size < SHORTEST) return damaged(path, "shorter than a header");
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map shard '%s'", path);
-    f->map = map;
+    f->file = f->map = map;
     f->bytes = (size_t)st.st_size;
     return TD_OK;
 }
@@ -146,7 +149,7 @@ static td_status check_places(const struct td_safetensors *f, const char *path, 
 }
 
 static td_status read_header(struct td_safetensors *f, const char *path) {
-    const unsigned char *p = f->map;
+    const unsigned char *p = f->file;
     uint64_t header = 0;
     for (int i = 7; i >= 0; i--) {
         header = header << 8 | p[i];
@@ -191,11 +194,34 @@ td_status td_safetensors_open(const char *path, struct td_safetensors **out_file
     return TD_OK;
 }
 
+static td_status take_bytes(struct td_safetensors *f, const char *name, const void *data,
+                            size_t bytes) {
+    if (bytes < SHORTEST) return damaged(name, "shorter than a header");
+    f->file = data;
+    f->bytes = bytes;
+    if ((uintptr_t)data % VALUE_ALIGN == 0) return TD_OK;
+    f->copy = td_calloc(bytes, 1);
+    if (!f->copy) return td_fail_oom();
+    f->file = memcpy(f->copy, data, bytes);
+    return TD_OK;
+}
+
+td_status td_safetensors_open_bytes(const char *name, const void *data, size_t bytes,
+                                    struct td_safetensors **out_file) {
+    TD_AUTO(td_safetensors) *f = td_calloc(1, sizeof *f);
+    if (!f) return td_fail_oom();
+    TD_TRY(take_bytes(f, name, data, bytes));
+    TD_TRY(read_header(f, name));
+    *out_file = td_steal(f);
+    return TD_OK;
+}
+
 void td_safetensors_close(struct td_safetensors *f) {
     if (!f) return;
     td_map_destroy(f->by_name);
     td_arena_destroy(f->arena);
     if (f->map) munmap(f->map, f->bytes);
+    free(f->copy);
     free(f);
 }
 
@@ -213,6 +239,6 @@ const struct td_tensor *td_safetensors_find(const struct td_safetensors *f, cons
 
 void td_safetensors_bytes(const struct td_safetensors *f, const void **out_data,
                           size_t *out_bytes) {
-    *out_data = f->map;
+    *out_data = f->file;
     *out_bytes = f->bytes;
 }

@@ -25,7 +25,8 @@ static bool belongs(const struct td_state_info *t, uint32_t roles, const char *n
     return (roles & 1u << t->role) && strcmp(td_manifest_file_of(t->role), name) == 0;
 }
 
-static td_status plan(struct td_shard *s, uint32_t roles) {
+static td_status plan(struct td_shard *s, uint32_t roles,
+                      bool (*filter)(void *arg, const char *name), void *arg) {
     uint32_t n = td_state_count(s->state);
     s->tensor = td_calloc((size_t)n + 1, sizeof *s->tensor);
     TD_AUTO_FREE struct td_tensor *entries = td_calloc((size_t)n + 1, sizeof *entries);
@@ -33,7 +34,7 @@ static td_status plan(struct td_shard *s, uint32_t roles) {
     size_t data_bytes = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct td_state_info *t = td_state_at(s->state, i);
-        if (!belongs(t, roles, s->name)) continue;
+        if (!belongs(t, roles, s->name) || (filter && !filter(arg, t->name))) continue;
         entries[s->n_tensors] = (struct td_tensor){
             .name = t->name, .dtype = t->dtype, .shape = t->shape, .bytes = t->bytes};
         s->tensor[s->n_tensors++] = (struct td_shard_tensor){t, data_bytes};
@@ -49,9 +50,15 @@ static td_status plan(struct td_shard *s, uint32_t roles) {
 
 td_status td_shard_plan(const struct td_state_table *state, uint32_t roles, const char *name,
                         struct td_shard *out_shard) {
+    return td_shard_plan_some(state, roles, name, NULL, NULL, out_shard);
+}
+
+td_status td_shard_plan_some(const struct td_state_table *state, uint32_t roles, const char *name,
+                             bool (*filter)(void *arg, const char *name), void *arg,
+                             struct td_shard *out_shard) {
     struct td_shard s = {.name = name, .state = state};
     td_buf_init(&s.head, 8 + TD_SAFETENSORS_HEADER_MAX);
-    td_status failed = plan(&s, roles);
+    td_status failed = plan(&s, roles, filter, arg);
     if (failed) {
         td_shard_finish(&s);
         return failed;

@@ -42,6 +42,11 @@ struct td_shard_tensor {
 // The tensors of `roles` that belong into the file `name`. n_tensors 0: there are none.
 TD_MUST_USE td_status td_shard_plan(const struct td_state_table *state, uint32_t roles,
                                     const char *name, struct td_shard *out_shard);
+// The same of those among them that filter takes; NULL: all.
+TD_MUST_USE td_status td_shard_plan_some(const struct td_state_table *state, uint32_t roles,
+                                         const char *name,
+                                         bool (*filter)(void *arg, const char *name), void *arg,
+                                         struct td_shard *out_shard);
 void td_shard_finish(struct td_shard *s);
 size_t td_shard_room(const struct td_shard *s);
 void td_shard_place(struct td_shard *s, char *memory);

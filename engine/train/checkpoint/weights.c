@@ -58,7 +58,8 @@ static td_status damaged(const char *path, const char *what, const char *name) {
 // ---- the files ----------------------------------------------------------------------------------
 static td_status add_shard(struct weights *w, const char *path, const char *name) {
     struct td_safetensors **f = &w->shard[w->n_shards];
-    TD_TRY(td_safetensors_open(path, f));
+    TD_TRY(w->o->data ? td_safetensors_open_bytes(path, w->o->data, w->o->data_bytes, f)
+                      : td_safetensors_open(path, f));
     w->shard_name[w->n_shards++] = name;
     for (size_t i = 0; i < td_safetensors_count(*f); i++) {
         struct entry *e = td_arena_array(w->arena, 1, sizeof *e);
@@ -143,6 +144,7 @@ static td_status open_directory(struct weights *w) {
 
 static td_status open_files(struct weights *w) {
     struct stat st;
+    if (w->o->data) return add_shard(w, w->o->path, w->o->path);
     if (stat(w->o->path, &st) != 0) {
         return td_status_with_class(td_fail_errno(TD_NOT_FOUND, "'%s'", w->o->path),
                                     TD_CLASS_BAD_SPEC);

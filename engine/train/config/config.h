@@ -200,7 +200,9 @@ struct td_train_config {
     // init_from.
     const char *const *resume_from;
     size_t n_resume_from;
-    const char *init_from;                            // NULL: none
+    const char *init_from; // NULL: none
+    const void *init_data; // its bytes in memory; NULL: it is a path
+    size_t init_data_bytes;
     bool init_loosely;                                // init_from: load what fits, skip the rest
     bool (*init_filter)(void *arg, const char *name); // tensors of init_from; NULL: all
     void *init_filter_arg;

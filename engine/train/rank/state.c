@@ -143,8 +143,12 @@ static struct td_weights_options weights_of(const struct td_rank *r, enum td_ran
     const struct td_train_config *c = r->config;
     bool initial = which == TD_RANK_WEIGHTS_INITIAL;
     return (struct td_weights_options){
-        .knob = initial ? "init_from" : "evaluate_from",
+        .knob = !initial       ? "evaluate_from"
+                : c->init_data ? "load"
+                               : "init_from",
         .path = initial ? c->init_from : c->evaluate_from,
+        .data = initial ? c->init_data : NULL,
+        .data_bytes = c->init_data_bytes,
         .strict = !initial || !c->init_loosely,
         .filter = initial ? c->init_filter : NULL,
         .filter_arg = c->init_filter_arg,
