@@ -26,7 +26,7 @@
 //   create.c, setup.c    from options to a rank
 //   steps.c              batches and steps
 //   group.c              what ranks do together
-//   saves.c              checkpoints
+//   saves.c              checkpoints and weights
 //   log.c                what a program says
 //   finish.c             the end
 //

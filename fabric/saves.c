@@ -1,10 +1,15 @@
 // Saves: checkpoints of a program. They are those of a job, written where its loop says, so either
 // can go on from the other's. Between a backward and its optimizer step there is no state to save:
-// gradients are not in a checkpoint.
+// gradients are not in a checkpoint. And weights alone, as a file: where the program says, or in
+// the directory from which the parent of spawned ranks takes it.
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/stat.h>
 
+#include "traind/spawn.h"
+
+#include "engine/train/checkpoint/weights_file.h"
 #include "engine/train/loop/boundary.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/group.h"
@@ -12,6 +17,7 @@
 #include "engine/train/rank/replicas.h"
 #include "engine/train/rank/state.h"
 #include "fabric/fabric.h"
+#include "lib/base/clock.h"
 
 static td_status settle(struct td_fabric *f, const char *call) {
     TD_TRY(td_fabric_need_setup(f, call));
@@ -149,4 +155,66 @@ td_status td_fabric_load_some_weights(struct td_fabric *f, const char *path, boo
                                       td_fabric_filter filter, void *arg) {
     TD_TRY(settle(f, "td_fabric_load_some_weights"));
     return td_fabric_failed(f, load_weights(f, path, strict, filter, arg));
+}
+
+static td_status load_bytes(struct td_fabric *f, const void *weights, size_t bytes, bool strict) {
+    struct td_train_config *t = &f->config->train;
+    uint32_t reads;
+    TD_TRY(td_rank_read_roles(f->rank, &reads));
+    if (reads && !weights) {
+        return td_bad_spec("td_fabric_load_weights_from without weights: spawned ranks give theirs "
+                           "back with td_fabric_put_weights");
+    }
+    t->init_data = weights;
+    t->init_data_bytes = bytes;
+    td_status s = load_weights(f, "weights in memory", strict, NULL, NULL);
+    t->init_data = NULL;
+    return s;
+}
+
+td_status td_fabric_load_weights_from(struct td_fabric *f, const void *weights, size_t bytes,
+                                      bool strict) {
+    TD_TRY(settle(f, "td_fabric_load_weights_from"));
+    return td_fabric_failed(f, load_bytes(f, weights, bytes, strict));
+}
+
+// ---- weights alone ------------------------------------------------------------------------------
+static td_status write_weights(struct td_fabric *f, const struct td_weights_file_options *o) {
+    const struct td_restore_target from = td_rank_restore_target(f->rank);
+    td_control_phase(&f->rank->control, TD_PHASE_SAVING);
+    TD_TRY(td_weights_file_write(o, &from));
+    td_control_phase(&f->rank->control, TD_PHASE_TRAINING);
+    return TD_OK;
+}
+
+static td_status save_weights(struct td_fabric *f, const struct td_weights_file_options *o) {
+    if (f->rank->facts.is_global_zero) TD_TRY(write_weights(f, o));
+    return td_rank_barrier(f->rank, "save_weights"); // then every rank can read it
+}
+
+td_status td_fabric_save_weights(struct td_fabric *f, const char *path, td_fabric_filter filter,
+                                 void *arg) {
+    TD_TRY(settle(f, "td_fabric_save_weights"));
+    const struct td_weights_file_options o = {
+        .path = path, .filter = filter, .filter_arg = arg, .durable = true};
+    return td_fabric_failed(f, save_weights(f, &o));
+}
+
+// The parent may still have to take what was put before, so each has a name of its own.
+static td_status put_weights(struct td_fabric *f, struct td_spawned *self) {
+    char path[TD_FS_PATH_BYTES], name[TD_SPAWN_NAME_BYTES];
+    snprintf(name, sizeof name, "weights-%lld.safetensors", (long long)td_mono_now().ns);
+    TD_TRY(td_fs_path(path, "%s/%s", td_spawned_temp_dir(self), name));
+    TD_TRY(write_weights(f, &(struct td_weights_file_options){.path = path}));
+    return td_spawned_put_weights(self, name);
+}
+
+td_status td_fabric_put_weights(struct td_fabric *f, struct td_spawned *self) {
+    TD_TRY(settle(f, "td_fabric_put_weights"));
+    if (!self) {
+        return td_fabric_misuse("td_fabric_put_weights in a process that td_spawn did not start: "
+                                "nobody waits for them; call td_fabric_save_weights");
+    }
+    if (!f->rank->facts.is_global_zero) return TD_OK;
+    return td_fabric_failed(f, put_weights(f, self));
 }

@@ -253,13 +253,37 @@ TD_MUST_USE td_status td_fabric_load(struct td_fabric *f, const char *path);
 // of the model is there, and every one of the file is used; else INVALID_ARGUMENT names them. Not
 // strict: what fits is loaded, and events name the rest.
 TD_MUST_USE td_status td_fabric_load_weights(struct td_fabric *f, const char *path, bool strict);
-// Is this tensor to be loaded? name: the model's for a tensor of the model, else the file's. The
-// same answer on all ranks. Called before any tensor is loaded; it makes no call of this header.
+// The same of a file's bytes in memory: what td_results_weights has of ranks that were spawned
+// (td_fabric_put_weights), or any file of safetensors. They are borrowed until the call returns.
+// The ranks that read a checkpoint need them (rank 0), others may pass NULL. Errors:
+// INVALID_ARGUMENT (class bad_spec) for NULL, and for weights that do not fit; DATA_LOSS (class
+// data): the bytes are no such file.
+TD_MUST_USE td_status td_fabric_load_weights_from(struct td_fabric *f, const void *weights,
+                                                  size_t bytes, bool strict);
+// Is this tensor to be loaded, or saved? name: the model's for a tensor of the model, else the
+// file's. The same answer on all ranks. Called before any tensor is loaded or saved; it makes no
+// call of this header.
 typedef bool (*td_fabric_filter)(void *arg, const char *name);
 // The same of the tensors that filter takes; the others stay as they are, in the model and in the
 // file, also if strict. Errors: INVALID_ARGUMENT where it takes none of the model's.
 TD_MUST_USE td_status td_fabric_load_some_weights(struct td_fabric *f, const char *path,
                                                   bool strict, td_fabric_filter filter, void *arg);
+// Writes the parameters and buffers that filter takes (NULL: all) to the file path, in the form of
+// safetensors that torch and Hugging Face's library read. td_fabric_load_some_weights with the same
+// filter loads it, and td_fabric_load_weights that is not strict. Rank 0 writes; the file of that
+// name is replaced whole or not at all, and durable when the call returns. Values are written as
+// they are, also if not finite. Path and filter are used until the call returns.
+// Errors: INVALID_ARGUMENT (class bad_spec): the filter takes none. NOT_FOUND (class bad_spec):
+// path's directory. Class disk: others of writing; RESOURCE_EXHAUSTED: no space, or no memory for
+// the weights once more. FAILED_PRECONDITION while there are gradients that no update has used.
+TD_MUST_USE td_status td_fabric_save_weights(struct td_fabric *f, const char *path,
+                                             td_fabric_filter filter, void *arg);
+struct td_spawned;
+// In a rank that td_spawn started: rank 0 gives all its weights back to the parent, which finds
+// them in td_results_weights (traind/spawn.h), in the same form. Calls of later replace those of
+// before. self: what the rank's function was given; borrowed until the call returns. Errors: those
+// of td_fabric_save_weights and td_spawned_put_weights; FAILED_PRECONDITION where self is NULL.
+TD_MUST_USE td_status td_fabric_put_weights(struct td_fabric *f, struct td_spawned *self);
 
 // ---- talking ------------------------------------------------------------------------------------
 

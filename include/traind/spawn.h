@@ -104,7 +104,8 @@ TD_MUST_USE td_status td_spawn(const struct td_spawn_options *options, struct td
 // Results in the order in which they were given. The bytes die with the next td_spawn and with r.
 size_t td_results_n(const struct td_results *r);
 const void *td_results_at(const struct td_results *r, size_t i, size_t *out_bytes); // i < n
-// NULL: none was given. They die as the results do.
+// NULL: none was given. They die as the results do. The weights of td_fabric_put_weights are what
+// td_fabric_load_weights_from takes.
 const char *td_results_best_path(const struct td_results *r);
 const void *td_results_weights(const struct td_results *r, size_t *out_bytes);
 

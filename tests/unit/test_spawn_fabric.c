@@ -1,6 +1,8 @@
 // Ranks that a program starts itself, as Fabric and a strategy in them see them: numbered from 0,
 // the same before setup and after it. The program that starts them is a rank of none. A strategy
-// that does not serve so many ranks refuses them.
+// that does not serve so many ranks refuses them. The weights that they trained come back to it.
+
+#include <math.h>
 
 #include "fabric/config.h"
 #include "tests/unit/test.h"
@@ -37,6 +39,131 @@ static td_status be_a_rank(struct td_spawned *self, const void *args, size_t arg
     td_fabric_destroy(f);
     if (s || same) return s;
     return td_fail(TD_INTERNAL, "Fabric says of rank %d that it is another", rank);
+}
+
+// ---- weights that come back ---------------------------------------------------------------------
+static td_status set_up(struct td_fabric *f, uint64_t seed) {
+    TD_TRY(td_fabric_seed_everything(f, seed));
+    TD_TRY(td_fabric_setup_module(f, "{name: mlp, layers: [8, 16, 4]}"));
+    TD_TRY(td_fabric_setup_optimizers(f, "{name: adam, lr: 0.01}", NULL));
+    TD_TRY(td_fabric_setup_dataloaders(f, "{name: synthetic, samples: 64, features: 8, "
+                                          "classes: 4, batch_size: 8}"));
+    return td_fabric_setup(f);
+}
+
+static td_status train(struct td_fabric *f) {
+    struct td_fabric_batch batch = {.struct_bytes = sizeof batch};
+    for (;;) {
+        TD_TRY(td_fabric_next(f, TD_SPLIT_TRAIN, &batch));
+        if (batch.is_over) return TD_OK;
+        TD_TRY(td_fabric_forward(f, NULL));
+        TD_TRY(td_fabric_backward(f));
+        TD_TRY(td_fabric_optimizer_step(f, NULL, NULL));
+    }
+}
+
+// The mean over all samples of the validation split, whoever has them.
+static td_status validate(struct td_fabric *f, double *out_loss) {
+    struct td_fabric_batch batch = {.struct_bytes = sizeof batch};
+    double sums[2] = {0, 0}, loss;
+    for (;;) {
+        TD_TRY(td_fabric_next(f, TD_SPLIT_VAL, &batch));
+        if (batch.is_over) break;
+        if (batch.n_samples == 0) continue;
+        TD_TRY(td_fabric_evaluate(f, &batch));
+        TD_TRY(td_fabric_value(f, "loss", &loss));
+        sums[0] += (double)batch.n_samples;
+        sums[1] += loss * (double)batch.n_samples;
+    }
+    TD_TRY(td_fabric_all_reduce(f, sums, 2, TD_F64, TD_REDUCE_SUM));
+    *out_loss = sums[1] / sums[0];
+    return TD_OK;
+}
+
+static const struct td_fabric_options alone = {
+    .struct_bytes = sizeof alone, .accelerator = "reference", .threads = 1, .quiet = true};
+
+// Twice: of two that are on their way, the parent has the last.
+static td_status fit(struct td_fabric *f, struct td_spawned *self) {
+    double loss = NAN;
+    TD_TRY(set_up(f, 1));
+    TD_TRY(td_fabric_put_weights(f, self));
+    TD_TRY(train(f));
+    TD_TRY(td_fabric_put_weights(f, self));
+    TD_TRY(validate(f, &loss));
+    return td_spawned_rank(self) == 0 ? td_spawned_put_double(self, "val_loss", loss) : TD_OK;
+}
+
+static td_status train_a_model(struct td_spawned *self, const void *args, size_t args_bytes) {
+    struct td_fabric *f;
+    (void)args, (void)args_bytes;
+    TD_TRY(td_fabric_create(&alone, &f));
+    td_status s = td_fabric_finish(f, fit(f, self));
+    td_fabric_destroy(f);
+    return s;
+}
+
+// To the bit, and into a model that began elsewhere.
+static void test_parent_goes_on_with_the_weights_of_its_ranks(void **state) {
+    struct td_results *r;
+    double before, here, there;
+    size_t bytes;
+    char path[512];
+    assert_ok(td_results_create(&r));
+    assert_ok(td_spawn(&(struct td_spawn_options){.function = "train_a_model",
+                                                  .world_size = 2,
+                                                  .timeout_ns = TD_TEST_WAIT_NS},
+                       r));
+    const void *weights = td_results_weights(r, &bytes);
+    assert_non_null(weights);
+    assert_ok(td_results_double(r, "val_loss", &there));
+    struct td_fabric *f;
+    assert_ok(td_fabric_create(&alone, &f));
+    assert_ok(set_up(f, 2));
+    assert_ok(validate(f, &before));
+    assert_ok(td_fabric_load_weights_from(f, weights, bytes, true));
+    assert_ok(validate(f, &here));
+    assert_true(fabs(here - there) < 1e-6 && fabs(before - there) > 1e-3);
+    snprintf(path, sizeof path, "%s/weights", (const char *)*state);
+    assert_ok(td_fabric_save_weights(f, path, NULL, NULL));
+    assert_ok(td_fabric_finish(f, TD_OK));
+    td_fabric_destroy(f);
+    TD_AUTO_BUF saved;
+    td_buf_init(&saved, 1 << 20);
+    assert_ok(td_fs_read(path, 1 << 20, &saved));
+    assert_int_equal(saved.len, bytes);
+    assert_memory_equal(saved.data, weights, bytes);
+    td_results_destroy(r);
+}
+
+// Two ranks save one file, and each finds it there.
+static td_status save_and_look(struct td_spawned *self, const void *args, size_t args_bytes) {
+    struct td_fabric *f;
+    (void)self, (void)args_bytes;
+    TD_TRY(td_fabric_create(&alone, &f));
+    td_status s = set_up(f, 1);
+    if (!s) s = td_fabric_save_weights(f, args, NULL, NULL);
+    if (!s) s = td_fabric_load_weights(f, args, true);
+    s = td_fabric_finish(f, s);
+    td_fabric_destroy(f);
+    return s;
+}
+
+static void test_file_of_weights_is_there_for_every_rank(void **state) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/weights", (const char *)*state);
+    const struct td_spawn_options o = {.function = "save_and_look",
+                                       .world_size = 2,
+                                       .args = path,
+                                       .args_bytes = sizeof path,
+                                       .timeout_ns = TD_TEST_WAIT_NS};
+    assert_ok(td_spawn(&o, NULL));
+    assert_true(td_fs_exists(path));
+    snprintf(path, sizeof path, "%s/no/weights", (const char *)*state);
+    td_status s = td_spawn(&o, NULL);
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    assert_non_null(strstr(td_status_message(s), "rank 0: save weights: "));
+    td_status_free(s);
 }
 
 static td_status call(int32_t world_size, const char *strategy) {
@@ -77,7 +204,8 @@ static void test_ranks_are_refused_when_the_strategy_serves_one(void **state) {
     td_test_over("strategy", "single_device");
 }
 
-static const struct td_spawn_function functions[] = {{"be_a_rank", be_a_rank}};
+static const struct td_spawn_function functions[] = {
+    {"be_a_rank", be_a_rank}, {"train_a_model", train_a_model}, {"save_and_look", save_and_look}};
 
 int main(int argc, char **argv) {
     td_status s = td_main(argc, argv, functions, TD_COUNTOF(functions));
@@ -89,6 +217,10 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks_are_numbered_with_every_strategy),
         cmocka_unit_test(test_ranks_are_refused_when_the_strategy_serves_one),
+        cmocka_unit_test_setup_teardown(test_parent_goes_on_with_the_weights_of_its_ranks,
+                                        td_test_scratch_make, td_test_scratch_remove),
+        cmocka_unit_test_setup_teardown(test_file_of_weights_is_there_for_every_rank,
+                                        td_test_scratch_make, td_test_scratch_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
