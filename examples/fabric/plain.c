@@ -1,9 +1,9 @@
 // A plain loop: a perceptron on Fashion-MNIST, trained and validated by this program itself.
 //
 //   make -C examples/fabric
-//   ./plain                       alone
-//   ./plain --ranks 2             as ranks that it starts itself
-//   trainctl submit plain.yaml    as a job
+//   ./plain              alone
+//   ./plain --ranks 2    as ranks that it starts itself
+//   trainctl submit plain.yaml --set command="[$PWD/plain, --epochs, 3]"    as a job
 //
 // Alone it trains to the same bits as the job of the same spec does.
 

@@ -146,6 +146,16 @@ def test_same_binary_is_a_job_that_goes_on_to_the_bit_when_a_rank_is_killed(daem
     assert last_files(daemon, cut) == last_files(daemon, whole)
 
 
+def test_job_of_the_header_of_the_example_is_done(daemon, built):
+    """The command line that plain.c shows, from the folder where it was built."""
+    header = (support.ROOT / "examples/fabric/plain.c").read_text()
+    line, = re.findall(r"^// +(trainctl submit .*?) +as a job$", header, re.M)
+    line = line.replace("--epochs, 3", "--steps, 5") + " --set trainer.devices=1 --follow"
+    env = {**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir), "PATH": f"{support.BIN}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", line], cwd=built / "fabric", env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_pause_saves_at_the_step_and_resume_gives_the_same_bits(daemon, built):
     whole = submit(daemon, built, "--epochs", EPOCHS, world=1)
     daemon.finish(whole)
