@@ -1,8 +1,9 @@
 // Two optimizers that take turns: the GAN of examples/plugins/gan.c, whose loop is here. The
-// discriminator trains on every batch, the generator on every second one: a loop of one's own may
-// say so, and a job's could not.
+// discriminator trains on every batch, the generator on every second one. A job may take such
+// turns, too: a training_step of the module says them (docs/plugins.md). Here the whole loop is the
+// program's.
 //
-//   ./two_optimizers PLUGIN.so [steps [ranks]]
+//   ./two_optimizers $PWD/../plugins/module-gan.so [steps [ranks]]
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,10 @@
 #define OPTIMIZERS                                                                                 \
     "[{name: disc, match: \"disc.*\", optimizer: {name: adam, lr: 0.0002, betas: [0.5, 0.999]}}, " \
     "{name: gen, match: \"gen.*\", optimizer: {name: adam, lr: 0.0004, betas: [0.5, 0.999]}}]"
+
+#define USAGE                                                                                      \
+    "usage: two_optimizers PLUGIN [steps [ranks]]; PLUGIN is the absolute path of module-gan.so, " \
+    "which make -C examples/plugins builds"
 
 struct args {
     char plugin[1024];
@@ -74,6 +79,7 @@ int main(int argc, char **argv) {
     struct args args = {.steps = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 200};
     const int ranks = argc > 3 ? (int)strtol(argv[3], NULL, 10) : 0;
     td_status s = td_main(argc, argv, functions, 1);
+    if (!s && (argc < 2 || argv[1][0] != '/')) s = td_fail(TD_INVALID_ARGUMENT, USAGE);
     if (argc > 1) snprintf(args.plugin, sizeof args.plugin, "%s", argv[1]);
     const struct td_spawn_options options = {
         .function = "run", .world_size = ranks, .args = &args, .args_bytes = sizeof args};

@@ -105,6 +105,12 @@ def test_two_optimizers_take_turns(built):
         assert 0 < float(losses[-1][1]) < 2 and 0 < float(losses[-1][2]) < 5
 
 
+def test_two_optimizers_say_how_they_are_called_when_the_plugin_is_not_an_absolute_path(built):
+    for args in ((), ("module-gan.so",)):
+        done = run(built, "two_optimizers", *args, code=20)
+        assert "usage: two_optimizers PLUGIN [steps [ranks]]" in done.stderr and "absolute path" in done.stderr
+
+
 def test_plugin_that_is_not_there_is_named(built, tmp_path):
     done = run(built, "two_optimizers", tmp_path / "none.so", code=20)
     assert "none.so" in done.stderr
