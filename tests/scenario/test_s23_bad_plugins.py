@@ -182,7 +182,10 @@ def with_fault(folder, kind, fault):
     spec = spec_of(folder, model=model, data=data, restart={"max": 0, "stuck_timeout": 2})
     spec["trainer"]["max_steps"] = 30
     if kind in ("comm_hook", "strategy"):
-        spec["trainer"] |= {"devices": 2, "collective_timeout": 2}
+        spec["trainer"]["devices"] = 2
+        if fault == "hang_reduce":  # a peer notices, long before the launcher would
+            spec["trainer"]["collective_timeout"] = 2
+            spec["restart"]["stuck_timeout"] = 60
         part = {"name": "plugin", kind: {"comm_hook": "mean", "strategy": "share"}[kind], "knobs": {"fault": fault}}
         (spec if kind == "comm_hook" else spec["trainer"])[kind] = part
     return json.dumps(spec | {"checkpoint": {"every_n_train_steps": 0}})
@@ -228,7 +231,7 @@ GROUP_CASES = [
     ("strategy", "world", "user_code", "strategy 'share' takes itself for rank 0 of 99 ", "it is rank 0 of 2 "),
     ("strategy", "place", "user_code", "strategy 'share' takes itself for rank 1 of 2 ", "it is rank 0 of 2 "),
     ("strategy", "device", "user_code", "strategy 'share' takes itself for rank 0 of 2 ", "on device 7; "),
-    ("strategy", "differ", "user_code", "strategy 'share' says another restore_optimizer on rank 0 than on rank 1", ""),
+    ("strategy", "differ", "user_code", "strategy 'share' says another restore_optimizer on rank ", ""),
     ("strategy", "crash_rewrite", "internal", "the planner died of signal 4: ", "strategy-share.so+0x"),
     ("strategy", "no_setup", "internal", "strategy 'share': no state to share", ""),
     ("strategy", "crash_reduce", "internal", "rank 0 died of signal 4", "strategy-share.so+0x"),
