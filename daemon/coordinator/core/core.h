@@ -30,12 +30,13 @@
 //   attempt.h, what the event lines of an attempt mean; attempt_end.h, how it ends, and restarts;
 //   attempt_messages.h, what its node is sent about it
 //   plans.h, asked of a node once per spec (plan_asks.h: on their way; plans_cache.h: kept);
-//   fits.h, whether a job could ever run; place.h, where; queue.h, who runs next; queue_reason.c,
-//   why the others wait offers.h, which plugins nodes have; offers_check.h, specs against what
-//   those declare nodes.h, registration, leases, adoption and fencing; nodes_evict.h, which one is
-//   forgotten for a new one; requests.h, what people asked before; frame.h, how each input begins
-//   and ends core.c, the inputs of nodes and of time; core_bulk.c, of bytes; core_verbs.c, of
-//   people; core_load.c, rows back into it at the start; view.h, what clients read
+//   fits.h, whether a job could ever run; place.h, where; queue.h, who runs next;
+//   queue_reason.c, why the others wait
+//   offers.h, which plugins nodes have; offers_check.h, specs against what those declare
+//   nodes.h, registration, leases, adoption and fencing; nodes_evict.h, which one is forgotten for
+//   a new one; requests.h, what people asked before; frame.h, how each input begins and ends
+//   core.c, the inputs of nodes and of time; core_bulk.c, of bytes; core_verbs.c, of people;
+//   core_load.c, rows back into it at the start; view.h, what clients read
 
 #include "daemon/coordinator/core/exchange.h"
 #include "daemon/coordinator/core/jobs.h"

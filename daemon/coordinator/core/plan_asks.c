@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/changes.h"
+#include "daemon/coordinator/core/core_state.h"
 
 void td_plan_ask_destroy(struct td_plan_ask *ask) {
     if (!ask) return;
