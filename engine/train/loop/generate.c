@@ -10,6 +10,7 @@
 #include "engine/train/loop/predictions.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/step.h"
+#include "engine/train/rank/tensor.h"
 #include "lib/base/fsio.h"
 #include "lib/base/rng.h"
 
@@ -142,7 +143,7 @@ static td_status next_token(struct writing *w) {
     r->module_ops->aim(r->module, 0, n - 1, w->field);
     struct td_program_key key = td_rank_predict_key(r, 1);
     TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, inputs, &g));
-    TD_TRY(td_predict_result(r, "logits", 1, w->logits));
+    TD_TRY(td_rank_read_result(r, "logits", 1, w->logits, w->columns));
     w->token[w->n_tokens] = draw(w, &r->config->predict);
     w->n_tokens++;
     return TD_OK;

@@ -16,6 +16,7 @@
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/step.h"
+#include "engine/train/rank/tensor.h"
 #include "lib/base/fsio.h"
 
 // ---- the file -----------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ static td_status ask(struct asking *a, int64_t offset) {
     }
     struct td_program_key key = td_rank_predict_key(r, n);
     TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, inputs, &g));
-    TD_TRY(td_predict_result(r, "logits", n, a->logits));
+    TD_TRY(td_rank_read_result(r, "logits", n, a->logits, n * a->columns));
     char *rows = a->own + sizeof n;
     if (!a->classes) {
         memcpy(rows, a->logits, (size_t)n * a->row_bytes);

@@ -35,14 +35,3 @@ td_status td_predict_columns(const struct td_rank *r, const char *name, int64_t 
     return td_fail(TD_INVALID_ARGUMENT, "model '%s' has no '%s' to predict with",
                    r->config->model.name, name);
 }
-
-td_status td_predict_result(struct td_rank *r, const char *name, int64_t n, float *out) {
-    char path[64];
-    uint32_t index;
-    snprintf(path, sizeof path, "%.40s:%lld", name, (long long)n);
-    TD_TRY(td_state_find(r->state, path, &index));
-    const struct td_state_info *t = td_state_at(r->state, index);
-    TD_CHECK(t->dtype == TD_F32);
-    const struct td_buffer host = td_buffer_of_host(out, t->bytes);
-    return r->accel_ops->copy(r->accel, host, 0, r->memory.region[t->role], t->offset, t->bytes);
-}

@@ -10,9 +10,8 @@
 // both.
 TD_MUST_USE td_status td_predict_path(const struct td_rank *r, const char *name, char *out_path);
 
-// A result of predict steps (td_graph_result) of n rows: their width, and the rows of the last run.
+// The width of a result of predict steps (td_graph_result); rank/tensor.h reads its rows.
 TD_MUST_USE td_status td_predict_columns(const struct td_rank *r, const char *name,
                                          int64_t *out_columns);
-TD_MUST_USE td_status td_predict_result(struct td_rank *r, const char *name, int64_t n, float *out);
 
 #endif

@@ -5,32 +5,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "lib/base/half.h"
+#include "lib/base/floats.h"
 
-static float number_at(const void *data, enum td_dtype dtype, int64_t i) {
-    switch (dtype) {
-    case TD_F32:
-        return ((const float *)data)[i];
-    case TD_F64:
-        return (float)((const double *)data)[i];
-    case TD_BF16:
-        return td_f32_of_bf16(((const uint16_t *)data)[i]);
-    case TD_F16:
-        return td_f32_of_f16(((const uint16_t *)data)[i]);
-    case TD_I32:
-        return (float)((const int32_t *)data)[i];
-    case TD_I64:
-        return (float)((const int64_t *)data)[i];
-    case TD_U8:
-    case TD_BOOL:
-        return ((const uint8_t *)data)[i];
-    case TD_DTYPE_COUNT:
-        break;
-    }
-    TD_CHECK(false && "a type of a state tensor");
-    return 0;
+static float integer_at(const void *data, enum td_dtype dtype, int64_t i) {
+    if (dtype == TD_I32) return (float)((const int32_t *)data)[i];
+    if (dtype == TD_I64) return (float)((const int64_t *)data)[i];
+    return ((const uint8_t *)data)[i];
 }
 
 static td_status read_at(struct td_rank *r, const struct td_state_info *t, float *out) {
@@ -44,8 +25,12 @@ static td_status read_at(struct td_rank *r, const struct td_state_info *t, float
     if (!data) return td_fail_oom();
     TD_TRY(r->accel_ops->copy(r->accel, td_buffer_of_host(data, t->bytes), 0, *from, t->offset,
                               t->bytes));
+    if (td_is_float(t->dtype)) {
+        td_float_convert(t->dtype, data, n, TD_F32, out);
+        return TD_OK;
+    }
     for (int64_t i = 0; i < n; i++) {
-        out[i] = number_at(data, t->dtype, i);
+        out[i] = integer_at(data, t->dtype, i);
     }
     return TD_OK;
 }
