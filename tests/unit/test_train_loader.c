@@ -18,6 +18,7 @@ enum kind {
     NO_FIELD,
     FAILS,
     NO_LOADER,
+    OTHER_LOADER,
 };
 
 static enum kind kind;
@@ -39,6 +40,7 @@ static td_status batch(void *self, int32_t loader, int64_t offset, const void **
     const bool spoils = w->split == spoiled;
     float(*to)[FIELDS_BYTES / sizeof(float)] = w->fields[w->n_batches++ % 2];
     if (spoils && kind == FAILS) return td_fail(TD_INTERNAL, "the wrapper's own words");
+    if (spoils && kind == OTHER_LOADER) loader = 3;
     TD_TRY(w->inner->batch(w->inner->self, loader, offset, from, out_n));
     memcpy(to[0], from[0], (size_t)*out_n * 8 * sizeof(float)); // x has 8 features
     memcpy(to[1], from[1], (size_t)*out_n * sizeof(int32_t));
@@ -165,6 +167,8 @@ static void test_loader_is_named_when_its_batch_cannot_be_trained_on(void **stat
          TD_CLASS_USER_CODE},
         {NO_LOADER, TD_SPLIT_TRAIN,
          "strategy 'wrapping' wraps the loader of split train, but gives no loader back",
+         TD_CLASS_USER_CODE},
+        {OTHER_LOADER, TD_SPLIT_VAL, "a batch at sample 0 of loader 3, where split val has 1",
          TD_CLASS_USER_CODE},
         {FAILS, TD_SPLIT_TRAIN, "the wrapper's own words", TD_CLASS_INTERNAL},
     };

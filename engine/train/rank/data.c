@@ -183,8 +183,15 @@ static td_status find_loaders(const struct td_data *d, enum td_split split, int6
 static td_status gather(void *split, int32_t loader, int64_t offset, const void **out_fields,
                         int64_t *out_n) {
     const struct split_state *s = split;
-    const struct loader *l = &s->loader[loader];
     struct td_data *d = s->data;
+    if (loader < 0 || loader >= s->n_loaders || offset < 0) {
+        return td_status_with_class(
+            td_fail(TD_INVALID_ARGUMENT,
+                    "a batch at sample %lld of loader %d, where split %s has %d", (long long)offset,
+                    loader, td_split_name((enum td_split)(s - d->split)), s->n_loaders),
+            TD_CLASS_USER_CODE);
+    }
+    const struct loader *l = &s->loader[loader];
     int64_t n = td_sampler_indices(l->sampler, offset, s->rank, d->batch_size, d->index);
     for (int64_t i = 0; i < n && l->first > 0; i++) {
         d->index[i] += l->first;
