@@ -211,7 +211,7 @@ CASES = [
     ("dataset", "labels", "data", "label 77 in row 0 is outside the model's 2 classes", ""),
     ("dataset", "hang_late", "stuck", "rank 0 is silent since", "stuck_timeout"),
 ]
-# Of two ranks. A status that is none cannot be told from one that is: the rank dies of it.
+# Of two ranks. A status that is none looks like one that is. The rank dies of it.
 GROUP_CASES = [
     ("comm_hook", "crash_open", "internal", "the planner died of signal 4: ", "comm_hook-mean.so+0x"),
     ("comm_hook", "nothing", "internal", " died of signal 11", "comm_hook-mean.so+0x"),
