@@ -92,11 +92,19 @@ static void give_time(struct td_launcher *l, int mode, int64_t grace_ns, enum td
     l->kill_due = why;
 }
 
-// Stops only get stronger: checkpoint < now < kill. A repeated one may bring the deadline nearer.
+// Ranks leave their collectives, and are killed if they cannot.
+static void abort_ranks(struct td_launcher *l, int64_t grace_ns) {
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        atomic_store(&l->ranks[i].page->abort, 1);
+    }
+    give_time(l, TD_STOP_NOW, grace_ns, TD_LAUNCH_KILL_PEER);
+}
+
+// Stops only get stronger. A repeated one may bring the deadline nearer.
 static void stop(struct td_launcher *l, int mode, int64_t grace_ns, const char *why) {
-    static const char *const names[] = {"none", "checkpoint", "now", "kill"};
-    if (mode < TD_STOP_CHECKPOINT || mode > TD_STOP_KILL) return;
-    if (mode > l->stop_mode) {
+    static const char *const names[] = {"none", "checkpoint", "now", "kill", "abort"};
+    if (td_stop_strength(mode) < 1) return;
+    if (td_stop_strength(mode) > td_stop_strength(l->stop_mode)) {
         l->stop_mode = mode;
         struct td_event_writer line;
         td_journal_begin(&l->journal, TD_EVENT_STOP, &line);
@@ -109,18 +117,15 @@ static void stop(struct td_launcher *l, int mode, int64_t grace_ns, const char *
         kill_all(l, TD_LAUNCH_KILL_FENCED);
         return;
     }
+    if (mode == TD_STOP_ABORT) {
+        abort_ranks(l, grace_ns);
+        return;
+    }
+    if (l->stop_mode == TD_STOP_ABORT) return; // they are leaving, and agree on nothing any more
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         atomic_store(&l->ranks[i].page->stop, l->stop_mode);
     }
     give_time(l, l->stop_mode, grace_ns, TD_LAUNCH_KILL_GRACE);
-}
-
-// A rank failed: the others leave their collectives, and are killed if they cannot.
-static void abort_peers(struct td_launcher *l) {
-    for (int32_t i = 0; i < l->o.n_ranks; i++) {
-        atomic_store(&l->ranks[i].page->abort, 1);
-    }
-    give_time(l, TD_STOP_NOW, ABORT_GRACE_S * TD_NS_PER_S, TD_LAUNCH_KILL_PEER);
 }
 
 // ---- what the daemon receives -------------------------------------------------------------------
@@ -258,7 +263,7 @@ static void reap(struct td_launcher *l) {
         td_launch_rank_ended(&l->ranks[idx], talks ? NULL : &l->journal, info.si_code,
                              info.si_status);
         l->n_exited++;
-        if (td_launcher_note_exit(l, idx)) abort_peers(l);
+        if (td_launcher_note_exit(l, idx)) abort_ranks(l, ABORT_GRACE_S * TD_NS_PER_S);
     }
 }
 

@@ -78,3 +78,12 @@ uint32_t td_rank_page_drain_asked(const struct td_rank_page *p) {
 void td_rank_page_answer_drain(struct td_rank_page *p, uint32_t asked) {
     if (atomic_exchange(&p->drain_done, asked) != asked) td_futex_wake_all(&p->drain_done);
 }
+
+int td_stop_strength(int mode) {
+    static const int strength[] = {[TD_STOP_NONE] = 0,
+                                   [TD_STOP_CHECKPOINT] = 1,
+                                   [TD_STOP_NOW] = 2,
+                                   [TD_STOP_ABORT] = 3,
+                                   [TD_STOP_KILL] = 4};
+    return mode >= 0 && mode < (int)TD_COUNTOF(strength) ? strength[mode] : -1;
+}

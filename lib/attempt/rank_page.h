@@ -42,14 +42,18 @@ enum td_rank_phase {
 };
 const char *td_rank_phase_name(int64_t phase); // "training"; "unknown" of any other number
 
-// How an attempt is asked to stop, from weak to strong; the numbers are the wire's (Stop.Mode of
-// node.proto, LauncherStop). Ranks agree on it through the control flags of the gradients.
+// How an attempt is asked to stop; the numbers are the wire's (Stop.Mode of node.proto,
+// LauncherStop). Ranks agree on the first two through the control flags of the gradients. From weak
+// to strong: checkpoint, now, abort, kill.
 enum td_stop_mode {
     TD_STOP_NONE,
     TD_STOP_CHECKPOINT, // finish the step, save, exit TD_EXIT_STOPPED
     TD_STOP_NOW,        // finish the step, exit TD_EXIT_STOPPED without saving
-    TD_STOP_KILL,       // SIGKILL at once; of launchers, never in a rank's page
+    TD_STOP_KILL,       // SIGKILL at once; of launchers, never in a rank's page, as the next
+    TD_STOP_ABORT,      // ranks on other nodes failed: leave every collective now
 };
+// 0: none; the stronger of two has the larger number. -1: no mode.
+int td_stop_strength(int mode);
 
 struct td_rank_page {
     uint32_t magic, version;

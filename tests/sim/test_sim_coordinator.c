@@ -182,7 +182,7 @@ static void report(struct world *w, uint64_t seed) {
         const struct td_attempt *a = td_job_live(j);
         print_message("# seed %llu: %s is %s, reason %s: %s; attempt %u %s on %s\n",
                       (unsigned long long)seed, j->id, td_job_state_name(j->state), j->reason.code,
-                      j->reason.text, j->n_attempts, a ? td_job_attempt_state_name(a->state) : "-",
+                      j->reason.text, j->n_attempts, a ? td_attempt_state_name(a->state) : "-",
                       a ? a->parts[0].node : "-");
     }
 }
@@ -236,7 +236,7 @@ static void report_litter(struct world *w) {
         }
         for (uint32_t k = 1; j && j->n_checkpoints > 1 && k <= j->n_attempts; k++) {
             print_message("# %s attempt %u %s forgotten %d\n", j->id, k,
-                          td_job_attempt_state_name(td_job_attempt(j, k)->state),
+                          td_attempt_state_name(td_job_attempt(j, k)->state),
                           td_attempt_forgotten(td_job_attempt(j, k)));
         }
     }

@@ -161,7 +161,7 @@ static bool read_some(struct reader *r) {
 // Nothing more will come of the attempt.
 static bool settled(const struct td_job *j, const struct td_attempt *a) {
     if (td_attempt_live(a)) return false;
-    if (td_attempt_forgotten(a) || a->state == TD_ATTEMPT_FENCED) return true;
+    if (td_attempt_over(a)) return true;
     if (td_job_state_ended(j->state) && td_real_now().ns - j->end_ns > settle_ns) return true;
     for (uint32_t r = 0; r < a->n_ranks; r++) {
         const struct td_rank_cursor *c = &a->ranks[r];

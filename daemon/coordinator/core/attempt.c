@@ -39,17 +39,31 @@ static uint32_t u32(int64_t n) {
 }
 
 // ---- identity -----------------------------------------------------------------------------------
-// The attempt that id names, if it may still speak; else counted as stale, NULL.
 struct td_attempt *td_attempt_find(struct td_core *core, const Traind__V1__AttemptId *id,
                                    struct td_job **out_job) {
     struct td_job *j = id ? td_core_job(core, id->job) : NULL;
     struct td_attempt *a = j ? td_job_attempt(j, id->attempt) : NULL;
-    if (!a || a->epoch != id->epoch || a->state == TD_ATTEMPT_FENCED || td_attempt_forgotten(a)) {
+    if (!a || a->epoch != id->epoch || td_attempt_over(a)) {
         core->counters[TD_COUNT_STALE]++;
         return NULL;
     }
     *out_job = j;
     return a;
+}
+
+// The same of one that is not over, and the part of that node, if it may still speak.
+static struct td_attempt_part *find_part(struct td_core *core, const struct td_host *node,
+                                         const Traind__V1__AttemptId *id, struct td_job **out_job,
+                                         struct td_attempt **out_attempt) {
+    struct td_attempt *a = td_attempt_find(core, id, out_job);
+    struct td_attempt_part *part = a ? td_attempt_part_on(a, node->id) : NULL;
+    if (!part) return NULL;
+    if (part->state == TD_ATTEMPT_FENCED) {
+        core->counters[TD_COUNT_STALE]++;
+        return NULL;
+    }
+    *out_attempt = a;
+    return part;
 }
 
 // ---- failures -----------------------------------------------------------------------------------
@@ -88,6 +102,7 @@ static struct td_failure failure_of(const struct line *l, const char *cls, const
 
 // ---- lines --------------------------------------------------------------------------------------
 static void on_launched(struct line *l) {
+    if (l->part->state == TD_ATTEMPT_ASSIGNED) l->part->state = TD_ATTEMPT_STARTED;
     if (l->attempt->state == TD_ATTEMPT_ASSIGNED) l->attempt->state = TD_ATTEMPT_STARTED;
 }
 
@@ -200,7 +215,9 @@ static void on_launcher_end(struct line *l) {
         if (f.cls == TD_CLASS_NONE) f.cls = TD_CLASS_INTERNAL;
         keep_failure(l, &f);
     }
-    td_attempt_begin_close(l->core, l->job, l->attempt, outcome);
+    if (td_attempt_part_live(l->part)) {
+        td_attempt_part_ended(l->core, l->job, l->attempt, l->part, outcome);
+    }
 }
 
 static void on_launcher_lost(struct line *l) {
@@ -212,8 +229,9 @@ static void on_launcher_lost(struct line *l) {
     keep_failure(l, &f);
     td_job_exclude(l->job, l->part->node);
     // A stop that was asked for has happened, if not in the way it was asked.
-    td_attempt_begin_close(l->core, l->job, l->attempt,
-                           l->attempt->stop ? TD_OUTCOME_KILLED : TD_OUTCOME_FAILED);
+    if (!td_attempt_part_live(l->part)) return;
+    td_attempt_part_ended(l->core, l->job, l->attempt, l->part,
+                          l->attempt->stop ? TD_OUTCOME_KILLED : TD_OUTCOME_FAILED);
 }
 
 void td_attempt_node_speaks(struct td_job *j, const struct td_attempt *a) {
@@ -338,8 +356,8 @@ static void on_metrics(struct td_core *core, struct td_job *j, struct td_attempt
 void td_attempt_on_segment(struct td_core *core, struct td_host *node,
                            const Traind__V1__Segment *s) {
     struct td_job *j = NULL;
-    struct td_attempt *a = td_attempt_find(core, s->id, &j);
-    struct td_attempt_part *part = a ? td_attempt_part_on(a, node->id) : NULL;
+    struct td_attempt *a = NULL;
+    struct td_attempt_part *part = find_part(core, node, s->id, &j, &a);
     if (!part) return;
     bool events = s->kind == TRAIND__V1__SEGMENT__KIND__EVENTS;
     if (!events && (s->kind != TRAIND__V1__SEGMENT__KIND__METRICS || s->rank >= a->n_ranks ||
@@ -364,11 +382,22 @@ void td_attempt_on_segment(struct td_core *core, struct td_host *node,
 }
 
 // ---- the rest of what a node says about an attempt ----------------------------------------------
+static double samples_per_s(const struct td_attempt *a) {
+    double sum = 0;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        sum += a->parts[i].samples_per_s;
+    }
+    return sum;
+}
+
 void td_attempt_on_progress(struct td_core *core, struct td_host *node,
                             const Traind__V1__AttemptProgress *p) {
     struct td_job *j = NULL;
-    struct td_attempt *a = td_attempt_find(core, p->id, &j);
-    if (!a || !td_attempt_part_on(a, node->id) || !td_attempt_live(a)) return;
+    struct td_attempt *a = NULL;
+    struct td_attempt_part *part = find_part(core, node, p->id, &j, &a);
+    if (!part || !td_attempt_live(a)) return;
+    part->samples_per_s = p->samples_per_s;
+    if (part->first_rank) return; // where the attempt is, its first rank says
     // A sample that its node kept while we were away; of an ended attempt no other follows.
     if (p->step < a->step) return;
     j->progress = (struct td_job_progress){.epoch = p->epoch,
@@ -376,7 +405,7 @@ void td_attempt_on_progress(struct td_core *core, struct td_host *node,
                                            .total_steps = p->total_steps ? p->total_steps
                                                                          : j->progress.total_steps,
                                            .loss = p->loss,
-                                           .samples_per_s = p->samples_per_s,
+                                           .samples_per_s = samples_per_s(a),
                                            .phase = p->phase};
     td_core_progress(core, j);
 }
@@ -402,8 +431,8 @@ static void on_lost(struct td_core *core, struct td_job *j, struct td_attempt *a
 void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
                              const Traind__V1__LogState *m) {
     struct td_job *j = NULL;
-    struct td_attempt *a = td_attempt_find(core, m->id, &j);
-    struct td_attempt_part *part = a ? td_attempt_part_on(a, node->id) : NULL;
+    struct td_attempt *a = NULL;
+    struct td_attempt_part *part = find_part(core, node, m->id, &j, &a);
     if (!part || m->rank >= a->n_ranks || td_attempt_part_of(a, m->rank) != part) return;
     struct td_rank_cursor *c = &a->ranks[m->rank];
     c->dropped_bytes = m->dropped_bytes;
@@ -426,13 +455,12 @@ void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
 void td_attempt_on_refused(struct td_core *core, struct td_host *node,
                            const Traind__V1__AttemptRefused *m) {
     struct td_job *j = NULL;
-    struct td_attempt *a = td_attempt_find(core, m->id, &j);
-    struct td_attempt_part *part = a ? td_attempt_part_on(a, node->id) : NULL;
-    if (!part || !td_attempt_live(a)) return;
-    part->forgotten = true; // nothing of it is on the node
-    if (a->stop) {          // it was asked not to run
-        a->outcome = TD_OUTCOME_STOPPED;
-        td_attempt_close(core, j, a);
+    struct td_attempt *a = NULL;
+    struct td_attempt_part *part = find_part(core, node, m->id, &j, &a);
+    if (!part || !td_attempt_part_live(part)) return;
+    part->forgotten = true;                // nothing of it is on the node
+    if (a->stop || td_attempt_aborts(a)) { // it was asked not to run
+        td_attempt_part_ended(core, j, a, part, TD_OUTCOME_STOPPED);
         return;
     }
     struct td_failure f = {.cls = td_class_parse(m->class_),
@@ -443,8 +471,7 @@ void td_attempt_on_refused(struct td_core *core, struct td_host *node,
                            .node = part->node,
                            .message = m->message};
     if (f.cls == TD_CLASS_NONE) f.cls = TD_CLASS_INTERNAL;
-    TD_CHECK(!td_failure_set(&a->failure, &f));
+    if (!a->failure.set || a->failure.secondary) TD_CHECK(!td_failure_set(&a->failure, &f));
     td_job_exclude(j, part->node);
-    a->outcome = TD_OUTCOME_FAILED;
-    td_attempt_close(core, j, a);
+    td_attempt_part_ended(core, j, a, part, TD_OUTCOME_FAILED);
 }

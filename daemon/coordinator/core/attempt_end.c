@@ -5,6 +5,7 @@
 #include "daemon/coordinator/core/attempt_messages.h"
 #include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/hosts.h"
 #include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/moves.h"
 #include "daemon/coordinator/core/over.h"
@@ -22,6 +23,16 @@ void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *
     for (uint32_t i = 0; i < a->n_parts; i++) {
         a->parts[i].stop_sent = false;
     }
+    td_core_save_attempt(core, j, a);
+    td_attempt_send_stop(core, j, a);
+}
+
+void td_attempt_abort(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    const struct td_host *n = a->failure.set ? td_nodes_find(core, a->failure.node) : NULL;
+    td_reason_set(&j->reason, "ENDING",
+                  "attempt %u has failed on node %s: its other ranks are ended", a->number,
+                  n ? n->name : "?");
+    td_core_touch(core, j);
     td_core_save_attempt(core, j, a);
     td_attempt_send_stop(core, j, a);
 }
@@ -118,7 +129,7 @@ static void job_stopped(struct td_core *core, struct td_job *j, struct td_attemp
     }
 }
 
-void td_attempt_close(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+static void close_attempt(struct td_core *core, struct td_job *j, struct td_attempt *a) {
     a->state = TD_ATTEMPT_ENDED;
     a->closing = false;
     switch (a->outcome) {
@@ -172,7 +183,7 @@ void td_attempt_maybe_close(struct td_core *core, struct td_job *j, struct td_at
     } else if (!checkpoints_in(j, a) && now < last.ns) {
         td_core_wake_at(core, last);
     } else {
-        td_attempt_close(core, j, a);
+        close_attempt(core, j, a);
     }
 }
 
@@ -185,12 +196,37 @@ enum td_outcome td_attempt_unless_lost(struct td_attempt *a, enum td_outcome out
     return TD_OUTCOME_FAILED;
 }
 
-void td_attempt_begin_close(struct td_core *core, struct td_job *j, struct td_attempt *a,
-                            enum td_outcome outcome) {
-    a->outcome = td_attempt_unless_lost(a, outcome);
+// What the parts come to. A stop that was asked for has happened, if not in the way it was asked.
+static enum td_outcome outcome_of(const struct td_attempt *a) {
+    bool has[TD_OUTCOME_COUNT] = {0};
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        has[a->parts[i].outcome] = true;
+    }
+    if (a->stop && has[TD_OUTCOME_KILLED]) return TD_OUTCOME_KILLED;
+    if (has[TD_OUTCOME_FAILED] || has[TD_OUTCOME_NONE]) return TD_OUTCOME_FAILED;
+    if (has[TD_OUTCOME_KILLED]) return TD_OUTCOME_KILLED;
+    return has[TD_OUTCOME_STOPPED] ? TD_OUTCOME_STOPPED : TD_OUTCOME_DONE;
+}
+
+// A part is over: the others end, too, or all are over.
+static void part_over(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    if (td_attempt_aborts(a)) {
+        td_attempt_abort(core, j, a);
+        return;
+    }
+    td_core_save_attempt(core, j, a);
+    if (td_attempt_n_live(a)) return; // they come to the same end
+    a->outcome = td_attempt_unless_lost(a, outcome_of(a));
     a->closing = true;
     a->close_at = td_mono_add(core->now.mono, close_ns);
     td_attempt_maybe_close(core, j, a);
+}
+
+void td_attempt_part_ended(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                           struct td_attempt_part *p, enum td_outcome outcome) {
+    p->state = TD_ATTEMPT_ENDED;
+    p->outcome = outcome;
+    part_over(core, j, a);
 }
 
 void td_attempt_tick(struct td_core *core, struct td_job *j) {
@@ -200,29 +236,11 @@ void td_attempt_tick(struct td_core *core, struct td_job *j) {
     td_attempt_maybe_close(core, j, a);
 }
 
-void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
-                     struct td_attempt_part *p, bool counted, const char *why) {
-    if (a->closing) { // its end is known
-        td_job_note(j, "attempt %u: what was still on its way is lost: %s", a->number, why);
-        td_catalog_attempt_over(core, j, a);
-        td_attempt_close(core, j, a);
-        td_retain(core, j); // it could not before, while this one counted as live
-        return;
-    }
+// The last of its parts is given up, and no launcher's end is known.
+static void fence(struct td_core *core, struct td_job *j, struct td_attempt *a, bool counted) {
     a->state = TD_ATTEMPT_FENCED;
-    a->closing = false;
-    core->counters[TD_COUNT_LOST]++;
     td_catalog_attempt_over(core, j, a);
-    struct td_failure f = {.cls = TD_CLASS_NODE_LOST,
-                           .code = TD_UNAVAILABLE,
-                           .attempt = a->number,
-                           .rank = -1,
-                           .step = j->progress.step,
-                           .node = p->node,
-                           .message = td_unconst(why)};
     if (counted) {
-        TD_CHECK(!td_failure_set(&a->failure, &f));
-        td_job_exclude(j, p->node);
         job_failed(core, j, a);
     } else if (j->state != TD_JOB_RECOVERING) { // a recovering one just waits again
         td_core_apply(core, j, TD_JOB_ON_STOPPED);
@@ -230,6 +248,57 @@ void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *
     core->queue_dirty = true;
     td_core_touch(core, j);
     td_core_save_attempt(core, j, a);
+}
+
+static bool all_fenced(const struct td_attempt *a) {
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        if (a->parts[i].state != TD_ATTEMPT_FENCED) return false;
+    }
+    return true;
+}
+
+// Its ranks are a cause, and not only a consequence of what is known. Not counted: nothing of it
+// had begun there, so that parts which had end for no fault of theirs.
+static void blame_loss(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                       const struct td_attempt_part *p, bool counted, const char *why) {
+    struct td_failure f = {.cls = counted ? TD_CLASS_NODE_LOST : TD_CLASS_PREEMPTED,
+                           .code = counted ? TD_UNAVAILABLE : TD_ABORTED,
+                           .attempt = a->number,
+                           .rank = -1,
+                           .step = j->progress.step,
+                           .node = td_unconst(p->node),
+                           .message = td_unconst(why)};
+    bool first = !a->failure.set || a->failure.secondary || a->n_parts == 1;
+    if (first && (counted || a->n_parts > 1)) TD_CHECK(!td_failure_set(&a->failure, &f));
+    if (counted) td_job_exclude(j, p->node);
+    core->counters[TD_COUNT_LOST]++;
+}
+
+void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                     struct td_attempt_part *p, bool counted, const char *why) {
+    if (a->closing) { // its end is known
+        td_job_note(j, "attempt %u: what was still on its way is lost: %s", a->number, why);
+        td_catalog_attempt_over(core, j, a);
+        close_attempt(core, j, a);
+        td_retain(core, j); // it could not before, while this one counted as live
+        return;
+    }
+    if (!td_attempt_part_live(p)) { // the end of the part is known, that of others is not
+        if (p->forgotten) {
+            td_job_note(j, "attempt %u: what was still on its way is lost: %s", a->number, why);
+        }
+        td_core_save_attempt(core, j, a);
+        return;
+    }
+    p->state = TD_ATTEMPT_FENCED;
+    p->outcome = TD_OUTCOME_FAILED;
+    blame_loss(core, j, a, p, counted, why);
+    if (all_fenced(a)) {
+        fence(core, j, a, counted);
+    } else {
+        td_catalog_part_lost(core, j, a, p);
+        part_over(core, j, a);
+    }
 }
 
 static bool is_here(const struct td_attempt *a, const struct td_attempt_part *p) {
@@ -251,11 +320,11 @@ void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_a
     }
     for (uint32_t i = 0; i < a->n_parts; i++) {
         struct td_attempt_part *p = &a->parts[i];
-        if (p->forgotten || !is_here(a, p)) continue;
+        if (p->state == TD_ATTEMPT_FENCED || p->forgotten || !is_here(a, p)) continue;
         some = p->forgotten = true;
         td_attempt_send_forget(core, j, a, p); // before its node learns what stays
     }
     if (!some) return;
-    if (td_attempt_forgotten(a)) td_catalog_attempt_over(core, j, a);
+    if (td_attempt_over(a)) td_catalog_attempt_over(core, j, a);
     td_core_save_attempt(core, j, a);
 }

@@ -12,7 +12,8 @@
 
 struct td_core;
 
-// Gives the attempt up, of which p is lost: fenced, its job retried (counted or not) or ended.
+// Gives the part up: it is fenced. Parts that live are aborted, and the attempt ends when they
+// have. Then, or at once where none does, its job is retried (counted or not) or ended.
 void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
                      struct td_attempt_part *p, bool counted, const char *why);
 // Asks its node to stop it; again after each registration.
@@ -21,12 +22,13 @@ void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *
 void td_attempt_tick(struct td_core *core, struct td_job *j);
 // Reports to the node when everything of an ended attempt is here.
 void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_attempt *a);
-// Its launcher has ended with this outcome: it closes when what is on its way has come.
-void td_attempt_begin_close(struct td_core *core, struct td_job *j, struct td_attempt *a,
-                            enum td_outcome outcome);
+// A part's launcher has ended with this outcome. Where that is a bad one the other parts are ended,
+// too. With the last part the attempt closes, when what is on its way has come.
+void td_attempt_part_ended(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                           struct td_attempt_part *p, enum td_outcome outcome);
+// Where it aborts: says so to the parts that live.
+void td_attempt_abort(struct td_core *core, struct td_job *j, struct td_attempt *a);
 void td_attempt_maybe_close(struct td_core *core, struct td_job *j, struct td_attempt *a);
-// At once.
-void td_attempt_close(struct td_core *core, struct td_job *j, struct td_attempt *a);
 // The outcome, or FAILED where a part of its record is lost.
 enum td_outcome td_attempt_unless_lost(struct td_attempt *a, enum td_outcome outcome);
 

@@ -6,7 +6,7 @@
 #include "daemon/coordinator/core/hosts.h"
 #include "daemon/coordinator/core/out.h"
 
-enum { CANCEL_GRACE_MS = 15000 };
+enum { CANCEL_GRACE_MS = 15000, ABORT_GRACE_MS = 5000 };
 
 void td_attempt_ack(struct td_core *core, const struct td_host *node, const struct td_job *j,
                     const struct td_attempt *a, Traind__V1__Segment__Kind kind, uint32_t rank,
@@ -24,26 +24,39 @@ void td_attempt_ack(struct td_core *core, const struct td_host *node, const stru
     td_core_send(core, node, &m);
 }
 
+static void fill_stop(const struct td_core *core, const struct td_attempt *a,
+                      Traind__V1__Stop *stop) {
+    if (td_attempt_aborts(a)) {
+        stop->mode = TRAIND__V1__STOP__MODE__ABORT;
+        stop->grace_ms = ABORT_GRACE_MS;
+    } else if (a->stop == TD_STOP_CAUSE_CANCEL) {
+        stop->mode = TRAIND__V1__STOP__MODE__NOW;
+        stop->grace_ms = CANCEL_GRACE_MS;
+    } else {
+        stop->mode = TRAIND__V1__STOP__MODE__CHECKPOINT;
+        stop->grace_ms = (uint32_t)(core->options.stop_grace_ns / TD_NS_PER_MS);
+    }
+}
+
 static void send_stop(struct td_core *core, struct td_job *j, struct td_attempt *a,
                       struct td_attempt_part *p) {
     struct td_host *node = td_nodes_find(core, p->node);
-    if (p->stop_sent || !node || !node->session) return;
+    bool *sent = td_attempt_aborts(a) ? &p->abort_sent : &p->stop_sent;
+    if (*sent || !td_attempt_part_live(p) || !node || !node->session) return;
     Traind__V1__AttemptId id;
     td_core_attempt_id(j, a, &id);
     Traind__V1__Stop stop = TRAIND__V1__STOP__INIT;
-    bool save = a->stop != TD_STOP_CAUSE_CANCEL;
     stop.id = &id;
-    stop.mode = save ? TRAIND__V1__STOP__MODE__CHECKPOINT : TRAIND__V1__STOP__MODE__NOW;
-    stop.grace_ms = save ? (uint32_t)(core->options.stop_grace_ns / TD_NS_PER_MS) : CANCEL_GRACE_MS;
+    fill_stop(core, a, &stop);
     Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
     m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_STOP;
     m.stop = &stop;
     td_core_send(core, node, &m);
-    p->stop_sent = true;
+    *sent = true;
 }
 
 void td_attempt_send_stop(struct td_core *core, struct td_job *j, struct td_attempt *a) {
-    if (!a->stop || a->closing) return;
+    if (a->closing || (!a->stop && !td_attempt_aborts(a))) return;
     for (uint32_t i = 0; i < a->n_parts; i++) {
         send_stop(core, j, a, &a->parts[i]);
     }

@@ -31,9 +31,6 @@ static const char *const event_names[] = {"ASSIGN", "RUN",   "DONE",   "STOPPED"
                                           "FAIL",   "PAUSE", "RESUME", "CANCEL",  "EXPIRE"};
 _Static_assert(TD_COUNTOF(event_names) == TD_JOB_EVENT_COUNT, "one name per event");
 
-static const char *const attempt_names[] = {"assigned", "started", "ended", "fenced"};
-_Static_assert(TD_COUNTOF(attempt_names) == TD_ATTEMPT_STATE_COUNT, "one name per state");
-
 // A cell is 0, which refuses the event, or TO(state); to the state itself means that it is kept.
 #define TO(s) (TD_JOB_##s + 1)
 #define ON(e) [TD_JOB_ON_##e]
@@ -98,11 +95,6 @@ const char *td_job_state_name(enum td_job_state s) {
 const char *td_job_event_name(enum td_job_event e) {
     TD_CHECK((unsigned)e < TD_JOB_EVENT_COUNT);
     return event_names[e];
-}
-
-const char *td_job_attempt_state_name(enum td_attempt_state s) {
-    TD_CHECK((unsigned)s < TD_ATTEMPT_STATE_COUNT);
-    return attempt_names[s];
 }
 
 bool td_job_state_ended(enum td_job_state s) {
@@ -233,6 +225,31 @@ bool td_attempt_forgotten(const struct td_attempt *a) {
         if (!a->parts[i].forgotten) return false;
     }
     return true;
+}
+
+bool td_attempt_over(const struct td_attempt *a) {
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        if (!a->parts[i].forgotten && a->parts[i].state != TD_ATTEMPT_FENCED) return false;
+    }
+    return true;
+}
+
+uint32_t td_attempt_n_live(const struct td_attempt *a) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        n += td_attempt_part_live(&a->parts[i]);
+    }
+    return n;
+}
+
+bool td_attempt_aborts(const struct td_attempt *a) {
+    bool bad = false;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        const struct td_attempt_part *p = &a->parts[i];
+        bad = bad || p->state == TD_ATTEMPT_FENCED ||
+              (p->state == TD_ATTEMPT_ENDED && p->outcome == TD_OUTCOME_FAILED);
+    }
+    return bad && td_attempt_n_live(a);
 }
 
 uint32_t td_attempt_slots(const struct td_attempt *a) {

@@ -113,15 +113,6 @@ struct td_rank_cursor {
     bool final; // the ends above are final
 };
 
-enum td_attempt_state {
-    TD_ATTEMPT_ASSIGNED, // sent to the node, no answer yet
-    TD_ATTEMPT_STARTED,  // its launcher lives
-    TD_ATTEMPT_ENDED,    // its launcher's end was ingested
-    TD_ATTEMPT_FENCED,   // given up: whatever it still says is stale
-    TD_ATTEMPT_STATE_COUNT,
-};
-const char *td_job_attempt_state_name(enum td_attempt_state s);
-
 enum td_stop_cause {
     TD_STOP_CAUSE_NONE,
     TD_STOP_CAUSE_PAUSE,
@@ -137,8 +128,8 @@ struct td_attempt {
     enum td_attempt_state state;
     enum td_stop_cause stop; // what it was asked to stop for
     bool stream;             // its checkpoints come to the coordinator
-    enum td_outcome outcome; // what its launcher's end said
-    bool closing;            // its launcher has ended; the last metrics are on their way
+    enum td_outcome outcome; // what its parts came to, once all are over
+    bool closing;            // all parts are over; the last metrics are on their way
     struct td_mono close_at; // and this is how long they are waited for
     uint32_t n_parts;
     struct td_attempt_part *parts; // n_parts, in the order of their ranks
@@ -251,6 +242,11 @@ struct td_attempt_part *td_attempt_part_on(const struct td_attempt *a, const cha
 // The part that has a rank of the attempt.
 struct td_attempt_part *td_attempt_part_of(const struct td_attempt *a, uint32_t rank);
 bool td_attempt_forgotten(const struct td_attempt *a); // everything of all parts is here
+// Nothing more comes of it: each part is given up, or everything of it is here.
+bool td_attempt_over(const struct td_attempt *a);
+uint32_t td_attempt_n_live(const struct td_attempt *a); // parts
+// A part ended badly, or was given up, while others live: these are to end at once.
+bool td_attempt_aborts(const struct td_attempt *a);
 uint32_t td_attempt_slots(const struct td_attempt *a);
 
 // ---- metrics ------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ td_status td_job_encode(const struct td_job *j, struct td_buf *out) {
 
 td_status td_attempt_encode(const struct td_attempt *a, struct td_buf *out) {
     TD_TRY(td_buf_printf(out, "{\"number\":%u,\"state\":\"%s\"", a->number,
-                         td_job_attempt_state_name(a->state)));
+                         td_attempt_state_name(a->state)));
     TD_TRY(put_int(out, "epoch", (int64_t)a->epoch));
     TD_TRY(put_int(out, "stop", a->stop));
     TD_TRY(put_int(out, "stream", a->stream));
@@ -177,7 +177,7 @@ static const char *job_state(int i) {
 }
 
 static const char *attempt_state(int i) {
-    return td_job_attempt_state_name((enum td_attempt_state)i);
+    return td_attempt_state_name((enum td_attempt_state)i);
 }
 
 static void get_metrics(struct td_job *j, const struct td_json *list) {
@@ -260,6 +260,10 @@ static void get_ranks(struct td_attempt *a, const struct td_json *list) {
 // One of before there were parts has what is its one part's now.
 static td_status get_parts(struct td_attempt *a, const struct td_json *v) {
     const struct td_json *list = td_json_get(v, "parts");
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        a->parts[i].state = a->closing ? TD_ATTEMPT_ENDED : a->state;
+        a->parts[i].outcome = a->outcome;
+    }
     if (!list) return td_attempt_part_decode(v, &a->parts[0]);
     const struct td_json *part = list->first;
     for (uint32_t i = 0; i < a->n_parts; i++, part = part->next) {

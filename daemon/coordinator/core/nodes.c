@@ -182,11 +182,11 @@ static void judge_missing(struct td_core *core, struct td_host *n, const Traind_
         struct td_job *j = core->active[i];
         struct td_attempt *a = td_job_live(j);
         struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
-        if (!p || find_held(m, j, a)) continue;
+        if (!p || p->state == TD_ATTEMPT_FENCED || find_held(m, j, a)) continue;
         char why[160];
         snprintf(why, sizeof why, "node %s came back without attempt %u", n->name, a->number);
-        p->forgotten = a->closing; // it ended, and its files are gone
-        td_attempt_lost(core, j, a, p, a->state == TD_ATTEMPT_STARTED, why);
+        p->forgotten = p->state == TD_ATTEMPT_ENDED; // its files are gone
+        td_attempt_lost(core, j, a, p, p->state == TD_ATTEMPT_STARTED, why);
     }
 }
 
@@ -197,9 +197,12 @@ static void forget_missing(struct td_core *core, struct td_host *n, const Traind
         for (uint32_t k = 1; k <= j->n_attempts; k++) {
             struct td_attempt *a = td_job_attempt(j, k);
             struct td_attempt_part *p = td_attempt_part_on(a, n->id);
-            if (!p || a->state != TD_ATTEMPT_ENDED || p->forgotten || find_held(m, j, a)) continue;
+            if (!p || a->state != TD_ATTEMPT_ENDED || p->state != TD_ATTEMPT_ENDED ||
+                p->forgotten || find_held(m, j, a)) {
+                continue;
+            }
             p->forgotten = true;
-            if (td_attempt_forgotten(a)) td_catalog_attempt_over(core, j, a);
+            if (td_attempt_over(a)) td_catalog_attempt_over(core, j, a);
             td_core_save_attempt(core, j, a);
         }
     }
@@ -212,7 +215,7 @@ static struct td_attempt *wanted(struct td_core *core, const struct td_host *n,
     struct td_attempt *a = j ? td_job_attempt(j, id->attempt) : NULL;
     const struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
     if (!p || a->epoch != id->epoch) return NULL;
-    if (a->state == TD_ATTEMPT_FENCED || p->forgotten) return NULL;
+    if (p->state == TD_ATTEMPT_FENCED || p->forgotten) return NULL;
     *out_job = j;
     return a;
 }
@@ -296,7 +299,8 @@ static void answer(struct td_core *core, struct td_host *n, const Traind__V1__Re
         if (!a) continue;
         td_attempt_maybe_forget(core, j, a); // the last of it came before the session ended
         if (!td_attempt_live(a)) continue;
-        td_attempt_part_on(a, n->id)->stop_sent = false;
+        struct td_attempt_part *p = td_attempt_part_on(a, n->id);
+        p->stop_sent = p->abort_sent = false;
         td_attempt_send_stop(core, j, a);
         check_major(core, n, j, a, m->attempts[i]);
     }
@@ -446,15 +450,16 @@ static void show_silence(struct td_core *core, const struct td_host *n) {
     }
 }
 
-static void give_up(struct td_core *core, struct td_host *n, int64_t silent_ns) {
+// witnessed: those alone that another part has lost, by its own account. Its silence alone is none.
+static void give_up(struct td_core *core, struct td_host *n, int64_t silent_ns, bool witnessed) {
     for (uint32_t i = core->n_active; i-- > 0;) {
         struct td_job *j = core->active[i];
         struct td_attempt *a = td_job_live(j);
         struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
-        if (!p) continue;
+        if (!p || p->state == TD_ATTEMPT_FENCED || (witnessed && !td_attempt_aborts(a))) continue;
         char why[160];
-        snprintf(why, sizeof why, "node %s was silent for %" PRId64 " s", n->name,
-                 silent_ns / TD_NS_PER_S);
+        snprintf(why, sizeof why, "node %s was silent for %" PRId64 " s%s", n->name,
+                 silent_ns / TD_NS_PER_S, witnessed ? ", and other ranks of the job lost it" : "");
         td_attempt_lost(core, j, a, p, true, why);
     }
 }
@@ -475,9 +480,10 @@ static void tick_node(struct td_core *core, struct td_host *n) {
         core->queue_dirty = true;
     }
     if (silent_ns < lost_ns) {
+        give_up(core, n, silent_ns, true);
         td_core_wake_at(core, td_mono_add(n->last_message, lost_ns));
     } else {
-        give_up(core, n, silent_ns);
+        give_up(core, n, silent_ns, false);
     }
 }
 

@@ -19,7 +19,8 @@ static void hold(struct td_core *core, const char *id) {
 static void mark_job(struct td_core *core, const struct td_job *j) {
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
         const struct td_attempt *a = td_job_attempt(j, i);
-        for (uint32_t k = 0; a->state != TD_ATTEMPT_FENCED && k < a->n_parts; k++) {
+        for (uint32_t k = 0; k < a->n_parts; k++) {
+            if (a->parts[k].state == TD_ATTEMPT_FENCED) continue;
             if (!a->parts[k].forgotten) hold(core, a->parts[k].node);
         }
     }

@@ -33,14 +33,26 @@ void td_catalog_on_gone(struct td_core *core, struct td_job *j, const struct td_
     }
 }
 
-void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a) {
+// node: NULL: of all parts.
+static void drop_pending(struct td_core *core, struct td_job *j, const struct td_attempt *a,
+                         const char *node) {
     for (uint32_t i = j->n_checkpoints; i-- > 0;) {
         const struct td_checkpoint *c = j->checkpoints[i];
         if (c->committed || c->attempt != a->number) continue;
+        if (node && strcmp(c->node, node) != 0) continue;
         td_job_note(j, "checkpoint %s had not arrived whole when attempt %u was given up: dropped",
                     c->path, a->number);
         td_catalog_remove(core, j, i);
     }
+}
+
+void td_catalog_part_lost(struct td_core *core, struct td_job *j, const struct td_attempt *a,
+                          const struct td_attempt_part *part) {
+    drop_pending(core, j, a, part->node);
+}
+
+void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a) {
+    drop_pending(core, j, a, NULL);
     char prefix[64];
     snprintf(prefix, sizeof prefix, "%s/a%u/", j->id, a->number);
     td_catalog_drop_shards(core, prefix);

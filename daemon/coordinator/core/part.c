@@ -7,6 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *const state_names[] = {"assigned", "started", "ended", "fenced"};
+_Static_assert(TD_COUNTOF(state_names) == TD_ATTEMPT_STATE_COUNT, "one name per state");
+
+const char *td_attempt_state_name(enum td_attempt_state s) {
+    TD_CHECK((unsigned)s < TD_ATTEMPT_STATE_COUNT);
+    return state_names[s];
+}
+
+bool td_attempt_part_live(const struct td_attempt_part *p) {
+    return p->state == TD_ATTEMPT_ASSIGNED || p->state == TD_ATTEMPT_STARTED;
+}
+
 void td_attempt_part_finish(struct td_attempt_part *p) {
     free(p->devices);
     free(p->silent);
@@ -20,13 +32,33 @@ td_status td_attempt_part_encode(const struct td_attempt_part *p, struct td_buf 
         TD_TRY(td_buf_str(out, ",\"devices\":"));
         TD_TRY(td_json_print_string(p->devices, strlen(p->devices), out));
     }
-    return td_buf_printf(out, ",\"slots\":%u,\"events\":%" PRId64 ",\"forgotten\":%d}", p->slots,
-                         (int64_t)p->events, p->forgotten);
+    return td_buf_printf(
+        out,
+        ",\"state\":\"%s\",\"outcome\":%d,\"slots\":%u,\"events\":%" PRId64 ",\"forgotten\":%d}",
+        td_attempt_state_name(p->state), p->outcome, p->slots, (int64_t)p->events, p->forgotten);
+}
+
+static td_status get_state(const struct td_json *v, struct td_attempt_part *p) {
+    const char *name = td_json_string(td_json_get(v, "state"), "");
+    const int64_t outcome = td_json_int(td_json_get(v, "outcome"), p->outcome);
+    int s = 0;
+    while (s < TD_ATTEMPT_STATE_COUNT && strcmp(state_names[s], name) != 0) {
+        s++;
+    }
+    if ((name[0] && s == TD_ATTEMPT_STATE_COUNT) || outcome < 0 || outcome >= TD_OUTCOME_COUNT) {
+        return td_fail(TD_DATA_LOSS,
+                       "record of a part of an attempt: state '%.32s', outcome %" PRId64, name,
+                       outcome);
+    }
+    if (name[0]) p->state = (enum td_attempt_state)s;
+    p->outcome = (enum td_outcome)outcome;
+    return TD_OK;
 }
 
 td_status td_attempt_part_decode(const struct td_json *v, struct td_attempt_part *p) {
     const char *devices = td_json_string(td_json_get(v, "devices"), "");
     const int64_t slots = td_json_int(td_json_get(v, "slots"), 0);
+    TD_TRY(get_state(v, p));
     snprintf(p->node, sizeof p->node, "%s", td_json_string(td_json_get(v, "node"), ""));
     p->slots = slots < 0 ? 0 : slots > UINT32_MAX ? UINT32_MAX : (uint32_t)slots;
     p->events = (uint64_t)td_json_int(td_json_get(v, "events"), 0);

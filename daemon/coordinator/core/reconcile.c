@@ -19,15 +19,16 @@ enum { FILES_MAX_BYTES = 1 << 20, ARENA_BYTES = 16 << 20 };
 // Of the attempts that n may clear: its own that are over, and others' of which all is known.
 static bool may_clear(const struct td_job *j, const struct td_attempt *a, const struct td_host *n) {
     if (j->unlisted) return false; // what the catalog does not name is not without an owner
-    return td_attempt_forgotten(a) ||
-           (a->state == TD_ATTEMPT_FENCED && td_attempt_part_on(a, n->id));
+    const struct td_attempt_part *own = td_attempt_part_on(a, n->id);
+    return td_attempt_forgotten(a) || (own && own->state == TD_ATTEMPT_FENCED);
 }
 
 bool td_reconcile_is_here(const struct td_job *j, const struct td_checkpoint *c,
                           const struct td_host *n) {
     const struct td_attempt *a = td_job_attempt(j, c->attempt);
-    return c->committed && !c->streamed && !c->registered && strcmp(c->node, n->id) == 0 && a &&
-           td_attempt_forgotten(a);
+    const struct td_attempt_part *own = a ? td_attempt_part_on(a, n->id) : NULL;
+    return c->committed && !c->streamed && !c->registered && strcmp(c->node, n->id) == 0 && own &&
+           own->forgotten;
 }
 
 static bool is_due(const struct td_job *j, const struct td_host *n) {
@@ -35,7 +36,7 @@ static bool is_due(const struct td_job *j, const struct td_host *n) {
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
         const struct td_attempt *a = td_job_attempt(j, i);
         const struct td_attempt_part *p = td_attempt_part_on(a, n->id);
-        work = work || td_attempt_forgotten(a) || a->state == TD_ATTEMPT_FENCED;
+        work = work || td_attempt_over(a);
         if (p && !p->reconciled && p->reconcile < n->reconcile_from) {
             unconfirmed = true;
         }

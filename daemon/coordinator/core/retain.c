@@ -26,7 +26,7 @@ struct books {
 
 bool td_retain_is_over(const struct td_job *j, uint32_t attempt) {
     const struct td_attempt *a = td_job_attempt(j, attempt);
-    return !a || td_attempt_forgotten(a) || a->state == TD_ATTEMPT_FENCED;
+    return !a || td_attempt_over(a);
 }
 
 // ---- what else needs it -------------------------------------------------------------------------

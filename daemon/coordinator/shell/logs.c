@@ -119,7 +119,7 @@ uint64_t td_logs_size(struct td_logs *l, const struct td_log_key *key) {
 void td_logs_load(struct td_logs *l, const struct td_job *j) {
     for (uint32_t n = 1; n <= j->n_attempts; n++) {
         const struct td_attempt *a = td_job_attempt(j, n);
-        if (td_attempt_forgotten(a) || a->state == TD_ATTEMPT_FENCED) continue;
+        if (td_attempt_over(a)) continue;
         for (uint32_t i = 0; i < 2 * a->n_ranks; i++) {
             struct td_log_key key = {.attempt = n, .rank = i / 2, .err = i % 2};
             memcpy(key.job, j->id, sizeof key.job);

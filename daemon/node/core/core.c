@@ -12,7 +12,8 @@ enum { HEARTBEAT_MS_MAX = 600000 };
 
 _Static_assert((int)TD_STOP_CHECKPOINT == TRAIND__V1__STOP__MODE__CHECKPOINT &&
                    (int)TD_STOP_NOW == TRAIND__V1__STOP__MODE__NOW &&
-                   (int)TD_STOP_KILL == TRAIND__V1__STOP__MODE__KILL,
+                   (int)TD_STOP_KILL == TRAIND__V1__STOP__MODE__KILL &&
+                   (int)TD_STOP_ABORT == TRAIND__V1__STOP__MODE__ABORT,
                "a mode goes from the coordinator to the launcher as it is");
 
 struct td_node_core {
@@ -334,7 +335,7 @@ void td_node_core_down(struct td_node_core *c) {
 
 static void stop_wanted(struct td_node_core *c, struct td_mono now, struct td_node_attempt *a,
                         int mode, uint32_t grace_ms) {
-    if (mode < TD_STOP_CHECKPOINT || mode > TD_STOP_KILL || mode < a->stop_mode) return;
+    if (td_stop_strength(mode) < TD_MAX(td_stop_strength(a->stop_mode), 1)) return;
     a->stop_mode = mode;
     a->stop_grace_ms = grace_ms;
     run(c, now, a, TD_AE_STOP, NULL);
