@@ -205,7 +205,11 @@ static td_status hold_level(struct td_worker_config *c, const struct td_worker_a
     TD_TRY(td_cpu_level_read(args->cpu_level_from, args->cpu_level, most, &allowed));
     c->train.most_cpu_level = allowed;
     TD_TRY(td_cpu_level_read("trainer.cpu_level", c->plan.spec.trainer.cpu_level, most, &asked));
-    return td_cpu_level_hold(TD_MIN(allowed, asked));
+    enum td_cpu_level common = most;
+    if (*c->plan.run.cpu_level) {
+        TD_TRY(td_cpu_level_read("run.cpu_level", c->plan.run.cpu_level, most, &common));
+    }
+    return td_cpu_level_hold(TD_MIN(common, TD_MIN(allowed, asked)));
 }
 
 static td_status take_world(struct td_worker_config *c, const struct td_worker_args *args) {

@@ -32,6 +32,7 @@ static td_status complete(struct td_arena *a, const struct td_json *tree, struct
         .resume_from = text(run, "resume_from"),
         .resume_before = td_json_get(run, "resume_before"),
         .precision = text(run, "precision"),
+        .cpu_level = text(run, "cpu_level"),
         .frozen = frozen && frozen->kind == TD_JSON_OBJECT ? frozen : NULL,
     };
     *out = p;
@@ -80,7 +81,8 @@ td_status td_plan_build(struct td_arena *a, const struct td_json *spec_tree,
               set_text(a, facts, "checkpoint_dir", run->checkpoint_dir) &&
               set_text(a, facts, "cache_dir", run->cache_dir) &&
               set_text(a, facts, "resume_from", run->resume_from) &&
-              set_text(a, facts, "precision", run->precision);
+              set_text(a, facts, "precision", run->precision) &&
+              set_text(a, facts, "cpu_level", run->cpu_level);
     if (ok && run->resume_before) {
         ok = td_json_set(a, facts, "resume_before", td_json_copy(a, run->resume_before));
     }
@@ -118,6 +120,7 @@ td_status td_plan_join(const char *spec_json, const struct td_plan_run *run,
     TD_TRY(join_text(out, "cache_dir", run->cache_dir));
     TD_TRY(join_text(out, "resume_from", run->resume_from));
     TD_TRY(join_text(out, "precision", run->precision));
+    TD_TRY(join_text(out, "cpu_level", run->cpu_level));
     if (frozen_json) {
         TD_TRY(td_buf_str(out, ",\"frozen\":"));
         TD_TRY(td_buf_str(out, frozen_json));

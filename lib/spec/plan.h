@@ -24,7 +24,8 @@ struct td_plan_run {
     const char *resume_from; // directory of a checkpoint; "": from the start
     // Directories of older ones to fall back on, newest first; NULL: none.
     const struct td_json *resume_before;
-    const char *precision;        // that trainer.precision: auto was settled to; "": nothing yet
+    const char *precision; // that trainer.precision: auto was settled to; "": nothing yet
+    const char *cpu_level; // the highest that ranks may use, as other nodes have no more; "": any
     const struct td_json *frozen; // choices of the first start, an object; NULL: none yet
 };
 

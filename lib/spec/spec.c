@@ -185,8 +185,12 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
 }
 
 // ---- arithmetic ---------------------------------------------------------------------------------
+int32_t td_spec_node_ranks(const struct td_spec *s) {
+    return TD_MAX(s->trainer.devices, 1);
+}
+
 int32_t td_spec_ranks(const struct td_spec *s) {
-    return TD_MAX(s->trainer.devices, 1) * TD_MAX(s->trainer.num_nodes, 1);
+    return td_spec_node_ranks(s) * TD_MAX(s->trainer.num_nodes, 1);
 }
 
 static int32_t threads_per_slot(int32_t cores, int32_t slots) {

@@ -153,6 +153,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec);
 
 // Ranks of the whole job: devices (auto = 1 on cpu and reference, as in Lightning) x num_nodes.
 int32_t td_spec_ranks(const struct td_spec *s);
+int32_t td_spec_node_ranks(const struct td_spec *s); // those of each node
 // Slots that one rank takes on a node of `cores` cores in `slots` slots (both >= 1): 1, or as many
 // slots of cores/slots threads as resources.threads needs. And the threads that the rank gets.
 int32_t td_spec_slots(const struct td_spec_resources *r, int32_t cores, int32_t slots);

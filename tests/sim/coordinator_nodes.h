@@ -88,7 +88,8 @@ static void check_single(struct world *w, const Traind__V1__AttemptId *id) {
             const struct held *h = &w->nodes[n].held[i];
             if (!h->used || !h->alive || strcmp(h->job, id->job) != 0) continue;
             if (h->attempt == id->attempt) continue;
-            assert_int_equal(td_job_attempt(j, h->attempt)->state, TD_ATTEMPT_FENCED);
+            const struct td_attempt *older = td_job_attempt(j, h->attempt);
+            assert_int_equal(td_attempt_part_on(older, w->nodes[n].id)->state, TD_ATTEMPT_FENCED);
         }
     }
 }
@@ -108,11 +109,14 @@ static void on_assign(struct world *w, struct sim_node *n, const Traind__V1__Ass
     snprintf(h->job, sizeof h->job, "%s", m->id->job);
     h->attempt = m->id->attempt;
     h->epoch = m->id->epoch;
+    h->first_rank = m->first_rank;
     h->n_ranks = m->n_ranks;
+    h->world = m->world_size;
     h->slots = needed;
     h->stream = m->stream_store;
     h->step = m->n_resume ? m->resume[0]->step : 0;
-    h->last = 20 + (uint32_t)(draw(w) % 100);
+    h->last = 20 + (uint32_t)(m->id->epoch * 37 % 100); // the same in all parts
+    w->gangs += m->n_ranks < m->world_size && m->first_rank == 0;
     if (h->last <= h->step) h->last = h->step + 1;
     line(h, "{\"event\":\"launched\",\"pid\":1}");
     w->assigned++;
@@ -136,7 +140,9 @@ static void on_registered(struct sim_node *n, const Traind__V1__Registered *m) {
             const Traind__V1__SegmentOffset *s = m->adopt[i]->offsets[o];
             if (s->kind == TRAIND__V1__SEGMENT__KIND__EVENTS) h->sent = h->acked = s->offset;
             if (s->kind == TRAIND__V1__SEGMENT__KIND__METRICS) {
-                h->metrics_sent[s->rank] = h->metrics_acked[s->rank] = s->offset;
+                const uint32_t r = s->rank - h->first_rank;
+                assert_true(r < h->n_ranks); // its own ranks alone
+                h->metrics_sent[r] = h->metrics_acked[r] = s->offset;
             }
         }
     }
@@ -164,7 +170,7 @@ static void on_forget(struct world *w, struct sim_node *n, const Traind__V1__For
     assert_int_equal(h->acked, h->events.len);
     for (uint32_t r = 0; r < h->n_ranks; r++) {
         char key[64];
-        snprintf(key, sizeof key, "%s/%u/%u", h->job, h->attempt, r);
+        snprintf(key, sizeof key, "%s/%u/%u", h->job, h->attempt, h->first_rank + r);
         const uint64_t *have = td_map_get(w->cursors, key);
         assert_int_equal(have ? *have : 0, h->metrics[r]);
     }
@@ -179,7 +185,7 @@ static void on_ack(struct sim_node *n, const Traind__V1__SegmentAck *m) {
         assert_true(m->offset <= h->events.len);
         h->acked = m->offset;
     } else {
-        h->metrics_acked[m->rank] = m->offset;
+        h->metrics_acked[m->rank - h->first_rank] = m->offset;
     }
 }
 
@@ -301,38 +307,67 @@ static void dial(struct world *w, struct sim_node *n) {
     r.launcher_major = 1;
     r.devices = true;
     r.cores = r.slots = n->slots;
+    r.collective_address = td_unconst("10.0.0.1");
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;
     m.register_ = &r;
     to_core(w, n, &m);
 }
 
+// Ranks of the attempt that are ready here, or were when they ended well.
+static uint32_t n_met(const struct world *w, const struct held *h) {
+    uint32_t met = 0;
+    for (int n = 0; n < N_NODES; n++) {
+        for (int i = 0; i < MAX_HELD; i++) {
+            const struct held *p = &w->nodes[n].held[i];
+            bool same = p->used && p->attempt == h->attempt && p->epoch == h->epoch &&
+                        strcmp(p->job, h->job) == 0;
+            if (same && p->ready && (p->alive || p->step >= p->last)) met += p->n_ranks;
+        }
+    }
+    return met;
+}
+
+// The other ranks of a gang: it steps with them alone. True: it does not step now.
+static bool waits_for_peers(struct world *w, struct held *h) {
+    if (h->world == h->n_ranks) return false;
+    bool all = n_met(w, h) == h->world;
+    h->met = h->met || all;
+    if (!all && h->met && chance(w, 20)) end_attempt(h, "failed", "collective"); // it lost one
+    return !all || !h->alive;
+}
+
 static void train(struct world *w, struct sim_node *n, struct held *h) {
     if (!h->ready) {
         if (!chance(w, 4)) return;
         for (uint32_t r = 0; r < h->n_ranks; r++) {
-            line(h, "{\"event\":\"ready\",\"rank\":%u,\"pid\":1}", r);
+            line(h, "{\"event\":\"ready\",\"rank\":%u,\"pid\":1}", h->first_rank + r);
         }
         h->ready = true;
     }
     if (h->stop_asked && h->stop_in-- <= 0) {
         bool save_first = h->mode == TRAIND__V1__STOP__MODE__CHECKPOINT;
-        if (save_first && h->step) save(n, h);
+        if (h->mode == TRAIND__V1__STOP__MODE__ABORT) {
+            w->aborted++;
+            end_attempt(h, "failed", "collective");
+            return;
+        }
+        if (save_first && h->step && !h->first_rank) save(n, h);
         end_attempt(h, h->mode == TRAIND__V1__STOP__MODE__KILL ? "killed" : "stopped", "none");
         return;
     }
-    if (!chance(w, 3)) return;
+    if (!chance(w, 3) || waits_for_peers(w, h)) return;
     h->step++;
     for (uint32_t r = 0; r < h->n_ranks; r++) {
         h->metrics[r] += RECORD;
     }
-    if (h->step % 10 == 0) {
+    if (h->step % 10 == 0 && !h->first_rank) {
         save(n, h);
-    } else if (h->step % 10 == 5) {
+    } else if (h->step % 10 == 5 && !h->first_rank) {
         sim_disk_write(&n->disk, h->job, h->attempt, h->step); // of which no event came: an orphan
     }
     if (h->step >= h->last) {
-        save(n, h);
+        if (!h->first_rank) save(n, h);
         end_attempt(h, "done", "none");
     } else if (chance(w, 300) && !w->calm) {
         end_attempt(h, "failed", chance(w, 2) ? "internal" : "collective");
@@ -352,7 +387,7 @@ static void send_segment(struct world *w, struct sim_node *n, const struct held 
     id.epoch = h->epoch;
     s.id = &id;
     s.kind = kind;
-    s.rank = rank;
+    s.rank = kind == TRAIND__V1__SEGMENT__KIND__METRICS ? h->first_rank + rank : 0;
     s.offset = offset;
     s.data.data = td_unconst(data);
     s.data.len = bytes;
@@ -387,7 +422,7 @@ static void send_final(struct world *w, struct sim_node *n, const struct held *h
         id.attempt = h->attempt;
         id.epoch = h->epoch;
         s.id = &id;
-        s.rank = r;
+        s.rank = h->first_rank + r;
         s.metrics_bytes = h->metrics[r];
         s.final = 1;
         m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE;

@@ -23,18 +23,21 @@ enum {
     CALM_STEPS = 60000,
     MAX_RANKS = 4,
     RECORD = 64,
+    N_GANGS = 3, // specs over several nodes, after those of one
+    N_SPECS = MAX_RANKS + N_GANGS,
 };
 
 struct held { // an attempt on a node: its files, and its launcher while alive
     bool used, alive, ended;
     char job[TD_JOB_ID_MAX];
-    uint32_t attempt, n_ranks, slots;
+    uint32_t attempt, first_rank, n_ranks, world, slots;
     uint64_t epoch;
     struct td_buf events;
     uint64_t sent, acked;
     uint64_t metrics[MAX_RANKS], metrics_sent[MAX_RANKS], metrics_acked[MAX_RANKS];
     uint32_t step, last;
     bool ready, stop_asked, adopted, stream;
+    bool met;            // the other ranks of its gang
     bool tells_end;      // in each session: its lengths are final
     uint32_t unsent[64]; // steps of checkpoints whose file is to be streamed
     uint32_t n_unsent;
@@ -94,8 +97,8 @@ struct world {
     struct waiting *gate, **gate_tail;
     struct sim_node nodes[N_NODES];
     struct job_facts jobs[N_JOBS];
-    char *specs[MAX_RANKS + 1];
-    uint32_t crashes, assigned, forgotten, deleted;
+    char *specs[N_SPECS + 1];
+    uint32_t crashes, assigned, gangs, aborted, forgotten, deleted;
 };
 
 static uint64_t draw(struct world *w) { // splitmix64

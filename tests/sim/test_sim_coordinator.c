@@ -4,16 +4,19 @@
 // segments are sent twice. People create, pause, resume, cancel and delete. One seed is one
 // history.
 //
-// Held at every moment: no job has two attempts alive that are not fenced. No node gets more ranks
-// than it has slots. Every byte of metrics is stored once, in order. A job whose creation was
-// acknowledged is there after every crash. A node is asked to forget an attempt only when
-// everything of it was committed. No checkpoint that the catalog keeps is removed. And once the
-// faults stop, every job ends, the disks hold the one checkpoint of each that its catalog holds,
-// and nothing of those that were deleted.
+// Some jobs span two or three nodes: their parts step together or not at all, and one that fails
+// takes the others along.
+//
+// Held at every moment: no job has two attempts alive that are not fenced, on any node. No node
+// gets more ranks than it has slots. Every byte of metrics is stored once, in order. A job whose
+// creation was acknowledged is there after every crash. A node is asked to forget an attempt only
+// when everything of it was committed. No checkpoint that the catalog keeps is removed. And once
+// the faults stop, every job ends, the disks hold the one checkpoint of each that its catalog
+// holds, and nothing of those that were deleted.
 
 #include "tests/sim/coordinator_nodes.h"
 
-static void create(struct world *w, int i, uint64_t n_ranks) {
+static void create(struct world *w, int i, uint64_t spec) {
     const struct td_job *j = NULL;
     bool again = false;
     char request[24];
@@ -21,7 +24,7 @@ static void create(struct world *w, int i, uint64_t n_ranks) {
              (unsigned long long)(draw(w) & 0xffffffffffff));
     snprintf(request, sizeof request, "request-%d", i);
     const struct td_core_create_job r = {
-        .id = w->jobs[i].id, .spec_json = w->specs[n_ranks], .request_id = "", .digest = request};
+        .id = w->jobs[i].id, .spec_json = w->specs[spec], .request_id = "", .digest = request};
     td_status s = td_core_create_job(w->core, now(w), &r, &j, &again);
     after(w);
     if (!s) {
@@ -50,7 +53,7 @@ static void try_delete(struct world *w, int i) {
 static void people(struct world *w) {
     int i = (int)(draw(w) % N_JOBS);
     const struct td_job *j = NULL;
-    if (chance(w, 60) && !w->jobs[i].created) create(w, i, 1 + draw(w) % MAX_RANKS);
+    if (chance(w, 60) && !w->jobs[i].created) create(w, i, 1 + draw(w) % N_SPECS);
     if (w->calm || !w->jobs[i].created || w->jobs[i].deleted) return;
     td_status s = TD_OK;
     if (chance(w, 300)) s = td_core_pause(w->core, now(w), w->jobs[i].id, &j);
@@ -81,13 +84,14 @@ static bool all_ended(struct world *w) {
 }
 
 // ---- a history ----------------------------------------------------------------------------------
-static char *make_spec(int devices) {
+static char *make_spec(int devices, int num_nodes) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *tree = NULL;
     TD_AUTO_BUF text;
-    char set[32];
+    char set[32], nodes[32];
     snprintf(set, sizeof set, "trainer.devices=%d", devices);
-    const char *overrides[] = {set, "restart.max=1000", "restart.backoff=[0, 1]",
+    snprintf(nodes, sizeof nodes, "trainer.num_nodes=%d", num_nodes);
+    const char *overrides[] = {set, nodes, "restart.max=1000", "restart.backoff=[0, 1]",
                                devices % 2 ? "checkpoint.store=fs" : "checkpoint.store=stream"};
     static const char spec[] =
         "{name: sim, model: {name: mlp, layers: [2, 2]},"
@@ -131,7 +135,11 @@ static struct world *make_world(uint64_t seed) {
     }
     assert_ok(td_map_create(100000, &w->cursors));
     for (int i = 1; i <= MAX_RANKS; i++) {
-        w->specs[i] = make_spec(i);
+        w->specs[i] = make_spec(i, 1);
+    }
+    static const int gangs[N_GANGS][2] = {{1, 2}, {2, 2}, {1, 3}};
+    for (int i = 0; i < N_GANGS; i++) {
+        w->specs[MAX_RANKS + 1 + i] = make_spec(gangs[i][0], gangs[i][1]);
     }
     for (int i = 0; i < N_NODES; i++) {
         snprintf(w->nodes[i].id, sizeof w->nodes[i].id, "n%d", i);
@@ -160,7 +168,7 @@ static void free_world(struct world *w) {
         free_map(w->rows[k]);
     }
     free_map(w->cursors);
-    for (int i = 1; i <= MAX_RANKS; i++) {
+    for (int i = 1; i <= N_SPECS; i++) {
         free(w->specs[i]);
     }
     for (int i = 0; i < N_NODES; i++) {
@@ -180,9 +188,11 @@ static void report(struct world *w, uint64_t seed) {
         td_status_free(s);
         if (!j || td_job_state_ended(j->state)) continue;
         const struct td_attempt *a = td_job_live(j);
+        struct td_reason why;
+        td_core_reason(w->core, j, now(w).mono, &why);
         print_message("# seed %llu: %s is %s, reason %s: %s; attempt %u %s on %s\n",
-                      (unsigned long long)seed, j->id, td_job_state_name(j->state), j->reason.code,
-                      j->reason.text, j->n_attempts, a ? td_attempt_state_name(a->state) : "-",
+                      (unsigned long long)seed, j->id, td_job_state_name(j->state), why.code,
+                      why.text, j->n_attempts, a ? td_attempt_state_name(a->state) : "-",
                       a ? a->parts[0].node : "-");
     }
 }
@@ -251,7 +261,35 @@ static void report_litter(struct world *w) {
     print_message("# removals %zu\n", td_map_count(w->rows[TD_RECORD_REMOVAL]));
 }
 
-static void live_through(uint64_t seed) {
+static void report_parts(struct world *w, const struct held *h) {
+    const struct td_job *j = NULL;
+    td_status_free(td_core_find_job(w->core, h->job, &j));
+    const struct td_attempt *a = j ? td_job_attempt(j, h->attempt) : NULL;
+    for (uint32_t i = 0; a && i < a->n_parts; i++) {
+        print_message("#   attempt %s, on %s %s forgotten %d\n", td_attempt_state_name(a->state),
+                      a->parts[i].node, td_attempt_state_name(a->parts[i].state),
+                      a->parts[i].forgotten);
+    }
+}
+
+static void report_held(struct world *w) {
+    for (int n = 0; n < N_NODES; n++) {
+        for (int i = 0; i < MAX_HELD; i++) {
+            const struct held *h = &w->nodes[n].held[i];
+            if (!h->used) continue;
+            print_message("# node %s holds %s/a%u, alive %d ended %d adopted %d sent %llu of %zu\n",
+                          w->nodes[n].id, h->job, h->attempt, h->alive, h->ended, h->adopted,
+                          (unsigned long long)h->sent, h->events.len);
+            report_parts(w, h);
+        }
+    }
+}
+
+struct tally {
+    uint64_t gangs, aborted; // attempts over several nodes; parts that another took along
+};
+
+static void live_through(uint64_t seed, struct tally *t) {
     struct world *w = make_world(seed);
     for (int i = 0; i < CHAOS_STEPS; i++) {
         advance(w);
@@ -273,6 +311,7 @@ static void live_through(uint64_t seed) {
         advance(w);
         steps++;
     }
+    if (n_held(w)) report_held(w);
     assert_int_equal(n_held(w), 0); // no attempt is kept of which everything is here
     while (!is_tidy(w) && steps < CALM_STEPS) {
         if (steps % 2000 == 1999) crash(w); // what a disk refused is asked for by the next start
@@ -282,6 +321,8 @@ static void live_through(uint64_t seed) {
     if (!is_tidy(w)) report_litter(w);
     assert_true(steps < CALM_STEPS); // no checkpoint without an owner, no row too many
     assert_true(w->assigned >= N_JOBS / 2 && w->crashes > 0);
+    t->gangs += w->gangs;
+    t->aborted += w->aborted;
     free_world(w);
 }
 
@@ -289,14 +330,17 @@ static void test_every_history_keeps_the_invariants_and_every_job_ends(void **st
     (void)state;
     const char *only = getenv("SEED"), *full = getenv("TD_FULL");
     if (only) {
-        live_through(strtoull(only, NULL, 10));
+        struct tally t = {0};
+        live_through(strtoull(only, NULL, 10), &t);
         return;
     }
     uint64_t n = full ? 1000 : 40;
+    struct tally t = {0};
     for (uint64_t seed = 1; seed <= n; seed++) {
         print_message("# seed %llu\n", (unsigned long long)seed);
-        live_through(seed);
+        live_through(seed, &t);
     }
+    assert_true(t.gangs > n && t.aborted > n / 4); // they are not left out by the draw
 }
 
 static const struct td_job *job_of(struct world *w, int i) {

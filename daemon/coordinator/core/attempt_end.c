@@ -286,6 +286,7 @@ void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *
     if (!td_attempt_part_live(p)) { // the end of the part is known, that of others is not
         if (p->forgotten) {
             td_job_note(j, "attempt %u: what was still on its way is lost: %s", a->number, why);
+            td_catalog_part_lost(core, j, a, p);
         }
         td_core_save_attempt(core, j, a);
         return;

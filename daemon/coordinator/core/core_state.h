@@ -19,10 +19,11 @@ struct td_host {
     char boot_id[40];
     char name[72];
     char version[40];
-    char accelerators[512];  // comma-separated, of 16 with names of 31 bytes
-    char cpu_level[24];      // of the machine; "": its build does not report it
-    char cpu_level_held[24]; // the highest of its ranks
-    char plugins[33];        // digest of its plugins' files; "": its build does not report it
+    char accelerators[512];      // comma-separated, of 16 with names of 31 bytes
+    char cpu_level[24];          // of the machine; "": its build does not report it
+    char cpu_level_held[24];     // the highest of its ranks
+    char plugins[33];            // digest of its plugins' files; "": its build does not report it
+    char collective_address[46]; // of the interface for traffic between nodes; "": none
     uint32_t cores, slots;
     uint64_t memory_bytes;
     uint32_t launcher_major;
@@ -99,7 +100,7 @@ struct td_plan_ask { // on its way; one per spec, level and graph
     char prefer[64];                    // where a job would run; "": nobody said
     char failed[TD_PLAN_MAX_TRIES][64]; // nodes that gave no plan
     uint32_t n_failed;
-    uint32_t n_ranks; // of the spec
+    uint32_t n_ranks; // of the spec, on each node
     char *spec_json;
     uint32_t tries;
     struct td_mono deadline;
@@ -112,7 +113,7 @@ struct td_plan_ask { // on its way; one per spec, level and graph
 struct td_plan_waiter {
     uint64_t token;
     char digest[33], dump[32];
-    uint32_t n_ranks;
+    uint32_t n_ranks; // on each node
 };
 
 enum { TD_FORGET_AT_ONCE = 64 };

@@ -41,10 +41,10 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
     TD_TRY(td_job_set_spec(j, request->spec_json, request->spec));
     j->seq = j->queue_seq = core->next_seq;
     j->create_ns = j->wait_ns = core->now.real.ns;
-    TD_TRY(td_fits_slots(core, j->n_ranks, &j->knobs.resources));
-    TD_TRY(td_fits_kind(core, j->knobs.kind, j->n_ranks, &j->knobs.resources));
-    TD_TRY(td_fits_memory(core, j->n_ranks, td_plans_find(core, j->spec_digest, NULL)));
-    TD_TRY(td_fits_devices(core, j->n_ranks, j->knobs.accelerator));
+    TD_TRY(td_fits_slots(core, td_job_node_ranks(j), &j->knobs.resources));
+    TD_TRY(td_fits_kind(core, j->knobs.kind, td_job_node_ranks(j), &j->knobs.resources));
+    TD_TRY(td_fits_memory(core, td_job_node_ranks(j), td_plans_find(core, j->spec_digest, NULL)));
+    TD_TRY(td_fits_devices(core, td_job_node_ranks(j), j->knobs.accelerator));
     *out_job = td_steal(j);
     return TD_OK;
 }
@@ -210,7 +210,7 @@ td_status td_core_delete(struct td_core *core, struct td_now now, const char *id
 }
 
 // ---- planning -----------------------------------------------------------------------------------
-// Ranks of a canonical spec that has slots and devices somewhere.
+// Ranks on each node of a canonical spec that has slots and devices somewhere.
 // *out_facts: what is to be said of a kind that nobody works out a plan for; NULL: it has one.
 static td_status look_at_spec(const struct td_core *core, const char *spec_json,
                               uint32_t *out_ranks, char **out_facts) {
@@ -220,14 +220,14 @@ static td_status look_at_spec(const struct td_core *core, const char *spec_json,
     TD_TRY(td_json_parse(arena, spec_json, strlen(spec_json), &tree));
     struct td_spec spec;
     td_spec_read(tree, &spec);
-    *out_ranks = (uint32_t)td_spec_ranks(&spec);
+    *out_ranks = (uint32_t)td_spec_node_ranks(&spec);
     TD_TRY(td_fits_slots(core, *out_ranks, &spec.resources));
     if (spec.kind != TD_KIND_TRAIN) {
         TD_AUTO_BUF text;
         td_buf_init(&text, 256);
         TD_TRY(td_fits_kind(core, spec.kind, *out_ranks, &spec.resources));
-        TD_TRY(td_buf_printf(&text, "{\"kind\":\"%s\",\"world_size\":%u",
-                             td_job_kind_name(spec.kind), *out_ranks));
+        TD_TRY(td_buf_printf(&text, "{\"kind\":\"%s\",\"world_size\":%d",
+                             td_job_kind_name(spec.kind), td_spec_ranks(&spec)));
         if (spec.resources.memory_bytes > 0) {
             TD_TRY(td_buf_printf(&text, ",\"memory_bytes\":%lld",
                                  (long long)spec.resources.memory_bytes));

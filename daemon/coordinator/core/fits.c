@@ -39,10 +39,20 @@ td_status td_fits_slots(const struct td_core *core, uint32_t n_ranks,
     return td_status_with_meta(s, "largest_node_slots", "%u", most);
 }
 
+static uint64_t bytes_of(uint32_t n_ranks, const struct td_plan_entry *p) {
+    return p->memory_bytes * n_ranks + p->beside_bytes;
+}
+
+bool td_fits_on(const struct td_host *n, uint32_t n_ranks, const struct td_plan_entry *p,
+                uint64_t asked_bytes) {
+    const uint64_t planned = p && p->memory_bytes ? bytes_of(n_ranks, p) : 0;
+    return !n->memory_bytes || TD_MAX(planned, asked_bytes * n_ranks) <= n->memory_bytes;
+}
+
 td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
                          const struct td_plan_entry *p) {
     if (!p || !p->memory_bytes) return TD_OK;
-    uint64_t needed = p->memory_bytes * n_ranks + p->beside_bytes, most = 0;
+    uint64_t needed = bytes_of(n_ranks, p), most = 0;
     size_t cursor = 0;
     const char *key;
     void *value;

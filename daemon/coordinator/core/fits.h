@@ -5,9 +5,9 @@
 // plan calls possible is not refused later, and what is refused is refused in the same words.
 //
 // The questions are about the largest known node, connected or not: slots, from the spec alone;
-// memory and devices, from what a node has planned. Where no node is known yet, or one of which
-// nobody knows the devices, nothing is refused. The failures
-// have the reason UNSATISFIABLE. Pure; the core's thread.
+// memory and devices, from what a node has planned. n_ranks are those of one node. Where no node is
+// known yet, or one of which nobody knows the devices, nothing is refused. The failures have the
+// reason UNSATISFIABLE. Pure; the core's thread.
 
 #include "lib/base/base.h"
 #include "lib/job/kind.h"
@@ -30,6 +30,9 @@ TD_MUST_USE td_status td_fits_devices(const struct td_core *core, uint32_t n_ran
 // UNSATISFIABLE if none of these has the memory that resources asks for. OK of a training.
 TD_MUST_USE td_status td_fits_kind(const struct td_core *core, enum td_job_kind kind,
                                    uint32_t n_ranks, const struct td_spec_resources *r);
+// The memory of n suffices for so many ranks, as planned (p NULL: not yet) and as asked for each.
+bool td_fits_on(const struct td_host *n, uint32_t n_ranks, const struct td_plan_entry *p,
+                uint64_t asked_bytes);
 // That its ranks need on n, together.
 uint32_t td_fits_slots_of(const struct td_spec_resources *r, uint32_t n_ranks,
                           const struct td_host *n);

@@ -368,6 +368,10 @@ bool td_job_has_knobs(struct td_job *j) {
     return !s;
 }
 
+uint32_t td_job_node_ranks(const struct td_job *j) {
+    return j->n_ranks / TD_MAX(j->knobs.num_nodes, (uint32_t)1);
+}
+
 // ---- metrics ------------------------------------------------------------------------------------
 static struct td_metric_last *metric_slot(struct td_job *j, const char *name) {
     for (uint32_t i = 0; i < j->n_metrics; i++) {

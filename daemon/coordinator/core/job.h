@@ -157,6 +157,7 @@ struct td_job_knobs {
     const char *cpu_level, *precision, *ckpt_path, *init_from;
     const char *accelerator; // its key (host_devices.h)
     int64_t batch_size;      // per rank
+    uint32_t num_nodes;      // that it spans, at least 1
     enum td_job_kind kind;
 };
 
@@ -221,6 +222,7 @@ TD_MUST_USE td_status td_job_read_knobs(struct td_job *j);
 // The same of one that has ended, whose knobs are read when they are needed. False: its spec was
 // lost, or there is no memory.
 bool td_job_has_knobs(struct td_job *j);
+uint32_t td_job_node_ranks(const struct td_job *j); // ranks that it has on each of its nodes
 // The caller says td_core_touch. Adds a note once; when the list is full the oldest goes.
 void td_job_note(struct td_job *j, const char *fmt, ...) TD_PRINTF(2, 3);
 void td_job_exclude(struct td_job *j, const char *node);

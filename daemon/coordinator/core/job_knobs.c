@@ -46,6 +46,7 @@ td_status td_job_knobs_set(struct td_job_knobs *k, const struct td_spec *spec) {
         .init_from = spec->init_from,
         .accelerator = accelerator,
         .batch_size = spec->loader.batch_size,
+        .num_nodes = (uint32_t)TD_MAX(spec->trainer.num_nodes, 1),
         .kind = spec->kind,
     };
     const char **texts[N_TEXTS];

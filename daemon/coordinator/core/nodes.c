@@ -44,6 +44,8 @@ static td_status encode(const struct td_host *n, struct td_buf *out) {
     TD_TRY(td_json_print_string(n->cpu_level_held, strlen(n->cpu_level_held), out));
     TD_TRY(td_buf_str(out, ",\"plugins\":"));
     TD_TRY(td_json_print_string(n->plugins, strlen(n->plugins), out));
+    TD_TRY(td_buf_str(out, ",\"collective_address\":"));
+    TD_TRY(td_json_print_string(n->collective_address, strlen(n->collective_address), out));
     TD_TRY(td_buf_str(out, ",\"devices\":"));
     TD_TRY(td_host_devices_encode(&n->devices, out));
     TD_TRY(td_buf_printf(out, ",\"runs_commands\":%d,\"runs_programs\":%d",
@@ -84,6 +86,8 @@ td_status td_nodes_load(struct td_core *core, const char *key, const char *body)
     snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s",
              td_json_string(td_json_get(v, "cpu_level_held"), ""));
     snprintf(n->plugins, sizeof n->plugins, "%s", td_json_string(td_json_get(v, "plugins"), ""));
+    snprintf(n->collective_address, sizeof n->collective_address, "%s",
+             td_json_string(td_json_get(v, "collective_address"), ""));
     n->cores = (uint32_t)td_json_int(td_json_get(v, "cores"), 1);
     n->slots = (uint32_t)td_json_int(td_json_get(v, "slots"), 1);
     n->memory_bytes = (uint64_t)td_json_int(td_json_get(v, "memory_bytes"), 0);
@@ -202,7 +206,12 @@ static void forget_missing(struct td_core *core, struct td_host *n, const Traind
                 continue;
             }
             p->forgotten = true;
-            if (td_attempt_over(a)) td_catalog_attempt_over(core, j, a);
+            if (td_attempt_over(a)) {
+                td_catalog_attempt_over(core, j, a);
+            } else {
+                td_catalog_part_lost(core, j, a, p);
+                td_attempt_maybe_forget(core, j, a); // others need not wait for it
+            }
             td_core_save_attempt(core, j, a);
         }
     }
@@ -329,6 +338,7 @@ static void fill(struct td_host *n, const struct td_node_session *s,
     snprintf(n->cpu_level, sizeof n->cpu_level, "%s", m->cpu_level);
     snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s", m->cpu_level_held);
     snprintf(n->plugins, sizeof n->plugins, "%s", m->plugins);
+    snprintf(n->collective_address, sizeof n->collective_address, "%s", m->collective_address);
     n->accelerators[0] = '\0';
     for (size_t i = 0; i < m->n_accelerators; i++) {
         size_t len = strlen(n->accelerators);
@@ -336,7 +346,7 @@ static void fill(struct td_host *n, const struct td_node_session *s,
                  m->accelerators[i]);
     }
     char *const texts[] = {n->boot_id,   n->name,           n->version, n->accelerators,
-                           n->cpu_level, n->cpu_level_held, n->plugins};
+                           n->cpu_level, n->cpu_level_held, n->plugins, n->collective_address};
     for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
         td_utf8_scrub(texts[i]); // any of them may have been cut
     }

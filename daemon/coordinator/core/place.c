@@ -1,6 +1,10 @@
 // Where a waiting job could run: the node that it takes now, or the one that is nearest to fitting
 // it. Reads only; the queue decides and keeps places.
 //
+// A part goes to a node that has slots, devices and memory for its ranks. A job over several nodes
+// takes the best of these, those of the highest CPU level first, since all its ranks run at the
+// lowest level of its nodes.
+//
 // A node is best-fit: the least free slots that suffice, first the one that has the newest
 // checkpoint, and before it those whose devices are known. A job whose newest checkpoint is on one
 // node only goes there or nowhere. A node without the CPU level that the job asks for is left out
@@ -9,6 +13,7 @@
 
 #include "daemon/coordinator/core/place.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "daemon/coordinator/core/catalog.h"
@@ -16,9 +21,11 @@
 #include "daemon/coordinator/core/fits.h"
 #include "daemon/coordinator/core/hosts.h"
 #include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/plans.h"
+#include "lib/base/cpu_level.h"
 
 uint32_t td_place_slots(const struct td_job *j, const struct td_host *n) {
-    return td_fits_slots_of(&j->knobs.resources, j->n_ranks, n);
+    return td_fits_slots_of(&j->knobs.resources, td_job_node_ranks(j), n);
 }
 
 uint32_t td_place_free(const struct td_host *n) {
@@ -80,41 +87,54 @@ static bool has_slots(const struct td_job *j, const struct td_host *n) {
 }
 static bool has_devices(const struct td_job *j, const struct td_host *n) {
     const struct td_host_accel *a = td_place_devices(j, n);
-    return !a || a->n >= j->n_ranks;
+    return !a || a->n >= td_job_node_ranks(j);
 }
-static bool could_hold(const struct td_job *j, const struct td_host *n) {
-    return has_slots(j, n) && has_devices(j, n);
+static bool has_memory(const struct td_core *core, const struct td_job *j,
+                       const struct td_host *n) {
+    const uint64_t asked = (uint64_t)TD_MAX(j->knobs.resources.memory_bytes, (int64_t)0);
+    return td_fits_on(n, td_job_node_ranks(j), td_plans_of(core, j, n), asked);
+}
+static bool could_hold(const struct td_core *core, const struct td_job *j,
+                       const struct td_host *n) {
+    return has_slots(j, n) && has_devices(j, n) && has_memory(core, j, n);
 }
 
 // What it lacks there now, of slots and devices; 0: nothing.
 static uint32_t lacks(const struct td_job *j, const struct td_host *n,
                       struct td_place *out_numbers) {
+    const uint32_t ranks = td_job_node_ranks(j);
     struct td_place p = {.needed = td_place_slots(j, n), .free = free_for(j, n)};
     const struct td_host_accel *a = td_place_devices(j, n);
     uint32_t missing = p.needed > p.free ? p.needed - p.free : 0;
-    uint32_t devices = a ? td_host_devices_free(a, j->turn, j->n_ranks) : j->n_ranks;
-    if (devices < j->n_ranks) {
-        p.needed_devices = j->n_ranks;
+    uint32_t devices = a ? td_host_devices_free(a, j->turn, ranks) : ranks;
+    if (devices < ranks) {
+        p.needed_devices = ranks;
         p.free_devices = devices;
         p.all_devices = a->n;
-        missing += j->n_ranks - devices;
+        missing += ranks - devices;
     }
     *out_numbers = p;
     return missing;
 }
 
-static bool other_fits(const struct td_core *core, const struct td_job *j, bool picky) {
+// Nodes that are not excluded could hold all of it.
+static bool others_fit(const struct td_core *core, const struct td_job *j, bool picky) {
     size_t cursor = 0;
     const char *key;
     void *value;
+    uint32_t n_able = 0;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         const struct td_host *n = value;
-        if (td_host_ready(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
-            td_job_kind_is_in(n->kinds, j->knobs.kind) && could_hold(j, n)) {
-            return true;
-        }
+        n_able += td_host_ready(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
+                  td_job_kind_is_in(n->kinds, j->knobs.kind) && could_hold(core, j, n);
     }
-    return false;
+    return n_able >= TD_MAX(j->knobs.num_nodes, (uint32_t)1);
+}
+
+// Names of later builds may be higher ones; they come first.
+static int level_of(const struct td_host *n) {
+    enum td_cpu_level level;
+    return td_cpu_level_parse(n->cpu_level_held, &level) ? (int)level : INT_MAX;
 }
 
 static bool better(const struct td_job *j, const struct td_host *a, const struct td_host *b) {
@@ -123,6 +143,7 @@ static bool better(const struct td_job *j, const struct td_host *a, const struct
     if (a_known != b_known) return a_known;
     bool a_has = c && strcmp(c->node, a->id) == 0, b_has = c && strcmp(c->node, b->id) == 0;
     if (a_has != b_has) return a_has;
+    if (j->knobs.num_nodes > 1 && level_of(a) != level_of(b)) return level_of(a) > level_of(b);
     return td_place_free(a) < td_place_free(b);
 }
 
@@ -134,43 +155,116 @@ static void take_numbers(struct td_place *c, const struct td_place *there) {
     c->all_devices = there->all_devices;
 }
 
-struct td_place td_place_choose(const struct td_core *core, const struct td_job *j) {
-    struct td_place c = {0};
+// ---- the best of them ---------------------------------------------------------------------------
+struct best {
+    struct td_host **nodes; // the best first
+    uint32_t n, cap;
+};
+
+static void add_best(const struct td_job *j, struct best *b, struct td_host *n) {
+    uint32_t at = b->n;
+    while (at > 0 && better(j, n, b->nodes[at - 1])) {
+        at--;
+    }
+    if (at == b->cap) return;
+    if (b->n < b->cap) b->n++;
+    memmove(b->nodes + at + 1, b->nodes + at, (b->n - 1 - at) * sizeof(struct td_host *));
+    b->nodes[at] = n;
+}
+
+// Whether the job may run there at all; if not, c says why.
+static bool is_able(const struct td_core *core, const struct td_job *j, const struct td_host *n,
+                    struct td_place *c) {
+    if (!td_job_kind_is_in(n->kinds, j->knobs.kind)) {
+        c->forbidden = true;
+        return false;
+    }
+    if (!has_slots(j, n) || !has_memory(core, j, n)) return false;
+    if (!has_devices(j, n)) {
+        c->few_devices = td_job_node_ranks(j);
+        if (n->devices.withheld) c->withheld = n;
+        return false;
+    }
+    if (j->knobs.num_nodes > 1 && !n->collective_address[0]) {
+        c->apart = n;
+        return false;
+    }
+    return true;
+}
+
+static void look_at(const struct td_core *core, const struct td_job *j, struct td_host *n,
+                    struct td_place *c, struct best *b, uint32_t *least_missing) {
+    struct td_place there;
+    if (!is_able(core, j, n, c)) return;
+    c->able++;
+    uint32_t missing = lacks(j, n, &there);
+    if (!missing) {
+        c->fit++;
+        add_best(j, b, n);
+    } else if (missing < *least_missing) {
+        *least_missing = missing;
+        c->nearest = n;
+        take_numbers(c, &there);
+    }
+}
+
+static void find_best(const struct td_core *core, const struct td_job *j, struct td_place *c,
+                      struct best *b) {
     const char *only = pinned(j);
     bool picky = some_has_level(core, j);
-    bool avoid = !only && j->n_excluded && other_fits(core, j, picky);
+    bool avoid = !only && j->n_excluded && others_fit(core, j, picky);
     size_t cursor = 0;
     const char *key;
     void *value;
     uint32_t least_missing = UINT32_MAX;
-    c.away = only != NULL;
+    c->away = only != NULL;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         struct td_host *n = value;
         if (!td_host_ready(n)) continue;
-        c.any_ready = true;
+        c->any_ready = true;
         if (only && strcmp(only, n->id) != 0) continue;
-        c.away = false;
+        c->away = false;
         if (avoid && td_job_excludes(j, n->id)) continue;
         if (lacks_level(j, n, picky)) continue;
-        if (!td_job_kind_is_in(n->kinds, j->knobs.kind)) {
-            c.forbidden = true;
-            continue;
-        }
-        if (!has_slots(j, n)) continue;
-        if (!has_devices(j, n)) {
-            c.few_devices = j->n_ranks;
-            if (n->devices.withheld) c.withheld = n;
-            continue;
-        }
-        struct td_place there;
-        uint32_t missing = lacks(j, n, &there);
-        if (!missing) {
-            if (!c.node || better(j, n, c.node)) c.node = n;
-        } else if (missing < least_missing) {
-            least_missing = missing;
-            c.nearest = n;
-            take_numbers(&c, &there);
-        }
+        look_at(core, j, n, c, b, &least_missing);
+    }
+}
+
+struct td_place td_place_choose(const struct td_core *core, const struct td_job *j) {
+    struct td_host *nodes[TD_SPEC_MAX_RANKS];
+    struct td_place c = {.wanted = TD_MAX(j->knobs.num_nodes, (uint32_t)1)};
+    struct best b = {nodes, 0, TD_MIN(c.wanted, (uint32_t)TD_SPEC_MAX_RANKS)};
+    find_best(core, j, &c, &b);
+    if (b.n < c.wanted) return c;
+    c.node = nodes[0];
+    for (uint32_t i = 1; i < b.n; i++) {
+        bool known = td_place_known(j, c.node);
+        bool lower = level_of(nodes[i]) < level_of(c.node);
+        if (known && (lower || !td_place_known(j, nodes[i]))) c.node = nodes[i];
     }
     return c;
+}
+
+static int by_name(const void *a, const void *b) {
+    const struct td_host *const *x = a, *const *y = b;
+    int name = strcmp((*x)->name, (*y)->name);
+    return name ? name : strcmp((*x)->id, (*y)->id);
+}
+
+uint32_t td_place_nodes(const struct td_core *core, const struct td_job *j,
+                        struct td_host *out_nodes[TD_SPEC_MAX_RANKS]) {
+    struct td_place c = {0};
+    const uint32_t wanted = TD_MAX(j->knobs.num_nodes, (uint32_t)1);
+    struct best b = {out_nodes, 0, TD_MIN(wanted, (uint32_t)TD_SPEC_MAX_RANKS)};
+    find_best(core, j, &c, &b);
+    qsort(out_nodes, b.n, sizeof(struct td_host *), by_name);
+    return b.n;
+}
+
+const char *td_place_common_level(struct td_host *const *nodes, uint32_t n_nodes) {
+    const struct td_host *lowest = nodes[0];
+    for (uint32_t i = 1; i < n_nodes; i++) {
+        if (level_of(nodes[i]) < level_of(lowest)) lowest = nodes[i];
+    }
+    return level_of(lowest) == INT_MAX ? "" : lowest->cpu_level_held;
 }

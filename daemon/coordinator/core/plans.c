@@ -74,7 +74,7 @@ static void read_spec(struct td_plan_ask *ask) {
     td_spec_read(v, &spec);
     snprintf(ask->minimum, sizeof ask->minimum, "%s", spec.trainer.cpu_level);
     td_accel_key(&spec, ask->accelerator);
-    ask->n_ranks = (uint32_t)td_spec_ranks(&spec);
+    ask->n_ranks = (uint32_t)td_spec_node_ranks(&spec);
     ask->has_plugins = spec.plugins && spec.plugins->n_children;
     td_status_free(s);
 }

@@ -18,7 +18,7 @@
 #include "daemon/coordinator/core/place.h"
 #include "daemon/coordinator/core/plans.h"
 
-enum { MAX_RESUME = 8, MAX_LOOKS = 256, PLAN_AHEAD = 32 };
+enum { MAX_RESUME = 8, MAX_LOOKS = 256, PLAN_AHEAD = 32, SHOWN_NODES = 4 };
 _Static_assert(PLAN_AHEAD + TD_CORE_MAX_PLAN_WAITERS < TD_CORE_MAX_PLANS,
                "what is planned ahead and what is on its way fit the cache together");
 
@@ -103,33 +103,80 @@ static void take_slots(struct td_core *core, struct td_host *n, uint32_t slots) 
     core->free_slots += td_place_free(n);
 }
 
+// Its part there is kept for it, and its devices.
+static void keep_part(struct td_core *core, const struct td_job *j, struct td_host *n) {
+    uint32_t slots = td_place_slots(j, n);
+    if (td_place_devices(j, n)) {
+        td_host_devices_keep(&n->devices, j->knobs.accelerator, j->turn, td_job_node_ranks(j));
+    }
+    take_slots(core, n, slots);
+    n->kept += slots;
+    if (!n->kept_for) n->kept_for = j->turn;
+}
+
 // Until the next pass from the head: a later job, whose plan is known already, does not take it.
-// One that lacks only devices keeps those that are free, and no slots: others need no device.
+// One that lacks only devices keeps those that are free, and no slots: others need no device. A job
+// over several nodes keeps its place on those that have room, and the next one that comes nearest.
 static void keep_place(struct td_core *core, const struct td_job *j, const struct td_place *p) {
-    struct td_host *at = p->node ? p->node : p->nearest;
-    if (at && td_place_devices(j, at)) {
-        td_host_devices_keep(&at->devices, j->knobs.accelerator, j->turn, j->n_ranks);
+    struct td_host *nodes[TD_SPEC_MAX_RANKS] = {p->node};
+    const uint32_t n = p->wanted > 1 ? td_place_nodes(core, j, nodes) : p->node != NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        keep_part(core, j, nodes[i]);
     }
-    if (p->node) {
-        uint32_t slots = td_place_slots(j, p->node);
-        take_slots(core, p->node, slots);
-        p->node->kept += slots;
-        if (!p->node->kept_for) p->node->kept_for = j->turn;
-    } else if (p->nearest && !p->needed_devices) {
-        core->free_slots -= TD_MIN(core->free_slots, td_place_free(p->nearest));
-        if (!p->nearest->reserved) p->nearest->reserved = j->turn;
+    if (p->node || !p->nearest) return;
+    if (td_place_devices(j, p->nearest)) {
+        td_host_devices_keep(&p->nearest->devices, j->knobs.accelerator, j->turn,
+                             td_job_node_ranks(j));
     }
+    if (p->needed_devices) return;
+    core->free_slots -= TD_MIN(core->free_slots, td_place_free(p->nearest));
+    if (!p->nearest->reserved) p->nearest->reserved = j->turn;
 }
 
 // ---- start --------------------------------------------------------------------------------------
-static void add_resume(struct td_arena *arena, const struct td_job *j, const struct td_host *n,
+// The nodes of an attempt that starts, by name, and what is the same for all its ranks.
+struct gang {
+    struct td_host *nodes[TD_SPEC_MAX_RANKS];
+    uint32_t n;
+    const struct td_plan_entry *plan; // of the node whose level all hold; NULL: none
+    uint32_t threads;                 // of a rank: what each of its nodes has for one
+    const char *level;                // NULL: each node's own
+};
+
+static struct gang find_gang(const struct td_core *core, const struct td_job *j,
+                             struct td_host *place) {
+    struct gang g = {.nodes = {place}, .n = 1, .plan = td_plans_of(core, j, place)};
+    int32_t threads = INT32_MAX;
+    if (j->knobs.num_nodes > 1) {
+        g.n = td_place_nodes(core, j, g.nodes);
+        g.level = td_place_common_level(g.nodes, g.n);
+    }
+    for (uint32_t i = 0; i < g.n; i++) {
+        const struct td_host *n = g.nodes[i];
+        int32_t own = td_spec_threads(&j->knobs.resources, (int32_t)n->cores, (int32_t)n->slots);
+        threads = TD_MIN(threads, own);
+    }
+    g.threads = (uint32_t)TD_MAX(threads, 1);
+    return g;
+}
+
+// All ranks go on from one checkpoint, so each of the nodes must be able to reach it.
+static bool is_reachable(const struct td_job *j, const struct td_checkpoint *c,
+                         const struct gang *g) {
+    if (j->knobs.checkpoint.dir[0]) return true; // shared
+    for (uint32_t i = 0; i < g->n; i++) {
+        if (!td_catalog_reachable(c, g->nodes[i]->id)) return false;
+    }
+    return true;
+}
+
+static void add_resume(struct td_arena *arena, const struct td_job *j, const struct gang *g,
                        Traind__V1__Assign *assign) {
     assign->resume = td_core_must(td_arena_array(arena, MAX_RESUME, sizeof *assign->resume));
     for (uint32_t i = j->n_checkpoints; i-- > 0 && assign->n_resume < MAX_RESUME;) {
         const struct td_checkpoint *c = j->checkpoints[i];
-        bool shared = j->knobs.checkpoint.dir[0] != '\0';
         bool usable = c->committed && !c->damage && !c->registered;
-        if (!usable || (!shared && !td_catalog_reachable(c, n->id))) continue;
+        if (!usable || !is_reachable(j, c, g)) continue;
         Traind__V1__ResumeSource *r = td_core_must(td_arena_alloc(arena, sizeof *r));
         traind__v1__resume_source__init(r);
         r->path = td_unconst(c->path);
@@ -139,22 +186,27 @@ static void add_resume(struct td_arena *arena, const struct td_job *j, const str
     }
 }
 
-static bool wants_stream(const struct td_job *j, const struct td_host *n) {
-    return strcmp(j->knobs.checkpoint.store, "fs") != 0 && !n->embedded; // stream or auto
+// By the job, never by the node: what one node of several holds, the others could not read.
+static bool wants_stream(const struct td_job *j, const struct gang *g) {
+    if (strcmp(j->knobs.checkpoint.store, "fs") == 0) return false;
+    return g->n > 1 || !g->nodes[0]->embedded; // stream or auto
 }
 
-static td_status make_attempt(struct td_core *core, struct td_job *j, const struct td_host *n,
+static td_status make_attempt(struct td_core *core, struct td_job *j, const struct gang *g,
                               struct td_attempt **out_attempt) {
     TD_AUTO(td_attempt) *a = NULL;
-    TD_TRY(td_attempt_create(j->n_attempts + 1, j->n_ranks, 1, &a));
+    TD_TRY(td_attempt_create(j->n_attempts + 1, j->n_ranks, g->n, &a));
     a->epoch = core->next_epoch;
-    struct td_attempt_part *p = &a->parts[0];
-    snprintf(p->node, sizeof p->node, "%s", n->id);
-    p->slots = td_place_slots(j, n);
-    a->stream = wants_stream(j, n);
-    const struct td_host_accel *devices = td_place_devices(j, n);
-    if (devices) p->devices = td_host_devices_pick(devices, j->turn, p->n_ranks);
-    TD_CHECK(!devices || p->devices); // td_place_choose found them
+    a->stream = wants_stream(j, g);
+    for (uint32_t i = 0; i < g->n; i++) {
+        const struct td_host *n = g->nodes[i];
+        const struct td_host_accel *devices = td_place_devices(j, n);
+        struct td_attempt_part *p = &a->parts[i];
+        snprintf(p->node, sizeof p->node, "%s", n->id);
+        p->slots = td_place_slots(j, n);
+        if (devices) p->devices = td_host_devices_pick(devices, j->turn, p->n_ranks);
+        TD_CHECK(!devices || p->devices); // td_place_choose found them
+    }
     *out_attempt = a;
     return td_job_add_attempt(j, td_steal(a));
 }
@@ -170,47 +222,90 @@ static void add_devices(struct td_arena *arena, const struct td_attempt_part *p,
 }
 
 static void send_assign(struct td_core *core, struct td_job *j, struct td_attempt *a,
-                        const struct td_attempt_part *p, struct td_host *n, char *plan_text,
-                        uint32_t threads) {
+                        const struct td_attempt_part *p, const struct gang *g, char *plan_text) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_CHECK(!td_arena_create((size_t)1 << 20, &arena));
     Traind__V1__AttemptId id;
     td_core_attempt_id(j, a, &id);
-    const struct td_plan_entry *plan = td_plans_of(core, j, n);
     Traind__V1__Assign assign = TRAIND__V1__ASSIGN__INIT;
     assign.id = &id;
     assign.plan_json = plan_text;
     assign.world_size = j->n_ranks;
+    assign.first_rank = p->first_rank;
     assign.n_ranks = p->n_ranks;
     assign.slots_per_rank = p->slots / p->n_ranks;
-    assign.threads_per_rank = threads;
-    assign.shared_bytes = plan ? plan->shared_bytes : 0;
+    assign.threads_per_rank = g->threads;
+    assign.shared_bytes = g->plan ? g->plan->shared_bytes : 0;
     int64_t limit = j->knobs.resources.memory_bytes;
     assign.memory_limit_bytes = limit > 0 ? (uint64_t)limit * p->n_ranks : 0;
     assign.stream_store = a->stream;
-    add_resume(arena, j, n, &assign);
+    if (g->n > 1) assign.master_address = g->nodes[0]->collective_address;
+    add_resume(arena, j, g, &assign);
     add_devices(arena, p, &assign);
     Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
     m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_ASSIGN;
     m.assign = &assign;
-    td_core_send(core, n, &m);
+    td_core_send(core, td_nodes_find(core, p->node), &m);
 }
 
-static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
+// "a", "a, b and 14 others"
+static void name_nodes(const struct gang *g, char *out, size_t bytes) {
+    const char *node = g->n > 1 ? "nodes " : "node ";
+    if (g->n <= SHOWN_NODES) {
+        size_t len = (size_t)snprintf(out, bytes, "%s", node);
+        for (uint32_t i = 0; i < g->n && len < bytes; i++) {
+            len +=
+                (size_t)snprintf(out + len, bytes - len, "%s%s", i ? ", " : "", g->nodes[i]->name);
+        }
+    } else {
+        snprintf(out, bytes, "%s%s, %s and %u others", node, g->nodes[0]->name, g->nodes[1]->name,
+                 g->n - 2);
+    }
+}
+
+static void say_start(struct td_job *j, const struct td_attempt *a, const struct gang *g) {
+    char where[320];
+    name_nodes(g, where, sizeof where);
+    td_reason_set(&j->reason, j->state == TD_JOB_STARTING ? "STARTING" : "RESTARTING",
+                  "attempt %u starts on %s", a->number, where);
+    if (j->state == TD_JOB_RECOVERING) {
+        const struct td_checkpoint *c = td_catalog_find(j, NULL);
+        td_reason_set(&j->reason, "RESTARTING", "attempt %u starts on %s from %s", a->number, where,
+                      c ? c->path : "the beginning");
+    }
+}
+
+static void note_level(struct td_job *j, const struct gang *g) {
+    for (uint32_t i = 0; g->level && i < g->n; i++) {
+        if (strcmp(g->nodes[i]->cpu_level_held, g->level) == 0) continue;
+        td_job_note(j, "all ranks run at CPU level %s, which all its nodes have; node %s has %s",
+                    g->level, g->nodes[i]->name, g->nodes[i]->cpu_level_held);
+        return;
+    }
+}
+
+static void take_places(struct td_core *core, const struct td_attempt *a, const struct gang *g) {
+    for (uint32_t i = 0; i < g->n; i++) {
+        take_slots(core, g->nodes[i], a->parts[i].slots);
+        if (a->parts[i].devices) td_host_devices_hold(&g->nodes[i]->devices, a->parts[i].devices);
+    }
+}
+
+static void start(struct td_core *core, struct td_job *j, struct td_host *place) {
     TD_AUTO_FREE char *plan_text = NULL;
     struct td_attempt *a = NULL;
-    const struct td_plan_entry *plan = td_plans_of(core, j, n);
-    int32_t threads = td_spec_threads(&j->knobs.resources, (int32_t)n->cores, (int32_t)n->slots);
+    const struct gang g = find_gang(core, j, place);
     const struct td_checkpoint *newest = td_catalog_find(j, NULL);
     const bool own = newest && newest->registered;
     const struct td_plan_run run = {.job = j->id,
                                     .resume_from = own ? newest->directory : NULL,
                                     .attempt = (int32_t)j->n_attempts + 1,
                                     .world_size = (int32_t)j->n_ranks,
-                                    .threads_per_rank = threads,
-                                    .precision = td_plans_precision(plan, j)};
+                                    .threads_per_rank = (int32_t)g.threads,
+                                    .cpu_level = g.level,
+                                    .precision = td_plans_precision(g.plan, j)};
     td_status s = td_plans_text(j->spec_json, j->frozen_json, &run, &plan_text);
-    if (!s) s = make_attempt(core, j, n, &a);
+    if (!s) s = make_attempt(core, j, &g, &a);
     if (s) {
         td_core_fail_job(core, j, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
         td_status_free(s);
@@ -219,33 +314,28 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
     td_core_meta(core, "epoch", ++core->next_epoch);
     td_core_apply(core, j, TD_JOB_ON_ASSIGN);
     td_jobs_push(&core->live, &core->n_live, &core->cap_live, j);
-    td_reason_set(&j->reason, j->state == TD_JOB_STARTING ? "STARTING" : "RESTARTING",
-                  "attempt %u starts on node %s", a->number, n->name);
-    if (j->state == TD_JOB_RECOVERING) {
-        const struct td_checkpoint *c = td_catalog_find(j, NULL);
-        td_reason_set(&j->reason, "RESTARTING", "attempt %u starts on node %s from %s", a->number,
-                      n->name, c ? c->path : "the beginning");
-    }
-    if (plan && plan->total_steps) j->progress.total_steps = plan->total_steps;
-    if (a->number == 1) td_plans_note(plan, j);
+    say_start(j, a, &g);
+    if (g.plan && g.plan->total_steps) j->progress.total_steps = g.plan->total_steps;
+    if (a->number == 1) td_plans_note(g.plan, j);
+    note_level(j, &g);
     j->progress.phase = 0;
-    const struct td_attempt_part *p = &a->parts[0];
-    take_slots(core, n, p->slots);
-    if (p->devices) td_host_devices_hold(&n->devices, p->devices);
+    take_places(core, a, &g);
     td_core_touch(core, j);
     td_core_save_attempt(core, j, a);
-    send_assign(core, j, a, p, n, plan_text, (uint32_t)TD_MAX(threads, 1));
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        send_assign(core, j, a, &a->parts[i], &g, plan_text);
+    }
 }
 
 // ---- memory and devices -------------------------------------------------------------------------
 // True: the job was ended, because no known node has the memory, or the devices. One that has run
 // had them, and waits for them to come back.
 static bool too_large(struct td_core *core, struct td_job *j, const struct td_host *place) {
-    td_status s = td_fits_memory(core, j->n_ranks, td_plans_of(core, j, place));
+    td_status s = td_fits_memory(core, td_job_node_ranks(j), td_plans_of(core, j, place));
     if (!s && !j->n_attempts) {
-        s = td_fits_kind(core, j->knobs.kind, j->n_ranks, &j->knobs.resources);
+        s = td_fits_kind(core, j->knobs.kind, td_job_node_ranks(j), &j->knobs.resources);
     }
-    if (!s && !j->n_attempts) s = td_fits_devices(core, j->n_ranks, j->knobs.accelerator);
+    if (!s && !j->n_attempts) s = td_fits_devices(core, td_job_node_ranks(j), j->knobs.accelerator);
     if (!s) return false;
     td_core_fail_job(core, j, td_status_class(s), td_status_code(s), td_status_message(s));
     td_reason_set(&j->reason, td_status_reason(s), "%s", td_status_message(s));

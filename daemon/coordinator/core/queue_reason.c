@@ -17,7 +17,7 @@
 #include "daemon/coordinator/core/queue.h"
 #include "lib/base/cpu_level.h"
 
-enum { EXACT_POSITIONS = 10 };
+enum { EXACT_POSITIONS = 10, SHOWN_NODES = 4 };
 
 static bool left_by_an_end(const struct td_job *j) {
     static const char *const codes[] = {"DAEMON_STOPPED", "LAUNCHER_UPGRADED", "STOPPED_ON_NODE"};
@@ -36,6 +36,7 @@ enum why {
     WHY_PLAN,
     WHY_TURN,
     WHY_SMALL,
+    WHY_FEW_NODES,
     WHY_DEVICES,
     WHY_SLOTS
 };
@@ -56,6 +57,7 @@ static enum why find_why(const struct td_core *core, const struct td_job *j, str
     bool soon = out_place->node || td_queue_ahead(core, j);
     if (place && soon && !td_plans_suffice(core, j, place)) return WHY_PLAN;
     if (out_place->node) return WHY_TURN;
+    if (out_place->wanted > 1 && out_place->able < out_place->wanted) return WHY_FEW_NODES;
     if (out_place->needed_devices) return WHY_DEVICES;
     return out_place->nearest ? WHY_SLOTS : WHY_SMALL;
 }
@@ -88,6 +90,37 @@ static void say_small(const struct td_job *j, const struct td_place *p, struct t
                   asks ? " with CPU level " : "", asks ? name : "", j->n_ranks);
 }
 
+// The connected nodes that could hold a part of it, as "a, b"; bounded, with how many are left out.
+static void name_able(const struct td_core *core, const struct td_job *j, uint32_t able, char *out,
+                      size_t bytes) {
+    struct td_host *nodes[TD_SPEC_MAX_RANKS];
+    const uint32_t n = td_place_nodes(core, j, nodes), shown = TD_MIN(n, (uint32_t)SHOWN_NODES);
+    size_t len = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < shown && len < bytes; i++) {
+        len += (size_t)snprintf(out + len, bytes - len, "%s%s", i ? ", " : ": ", nodes[i]->name);
+    }
+    if (len < bytes && shown && able > shown) {
+        snprintf(out + len, bytes - len, " and %u more", able - shown);
+    }
+}
+
+// It spans more nodes than there are for it.
+static void say_few_nodes(const struct td_core *core, const struct td_job *j,
+                          const struct td_place *p, struct td_reason *r) {
+    char names[200], apart[160] = "";
+    name_able(core, j, p->able, names, sizeof names);
+    if (p->apart) {
+        snprintf(apart, sizeof apart,
+                 "; node %s has no collective interface (traind --collective-interface)",
+                 p->apart->name);
+    }
+    td_reason_set(r, "WAITING_FOR_NODE",
+                  "needs %u nodes for %u rank%s each, %u connected node%s could take a part%s%s",
+                  p->wanted, td_job_node_ranks(j), td_job_node_ranks(j) == 1 ? "" : "s", p->able,
+                  p->able == 1 ? "" : "s", names, apart);
+}
+
 // The first of the jobs before it that slots of the node are kept for; NULL: none. out_slots: how
 // many are kept, for any of them.
 static const struct td_job *find_keeper(const struct td_core *core, const struct td_job *j,
@@ -108,6 +141,16 @@ static void say_slots(const struct td_core *core, const struct td_job *j, const 
     char why[96] = "";
     const struct td_job *keeper = find_keeper(core, j, p->nearest, &kept);
     if (keeper) snprintf(why, sizeof why, ", %u kept for job %s before it", kept, keeper->id);
+    if (p->wanted > 1) {
+        td_reason_set(r, "WAITING_FOR_SLOTS",
+                      "needs %u slot%s on each of %u nodes, %u of %u have them; %u free on node %s "
+                      "(%u slots%s)",
+                      p->needed, p->needed == 1 ? "" : "s", p->wanted, p->fit, p->able, p->free,
+                      p->nearest->name, p->nearest->slots, why);
+        r->needed_slots = p->needed;
+        r->free_slots = p->free;
+        return;
+    }
     td_reason_set(r, "WAITING_FOR_SLOTS", "needs %u slot%s, %u free on node %s (%u slots%s)",
                   p->needed, p->needed == 1 ? "" : "s", p->free, p->nearest->name,
                   p->nearest->slots, why);
@@ -153,10 +196,14 @@ void td_core_reason(const struct td_core *core, const struct td_job *j, struct t
         td_reason_set(out_reason, "PLANNING", "a node works out its memory and steps");
         break;
     case WHY_TURN:
-        td_reason_set(out_reason, "PLACING", "it starts next on node %s", p.node->name);
+        td_reason_set(out_reason, "PLACING", "it starts next on %s%s",
+                      p.wanted > 1 ? "several nodes, among them " : "node ", p.node->name);
         break;
     case WHY_SMALL:
         say_small(j, &p, out_reason);
+        break;
+    case WHY_FEW_NODES:
+        say_few_nodes(core, j, &p, out_reason);
         break;
     case WHY_DEVICES:
         say_devices(j, &p, out_reason);
@@ -177,9 +224,10 @@ uint64_t td_core_reason_mark(const struct td_core *core, const struct td_job *j,
         unit *= 10;
     }
     if (unit > 1) position = position * 10 / unit * unit; // two digits of it
-    uint64_t slots = why == WHY_SLOTS     ? (uint64_t)p.needed << 12 | p.free
-                     : why == WHY_DEVICES ? (uint64_t)p.needed_devices << 12 | p.free_devices
-                                          : 0;
+    uint64_t slots = why == WHY_SLOTS       ? (uint64_t)p.needed << 12 | (p.free + 31 * p.fit)
+                     : why == WHY_FEW_NODES ? (uint64_t)p.wanted << 12 | p.able
+                     : why == WHY_DEVICES   ? (uint64_t)p.needed_devices << 12 | p.free_devices
+                                            : 0;
     const struct td_host *n = why == WHY_SLOTS ? p.nearest : NULL;
     uint64_t keeper = n ? (n->kept_for + n->reserved) * 31 + n->kept : 0;
     return keeper << 40 ^ position << 32 ^ slots << 4 ^ (uint64_t)why ^ (uint64_t)j->state << 60;

@@ -16,11 +16,13 @@
 enum { FILES_MAX_BYTES = 1 << 20, ARENA_BYTES = 16 << 20 };
 
 // ---- what is due --------------------------------------------------------------------------------
-// Of the attempts that n may clear: its own that are over, and others' of which all is known.
+// Of the attempts that n may clear: its own that are over, and others' of which all is known. Rank
+// 0 writes checkpoints: where its part is known to have ended, nothing is written any more.
 static bool may_clear(const struct td_job *j, const struct td_attempt *a, const struct td_host *n) {
     if (j->unlisted) return false; // what the catalog does not name is not without an owner
     const struct td_attempt_part *own = td_attempt_part_on(a, n->id);
-    return td_attempt_forgotten(a) || (own && own->state == TD_ATTEMPT_FENCED);
+    const bool written = td_attempt_over(a) && a->parts[0].forgotten;
+    return written || (own && own->state == TD_ATTEMPT_FENCED);
 }
 
 bool td_reconcile_is_here(const struct td_job *j, const struct td_checkpoint *c,
