@@ -29,6 +29,21 @@ static void show_reason(const Traind__V1__Reason *r) {
     }
 }
 
+// Of one node there is nothing to say but its name.
+static void show_parts(const Traind__V1__Job *job) {
+    for (size_t i = 0; i < job->n_nodes && job->n_parts < 2; i++) {
+        line("node", job->nodes[i]);
+    }
+    for (size_t i = 0; i < job->n_parts && job->n_parts > 1; i++) {
+        const Traind__V1__Part *p = job->parts[i];
+        char ranks[48];
+        snprintf(ranks, sizeof ranks, p->n_ranks > 1 ? "ranks %u to %u" : "rank %u", p->first_rank,
+                 p->first_rank + p->n_ranks - 1);
+        td_print(stdout, "%-14s %s: %s on %u slots, %s\n", "node", p->node, ranks, p->slots,
+                 p->state);
+    }
+}
+
 static void show_failure(const Traind__V1__Failure *x) {
     if (!x || !x->class_[0]) return;
     td_print(stdout, "%-14s class %s, attempt %u, step %u", "failure", x->class_, x->attempt,
@@ -48,9 +63,7 @@ static void show_job(const Traind__V1__Job *job) {
     td_print(stdout, "%-14s %u\n", "epoch", job->epoch);
     td_print(stdout, "%-14s %u (%u failed)\n", "attempt", job->attempt, job->restarts);
     td_print(stdout, "%-14s %u on %u slots\n", "ranks", job->n_ranks, job->slots);
-    for (size_t i = 0; i < job->n_nodes; i++) {
-        line("node", job->nodes[i]);
-    }
+    show_parts(job);
     for (size_t i = 0; i < job->n_devices; i++) {
         td_print(stdout, "%-14s %s of rank %zu\n", "device", job->devices[i], i);
     }

@@ -14,6 +14,7 @@
 
 #include "lib/attempt/events.h"
 #include "lib/base/fsio.h"
+#include "lib/base/interface.h"
 #include "lib/base/state_dir.h"
 #include "lib/spec/spec.h"
 
@@ -159,6 +160,10 @@ static td_status derive(struct td_config *c) {
                        c->allow);
     }
     TD_TRY(td_allow_ports(c->port_range, &c->ports));
+    if (c->collective_interface[0]) {
+        TD_TRY_CTX(td_interface_check(c->collective_interface),
+                   "--collective-interface (TRAIND_COLLECTIVE_INTERFACE)");
+    }
     char state_dir[TD_CONFIG_TEXT];
     TD_TRY(td_state_dir_default(c->state_dir, getenv("XDG_STATE_HOME"), getenv("HOME"),
                                 geteuid() == 0, state_dir, sizeof state_dir));

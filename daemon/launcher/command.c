@@ -22,7 +22,7 @@
 #include "lib/base/json.h"
 #include "lib/job/command.h"
 
-enum { ARENA_BYTES = 16 << 20, PLAN_MAX = 4 << 20, RANK_VARIABLES = 24 };
+enum { ARENA_BYTES = 16 << 20, PLAN_MAX = 4 << 20, RANK_VARIABLES = 26 };
 
 // ---- the plan -----------------------------------------------------------------------------------
 static td_status bad(const char *what) {
@@ -123,6 +123,15 @@ static void put_number(struct variables *v, const char *name, int64_t value) {
     put(v, name, text);
 }
 
+// name ends in '='. Of a job over several nodes, unless its spec sets the variable.
+static void put_interface(struct variables *v, const struct td_launch_command *c,
+                          const char *name) {
+    if (!c->collective_interface[0] || is_set(c, name)) return;
+    const char *text = td_arena_printf(v->arena, "%s%s", name, c->collective_interface);
+    v->at[v->n++] = text;
+    v->full |= !text;
+}
+
 // How a program learns which rank it is.
 static td_status put_rank(struct variables *v, const struct td_launch_options *o, int32_t idx,
                           int group_fd) {
@@ -158,7 +167,9 @@ static td_status make_env(struct td_launch_command *c, const struct td_launch_op
     put_number(&v, "NODE_RANK", node);
     put_number(&v, "GROUP_WORLD_SIZE", o->world_size / o->n_ranks);
     put(&v, "ROLE_NAME", "default");
-    put(&v, "MASTER_ADDR", "127.0.0.1");
+    put(&v, "MASTER_ADDR", c->master_address);
+    put_interface(&v, c, "GLOO_SOCKET_IFNAME=");
+    put_interface(&v, c, "NCCL_SOCKET_IFNAME=");
     put_number(&v, "MASTER_PORT", c->port);
     put_number(&v, "TORCHELASTIC_RESTART_COUNT", (int64_t)o->attempt - 1);
     put(&v, "TORCHELASTIC_MAX_RESTARTS", c->max_restarts);
@@ -215,6 +226,17 @@ static td_status find_port(struct td_launch_command *c, const struct td_launch_o
         TD_CLASS_INTERNAL);
 }
 
+// Of a job over several nodes all launchers have the same, which the coordinator drew from the
+// range of the node of rank 0. Where it is taken another attempt has another one.
+static td_status take_port(struct td_launch_command *c, const struct td_launch_options *o,
+                           int64_t port) {
+    c->port = (int)port;
+    if (o->first_rank > 0 || can_listen(c->port)) return TD_OK;
+    return td_status_with_class(
+        td_fail(TD_UNAVAILABLE, "port %d of this node, drawn for MASTER_PORT, is taken", c->port),
+        TD_CLASS_PREEMPTED);
+}
+
 // ---- life ---------------------------------------------------------------------------------------
 static td_status fill(struct td_launch_command *c, const struct td_launch_options *o,
                       const char *const *from) {
@@ -231,7 +253,10 @@ static td_status fill(struct td_launch_command *c, const struct td_launch_option
     c->processes = count_of(c, plan, "resources.processes");
     c->open_files = count_of(c, plan, "resources.open_files");
     if (!c->max_restarts || !c->processes || !c->open_files) return td_fail_oom();
-    return find_port(c, o);
+    c->master_address = td_json_string(td_json_path(plan, "run.master_address"), "127.0.0.1");
+    c->collective_interface = td_json_string(td_json_path(plan, "run.collective_interface"), "");
+    const int64_t port = td_json_int(td_json_path(plan, "run.master_port"), 0);
+    return port ? take_port(c, o, port) : find_port(c, o);
 }
 
 td_status td_launch_command_create(const struct td_launch_options *o,

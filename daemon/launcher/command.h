@@ -32,8 +32,10 @@ struct td_launch_command {
     size_t n_argv;
     const char **env; // (n_env) what all ranks have
     size_t n_env;
-    const char *workdir;     // absolute
-    const char *resume_from; // ""
+    const char *workdir;              // absolute
+    const char *master_address;       // of the node of rank 0
+    const char *collective_interface; // for what goes to ranks on other nodes; "": there are none
+    const char *resume_from;          // ""
     const char *max_restarts;
     const char *processes, *open_files; // "0": no limit of their own
     int port;

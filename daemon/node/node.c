@@ -181,6 +181,8 @@ static td_status open_node(struct td_node_daemon *n, const struct td_node_option
                 "plugins (--plugin-dirs)"));
     n->kinds = o->kinds | td_job_kind_bit(TD_KIND_TRAIN);
     n->ports = o->ports;
+    TD_TRY(copy(n->collective_interface, sizeof n->collective_interface,
+                o->collective_interface ? o->collective_interface : "", "collective interface"));
     TD_TRY(td_inventory_read(n->state_dir, n->bin_dir, o->name, o->slots, &n->inventory));
     td_inventory_core_ids(n->inventory.cores, &n->cores);
     TD_TRY(td_node_core_create((uint32_t)n->inventory.slots, &n->core));

@@ -50,15 +50,16 @@ struct td_transport;
 
 // Strings are copied; zero means the default.
 struct td_node_options {
-    const char *state_dir;               // exists, locked by the caller
-    const char *runtime_dir;             // for launcher sockets; exists, 0700
-    const char *bin_dir;                 // holds traind-launcher and traind-worker
-    const char *plugin_dirs;             // where specs may name plugins, ':' between; "": nowhere
-    unsigned kinds;                      // of job that it runs (lib/job/kind.h); TRAIN always
-    struct td_ports ports;               // MASTER_PORT of commands
-    const char *version;                 // of this build
-    const char *name;                    // shown to people; host name
-    int32_t slots;                       // cores
+    const char *state_dir;            // exists, locked by the caller
+    const char *runtime_dir;          // for launcher sockets; exists, 0700
+    const char *bin_dir;              // holds traind-launcher and traind-worker
+    const char *plugin_dirs;          // where specs may name plugins, ':' between; "": nowhere
+    unsigned kinds;                   // of job that it runs (lib/job/kind.h); TRAIN always
+    struct td_ports ports;            // MASTER_PORT of commands
+    const char *collective_interface; // of ranks on several nodes (lib/base/interface.h); "": none
+    const char *version;              // of this build
+    const char *name;                 // shown to people; host name
+    int32_t slots;                    // cores
     struct td_transport *take_transport; // kept, also on failure
     struct td_rpc_channel *channel;      // bulk; NULL when embedded; outlives the node
     int64_t orphan_timeout_ns;           // 1 h

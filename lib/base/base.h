@@ -26,6 +26,7 @@
 //   digest.h        XXH3 digests
 //   proc.h          child processes
 //   ports.h         a range of TCP ports, as an option gives it
+//   interface.h     a network interface by name or network, and its address
 //   futex.h         waits for a word in shared memory
 //   ring.h          one producer, one consumer, perhaps of two processes
 //   frame.h         length-prefixed frames over a byte stream

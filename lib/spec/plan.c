@@ -33,6 +33,10 @@ static td_status complete(struct td_arena *a, const struct td_json *tree, struct
         .resume_before = td_json_get(run, "resume_before"),
         .precision = text(run, "precision"),
         .cpu_level = text(run, "cpu_level"),
+        .master_address = text(run, "master_address"),
+        .master_port = (int32_t)td_json_int(td_json_get(run, "master_port"), 0),
+        .collective_interface = text(run, "collective_interface"),
+        .collective_address = text(run, "collective_address"),
         .frozen = frozen && frozen->kind == TD_JSON_OBJECT ? frozen : NULL,
     };
     *out = p;
@@ -82,7 +86,11 @@ td_status td_plan_build(struct td_arena *a, const struct td_json *spec_tree,
               set_text(a, facts, "cache_dir", run->cache_dir) &&
               set_text(a, facts, "resume_from", run->resume_from) &&
               set_text(a, facts, "precision", run->precision) &&
-              set_text(a, facts, "cpu_level", run->cpu_level);
+              set_text(a, facts, "cpu_level", run->cpu_level) &&
+              set_text(a, facts, "master_address", run->master_address) &&
+              set_count(a, facts, "master_port", run->master_port) &&
+              set_text(a, facts, "collective_interface", run->collective_interface) &&
+              set_text(a, facts, "collective_address", run->collective_address);
     if (ok && run->resume_before) {
         ok = td_json_set(a, facts, "resume_before", td_json_copy(a, run->resume_before));
     }

@@ -2,8 +2,8 @@
 #define TRAIND_LIB_SPEC_PLAN_H
 
 // The plan: what a worker trains from. JSON with the keys of a canonical job spec at its top level,
-// `format: 1`, and a `run` object with the facts of this attempt. It is the same on every rank:
-// which rank a process is, it learns from its launcher (none: rank 0 of world 1).
+// `format: 1`, and a `run` object with the facts of this attempt. It is the same on every rank
+// of a node: which rank a process is, it learns from its launcher (none: rank 0 of world 1).
 //
 // A plan may be written by hand. Whatever is left out takes its default, as in a spec, and it is
 // checked by the same tables. Only `format`, `model`, `data` and `optimizer` are needed.
@@ -26,7 +26,12 @@ struct td_plan_run {
     const struct td_json *resume_before;
     const char *precision; // that trainer.precision: auto was settled to; "": nothing yet
     const char *cpu_level; // the highest that ranks may use, as other nodes have no more; "": any
-    const struct td_json *frozen; // choices of the first start, an object; NULL: none yet
+    // Of a job over several nodes; else "".
+    const char *master_address;       // of the node of rank 0
+    int32_t master_port;              // there, of a command or program; 0: none
+    const char *collective_interface; // of this node: what goes to ranks of others goes through it
+    const char *collective_address;   // its address
+    const struct td_json *frozen;     // choices of the first start, an object; NULL: none yet
 };
 
 struct td_plan {

@@ -203,8 +203,45 @@ static void check_one_optimizer(struct td_check *c, const struct td_json *root) 
     }
 }
 
+// resources.nodes says it for trainer.num_nodes.
+static void resolve_nodes(struct td_check *c, struct td_json *root) {
+    struct td_json *trainer = td_json_get(root, "trainer");
+    const struct td_json *nodes = get(root, "resources.nodes");
+    const int64_t n = td_json_int(nodes, 0),
+                  said = td_json_int(td_json_get(trainer, "num_nodes"), n);
+    if (!n || !trainer || said == n) return;
+    if (said > 1) {
+        td_check_violation(c, "resources.nodes", nodes->line,
+                           "is %lld, and trainer.num_nodes %lld; both mean the same, give one",
+                           (long long)n, (long long)said);
+        return;
+    }
+    set_int(c, trainer, "num_nodes", n);
+}
+
+// What no single node can hold for the others, and what no job may be larger than.
+static void check_nodes(struct td_check *c, const struct td_json *root) {
+    const struct td_json *nodes = get(root, "trainer.num_nodes");
+    const int64_t n_nodes = td_json_int(nodes, 1),
+                  devices = td_json_int(get(root, "trainer.devices"), 1);
+    if (n_nodes * TD_MAX(devices, (int64_t)1) > TD_SPEC_MAX_RANKS) {
+        td_check_violation(c, "trainer.num_nodes", nodes->line,
+                           "%lld nodes of %lld devices are more than %d ranks; ask for fewer",
+                           (long long)n_nodes, (long long)devices, TD_SPEC_MAX_RANKS);
+    }
+    const struct td_json *store = get(root, "checkpoint.store");
+    if (n_nodes > 1 && text_is(store, "fs") && is_null(get(root, "checkpoint.dir"))) {
+        td_check_violation(c, "checkpoint.store", store->line,
+                           "fs keeps checkpoints on one node, and the others of this job could not "
+                           "go on from them; set checkpoint.dir to a directory that all nodes "
+                           "share, or leave store out");
+    }
+}
+
 void td_check_rules(struct td_check *c, struct td_json *canonical) {
+    resolve_nodes(c, canonical);
     td_check_refused(c, canonical);
+    check_nodes(c, canonical);
     resolve_max_epochs(c, canonical);
     resolve_checkpoint_period(c, canonical);
     check_val_interval(c, canonical);

@@ -246,7 +246,7 @@ BAD_SPECS = {
     "repeated key": (SPEC + "name: again\n", ["name"]),
     "binary": ("\x01\x02\x7f\x00spec", []),
     "unknown model": (SPEC.replace("name: mlp", "name: mpl"), ["model.name", "mlp"]),
-    "num_nodes": (SPEC.replace("devices: 1", "devices: 1, num_nodes: 2"), ["num_nodes"]),
+    "num_nodes": (SPEC.replace("devices: 1", "devices: 1, num_nodes: 1025"), ["num_nodes"]),
     "several documents": (SPEC + "---\nname: b\n", ["document"]),
     "override without a value": (SPEC, None),
 }

@@ -18,6 +18,8 @@ static const struct {
 } cases[] = {
     {"trainer.strategy", "trainer.devices", "trainer: {strategy: single_device, devices: 3}",
      "trainer: {strategy: single_device}", "trainer: {strategy: ddp, devices: 3}"},
+    {"trainer.strategy", "trainer.num_nodes", "trainer: {strategy: single_device, num_nodes: 2}",
+     "trainer: {strategy: single_device, num_nodes: 1}", "trainer: {strategy: ddp, num_nodes: 2}"},
     {"trainer.strategy.static_graph", "", "trainer: {strategy: {name: ddp, static_graph: false}}",
      "trainer: {strategy: {name: ddp, static_graph: true}}", ""},
     {"trainer.strategy.gradient_as_bucket_view", "",

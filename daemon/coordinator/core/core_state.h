@@ -24,6 +24,7 @@ struct td_host {
     char cpu_level_held[24];     // the highest of its ranks
     char plugins[33];            // digest of its plugins' files; "": its build does not report it
     char collective_address[46]; // of the interface for traffic between nodes; "": none
+    uint32_t first_port, last_port; // for MASTER_PORT of commands; 0: its build does not say
     uint32_t cores, slots;
     uint64_t memory_bytes;
     uint32_t launcher_major;

@@ -350,6 +350,8 @@ static void fill(struct td_host *n, const struct td_node_session *s,
     for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
         td_utf8_scrub(texts[i]); // any of them may have been cut
     }
+    n->first_port = m->first_port;
+    n->last_port = TD_MAX(m->last_port, m->first_port);
     n->cores = m->cores;
     n->slots = m->slots;
     n->memory_bytes = m->memory_bytes;

@@ -33,11 +33,12 @@ uint32_t td_place_free(const struct td_host *n) {
     return n->used < n->slots ? n->slots - n->used : 0;
 }
 
-// What is reserved for the job itself is free to it.
+// What is reserved or kept for the job itself is free to it, whatever a later one has reserved.
 static uint32_t free_for(const struct td_job *j, const struct td_host *n) {
-    bool own = n->reserved && n->reserved == j->turn && !n->settling;
-    if (!own) return td_place_free(n);
-    return n->used < n->slots ? n->slots - n->used : 0;
+    if (n->settling || (n->reserved && n->reserved < j->turn)) return 0;
+    const uint32_t own = n->kept_for == j->turn ? td_place_slots(j, n) : 0;
+    const uint32_t used = n->used - TD_MIN(own, n->used);
+    return used < n->slots ? n->slots - used : 0;
 }
 
 // ---- where? -------------------------------------------------------------------------------------

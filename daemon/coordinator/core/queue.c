@@ -17,6 +17,7 @@
 #include "daemon/coordinator/core/out.h"
 #include "daemon/coordinator/core/place.h"
 #include "daemon/coordinator/core/plans.h"
+#include "lib/base/digest.h"
 
 enum { MAX_RESUME = 8, MAX_LOOKS = 256, PLAN_AHEAD = 32, SHOWN_NODES = 4 };
 _Static_assert(PLAN_AHEAD + TD_CORE_MAX_PLAN_WAITERS < TD_CORE_MAX_PLANS,
@@ -221,6 +222,16 @@ static void add_devices(struct td_arena *arena, const struct td_attempt_part *p,
     }
 }
 
+// Each attempt another one. Nobody here knows whether it is free: the launcher there refuses if
+// not.
+static uint32_t draw_port(const struct td_job *j, const struct td_attempt *a,
+                          const struct td_host *n) {
+    if (j->knobs.kind == TD_KIND_TRAIN || !n->first_port) return 0;
+    const uint32_t n_ports = n->last_port - n->first_port + 1;
+    return n->first_port +
+           (uint32_t)(td_xxh3_64(j->id, strlen(j->id)) + a->number * 7919) % n_ports;
+}
+
 static void send_assign(struct td_core *core, struct td_job *j, struct td_attempt *a,
                         const struct td_attempt_part *p, const struct gang *g, char *plan_text) {
     TD_AUTO(td_arena) *arena = NULL;
@@ -239,7 +250,10 @@ static void send_assign(struct td_core *core, struct td_job *j, struct td_attemp
     int64_t limit = j->knobs.resources.memory_bytes;
     assign.memory_limit_bytes = limit > 0 ? (uint64_t)limit * p->n_ranks : 0;
     assign.stream_store = a->stream;
-    if (g->n > 1) assign.master_address = g->nodes[0]->collective_address;
+    if (g->n > 1) {
+        assign.master_address = td_unconst(g->nodes[0]->collective_address);
+        assign.master_port = draw_port(j, a, g->nodes[0]);
+    }
     add_resume(arena, j, g, &assign);
     add_devices(arena, p, &assign);
     Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;

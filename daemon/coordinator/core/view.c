@@ -142,13 +142,30 @@ static void view_devices(struct td_arena *a, const struct td_attempt *live, Trai
     }
 }
 
+static Traind__V1__Part *view_part(struct td_arena *a, const struct td_core *core,
+                                   const struct td_attempt_part *p) {
+    Traind__V1__Part *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__part__init(m);
+    m->node = host_name(a, core, p->node);
+    m->first_rank = p->first_rank;
+    m->n_ranks = p->n_ranks;
+    m->slots = p->slots;
+    m->state = td_unconst(td_attempt_state_name(p->state));
+    return m;
+}
+
 static void view_places(struct td_arena *a, const struct td_core *core, const struct td_job *j,
                         const struct td_reason *why, Traind__V1__Job *m) {
     const struct td_attempt *live = td_job_live(j);
     if (live) {
         m->nodes = td_arena_array(a, live->n_parts, sizeof *m->nodes);
-        for (uint32_t i = 0; m->nodes && i < live->n_parts; i++) {
-            m->nodes[m->n_nodes++] = host_name(a, core, live->parts[i].node);
+        m->parts = td_arena_array(a, live->n_parts, sizeof *m->parts);
+        for (uint32_t i = 0; m->nodes && m->parts && i < live->n_parts; i++) {
+            Traind__V1__Part *part = view_part(a, core, &live->parts[i]);
+            if (!part) break; // the arena is full, which its owner notices
+            m->nodes[m->n_nodes++] = part->node;
+            m->parts[m->n_parts++] = part;
         }
         m->slots = td_attempt_slots(live);
         view_devices(a, live, m);

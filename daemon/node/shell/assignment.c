@@ -85,8 +85,10 @@ td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
                               .threads = m->threads_per_rank ? m->threads_per_rank : 1,
                               .shared_bytes = m->shared_bytes,
                               .memory_limit_bytes = m->memory_limit_bytes,
+                              .master_port = m->master_port,
                               .stream_store = m->stream_store};
     snprintf(a.job, sizeof a.job, "%s", m->id->job);
+    snprintf(a.master_address, sizeof a.master_address, "%s", m->master_address);
     if (a.n_ranks > TD_LAUNCH_RANKS_MAX || a.first_rank + a.n_ranks > a.world_size) {
         return bad(td_fail(TD_INVALID_ARGUMENT, "ranks %u to %u of a world of %u", a.first_rank,
                            a.first_rank + a.n_ranks - 1, a.world_size));
@@ -153,6 +155,12 @@ static td_status write_plan(const struct td_assignment *a, const char *plan_json
     run.threads_per_rank = (int32_t)a->threads;
     run.checkpoint_dir = td_arena_printf(arena, "%s/a%u", a->checkpoints, a->attempt);
     run.cache_dir = td_arena_printf(arena, "%s/cache", state_dir);
+    if (a->n_ranks < a->world_size) {
+        run.master_address = a->master_address;
+        run.master_port = (int32_t)a->master_port;
+        run.collective_interface = a->collective.name;
+        run.collective_address = a->collective.address;
+    }
     // A command's own are in the plan.
     if (a->kind != TD_KIND_COMMAND) TD_TRY(add_sources(a, state_dir, arena, &run));
     if (!run.checkpoint_dir || !run.cache_dir) return td_fail_oom();

@@ -17,6 +17,7 @@
 #include "lib/attempt/segments.h"
 #include "lib/base/arena.h"
 #include "lib/base/fsio.h"
+#include "lib/base/interface.h"
 #include "lib/job/kind.h"
 #include "traind/v1/node.pb-c.h"
 
@@ -29,6 +30,9 @@ struct td_assignment {
     uint32_t world_size, first_rank, n_ranks;
     uint32_t slots; // in all
     uint32_t threads;
+    char master_address[46];        // of part 0, of a job over several nodes; "": of one
+    uint32_t master_port;           // there; 0: none
+    struct td_interface collective; // this node's; name "": it is not used
     char devices[TD_LAUNCH_RANKS_MAX * TD_DEVICE_UUID]; // one a rank, or "" (lib/attempt/devices.h)
     uint64_t shared_bytes, memory_limit_bytes;
     uint32_t stuck_timeout_s; // 0: never

@@ -132,6 +132,7 @@ static td_status prepare(struct td_node_daemon *n, struct td_node_attempt *row,
                          const Traind__V1__Assign *m) {
     struct td_assignment assigned;
     TD_TRY(td_assignment_read(m, n->state_dir, &assigned));
+    assigned.collective = n->collective;
     struct td_local_attempt *a;
     if (!td_job_kind_is_in(n->kinds, assigned.kind)) {
         const char *kind = td_job_kind_name(assigned.kind);

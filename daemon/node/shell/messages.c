@@ -17,6 +17,16 @@ static void look_at_plugins(struct td_node_daemon *n) {
     }
 }
 
+// Addresses change; where it is not here, the node is one for jobs of one node alone.
+static void look_for_interface(struct td_node_daemon *n) {
+    struct td_interface found = {0};
+    if (n->collective_interface[0]) {
+        td_status_log(TD_LOG_WARN, td_interface_find(n->collective_interface, &found),
+                      "--collective-interface: no job over several nodes runs here, continuing");
+    }
+    n->collective = found;
+}
+
 void td_messages_register(struct td_node_daemon *n) {
     TD_AUTO(td_arena) *arena = NULL;
     td_status s = td_arena_create(4 << 20, &arena);
@@ -58,6 +68,10 @@ void td_messages_register(struct td_node_daemon *n) {
     (void)td_plugin_files_look(&n->plugins, n->plugin_dir, n->plugin_dirs);
     td_plugin_list_look(n->plugin_list); // devices may be others, though files are the same
     r.plugins = n->plugins.digest;
+    look_for_interface(n);
+    r.collective_address = n->collective.address;
+    r.first_port = (uint32_t)n->ports.first;
+    r.last_port = (uint32_t)n->ports.last;
     r.cpu_level = td_unconst(td_cpu_level_name(inv->cpu_level));
     r.cpu_level_held = td_unconst(td_cpu_level_name(inv->cpu_level_held));
     r.n_accelerators = inv->n_accelerators;

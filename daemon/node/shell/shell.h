@@ -18,6 +18,7 @@
 #include "daemon/node/shell/plugin_list.h"
 #include "daemon/node/shell/reconcile.h"
 #include "daemon/node/shell/transport.h"
+#include "lib/base/interface.h"
 #include "lib/base/plugin_files.h"
 
 enum { td_node_daemon_magic = 0x4e4f4445 };
@@ -32,6 +33,8 @@ struct td_node_daemon {
     unsigned kinds;                                                   // as in td_node_options
     struct td_ports ports;                                            // for MASTER_PORT of commands
     char plugin_dir[TD_FS_PATH_BYTES], plugin_dirs[TD_FS_PATH_BYTES]; // ours, the users'
+    char collective_interface[64];                                    // as in td_node_options
+    struct td_interface collective; // where that is, as registered; name "": it is not here
     struct td_plugin_files plugins;
     cpu_set_t cores;
     struct td_node_core *core;

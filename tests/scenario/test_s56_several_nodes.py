@@ -1,0 +1,195 @@
+"""Jobs over several nodes, each a daemon with directories of its own on this machine: all parts start or none, what one
+of them meets is the job's, and the others end with it."""
+import json
+import os
+import pathlib
+import re
+import signal
+import sys
+import time
+
+import pytest
+
+from support import LONG, ROOT, alive, until
+
+CLIENT = ROOT / "clients/python"
+
+
+@pytest.fixture
+def two(cluster):
+    """Coordinator and nodes a and b, with 2 and 3 slots, that reach each other by the loopback interface."""
+    c = cluster.start("--role", "coordinator", "--heartbeat-ms", "200", "--lease-ms", "1000", "--lost-after-ms", "4000",
+                      name="c")
+    nodes = [cluster.node(c, slots, name, "--collective-interface", "lo") for slots, name in ((3, "b"), (2, "a"))]
+    until("both are ready", lambda: len(c.nodes("READY")) == 2)
+    return c, nodes[1], nodes[0]
+
+
+def spec(tmp_path, text, **more):
+    path = tmp_path / "script.py"
+    path.write_text("import json, os, signal, sys, time\nrank = int(os.environ['RANK'])\n" + text)
+    base = {"kind": "command", "command": [sys.executable, str(path)], "env": {"PYTHONPATH": str(CLIENT)},
+            "restart": {"max": 2, "backoff": [0]}, "trainer": {"num_nodes": 2}}
+    return json.dumps({**base, **more})
+
+
+def parts(c, job):
+    return [(p.node, p.first_rank, p.n_ranks, p.state) for p in c.job(job).parts]
+
+
+def output(c, job, rank):
+    return b"".join(line.data for line in c.logs(job, rank=rank)).decode()
+
+
+# ---- start --------------------------------------------------------------------------------------
+def test_ranks_are_numbered_by_nodes_name_and_meet_at_the_first_node(two, tmp_path):
+    c, a, b = two
+    out = tmp_path / "env"
+    job = c.submit(spec(tmp_path, f"""
+open("{out}." + os.environ["RANK"], "w").write(json.dumps(dict(os.environ, cwd=os.getcwd())))
+print("hello from", rank)
+""", trainer={"num_nodes": 2, "devices": 2}))
+    done = c.finish(job)
+    assert (done.n_ranks, done.attempt, done.restarts) == (4, 1, 0)
+    ports = set()
+    for rank in range(4):
+        env = json.loads(pathlib.Path(f"{out}.{rank}").read_text())
+        wanted = {"RANK": rank, "LOCAL_RANK": rank % 2, "WORLD_SIZE": 4, "LOCAL_WORLD_SIZE": 2, "NODE_RANK": rank // 2,
+                  "GROUP_RANK": rank // 2, "GROUP_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1",
+                  "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+        assert {k: env.get(k) for k in wanted} == {k: str(v) for k, v in wanted.items()}
+        assert env["cwd"] == f"{(a, b)[rank // 2].state_dir}/checkpoints/{job}"
+        ports.add(env["MASTER_PORT"])
+        until("its log has come", lambda: output(c, job, rank) == f"hello from {rank}\n")
+    assert len(ports) == 1
+    for node in (a, b):
+        until("its attempt is forgotten", lambda: not node.attempts())
+
+
+def test_describe_shows_what_each_node_has(two, tmp_path):
+    c, a, b = two
+    job = c.submit(spec(tmp_path, "signal.pause()", trainer={"num_nodes": 2, "devices": 2}))
+    c.wait_state(job, "RUNNING")
+    assert parts(c, job) == [("a", 0, 2, "started"), ("b", 2, 2, "started")]
+    shown = c.ctl("describe", job, check=0).stdout
+    assert re.search(r"node +a: ranks 0 to 1 on 2 slots, started\n", shown), shown
+    assert re.search(r"node +b: ranks 2 to 3 on 2 slots, started\n", shown), shown
+
+
+def test_job_waits_with_numbers_and_names_until_there_are_nodes_enough(two, cluster, tmp_path):
+    c, a, b = two
+    job = c.submit(spec(tmp_path, "print('ok')", trainer={"num_nodes": 3}))
+    reason = until("it waits", lambda: c.job(job).reason.code == "WAITING_FOR_NODE" and c.job(job).reason.text)
+    assert "needs 3 nodes for 1 rank each, 2 connected nodes could take a part: a, b" in reason
+    apart = cluster.node(c, 1, "d")  # without an interface
+    until("it is named", lambda: "node d has no collective interface" in c.job(job).reason.text)
+    assert not c.job(job).attempt and apart.attempts() == a.attempts() == b.attempts() == []
+    cluster.node(c, 1, "e", "--collective-interface", "127.0.0.0/8")
+    c.finish(job)
+
+
+def test_no_part_starts_while_one_node_has_no_room(two, tmp_path):
+    c, a, b = two
+    blocker = c.submit(LONG, "trainer.devices=3")  # b's
+    c.wait_state(blocker, "RUNNING")
+    job = c.submit(spec(tmp_path, "print('ok')"))
+    later = c.submit(LONG, "trainer.devices=2")  # would fit on a, and came later
+    reason = until("it waits", lambda: c.job(job).reason.code == "WAITING_FOR_SLOTS" and c.job(job).reason.text)
+    assert "needs 1 slot on each of 2 nodes, 1 of 2 have them" in reason
+    assert not a.attempts() and not c.job(later).attempt
+    c.steer("Cancel", blocker)
+    c.finish(job)
+    c.wait_state(later, "RUNNING")
+
+
+def test_interface_that_is_not_there_leaves_a_node_for_jobs_of_one(cluster, tmp_path):
+    c = cluster.start("--role", "coordinator", name="c")
+    node = cluster.node(c, 1, "a", "--collective-interface", "eth-none0")
+    until("it says so", lambda: "no interface of this machine that is up fits 'eth-none0'" in node.tail())
+    c.finish(c.submit(spec(tmp_path, "print('ok')", trainer={"num_nodes": 1})))
+    refused = cluster.make("--role", "node", "--coordinator", c.address, "--collective-interface", "10.0.0/8", name="x")
+    refused.start(wait=False)
+    assert refused.process.wait(10) == 2
+    until("it says why", lambda: "--collective-interface" in refused.tail())
+    cluster.daemons.remove(refused)
+
+
+# ---- the end of one is that of all --------------------------------------------------------------
+def test_rank_that_fails_ends_the_ranks_of_the_other_node(two, tmp_path):
+    c, a, b = two
+    mark = tmp_path / "go"
+    job = c.submit(spec(tmp_path, f"""
+while rank == 1 and not os.path.exists("{mark}"):
+    time.sleep(0.01)
+if rank == 1:
+    sys.exit(7)
+signal.pause()
+"""))
+    c.wait_state(job, "RUNNING")
+    before = time.monotonic()
+    mark.touch()
+    failure = c.wait_state(job, "FAILED").failure
+    took = time.monotonic() - before
+    assert getattr(failure, "class") == "user_code" and "exit code 7" in failure.message
+    assert (failure.rank, failure.node) == (1, "b") and took < 10
+    for node in (a, b):
+        until("its attempt is forgotten", lambda: not node.attempts())
+
+
+def test_job_goes_on_in_another_attempt_when_a_launcher_is_killed(two, tmp_path):
+    c, a, b = two
+    job = c.submit(spec(tmp_path, "print('attempt', os.environ['TRAIND_ATTEMPT'], flush=True)\n"
+                                  "os.environ['TRAIND_ATTEMPT'] == '1' and signal.pause()"))
+    c.wait_state(job, "RUNNING")
+    os.kill(b.launcher(job), signal.SIGKILL)
+    done = c.finish(job)
+    assert (done.attempt, done.restarts) == (2, 1)
+    for rank in (0, 1):
+        until("its log has come", lambda: output(c, job, rank).endswith("attempt 2\n"))
+
+
+def test_cancel_ends_all_parts(two, tmp_path):
+    c, a, b = two
+    job = c.submit(spec(tmp_path, "signal.pause()"))
+    c.wait_state(job, "RUNNING")
+    c.steer("Cancel", job)
+    c.wait_state(job, "CANCELLED")
+    for node in (a, b):
+        until("its attempt is forgotten", lambda: not node.attempts())
+
+
+# ---- daemons and hosts that go ------------------------------------------------------------------
+def test_ranks_run_on_when_daemons_are_killed_and_start_again(two, tmp_path):
+    c, a, b = two
+    mark = tmp_path / "go"
+    job = c.submit(spec(tmp_path, f"""
+while not os.path.exists("{mark}"):
+    time.sleep(0.01)
+print("through")
+"""))
+    c.wait_state(job, "RUNNING")
+    for d in (b, c, a):
+        d.restart(signal.SIGKILL)
+    until("both are back", lambda: len(c.nodes("READY")) == 2)
+    mark.touch()
+    done = c.finish(job)
+    assert (done.attempt, done.restarts) == (1, 0)
+    for rank in (0, 1):
+        until("its log has come", lambda: output(c, job, rank) == "through\n")
+
+
+def test_node_that_stays_away_is_given_up_and_its_ranks_end_when_it_comes_back(two, cluster, tmp_path):
+    c, a, b = two
+    job = c.submit(spec(tmp_path, "os.environ['TRAIND_ATTEMPT'] == '1' and signal.pause()"))
+    c.wait_state(job, "RUNNING")
+    pid = b.launcher(job)
+    os.kill(b.process.pid, signal.SIGSTOP)  # the host is cut off; its ranks run on
+    try:
+        recovering = until("another attempt waits", lambda: c.job(job).restarts == 1 and c.job(job))
+        assert getattr(recovering.failure, "class") == "node_lost" and recovering.failure.node == "b"
+        until("the other part has ended", lambda: not a.attempts())
+        assert alive(pid)
+    finally:
+        os.kill(b.process.pid, signal.SIGCONT)
+    until("what was given up has ended", lambda: not alive(pid))
+    assert c.finish(job).attempt == 2
