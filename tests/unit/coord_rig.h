@@ -21,8 +21,21 @@ struct rig {
     uint32_t attempt;      // assigned last
     uint64_t memory_bytes; // of nodes that register; 0: they do not say
     bool gives_no_devices; // of nodes that register
+    const char *address;   // collective, of nodes that register; NULL: none
+    const char *level;     // CPU, of nodes that register; NULL: they do not say
     const char *boot;      // of nodes that register; NULL: always the same
     uint32_t n_assigned, n_progress, n_queue;
+    struct { // the newest Assigns, and Stops of the newest of them
+        uint64_t session;
+        uint32_t first_rank, n_ranks, threads;
+        char level[24];
+    } parts[8];
+    uint32_t n_parts;
+    struct {
+        uint64_t session;
+        Traind__V1__Stop__Mode mode;
+    } stops[16];
+    uint32_t n_stops;
     uint32_t n_puts[TD_RECORD_KIND_COUNT]; // rows written, of the newest input
     char requests[512][64];                // for plans, not yet answered
     uint64_t asked[512];                   // sessions they went to
@@ -45,7 +58,29 @@ struct rig {
 };
 
 // ---- the rig ------------------------------------------------------------------------------------
-static void on_message(struct rig *r, const Traind__V1__CoordinatorMessage *m) {
+static void keep_part(struct rig *r, uint64_t session, const Traind__V1__Assign *m) {
+    assert_true(r->n_parts < TD_COUNTOF(r->parts));
+    r->parts[r->n_parts].session = session;
+    r->parts[r->n_parts].first_rank = m->first_rank;
+    r->parts[r->n_parts].n_ranks = m->n_ranks;
+    r->parts[r->n_parts].threads = m->threads_per_rank;
+    const char *level = strstr(m->plan_json, "\"run\":");
+    level = level ? strstr(level, "\"cpu_level\":\"") : NULL;
+    snprintf(r->parts[r->n_parts].level, sizeof r->parts[0].level, "%.*s",
+             level ? (int)strcspn(level + 13, "\"") : 0, level ? level + 13 : "");
+    r->n_parts++;
+}
+
+static void on_message(struct rig *r, uint64_t session, const Traind__V1__CoordinatorMessage *m) {
+    if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_STOP) {
+        assert_true(r->n_stops < TD_COUNTOF(r->stops));
+        r->stops[r->n_stops].session = session;
+        r->stops[r->n_stops++].mode = m->stop->mode;
+    }
+    if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_ASSIGN) {
+        if (m->assign->first_rank == 0) r->n_parts = r->n_stops = 0;
+        keep_part(r, session, m->assign);
+    }
     if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_ASSIGN) {
         snprintf(r->assigned, sizeof r->assigned, "%s", m->assign->id->job);
         r->epoch = m->assign->id->epoch;
@@ -85,7 +120,7 @@ static void take(struct rig *r) {
     keep_rows(r, out.records);
     for (const struct td_action *a = out.actions; a; a = a->next) {
         if (r->n_requests < TD_COUNTOF(r->asked)) r->asked[r->n_requests] = a->session;
-        if (a->message) on_message(r, a->message);
+        if (a->message) on_message(r, a->session, a->message);
         r->n_progress += a->kind == TD_ACTION_PROGRESS;
         r->n_queue += a->kind == TD_ACTION_QUEUE;
         if (a->kind == TD_ACTION_FORGET && r->n_forgotten < TD_COUNTOF(r->forgotten)) {
@@ -135,6 +170,8 @@ static void say_register_with(struct rig *r, const char *name, uint32_t slots,
     reg.cores = reg.slots = slots;
     reg.memory_bytes = r->memory_bytes;
     reg.devices = !r->gives_no_devices;
+    reg.collective_address = td_unconst(r->address ? r->address : "");
+    reg.cpu_level = reg.cpu_level_held = td_unconst(r->level ? r->level : "");
     reg.n_attempts = held ? 1 : 0;
     reg.attempts = &held;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;

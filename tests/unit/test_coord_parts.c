@@ -1,0 +1,322 @@
+// An attempt with parts on two nodes: how it is placed, what the end of one part means for the
+// other, and when silence of a node is enough.
+
+#include "tests/unit/coord_rig.h"
+
+struct two {
+    struct rig r;
+    uint64_t a, b;       // sessions
+    uint64_t at_a, at_b; // bytes of events
+};
+
+static void on(struct two *t, uint64_t session) {
+    uint64_t *at = session == t->a ? &t->at_a : &t->at_b;
+    t->r.session = session;
+    t->r.events = *at;
+}
+
+// A line of the launcher there.
+static void say_at(struct two *t, uint64_t session, const char *text) {
+    uint64_t *at = session == t->a ? &t->at_a : &t->at_b;
+    on(t, session);
+    line(&t->r, text);
+    *at = t->r.events;
+}
+
+static uint64_t join_as(struct rig *r, const char *name, uint32_t slots, const char *level,
+                        Traind__V1__AttemptHeld *held) {
+    r->level = level;
+    r->address = "10.0.0.1";
+    r->session = td_core_session_open(r->core, r->now, false);
+    say_register_with(r, name, slots, held);
+    settle(r);
+    return r->session;
+}
+
+// Each plan from the node that was asked for it.
+static void answer_all(struct rig *r) {
+    while (r->n_requests) {
+        r->session = r->asked[--r->n_requests];
+        answer_plan(r, r->requests[r->n_requests]);
+        settle(r);
+    }
+}
+
+// Nodes n-1 and n-2, and a job of one rank on each that was assigned.
+static void begin_two(struct two *t, const char *level_a, const char *level_b) {
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 2}");
+    memset(t, 0, sizeof *t);
+    begin_alone(&t->r, &o);
+    t->b = join_as(&t->r, "n-2", 2, level_b, NULL); // names decide, not who came first
+    t->a = join_as(&t->r, "n-1", 2, level_a, NULL);
+    create(&t->r, 0, spec);
+    settle(&t->r);
+    answer_all(&t->r);
+    assert_int_equal(t->r.n_parts, 2);
+}
+
+static void run_both(struct two *t) {
+    say_at(t, t->a, "{\"event\":\"launched\",\"pid\":1}\n");
+    say_at(t, t->b, "{\"event\":\"launched\",\"pid\":1}\n");
+    say_at(t, t->a, "{\"event\":\"ready\",\"rank\":0,\"pid\":2}\n");
+    assert_int_equal(job(&t->r, 0)->state, TD_JOB_STARTING); // not before all are ready
+    say_at(t, t->b, "{\"event\":\"ready\",\"rank\":1,\"pid\":2}\n");
+    assert_int_equal(job(&t->r, 0)->state, TD_JOB_RUNNING);
+}
+
+static void end_two(struct two *t) {
+    end(&t->r);
+}
+
+// By the second, so that the core does not take itself for the one that stood still. beats: the
+// session of a node that speaks meanwhile; 0: none.
+static void pass(struct two *t, int seconds, uint64_t beats) {
+    for (int i = 0; i < seconds; i++) {
+        t->r.now.mono.ns += TD_NS_PER_S;
+        t->r.now.real.ns += TD_NS_PER_S;
+        if (beats) {
+            Traind__V1__Heartbeat beat = TRAIND__V1__HEARTBEAT__INIT;
+            Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+            m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_HEARTBEAT;
+            m.heartbeat = &beat;
+            t->r.session = beats;
+            say(&t->r, &m);
+        }
+        settle(&t->r);
+    }
+}
+
+// ---- start --------------------------------------------------------------------------------------
+static void test_ranks_are_numbered_by_the_names_of_their_nodes(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    assert_true(t.r.parts[0].session == t.a && t.r.parts[0].first_rank == 0);
+    assert_true(t.r.parts[1].session == t.b && t.r.parts[1].first_rank == 1);
+    assert_int_equal(job(&t.r, 0)->n_notes, 0);
+    end_two(&t);
+}
+
+static void test_all_ranks_run_at_the_lowest_level_and_a_note_says_so(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx512", "avx2");
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_string_equal(t.r.parts[i].level, "avx2");
+    }
+    const struct td_job *j = job(&t.r, 0);
+    assert_int_equal(j->n_notes, 1);
+    assert_string_equal(j->notes[0], "all ranks run at CPU level avx2, which all its nodes have; "
+                                     "node n-1 has avx512");
+    end_two(&t);
+}
+
+static void test_nodes_of_the_highest_level_are_taken_where_there_are_enough(void **state) {
+    (void)state;
+    struct rig r;
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 2}");
+    begin_alone(&r, &o);
+    const uint64_t low = join_as(&r, "n-1", 2, "avx2", NULL);
+    join_as(&r, "n-2", 2, "avx512", NULL);
+    join_as(&r, "n-3", 2, "avx512", NULL);
+    create(&r, 0, spec);
+    settle(&r);
+    answer_all(&r);
+    assert_int_equal(r.n_parts, 2);
+    assert_true(r.parts[0].session != low && r.parts[1].session != low);
+    end(&r);
+}
+
+static void test_node_without_the_memory_takes_no_part(void **state) {
+    (void)state;
+    struct rig r;
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec =
+        make_spec_from(1, 1, ", resources: {nodes: 2, memory_bytes: 8388608}");
+    begin_alone(&r, &o);
+    r.memory_bytes = 16 << 20;
+    join_as(&r, "n-1", 2, "avx2", NULL);
+    r.memory_bytes = 4 << 20;
+    join_as(&r, "n-2", 2, "avx2", NULL);
+    create(&r, 0, spec);
+    settle(&r);
+    answer_all(&r);
+    struct td_reason why;
+    td_core_reason(r.core, job(&r, 0), r.now.mono, &why);
+    assert_int_equal(r.n_assigned, 0);
+    assert_non_null(strstr(why.text, "needs 2 nodes for 1 rank each, 1 connected node could take a "
+                                     "part: n-1"));
+    r.memory_bytes = 16 << 20;
+    join_as(&r, "n-3", 2, "avx2", NULL);
+    answer_all(&r);
+    assert_int_equal(r.n_assigned, 2);
+    end(&r);
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+static const char *const failed_line =
+    "{\"event\":\"launcher_end\",\"outcome\":\"failed\",\"rank\":1,\"class\":\"internal\","
+    "\"code\":\"INTERNAL\",\"message\":\"it broke\"}\n";
+static const char *const victim_line =
+    "{\"event\":\"launcher_end\",\"outcome\":\"failed\",\"rank\":0,\"class\":\"collective\","
+    "\"code\":\"ABORTED\",\"message\":\"a peer is gone\"}\n";
+
+static void test_part_that_fails_aborts_the_other_and_its_error_is_the_jobs(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    say_at(&t, t.b, failed_line);
+    assert_int_equal(t.r.n_stops, 1);
+    assert_true(t.r.stops[0].session == t.a);
+    assert_int_equal(t.r.stops[0].mode, TRAIND__V1__STOP__MODE__ABORT);
+    assert_int_equal(job(&t.r, 0)->state, TD_JOB_RUNNING); // ranks live still
+    assert_string_equal(job(&t.r, 0)->reason.code, "ENDING");
+    say_at(&t, t.a, victim_line);
+    pass(&t, 6, 0);
+    const struct td_job *j = job(&t.r, 0);
+    assert_int_equal(j->state, TD_JOB_RECOVERING);
+    assert_string_equal(j->failure.message, "it broke");
+    assert_string_equal(j->failure.node, "n-2");
+    assert_int_equal(j->failure.rank, 1);
+    end_two(&t);
+}
+
+static void test_cause_replaces_the_consequence_that_came_first(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    say_at(&t, t.a, victim_line);
+    assert_true(t.r.n_stops == 1 && t.r.stops[0].session == t.b);
+    say_at(&t, t.b, failed_line);
+    pass(&t, 6, 0);
+    assert_string_equal(job(&t.r, 0)->failure.message, "it broke");
+    end_two(&t);
+}
+
+static void test_abort_is_said_again_to_a_node_that_comes_back(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    td_core_session_close(t.r.core, t.r.now, t.a);
+    take(&t.r);
+    say_at(&t, t.b, failed_line);
+    assert_int_equal(t.r.n_stops, 0);
+    Traind__V1__AttemptId id = attempt_id(&t.r);
+    Traind__V1__AttemptHeld held = TRAIND__V1__ATTEMPT_HELD__INIT;
+    held.id = &id;
+    held.alive = true;
+    held.launcher_major = 1;
+    t.a = join_as(&t.r, "n-1", 2, "avx2", &held);
+    assert_int_equal(t.r.n_stops, 1);
+    assert_int_equal(t.r.stops[0].mode, TRAIND__V1__STOP__MODE__ABORT);
+    end_two(&t);
+}
+
+static void test_job_succeeds_when_both_parts_have_ended_well(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    say_at(&t, t.b, "{\"event\":\"launcher_end\",\"outcome\":\"done\"}\n");
+    assert_int_equal(job(&t.r, 0)->state, TD_JOB_RUNNING);
+    assert_int_equal(t.r.n_stops, 0);
+    say_at(&t, t.a, "{\"event\":\"launcher_end\",\"outcome\":\"done\"}\n");
+    assert_int_equal(job(&t.r, 0)->state, TD_JOB_SUCCEEDED);
+    end_two(&t);
+}
+
+static void test_part_that_is_refused_takes_the_other_along(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    say_at(&t, t.a, "{\"event\":\"launched\",\"pid\":1}\n");
+    Traind__V1__AttemptId id = attempt_id(&t.r);
+    Traind__V1__AttemptRefused refused = TRAIND__V1__ATTEMPT_REFUSED__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    refused.id = &id;
+    refused.code = TD_RESOURCE_EXHAUSTED;
+    refused.class_ = td_unconst("disk");
+    refused.message = td_unconst("the disk is full");
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REFUSED;
+    m.refused = &refused;
+    on(&t, t.b);
+    say(&t.r, &m);
+    assert_true(t.r.n_stops == 1 && t.r.stops[0].session == t.a);
+    say_at(&t, t.a, victim_line);
+    pass(&t, 6, 0);
+    assert_string_equal(job(&t.r, 0)->failure.message, "the disk is full");
+    end_two(&t);
+}
+
+// ---- silence ------------------------------------------------------------------------------------
+static void test_silence_is_enough_once_the_other_part_lost_it(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    pass(&t, 5, t.a);
+    say_at(&t, t.a, victim_line);
+    pass(&t, 4, t.a);
+    assert_int_equal(job(&t.r, 0)->restarts, 0); // its lease holds
+    pass(&t, 8, t.a);
+    const struct td_job *j = job(&t.r, 0);
+    assert_int_equal(j->restarts, 1); // and not 60 s later
+    assert_int_equal(j->failure.cls, TD_CLASS_NODE_LOST);
+    assert_string_equal(j->failure.node, "n-2");
+    assert_int_equal(j->attempts[0]->parts[1].state, TD_ATTEMPT_FENCED);
+    assert_int_equal(j->attempts[0]->parts[0].state, TD_ATTEMPT_ENDED);
+    end_two(&t);
+}
+
+static void test_silence_alone_gives_nothing_up_before_its_time(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    pass(&t, 60, t.a);
+    assert_true(job(&t.r, 0)->state == TD_JOB_RUNNING && t.r.n_stops == 0);
+    pass(&t, 12, t.a);
+    assert_true(t.r.n_stops == 1 && t.r.stops[0].session == t.a);
+    assert_int_equal(t.r.stops[0].mode, TRAIND__V1__STOP__MODE__ABORT);
+    end_two(&t);
+}
+
+// ---- records ------------------------------------------------------------------------------------
+static void test_coordinator_that_starts_again_knows_which_part_has_ended(void **state) {
+    (void)state;
+    struct two t;
+    const struct td_core_options o = {.incarnation = 2, .checkpoint_dir = "/c"};
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    say_at(&t, t.b, failed_line);
+    start_again(&t.r, &o);
+    const struct td_attempt *a = job(&t.r, 0)->attempts[0];
+    assert_int_equal(a->parts[0].state, TD_ATTEMPT_STARTED);
+    assert_int_equal(a->parts[1].state, TD_ATTEMPT_ENDED);
+    assert_int_equal(a->parts[1].outcome, TD_OUTCOME_FAILED);
+    assert_true(td_attempt_aborts(a));
+    end_two(&t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranks_are_numbered_by_the_names_of_their_nodes),
+        cmocka_unit_test(test_all_ranks_run_at_the_lowest_level_and_a_note_says_so),
+        cmocka_unit_test(test_nodes_of_the_highest_level_are_taken_where_there_are_enough),
+        cmocka_unit_test(test_node_without_the_memory_takes_no_part),
+        cmocka_unit_test(test_part_that_fails_aborts_the_other_and_its_error_is_the_jobs),
+        cmocka_unit_test(test_cause_replaces_the_consequence_that_came_first),
+        cmocka_unit_test(test_abort_is_said_again_to_a_node_that_comes_back),
+        cmocka_unit_test(test_job_succeeds_when_both_parts_have_ended_well),
+        cmocka_unit_test(test_part_that_is_refused_takes_the_other_along),
+        cmocka_unit_test(test_silence_is_enough_once_the_other_part_lost_it),
+        cmocka_unit_test(test_silence_alone_gives_nothing_up_before_its_time),
+        cmocka_unit_test(test_coordinator_that_starts_again_knows_which_part_has_ended),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
