@@ -21,7 +21,7 @@
 #include "daemon/coordinator/core/fits.h"
 #include "daemon/coordinator/core/hosts.h"
 #include "daemon/coordinator/core/job.h"
-#include "daemon/coordinator/core/plans.h"
+#include "daemon/coordinator/core/plans_cache.h"
 #include "lib/base/cpu_level.h"
 
 uint32_t td_place_slots(const struct td_job *j, const struct td_host *n) {
@@ -93,7 +93,9 @@ static bool has_devices(const struct td_job *j, const struct td_host *n) {
 static bool has_memory(const struct td_core *core, const struct td_job *j,
                        const struct td_host *n) {
     const uint64_t asked = (uint64_t)TD_MAX(j->knobs.resources.memory_bytes, (int64_t)0);
-    return td_fits_on(n, td_job_node_ranks(j), td_plans_of(core, j, n), asked);
+    const struct td_plan_entry *plan = td_plans_find(core, j->spec_digest, n);
+    if (!plan) plan = td_plans_find(core, j->spec_digest, NULL);
+    return td_fits_on(n, td_job_node_ranks(j), plan, asked);
 }
 static bool could_hold(const struct td_core *core, const struct td_job *j,
                        const struct td_host *n) {

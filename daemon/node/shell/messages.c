@@ -27,21 +27,19 @@ static void look_for_interface(struct td_node_daemon *n) {
     n->collective = found;
 }
 
-void td_messages_register(struct td_node_daemon *n) {
-    TD_AUTO(td_arena) *arena = NULL;
-    td_status s = td_arena_create(4 << 20, &arena);
-    size_t n_attempts = 0, cap = 0;
+// NULL: out of memory, also for one of them.
+static Traind__V1__AttemptHeld **list_held(const struct td_node_daemon *n, struct td_arena *arena,
+                                           size_t *out_n) {
+    size_t cap = 0, n_attempts = 0;
     while (td_node_core_attempt(n->core, cap)) {
         cap++;
     }
-    Traind__V1__AttemptHeld **held = s ? NULL : td_arena_array(arena, cap + 1, sizeof *held);
-    Traind__V1__Register r = TRAIND__V1__REGISTER__INIT;
-    struct td_inventory *inv = &n->inventory;
+    Traind__V1__AttemptHeld **held = td_arena_array(arena, cap + 1, sizeof *held);
     for (size_t i = 0; held && i < cap; i++) {
         struct td_node_attempt *a = td_node_core_attempt(n->core, i);
         Traind__V1__AttemptHeld *h = td_arena_alloc(arena, sizeof *h);
         Traind__V1__AttemptId *id = td_arena_alloc(arena, sizeof *id);
-        if (!h || !id) continue;
+        if (!h || !id) return NULL;
         traind__v1__attempt_held__init(h);
         traind__v1__attempt_id__init(id);
         id->job = a->job;
@@ -53,6 +51,17 @@ void td_messages_register(struct td_node_daemon *n) {
         h->build = a->build;
         held[n_attempts++] = h;
     }
+    *out_n = n_attempts;
+    return held;
+}
+
+void td_messages_register(struct td_node_daemon *n) {
+    TD_AUTO(td_arena) *arena = NULL;
+    size_t n_attempts = 0;
+    td_status s = td_arena_create(4 << 20, &arena);
+    Traind__V1__AttemptHeld **held = s ? NULL : list_held(n, arena, &n_attempts);
+    Traind__V1__Register r = TRAIND__V1__REGISTER__INIT;
+    struct td_inventory *inv = &n->inventory;
     char *accelerators[TD_INVENTORY_ACCELERATORS];
     for (size_t i = 0; i < inv->n_accelerators; i++) {
         accelerators[i] = inv->accelerator[i];
