@@ -92,6 +92,7 @@ desc   := $(B)/gen/descriptors.bin
 base_o     := $(call obj,lib/base)
 attempt_o  := $(call obj,lib/attempt)
 spec_o     := $(call obj,lib/spec)
+tls_o      := $(call obj,lib/tls)
 rpc_o      := $(call obj,lib/rpc)
 engine_o   := $(call obj,engine/graph engine/graph/rules engine/graph/passes engine/train \
 	$(addprefix engine/train/,config events checkpoint rank plan loop) \
@@ -129,7 +130,7 @@ no_probe := help clean config deps format lint demo check check-full rivals inst
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(no_probe),$(MAKECMDGOALS)),build),)
 missing := $(strip $(foreach p,grpc:libgrpc-dev libprotobuf-c:libprotobuf-c-dev libevent:libevent-dev \
 	sqlite3:libsqlite3-dev yaml-0.1:libyaml-dev jansson:libjansson-dev zlib:zlib1g-dev \
-	libxxhash:libxxhash-dev libcrypto:libssl-dev,$(if $(shell $(pkg) --exists $(firstword $(subst :, ,$(p))) 2>/dev/null && echo y),,$(lastword $(subst :, ,$(p))))) \
+	libxxhash:libxxhash-dev openssl:libssl-dev,$(if $(shell $(pkg) --exists $(firstword $(subst :, ,$(p))) 2>/dev/null && echo y),,$(lastword $(subst :, ,$(p))))) \
 	$(if $(shell command -v protoc-c),,protobuf-c-compiler) $(if $(wildcard $(dnnl_h)),,libdnnl-dev))
 $(if $(missing),$(error these Debian packages are missing: $(missing). Run `make deps`, or apt-get install them))
 endif
@@ -190,18 +191,19 @@ flags_lib_base := -O3
 
 static := -Wl,-Bstatic -ljansson -lz -Wl,-Bdynamic
 # gRPC needs 50 libraries, and to load them takes 8 ms of every start: where their archives are
-# installed they are linked in (not under sanitizers, whose suppressions name libraries). Without
-# its TLS: gRPC is used on loopback only.
+# installed they are linked in (not under sanitizers, whose suppressions name libraries). OpenSSL
+# stays a library, so that an update of it reaches traind.
 archive = $(filter /%,$(shell $(CC) $(sysroot) -print-file-name=$(1)))
-ifneq ($(if $(SAN),,$(and $(call archive,libgrpc_unsecure.a),$(call archive,libstdc++.a))),)
-grpc := -Wl,--gc-sections -Wl,-Bstatic -Wl,--start-group $(filter -lgrpc% -lgpr -labsl%,$(shell $(pkg) --static --libs grpc_unsecure)) \
+ifneq ($(if $(SAN),,$(and $(call archive,libgrpc.a),$(call archive,libstdc++.a))),)
+grpc := -Wl,--gc-sections -Wl,-Bstatic -Wl,--start-group $(filter -lgrpc% -lgpr -labsl%,$(shell $(pkg) --static --libs grpc)) \
 	-lupb -lre2 -lcares -laddress_sorting -lstdc++ -Wl,--end-group -Wl,-Bdynamic -static-libgcc
 else
-grpc := -lgrpc_unsecure -lgpr
+grpc := -lgrpc -lgpr
 endif
 $(B)/lib/libtdbase.a: $(base_o)
 $(B)/lib/libtdattempt.a: $(attempt_o)
 $(B)/lib/libtdspec.a: $(spec_o)
+$(B)/lib/libtdtls.a: $(tls_o)
 $(B)/lib/libtdrpc.a: $(rpc_o)
 $(B)/lib/libtdproto.a: $(gen_o)
 $(B)/lib/%.a:
@@ -224,15 +226,15 @@ $(B)/lib/traind/accelerator-cpu.so: $(cpu_o) $(B)/lib/libtraind.so
 	@mkdir -p $(@D)
 	$(Q)$(ld) -shared -fopenmp $(cpu_o) -L$(B)/lib -ltraind -ldnnl -lm -Wl,-rpath,'$$ORIGIN/..' -o $@
 
-$(B)/bin/traind: $(daemon_o) $(coord_o) $(node_o) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
+$(B)/bin/traind: $(daemon_o) $(coord_o) $(node_o) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(ld) $^ $(grpc) -levent -lsqlite3 -lyaml -lprotobuf-c -ljansson -lz -lcrypto -lm -o $@
+	$(Q)$(ld) $^ $(grpc) -levent -lsqlite3 -lyaml -lprotobuf-c -ljansson -lz -lssl -lcrypto -lm -o $@
 
-$(B)/bin/trainctl: $(client_o) $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a $(B)/lib/libtdbase.a
+$(B)/bin/trainctl: $(client_o) $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(ld) $^ $(grpc) -levent -lprotobuf-c -ljansson -lz -lm -o $@
+	$(Q)$(ld) $^ $(grpc) -levent -lprotobuf-c -ljansson -lz -lssl -lcrypto -lm -o $@
 
 $(B)/bin/traind-run: $(run_o) $(B)/lib/libtdspec.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
@@ -252,12 +254,12 @@ $(B)/bin/traind-worker: $(worker_o) $(B)/lib/libtraind.so
 
 # ---- tests ----------------------------------------------------------------------------------------
 # Unit tests link everything; a test that needs the daemons' cores takes their objects too.
-test_libs := $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a
+test_libs := $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
 $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(cc) $(fuzzer) $(cpp) -MD -MP -MF $@.d $< $(test_libs) -L$(B)/lib -ltraind -lcmocka -lgrpc_unsecure -lgpr -levent \
-	  -lsqlite3 -lyaml -lprotobuf-c -lcrypto -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
+	$(Q)$(cc) $(fuzzer) $(cpp) -MD -MP -MF $@.d $< $(test_libs) -L$(B)/lib -ltraind -lcmocka -lgrpc -lgpr -levent \
+	  -lsqlite3 -lyaml -lprotobuf-c -lssl -lcrypto -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
 
 # The test accelerator as a plugin of a stranger: never installed. The reference is in libtraind.
 $(B)/tests/plugins/accelerator-far.so: $(B)/obj/tests/plugins/far.o $(far_o) $(B)/lib/libtraind.so
@@ -400,7 +402,7 @@ demo: deps ## train Fashion-MNIST through the whole system, from nothing
 	@examples/demo.sh $(B)
 config: ## what was found here
 	@printf 'compiler   %s\nbuild      %s\nflags      %s\n' '$(shell $(CC) --version | head -1)' '$(B)' '$(OPT) $(san)'
-	@for p in grpc libprotobuf-c libevent sqlite3 yaml-0.1 jansson zlib libxxhash libcrypto; do \
+	@for p in grpc libprotobuf-c libevent sqlite3 yaml-0.1 jansson zlib libxxhash openssl; do \
 	  printf '%-10s %s\n' $$p "$$($(pkg) --modversion $$p 2>/dev/null || echo missing)"; done
 	@printf 'oneDNN     %s\n' '$(or $(dnnl_version),missing)'
 	@printf 'CPU level  %s\n' "$$(env -i $(B)/bin/traind --state-dir=/ --dump-config 2>/dev/null | \

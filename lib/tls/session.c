@@ -1,0 +1,125 @@
+// OpenSSL's SSL object, one record at a time: reads are gathered until the caller's buffer is full,
+// because each costs the relay a write.
+
+#include "lib/tls/session.h"
+
+#include <errno.h>
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include "lib/tls/context.h"
+#include "lib/tls/error.h"
+#include "lib/tls/x509.h"
+
+struct td_tls_session {
+    SSL *ssl;
+};
+
+static bool expect(SSL *ssl, const char *host) {
+    ASN1_OCTET_STRING *ip = a2i_IPADDRESS(host);
+    ASN1_OCTET_STRING_free(ip);
+    if (ip) return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
+    return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
+}
+
+td_status td_tls_session_create(const struct td_tls_context *context, int fd, const char *host,
+                                struct td_tls_session **out_session) {
+    TD_AUTO(td_tls_session) *self = td_calloc(1, sizeof *self);
+    if (!self) return td_fail_oom();
+    self->ssl = SSL_new(td_tls_context_borrow(context));
+    if (!self->ssl || !SSL_set_fd(self->ssl, fd) || (host && !expect(self->ssl, host))) {
+        return td_tls_fail(TD_RESOURCE_EXHAUSTED, "begin a TLS connection");
+    }
+    if (td_tls_context_use(context) == TD_TLS_SERVER) {
+        SSL_set_accept_state(self->ssl);
+    } else {
+        SSL_set_connect_state(self->ssl);
+    }
+    *out_session = td_steal(self);
+    return TD_OK;
+}
+
+void td_tls_session_destroy(struct td_tls_session *s) {
+    if (!s) return;
+    SSL_free(s->ssl);
+    free(s);
+}
+
+static td_status why_failed(struct td_tls_session *s, int kind, int err) {
+    long verdict = SSL_get_verify_result(s->ssl);
+    if (verdict != X509_V_OK) {
+        TD_AUTO(x509_st) *x = SSL_get1_peer_certificate(s->ssl);
+        ERR_clear_error();
+        return td_x509_refusal((int)verdict, x);
+    }
+    bool ended = ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+    if (kind == SSL_ERROR_SYSCALL || kind == SSL_ERROR_ZERO_RETURN || ended) {
+        ERR_clear_error();
+        errno = err;
+        td_status gone = err && !ended ? td_fail_errno(TD_UNAVAILABLE, "it broke in the handshake")
+                                       : td_fail(TD_UNAVAILABLE, "it ended in the handshake");
+        return td_status_with_reason(gone, "TLS_CLOSED");
+    }
+    return td_tls_fail(TD_INVALID_ARGUMENT, "the handshake of TLS 1.3 failed");
+}
+
+td_status td_tls_session_handshake(struct td_tls_session *s, enum td_tls_step *out_step) {
+    ERR_clear_error();
+    errno = 0;
+    int done = SSL_do_handshake(s->ssl), err = errno;
+    if (done == 1) {
+        *out_step = TD_TLS_DONE;
+        return TD_OK;
+    }
+    int kind = SSL_get_error(s->ssl, done);
+    if (kind != SSL_ERROR_WANT_READ && kind != SSL_ERROR_WANT_WRITE) {
+        return why_failed(s, kind, err);
+    }
+    *out_step = kind == SSL_ERROR_WANT_READ ? TD_TLS_WANTS_READ : TD_TLS_WANTS_WRITE;
+    return TD_OK;
+}
+
+// -1 with EAGAIN, or the end.
+static ssize_t result_of(struct td_tls_session *s, int done, ssize_t at_end) {
+    int kind = SSL_get_error(s->ssl, done);
+    ERR_clear_error();
+    if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) {
+        errno = EAGAIN;
+        return -1;
+    }
+    errno = ECONNRESET;
+    return at_end;
+}
+
+ssize_t td_tls_session_recv(struct td_tls_session *s, void *out, size_t bytes) {
+    size_t at = 0;
+    ERR_clear_error();
+    while (at < bytes) {
+        size_t n = 0;
+        int done = SSL_read_ex(s->ssl, (char *)out + at, bytes - at, &n);
+        if (done != 1) return at ? (ssize_t)at : result_of(s, done, 0);
+        at += n;
+    }
+    return (ssize_t)at;
+}
+
+ssize_t td_tls_session_send(struct td_tls_session *s, const void *data, size_t bytes) {
+    size_t n = 0;
+    ERR_clear_error();
+    int done = SSL_write_ex(s->ssl, data, bytes, &n);
+    return done == 1 ? (ssize_t)n : result_of(s, done, -1);
+}
+
+void td_tls_session_close(struct td_tls_session *s) {
+    ERR_clear_error();
+    if (SSL_is_init_finished(s->ssl)) (void)SSL_shutdown(s->ssl);
+    ERR_clear_error();
+}
+
+bool td_tls_session_peer(const struct td_tls_session *s, struct td_certificate *out_certificate) {
+    X509 *x = SSL_get0_peer_certificate(s->ssl);
+    if (x) td_x509_describe(x, out_certificate);
+    return x;
+}
