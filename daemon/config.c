@@ -118,6 +118,14 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state) {
     }
 }
 
+td_status td_config_state_dir(const char *given, char out[TD_CONFIG_TEXT]) {
+    char state_dir[TD_CONFIG_TEXT];
+    TD_TRY(td_state_dir_default(given && *given ? given : getenv("TRAIND_STATE_DIR"),
+                                getenv("XDG_STATE_HOME"), getenv("HOME"), geteuid() == 0, state_dir,
+                                sizeof state_dir));
+    return td_fs_absolute(state_dir, out, TD_CONFIG_TEXT);
+}
+
 static td_status check_plugin_dirs(const struct td_config *c) {
     for (const char *p = c->plugin_dirs; *p;) {
         int len = (int)strcspn(p, ":");
@@ -164,11 +172,10 @@ static td_status derive(struct td_config *c) {
         TD_TRY_CTX(td_interface_check(c->collective_interface),
                    "--collective-interface (TRAIND_COLLECTIVE_INTERFACE)");
     }
-    char state_dir[TD_CONFIG_TEXT];
-    TD_TRY(td_state_dir_default(c->state_dir, getenv("XDG_STATE_HOME"), getenv("HOME"),
-                                geteuid() == 0, state_dir, sizeof state_dir));
     // Launchers and workers are given paths in both, and take only those that begin at the root.
-    TD_TRY(td_fs_absolute(state_dir, c->state_dir, sizeof c->state_dir));
+    char state_dir[TD_CONFIG_TEXT];
+    TD_TRY(td_config_state_dir(c->state_dir, state_dir));
+    snprintf(c->state_dir, sizeof c->state_dir, "%s", state_dir);
     char runtime_dir[TD_FS_PATH_BYTES];
     const char *xdg = getenv("XDG_RUNTIME_DIR");
     if (c->runtime_dir[0]) {
@@ -232,8 +239,14 @@ td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
     options[N_ROWS + 4] = (struct argp_option){
         "dump-events", KEY_DUMP_EVENTS, NULL, 0, "print the reference of events.log and end", 0};
     const struct argp argp = {
-        options, parse_flag, NULL, "Trains what it is given: coordinator, node, or both.",
-        NULL,    NULL,       NULL};
+        options,
+        parse_flag,
+        NULL,
+        "Trains what it is given: coordinator, node, or both. `traind init` makes the certificates "
+        "that listening beyond this machine needs; see `traind init --help`.",
+        NULL,
+        NULL,
+        NULL};
     struct parse p = {0};
     TD_TRY(set_defaults(&p.config));
     argp_err_exit_status = 2;

@@ -28,6 +28,10 @@ struct td_config {
 // INVALID_ARGUMENT naming the setting, where it came from and what it takes.
 TD_MUST_USE td_status td_config_read(int argc, char **argv, struct td_config *out_config);
 
+// The state directory, from the root: what is given, or NULL; then the environment, then the
+// default. INVALID_ARGUMENT: there is none, or its path is too long.
+TD_MUST_USE td_status td_config_state_dir(const char *given, char out[TD_CONFIG_TEXT]);
+
 // $NOTIFY_SOCKET, or NULL.
 const char *td_config_notify_socket(void);
 

@@ -9,6 +9,7 @@
 //   config.h      its settings; params.def: one row each
 //   allow.h       what of a submitter's own runs here, and ports for it
 //   home.h        its state directory: lock, token, address
+//   init.h        `traind init`: a CA and a certificate
 //   roles.h       coordinator and node, started and stopped as the role says
 //   notify.h      readiness, reported to systemd
 //   coordinator/  jobs, catalog, metrics and the API (coordinator.h)
@@ -21,6 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/init.h"
 #include "daemon/notify.h"
 #include "daemon/roles.h"
 #include "lib/base/fsio.h"
@@ -111,6 +113,7 @@ int main(int argc, char **argv) {
     enum td_log_level level;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
+    if (argc > 1 && strcmp(argv[1], "init") == 0) return td_init_main(argc, argv);
     td_status failed = td_config_read(argc, argv, &config);
     if (!failed) failed = td_log_level_parse(config.log_level, &level);
     if (failed) return refuse(failed, 2);
