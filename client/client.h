@@ -58,6 +58,7 @@ struct td_flags {
     enum td_output output;
     const char *address;
     const char *token_file;
+    const char *ca;
     const char *state_dir;
     int64_t timeout_ns; // 0: the verb's own
     const char *args[TD_MAX_ARGS];

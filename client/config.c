@@ -12,6 +12,7 @@
 
 #include "lib/base/fsio.h"
 #include "lib/base/state_dir.h"
+#include "lib/rpc/client.h"
 
 static void trim(char *text) {
     size_t n = strlen(text);
@@ -72,12 +73,28 @@ static td_status find_address(const struct td_flags *f, struct td_client_config 
     return read_line(c->address_source, c->address, sizeof c->address);
 }
 
+// A CA that is given counts for any address, the one of the state directory only where TLS is
+// needed.
+static td_status find_ca(const struct td_flags *f, struct td_client_config *c) {
+    const char *given = f->ca ? f->ca : getenv("TRAIND_CA");
+    if (given && strlen(given) >= sizeof c->ca) {
+        return td_fail(TD_INVALID_ARGUMENT, "the path of the CA is longer than %zu bytes",
+                       sizeof c->ca - 1);
+    }
+    snprintf(c->ca, sizeof c->ca, "%s", given ? given : "");
+    if (c->ca[0] || td_rpc_address_is_loopback(c->address)) return TD_OK;
+    snprintf(c->ca, sizeof c->ca, "%s/tls/ca.pem", c->state_dir);
+    if (!td_fs_exists(c->ca)) c->ca[0] = '\0';
+    return TD_OK;
+}
+
 td_status td_client_config_read(const struct td_flags *f, struct td_client_config *out_config) {
     struct td_client_config c = {.color = isatty(STDERR_FILENO)};
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
     if ((no_color && *no_color) || (term && !strcmp(term, "dumb"))) c.color = false;
     TD_TRY(state_dir(f, c.state_dir, sizeof c.state_dir));
     TD_TRY(find_address(f, &c));
+    TD_TRY(find_ca(f, &c));
     char path[600];
     const char *token_file = f->token_file ? f->token_file : getenv("TRAIND_TOKEN_FILE");
     snprintf(path, sizeof path, "%s/token", c.state_dir);

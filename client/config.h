@@ -4,6 +4,7 @@
 // Where the daemon is: flags, then the environment, then the state directory's files.
 //   address   --address, TRAIND_ADDRESS, <state dir>/address
 //   token     --token-file, TRAIND_TOKEN_FILE, <state dir>/token
+//   CA        --ca, TRAIND_CA, <state dir>/tls/ca.pem if it is there and the address needs it
 
 #include "client/client.h"
 
@@ -12,6 +13,7 @@ struct td_client_config {
     char address[300];
     char address_source[600]; // for messages: "TRAIND_ADDRESS", "/var/lib/traind/address"
     char token[512];
+    char ca[600]; // "": none
     bool color;
 };
 

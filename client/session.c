@@ -24,6 +24,7 @@ static td_status connect_channel(struct td_session *s) {
     struct td_rpc_channel_options options = {
         .address = s->config.address,
         .token = s->config.token,
+        .ca = s->config.ca[0] ? s->config.ca : NULL,
         .max_message_bytes = (size_t)64 << 20,
     };
     return td_rpc_channel_create(s->loop, &options, &s->channel);

@@ -36,6 +36,7 @@ enum td_flag_bit {
 enum {
     KEY_ADDRESS = 256,
     KEY_TOKEN_FILE,
+    KEY_CA,
     KEY_STATE_DIR,
     KEY_TIMEOUT,
     KEY_SET,
@@ -65,6 +66,11 @@ static const struct flag_row flag_table[] = {
     {F_COMMON, {"output", 'o', "FORMAT", 0, "table (default), json, jsonl or name", 0}},
     {F_COMMON, {"address", KEY_ADDRESS, "HOST:PORT", 0, "where the coordinator listens", 0}},
     {F_COMMON, {"token-file", KEY_TOKEN_FILE, "FILE", 0, "file that holds the token", 0}},
+    {F_COMMON,
+     {"ca", KEY_CA, "FILE", 0,
+      "the CA of a coordinator that is not on loopback (default: tls/ca.pem of the state "
+      "directory)",
+      0}},
     {F_COMMON, {"state-dir", KEY_STATE_DIR, "DIR", 0, "the daemon's state directory", 0}},
     {F_COMMON,
      {"timeout", KEY_TIMEOUT, "SECONDS", 0, "give up after so long (exit 6); of run: its planning",
@@ -193,6 +199,9 @@ static error_t parse_common_flag(int key, char *arg, struct argp_state *state, s
         return 0;
     case KEY_TOKEN_FILE:
         f->token_file = arg;
+        return 0;
+    case KEY_CA:
+        f->ca = arg;
         return 0;
     case KEY_STATE_DIR:
         f->state_dir = arg;

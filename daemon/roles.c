@@ -6,10 +6,12 @@
 #include "daemon/coordinator/coordinator.h"
 #include "daemon/node/node.h"
 #include "daemon/node/shell/transport.h"
+#include "lib/base/fsio.h"
 #include "lib/base/proc.h"
 #include "lib/job/kind.h"
 #include "lib/rpc/client.h"
 #include "lib/rpc/loop.h"
+#include "lib/tls/context.h"
 
 struct td_parts {
     enum td_daemon_role role;
@@ -41,12 +43,32 @@ static void peer_detach(void *link) {
 }
 
 // ---- start --------------------------------------------------------------------------------------
+// Where `traind init` puts them.
+static td_status find_certificates(const struct td_config *c, char ca[TD_FS_PATH_BYTES],
+                                   char certificate[TD_FS_PATH_BYTES], char key[TD_FS_PATH_BYTES]) {
+    TD_TRY(td_fs_path(ca, "%s/tls/ca.pem", c->state_dir));
+    TD_TRY(td_fs_path(certificate, "%s/tls/server.pem", c->state_dir));
+    TD_TRY(td_fs_path(key, "%s/tls/server.key", c->state_dir));
+    bool there = td_fs_exists(ca) && td_fs_exists(certificate) && td_fs_exists(key);
+    if (there || td_rpc_address_is_loopback(c->listen)) return TD_OK;
+    return td_status_with_reason(
+        td_fail(TD_FAILED_PRECONDITION,
+                "--listen %s is not loopback and needs certificates; make them with `traind init "
+                "--state-dir %s --host NAME_OR_ADDRESS`, by which nodes and clients will dial it",
+                c->listen, c->state_dir),
+        "CERTIFICATES_MISSING");
+}
+
 static td_status start_coordinator(struct td_parts *p, const struct td_config *c,
                                    const struct td_home *h) {
+    char ca[TD_FS_PATH_BYTES], certificate[TD_FS_PATH_BYTES], key[TD_FS_PATH_BYTES];
+    TD_TRY(find_certificates(c, ca, certificate, key));
+    const struct td_tls_paths tls = {ca, certificate, key};
     const struct td_coordinator_options options = {
         .state_dir = c->state_dir,
         .listen = c->listen,
         .token = h->token,
+        .tls = &tls,
         .version = TD_VERSION,
         .role = c->role,
         .heartbeat_ns = c->heartbeat_ms * TD_NS_PER_MS,
@@ -59,6 +81,7 @@ static td_status start_coordinator(struct td_parts *p, const struct td_config *c
         .max_per_source = (uint32_t)c->max_source_connections,
         .max_strangers = (uint32_t)c->max_strangers,
         .first_request_ns = c->first_request_ms * TD_NS_PER_MS,
+        .handshake_ns = c->handshake_ms * TD_NS_PER_MS,
         .idle_ns = c->idle_connection_ms * TD_NS_PER_MS,
         .check_ns = c->listener_check_ms * TD_NS_PER_MS,
         .check_after_ms = c->check_after_ms,
@@ -73,7 +96,11 @@ static td_status make_transport(struct td_parts *p, const struct td_config *c,
         const struct td_transport_peer peer = {peer_attach, peer_send, peer_detach, p->coordinator};
         return td_transport_local_create(p->loop, &peer, out_transport);
     }
-    const struct td_rpc_channel_options options = {.address = c->coordinator, .token = h->token};
+    char ca[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(ca, c->ca[0] ? "%s" : "%s/tls/ca.pem", c->ca[0] ? c->ca : c->state_dir));
+    bool plain = !c->ca[0] && (td_rpc_address_is_loopback(c->coordinator) || !td_fs_exists(ca));
+    const struct td_rpc_channel_options options = {
+        .address = c->coordinator, .token = h->token, .ca = plain ? NULL : ca};
     TD_TRY_CTX(td_rpc_channel_create(p->loop, &options, &p->channel), "--coordinator");
     return td_transport_rpc_create(p->loop, p->channel, out_transport);
 }

@@ -286,6 +286,8 @@ static td_status serve(struct td_coordinator *c, const struct td_coordinator_opt
         .max_strangers = o->max_strangers,
         .max_own_connections = TD_SHELL_NODE_CALLS,
         .first_request_ns = o->first_request_ns,
+        .tls = o->tls,
+        .handshake_ns = o->handshake_ns,
         .idle_ns = o->idle_ns,
         .check_ns = o->check_ns,
         .on_notice = on_notice,

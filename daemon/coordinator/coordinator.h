@@ -18,12 +18,15 @@
 
 struct td_coordinator;
 struct td_loop;
+struct td_tls_paths;
 
 // Strings are copied. Zero means the default.
 struct td_coordinator_options {
-    const char *state_dir;   // exists, locked by the caller
-    const char *listen;      // "HOST:PORT"; port 0 picks one
-    const char *token;       // the owner's bearer token
+    const char *state_dir; // exists, locked by the caller
+    const char *listen;    // "HOST:PORT"; port 0 picks one
+    const char *token;     // the owner's bearer token
+    // For a listen that is not loopback (lib/rpc/server_options.h); may be NULL.
+    const struct td_tls_paths *tls;
     const char *version;     // of this build
     const char *role;        // "all" or "coordinator", shown in ClusterInfo
     int64_t heartbeat_ns;    // 3 s: how often a node must speak
@@ -34,7 +37,7 @@ struct td_coordinator_options {
     int64_t stop_grace_ns;   // 60 s: for a stop with a checkpoint, then SIGKILL
     // Of the server (lib/rpc/server.h); 0: its defaults.
     uint32_t max_connections, max_per_source, max_strangers;
-    int64_t first_request_ns, idle_ns, check_ns;
+    int64_t first_request_ns, handshake_ns, idle_ns, check_ns;
     int64_t check_after_ms; // the databases are checked then, and each day; 0: never
     bool salvage;           // start with what is readable of state.db: salvage.h
 };

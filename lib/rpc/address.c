@@ -1,9 +1,7 @@
 // HOST:PORT, taken apart by hand.
 //
-// The rule that only loopback passes lives here and nowhere else. Server and channel both parse
-// through this file, so neither can be opened to the network, nor send a token into it, by another
-// way. Names other than "localhost" are refused rather than resolved: a resolver may answer
-// differently tomorrow, and gRPC would then dial where nobody looked. No state.
+// What is loopback is decided here and nowhere else. Server and channel both parse through this
+// file, so neither can be opened to the network, nor send a token into it, without TLS. No state.
 
 #include "lib/rpc/address.h"
 
@@ -31,16 +29,29 @@ static td_status parse_port(const char *text, const char *digits, uint16_t *out_
     return TD_OK;
 }
 
-static bool is_loopback(const char *host) {
+// A name has a letter, or it is an address that was written wrong.
+static bool is_name(const char *host) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    size_t n = strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.");
+    return !host[n] && strpbrk(host, letters);
+}
+
+// False: it is none of these.
+static bool find_reach(const char *host, enum td_rpc_reach *out_reach) {
     struct in_addr v4;
     struct in6_addr v6;
-    if (inet_pton(AF_INET, host, &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
-    if (inet_pton(AF_INET6, host, &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
-    return false;
+    bool is_v4 = inet_pton(AF_INET, host, &v4) == 1;
+    if (is_v4 || inet_pton(AF_INET6, host, &v6) == 1) {
+        bool loopback = is_v4 ? (ntohl(v4.s_addr) >> 24) == 127 : IN6_IS_ADDR_LOOPBACK(&v6);
+        *out_reach = loopback ? TD_RPC_LOOPBACK : TD_RPC_NETWORK;
+        return true;
+    }
+    *out_reach = TD_RPC_NAME;
+    return is_name(host);
 }
 
 td_status td_rpc_address_parse(const char *text, struct td_rpc_address *out_address) {
-    struct td_rpc_address a = {{0}, 0};
+    struct td_rpc_address a = {0};
     const char *colon = text ? strrchr(text, ':') : NULL;
     if (!colon) return bad(text ? text : "", "has no port");
     const char *host = text;
@@ -53,14 +64,7 @@ td_status td_rpc_address_parse(const char *text, struct td_rpc_address *out_addr
     memcpy(a.host, host, len);
     if (strcmp(a.host, "localhost") == 0) memcpy(a.host, "127.0.0.1", sizeof "127.0.0.1");
     TD_TRY(parse_port(text, colon + 1, &a.port));
-    if (!is_loopback(a.host)) {
-        return td_status_with_reason(
-            td_fail(TD_FAILED_PRECONDITION,
-                    "address '%s' is not loopback: without TLS the token would cross the network "
-                    "in clear; use 127.0.0.1 or [::1]",
-                    text),
-            "ADDRESS_NOT_LOOPBACK");
-    }
+    if (!find_reach(a.host, &a.reach)) return bad(text, "has no host name and no address");
     *out_address = a;
     return TD_OK;
 }
@@ -71,7 +75,17 @@ void td_rpc_address_format(const struct td_rpc_address *a, char *out, size_t out
 }
 
 void td_rpc_address_target(const struct td_rpc_address *a, char *out, size_t out_bytes) {
-    char plain[80];
+    char plain[TD_RPC_ADDRESS_BYTES];
     td_rpc_address_format(a, plain, sizeof plain);
-    snprintf(out, out_bytes, "%s:%s", strchr(a->host, ':') ? "ipv6" : "ipv4", plain);
+    const char *scheme = a->reach == TD_RPC_NAME ? "dns:///"
+                         : strchr(a->host, ':')  ? "ipv6:"
+                                                 : "ipv4:";
+    snprintf(out, out_bytes, "%s%s", scheme, plain);
+}
+
+bool td_rpc_address_is_any(const struct td_rpc_address *a) {
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, a->host, &v4) == 1) return v4.s_addr == htonl(INADDR_ANY);
+    return inet_pton(AF_INET6, a->host, &v6) == 1 && IN6_IS_ADDR_UNSPECIFIED(&v6);
 }

@@ -16,12 +16,14 @@
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
 
+#include "lib/base/fsio.h"
 #include "lib/rpc/address.h"
 #include "lib/rpc/buffer.h"
 #include "lib/rpc/loop.h"
 #include "lib/rpc/outbox.h"
 #include "lib/rpc/pump.h"
 #include "lib/rpc/wire_status.h"
+#include "lib/tls/tls.h"
 
 enum { td_rpc_stream_magic = 0x74647374, MAX_TOKEN = 1024 };
 
@@ -29,7 +31,8 @@ struct td_rpc_channel {
     struct td_loop *loop;
     struct td_pump *pump;
     grpc_channel *grpc;
-    char address[80];
+    char address[TD_RPC_ADDRESS_BYTES];
+    bool has_tls;
     char *authorization; // "Bearer ..."; NULL: none
     size_t max_message_bytes;
     size_t queue_bytes;
@@ -80,6 +83,7 @@ static grpc_arg int_arg(const char *key, int value) {
 }
 
 static grpc_channel *create_grpc_channel(const struct td_rpc_address *address,
+                                         grpc_channel_credentials *credentials,
                                          size_t max_message_bytes) {
     int max_receive = (int)TD_MIN(max_message_bytes * 2, (size_t)INT32_MAX);
     grpc_arg args[] = {
@@ -101,14 +105,53 @@ static grpc_channel *create_grpc_channel(const struct td_rpc_address *address,
         int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0),
         int_arg(GRPC_ARG_ENABLE_CHANNELZ, 0),
         int_arg(GRPC_ARG_MAX_CHANNEL_TRACE_EVENT_MEMORY_PER_NODE, 0),
+        // The last one, which only 0.0.0.0 needs.
+        {.type = GRPC_ARG_STRING,
+         .key = td_unconst(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG),
+         .value.string = td_unconst("localhost")},
     };
-    grpc_channel_args all = {TD_COUNTOF(args), args};
-    char target[96];
+    size_t n_args = TD_COUNTOF(args) - !td_rpc_address_is_any(address);
+    grpc_channel_args all = {n_args, args};
+    char target[TD_RPC_TARGET_BYTES];
     td_rpc_address_target(address, target, sizeof target);
-    grpc_channel_credentials *insecure = grpc_insecure_credentials_create();
-    grpc_channel *channel = grpc_channel_create(target, insecure, &all);
-    grpc_channel_credentials_release(insecure);
-    return channel;
+    return grpc_channel_create(target, credentials, &all);
+}
+
+static td_status read_pem(const char *path, struct td_buf *out) {
+    td_buf_init(out, TD_TLS_PEM_MAX);
+    return path ? td_fs_read(path, TD_TLS_PEM_MAX, out) : TD_OK;
+}
+
+// Loopback without a CA is plain.
+static td_status make_credentials(const struct td_rpc_channel_options *o,
+                                  const struct td_rpc_address *address,
+                                  grpc_channel_credentials **out_credentials) {
+    if (!o->ca && address->reach != TD_RPC_LOOPBACK) {
+        return td_status_with_reason(
+            td_fail(
+                TD_FAILED_PRECONDITION,
+                "address '%s' is not loopback: without TLS the token would cross the network "
+                "in clear. Name the coordinator's CA with --ca FILE or TRAIND_CA (tls/ca.pem in "
+                "its state directory)",
+                o->address),
+            "ADDRESS_NOT_LOOPBACK");
+    }
+    if (!o->ca) {
+        *out_credentials = grpc_insecure_credentials_create();
+        return TD_OK;
+    }
+    TD_AUTO_BUF ca, certificate, key;
+    td_buf_init(&certificate, TD_TLS_PEM_MAX);
+    td_buf_init(&key, TD_TLS_PEM_MAX);
+    TD_TRY_CTX(read_pem(o->ca, &ca), "the CA");
+    TD_TRY_CTX(read_pem(o->certificate, &certificate), "the certificate");
+    TD_TRY_CTX(read_pem(o->key, &key), "the certificate's key");
+    grpc_ssl_pem_key_cert_pair pair = {td_buf_cstr(&key), td_buf_cstr(&certificate)};
+    *out_credentials =
+        grpc_ssl_credentials_create_ex(td_buf_cstr(&ca), o->certificate ? &pair : NULL, NULL, NULL);
+    if (*out_credentials) return TD_OK;
+    return td_fail(TD_FAILED_PRECONDITION, "gRPC takes no CA from '%s'; it must be PEM text",
+                   o->ca);
 }
 
 static td_status set_token(struct td_rpc_channel *self, const char *token) {
@@ -132,6 +175,14 @@ static td_status set_token(struct td_rpc_channel *self, const char *token) {
     return TD_OK;
 }
 
+bool td_rpc_address_is_loopback(const char *address) {
+    struct td_rpc_address a;
+    td_status bad = td_rpc_address_parse(address, &a);
+    bool is = !bad && a.reach == TD_RPC_LOOPBACK;
+    td_status_free(bad);
+    return is;
+}
+
 td_status td_rpc_channel_create(struct td_loop *loop, const struct td_rpc_channel_options *options,
                                 struct td_rpc_channel **out_channel) {
     TD_ON_LOOP(loop);
@@ -147,7 +198,11 @@ td_status td_rpc_channel_create(struct td_loop *loop, const struct td_rpc_channe
     td_rpc_address_format(&address, self->address, sizeof self->address);
     TD_TRY(set_token(self, options->token));
     TD_TRY(td_pump_create(loop, &self->pump));
-    self->grpc = create_grpc_channel(&address, self->max_message_bytes);
+    grpc_channel_credentials *credentials;
+    TD_TRY(make_credentials(options, &address, &credentials));
+    self->has_tls = options->ca;
+    self->grpc = create_grpc_channel(&address, credentials, self->max_message_bytes);
+    grpc_channel_credentials_release(credentials);
     *out_channel = td_steal(self);
     return TD_OK;
 }
@@ -177,6 +232,12 @@ static td_status final_status(struct td_rpc_stream *s) {
     if (!status || from_server) return status;
     if (td_status_code(status) == TD_UNAVAILABLE) {
         status = td_status_with_reason(status, "UNREACHABLE");
+    }
+    if (s->channel->has_tls && strstr(td_status_message(status), "andshake failed")) {
+        status = td_status_context(status,
+                                   "the certificate of the other end was refused, or it speaks no "
+                                   "TLS. Its certificate must be of the CA that is given (--ca), "
+                                   "have the host that is dialled, and be valid by the clock here");
     }
     return td_status_context(status, "call to %s", s->channel->address);
 }

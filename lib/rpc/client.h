@@ -6,9 +6,11 @@
 //
 // A channel connects when first used and again by itself (back-off 0.1 to 2 s). A call made while
 // it cannot connect fails with UNAVAILABLE UNREACHABLE, retrying is the caller's policy. The token
-// travels as plain `authorization` metadata, therefore only loopback addresses are accepted until
-// there is TLS. A server's error comes back as the td_status it was: code, message, reason,
-// metadata (request_id among it), class, field violations.
+// travels as plain `authorization` metadata, therefore an address that is not loopback needs a CA,
+// and is spoken to through gRPC's own TLS. The other end's certificate must be of that CA and have
+// the host that is dialled; for 0.0.0.0, which is this machine, `localhost`. A server's error comes
+// back as the td_status it was: code, message, reason, metadata (request_id among it), class, field
+// violations.
 //
 // Every call ends exactly once: unary with its callback, a stream with on_done; cancel, deadline
 // and channel_destroy included.
@@ -22,15 +24,20 @@ struct td_rpc_stream;
 
 // Zero means the default.
 struct td_rpc_channel_options {
-    const char *address;      // "HOST:PORT"
+    const char *address;     // "HOST:PORT"
+    const char *ca;          // file: the server's certificate must be of this CA; NULL: plain
+    const char *certificate; // file: shown to the server, with the file of its key; NULL: none
+    const char *key;
     const char *token;        // NULL sends none
     size_t max_message_bytes; // of one response
     size_t queue_bytes;       // per stream
     int64_t stall_ns;         // age of a send in flight at which the stream is cancelled
 };
 
-// Does not connect yet. Errors: INVALID_ARGUMENT (address, token), FAILED_PRECONDITION
-// ADDRESS_NOT_LOOPBACK, RESOURCE_EXHAUSTED.
+// True: loopback, where no CA is needed; an address that is none is not.
+bool td_rpc_address_is_loopback(const char *address);
+// Does not connect yet. Reads the files now. Errors: INVALID_ARGUMENT (address, token),
+// FAILED_PRECONDITION ADDRESS_NOT_LOOPBACK (no CA), td_fs_read's, RESOURCE_EXHAUSTED.
 TD_MUST_USE td_status td_rpc_channel_create(struct td_loop *loop,
                                             const struct td_rpc_channel_options *options,
                                             struct td_rpc_channel **out_channel);

@@ -19,9 +19,12 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/rpc/hello.h"
 #include "lib/rpc/listener.h"
 #include "lib/rpc/loop.h"
 #include "lib/rpc/relay.h"
+#include "lib/tls/context.h"
+#include "lib/tls/session.h"
 
 enum {
     td_front_magic = 0x74646672,
@@ -29,11 +32,23 @@ enum {
     ACCEPTS_PER_TURN = 64,
     PAIR_BYTES = 512 << 10, // asked for; the kernel's own limit is below in most places
     JOIN_S = 60,
+    DAY_S = 86400,
+    WARN_BEFORE_S = 14 * DAY_S, // the certificate ends
 };
 static const int64_t retry_ns = 100 * TD_NS_PER_MS;
 static const int64_t notice_every_ns = 5 * TD_NS_PER_S;
 
-enum notice { CUT, REPLACED, REFUSED, NO_DESCRIPTORS, LOOP_FAILED, N_NOTICES };
+enum notice {
+    CUT,
+    REPLACED,
+    REFUSED,
+    NO_DESCRIPTORS,
+    HANDSHAKE_FAILED,
+    HANDSHAKE_LATE,
+    CERTIFICATES,
+    LOOP_FAILED,
+    N_NOTICES
+};
 
 // Loopback is one source, whatever address of it a process binds.
 struct source {
@@ -44,11 +59,14 @@ struct source {
 struct entry {
     uint32_t magic;
     struct td_front *front;
-    struct entry *next; // older ones first
-    struct td_relay *relay;
+    struct entry *next;     // older ones first
+    struct td_hello *hello; // until the handshake is over
+    struct td_relay *relay; // from then on
     struct source source;
     int number;
-    bool leaving; // counts no more
+    int client_fd, pair_fd; // -1: the relay has them
+    bool handed_over;       // gRPC has the number
+    bool leaving;           // counts no more
     char name[TD_PEER_NAME_BYTES];
 };
 
@@ -56,6 +74,7 @@ struct waiting_notice {
     _Atomic(char *) text;
     _Atomic uint32_t n; // since the last one that was given
     int64_t given_ns;   // the front's
+    _Atomic uint32_t total;
 };
 
 struct td_front {
@@ -74,7 +93,8 @@ struct td_front {
     struct td_loop_wakeup *wake;
     struct td_loop_timer *retry;
     struct td_listener listener;
-    struct td_loop_fd *watch; // NULL while nobody can be taken
+    struct td_tls_context *tls; // NULL: plain
+    struct td_loop_fd *watch;   // NULL while nobody can be taken
     struct entry *first;
     int waiting_fd; // accepted, and waits for a number; -1: none
     struct sockaddr_storage waiting_peer;
@@ -87,6 +107,7 @@ TD_PRINTF(3, 4)
 static void notify(struct td_front *f, enum notice kind, const char *fmt, ...) {
     struct waiting_notice *w = &f->notices[kind];
     atomic_fetch_add_explicit(&w->n, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&w->total, 1, memory_order_relaxed);
     int64_t now = td_mono_now().ns;
     if (w->given_ns && now - w->given_ns < notice_every_ns) return;
     char text[400];
@@ -122,18 +143,27 @@ static void forget(struct entry *e) {
         at = &(*at)->next;
     }
     *at = e->next;
+    td_hello_destroy(e->hello);
     td_relay_destroy(e->relay);
+    if (e->client_fd >= 0) close(e->client_fd);
+    if (e->pair_fd >= 0) close(e->pair_fd);
+    if (!e->handed_over && e->number >= 0) close(e->number);
     e->magic = 0;
     free(e);
+}
+
+static void drop(struct entry *e) {
+    struct td_front *f = e->front;
+    int number = e->number;
+    uint32_t n_requests = e->relay ? td_relay_n_requests(e->relay) : 0;
+    forget(e); // closes before the number is given out again
+    td_peers_free(f->peers, number, n_requests);
 }
 
 static void on_relay_end(void *owner) {
     struct entry *e = TD_CAST(entry, owner);
     struct td_front *f = e->front;
-    int number = e->number;
-    uint32_t n_requests = td_relay_n_requests(e->relay);
-    forget(e); // closes before the number is given out again
-    td_peers_free(f->peers, number, n_requests);
+    drop(e);
     if (f->waiting_fd >= 0 || !f->watch) watch_listener(f, true);
 }
 
@@ -206,6 +236,10 @@ static void replace(struct td_front *f, struct entry *e) {
            "connection closed peer=%s: it showed no credential, and newer connections need its "
            "place",
            e->name);
+    if (!e->relay) {
+        drop(e);
+        return;
+    }
     td_relay_cut(e->relay, TD_H2_ENHANCE_YOUR_CALM,
                  "too many connections without a credential; this one was the oldest");
 }
@@ -232,7 +266,7 @@ static void refuse(struct td_front *f, int take_fd, const char *name, const char
     uint8_t frame[TD_H2_GOAWAY_MAX];
     td_h2_guard_init(&guard);
     size_t n = td_h2_goaway(&guard, 0, TD_H2_ENHANCE_YOUR_CALM, why, frame);
-    (void)send(take_fd, frame, n, MSG_NOSIGNAL | MSG_DONTWAIT); // a courtesy
+    if (!f->tls) (void)send(take_fd, frame, n, MSG_NOSIGNAL | MSG_DONTWAIT); // a courtesy
     (void)shutdown(take_fd, SHUT_WR);
     close(take_fd);
     notify(f, REFUSED, "connection refused peer=%s: %s", name, why);
@@ -244,38 +278,114 @@ static void ask_for_room(int fd) {
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 }
 
-// Makes the entry, its pair and its relay; gRPC has nothing of it yet.
+// Its relay, with the session if it has one, then gRPC. What fails leaves the session to the
+// caller.
+static td_status open_relay(struct entry *e, struct td_tls_session *session) {
+    struct td_front *f = e->front;
+    const struct td_relay_options relay = {.scratch = f->scratch,
+                                           .first_request_ns = f->o.first_request_ns,
+                                           .stall_ns = f->o.stall_ns,
+                                           .on_cut = on_relay_cut,
+                                           .on_end = on_relay_end,
+                                           .owner = e,
+                                           .take_tls = session};
+    TD_TRY(td_relay_create(f->loop, &relay, e->client_fd, e->pair_fd, &e->relay));
+    e->client_fd = e->pair_fd = -1;
+    e->handed_over = true;
+    if (f->letting_go) td_relay_let_go(e->relay);
+    f->o.hand_over(e->number, f->o.ctx);
+    return TD_OK;
+}
+
+static void refuse_hello(struct entry *e, td_status take_why) {
+    const char *reason = td_status_reason(take_why), *why = td_status_message(take_why);
+    if (strcmp(reason, "TLS_CLOSED") == 0) { // as any port scan does
+        td_log_debug("connection ended peer=%s: %s", e->name, why);
+    } else {
+        bool late = strcmp(reason, "HANDSHAKE_LATE") == 0;
+        notify(e->front, late ? HANDSHAKE_LATE : HANDSHAKE_FAILED, "connection refused peer=%s: %s",
+               e->name, why);
+    }
+    td_status_free(take_why);
+    struct td_front *f = e->front;
+    drop(e);
+    if (f->waiting_fd >= 0 || !f->watch) watch_listener(f, true);
+}
+
+static void on_hello(td_status take_failed, struct td_tls_session *take_session, void *owner) {
+    struct entry *e = TD_CAST(entry, owner);
+    struct td_certificate c;
+    if (!take_failed) {
+        td_hello_destroy(td_steal(e->hello));
+        if (td_tls_session_peer(take_session, &c)) {
+            struct td_peer_identity identity;
+            snprintf(identity.name, sizeof identity.name, "%s", c.name);
+            snprintf(identity.serial, sizeof identity.serial, "%s", c.serial);
+            td_peers_identify(e->front->peers, e->number, &identity);
+        }
+        take_failed = open_relay(e, take_session);
+        if (take_failed) td_tls_session_destroy(take_session);
+    }
+    if (take_failed) refuse_hello(e, take_failed);
+}
+
+// New certificates hold from this connection on; with bad ones the old ones go on.
+static void refresh_certificates(struct td_front *f) {
+    bool changed;
+    td_status bad = td_tls_context_refresh(f->tls, &changed);
+    if (bad) {
+        notify(f, CERTIFICATES, "the new certificates cannot be used, the old ones stay in use: %s",
+               td_status_message(bad));
+        td_status_free(bad);
+    } else if (changed) {
+        notify(f, CERTIFICATES, "the certificates have changed, the new ones are in use");
+    }
+}
+
+static td_status open_hello(struct entry *e) {
+    struct td_front *f = e->front;
+    refresh_certificates(f);
+    const struct td_hello_options hello = {
+        .deadline_ns = f->o.handshake_ns, .on_done = on_hello, .owner = e};
+    return td_hello_create(f->loop, f->tls, e->client_fd, &hello, &e->hello);
+}
+
+// Makes the entry and its pair, and lists it; gRPC has nothing of it yet. What fails leaves
+// client_fd to the caller.
 static td_status make_entry(struct td_front *f, int client_fd, const char *name,
-                            struct entry **out_entry) {
+                            const struct source *source, struct entry **out_entry) {
     int pair[2];
     TD_AUTO_FREE struct entry *e = td_calloc(1, sizeof *e);
     if (!e) return td_fail_oom();
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
         return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a pair of sockets");
     }
-    TD_AUTO_CLOSE int ours = pair[0];
     ask_for_room(pair[0]);
     ask_for_room(pair[1]);
     td_status failed = td_peers_take(f->peers, pair[1], name, &e->number);
     if (failed) {
+        close(pair[0]);
         close(pair[1]);
         return failed;
     }
-    const struct td_relay_options relay = {.scratch = f->scratch,
-                                           .first_request_ns = f->o.first_request_ns,
-                                           .stall_ns = f->o.stall_ns,
-                                           .on_cut = on_relay_cut,
-                                           .on_end = on_relay_end,
-                                           .owner = e};
-    failed = td_relay_create(f->loop, &relay, client_fd, ours, &e->relay);
-    if (failed) {
-        close(e->number);
-        td_peers_free(f->peers, e->number, 0);
-        return failed;
+    e->magic = entry_magic;
+    e->front = f;
+    e->source = *source;
+    e->client_fd = client_fd;
+    e->pair_fd = pair[0];
+    snprintf(e->name, sizeof e->name, "%s", name);
+    struct entry **last = &f->first;
+    while (*last) {
+        last = &(*last)->next;
     }
-    (void)td_steal_fd(&ours);
-    *out_entry = td_steal(e);
+    *last = *out_entry = td_steal(e);
     return TD_OK;
+}
+
+static void fail_to_take(struct td_front *f, const char *name, td_status take_why) {
+    notify(f, NO_DESCRIPTORS, "connection refused peer=%s: %s; raise the limit of descriptors",
+           name, td_status_message(take_why));
+    td_status_free(take_why);
 }
 
 // False: it waits for a number.
@@ -289,7 +399,7 @@ static bool take_in(struct td_front *f, int client_fd, const struct sockaddr_sto
         return true;
     }
     struct entry *e = NULL;
-    td_status failed = make_entry(f, client_fd, name, &e);
+    td_status failed = make_entry(f, client_fd, name, &source, &e);
     if (td_status_code(failed) == TD_UNAVAILABLE) {
         td_status_free(failed);
         f->waiting_fd = client_fd;
@@ -299,22 +409,14 @@ static bool take_in(struct td_front *f, int client_fd, const struct sockaddr_sto
     }
     if (failed) {
         close(client_fd);
-        notify(f, NO_DESCRIPTORS, "connection refused peer=%s: %s; raise the limit of descriptors",
-               name, td_status_message(failed));
-        td_status_free(failed);
+        fail_to_take(f, name, failed);
         return true;
     }
-    e->magic = entry_magic;
-    e->front = f;
-    e->source = source;
-    snprintf(e->name, sizeof e->name, "%s", name);
-    struct entry **last = &f->first;
-    while (*last) {
-        last = &(*last)->next;
+    failed = f->tls ? open_hello(e) : open_relay(e, NULL);
+    if (failed) {
+        fail_to_take(f, name, failed);
+        drop(e);
     }
-    *last = e;
-    if (f->letting_go) td_relay_let_go(e->relay);
-    f->o.hand_over(e->number, f->o.ctx);
     return true;
 }
 
@@ -370,6 +472,10 @@ static void close_listener(struct td_front *f) {
     watch_listener(f, false);
     td_listener_finish(&f->listener);
     if (f->waiting_fd >= 0) close(td_steal_fd(&f->waiting_fd));
+    for (struct entry *e = f->first, *next; e; e = next) {
+        next = e->next;
+        if (e->hello) drop(e); // gRPC takes no more
+    }
 }
 
 static void on_wake(void *arg) {
@@ -378,7 +484,7 @@ static void on_wake(void *arg) {
     if (atomic_load(&f->let_go) && !f->letting_go) {
         f->letting_go = true;
         for (struct entry *e = f->first; e; e = e->next) {
-            td_relay_let_go(e->relay);
+            if (e->relay) td_relay_let_go(e->relay);
         }
     }
     if (f->listener.fd >= 0) watch_listener(f, true); // a fence has passed
@@ -426,6 +532,27 @@ static void on_fenced(void *ctx) {
     td_loop_wakeup_send(f->wake);
 }
 
+static td_status open_listener(struct td_front *f, const struct td_front_options *o) {
+    TD_TRY(td_listener_open(o->listen, &f->listener));
+    if (f->listener.is_loopback) return TD_OK;
+    if (o->tls) return td_tls_context_create(TD_TLS_SERVER, o->tls, &f->tls);
+    return td_status_with_reason(
+        td_fail(TD_FAILED_PRECONDITION,
+                "address '%s' is not loopback: without TLS the token would "
+                "cross the network in clear; give the server certificates, "
+                "or listen on 127.0.0.1 or [::1]",
+                o->listen),
+        "ADDRESS_NOT_LOOPBACK");
+}
+
+static void warn_of_end(struct td_front *f) {
+    int64_t left_s = f->tls ? td_tls_context_left_s(f->tls) : INT64_MAX;
+    if (left_s > WARN_BEFORE_S) return;
+    notify(f, CERTIFICATES,
+           "the certificate of this listener ends in %" PRId64 " days: run `traind init` again",
+           left_s / DAY_S);
+}
+
 td_status td_front_create(struct td_loop *home, const struct td_front_options *o,
                           struct td_front **out_front) {
     TD_AUTO(td_front) *self = td_calloc(1, sizeof *self);
@@ -433,9 +560,10 @@ td_status td_front_create(struct td_loop *home, const struct td_front_options *o
     self->magic = td_front_magic;
     self->o = *o;
     self->o.listen = NULL;
+    self->o.tls = NULL;
     self->home = home;
     self->listener.fd = self->listener.spare_fd = self->waiting_fd = -1;
-    TD_TRY(td_listener_open(o->listen, &self->listener));
+    TD_TRY(open_listener(self, o));
     memcpy(self->address, self->listener.address, sizeof self->address);
     self->scratch = malloc(TD_RELAY_SCRATCH);
     if (!self->scratch) return td_fail_oom();
@@ -457,6 +585,7 @@ td_status td_front_create(struct td_loop *home, const struct td_front_options *o
                " of nodes: the limit of descriptors (ulimit -n, LimitNOFILE=) is low",
                capacity, o->max_connections, apart, o->max_apart);
     }
+    warn_of_end(self);
     self->o.max_connections = TD_MIN(o->max_connections, capacity);
     // Strangers must never fill the house.
     self->o.max_strangers = TD_MIN(o->max_strangers, TD_MAX(self->o.max_connections / 2, 1U));
@@ -477,6 +606,7 @@ void td_front_destroy(struct td_front *f) {
     }
     td_listener_finish(&f->listener); // half-built
     td_loop_destroy(f->loop);
+    td_tls_context_destroy(f->tls);
     td_loop_wakeup_destroy(f->home_wake);
     td_peers_destroy(f->peers);
     for (int kind = 0; kind < N_NOTICES; kind++) {
@@ -489,6 +619,22 @@ void td_front_destroy(struct td_front *f) {
 
 const char *td_front_address(const struct td_front *f) {
     return f->address;
+}
+
+bool td_front_has_tls(const struct td_front *f) {
+    return f->tls;
+}
+
+static uint32_t total(const struct td_front *f, enum notice kind) {
+    return atomic_load_explicit(&f->notices[kind].total, memory_order_relaxed);
+}
+
+struct td_rpc_connections td_front_counts(const struct td_front *f) {
+    return (struct td_rpc_connections){.handshakes_failed = total(f, HANDSHAKE_FAILED),
+                                       .handshakes_late = total(f, HANDSHAKE_LATE),
+                                       .refused = total(f, REFUSED),
+                                       .replaced = total(f, REPLACED),
+                                       .cut = total(f, CUT)};
 }
 
 struct td_peers *td_front_borrow_peers(struct td_front *f) {

@@ -12,12 +12,18 @@
 // a credential. Whoever is refused, cut or replaced gets a GOAWAY that says why, and the owner of
 // the server a notice. Connections that are counted apart (peers.h) are in none of these numbers.
 //
+// A listener that others than this machine reach speaks TLS alone. Until its handshake is over a
+// connection is a stranger that gRPC knows nothing of, and a deadline ends it. Certificates that
+// were replaced hold from the next connection on.
+//
 // Threads: everything here is for the home loop's thread; hand_over runs in the front's. Private to
 // lib/rpc.
 
 #include "lib/rpc/peers.h"
+#include "lib/rpc/rpc.h"
 
 struct td_front;
+struct td_tls_paths;
 
 struct td_front_options {
     const char *listen;
@@ -28,6 +34,8 @@ struct td_front_options {
     uint32_t max_streams; // per connection
     int64_t first_request_ns;
     int64_t stall_ns;
+    const struct td_tls_paths *tls; // NULL: loopback only
+    int64_t handshake_ns;
     // Gives gRPC its end of a connection. In the front's thread.
     void (*hand_over)(int take_fd, void *ctx);
     // Something that the people of this machine should know; at most once in a while per kind.
@@ -35,13 +43,21 @@ struct td_front_options {
     void *ctx;
 };
 
-// Binds and listens; nobody is accepted before start. Errors: td_listener_open's.
+// Binds and listens; nobody is accepted before start. Errors: td_listener_open's;
+// FAILED_PRECONDITION ADDRESS_NOT_LOOPBACK: there are no certificates for it;
+// td_tls_context_create's.
 TD_MUST_USE td_status td_front_create(struct td_loop *home, const struct td_front_options *o,
                                       struct td_front **out_front);
 TD_MUST_USE td_status td_front_start(struct td_front *f);
 const char *td_front_address(const struct td_front *f); // "127.0.0.1:41234"
 // The connections' identities.
 struct td_peers *td_front_borrow_peers(struct td_front *f);
+
+// Everybody has to come through TLS.
+bool td_front_has_tls(const struct td_front *f);
+
+// Any thread.
+struct td_rpc_connections td_front_counts(const struct td_front *f);
 
 // Closes the listening socket, soon. Connections go on.
 void td_front_stop_listening(struct td_front *f);

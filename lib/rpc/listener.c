@@ -58,6 +58,13 @@ static uint16_t port_of(const struct sockaddr_storage *s) {
 td_status td_listener_open(const char *address, struct td_listener *out_listener) {
     struct td_rpc_address a;
     TD_TRY(td_rpc_address_parse(address, &a));
+    if (a.reach == TD_RPC_NAME) {
+        return td_status_with_reason(td_fail(TD_INVALID_ARGUMENT,
+                                             "cannot listen on the name '%s'; write an address of "
+                                             "this machine, or 0.0.0.0 for all",
+                                             address),
+                                     "ADDRESS_INVALID");
+    }
     char text[80];
     td_rpc_address_format(&a, text, sizeof text);
     struct sockaddr_storage bound;
@@ -73,6 +80,7 @@ td_status td_listener_open(const char *address, struct td_listener *out_listener
     struct td_listener l = {.fd = -1, .spare_fd = open_spare()};
     if (l.spare_fd < 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "open a spare descriptor");
     l.fd = td_steal_fd(&fd);
+    l.is_loopback = a.reach == TD_RPC_LOOPBACK;
     td_rpc_address_format(&a, l.address, sizeof l.address);
     *out_listener = l;
     return TD_OK;

@@ -14,6 +14,7 @@ struct td_listener {
     int fd;       // -1: closed
     int spare_fd; // -1: not got back yet
     char address[80];
+    bool is_loopback; // nobody else can reach it
 };
 
 // Binds, with SO_REUSEADDR, and listens. Errors: those of td_rpc_address_parse; UNAVAILABLE

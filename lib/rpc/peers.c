@@ -27,6 +27,7 @@ struct slot {
     uint32_t n_requests; // the front's
     uint64_t freed;      // the front's: which of all that were freed
     char name[TD_PEER_NAME_BYTES];
+    struct td_peer_identity identity;
 };
 
 struct td_peers {
@@ -121,6 +122,7 @@ td_status td_peers_take(struct td_peers *p, int take_fd, const char *name, int *
         close(take_fd);
         s->n_requests = 0;
         snprintf(s->name, sizeof s->name, "%s", name);
+        s->identity = (struct td_peer_identity){0};
         atomic_store_explicit(&s->n_begun, 0, memory_order_relaxed);
         atomic_store_explicit(&s->trusted, false, memory_order_relaxed);
         atomic_store(&s->gone, false);
@@ -136,6 +138,12 @@ td_status td_peers_take(struct td_peers *p, int take_fd, const char *name, int *
 static struct slot *slot_of(struct td_peers *p, int number) {
     if (number < p->base || number >= p->base + (int)p->n_slots) return NULL;
     return &p->slots[number - p->base];
+}
+
+void td_peers_identify(struct td_peers *p, int number, const struct td_peer_identity *identity) {
+    struct slot *s = slot_of(p, number);
+    TD_CHECK(s);
+    s->identity = *identity;
 }
 
 // By whoever comes first: its end, or a last call that began after that.
@@ -186,6 +194,13 @@ void td_peers_begin(struct td_peers *p, int number, enum td_peer_call kind,
     if (trusted) atomic_store_explicit(&s->trusted, true, memory_order_relaxed);
     // Last: from here on the front may give the number to another connection.
     atomic_fetch_add_explicit(&s->n_begun, 1, memory_order_release);
+}
+
+struct td_peer_identity td_peers_identity(struct td_peers *p, int number) {
+    TD_ON_LOOP(p->home);
+    struct slot *s = slot_of(p, number);
+    bool known = s && atomic_load_explicit(&s->taken, memory_order_acquire);
+    return known ? s->identity : (struct td_peer_identity){0};
 }
 
 // ---- life ---------------------------------------------------------------------------------------

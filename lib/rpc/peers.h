@@ -25,12 +25,18 @@
 // the home loop's. What they share is written before a number is handed to gRPC, or atomic. Private
 // to lib/rpc.
 
-#include "lib/base/base.h"
+#include "lib/tls/tls.h"
 
 struct td_loop;
 struct td_peers;
 
 enum { TD_PEER_NAME_BYTES = 64 };
+
+// Who a certificate says that a connection is; both "" for one that showed none.
+struct td_peer_identity {
+    char name[TD_TLS_NAME_BYTES]; // of a node: its id
+    char serial[TD_TLS_SERIAL_BYTES];
+};
 
 struct td_peers_options {
     uint32_t n_wanted;    // connections at a time
@@ -55,6 +61,8 @@ uint32_t td_peers_capacity_apart(const struct td_peers *p);
 // for on_fenced or a td_peers_free. RESOURCE_EXHAUSTED: the kernel has no descriptor.
 TD_MUST_USE td_status td_peers_take(struct td_peers *p, int take_fd, const char *name,
                                     int *out_number);
+// The certificate that it showed; before gRPC is given the number.
+void td_peers_identify(struct td_peers *p, int number, const struct td_peer_identity *identity);
 // Its connection is over: n_requests of it were passed to gRPC.
 void td_peers_free(struct td_peers *p, int number, uint32_t n_requests);
 bool td_peers_is_trusted(const struct td_peers *p, int number);
@@ -70,5 +78,7 @@ enum td_peer_call {
 // that the number waits for. The name is "unknown" for a number of no connection.
 void td_peers_begin(struct td_peers *p, int number, enum td_peer_call kind,
                     char out_name[TD_PEER_NAME_BYTES]);
+// Before td_peers_begin of a call of that number. All "" for a number of no connection.
+struct td_peer_identity td_peers_identity(struct td_peers *p, int number);
 
 #endif

@@ -20,6 +20,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/rpc/loop.h"
+#include "lib/tls/session.h"
 
 enum { td_relay_magic = 0x74647279, READS_PER_TURN = 4 };
 
@@ -49,6 +50,16 @@ struct td_relay {
     bool ended;
 };
 
+static ssize_t receive(struct td_relay *r, void *out, size_t bytes) {
+    if (r->o.take_tls) return td_tls_session_recv(r->o.take_tls, out, bytes);
+    return recv(r->client_fd, out, bytes, MSG_DONTWAIT);
+}
+
+static ssize_t send_to_client(struct td_relay *r, const void *data, size_t bytes) {
+    if (r->o.take_tls) return td_tls_session_send(r->o.take_tls, data, bytes);
+    return send(r->client_fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static void on_up(int fd, void *arg);
 static void on_down(int fd, void *arg);
 
@@ -74,7 +85,8 @@ void td_relay_cut(struct td_relay *r, enum td_h2_error code, const char *text) {
         uint8_t frame[TD_H2_GOAWAY_MAX];
         uint32_t last = td_relay_n_requests(r) ? INT32_MAX : 0;
         size_t n = td_h2_goaway(&r->guard, last, code, text, frame);
-        (void)send(r->client_fd, frame, n, MSG_NOSIGNAL | MSG_DONTWAIT); // a courtesy
+        (void)send_to_client(r, frame, n); // a courtesy
+        if (r->o.take_tls) td_tls_session_close(r->o.take_tls);
     }
     (void)shutdown(r->client_fd, SHUT_WR);
     close_client(r);
@@ -128,10 +140,12 @@ static void on_deadline(void *arg) {
 
 // ---- flows --------------------------------------------------------------------------------------
 // How much of it the socket took; -1: it takes nothing ever again.
-static ssize_t put(int fd, const uint8_t *data, size_t bytes) {
+static ssize_t put(struct td_relay *r, const struct flow *f, const uint8_t *data, size_t bytes) {
     size_t at = 0;
     while (at < bytes) {
-        ssize_t n = send(fd, data + at, bytes - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = f == &r->down
+                        ? send_to_client(r, data + at, bytes - at)
+                        : send(r->grpc_fd, data + at, bytes - at, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? (ssize_t)at : -1;
         at += (size_t)n;
@@ -155,9 +169,9 @@ static bool keep(struct td_relay *r, struct flow *f, int fd, const uint8_t *data
 
 enum progress { BLOCKED, FREE, BROKEN };
 
-static enum progress flush(struct flow *f, int fd) {
+static enum progress flush(struct td_relay *r, struct flow *f) {
     if (!f->kept) return FREE;
-    ssize_t n = put(fd, f->kept + f->at, f->end - f->at);
+    ssize_t n = put(r, f, f->kept + f->at, f->end - f->at);
     if (n < 0) return BROKEN;
     f->at += (size_t)n;
     if (f->at < f->end) return BLOCKED;
@@ -167,9 +181,9 @@ static enum progress flush(struct flow *f, int fd) {
 
 // Client to gRPC. True: there may be more to read.
 static bool run_up(struct td_relay *r) {
-    if (r->up_ended || flush(&r->up, r->grpc_fd) != FREE) return false;
+    if (r->up_ended || flush(r, &r->up) != FREE) return false;
     for (int i = 0; i < READS_PER_TURN; i++) {
-        ssize_t n = recv(r->client_fd, r->o.scratch, TD_RELAY_SCRATCH, MSG_DONTWAIT);
+        ssize_t n = receive(r, r->o.scratch, TD_RELAY_SCRATCH);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
         if (n <= 0) {
@@ -182,7 +196,7 @@ static bool run_up(struct td_relay *r) {
             return false;
         }
         if (td_relay_n_requests(r)) r->first_due.ns = INT64_MAX;
-        ssize_t taken = put(r->grpc_fd, r->o.scratch, (size_t)n);
+        ssize_t taken = put(r, &r->up, r->o.scratch, (size_t)n);
         if (taken == n) continue;
         if (taken < 0) return false; // gRPC has closed: the other flow sees it
         if (!keep(r, &r->up, r->grpc_fd, r->o.scratch + taken, (size_t)(n - taken))) {
@@ -205,7 +219,7 @@ static void end(struct td_relay *r) {
 
 static bool pass_down(struct td_relay *r, size_t bytes) {
     td_h2_guard_watch(&r->guard, r->o.scratch, bytes);
-    ssize_t taken = put(r->client_fd, r->o.scratch, bytes);
+    ssize_t taken = put(r, &r->down, r->o.scratch, bytes);
     if (taken < 0 || ((size_t)taken < bytes &&
                       (r->letting_go || !keep(r, &r->down, r->client_fd, r->o.scratch + taken,
                                               bytes - (size_t)taken)))) {
@@ -221,7 +235,7 @@ static bool pass_down(struct td_relay *r, size_t bytes) {
 static bool run_down(struct td_relay *r) {
     if (r->down.kept) {
         size_t before = r->down.at;
-        enum progress p = flush(&r->down, r->client_fd);
+        enum progress p = flush(r, &r->down);
         if (p == BROKEN) close_client(r);
         if (p == BLOCKED) {
             if (r->down.at > before) r->stall_due = td_mono_add(td_mono_now(), r->o.stall_ns);
@@ -262,7 +276,8 @@ static void on_up(int fd, void *arg) {
 
 static void on_down(int fd, void *arg) {
     (void)fd;
-    run(TD_CAST(td_relay, arg), false, true);
+    struct td_relay *r = TD_CAST(td_relay, arg);
+    run(r, r->o.take_tls != NULL, true); // TLS may have read, or written, while it did the other
 }
 
 static void on_again(void *arg) {
@@ -277,6 +292,7 @@ td_status td_relay_create(struct td_loop *loop, const struct td_relay_options *o
     self->magic = td_relay_magic;
     self->loop = loop;
     self->o = *options;
+    self->o.take_tls = NULL; // the caller's until success
     self->client_fd = self->grpc_fd = -1;
     td_h2_guard_init(&self->guard);
     self->first_due = td_mono_add(td_mono_now(), options->first_request_ns);
@@ -290,6 +306,9 @@ td_status td_relay_create(struct td_loop *loop, const struct td_relay_options *o
     arm_deadline(self);
     self->client_fd = take_client_fd;
     self->grpc_fd = take_grpc_fd;
+    self->o.take_tls = options->take_tls;
+    if (self->o.take_tls)
+        td_loop_timer_arm(self->again, 0); // bytes may have come with the handshake
     *out_relay = td_steal(self);
     return TD_OK;
 }
@@ -306,6 +325,7 @@ void td_relay_destroy(struct td_relay *r) {
     td_loop_fd_destroy(r->grpc_watch);
     td_loop_timer_destroy(r->again);
     td_loop_timer_destroy(r->deadline);
+    td_tls_session_destroy(r->o.take_tls);
     if (r->client_fd >= 0) close(r->client_fd);
     if (r->grpc_fd >= 0) close(r->grpc_fd);
     r->magic = 0;

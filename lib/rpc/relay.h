@@ -18,6 +18,7 @@
 
 struct td_loop;
 struct td_relay;
+struct td_tls_session;
 
 enum { TD_RELAY_SCRATCH = 256 << 10 };
 
@@ -29,6 +30,9 @@ struct td_relay_options {
     void (*on_cut)(td_status take_why, void *owner);
     void (*on_end)(void *owner);
     void *owner;
+    // NULL: the client's bytes are plain. Else its handshake is over, and it is the relay's from
+    // success on.
+    struct td_tls_session *take_tls;
 };
 
 // Both descriptors are non-blocking; they are the relay's from success on.

@@ -18,11 +18,12 @@
 //   outbox.h          one send in flight, a bounded queue after it (private)
 //   front.h           accepts connections, in a thread of its own: caps, deadlines (private)
 //   listener.h        the listening socket, and what happens without descriptors (private)
+//   hello.h           the TLS handshake of one connection (private)
 //   relay.h           one connection's bytes between its socket and gRPC (private)
 //   h2_guard.h        what frames a connection may carry, and how many (private)
 //   peers.h           whose connection gRPC's "fd:N" is (private)
 //   self_check.h      does our own listener still answer? (private)
-//   address.h         HOST:PORT, loopback only (private)
+//   address.h         HOST:PORT, and whether it is loopback (private)
 //   port_holder.h     who listens on a port that is taken (private)
 //
 // Everything a caller sees runs on the loop's thread: handlers, callbacks, and every function here
@@ -50,6 +51,15 @@ enum td_rpc_send {
     TD_RPC_SEND_MORE,    // accepted, and there is room for more
     TD_RPC_SEND_FULL,    // accepted, the queue is at its bound: wait for on_writable
     TD_RPC_SEND_REFUSED, // not accepted: the queue was full already, or the stream has ended
+};
+
+// What became of a server's connections since its start.
+struct td_rpc_connections {
+    uint32_t handshakes_failed; // of TLS
+    uint32_t handshakes_late;
+    uint32_t refused;  // at a cap
+    uint32_t replaced; // strangers, by newer connections
+    uint32_t cut;      // for what they sent, or did not read
 };
 
 // Defaults; each is an option of the server or the channel.

@@ -16,6 +16,8 @@
 #include "lib/rpc/address.h"
 #include "lib/rpc/h2_guard.h"
 #include "lib/rpc/loop.h"
+#include "lib/tls/context.h"
+#include "lib/tls/session.h"
 
 enum { td_self_check_magic = 0x74647363 };
 
@@ -25,6 +27,8 @@ struct td_self_check {
     struct td_self_check_options o;
     struct td_rpc_address address;
     char text[80];
+    struct td_tls_context *tls; // NULL: plain
+    struct td_tls_session *session;
     struct td_loop_timer *timer;
     struct td_loop_fd *watch;
     int fd; // -1: no check is going on
@@ -34,6 +38,7 @@ struct td_self_check {
 
 static void wait_next(struct td_self_check *c) {
     td_loop_fd_destroy(td_steal(c->watch));
+    td_tls_session_destroy(td_steal(c->session));
     if (c->fd >= 0) close(td_steal_fd(&c->fd));
     td_loop_timer_arm(c->timer, c->o.every_ns);
 }
@@ -64,6 +69,35 @@ static void on_readable(int fd, void *arg) {
     conclude(c, NULL); // only our front sends bytes by itself
 }
 
+static void on_handshake(int fd, void *arg);
+
+static td_status watch_handshake(struct td_self_check *c, int flags) {
+    td_loop_fd_destroy(td_steal(c->watch));
+    return td_loop_fd_create(c->loop, c->fd, flags, on_handshake, c, &c->watch);
+}
+
+static void on_handshake(int fd, void *arg) {
+    (void)fd;
+    struct td_self_check *c = TD_CAST(td_self_check, arg);
+    enum td_tls_step step = TD_TLS_DONE;
+    td_status failed = td_tls_session_handshake(c->session, &step);
+    if (!failed && step == TD_TLS_DONE) {
+        conclude(c, NULL);
+        return;
+    }
+    if (!failed) failed = watch_handshake(c, step == TD_TLS_WANTS_WRITE ? TD_LOOP_FD_WRITE : 0);
+    if (failed) fail(c, td_status_message(failed), 0);
+    td_status_free(failed);
+}
+
+// The certificate's name is not asked for: it need not have the address that is listened on.
+static td_status start_handshake(struct td_self_check *c) {
+    bool changed;
+    TD_TRY(td_tls_context_refresh(c->tls, &changed));
+    TD_TRY(td_tls_session_create(c->tls, c->fd, NULL, &c->session));
+    return watch_handshake(c, TD_LOOP_FD_WRITE); // connected
+}
+
 static td_status dial(struct td_self_check *c) {
     struct sockaddr_in in4 = {.sin_family = AF_INET, .sin_port = htons(c->address.port)};
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(c->address.port)};
@@ -74,6 +108,7 @@ static td_status dial(struct td_self_check *c) {
     if (c->fd < 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "no socket to check it with");
     int failed = connect(c->fd, v6 ? (void *)&in6 : (void *)&in4, v6 ? sizeof in6 : sizeof in4);
     if (failed && errno != EINPROGRESS) return td_fail_errno(TD_UNAVAILABLE, "connect");
+    if (c->tls) return start_handshake(c);
     return td_loop_fd_create(c->loop, c->fd, 0, on_readable, c, &c->watch);
 }
 
@@ -112,6 +147,10 @@ td_status td_self_check_create(struct td_loop *loop, const struct td_self_check_
     self->fd = -1;
     TD_TRY(td_rpc_address_parse(o->address, &self->address));
     snprintf(self->text, sizeof self->text, "%s", o->address);
+    if (o->ca) {
+        const struct td_tls_paths paths = {.ca = o->ca};
+        TD_TRY(td_tls_context_create(TD_TLS_CLIENT, &paths, &self->tls));
+    }
     TD_TRY(td_loop_timer_create(loop, on_timer, self, &self->timer));
     td_loop_timer_arm(self->timer, o->every_ns);
     *out_check = td_steal(self);
@@ -122,6 +161,8 @@ void td_self_check_destroy(struct td_self_check *c) {
     if (!c) return;
     td_loop_fd_destroy(c->watch);
     td_loop_timer_destroy(c->timer);
+    td_tls_session_destroy(c->session);
+    td_tls_context_destroy(c->tls);
     if (c->fd >= 0) close(c->fd);
     c->magic = 0;
     free(c);

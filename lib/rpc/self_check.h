@@ -2,7 +2,8 @@
 #define TRAIND_LIB_RPC_SELF_CHECK_H
 
 // Does our own listener still answer? Now and then it is dialled as a client would, and has to send
-// what every HTTP/2 server sends first, its SETTINGS. That takes the listener, the front's thread
+// what every HTTP/2 server sends first, its SETTINGS; or, with TLS, has to end a handshake with a
+// certificate that is still good. That takes the listener, the front's thread
 // and gRPC's. A process that was stopped itself learns nothing. One that has no descriptor for the
 // check has none for a client, either: its listener does not answer.
 //
@@ -16,6 +17,7 @@ struct td_self_check;
 
 struct td_self_check_options {
     const char *address; // "127.0.0.1:41234"
+    const char *ca;      // file of the CA whose TLS it speaks; NULL: plain
     int64_t every_ns;
     int64_t patience_ns; // for one answer
     void (*on_change)(const char *trouble, void *ctx);

@@ -28,6 +28,7 @@
 #include "lib/rpc/loop.h"
 #include "lib/rpc/self_check.h"
 #include "lib/rpc/server_private.h"
+#include "lib/tls/context.h"
 
 #define GRACE_NS (1 * TD_NS_PER_S)
 
@@ -83,6 +84,8 @@ static td_status listen_on(struct td_rpc_server *self, const char *listen_addres
                                            .max_streams = o->max_streams,
                                            .first_request_ns = o->first_request_ns,
                                            .stall_ns = o->stall_ns * 2, // a stream's is before
+                                           .tls = o->tls,
+                                           .handshake_ns = o->handshake_ns,
                                            .hand_over = hand_over,
                                            .on_notice = on_notice,
                                            .ctx = self};
@@ -98,8 +101,9 @@ static void on_check(const char *trouble, void *ctx) {
     on_notice(trouble ? trouble : "the listener answers again", self);
 }
 
-static td_status start_check(struct td_rpc_server *self) {
+static td_status start_check(struct td_rpc_server *self, const struct td_tls_paths *tls) {
     const struct td_self_check_options o = {.address = td_rpc_server_address(self),
+                                            .ca = td_front_has_tls(self->front) ? tls->ca : NULL,
                                             .every_ns = self->options.check_ns,
                                             .patience_ns =
                                                 TD_MIN(self->options.check_ns, 10 * TD_NS_PER_S),
@@ -127,6 +131,7 @@ static void resolve_options(struct td_rpc_server_options *o) {
     if (!o->max_per_source) o->max_per_source = 768;
     if (!o->max_strangers) o->max_strangers = 256;
     if (!o->first_request_ns) o->first_request_ns = 10 * TD_NS_PER_S;
+    if (!o->handshake_ns) o->handshake_ns = 10 * TD_NS_PER_S;
     if (!o->idle_ns) o->idle_ns = 600 * TD_NS_PER_S;
     if (!o->check_ns) o->check_ns = 30 * TD_NS_PER_S;
 }
@@ -150,7 +155,6 @@ td_status td_rpc_server_create(struct td_loop *loop, const struct td_rpc_server_
     self->loop = loop;
     self->options = *options;
     resolve_options(&self->options);
-    self->options.listen = NULL;
     self->stop_tag.done = on_stopped;
     init_accepts(self);
     if (getrandom(&self->id_seed, sizeof self->id_seed, 0) != sizeof self->id_seed) {
@@ -164,7 +168,9 @@ td_status td_rpc_server_create(struct td_loop *loop, const struct td_rpc_server_
     TD_TRY(listen_on(self, options->listen));
     TD_TRY(td_rpc_health_create(self, &self->health));
     TD_TRY(td_rpc_reflection_add(self));
-    TD_TRY(start_check(self));
+    TD_TRY(start_check(self, options->tls));
+    self->options.listen = NULL;
+    self->options.tls = NULL;
     *out_server = td_steal(self);
     return TD_OK;
 }
@@ -221,6 +227,10 @@ void td_rpc_server_destroy(struct td_rpc_server *server) {
 
 const char *td_rpc_server_address(const struct td_rpc_server *server) {
     return td_front_address(server->front);
+}
+
+struct td_rpc_connections td_rpc_server_connections(const struct td_rpc_server *server) {
+    return td_front_counts(server->front);
 }
 
 size_t td_rpc_server_n_calls(const struct td_rpc_server *server) {

@@ -36,8 +36,9 @@ struct td_loop;
 struct td_rpc_server;
 
 // Binds the address; health and reflection are in its table. Calls are answered from start on.
-// Errors: INVALID_ARGUMENT (address), FAILED_PRECONDITION ADDRESS_NOT_LOOPBACK, UNAVAILABLE
-// ADDRESS_IN_USE, RESOURCE_EXHAUSTED.
+// Errors: INVALID_ARGUMENT (address), FAILED_PRECONDITION ADDRESS_NOT_LOOPBACK (no certificates),
+// FAILED_PRECONDITION (certificates that cannot be used), UNAVAILABLE ADDRESS_IN_USE,
+// RESOURCE_EXHAUSTED.
 TD_MUST_USE td_status td_rpc_server_create(struct td_loop *loop,
                                            const struct td_rpc_server_options *options,
                                            struct td_rpc_server **out_server);
@@ -53,6 +54,8 @@ TD_MUST_USE td_status td_rpc_server_add(struct td_rpc_server *server,
 TD_MUST_USE td_status td_rpc_server_start(struct td_rpc_server *server);
 // "127.0.0.1:41234"; dies with the server.
 const char *td_rpc_server_address(const struct td_rpc_server *server);
+// What became of connections.
+struct td_rpc_connections td_rpc_server_connections(const struct td_rpc_server *server);
 // Calls being served now.
 size_t td_rpc_server_n_calls(const struct td_rpc_server *server);
 

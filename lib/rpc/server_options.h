@@ -5,9 +5,13 @@
 
 #include "lib/rpc/call.h"
 
+struct td_tls_paths;
+
 // Zero means the default.
 struct td_rpc_server_options {
-    const char *listen; // "HOST:PORT", port 0 picks one; loopback, see address.h
+    const char *listen; // "HOST:PORT", port 0 picks one
+    // Needed where listen is not loopback, unused where it is; NULL: loopback only.
+    const struct td_tls_paths *tls;
     // Judges a bearer token: TD_OK, or UNAUTHENTICATED / PERMISSION_DENIED, which is sent. row is
     // NULL for an unknown method. Compare with td_rpc_secret_equal. Required.
     td_status (*authorize)(struct td_str token, const struct td_rpc_method *row, void *ctx);
@@ -24,6 +28,7 @@ struct td_rpc_server_options {
     uint32_t max_connections, max_per_source, max_strangers;
     uint32_t max_own_connections; // beside them: with calls of rows with own_calls; 0: counted in
     int64_t first_request_ns;     // from the accept to a whole first request
+    int64_t handshake_ns;         // from the accept to the end of the TLS handshake
     int64_t idle_ns;              // without a call, until a connection is closed
     int64_t check_ns;             // between two checks that the listener answers
     // What the people of this machine should know, for the log; may be NULL. Health already says

@@ -15,7 +15,16 @@
 
 struct td_tls_session {
     SSL *ssl;
+    X509 *refused; // of the other end; a session that failed does not keep it
 };
+
+static int on_verdict(int good, X509_STORE_CTX *ctx) {
+    SSL *ssl = X509_STORE_CTX_get_ex_data(ctx, SSL_get_ex_data_X509_STORE_CTX_idx());
+    struct td_tls_session *s = SSL_get_app_data(ssl);
+    X509 *x = X509_STORE_CTX_get_current_cert(ctx);
+    if (!good && !s->refused && x && X509_up_ref(x)) s->refused = x;
+    return good;
+}
 
 static bool expect(SSL *ssl, const char *host) {
     ASN1_OCTET_STRING *ip = a2i_IPADDRESS(host);
@@ -32,6 +41,8 @@ td_status td_tls_session_create(const struct td_tls_context *context, int fd, co
     if (!self->ssl || !SSL_set_fd(self->ssl, fd) || (host && !expect(self->ssl, host))) {
         return td_tls_fail(TD_RESOURCE_EXHAUSTED, "begin a TLS connection");
     }
+    SSL_set_app_data(self->ssl, self);
+    SSL_set_verify(self->ssl, SSL_VERIFY_PEER, on_verdict); // a server: if the client shows one
     if (td_tls_context_use(context) == TD_TLS_SERVER) {
         SSL_set_accept_state(self->ssl);
     } else {
@@ -44,19 +55,26 @@ td_status td_tls_session_create(const struct td_tls_context *context, int fd, co
 void td_tls_session_destroy(struct td_tls_session *s) {
     if (!s) return;
     SSL_free(s->ssl);
+    X509_free(s->refused);
     free(s);
 }
 
 static td_status why_failed(struct td_tls_session *s, int kind, int err) {
     long verdict = SSL_get_verify_result(s->ssl);
     if (verdict != X509_V_OK) {
-        TD_AUTO(x509_st) *x = SSL_get1_peer_certificate(s->ssl);
         ERR_clear_error();
-        return td_x509_refusal((int)verdict, x);
+        return td_x509_refusal((int)verdict, s->refused);
     }
     bool ended = ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
     if (kind == SSL_ERROR_SYSCALL || kind == SSL_ERROR_ZERO_RETURN || ended) {
         ERR_clear_error();
+        if (SSL_is_server(s->ssl) && BIO_number_read(SSL_get_rbio(s->ssl)) > 0) {
+            return td_status_with_reason(
+                td_fail(TD_UNAVAILABLE,
+                        "it left when it was shown this server's certificate: it may "
+                        "trust another CA, or dial a host that is not in it"),
+                "TLS_LEFT");
+        }
         errno = err;
         td_status gone = err && !ended ? td_fail_errno(TD_UNAVAILABLE, "it broke in the handshake")
                                        : td_fail(TD_UNAVAILABLE, "it ended in the handshake");

@@ -23,9 +23,11 @@ void td_tls_session_destroy(struct td_tls_session *s);
 TD_DEFINE_AUTO(td_tls_session, td_tls_session_destroy);
 
 enum td_tls_step { TD_TLS_DONE, TD_TLS_WANTS_READ, TD_TLS_WANTS_WRITE };
-// Goes on with the handshake. Errors: UNAVAILABLE TLS_CLOSED: the other end went away in the
-// middle; FAILED_PRECONDITION CERTIFICATE_REFUSED: its certificate, certificate.h says why;
-// INVALID_ARGUMENT TLS: anything else, such as another version, or an alert of the other end.
+// Goes on with the handshake. Errors: UNAVAILABLE TLS_CLOSED: the other end went away, of a client
+// before it said anything; UNAVAILABLE TLS_LEFT: a client did so in the middle, which is how some
+// refuse a certificate; FAILED_PRECONDITION CERTIFICATE_REFUSED: its certificate, certificate.h
+// says why; INVALID_ARGUMENT TLS: anything else, such as another version, or an alert of the other
+// end.
 TD_MUST_USE td_status td_tls_session_handshake(struct td_tls_session *s,
                                                enum td_tls_step *out_step);
 

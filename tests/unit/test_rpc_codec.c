@@ -307,25 +307,46 @@ static void test_address_is_taken_when_loopback(void **state) {
     };
     for (size_t i = 0; i < TD_COUNTOF(pairs); i++) {
         struct td_rpc_address a;
-        char text[96];
+        char text[TD_RPC_TARGET_BYTES];
         assert_true(td_rpc_address_parse(pairs[i][0], &a) == TD_OK);
+        assert_int_equal(a.reach, TD_RPC_LOOPBACK);
         td_rpc_address_target(&a, text, sizeof text);
         assert_string_equal(text, pairs[i][1]);
     }
 }
 
-static void test_address_is_refused_when_others_could_reach_it(void **state) {
+static void test_address_is_no_loopback_when_others_could_reach_it(void **state) {
     (void)state;
-    static const char *const open_to_others[] = {"0.0.0.0:1", "[::]:1", "10.0.0.1:1",
-                                                 "example.org:1", "127.1:1"};
-    static const char *const nonsense[] = {
-        "",   "127.0.0.1",    "127.0.0.1:",  "127.0.0.1:x", "127.0.0.1:65536",
-        ":1", "127.0.0.1:1 ", "127.0.0.1:-1"};
-    struct td_rpc_address a;
-    for (size_t i = 0; i < TD_COUNTOF(open_to_others); i++) {
-        assert_reason(td_rpc_address_parse(open_to_others[i], &a), TD_FAILED_PRECONDITION,
-                      "ADDRESS_NOT_LOOPBACK");
+    static const struct {
+        const char *text, *target;
+        enum td_rpc_reach reach;
+        bool is_any;
+    } rows[] = {
+        {"0.0.0.0:1", "ipv4:0.0.0.0:1", TD_RPC_NETWORK, true},
+        {"[::]:1", "ipv6:[::]:1", TD_RPC_NETWORK, true},
+        {"10.0.0.1:1", "ipv4:10.0.0.1:1", TD_RPC_NETWORK, false},
+        {"[fd00::7f]:2", "ipv6:[fd00::7f]:2", TD_RPC_NETWORK, false},
+        {"example.org:1", "dns:///example.org:1", TD_RPC_NAME, false},
+        {"localhost.example.org:1", "dns:///localhost.example.org:1", TD_RPC_NAME, false},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        struct td_rpc_address a;
+        char text[TD_RPC_TARGET_BYTES];
+        assert_true(td_rpc_address_parse(rows[i].text, &a) == TD_OK);
+        assert_int_equal(a.reach, rows[i].reach);
+        assert_int_equal(td_rpc_address_is_any(&a), rows[i].is_any);
+        td_rpc_address_target(&a, text, sizeof text);
+        assert_string_equal(text, rows[i].target);
     }
+}
+
+static void test_address_is_refused_when_it_is_none(void **state) {
+    (void)state;
+    static const char *const nonsense[] = {
+        "",     "127.0.0.1",    "127.0.0.1:",   "127.0.0.1:x", "127.0.0.1:65536",
+        ":1",   "127.0.0.1:1 ", "127.0.0.1:-1", "127.1:1",     "a b:1",
+        "a,b:1"};
+    struct td_rpc_address a;
     for (size_t i = 0; i < TD_COUNTOF(nonsense); i++) {
         assert_reason(td_rpc_address_parse(nonsense[i], &a), TD_INVALID_ARGUMENT,
                       "ADDRESS_INVALID");
@@ -353,7 +374,8 @@ int main(void) {
         cmocka_unit_test(test_descriptor_set_survives_when_bytes_are_broken),
         cmocka_unit_test(test_descriptor_set_fails_cleanly_when_memory_is_out),
         cmocka_unit_test(test_address_is_taken_when_loopback),
-        cmocka_unit_test(test_address_is_refused_when_others_could_reach_it),
+        cmocka_unit_test(test_address_is_no_loopback_when_others_could_reach_it),
+        cmocka_unit_test(test_address_is_refused_when_it_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,9 +44,10 @@ static void list_plugins(struct td_rpc_call *call, const ProtobufCMessage *reque
     answer(call, ctx, view_plugins);
 }
 
-enum { N_MORE = 4 };
+enum { N_MORE = 9 };
 
 static bool add_counters(struct td_arena *a, struct td_coordinator *c, Traind__V1__ClusterInfo *m) {
+    struct td_rpc_connections connections = td_rpc_server_connections(c->server);
     const struct {
         const char *key;
         uint32_t value;
@@ -55,6 +56,11 @@ static bool add_counters(struct td_arena *a, struct td_coordinator *c, Traind__V
         {"watches", (uint32_t)td_watchers_count(c->watchers)},
         {"calls", (uint32_t)td_rpc_server_n_calls(c->server)},
         {"commit_us", (uint32_t)(td_store_commit_ns(c->store) / 1000)},
+        {"handshakes_failed", connections.handshakes_failed},
+        {"handshakes_late", connections.handshakes_late},
+        {"connections_refused", connections.refused},
+        {"connections_replaced", connections.replaced},
+        {"connections_cut", connections.cut},
     };
     _Static_assert(TD_COUNTOF(more) == N_MORE, "the message has room for these");
     for (size_t i = 0; i < TD_COUNTOF(more); i++) {

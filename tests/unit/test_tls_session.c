@@ -1,0 +1,275 @@
+// Two ends of a TLS connection over a socket pair: whose certificate is refused, and in which
+// words; and much data through small sockets, where a write is taken in parts.
+
+#include "tests/unit/test.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include "lib/base/clock.h"
+#include "lib/tls/authority.h"
+#include "lib/tls/context.h"
+#include "lib/tls/session.h"
+
+enum { HOUR_S = 3600, PATHS = 64 };
+
+// Files of one authority in the scratch directory: <prefix>ca.pem, <prefix>NAME.pem and .key.
+struct home {
+    const char *dir, *prefix;
+    struct td_authority *authority;
+};
+
+static const char *path_of(const struct home *h, const char *name) {
+    static char paths[PATHS][256];
+    static int at;
+    char *out = paths[at++ % PATHS];
+    snprintf(out, 256, "%s/%s%s", h->dir, h->prefix, name);
+    return out;
+}
+
+static void write_pem(const struct home *h, const char *name, const char *kind,
+                      const struct td_buf *b) {
+    char file[64];
+    snprintf(file, sizeof file, "%s.%s", name, kind);
+    assert_ok(td_fs_write(path_of(h, file), b->data, b->len, 0600, 0));
+}
+
+static struct home make_home(const char *dir, const char *prefix) {
+    struct home h = {dir, prefix, NULL};
+    TD_AUTO_BUF ca, key;
+    td_buf_init(&ca, TD_TLS_PEM_MAX);
+    td_buf_init(&key, TD_TLS_PEM_MAX);
+    assert_ok(td_authority_make(prefix, &ca, &key));
+    assert_ok(td_authority_open(td_buf_cstr(&ca), td_buf_cstr(&key), &h.authority));
+    write_pem(&h, "ca", "pem", &ca);
+    return h;
+}
+
+static void issue(const struct home *h, const char *name, enum td_tls_use use, int64_t lifetime_s) {
+    static const char *const hosts[] = {"here.example"};
+    const struct td_authority_terms terms = {
+        .use = use, .name = name, .hosts = hosts, .n_hosts = 1, .lifetime_s = lifetime_s};
+    TD_AUTO_BUF key, request, pem;
+    td_buf_init(&key, TD_TLS_PEM_MAX);
+    td_buf_init(&request, TD_TLS_PEM_MAX);
+    td_buf_init(&pem, TD_TLS_PEM_MAX);
+    assert_ok(td_tls_key_make(&key));
+    assert_ok(td_tls_request_make(td_buf_cstr(&key), name, &request));
+    assert_ok(td_authority_issue(h->authority, td_buf_cstr(&request), &terms, &pem));
+    write_pem(h, name, "key", &key);
+    write_pem(h, name, "pem", &pem);
+}
+
+static struct td_tls_context *context_of(enum td_tls_use use, const char *ca, const struct home *h,
+                                         const char *name) {
+    char pem[64], key[64];
+    struct td_tls_context *c;
+    snprintf(pem, sizeof pem, "%s.pem", name ? name : "");
+    snprintf(key, sizeof key, "%s.key", name ? name : "");
+    const struct td_tls_paths paths = {ca, name ? path_of(h, pem) : NULL,
+                                       name ? path_of(h, key) : NULL};
+    assert_ok(td_tls_context_create(use, &paths, &c));
+    return c;
+}
+
+struct link {
+    int fds[2];
+    struct td_tls_session *server, *client;
+    td_status server_failed, client_failed;
+    bool server_done, client_done;
+};
+
+static void step(struct td_tls_session *s, bool *done, td_status *failed) {
+    enum td_tls_step got = TD_TLS_WANTS_READ;
+    if (*done || *failed) return;
+    *failed = td_tls_session_handshake(s, &got);
+    *done = !*failed && got == TD_TLS_DONE;
+}
+
+static struct link shake(struct td_tls_context *server, struct td_tls_context *client,
+                         const char *host) {
+    struct link l = {0};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, l.fds), 0);
+    assert_ok(td_tls_session_create(server, l.fds[0], NULL, &l.server));
+    assert_ok(td_tls_session_create(client, l.fds[1], host, &l.client));
+    for (int i = 0; i < 10; i++) {
+        step(l.client, &l.client_done, &l.client_failed);
+        step(l.server, &l.server_done, &l.server_failed);
+    }
+    return l;
+}
+
+static void finish(struct link *l) {
+    td_tls_session_destroy(l->server);
+    td_tls_session_destroy(l->client);
+    close(l->fds[0]);
+    close(l->fds[1]);
+    td_status_free(l->server_failed);
+    td_status_free(l->client_failed);
+}
+
+static void test_peer_is_known_when_its_certificate_is_good(void **state) {
+    struct home h = make_home(*state, "a-");
+    struct td_certificate c;
+    issue(&h, "server", TD_TLS_SERVER, HOUR_S);
+    issue(&h, "n-1", TD_TLS_CLIENT, HOUR_S);
+    struct td_tls_context *server = context_of(TD_TLS_SERVER, path_of(&h, "ca.pem"), &h, "server");
+    struct td_tls_context *named = context_of(TD_TLS_CLIENT, path_of(&h, "ca.pem"), &h, "n-1");
+    struct td_tls_context *nameless = context_of(TD_TLS_CLIENT, path_of(&h, "ca.pem"), &h, NULL);
+    struct link l = shake(server, named, "here.example");
+    assert_true(l.server_done && l.client_done);
+    assert_true(td_tls_session_peer(l.server, &c));
+    assert_string_equal(c.name, "n-1");
+    finish(&l);
+    l = shake(server, nameless, "here.example");
+    assert_true(l.server_done && l.client_done);
+    assert_false(td_tls_session_peer(l.server, &c));
+    finish(&l);
+    assert_in_range(td_tls_context_left_s(server), HOUR_S - 60, HOUR_S);
+    assert_int_equal(td_tls_context_left_s(nameless), INT64_MAX);
+    td_tls_context_destroy(server);
+    td_tls_context_destroy(named);
+    td_tls_context_destroy(nameless);
+    td_authority_destroy(h.authority);
+}
+
+static void test_client_is_refused_when_its_certificate_is_of_another_ca(void **state) {
+    struct home h = make_home(*state, "a-"), other = make_home(*state, "b-");
+    issue(&h, "server", TD_TLS_SERVER, HOUR_S);
+    issue(&other, "n-1", TD_TLS_CLIENT, HOUR_S);
+    struct td_tls_context *server = context_of(TD_TLS_SERVER, path_of(&h, "ca.pem"), &h, "server");
+    struct td_tls_paths mixed = {path_of(&h, "ca.pem"), path_of(&other, "n-1.pem"),
+                                 path_of(&other, "n-1.key")};
+    struct td_tls_context *client;
+    assert_fails(td_tls_context_create(TD_TLS_CLIENT, &mixed, &client), TD_FAILED_PRECONDITION,
+                 "another CA"); // it would be refused, and says so before
+    client = context_of(TD_TLS_CLIENT, path_of(&other, "ca.pem"), &other, "n-1");
+    struct link l = shake(server, client, "here.example");
+    assert_non_null(
+        strstr(td_status_message(l.client_failed), "'server' was issued by another CA"));
+    assert_string_equal(td_status_reason(l.server_failed), "TLS"); // the client said so
+    assert_non_null(strstr(td_status_message(l.server_failed), "unknown ca"));
+    finish(&l);
+    td_tls_context_destroy(server);
+    td_tls_context_destroy(client);
+    td_authority_destroy(h.authority);
+    td_authority_destroy(other.authority);
+}
+
+static void test_other_end_is_refused_when_the_host_is_another(void **state) {
+    struct home h = make_home(*state, "a-");
+    issue(&h, "server", TD_TLS_SERVER, HOUR_S);
+    struct td_tls_context *server = context_of(TD_TLS_SERVER, path_of(&h, "ca.pem"), &h, "server");
+    struct td_tls_context *client = context_of(TD_TLS_CLIENT, path_of(&h, "ca.pem"), &h, NULL);
+    static const char *const hosts[][2] = {{"there.example", "hostname mismatch"},
+                                           {"10.0.0.1", "IP address mismatch"}};
+    for (size_t i = 0; i < TD_COUNTOF(hosts); i++) {
+        struct link l = shake(server, client, hosts[i][0]);
+        assert_int_equal(td_status_code(l.client_failed), TD_FAILED_PRECONDITION);
+        assert_non_null(strstr(td_status_message(l.client_failed), hosts[i][1]));
+        assert_true(l.server_failed && !l.server_done);
+        finish(&l);
+    }
+    td_tls_context_destroy(server);
+    td_tls_context_destroy(client);
+    td_authority_destroy(h.authority);
+}
+
+// A context loads no certificate that has ended, so it ends while the context has it.
+static void test_client_is_refused_when_its_certificate_ended_meanwhile(void **state) {
+    struct home h = make_home(*state, "a-");
+    issue(&h, "server", TD_TLS_SERVER, HOUR_S);
+    issue(&h, "n-1", TD_TLS_CLIENT, 1);
+    struct td_tls_context *server = context_of(TD_TLS_SERVER, path_of(&h, "ca.pem"), &h, "server");
+    struct td_tls_context *client = context_of(TD_TLS_CLIENT, path_of(&h, "ca.pem"), &h, "n-1");
+    struct td_mono due = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS);
+    bool refused = false;
+    while (!refused && td_mono_now().ns < due.ns) {
+        struct link l = shake(server, client, "here.example");
+        const char *why = td_status_message(l.server_failed);
+        refused = l.server_failed;
+        if (refused) assert_non_null(strstr(why, "'n-1' has expired on 20"));
+        if (refused) assert_non_null(strstr(why, "and the clock here says 20"));
+        finish(&l);
+    }
+    assert_true(refused);
+    const struct td_tls_paths ended = {path_of(&h, "ca.pem"), path_of(&h, "n-1.pem"),
+                                       path_of(&h, "n-1.key")};
+    struct td_tls_context *none;
+    assert_fails(td_tls_context_create(TD_TLS_CLIENT, &ended, &none), TD_FAILED_PRECONDITION,
+                 "has expired");
+    td_tls_context_destroy(server);
+    td_tls_context_destroy(client);
+    td_authority_destroy(h.authority);
+}
+
+static uint8_t at(size_t i) {
+    return (uint8_t)(i * 31 + i / 251);
+}
+
+static void test_bytes_come_whole_when_writes_are_taken_in_parts(void **state) {
+    enum { ALL = 3 << 20, PIECE = 100000 };
+    static uint8_t in[PIECE], out[PIECE], moved[PIECE];
+    struct home h = make_home(*state, "a-");
+    issue(&h, "server", TD_TLS_SERVER, HOUR_S);
+    struct td_tls_context *server = context_of(TD_TLS_SERVER, path_of(&h, "ca.pem"), &h, "server");
+    struct td_tls_context *client = context_of(TD_TLS_CLIENT, path_of(&h, "ca.pem"), &h, NULL);
+    struct link l = shake(server, client, NULL);
+    size_t sent = 0, got = 0, refused = 0;
+    ssize_t n;
+    while (got < ALL) {
+        size_t piece = TD_MIN((size_t)PIECE, ALL - sent);
+        uint8_t *from = refused % 2 ? moved : out; // what was refused goes on from another place
+        for (size_t i = 0; i < piece; i++) {
+            from[i] = at(sent + i);
+        }
+        n = piece ? td_tls_session_send(l.client, from, piece) : 0;
+        if (n > 0) sent += (size_t)n;
+        if (n >= 0 && piece) continue;
+        if (piece) assert_int_equal(errno, EAGAIN);
+        refused++;
+        while ((n = td_tls_session_recv(l.server, in, sizeof in)) > 0) {
+            for (size_t i = 0; i < (size_t)n; i++) {
+                if (in[i] != at(got + i)) fail_msg("byte %zu differs", got + i);
+            }
+            got += (size_t)n;
+        }
+        assert_true(n < 0 && errno == EAGAIN);
+    }
+    assert_true(refused > 3);
+    td_tls_session_close(l.client);
+    assert_int_equal(td_tls_session_recv(l.server, in, sizeof in), 0);
+    finish(&l);
+    td_tls_context_destroy(server);
+    td_tls_context_destroy(client);
+    td_authority_destroy(h.authority);
+}
+
+static td_status make_and_drop(void *arg) {
+    struct home *h = arg;
+    const struct td_tls_paths paths = {path_of(h, "ca.pem"), path_of(h, "server.pem"),
+                                       path_of(h, "server.key")};
+    TD_AUTO(td_tls_context) *c = NULL;
+    return td_tls_context_create(TD_TLS_SERVER, &paths, &c);
+}
+
+static void test_context_fails_cleanly_when_memory_is_out(void **state) {
+    struct home h = make_home(*state, "a-");
+    issue(&h, "server", TD_TLS_SERVER, HOUR_S);
+    td_test_failing_allocations(make_and_drop, &h);
+    td_authority_destroy(h.authority);
+}
+
+int main(void) {
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        test_in_scratch(test_peer_is_known_when_its_certificate_is_good),
+        test_in_scratch(test_client_is_refused_when_its_certificate_is_of_another_ca),
+        test_in_scratch(test_other_end_is_refused_when_the_host_is_another),
+        test_in_scratch(test_client_is_refused_when_its_certificate_ended_meanwhile),
+        test_in_scratch(test_bytes_come_whole_when_writes_are_taken_in_parts),
+        test_in_scratch(test_context_fails_cleanly_when_memory_is_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
