@@ -118,7 +118,6 @@ static grpc_channel *create_grpc_channel(const struct td_rpc_address *address,
 }
 
 static td_status read_pem(const char *path, struct td_buf *out) {
-    td_buf_init(out, TD_TLS_PEM_MAX);
     return path ? td_fs_read(path, TD_TLS_PEM_MAX, out) : TD_OK;
 }
 
@@ -141,6 +140,7 @@ static td_status make_credentials(const struct td_rpc_channel_options *o,
         return TD_OK;
     }
     TD_AUTO_BUF ca, certificate, key;
+    td_buf_init(&ca, TD_TLS_PEM_MAX);
     td_buf_init(&certificate, TD_TLS_PEM_MAX);
     td_buf_init(&key, TD_TLS_PEM_MAX);
     TD_TRY_CTX(read_pem(o->ca, &ca), "the CA");
@@ -223,6 +223,11 @@ void td_rpc_channel_destroy(struct td_rpc_channel *channel) {
 
 // ---- the end of a stream ----------------------------------------------------------------------
 
+// gRPC says so in text alone.
+static bool blames_certificate(const char *message) {
+    return strstr(message, "andshake failed") || strstr(message, "not in peer certificate");
+}
+
 static td_status final_status(struct td_rpc_stream *s) {
     if (s->local) return td_steal(s->local);
     struct td_str text = td_str_of_slice(&s->details);
@@ -233,7 +238,7 @@ static td_status final_status(struct td_rpc_stream *s) {
     if (td_status_code(status) == TD_UNAVAILABLE) {
         status = td_status_with_reason(status, "UNREACHABLE");
     }
-    if (s->channel->has_tls && strstr(td_status_message(status), "andshake failed")) {
+    if (s->channel->has_tls && blames_certificate(td_status_message(status))) {
         status = td_status_context(status,
                                    "the certificate of the other end was refused, or it speaks no "
                                    "TLS. Its certificate must be of the CA that is given (--ca), "

@@ -1,18 +1,14 @@
 // Accepting, caps, and the thread.
 //
 // A connection has an entry from its accept until gRPC has closed its side; entries are few, so the
-// caps count them by looking at each. The home loop is sent notices through one text per kind
-// that waits to be taken: a flood costs it a line every few seconds, with a count.
+// caps count them by looking at each.
 
 #include "lib/rpc/front.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +18,9 @@
 #include "lib/rpc/hello.h"
 #include "lib/rpc/listener.h"
 #include "lib/rpc/loop.h"
+#include "lib/rpc/notices.h"
 #include "lib/rpc/relay.h"
+#include "lib/rpc/source.h"
 #include "lib/tls/context.h"
 #include "lib/tls/session.h"
 
@@ -36,25 +34,6 @@ enum {
     WARN_BEFORE_S = 14 * DAY_S, // the certificate ends
 };
 static const int64_t retry_ns = 100 * TD_NS_PER_MS;
-static const int64_t notice_every_ns = 5 * TD_NS_PER_S;
-
-enum notice {
-    CUT,
-    REPLACED,
-    REFUSED,
-    NO_DESCRIPTORS,
-    HANDSHAKE_FAILED,
-    HANDSHAKE_LATE,
-    CERTIFICATES,
-    LOOP_FAILED,
-    N_NOTICES
-};
-
-// Loopback is one source, whatever address of it a process binds.
-struct source {
-    sa_family_t family;
-    uint8_t bytes[8];
-};
 
 struct entry {
     uint32_t magic;
@@ -62,7 +41,7 @@ struct entry {
     struct entry *next;     // older ones first
     struct td_hello *hello; // until the handshake is over
     struct td_relay *relay; // from then on
-    struct source source;
+    struct td_source source;
     int number;
     int client_fd, pair_fd; // -1: the relay has them
     bool handed_over;       // gRPC has the number
@@ -70,20 +49,12 @@ struct entry {
     char name[TD_PEER_NAME_BYTES];
 };
 
-struct waiting_notice {
-    _Atomic(char *) text;
-    _Atomic uint32_t n; // since the last one that was given
-    int64_t given_ns;   // the front's
-    _Atomic uint32_t total;
-};
-
 struct td_front {
     uint32_t magic;
     struct td_front_options o;
     struct td_loop *home;
-    struct td_loop_wakeup *home_wake;
     struct td_peers *peers;
-    struct waiting_notice notices[N_NOTICES];
+    struct td_notices *notices;
     pthread_t thread;
     bool started;
     char address[80];
@@ -102,36 +73,9 @@ struct td_front {
     uint8_t *scratch;
 };
 
-// ---- notices ------------------------------------------------------------------------------------
-TD_PRINTF(3, 4)
-static void notify(struct td_front *f, enum notice kind, const char *fmt, ...) {
-    struct waiting_notice *w = &f->notices[kind];
-    atomic_fetch_add_explicit(&w->n, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&w->total, 1, memory_order_relaxed);
-    int64_t now = td_mono_now().ns;
-    if (w->given_ns && now - w->given_ns < notice_every_ns) return;
-    char text[400];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    w->given_ns = now;
-    free(atomic_exchange_explicit(&w->text, td_strdup(text), memory_order_acq_rel));
-    td_loop_wakeup_send(f->home_wake);
-}
-
-static void on_home_wake(void *arg) {
-    struct td_front *f = TD_CAST(td_front, arg);
-    for (int kind = 0; kind < N_NOTICES; kind++) {
-        struct waiting_notice *w = &f->notices[kind];
-        char *text = atomic_exchange_explicit(&w->text, NULL, memory_order_acq_rel);
-        if (!text) continue;
-        uint32_t n = atomic_exchange_explicit(&w->n, 0, memory_order_relaxed);
-        char line[480];
-        snprintf(line, sizeof line, n > 1 ? "%s (%" PRIu32 " of these)" : "%s", text, n);
-        free(text);
-        f->o.on_notice(line, f->o.ctx);
-    }
+static void on_notice(const char *text, void *ctx) {
+    struct td_front *f = TD_CAST(td_front, ctx);
+    f->o.on_notice(text, f->o.ctx);
 }
 
 // ---- connections --------------------------------------------------------------------------------
@@ -174,38 +118,10 @@ static void on_relay_cut(td_status take_why, void *owner) {
     if (reason && strcmp(reason, "FIRST_REQUEST_LATE") == 0) { // as any port scan is
         td_log_debug("connection cut peer=%s: %s", e->name, td_status_message(take_why));
     } else {
-        notify(e->front, CUT, "connection cut peer=%s: %s", e->name, td_status_message(take_why));
+        td_notify_home(e->front->notices, TD_NOTICE_CUT, "connection cut peer=%s: %s", e->name,
+                       td_status_message(take_why));
     }
     td_status_free(take_why);
-}
-
-static void name_of(const struct sockaddr_storage *peer, char out[TD_PEER_NAME_BYTES]) {
-    char host[INET6_ADDRSTRLEN] = "?";
-    const struct sockaddr_in *in4 = (const void *)peer;
-    const struct sockaddr_in6 *in6 = (const void *)peer;
-    bool v6 = peer->ss_family == AF_INET6;
-    inet_ntop(peer->ss_family, v6 ? (const void *)&in6->sin6_addr : (const void *)&in4->sin_addr,
-              host, sizeof host);
-    snprintf(out, TD_PEER_NAME_BYTES, v6 ? "[%s]:%u" : "%s:%u", host,
-             (unsigned)ntohs(v6 ? in6->sin6_port : in4->sin_port));
-}
-
-static struct source source_of(const struct sockaddr_storage *peer) {
-    const struct sockaddr_in *in4 = (const void *)peer;
-    const struct sockaddr_in6 *in6 = (const void *)peer;
-    struct source s = {.family = peer->ss_family};
-    if (peer->ss_family == AF_INET6) {
-        if (IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr)) return (struct source){.family = AF_UNSPEC};
-        memcpy(s.bytes, &in6->sin6_addr, sizeof s.bytes);
-    } else {
-        if (ntohl(in4->sin_addr.s_addr) >> 24 == 127) return (struct source){.family = AF_UNSPEC};
-        memcpy(s.bytes, &in4->sin_addr, sizeof in4->sin_addr);
-    }
-    return s;
-}
-
-static bool same_source(const struct source *a, const struct source *b) {
-    return a->family == b->family && memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
 
 // ---- caps ---------------------------------------------------------------------------------------
@@ -214,12 +130,12 @@ struct counts {
     struct entry *oldest, *oldest_of_source; // strangers
 };
 
-static struct counts count(const struct td_front *f, const struct source *source) {
+static struct counts count(const struct td_front *f, const struct td_source *source) {
     struct counts c = {0};
     for (struct entry *e = f->first; e; e = e->next) {
         if (e->leaving || td_peers_is_apart(f->peers, e->number)) continue;
         bool stranger = !td_peers_is_trusted(f->peers, e->number);
-        bool same = same_source(&e->source, source);
+        bool same = td_source_equal(&e->source, source);
         c.all++;
         c.of_source += same;
         c.strangers += stranger;
@@ -232,10 +148,11 @@ static struct counts count(const struct td_front *f, const struct source *source
 
 static void replace(struct td_front *f, struct entry *e) {
     e->leaving = true;
-    notify(f, REPLACED,
-           "connection closed peer=%s: it showed no credential, and newer connections need its "
-           "place",
-           e->name);
+    td_notify_home(
+        f->notices, TD_NOTICE_REPLACED,
+        "connection closed peer=%s: it showed no credential, and newer connections need its "
+        "place",
+        e->name);
     if (!e->relay) {
         drop(e);
         return;
@@ -245,7 +162,7 @@ static void replace(struct td_front *f, struct entry *e) {
 }
 
 // Makes room for a newcomer, or says why there is none.
-static const char *admit(struct td_front *f, const struct source *source) {
+static const char *admit(struct td_front *f, const struct td_source *source) {
     struct counts c = count(f, source);
     bool source_full = c.of_source >= f->o.max_per_source ||
                        c.strangers_of_source >= TD_MAX(f->o.max_strangers / 2, 1U);
@@ -269,7 +186,7 @@ static void refuse(struct td_front *f, int take_fd, const char *name, const char
     if (!f->tls) (void)send(take_fd, frame, n, MSG_NOSIGNAL | MSG_DONTWAIT); // a courtesy
     (void)shutdown(take_fd, SHUT_WR);
     close(take_fd);
-    notify(f, REFUSED, "connection refused peer=%s: %s", name, why);
+    td_notify_home(f->notices, TD_NOTICE_REFUSED, "connection refused peer=%s: %s", name, why);
 }
 
 // ---- taking one in ------------------------------------------------------------------------------
@@ -302,9 +219,10 @@ static void refuse_hello(struct entry *e, td_status take_why) {
     if (strcmp(reason, "TLS_CLOSED") == 0) { // as any port scan does
         td_log_debug("connection ended peer=%s: %s", e->name, why);
     } else {
-        bool late = strcmp(reason, "HANDSHAKE_LATE") == 0;
-        notify(e->front, late ? HANDSHAKE_LATE : HANDSHAKE_FAILED, "connection refused peer=%s: %s",
-               e->name, why);
+        bool late = strcmp(reason, "TD_NOTICE_HANDSHAKE_LATE") == 0;
+        td_notify_home(e->front->notices,
+                       late ? TD_NOTICE_HANDSHAKE_LATE : TD_NOTICE_HANDSHAKE_FAILED,
+                       "connection refused peer=%s: %s", e->name, why);
     }
     td_status_free(take_why);
     struct td_front *f = e->front;
@@ -334,11 +252,13 @@ static void refresh_certificates(struct td_front *f) {
     bool changed;
     td_status bad = td_tls_context_refresh(f->tls, &changed);
     if (bad) {
-        notify(f, CERTIFICATES, "the new certificates cannot be used, the old ones stay in use: %s",
-               td_status_message(bad));
+        td_notify_home(f->notices, TD_NOTICE_CERTIFICATES,
+                       "the new certificates cannot be used, the old ones stay in use: %s",
+                       td_status_message(bad));
         td_status_free(bad);
     } else if (changed) {
-        notify(f, CERTIFICATES, "the certificates have changed, the new ones are in use");
+        td_notify_home(f->notices, TD_NOTICE_CERTIFICATES,
+                       "the certificates have changed, the new ones are in use");
     }
 }
 
@@ -353,7 +273,7 @@ static td_status open_hello(struct entry *e) {
 // Makes the entry and its pair, and lists it; gRPC has nothing of it yet. What fails leaves
 // client_fd to the caller.
 static td_status make_entry(struct td_front *f, int client_fd, const char *name,
-                            const struct source *source, struct entry **out_entry) {
+                            const struct td_source *source, struct entry **out_entry) {
     int pair[2];
     TD_AUTO_FREE struct entry *e = td_calloc(1, sizeof *e);
     if (!e) return td_fail_oom();
@@ -383,16 +303,17 @@ static td_status make_entry(struct td_front *f, int client_fd, const char *name,
 }
 
 static void fail_to_take(struct td_front *f, const char *name, td_status take_why) {
-    notify(f, NO_DESCRIPTORS, "connection refused peer=%s: %s; raise the limit of descriptors",
-           name, td_status_message(take_why));
+    td_notify_home(f->notices, TD_NOTICE_NO_DESCRIPTORS,
+                   "connection refused peer=%s: %s; raise the limit of descriptors", name,
+                   td_status_message(take_why));
     td_status_free(take_why);
 }
 
 // False: it waits for a number.
 static bool take_in(struct td_front *f, int client_fd, const struct sockaddr_storage *peer) {
     char name[TD_PEER_NAME_BYTES];
-    struct source source = source_of(peer);
-    name_of(peer, name);
+    struct td_source source = td_source_of(peer);
+    td_source_name(peer, name);
     const char *why = admit(f, &source);
     if (why) {
         refuse(f, client_fd, name, why);
@@ -429,10 +350,11 @@ static void on_connection(int fd, void *arg) {
         enum td_accept got = td_listener_accept(&f->listener, &client_fd, &peer);
         if (got == TD_ACCEPT_NONE) return;
         if (got == TD_ACCEPT_SHED) {
-            notify(f, NO_DESCRIPTORS,
-                   "connection refused: this process has no descriptor left; raise its limit "
-                   "(ulimit -n, LimitNOFILE=)");
-            struct counts c = count(f, &(struct source){0});
+            td_notify_home(
+                f->notices, TD_NOTICE_NO_DESCRIPTORS,
+                "connection refused: this process has no descriptor left; raise its limit "
+                "(ulimit -n, LimitNOFILE=)");
+            struct counts c = count(f, &(struct td_source){0});
             if (c.oldest) replace(f, c.oldest);
             continue;
         }
@@ -504,8 +426,9 @@ static void *run_thread(void *arg) {
     struct td_front *f = TD_CAST(td_front, arg);
     td_status failed = td_loop_run(f->loop);
     if (failed) {
-        notify(f, LOOP_FAILED, "connections are not served any more: %s; restart the daemon",
-               td_status_message(failed));
+        td_notify_home(f->notices, TD_NOTICE_LOOP_FAILED,
+                       "connections are not served any more: %s; restart the daemon",
+                       td_status_message(failed));
     }
     td_status_free(failed);
     finish_loop(f); // here, because its owner is this thread
@@ -548,9 +471,10 @@ static td_status open_listener(struct td_front *f, const struct td_front_options
 static void warn_of_end(struct td_front *f) {
     int64_t left_s = f->tls ? td_tls_context_left_s(f->tls) : INT64_MAX;
     if (left_s > WARN_BEFORE_S) return;
-    notify(f, CERTIFICATES,
-           "the certificate of this listener ends in %" PRId64 " days: run `traind init` again",
-           left_s / DAY_S);
+    td_notify_home(f->notices, TD_NOTICE_CERTIFICATES,
+                   "the certificate of this listener ends in %" PRId64
+                   " days: run `traind init` again",
+                   left_s / DAY_S);
 }
 
 td_status td_front_create(struct td_loop *home, const struct td_front_options *o,
@@ -572,7 +496,7 @@ td_status td_front_create(struct td_loop *home, const struct td_front_options *o
                                            .max_waiting = o->max_streams,
                                            .on_fenced = on_fenced,
                                            .ctx = self};
-    TD_TRY(td_loop_wakeup_create(home, on_home_wake, self, &self->home_wake));
+    TD_TRY(td_notices_create(home, on_notice, self, &self->notices));
     TD_TRY(td_peers_create(home, &peers, &self->peers));
     TD_TRY(td_loop_create(&self->loop));
     TD_TRY(td_loop_timer_create(self->loop, on_retry, self, &self->retry));
@@ -580,10 +504,11 @@ td_status td_front_create(struct td_loop *home, const struct td_front_options *o
     uint32_t capacity = td_peers_capacity(self->peers),
              apart = td_peers_capacity_apart(self->peers);
     if (capacity < o->max_connections || apart < o->max_apart) {
-        notify(self, NO_DESCRIPTORS,
-               "at most %" PRIu32 " of %" PRIu32 " connections fit, and %" PRIu32 " of %" PRIu32
-               " of nodes: the limit of descriptors (ulimit -n, LimitNOFILE=) is low",
-               capacity, o->max_connections, apart, o->max_apart);
+        td_notify_home(self->notices, TD_NOTICE_NO_DESCRIPTORS,
+                       "at most %" PRIu32 " of %" PRIu32 " connections fit, and %" PRIu32
+                       " of %" PRIu32
+                       " of nodes: the limit of descriptors (ulimit -n, LimitNOFILE=) is low",
+                       capacity, o->max_connections, apart, o->max_apart);
     }
     warn_of_end(self);
     self->o.max_connections = TD_MIN(o->max_connections, capacity);
@@ -607,11 +532,8 @@ void td_front_destroy(struct td_front *f) {
     td_listener_finish(&f->listener); // half-built
     td_loop_destroy(f->loop);
     td_tls_context_destroy(f->tls);
-    td_loop_wakeup_destroy(f->home_wake);
+    td_notices_destroy(f->notices);
     td_peers_destroy(f->peers);
-    for (int kind = 0; kind < N_NOTICES; kind++) {
-        free(atomic_load(&f->notices[kind].text));
-    }
     free(f->scratch);
     f->magic = 0;
     free(f);
@@ -625,16 +547,13 @@ bool td_front_has_tls(const struct td_front *f) {
     return f->tls;
 }
 
-static uint32_t total(const struct td_front *f, enum notice kind) {
-    return atomic_load_explicit(&f->notices[kind].total, memory_order_relaxed);
-}
-
 struct td_rpc_connections td_front_counts(const struct td_front *f) {
-    return (struct td_rpc_connections){.handshakes_failed = total(f, HANDSHAKE_FAILED),
-                                       .handshakes_late = total(f, HANDSHAKE_LATE),
-                                       .refused = total(f, REFUSED),
-                                       .replaced = total(f, REPLACED),
-                                       .cut = total(f, CUT)};
+    return (struct td_rpc_connections){
+        .handshakes_failed = td_notices_total(f->notices, TD_NOTICE_HANDSHAKE_FAILED),
+        .handshakes_late = td_notices_total(f->notices, TD_NOTICE_HANDSHAKE_LATE),
+        .refused = td_notices_total(f->notices, TD_NOTICE_REFUSED),
+        .replaced = td_notices_total(f->notices, TD_NOTICE_REPLACED),
+        .cut = td_notices_total(f->notices, TD_NOTICE_CUT)};
 }
 
 struct td_peers *td_front_borrow_peers(struct td_front *f) {

@@ -307,8 +307,8 @@ td_status td_relay_create(struct td_loop *loop, const struct td_relay_options *o
     self->client_fd = take_client_fd;
     self->grpc_fd = take_grpc_fd;
     self->o.take_tls = options->take_tls;
-    if (self->o.take_tls)
-        td_loop_timer_arm(self->again, 0); // bytes may have come with the handshake
+    // Bytes may have come with the handshake.
+    if (self->o.take_tls) td_loop_timer_arm(self->again, 0);
     *out_relay = td_steal(self);
     return TD_OK;
 }

@@ -18,6 +18,8 @@
 //   outbox.h          one send in flight, a bounded queue after it (private)
 //   front.h           accepts connections, in a thread of its own: caps, deadlines (private)
 //   listener.h        the listening socket, and what happens without descriptors (private)
+//   notices.h         what the front says to people, a line at a time (private)
+//   source.h          where a connection comes from (private)
 //   hello.h           the TLS handshake of one connection (private)
 //   relay.h           one connection's bytes between its socket and gRPC (private)
 //   h2_guard.h        what frames a connection may carry, and how many (private)

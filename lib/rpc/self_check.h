@@ -2,10 +2,10 @@
 #define TRAIND_LIB_RPC_SELF_CHECK_H
 
 // Does our own listener still answer? Now and then it is dialled as a client would, and has to send
-// what every HTTP/2 server sends first, its SETTINGS; or, with TLS, has to end a handshake with a
-// certificate that is still good. That takes the listener, the front's thread
-// and gRPC's. A process that was stopped itself learns nothing. One that has no descriptor for the
-// check has none for a client, either: its listener does not answer.
+// what every HTTP/2 server sends first, its SETTINGS. That takes the listener, the front's thread
+// and gRPC's. With TLS it has to end a handshake, with a certificate that is still good. A process
+// that was stopped itself learns nothing. One that has no descriptor for the check has none for a
+// client, either: its listener does not answer.
 //
 // on_change comes when that changes: with what is wrong, and with NULL when it answers again. Home
 // loop's thread. Private to lib/rpc.

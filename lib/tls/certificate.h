@@ -6,16 +6,6 @@
 
 #include "lib/tls/tls.h"
 
-// What people and programs ask of a certificate. Times are seconds since 1970, for display and for
-// the choice of a time to renew.
-struct td_certificate {
-    char name[TD_TLS_NAME_BYTES];     // common name; "" without one
-    char serial[TD_TLS_SERIAL_BYTES]; // upper-case hexadecimal
-    char fingerprint[TD_TLS_FINGERPRINT_HEX];
-    int64_t valid_from_s, valid_until_s;
-    int64_t left_s; // until it ends, by this machine's clock; negative: it has ended
-};
-
 // Appends a new private key, which nobody else may read. INTERNAL: OpenSSL fails.
 TD_MUST_USE td_status td_tls_key_make(struct td_buf *out_key);
 // Appends a request, signed with the key, for a certificate of that name.

@@ -11,6 +11,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
+#include "lib/tls/certificate.h"
 #include "lib/tls/error.h"
 #include "lib/tls/x509.h"
 
@@ -63,7 +64,6 @@ static bool set_rules(SSL_CTX *ssl, enum td_tls_use use) {
 }
 
 static td_status read_file(const char *path, struct td_buf *out) {
-    td_buf_init(out, TD_TLS_PEM_MAX);
     td_status s = td_fs_read(path, TD_TLS_PEM_MAX, out);
     if (td_status_code(s) != TD_NOT_FOUND) return s;
     td_status missing = td_fail(TD_FAILED_PRECONDITION, "%s", td_status_message(s));
@@ -74,8 +74,9 @@ static td_status read_file(const char *path, struct td_buf *out) {
 static td_status use_certificate(struct td_tls_context *c, SSL_CTX *ssl, const char *ca,
                                  int64_t *out_until_s) {
     TD_AUTO_BUF pem, key;
-    TD_TRY(read_file(c->paths[1], &pem));
+    td_buf_init(&pem, TD_TLS_PEM_MAX);
     td_buf_init(&key, TD_TLS_PEM_MAX);
+    TD_TRY(read_file(c->paths[1], &pem));
     TD_TRY(read_file(c->paths[2], &key));
     const char *text = td_buf_cstr(&pem), *secret = td_buf_cstr(&key);
     TD_TRY_CTX(td_certificate_verify(ca, text, c->use, NULL), "'%s'", c->paths[1]);
@@ -93,6 +94,7 @@ static td_status use_certificate(struct td_tls_context *c, SSL_CTX *ssl, const c
 
 static td_status load(struct td_tls_context *c) {
     TD_AUTO_BUF ca_pem;
+    td_buf_init(&ca_pem, TD_TLS_PEM_MAX);
     TD_TRY(read_file(c->paths[0], &ca_pem));
     TD_AUTO(x509_st) *ca = td_x509_parse(td_buf_cstr(&ca_pem));
     if (!ca) {

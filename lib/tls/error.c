@@ -1,4 +1,6 @@
-// The newest entry of the queue is the most general one; the oldest names the cause.
+// The newest entry of the queue is the most general one; the oldest names the cause. What else
+// waits there belongs to the same failure, and is dropped: the next call of this thread must not
+// find it.
 
 #include "lib/tls/error.h"
 

@@ -3,7 +3,7 @@
 
 // One TLS connection over a non-blocking socket. The caller waits for the socket; a session only
 // says for what. After the handshake it is read and written as a socket is, with the same results
-// and errno, so that who carries bytes needs not know which of both it has.
+// and errno.
 //
 // Encrypted bytes may wait inside when the socket has nothing more: after the handshake, read until
 // EAGAIN before waiting. A write that took only a part is gone on with from there, with the same
@@ -23,11 +23,11 @@ void td_tls_session_destroy(struct td_tls_session *s);
 TD_DEFINE_AUTO(td_tls_session, td_tls_session_destroy);
 
 enum td_tls_step { TD_TLS_DONE, TD_TLS_WANTS_READ, TD_TLS_WANTS_WRITE };
-// Goes on with the handshake. Errors: UNAVAILABLE TLS_CLOSED: the other end went away, of a client
-// before it said anything; UNAVAILABLE TLS_LEFT: a client did so in the middle, which is how some
-// refuse a certificate; FAILED_PRECONDITION CERTIFICATE_REFUSED: its certificate, certificate.h
-// says why; INVALID_ARGUMENT TLS: anything else, such as another version, or an alert of the other
-// end.
+// Goes on with the handshake. Errors:
+//   UNAVAILABLE TLS_CLOSED    the other end went away, of a client before it said anything
+//   UNAVAILABLE TLS_LEFT      a client did so in the middle: some refuse a certificate like that
+//   FAILED_PRECONDITION CERTIFICATE_REFUSED   its certificate; certificate.h says why
+//   INVALID_ARGUMENT TLS      anything else: another version, an alert of the other end
 TD_MUST_USE td_status td_tls_session_handshake(struct td_tls_session *s,
                                                enum td_tls_step *out_step);
 

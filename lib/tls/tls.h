@@ -8,6 +8,7 @@
 //   authority.h    a CA of one's own: made, opened, issues certificates
 //   context.h      what a listener or a dialler brings to its handshakes; new files are noticed
 //   session.h      one connection: its handshake, then bytes in and out
+//   x509.h         OpenSSL's objects, and why a certificate is refused (private)
 //   error.h        OpenSSL's errors as a td_status (private)
 //
 // Everything that travels or is kept is PEM text. Keys are EC P-256. Functions may be called by any
@@ -26,6 +27,16 @@ enum {
     TD_TLS_NAME_BYTES = 65,     // of a common name, which X.509 bounds by 64
     TD_TLS_SERIAL_BYTES = 41,   // hexadecimal digits of a serial number
     TD_TLS_FINGERPRINT_HEX = 65 // hexadecimal digits of SHA-256
+};
+
+// What people and programs ask of a certificate. Times are seconds since 1970, for display and for
+// the choice of a time to renew.
+struct td_certificate {
+    char name[TD_TLS_NAME_BYTES];     // common name; "" without one
+    char serial[TD_TLS_SERIAL_BYTES]; // upper-case hexadecimal
+    char fingerprint[TD_TLS_FINGERPRINT_HEX];
+    int64_t valid_from_s, valid_until_s;
+    int64_t left_s; // until it ends, by this machine's clock; negative: it has ended
 };
 
 #endif

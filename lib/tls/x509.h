@@ -7,7 +7,7 @@
 #include <openssl/evp.h>
 #include <openssl/x509.h>
 
-#include "lib/tls/certificate.h"
+#include "lib/tls/tls.h"
 
 TD_DEFINE_AUTO(x509_st, X509_free);
 TD_DEFINE_AUTO(evp_pkey_st, EVP_PKEY_free);

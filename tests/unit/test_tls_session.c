@@ -1,5 +1,5 @@
 // Two ends of a TLS connection over a socket pair: whose certificate is refused, and in which
-// words; and much data through small sockets, where a write is taken in parts.
+// words. And much data through small sockets, where a write is taken in parts.
 
 #include "tests/unit/test.h"
 

@@ -1,0 +1,203 @@
+"""A coordinator that others than its own machine reach: TLS 1.3 or nothing. The network is a namespace of
+the test's own, in which 10.9.0.1 and 10.9.0.2 are addresses of the machine; it ends with its processes."""
+import contextlib
+import ctypes
+import os
+import socket
+import ssl
+import subprocess
+import sys
+
+import pytest
+
+from support import BIN, BUILD, SPEC, Daemon, until
+
+HOST, OTHER = "10.9.0.1", "10.9.0.2"
+CLONE_NEWNET = 0x40000000
+libc = ctypes.CDLL(None, use_errno=True)
+
+# A stranger's client: grpcio with the CA, in a process of the namespace.
+CLIENT = """
+import sys
+import grpc
+stubs, address, ca, token = sys.argv[1:]
+sys.path.insert(0, stubs)
+from traind.v1 import job_pb2, job_pb2_grpc
+credentials = grpc.composite_channel_credentials(
+    grpc.ssl_channel_credentials(open(ca, "rb").read()), grpc.access_token_call_credentials(token))
+with grpc.secure_channel(address, credentials) as channel:
+    jobs = job_pb2_grpc.JobServiceStub(channel).ListJobs(job_pb2.ListJobsRequest(), timeout=20).jobs
+print(*[j.name for j in jobs])
+"""
+
+
+@pytest.fixture
+def network():
+    """This thread, and what it starts, is in a network of its own until the test ends."""
+    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if libc.unshare(CLONE_NEWNET) != 0:
+            pytest.skip("no network namespace: " + os.strerror(ctypes.get_errno()))
+        for words in (["link", "set", "lo", "up"], ["addr", "add", f"{HOST}/32", "dev", "lo"],
+                      ["addr", "add", f"{OTHER}/32", "dev", "lo"]):
+            subprocess.run(["ip", *words], check=True)
+        yield
+    finally:
+        assert libc.setns(before, CLONE_NEWNET) == 0
+        os.close(before)
+
+
+def init(state_dir, *args):
+    done = subprocess.run([BIN / "traind", "init", "--state-dir", state_dir, *args], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def tls(state_dir, name):
+    return state_dir / "tls" / name
+
+
+class Beyond(Daemon):
+    """A daemon that the stubs of this process cannot reach: jobs are asked for by trainctl."""
+
+    def ready(self):
+        assert self.process.poll() is None, f"traind ended {self.process.returncode}:\n{self.tail()}"
+        return "node" in self.args or (self.state_dir / "address").exists()
+
+    def counter(self, key):
+        done = self.ctl("cluster", "info", "--state-dir", self.state_dir)
+        assert done.returncode == 0, done.stderr
+        return next(int(line.split()[-1]) for line in done.stdout.splitlines() if f" {key} " in f" {line}")
+
+    def lines(self, text):
+        return [line for line in self.log.read_text().splitlines() if text in line]
+
+
+@pytest.fixture
+def start(network, cluster):
+    def made(name, *args):
+        daemon = Beyond(cluster, cluster.folder / name, list(map(str, args)), cluster.env())
+        cluster.daemons.append(daemon)
+        return daemon.start()
+
+    return made
+
+
+@pytest.fixture
+def coordinator(start, cluster):
+    init(cluster.folder / "c", "--host", HOST)
+    return start("c", "--role", "coordinator", "--listen", f"{HOST}:0", "--handshake-ms", 300,
+                 "--listener-check-ms", 200)
+
+
+def port(daemon):
+    return int(daemon.address.rsplit(":", 1)[1])
+
+
+def dial(daemon, context, host=HOST):
+    """A whole handshake, and what the server says first: its SETTINGS. TLS 1.3 refuses a client after its handshake."""
+    with socket.create_connection((host, port(daemon)), timeout=10) as plain:
+        with context.wrap_socket(plain, server_hostname=host) as secure:
+            secure.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+            assert secure.recv(9), "closed"
+            return secure.version(), secure.getpeercert()
+
+
+def context_of(ca, certificate=None, key=None):
+    context = ssl.create_default_context(cafile=ca)
+    context.set_alpn_protocols(["h2"])
+    if certificate:
+        context.load_cert_chain(certificate, key)
+    return context
+
+
+def test_listening_beyond_loopback_is_refused_when_there_are_no_certificates(network, cluster):
+    state = cluster.folder / "c"
+    done = subprocess.run([BIN / "traind", "--state-dir", state, "--listen", f"{HOST}:0"], env=cluster.env(),
+                          capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1
+    assert f"traind init --state-dir {state} --host" in done.stderr
+    said = init(state, "--host", HOST)
+    assert "ca.pem (new)" in said and "server.pem (new)" in said
+    again = init(state)
+    assert "ca.pem (kept)" in again and "server.pem (kept)" in again
+    assert said.splitlines()[-1] == again.splitlines()[-1]  # the fingerprint
+    assert {p.stat().st_mode & 0o777 for p in (state / "tls").iterdir()} == {0o600}
+
+
+def test_job_trains_when_node_and_clients_come_through_tls(coordinator, start, cluster, stubs, tmp_path):
+    ca, token = tls(coordinator.state_dir, "ca.pem"), coordinator.state_dir / "token"
+    node = start("n", "--role", "node", "--coordinator", coordinator.address, "--token-file", token, "--ca", ca,
+                 "--slots", 1, "--name", "far")
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    here = ["--address", coordinator.address, "--token-file", token]
+    done = node.ctl("submit", tmp_path / "spec.yaml", "--follow", *here, "--ca", ca, timeout=60)
+    assert done.returncode == 0, done.stderr + coordinator.tail()
+    refused = node.ctl("list", *here, "--state-dir", tmp_path)
+    assert refused.returncode != 0 and "--ca" in refused.stderr  # never in clear
+    folder = os.path.dirname(os.path.dirname(os.path.dirname(stubs.job.__file__)))
+    client = subprocess.run([sys.executable, "-c", CLIENT, folder, coordinator.address, ca, token.read_text().strip()],
+                            capture_output=True, text=True, timeout=30)
+    assert client.stdout.split() == ["small"], client.stderr
+    assert coordinator.counter("handshakes_failed") == 0  # its own checks end theirs
+    job = node.ctl("list", *here, "--ca", ca, "-o", "name").stdout.strip()
+    assert node.ctl("delete", job, *here, "--ca", ca).returncode == 0
+    until("its files are gone", lambda: not node.attempts())
+
+
+def test_handshake_is_refused_when_the_version_or_a_certificate_is_wrong(coordinator, cluster):
+    ca = tls(coordinator.state_dir, "ca.pem")
+    old = context_of(ca)
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ssl.SSLError, match="(?i)protocol.version"):
+        dial(coordinator, old)
+    until("it is counted", lambda: coordinator.counter("handshakes_failed") == 1)
+    until("a line says why", lambda: coordinator.lines("unsupported protocol"))
+    other = cluster.folder / "other"
+    init(other, "--host", HOST)
+    with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):  # a certificate of another CA
+        dial(coordinator, context_of(ca, tls(other, "server.pem"), tls(other, "server.key")))
+    with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):  # one that is not for clients
+        dial(coordinator, context_of(ca, tls(coordinator.state_dir, "server.pem"),
+                                     tls(coordinator.state_dir, "server.key")))
+    with pytest.raises(ssl.SSLCertVerificationError):  # the client refuses the server's
+        dial(coordinator, context_of(tls(other, "ca.pem")))
+    until("each is counted", lambda: coordinator.counter("handshakes_failed") == 4)
+    refused = len(coordinator.lines("connection refused"))
+    assert 1 <= refused <= 2, coordinator.tail()  # a line every few seconds, with a count
+    assert dial(coordinator, context_of(ca))[0] == "TLSv1.3"
+
+
+def test_client_says_what_is_wrong_when_the_host_or_the_ca_is_another(start, cluster):
+    init(cluster.folder / "c", "--host", HOST)
+    init(cluster.folder / "other")
+    c = start("c", "--role", "coordinator", "--listen", "0.0.0.0:0")
+    ca, token = tls(c.state_dir, "ca.pem"), c.state_dir / "token"
+
+    def list_at(host, ca):
+        return c.ctl("list", "--address", f"{host}:{port(c)}", "--token-file", token, "--ca", ca)
+
+    for host in (HOST, "0.0.0.0", "127.0.0.1", "localhost"):
+        assert list_at(host, ca).returncode == 0, host
+    assert c.ctl("list", "--state-dir", c.state_dir).returncode == 0  # by what the daemon wrote there
+    for host, ca in ((OTHER, ca), (HOST, tls(cluster.folder / "other", "ca.pem"))):
+        failed = list_at(host, ca)
+        assert failed.returncode == 5
+        assert "certificate of the other end was refused" in failed.stderr, failed.stderr
+
+
+def test_connection_is_cut_when_it_never_shakes_hands(coordinator):
+    with socket.create_connection((HOST, port(coordinator)), timeout=10) as silent:
+        assert silent.recv(1) == b""  # after --handshake-ms
+    until("it is counted", lambda: coordinator.counter("handshakes_late") == 1)
+    until("a line says why", lambda: coordinator.lines("no TLS handshake within 300 ms"))
+
+
+def test_new_certificate_is_shown_when_its_files_were_replaced(coordinator):
+    ca = tls(coordinator.state_dir, "ca.pem")
+    first = dial(coordinator, context_of(ca))[1]["serialNumber"]
+    init(coordinator.state_dir, "--host", HOST)
+    until("the new one is shown", lambda: dial(coordinator, context_of(ca))[1]["serialNumber"] != first)
+    tls(coordinator.state_dir, "server.pem").write_text("nonsense")
+    until("the bad one is reported", lambda: coordinator.lines("the new certificates cannot be used"))
+    assert dial(coordinator, context_of(ca))[1]["serialNumber"] != first
