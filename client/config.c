@@ -82,7 +82,7 @@ static td_status find_ca(const struct td_flags *f, struct td_client_config *c) {
                        sizeof c->ca - 1);
     }
     snprintf(c->ca, sizeof c->ca, "%s", given ? given : "");
-    if (c->ca[0] || td_rpc_address_is_loopback(c->address)) return TD_OK;
+    if (c->ca[0] || !td_rpc_address_needs_tls(c->address)) return TD_OK;
     snprintf(c->ca, sizeof c->ca, "%s/tls/ca.pem", c->state_dir);
     if (!td_fs_exists(c->ca)) c->ca[0] = '\0';
     return TD_OK;

@@ -50,7 +50,7 @@ static td_status find_certificates(const struct td_config *c, char ca[TD_FS_PATH
     TD_TRY(td_fs_path(certificate, "%s/tls/server.pem", c->state_dir));
     TD_TRY(td_fs_path(key, "%s/tls/server.key", c->state_dir));
     bool there = td_fs_exists(ca) && td_fs_exists(certificate) && td_fs_exists(key);
-    if (there || td_rpc_address_is_loopback(c->listen)) return TD_OK;
+    if (there || !td_rpc_address_needs_tls(c->listen)) return TD_OK;
     return td_status_with_reason(
         td_fail(TD_FAILED_PRECONDITION,
                 "--listen %s is not loopback and needs certificates; make them with `traind init "
@@ -98,7 +98,7 @@ static td_status make_transport(struct td_parts *p, const struct td_config *c,
     }
     char ca[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(ca, c->ca[0] ? "%s" : "%s/tls/ca.pem", c->ca[0] ? c->ca : c->state_dir));
-    bool plain = !c->ca[0] && (td_rpc_address_is_loopback(c->coordinator) || !td_fs_exists(ca));
+    bool plain = !c->ca[0] && (!td_rpc_address_needs_tls(c->coordinator) || !td_fs_exists(ca));
     const struct td_rpc_channel_options options = {
         .address = c->coordinator, .token = h->token, .ca = plain ? NULL : ca};
     TD_TRY_CTX(td_rpc_channel_create(p->loop, &options, &p->channel), "--coordinator");

@@ -175,12 +175,12 @@ static td_status set_token(struct td_rpc_channel *self, const char *token) {
     return TD_OK;
 }
 
-bool td_rpc_address_is_loopback(const char *address) {
+bool td_rpc_address_needs_tls(const char *address) {
     struct td_rpc_address a;
     td_status bad = td_rpc_address_parse(address, &a);
-    bool is = !bad && a.reach == TD_RPC_LOOPBACK;
+    bool needs = !bad && a.reach != TD_RPC_LOOPBACK;
     td_status_free(bad);
-    return is;
+    return needs;
 }
 
 td_status td_rpc_channel_create(struct td_loop *loop, const struct td_rpc_channel_options *options,

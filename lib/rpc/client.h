@@ -34,8 +34,8 @@ struct td_rpc_channel_options {
     int64_t stall_ns;         // age of a send in flight at which the stream is cancelled
 };
 
-// True: loopback, where no CA is needed; an address that is none is not.
-bool td_rpc_address_is_loopback(const char *address);
+// Others than this machine are reached there. False for what is no address at all.
+bool td_rpc_address_needs_tls(const char *address);
 // Does not connect yet. Reads the files now. Errors: INVALID_ARGUMENT (address, token),
 // FAILED_PRECONDITION ADDRESS_NOT_LOOPBACK (no CA), td_fs_read's, RESOURCE_EXHAUSTED.
 TD_MUST_USE td_status td_rpc_channel_create(struct td_loop *loop,

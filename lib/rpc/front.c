@@ -219,7 +219,7 @@ static void refuse_hello(struct entry *e, td_status take_why) {
     if (strcmp(reason, "TLS_CLOSED") == 0) { // as any port scan does
         td_log_debug("connection ended peer=%s: %s", e->name, why);
     } else {
-        bool late = strcmp(reason, "TD_NOTICE_HANDSHAKE_LATE") == 0;
+        bool late = strcmp(reason, "HANDSHAKE_LATE") == 0;
         td_notify_home(e->front->notices,
                        late ? TD_NOTICE_HANDSHAKE_LATE : TD_NOTICE_HANDSHAKE_FAILED,
                        "connection refused peer=%s: %s", e->name, why);
