@@ -201,3 +201,26 @@ def test_new_certificate_is_shown_when_its_files_were_replaced(coordinator):
     tls(coordinator.state_dir, "server.pem").write_text("nonsense")
     until("the bad one is reported", lambda: coordinator.lines("the new certificates cannot be used"))
     assert dial(coordinator, context_of(ca))[1]["serialNumber"] != first
+
+
+def test_oldest_silent_connection_gives_way_when_a_source_has_too_many(start, cluster):
+    init(cluster.folder / "c", "--host", HOST)
+    c = start("c", "--role", "coordinator", "--listen", f"{HOST}:0", "--handshake-ms", 60000, "--max-strangers", 4)
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection((HOST, port(c)), timeout=10)) for _ in range(3)]
+        assert silent[0].recv(1) == b""  # two per source
+        until("it is counted", lambda: c.counter("connections_replaced") >= 1)
+        assert c.lines("newer connections need its place")
+    assert c.counter("handshakes_late") == 0
+
+
+def test_guard_ends_a_connection_when_what_comes_through_tls_is_no_http2(coordinator):
+    context = context_of(tls(coordinator.state_dir, "ca.pem"))
+    with socket.create_connection((HOST, port(coordinator)), timeout=10) as plain:
+        with context.wrap_socket(plain, server_hostname=HOST) as secure:
+            secure.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            said = b""
+            while piece := secure.recv(4096):
+                said += piece
+    assert b"does not speak HTTP/2" in said, said  # a GOAWAY that says why, and then the end of the session
+    until("it is counted", lambda: coordinator.counter("connections_cut") == 1)
