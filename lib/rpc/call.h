@@ -14,6 +14,9 @@ struct td_rpc_method {
     const char *method;  // "GetJob"
     enum td_rpc_kind kind;
     bool open; // needs no credential
+    // For the server's authorize and on_answered, in their own numbers; nothing else reads them.
+    uint32_t role; // that a caller needs; 0: any credential will do
+    bool changes;  // a call of it changes something
     // 0: it is one of the server's max_calls. Else its calls are counted apart, up to this number,
     // and take no room from the others.
     uint32_t own_calls;
@@ -56,6 +59,14 @@ void td_rpc_call_unref(struct td_rpc_call *call);
 
 // Address of the client, "127.0.0.1:51000".
 const char *td_rpc_call_peer(const struct td_rpc_call *call);
+// Whose call it is: the number that authorize gave; 0 of one that was refused, or of an open row.
+uint64_t td_rpc_call_identity(const struct td_rpc_call *call);
+// Its row, also of one that authorize refused; NULL: there is no such method.
+const struct td_rpc_method *td_rpc_call_row(const struct td_rpc_call *call);
+// What it is about, for whoever keeps a log of calls: printable text, cut at 63 bytes; "": nothing
+// said so far. Set by handlers, before they answer.
+void td_rpc_call_set_object(struct td_rpc_call *call, const char *object);
+const char *td_rpc_call_object(const struct td_rpc_call *call);
 // False once it was answered, cancelled or done: work for it may stop.
 bool td_rpc_call_is_live(const struct td_rpc_call *call);
 // Unary and server stream: the request; NULL otherwise. Dies with the call.

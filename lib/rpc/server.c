@@ -344,6 +344,16 @@ td_status td_rpc_server_start(struct td_rpc_server *server) {
     return td_front_start(server->front);
 }
 
+void td_rpc_server_end_calls(struct td_rpc_server *server, uint64_t identity,
+                             const struct td_rpc_call *except, td_status (*why)(void *arg),
+                             void *arg) {
+    TD_ON_LOOP(server->loop);
+    for (struct td_rpc_call *c = server->calls; c; c = td_rpc_call_next(c)) {
+        if (c == except || td_rpc_call_identity(c) != identity || !td_rpc_call_is_live(c)) continue;
+        td_rpc_call_cut(c, why(arg));
+    }
+}
+
 // ---- draining ---------------------------------------------------------------------------------
 
 static void on_stopped(struct td_pump_tag *tag, bool ok) {

@@ -59,6 +59,12 @@ struct td_rpc_connections td_rpc_server_connections(const struct td_rpc_server *
 // Calls being served now.
 size_t td_rpc_server_n_calls(const struct td_rpc_server *server);
 
+// Ends each call of that identity but `except` (NULL: none): what is queued for it is dropped, and
+// it gets the status that `why` makes. identity is not 0.
+void td_rpc_server_end_calls(struct td_rpc_server *server, uint64_t identity,
+                             const struct td_rpc_call *except, td_status (*why)(void *arg),
+                             void *arg);
+
 // Refuses new connections and calls, says NOT_SERVING, lets calls end by themselves; those still
 // open after timeout_ns get UNAVAILABLE DRAINING. on_drained comes once, from the loop, soon after
 // the last call ended; then destroy. Once per server.

@@ -20,6 +20,7 @@
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
 
+#include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/map.h"
 #include "lib/rpc/buffer.h"
@@ -62,6 +63,9 @@ struct td_rpc_call {
     struct td_outbox outbox;
     struct td_wire_status status;
     void *user;
+    const struct td_rpc_method *named; // the row that its path names, admitted or not
+    uint64_t identity;
+    char object[64];
     uint32_t *counted; // of the server's counts, the one that it is in; NULL until it is admitted
     char peer[TD_PEER_NAME_BYTES];
     char path[]; // "" if it is longer than any method's
@@ -100,10 +104,23 @@ static void unlink_call(struct td_rpc_call *call) {
     if (call->counted) --*call->counted;
 }
 
+static void report(const struct td_rpc_call *call, td_status borrow_status) {
+    const struct td_rpc_server_options *o = &call->server->options;
+    if (o->on_answered) o->on_answered(call, borrow_status, o->ctx);
+}
+
+static void report_cancelled(const struct td_rpc_call *call) {
+    if (!call->server->options.on_answered) return;
+    td_status s = td_fail(TD_CANCELLED, "the client ended the call");
+    report(call, s);
+    td_status_free(s);
+}
+
 // Last thing that a completion does; call may be gone afterwards.
 static void end_if_over(struct td_rpc_call *call) {
     if (!call->closed || call->recv.pending || call->send.pending) return;
     struct td_rpc_server *server = call->server;
+    if (!call->answered) report_cancelled(call);
     call->answered = true;
     td_loop_timer_destroy(call->deadline_timer);
     call->deadline_timer = NULL;
@@ -188,6 +205,7 @@ static void on_sent(struct td_pump_tag *tag, bool ok) {
 
 static void answer(struct td_rpc_call *call, td_status take_status) {
     call->answered = true;
+    report(call, take_status);
     td_wire_status_encode(take_status, call->request_id, &call->status);
     pump_out(call);
 }
@@ -243,6 +261,11 @@ void td_rpc_call_finish(struct td_rpc_call *call, td_status take_status) {
         return;
     }
     TD_CHECK(take_status || streams_out(call->row)); // OK without a response is no answer
+    answer(call, take_status);
+}
+
+void td_rpc_call_cut(struct td_rpc_call *call, td_status take_status) {
+    td_outbox_discard(&call->outbox);
     answer(call, take_status);
 }
 
@@ -372,7 +395,7 @@ static td_status unauthenticated(const char *why) {
                                  "TOKEN_INVALID");
 }
 
-static td_status authorize(const struct td_rpc_call *call, const struct td_rpc_route *route,
+static td_status authorize(struct td_rpc_call *call, const struct td_rpc_route *route,
                            const grpc_metadata_array *metadata) {
     if (route && route->row->open) return TD_OK;
     struct td_str value = td_rpc_metadata_get(metadata, "authorization");
@@ -382,7 +405,7 @@ static td_status authorize(const struct td_rpc_call *call, const struct td_rpc_r
     }
     struct td_str token = {value.data + 7, value.len - 7};
     const struct td_rpc_server_options *o = &call->server->options;
-    return o->authorize(token, route ? route->row : NULL, o->ctx);
+    return o->authorize(token, route ? route->row : NULL, o->ctx, &call->identity);
 }
 
 // Who only tries cannot use up what others need: open rows have a count of their own, so do rows
@@ -502,6 +525,7 @@ void td_rpc_call_begin(struct td_rpc_accept *accept) {
     op.data.recv_close_on_server.cancelled = &call->cancelled;
     call->close.pending = td_pump_start(server->pump, call->grpc, &op, 1, &call->close.tag);
     struct td_rpc_route *route = td_map_get(server->routes, call->path);
+    call->named = route ? route->row : NULL;
     td_status s = authorize(call, route, &accept->metadata);
     td_peers_begin(peers, number, kind_of(route, s), call->peer);
     if (!s) s = admit(call, route);
@@ -525,6 +549,23 @@ bool td_rpc_call_is_live(const struct td_rpc_call *call) {
 
 const char *td_rpc_call_peer(const struct td_rpc_call *call) {
     return call->peer;
+}
+
+uint64_t td_rpc_call_identity(const struct td_rpc_call *call) {
+    return call->identity;
+}
+
+const struct td_rpc_method *td_rpc_call_row(const struct td_rpc_call *call) {
+    return call->named;
+}
+
+void td_rpc_call_set_object(struct td_rpc_call *call, const char *object) {
+    snprintf(call->object, sizeof call->object, "%s", object);
+    td_utf8_scrub(call->object);
+}
+
+const char *td_rpc_call_object(const struct td_rpc_call *call) {
+    return call->object;
 }
 
 const ProtobufCMessage *td_rpc_call_request(const struct td_rpc_call *call) {

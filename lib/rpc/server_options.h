@@ -13,9 +13,15 @@ struct td_rpc_server_options {
     // Needed where listen is not loopback, unused where it is; NULL: loopback only.
     const struct td_tls_paths *tls;
     // Judges a bearer token: TD_OK, or UNAUTHENTICATED / PERMISSION_DENIED, which is sent. row is
-    // NULL for an unknown method. Compare with td_rpc_secret_equal. Required.
-    td_status (*authorize)(struct td_str token, const struct td_rpc_method *row, void *ctx);
-    void *ctx;                // authorize's
+    // NULL for an unknown method. Compare with td_rpc_secret_equal. *out_identity: any number but
+    // 0, which the call bears from then on (td_rpc_call_identity). Written also with
+    // PERMISSION_DENIED, where the caller is known. Required.
+    td_status (*authorize)(struct td_str token, const struct td_rpc_method *row, void *ctx,
+                           uint64_t *out_identity);
+    // May be NULL. What a call ends with is known, once each: the answer, a refusal, or CANCELLED
+    // of one that ended without. Not of a reader that was cut off. Must not end calls.
+    void (*on_answered)(const struct td_rpc_call *call, td_status borrow_status, void *ctx);
+    void *ctx;                // theirs
     size_t max_message_bytes; // of one request
     size_t queue_bytes;       // per stream
     int64_t stall_ns;         // age of a send in flight at which its reader is cut off

@@ -82,6 +82,8 @@ void td_rpc_server_call_ended(struct td_rpc_server *server);
 void td_rpc_call_begin(struct td_rpc_accept *accept);
 // server_call.c: ends it for draining: what is queued is dropped.
 void td_rpc_call_drain(struct td_rpc_call *call);
+// server_call.c: ends a live one with a status: what is queued is dropped.
+void td_rpc_call_cut(struct td_rpc_call *call, td_status take_status);
 struct td_rpc_call *td_rpc_call_next(struct td_rpc_call *call);
 
 // health.c, reflection.c

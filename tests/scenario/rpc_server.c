@@ -34,9 +34,11 @@ struct world {
 
 static struct world world;
 
-static td_status authorize(struct td_str token, const struct td_rpc_method *row, void *ctx) {
+static td_status authorize(struct td_str token, const struct td_rpc_method *row, void *ctx,
+                           uint64_t *out_identity) {
     (void)row;
     (void)ctx;
+    *out_identity = 1;
     if (td_rpc_secret_equal(token, (struct td_str){"secret", 6})) return TD_OK;
     return td_status_with_reason(td_fail(TD_UNAUTHENTICATED, "wrong token"), "TOKEN_INVALID");
 }
