@@ -10,6 +10,7 @@
 
 #include "daemon/coordinator/actions.h"
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/shell/access.h"
 #include "daemon/coordinator/shell/check.h"
 #include "daemon/coordinator/shell/logs.h"
 #include "daemon/coordinator/shell/look.h"
@@ -114,22 +115,6 @@ static void on_forgotten(const char *job, void *arg) {
     td_shell_after(c);
 }
 
-static td_status authorize(struct td_str token, const struct td_rpc_method *row, void *ctx,
-                           uint64_t *out_identity) {
-    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
-    (void)row;
-    *out_identity = 1; // there is one token
-    struct td_str mine = {c->token, strlen(c->token)};
-    if (td_rpc_secret_equal(token, mine)) return TD_OK;
-    c->rejected_calls++;
-    return td_status_with_reason(
-        td_fail(TD_UNAUTHENTICATED,
-                "%s: send the owner's token (the file `token` in the state "
-                "directory) as `authorization: Bearer <token>`",
-                token.len ? "wrong token" : "no token"),
-        token.len ? "TOKEN_WRONG" : "TOKEN_MISSING");
-}
-
 // ---- loading ------------------------------------------------------------------------------------
 static td_status load_row(enum td_record_kind kind, const char *key, const char *body, void *arg) {
     struct td_coordinator *c = arg;
@@ -203,8 +188,11 @@ static void warn_of_lost_state(const struct td_coordinator *c) {
 }
 
 static td_status load(struct td_coordinator *c, const struct td_core_options *core, bool salvage) {
-    td_status failed = salvage ? td_salvage_load(c->store, core, c->core, &c->ticket)
-                               : td_store_load(c->store, load_row, c);
+    td_status failed = td_access_load(c, salvage); // first: a salvage ends with a commit
+    if (!failed) {
+        failed = salvage ? td_salvage_load(c->store, core, c->core, &c->ticket)
+                         : td_store_load(c->store, load_row, c);
+    }
     enum td_code code = td_status_code(failed);
     if (!salvage && (code == TD_DATA_LOSS || code == TD_INVALID_ARGUMENT)) {
         return td_status_context(failed,
@@ -265,6 +253,7 @@ static td_status make_parts(struct td_coordinator *c, const struct td_coordinato
     TD_TRY(td_disk_create(c->loop, "reads", &c->reads));
     TD_TRY(td_loop_timer_create(c->loop, on_timer, c, &c->timer));
     TD_TRY(td_loop_turn_create(c->loop, on_turn, c, &c->turn));
+    TD_TRY(td_access_create(c, &c->access));
     TD_TRY(td_watchers_create(c, &c->watchers));
     TD_TRY(td_logs_create(c, &c->logs));
     TD_TRY(td_readers_create(c, &c->readers));
@@ -281,7 +270,8 @@ static void on_notice(const char *text, void *ctx) {
 static td_status serve(struct td_coordinator *c, const struct td_coordinator_options *o) {
     const struct td_rpc_server_options server = {
         .listen = o->listen,
-        .authorize = authorize,
+        .authorize = td_access_authorize,
+        .on_answered = td_access_answered,
         .ctx = c,
         .max_connections = o->max_connections,
         .max_per_source = o->max_per_source,
@@ -302,6 +292,7 @@ static td_status serve(struct td_coordinator *c, const struct td_coordinator_opt
     TD_TRY(td_api_logs_add(c));
     TD_TRY(td_api_checkpoints_add(c));
     TD_TRY(td_api_admin_add(c));
+    TD_TRY(td_api_tokens_add(c));
     TD_TRY(td_rpc_server_start(c->server));
     td_rpc_health_set_all(c->server, is_healthy(c));
     return TD_OK;
@@ -343,6 +334,7 @@ void td_coordinator_destroy(struct td_coordinator *c) {
     td_loop_timer_destroy(c->timer);
     td_loop_timer_destroy(c->drain_timer);
     td_rpc_server_destroy(c->server);
+    td_access_destroy(c->access);
     td_disk_destroy(c->reads);
     td_disk_destroy(c->disk);
     td_checker_destroy(c->checker);

@@ -70,7 +70,7 @@ static void make_old_state(const char *dir) {
     assert_ok(td_db_sql(db, "state.db",
                         "CREATE TABLE schema (version INTEGER PRIMARY KEY, time TEXT NOT NULL,"
                         " build TEXT NOT NULL); INSERT INTO schema VALUES (4, '', '')"));
-    for (int kind = 0; kind < TD_RECORD_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < TD_RECORD_TOKEN; kind++) { // there were no tokens
         snprintf(text, sizeof text,
                  "CREATE TABLE %s (key TEXT PRIMARY KEY, body TEXT NOT NULL, digest INTEGER)"
                  " WITHOUT ROWID",
@@ -90,11 +90,15 @@ static void test_state_of_an_older_build_is_read_and_goes_on(void **state) {
     open_rig(&r, *state);
     td_store_commit(r.store, record(TD_RECORD_JOB, "j-2", "{}"), 1);
     td_store_commit(r.store, record(TD_RECORD_JOB, "j-1", "{\"a\":1}"), 2);
+    td_store_commit(r.store, record(TD_RECORD_TOKEN, "0123456789ab", "{\"b\":2}"), 3);
     close_rig(&r);
     memset(&r, 0, sizeof r);
     open_rig(&r, *state);
     assert_ok(td_store_load(r.store, see, &seen));
     assert_string_equal(seen.text, "4:j-1={\"a\":1} 4:j-2={} ");
+    seen.text[0] = '\0';
+    assert_ok(td_store_load_table(r.store, TD_RECORD_TOKEN, see, &seen));
+    assert_string_equal(seen.text, "11:0123456789ab={\"b\":2} ");
     close_rig(&r);
 }
 

@@ -8,6 +8,7 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/core/offers.h"
+#include "daemon/coordinator/shell/access.h"
 #include "daemon/coordinator/shell/watch.h"
 
 // What a method answers, in the arena; NULL: the arena is full.
@@ -92,18 +93,21 @@ static void get_cluster_info(struct td_rpc_call *call, const ProtobufCMessage *r
 static const struct td_rpc_method rows[] = {
     {.service = "traind.v1.NodeAdminService",
      .method = "ListNodes",
+     .role = TD_ROLE_VIEWER,
      .kind = TD_RPC_UNARY,
      .request = &traind__v1__list_nodes_request__descriptor,
      .response = &traind__v1__list_nodes_response__descriptor,
      .on_call = list_nodes},
     {.service = "traind.v1.NodeAdminService",
      .method = "ListPlugins",
+     .role = TD_ROLE_VIEWER,
      .kind = TD_RPC_UNARY,
      .request = &traind__v1__list_plugins_request__descriptor,
      .response = &traind__v1__list_plugins_response__descriptor,
      .on_call = list_plugins},
     {.service = "traind.v1.AdminService",
      .method = "GetClusterInfo",
+     .role = TD_ROLE_VIEWER,
      .kind = TD_RPC_UNARY,
      .request = &traind__v1__get_cluster_info_request__descriptor,
      .response = &traind__v1__cluster_info__descriptor,
@@ -111,5 +115,5 @@ static const struct td_rpc_method rows[] = {
 };
 
 td_status td_api_admin_add(struct td_coordinator *c) {
-    return td_rpc_server_add(c->server, rows, TD_COUNTOF(rows), c);
+    return td_access_add_rows(c, rows, TD_COUNTOF(rows));
 }

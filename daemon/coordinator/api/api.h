@@ -15,6 +15,7 @@
 //   nodes.c        the sessions of nodes, over gRPC or in process (link.h)
 //   shards.c       files of checkpoints that nodes send
 //   admin.c        the cluster as operators see it
+//   tokens.c       credentials of people and nodes
 
 #include "daemon/coordinator/shell/shell.h"
 
@@ -26,6 +27,7 @@ TD_MUST_USE td_status td_api_metrics_add(struct td_coordinator *c);
 TD_MUST_USE td_status td_api_logs_add(struct td_coordinator *c);
 TD_MUST_USE td_status td_api_checkpoints_add(struct td_coordinator *c);
 TD_MUST_USE td_status td_api_admin_add(struct td_coordinator *c);
+TD_MUST_USE td_status td_api_tokens_add(struct td_coordinator *c);
 
 // ---- api/shards.c -------------------------------------------------------------------------------
 // Ends uploads into a checkpoint, or (path NULL) into all of an attempt. True: there was one, and
@@ -57,7 +59,8 @@ void td_sessions_send(struct td_coordinator *c, uint64_t session,
 void td_sessions_flush(struct td_coordinator *c, struct td_mono now);
 // When there is something to flush; INT64_MAX: nothing waits.
 struct td_mono td_sessions_wake(const struct td_coordinator *c);
-void td_sessions_close(struct td_coordinator *c, uint64_t session, const char *why);
+// denied: whoever speaks in it may not say what it said.
+void td_sessions_close(struct td_coordinator *c, uint64_t session, const char *why, bool denied);
 void td_sessions_end_all(struct td_coordinator *c);
 
 #endif

@@ -9,6 +9,7 @@
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/file_stream.h"
 #include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/shell/access.h"
 #include "lib/attempt/checkpoint_name.h"
 
 enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000, CHUNK_BYTES = 256 << 10 };
@@ -196,18 +197,21 @@ static void read_shard(struct td_rpc_call *call, const ProtobufCMessage *request
 static const struct td_rpc_method rows[] = {
     {.service = "traind.v1.CheckpointService",
      .method = "ListCheckpoints",
+     .role = TD_ROLE_VIEWER,
      .kind = TD_RPC_UNARY,
      .request = &traind__v1__list_checkpoints_request__descriptor,
      .response = &traind__v1__list_checkpoints_response__descriptor,
      .on_call = list_checkpoints},
     {.service = "traind.v1.CheckpointService",
      .method = "GetCheckpoint",
+     .role = TD_ROLE_VIEWER,
      .kind = TD_RPC_UNARY,
      .request = &traind__v1__get_checkpoint_request__descriptor,
      .response = &traind__v1__checkpoint__descriptor,
      .on_call = get_checkpoint},
     {.service = "traind.v1.CheckpointService",
      .method = "ReadShard",
+     .role = TD_ROLE_VIEWER,
      .kind = TD_RPC_SERVER_STREAM,
      .request = &traind__v1__read_shard_request__descriptor,
      .response = &traind__v1__read_shard_response__descriptor,
@@ -217,5 +221,5 @@ static const struct td_rpc_method rows[] = {
 };
 
 td_status td_api_checkpoints_add(struct td_coordinator *c) {
-    return td_rpc_server_add(c->server, rows, TD_COUNTOF(rows), c);
+    return td_access_add_rows(c, rows, TD_COUNTOF(rows));
 }

@@ -8,6 +8,7 @@
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/offers_check.h"
+#include "daemon/coordinator/shell/access.h"
 #include "daemon/coordinator/shell/watch.h"
 #include "lib/base/digest.h"
 #include "lib/base/log.h"
@@ -57,9 +58,13 @@ static td_status reply_job(struct td_coordinator *c, struct td_rpc_call *call,
 }
 
 // ---- CreateJob, ValidateJob ---------------------------------------------------------------------
-static td_status body_digest(const Traind__V1__CreateJobRequest *r, char out[TD_DIGEST_HEX]) {
+// With whose request it is: a request id that another used is refused, not answered with his job.
+// The owner's digests are as they were before there were others.
+static td_status body_digest(const Traind__V1__CreateJobRequest *r, const struct td_caller *who,
+                             char out[TD_DIGEST_HEX]) {
     TD_AUTO(td_digest) *d = NULL;
     TD_TRY(td_digest_create(&d));
+    if (!who->is_owner) td_digest_update(d, who->name, strlen(who->name) + 1);
     td_digest_update(d, r->spec, strlen(r->spec) + 1);
     for (size_t i = 0; i < r->n_overrides; i++) {
         td_digest_update(d, r->overrides[i], strlen(r->overrides[i]) + 1);
@@ -88,18 +93,25 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
     TD_TRY(check_request_id(r->request_id));
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
     TD_TRY(read_spec(c, arena, r->spec, r->overrides, r->n_overrides, &tree, &json));
-    TD_TRY(body_digest(r, digest));
+    struct td_caller who = td_access_caller(c, call);
+    TD_TRY(body_digest(r, &who, digest));
     TD_TRY(td_shell_writable(c));
     td_random_bytes(bytes, sizeof bytes);
     snprintf(id, sizeof id, "j-%02x%02x%02x%02x%02x%02x", bytes[0], bytes[1], bytes[2], bytes[3],
              bytes[4], bytes[5]);
-    const struct td_core_create_job request = {
-        .id = id, .spec_json = json, .spec = tree, .request_id = r->request_id, .digest = digest};
+    const struct td_core_create_job request = {.id = id,
+                                               .spec_json = json,
+                                               .spec = tree,
+                                               .request_id = r->request_id,
+                                               .digest = digest,
+                                               .owner = who.name,
+                                               .owner_token = who.token};
     const struct td_job *j = NULL;
     bool again = false;
     td_status s = td_core_create_job(c->core, td_shell_now(), &request, &j, &again);
     td_shell_after(c);
     if (s) return s;
+    td_rpc_call_set_object(call, j->id);
     if (!again) td_log_info("job accepted job=%s ranks=%u", j->id, j->n_ranks);
     return reply_job(c, call, j, td_shell_reply_changed);
 }
@@ -363,11 +375,20 @@ static void watch_done(struct td_rpc_call *call, void *ctx) {
 }
 
 // ---- verbs --------------------------------------------------------------------------------------
+// Before a verb: the disk takes it, and the job may be changed by whoever asks.
+static td_status may_change(struct td_coordinator *c, struct td_rpc_call *call, const char *id) {
+    const struct td_job *j = NULL;
+    td_rpc_call_set_object(call, id);
+    TD_TRY(td_shell_writable(c));
+    TD_TRY(td_core_find_job(c->core, id, &j));
+    return td_access_may_change(c, call, j);
+}
+
 static void cancel_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     const Traind__V1__CancelJobRequest *r = (const Traind__V1__CancelJobRequest *)request;
     const struct td_job *j = NULL;
-    td_status s = td_shell_writable(c);
+    td_status s = may_change(c, call, r->id);
     if (!s) s = td_core_cancel(c->core, td_shell_now(), r->id, r->reason, &j);
     td_shell_after(c);
     if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
@@ -376,12 +397,10 @@ static void cancel_job(struct td_rpc_call *call, const ProtobufCMessage *request
 
 static void pause_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const Traind__V1__PauseJobRequest *r = (const Traind__V1__PauseJobRequest *)request;
     const struct td_job *j = NULL;
-    td_status s = td_shell_writable(c);
-    if (!s) {
-        s = td_core_pause(c->core, td_shell_now(),
-                          ((const Traind__V1__PauseJobRequest *)request)->id, &j);
-    }
+    td_status s = may_change(c, call, r->id);
+    if (!s) s = td_core_pause(c->core, td_shell_now(), r->id, &j);
     td_shell_after(c);
     if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
     if (s) td_shell_fail(c, call, s);
@@ -389,12 +408,10 @@ static void pause_job(struct td_rpc_call *call, const ProtobufCMessage *request,
 
 static void resume_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const Traind__V1__ResumeJobRequest *r = (const Traind__V1__ResumeJobRequest *)request;
     const struct td_job *j = NULL;
-    td_status s = td_shell_writable(c);
-    if (!s) {
-        s = td_core_resume(c->core, td_shell_now(),
-                           ((const Traind__V1__ResumeJobRequest *)request)->id, &j);
-    }
+    td_status s = may_change(c, call, r->id);
+    if (!s) s = td_core_resume(c->core, td_shell_now(), r->id, &j);
     td_shell_after(c);
     if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
     if (s) td_shell_fail(c, call, s);
@@ -405,7 +422,11 @@ static td_status remove_job(struct td_coordinator *c, struct td_rpc_call *call,
                             const Traind__V1__DeleteJobRequest *r) {
     const struct td_job *j = NULL;
     char id[TD_JOB_ID_MAX];
+    td_rpc_call_set_object(call, r->id);
     TD_TRY(td_shell_writable(c));
+    td_status unknown = td_core_find_job(c->core, r->id, &j);
+    td_status_free(unknown); // perhaps it is leaving: then the same answer again
+    if (!unknown) TD_TRY(td_access_may_change(c, call, j));
     TD_TRY(td_core_check_delete(c->core, r->id, r->keep_checkpoints, &j));
     snprintf(id, sizeof id, "%s", j ? j->id : r->id);
     if (j && !td_job_state_ended(j->state)) {
@@ -431,38 +452,43 @@ static void delete_job(struct td_rpc_call *call, const ProtobufCMessage *request
     if (s) td_shell_fail(c, call, s);
 }
 
-#define UNARY(name, request_type, response_type, fn)                                               \
+#define UNARY(name, least, changes_it, request_type, response_type, fn)                            \
     {                                                                                              \
-        .service = "traind.v1.JobService", .method = name, .kind = TD_RPC_UNARY,                   \
-        .request = &traind__v1__##request_type##__descriptor,                                      \
+        .service = "traind.v1.JobService", .method = name, .kind = TD_RPC_UNARY, .role = least,    \
+        .changes = changes_it, .request = &traind__v1__##request_type##__descriptor,               \
         .response = &traind__v1__##response_type##__descriptor, .on_call = fn                      \
     }
 
+#define READS(name, ...)   UNARY(name, TD_ROLE_VIEWER, false, __VA_ARGS__)
+#define CHANGES(name, ...) UNARY(name, TD_ROLE_SUBMITTER, true, __VA_ARGS__)
+
 static const struct td_rpc_method rows[] = {
-    UNARY("CreateJob", create_job_request, job, create_job),
-    UNARY("ValidateJob", validate_job_request, validate_job_response, validate_job),
+    CHANGES("CreateJob", create_job_request, job, create_job),
+    READS("ValidateJob", validate_job_request, validate_job_response, validate_job),
     {.service = "traind.v1.JobService",
      .method = "PlanJob",
+     .role = TD_ROLE_SUBMITTER,
      .kind = TD_RPC_UNARY,
      .request = &traind__v1__plan_job_request__descriptor,
      .response = &traind__v1__plan_job_response__descriptor,
      .on_call = plan_job,
      .on_done = plan_done},
-    UNARY("GetJob", get_job_request, job, get_job),
-    UNARY("ListJobs", list_jobs_request, list_jobs_response, list_jobs),
+    READS("GetJob", get_job_request, job, get_job),
+    READS("ListJobs", list_jobs_request, list_jobs_response, list_jobs),
     {.service = "traind.v1.JobService",
      .method = "WatchJob",
+     .role = TD_ROLE_VIEWER,
      .kind = TD_RPC_SERVER_STREAM,
      .request = &traind__v1__watch_job_request__descriptor,
      .response = &traind__v1__watch_job_response__descriptor,
      .on_call = watch_job,
      .on_done = watch_done},
-    UNARY("CancelJob", cancel_job_request, job, cancel_job),
-    UNARY("PauseJob", pause_job_request, job, pause_job),
-    UNARY("ResumeJob", resume_job_request, job, resume_job),
-    UNARY("DeleteJob", delete_job_request, delete_job_response, delete_job),
+    CHANGES("CancelJob", cancel_job_request, job, cancel_job),
+    CHANGES("PauseJob", pause_job_request, job, pause_job),
+    CHANGES("ResumeJob", resume_job_request, job, resume_job),
+    CHANGES("DeleteJob", delete_job_request, delete_job_response, delete_job),
 };
 
 td_status td_api_jobs_add(struct td_coordinator *c) {
-    return td_rpc_server_add(c->server, rows, TD_COUNTOF(rows), c);
+    return td_access_add_rows(c, rows, TD_COUNTOF(rows));
 }

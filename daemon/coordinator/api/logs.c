@@ -13,6 +13,7 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/file_stream.h"
+#include "daemon/coordinator/shell/access.h"
 #include "daemon/coordinator/shell/logs.h"
 #include "traind/v1/log.pb-c.h"
 
@@ -319,6 +320,7 @@ static void on_done(struct td_rpc_call *call, void *ctx) {
 static const struct td_rpc_method rows[] = {
     {.service = "traind.v1.LogService",
      .method = "ReadLogs",
+     .role = TD_ROLE_VIEWER,
      .kind = TD_RPC_SERVER_STREAM,
      .request = &traind__v1__read_logs_request__descriptor,
      .response = &traind__v1__read_logs_response__descriptor,
@@ -328,5 +330,5 @@ static const struct td_rpc_method rows[] = {
 };
 
 td_status td_api_logs_add(struct td_coordinator *c) {
-    return td_rpc_server_add(c->server, rows, TD_COUNTOF(rows), c);
+    return td_access_add_rows(c, rows, TD_COUNTOF(rows));
 }

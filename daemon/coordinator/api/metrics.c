@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/shell/access.h"
 #include "traind/v1/metric.pb-c.h"
 
 struct query {
@@ -174,6 +175,7 @@ static void query_metrics(struct td_rpc_call *call, const ProtobufCMessage *requ
 static const struct td_rpc_method rows[] = {
     {.service = "traind.v1.MetricService",
      .method = "QueryMetrics",
+     .role = TD_ROLE_VIEWER,
      .kind = TD_RPC_UNARY,
      .request = &traind__v1__query_metrics_request__descriptor,
      .response = &traind__v1__query_metrics_response__descriptor,
@@ -181,5 +183,5 @@ static const struct td_rpc_method rows[] = {
 };
 
 td_status td_api_metrics_add(struct td_coordinator *c) {
-    return td_rpc_server_add(c->server, rows, TD_COUNTOF(rows), c);
+    return td_access_add_rows(c, rows, TD_COUNTOF(rows));
 }

@@ -14,6 +14,7 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/link.h"
+#include "daemon/coordinator/shell/access.h"
 #include "daemon/coordinator/shell/logs.h"
 #include "lib/base/log.h"
 #include "lib/rpc/codec.h"
@@ -157,15 +158,15 @@ struct td_mono td_sessions_wake(const struct td_coordinator *c) {
     return wake;
 }
 
-void td_sessions_close(struct td_coordinator *c, uint64_t session, const char *why) {
+void td_sessions_close(struct td_coordinator *c, uint64_t session, const char *why, bool denied) {
     struct session *s = find(c, session);
     if (!s) return;
     td_log_warn("session ended why=%s", why);
-    if (s->call) {
-        td_rpc_call_finish(
-            s->call, td_status_with_reason(td_fail(TD_FAILED_PRECONDITION, "session: %s", why),
-                                           "SESSION_ENDED"));
-    }
+    if (!s->call) return;
+    td_status end = denied ? td_fail(TD_PERMISSION_DENIED, "session: %s", why)
+                           : td_fail(TD_FAILED_PRECONDITION, "session: %s", why);
+    td_rpc_call_finish(s->call,
+                       td_status_with_reason(end, denied ? "NOT_THE_HOLDER" : "SESSION_ENDED"));
 }
 
 void td_sessions_end_all(struct td_coordinator *c) {
@@ -227,13 +228,23 @@ static void session_call(struct td_rpc_call *call, const ProtobufCMessage *reque
         td_rpc_call_finish(call, failed);
         return;
     }
+    struct td_caller who = td_access_caller(c, call);
+    if (!who.is_owner) td_core_session_holder(c->core, s->id, who.name);
     td_rpc_call_set_user(call, s);
+}
+
+// Once a session: whose node speaks is in the audit log when it begins, too.
+static void note_register(struct td_coordinator *c, const struct session *s, const char *node) {
+    if (td_rpc_call_object(s->call)[0]) return;
+    td_rpc_call_set_object(s->call, node);
+    td_access_note(c, s->call);
 }
 
 static void take_one(struct td_coordinator *c, const struct session *s,
                      const Traind__V1__NodeMessage *m) {
-    if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_REGISTER && m->register_->batches) {
-        td_rpc_call_set_batch(s->call, BATCH_FIELD);
+    if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_REGISTER) {
+        note_register(c, s, m->register_->node_id);
+        if (m->register_->batches) td_rpc_call_set_batch(s->call, BATCH_FIELD);
     }
     from_node(c, s, m);
 }
@@ -416,6 +427,8 @@ static void put_log_done(struct td_rpc_call *call, void *ctx) {
 static const struct td_rpc_method rows[] = {
     {.service = "traind.v1.NodeService",
      .method = "Session",
+     .role = TD_ROLE_NODE,
+     .changes = true,
      .kind = TD_RPC_BIDI,
      .own_calls = TD_SHELL_NODE_CALLS,
      .request = &traind__v1__node_message__descriptor,
@@ -426,6 +439,7 @@ static const struct td_rpc_method rows[] = {
      .on_done = session_done},
     {.service = "traind.v1.NodeService",
      .method = "PutLog",
+     .role = TD_ROLE_NODE,
      .kind = TD_RPC_CLIENT_STREAM,
      .own_calls = TD_SHELL_NODE_CALLS,
      .request = &traind__v1__log_chunk__descriptor,
@@ -437,5 +451,5 @@ static const struct td_rpc_method rows[] = {
 };
 
 td_status td_api_nodes_add(struct td_coordinator *c) {
-    return td_rpc_server_add(c->server, rows, TD_COUNTOF(rows), c);
+    return td_access_add_rows(c, rows, TD_COUNTOF(rows));
 }

@@ -14,6 +14,7 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/shell/access.h"
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
@@ -355,6 +356,7 @@ static void on_done(struct td_rpc_call *call, void *ctx) {
 static const struct td_rpc_method rows[] = {
     {.service = "traind.v1.NodeService",
      .method = "PutShard",
+     .role = TD_ROLE_NODE,
      .kind = TD_RPC_CLIENT_STREAM,
      .own_calls = TD_SHELL_NODE_CALLS,
      .request = &traind__v1__shard_chunk__descriptor,
@@ -366,5 +368,5 @@ static const struct td_rpc_method rows[] = {
 };
 
 td_status td_api_shards_add(struct td_coordinator *c) {
-    return td_rpc_server_add(c->server, rows, TD_COUNTOF(rows), c);
+    return td_access_add_rows(c, rows, TD_COUNTOF(rows));
 }

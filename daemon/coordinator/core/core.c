@@ -4,6 +4,7 @@
 
 #include "daemon/coordinator/core/core.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/coordinator/core/attempt.h"
@@ -222,6 +223,11 @@ uint64_t td_core_session_open(struct td_core *core, struct td_now now, bool embe
     s->embedded = embedded;
     core->sessions[core->n_sessions++] = s;
     return s->id;
+}
+
+void td_core_session_holder(struct td_core *core, uint64_t session, const char *holder) {
+    struct td_node_session *s = find_session(core, session);
+    if (s) snprintf(s->holder, sizeof s->holder, "%s", holder);
 }
 
 void td_core_session_close(struct td_core *core, struct td_now now, uint64_t session) {

@@ -68,6 +68,10 @@ void td_core_tick(struct td_core *core, struct td_now now);
 // ---- nodes --------------------------------------------------------------------------------------
 // 0: too many sessions.
 uint64_t td_core_session_open(struct td_core *core, struct td_now now, bool embedded);
+// It was opened with a node token of this name. A node that has registered belongs to that name, so
+// that no other token speaks for it (nodes.h). Not called: the owner's token, which may be any
+// node.
+void td_core_session_holder(struct td_core *core, uint64_t session, const char *holder);
 void td_core_session_message(struct td_core *core, struct td_now now, uint64_t session,
                              const Traind__V1__NodeMessage *m);
 void td_core_session_close(struct td_core *core, struct td_now now, uint64_t session);

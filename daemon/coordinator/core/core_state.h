@@ -33,6 +33,7 @@ struct td_host {
     bool lost;        // its lease is gone
     bool settling;    // unwanted attempts are being stopped: nothing is placed here
     uint64_t session; // 0: none
+    char holder[64];  // name of the node token that it registered with; "": the owner's token
     char key[33];     // of that session, or of its last one; "": none since this start
     bool keyed;       // it shows the key with bulk
     struct td_mono last_message;
@@ -56,6 +57,7 @@ struct td_host {
 struct td_node_session {
     uint64_t id;
     bool embedded;
+    char holder[64];      // name of its node token; "": of the owner's token, or in process
     struct td_host *node; // NULL until registered
 };
 

@@ -39,6 +39,8 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
     TD_AUTO(td_job) *j = NULL;
     TD_TRY(td_job_create(request->id, &j));
     TD_TRY(td_job_set_spec(j, request->spec_json, request->spec));
+    if (request->owner) j->owner = td_core_dup(request->owner);
+    if (request->owner_token) j->owner_token = td_core_dup(request->owner_token);
     j->seq = j->queue_seq = core->next_seq;
     j->create_ns = j->wait_ns = core->now.real.ns;
     TD_TRY(td_fits_slots(core, td_job_node_ranks(j), &j->knobs.resources));

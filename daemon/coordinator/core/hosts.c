@@ -33,7 +33,8 @@ bool td_nodes_holds(const struct td_core *core, const struct td_attempt *a, uint
     for (uint32_t i = 0; i < a->n_parts; i++) {
         const struct td_host *n = td_nodes_find(core, a->parts[i].node);
         if (!n || a->parts[i].state == TD_ATTEMPT_FENCED) continue;
-        const bool has_key = n->key[0] && (!n->keyed || strcmp(n->key, key) == 0);
+        const bool has_key =
+            n->key[0] && ((!n->keyed && !n->holder[0]) || strcmp(n->key, key) == 0);
         if (session ? n->session == session : has_key) return true;
     }
     return false;

@@ -318,6 +318,8 @@ void td_job_destroy(struct td_job *j) {
     }
     td_failure_finish(&j->failure);
     free(j->name);
+    free(j->owner);
+    free(j->owner_token);
     free(j->cancel_why);
     free(j->frozen_json);
     free(j->weights);

@@ -184,6 +184,8 @@ struct td_job {
     uint32_t n_excluded;
     struct td_metric_last metrics[TD_JOB_MAX_METRICS];
     uint32_t n_metrics;
+    char *owner;       // name of the token that created it; NULL: nobody's, or of an older build
+    char *owner_token; // its id
     char *cancel_why;  // what the person who cancelled it said; NULL: nothing
     char *frozen_json; // choices of the first start; NULL: none
     char *weights;     // that validate, test and predict used; NULL: none of them has begun

@@ -90,6 +90,8 @@ td_status td_job_encode(const struct td_job *j, struct td_buf *out) {
     TD_TRY(td_json_print_double((double)j->progress.loss, out));
     TD_TRY(td_buf_str(out, ",\"samples_per_s\":"));
     TD_TRY(td_json_print_double(j->progress.samples_per_s, out));
+    TD_TRY(put_text(out, "owner", j->owner));
+    TD_TRY(put_text(out, "owner_token", j->owner_token));
     TD_TRY(put_text(out, "cancel_why", j->cancel_why));
     TD_TRY(put_text(out, "frozen", j->frozen_json));
     TD_TRY(put_text(out, "weights", j->weights));
@@ -135,6 +137,13 @@ td_status td_attempt_encode(const struct td_attempt *a, struct td_buf *out) {
 // ---- reading ------------------------------------------------------------------------------------
 static const char *get_text(const struct td_json *v, const char *key) {
     return td_json_string(td_json_get(v, key), "");
+}
+
+// NULL: it is absent.
+static td_status get_some(const struct td_json *v, const char *key, char **out) {
+    const char *text = get_text(v, key);
+    *out = text[0] ? td_strdup(text) : NULL;
+    return *out || !text[0] ? TD_OK : td_fail_oom();
 }
 
 static int64_t get_int(const struct td_json *v, const char *key) {
@@ -224,8 +233,9 @@ td_status td_job_decode(struct td_job *j, const struct td_json *v) {
     if (frozen[0] && !(j->frozen_json = td_strdup(frozen))) return td_fail_oom();
     const char *weights = get_text(v, "weights");
     if (weights[0] && !(j->weights = td_strdup(weights))) return td_fail_oom();
-    const char *why = get_text(v, "cancel_why");
-    if (why[0] && !(j->cancel_why = td_strdup(why))) return td_fail_oom();
+    TD_TRY(get_some(v, "owner", &j->owner));
+    TD_TRY(get_some(v, "owner_token", &j->owner_token));
+    TD_TRY(get_some(v, "cancel_why", &j->cancel_why));
     const struct td_json *list = td_json_get(v, "notes");
     for (const struct td_json *n = list ? list->first : NULL; n; n = n->next) {
         td_job_note(j, "%s", td_json_string(n, ""));

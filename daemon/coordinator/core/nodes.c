@@ -46,6 +46,8 @@ static td_status encode(const struct td_host *n, struct td_buf *out) {
     TD_TRY(td_json_print_string(n->plugins, strlen(n->plugins), out));
     TD_TRY(td_buf_str(out, ",\"collective_address\":"));
     TD_TRY(td_json_print_string(n->collective_address, strlen(n->collective_address), out));
+    TD_TRY(td_buf_str(out, ",\"holder\":"));
+    TD_TRY(td_json_print_string(n->holder, strlen(n->holder), out));
     TD_TRY(td_buf_str(out, ",\"devices\":"));
     TD_TRY(td_host_devices_encode(&n->devices, out));
     TD_TRY(td_buf_printf(out, ",\"runs_commands\":%d,\"runs_programs\":%d",
@@ -88,6 +90,7 @@ td_status td_nodes_load(struct td_core *core, const char *key, const char *body)
     snprintf(n->plugins, sizeof n->plugins, "%s", td_json_string(td_json_get(v, "plugins"), ""));
     snprintf(n->collective_address, sizeof n->collective_address, "%s",
              td_json_string(td_json_get(v, "collective_address"), ""));
+    snprintf(n->holder, sizeof n->holder, "%s", td_json_string(td_json_get(v, "holder"), ""));
     n->cores = (uint32_t)td_json_int(td_json_get(v, "cores"), 1);
     n->slots = (uint32_t)td_json_int(td_json_get(v, "slots"), 1);
     n->memory_bytes = (uint64_t)td_json_int(td_json_get(v, "memory_bytes"), 0);
@@ -358,6 +361,7 @@ static void fill(struct td_host *n, const struct td_node_session *s,
     n->launcher_major = m->launcher_major;
     n->embedded = s->embedded;
     n->keyed = m->keyed;
+    memcpy(n->holder, s->holder, sizeof n->holder);
 }
 
 static const char *bad_register(const Traind__V1__Register *m) {
@@ -371,6 +375,28 @@ static const char *bad_register(const Traind__V1__Register *m) {
     if (!m->cores || !m->slots || m->slots > MAX_SLOTS) return "cores or slots out of range";
     if (m->n_attempts > MAX_HELD) return "too many attempts";
     return NULL;
+}
+
+static bool is_used(const struct td_core *core, const struct td_host *n) {
+    for (uint32_t i = 0; i < core->n_active; i++) {
+        const struct td_attempt *a = td_job_live(core->active[i]);
+        if (a && td_attempt_part_on(a, n->id)) return true;
+    }
+    return n->session;
+}
+
+// Why the session's token may not be this node. A node belongs to the name of the token that it
+// registered with, so a token of the same name replaces one that expires.
+static const char *not_the_holder(const struct td_core *core, const struct td_host *n,
+                                  const struct td_node_session *s) {
+    if (!n || !s->holder[0] || strcmp(n->holder, s->holder) == 0) return NULL;
+    if (n->holder[0]) {
+        return "this node registered with a node token of another name; take a token of that name, "
+               "or give this daemon a state directory, and so an id, of its own";
+    }
+    if (!is_used(core, n)) return NULL;
+    return "this node registered with the owner's token and is in use; register with a node token "
+           "when its session is over and no attempt runs on it";
 }
 
 // It speaks again: what was said about its silence is over; a rank of it may be silent still.
@@ -397,6 +423,11 @@ void td_nodes_register(struct td_core *core, struct td_node_session *s,
     }
     if (bad) {
         td_core_close_session(core, s->id, bad);
+        return;
+    }
+    bad = not_the_holder(core, n, s);
+    if (bad) {
+        td_core_deny_session(core, s->id, bad);
         return;
     }
     td_status full = n ? TD_OK : td_nodes_evict(core);

@@ -16,7 +16,8 @@
 // has to stop it. Time in which the coordinator itself did not run counts for nobody: then every
 // node gets one full grace. A new boot id, or a registration without the attempt, is a witness:
 // then it is given up at once. Unwanted ranks that still run on a node keep it from getting work
-// ("settling") until a heartbeat shows their slots free.
+// ("settling") until a heartbeat shows their slots free. A node belongs to the name of the node
+// token that it registered with: no other token speaks for it, or takes it over.
 
 #include "lib/base/clock.h"
 #include "traind/v1/node.pb-c.h"

@@ -48,6 +48,13 @@ void td_core_close_session(struct td_core *core, uint64_t session, const char *w
     a->text = td_core_dup(why);
 }
 
+void td_core_deny_session(struct td_core *core, uint64_t session, const char *why) {
+    struct td_action *a = td_core_act(core, TD_ACTION_CLOSE);
+    a->session = session;
+    a->token = 1;
+    a->text = td_core_dup(why);
+}
+
 void td_core_log(struct td_core *core, const char *fmt, ...) {
     char text[640];
     va_list ap;

@@ -200,6 +200,8 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     m->n_ranks = j->n_ranks;
     m->spec_json = flags & TD_VIEW_SPEC ? copy(a, j->spec_json) : td_unconst("");
     m->weights = copy(a, j->weights);
+    m->owner = copy(a, j->owner);
+    m->owner_token = copy(a, j->owner_token);
     m->etag = td_arena_printf(a, "%llu", (unsigned long long)j->version);
     view_places(a, core, j, &why, m);
     m->notes = td_arena_array(a, j->n_notes + 1, sizeof *m->notes);

@@ -26,6 +26,10 @@ static void gather(struct td_coordinator *c, struct td_record *take_records) {
     }
 }
 
+void td_shell_records(struct td_coordinator *c, struct td_record *take_records) {
+    gather(c, take_records);
+}
+
 void td_shell_hand_over(struct td_coordinator *c) {
     if (c->records) td_store_commit(c->store, td_steal(c->records), c->ticket);
 }

@@ -19,6 +19,10 @@
 //                                  committed?
 //   sweep.h                        files that nobody will ask for any more
 //   watch.h                        who sees changes
+//   role.h                         what a credential may do, as a table
+//   tokens.h                       the credentials that were given out
+//   audit.h                        the file that says who did what
+//   access.h                       whose call it is, whether he may, and until when
 //
 // A handler has always the same shape: decode and check, call the core, td_shell_after (takes its
 // records, actions to the gate), build the answer in an arena, td_shell_reply. The answer shows
@@ -48,6 +52,7 @@ enum {
 // How long what nobody waits for may wait: for a commit, and for another message.
 #define TD_SHELL_GATHER_NS (100 * TD_NS_PER_MS)
 
+struct td_access;
 struct td_watchers;
 struct td_logs;
 struct td_sessions;
@@ -82,6 +87,7 @@ struct td_coordinator {
     struct td_loop_timer *timer;       // td_core_wake
     struct td_mono armed;              // when it fires
     struct td_loop_timer *drain_timer; // the drain's deadline
+    struct td_access *access;
     struct td_watchers *watchers;
     struct td_logs *logs;
     struct td_readers *readers;
@@ -109,6 +115,8 @@ enum { td_coordinator_magic = 0x54444352 }; // "TDCR"
 struct td_now td_shell_now(void);
 // Takes what the core answered to the last input.
 void td_shell_after(struct td_coordinator *c);
+// Records of the shell's own (tokens): they go to the store with those of the core.
+void td_shell_records(struct td_coordinator *c, struct td_record *take_records);
 // Records that were gathered go to the store now.
 void td_shell_hand_over(struct td_coordinator *c);
 

@@ -76,18 +76,18 @@ struct td_store {
 
 static const char *const tables[] = {"meta",     "nodes",    "plans",       "specs",
                                      "jobs",     "attempts", "checkpoints", "shards",
-                                     "requests", "leaving",  "removals"};
+                                     "requests", "leaving",  "removals",    "tokens"};
 _Static_assert(TD_COUNTOF(tables) == TD_RECORD_KIND_COUNT, "one table per kind");
 const char *td_store_table(enum td_record_kind kind) {
     return tables[kind];
 }
 
-// Loading wants jobs before their specs.
+// What the core loads. It wants jobs before their specs.
 static const enum td_record_kind load_order[] = {
     TD_RECORD_META,    TD_RECORD_NODE,    TD_RECORD_PLAN,       TD_RECORD_JOB,
     TD_RECORD_SPEC,    TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD,
     TD_RECORD_REQUEST, TD_RECORD_LEAVING, TD_RECORD_REMOVAL};
-_Static_assert(TD_COUNTOF(load_order) == TD_RECORD_KIND_COUNT, "every kind is loaded");
+_Static_assert(TD_COUNTOF(load_order) + 1 == TD_RECORD_KIND_COUNT, "all kinds but tokens");
 
 #define TABLE(name)                                                                                \
     "CREATE TABLE " name " (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;"
@@ -111,6 +111,7 @@ static const char *const state_migrations[] = {
     BY_ROWID("meta") BY_ROWID("nodes") BY_ROWID("plans") BY_ROWID("specs") BY_ROWID("jobs")
         BY_ROWID("attempts") BY_ROWID("checkpoints") BY_ROWID("shards") BY_ROWID("requests")
             BY_ROWID("leaving") BY_ROWID("removals"),
+    "CREATE TABLE tokens (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, digest INTEGER)",
 };
 static td_status prepare(struct writer *w, const char *text, sqlite3_stmt **out) {
     return td_db_prepare(w->db, w->name, text, out);
@@ -546,26 +547,27 @@ void td_store_close(struct td_store *s) {
 }
 
 // ---- loading ------------------------------------------------------------------------------------
-td_status td_store_load(struct td_store *s,
-                        td_status (*row)(enum td_record_kind kind, const char *key,
-                                         const char *body, void *arg),
-                        void *arg) {
+td_status td_store_load_table(struct td_store *s, enum td_record_kind kind, td_store_row_fn *row,
+                              void *arg) {
+    char text[96];
+    snprintf(text, sizeof text, "SELECT key, body, digest FROM %s ORDER BY length(key), key",
+             tables[kind]);
+    sqlite3_stmt *q = NULL;
+    TD_TRY(prepare(&s->state, text, &q));
+    td_status failed = TD_OK;
+    int rc = SQLITE_DONE;
+    while (!failed && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+        failed = td_db_row_check(q, s->state.name, tables[kind]);
+        if (failed) break;
+        failed = row(kind, (const char *)sqlite3_column_text(q, 0),
+                     (const char *)sqlite3_column_text(q, 1), arg);
+    }
+    return td_db_end(s->state.db, s->state.name, q, rc, tables[kind], failed);
+}
+
+td_status td_store_load(struct td_store *s, td_store_row_fn *row, void *arg) {
     for (size_t i = 0; i < TD_COUNTOF(load_order); i++) {
-        enum td_record_kind kind = load_order[i];
-        char text[96];
-        snprintf(text, sizeof text, "SELECT key, body, digest FROM %s ORDER BY length(key), key",
-                 tables[kind]);
-        sqlite3_stmt *q = NULL;
-        TD_TRY(prepare(&s->state, text, &q));
-        td_status failed = TD_OK;
-        int rc = SQLITE_DONE;
-        while (!failed && (rc = sqlite3_step(q)) == SQLITE_ROW) {
-            failed = td_db_row_check(q, s->state.name, tables[kind]);
-            if (failed) break;
-            failed = row(kind, (const char *)sqlite3_column_text(q, 0),
-                         (const char *)sqlite3_column_text(q, 1), arg);
-        }
-        TD_TRY(td_db_end(s->state.db, s->state.name, q, rc, tables[kind], failed));
+        TD_TRY(td_store_load_table(s, load_order[i], row, arg));
     }
     return TD_OK;
 }

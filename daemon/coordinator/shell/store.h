@@ -69,10 +69,13 @@ int64_t td_store_commit_ns(const struct td_store *s);
 const char *td_store_table(enum td_record_kind kind);
 
 // ---- loading, before the first commit -----------------------------------------------------------
-TD_MUST_USE td_status td_store_load(struct td_store *s,
-                                    td_status (*row)(enum td_record_kind kind, const char *key,
-                                                     const char *body, void *arg),
-                                    void *arg);
+typedef td_status td_store_row_fn(enum td_record_kind kind, const char *key, const char *body,
+                                  void *arg);
+// Every row that the core has: all kinds but tokens.
+TD_MUST_USE td_status td_store_load(struct td_store *s, td_store_row_fn *row, void *arg);
+// The rows of one kind; before the first commit, too.
+TD_MUST_USE td_status td_store_load_table(struct td_store *s, enum td_record_kind kind,
+                                          td_store_row_fn *row, void *arg);
 TD_MUST_USE td_status td_store_load_offsets(struct td_store *s,
                                             void (*offset)(const char *job, uint32_t attempt,
                                                            uint32_t rank, uint64_t offset,

@@ -1,0 +1,149 @@
+// AdminService's tokens: given out, listed, revoked. The text of a token is in one answer and
+// nowhere else, so CreateToken is not idempotent: whose answer was lost revokes that token and asks
+// again.
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/shell/access.h"
+#include "lib/base/log.h"
+
+static Traind__V1__Token__State state_of(const struct td_token *k, struct td_real now) {
+    if (k->revoke_ns) return TRAIND__V1__TOKEN__STATE__REVOKED;
+    return td_token_valid(k, now) ? TRAIND__V1__TOKEN__STATE__VALID
+                                  : TRAIND__V1__TOKEN__STATE__EXPIRED;
+}
+
+static Traind__V1__Token *view_token(struct td_arena *a, const struct td_token *k) {
+    Traind__V1__Token *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__token__init(m);
+    m->id = td_arena_strdup(a, k->id);
+    m->name = td_arena_strdup(a, k->name);
+    m->role = (Traind__V1__Token__Role)k->role;
+    m->state = state_of(k, td_real_now());
+    m->create_time = td_view_time(a, k->create_ns);
+    m->expire_time = td_view_time(a, k->expire_ns);
+    m->last_use_time = td_view_time(a, k->use_ns);
+    m->revoke_time = td_view_time(a, k->revoke_ns);
+    bool whole = m->id && m->name && m->create_time && m->expire_time && m->last_use_time;
+    return whole && m->revoke_time ? m : NULL;
+}
+
+// ---- CreateToken --------------------------------------------------------------------------------
+static td_status expiry(struct td_real now, uint64_t expires_in_s, int64_t *out_ns) {
+    const uint64_t most_s = UINT64_C(100) * 366 * 24 * 3600;
+    if (expires_in_s > most_s) return td_shell_bad_field("expires_in_s", "at most 100 years");
+    *out_ns = expires_in_s ? now.ns + (int64_t)expires_in_s * TD_NS_PER_S : 0;
+    return TD_OK;
+}
+
+static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
+                        const Traind__V1__CreateTokenRequest *r) {
+    TD_AUTO(td_arena) *arena = NULL;
+    const struct td_token *k = NULL;
+    char text[TD_TOKEN_TEXT];
+    int64_t expire_ns = 0;
+    TD_TRY(td_shell_writable(c));
+    TD_TRY(td_shell_arena(&arena));
+    Traind__V1__CreateTokenResponse *m = td_arena_alloc(arena, sizeof *m);
+    if (!m) return td_fail_oom();
+    traind__v1__create_token_response__init(m);
+    TD_TRY(expiry(td_real_now(), r->expires_in_s, &expire_ns));
+    TD_TRY(td_token_table_add(td_access_borrow_tokens(c), td_real_now(), r->name,
+                              (enum td_access_role)r->role, expire_ns, &k, text));
+    td_access_changed(c);
+    td_rpc_call_set_object(call, k->id);
+    td_log_info("token created token=%s name=%s role=%s", k->id, k->name,
+                td_access_role_name(k->role));
+    m->token = view_token(arena, k);
+    m->text = td_arena_strdup(arena, text);
+    bool whole = m->token && m->text;
+    td_shell_reply_changed(c, call, td_steal(arena), whole ? &m->base : NULL);
+    return TD_OK;
+}
+
+static void create_token(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status s = create(c, call, (const Traind__V1__CreateTokenRequest *)request);
+    if (s) td_shell_fail(c, call, s);
+}
+
+// ---- ListTokens ---------------------------------------------------------------------------------
+static td_status list(struct td_coordinator *c, struct td_rpc_call *call) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_shell_arena(&arena));
+    Traind__V1__ListTokensResponse *m = td_arena_alloc(arena, sizeof *m);
+    if (!m) return td_fail_oom();
+    traind__v1__list_tokens_response__init(m);
+    m->tokens = td_arena_array(arena, 2 * TD_TOKENS_MAX + 1, sizeof *m->tokens);
+    if (!m->tokens) return td_fail_oom();
+    size_t cursor = 0;
+    const struct td_token *k;
+    while ((k = td_token_table_next(td_access_borrow_tokens(c), &cursor))) {
+        m->tokens[m->n_tokens] = view_token(arena, k);
+        if (!m->tokens[m->n_tokens++]) return td_fail_oom();
+    }
+    td_shell_reply(c, call, td_steal(arena), &m->base);
+    return TD_OK;
+}
+
+static void list_tokens(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    (void)request;
+    td_status s = list(c, call);
+    if (s) td_shell_fail(c, call, s);
+}
+
+// ---- RevokeToken --------------------------------------------------------------------------------
+static td_status take_back(struct td_coordinator *c, struct td_rpc_call *call, const char *id) {
+    TD_AUTO(td_arena) *arena = NULL;
+    const struct td_token *k = NULL;
+    td_rpc_call_set_object(call, id);
+    TD_TRY(td_shell_writable(c));
+    TD_TRY(td_shell_arena(&arena));
+    TD_TRY(td_token_table_revoke(td_access_borrow_tokens(c), td_real_now(), id, &k));
+    td_access_changed(c);
+    td_access_cut(c, k, call);
+    td_log_info("token revoked token=%s name=%s", k->id, k->name);
+    Traind__V1__Token *m = view_token(arena, k);
+    td_shell_reply_changed(c, call, td_steal(arena), m ? &m->base : NULL);
+    return TD_OK;
+}
+
+static void revoke_token(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status s = take_back(c, call, ((const Traind__V1__RevokeTokenRequest *)request)->id);
+    if (s) td_shell_fail(c, call, s);
+}
+
+static const struct td_rpc_method rows[] = {
+    {.service = "traind.v1.AdminService",
+     .method = "CreateToken",
+     .role = TD_ROLE_ADMIN,
+     .changes = true,
+     .kind = TD_RPC_UNARY,
+     .request = &traind__v1__create_token_request__descriptor,
+     .response = &traind__v1__create_token_response__descriptor,
+     .on_call = create_token},
+    {.service = "traind.v1.AdminService",
+     .method = "ListTokens",
+     .role = TD_ROLE_ADMIN,
+     .kind = TD_RPC_UNARY,
+     .request = &traind__v1__list_tokens_request__descriptor,
+     .response = &traind__v1__list_tokens_response__descriptor,
+     .on_call = list_tokens},
+    {.service = "traind.v1.AdminService",
+     .method = "RevokeToken",
+     .role = TD_ROLE_ADMIN,
+     .changes = true,
+     .kind = TD_RPC_UNARY,
+     .request = &traind__v1__revoke_token_request__descriptor,
+     .response = &traind__v1__token__descriptor,
+     .on_call = revoke_token},
+};
+
+td_status td_api_tokens_add(struct td_coordinator *c) {
+    return td_access_add_rows(c, rows, TD_COUNTOF(rows));
+}

@@ -1,0 +1,241 @@
+// See the header. Time: a timer fires when the next token expires, and at least once a minute while
+// one will, because the real clock may be set. Judging a call looks at the clock itself.
+
+#include "daemon/coordinator/shell/access.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/shell/audit.h"
+#include "lib/base/log.h"
+
+static const uint64_t owner_identity = 1;
+static const int64_t look_ns = 60 * TD_NS_PER_S;
+
+struct td_access {
+    uint32_t magic;
+    struct td_coordinator *c;
+    struct td_token_table *tokens;
+    struct td_audit *audit;
+    struct td_loop_timer *timer; // the next token expires
+};
+enum { td_access_magic = 0x54444143 }; // "TDAC"
+
+// ---- ends of tokens -----------------------------------------------------------------------------
+static td_status why_revoked(void *arg) {
+    (void)arg;
+    return td_status_with_reason(
+        td_fail(TD_UNAUTHENTICATED, "the token of this call was revoked; ask an admin for another"),
+        "TOKEN_REVOKED");
+}
+
+static td_status why_expired(void *arg) {
+    (void)arg;
+    return td_status_with_reason(
+        td_fail(TD_UNAUTHENTICATED, "the token of this call has expired; ask an admin for another"),
+        "TOKEN_EXPIRED");
+}
+
+static void arm(struct td_access *a) {
+    struct td_real now = td_real_now();
+    int64_t next = td_token_table_next_expiry(a->tokens, now);
+    if (next) {
+        td_loop_timer_arm(a->timer, TD_MIN(next - now.ns, look_ns));
+    } else if (td_loop_timer_is_armed(a->timer)) {
+        td_loop_timer_disarm(a->timer);
+    }
+}
+
+static void on_timer(void *arg) {
+    struct td_access *a = TD_CAST(td_access, arg);
+    const struct td_token *k;
+    while (a->c->server && (k = td_token_table_expired(a->tokens, td_real_now()))) {
+        td_log_info("token expired token=%s name=%s", k->id, k->name);
+        td_rpc_server_end_calls(a->c->server, td_token_identity(k), NULL, why_expired, NULL);
+    }
+    arm(a);
+}
+
+void td_access_cut(struct td_coordinator *c, const struct td_token *token,
+                   const struct td_rpc_call *except) {
+    td_rpc_server_end_calls(c->server, td_token_identity(token), except, why_revoked, NULL);
+}
+
+struct td_token_table *td_access_borrow_tokens(struct td_coordinator *c) {
+    return c->access->tokens;
+}
+
+void td_access_changed(struct td_coordinator *c) {
+    td_shell_records(c, td_token_table_take(c->access->tokens));
+    arm(c->access);
+}
+
+// ---- callers ------------------------------------------------------------------------------------
+static struct td_caller caller_of(const struct td_access *a, uint64_t identity) {
+    const struct td_token *k = td_token_table_find(a->tokens, identity);
+    if (identity == owner_identity) {
+        return (struct td_caller){"owner", "owner", TD_ROLE_ADMIN, true};
+    }
+    if (k) return (struct td_caller){k->id, k->name, k->role, false};
+    return (struct td_caller){"", "", TD_ROLE_NONE, false};
+}
+
+struct td_caller td_access_caller(const struct td_coordinator *c, const struct td_rpc_call *call) {
+    return caller_of(c->access, td_rpc_call_identity(call));
+}
+
+static td_status judge(struct td_coordinator *c, struct td_str token, uint64_t *out_identity) {
+    struct td_str mine = {c->token, strlen(c->token)};
+    const struct td_token *k = NULL;
+    if (td_rpc_secret_equal(token, mine)) {
+        *out_identity = owner_identity;
+        return TD_OK;
+    }
+    if (!token.len) {
+        return td_status_with_reason(
+            td_fail(TD_UNAUTHENTICATED, "no token: send one as `authorization: Bearer <token>`"),
+            "TOKEN_MISSING");
+    }
+    TD_TRY(td_token_table_judge(c->access->tokens, td_real_now(), token, &k));
+    *out_identity = td_token_identity(k);
+    // A last use that is not written while the disk refuses is written with a later one.
+    if (!td_store_state_failing(c->store)) {
+        td_shell_records(c, td_token_table_take(c->access->tokens));
+    }
+    return TD_OK;
+}
+
+static td_status check_role(const struct td_caller *who, const struct td_rpc_method *row) {
+    enum td_access_role needed = (enum td_access_role)row->role;
+    if (td_access_role_allows(who->role, needed) || (who->is_owner && needed == TD_ROLE_NODE)) {
+        return TD_OK;
+    }
+    td_status s = td_fail(TD_PERMISSION_DENIED,
+                          "%s needs the role %s, and the token %s of '%s' has the role %s; ask an "
+                          "admin for another",
+                          row->method, td_access_role_name(needed), who->token, who->name,
+                          td_access_role_name(who->role));
+    s = td_status_with_meta(s, "role_needed", "%s", td_access_role_name(needed));
+    s = td_status_with_meta(s, "role_held", "%s", td_access_role_name(who->role));
+    return td_status_with_reason(s, "ROLE_NEEDED");
+}
+
+td_status td_access_authorize(struct td_str token, const struct td_rpc_method *row, void *ctx,
+                              uint64_t *out_identity) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status wrong = judge(c, token, out_identity);
+    if (wrong) {
+        c->rejected_calls++;
+        return wrong;
+    }
+    struct td_caller who = caller_of(c->access, *out_identity);
+    return row ? check_role(&who, row) : TD_OK;
+}
+
+td_status td_access_may_change(const struct td_coordinator *c, struct td_rpc_call *call,
+                               const struct td_job *j) {
+    struct td_caller who = td_access_caller(c, call);
+    td_rpc_call_set_object(call, j->id);
+    bool own = j->owner && strcmp(j->owner, who.name) == 0;
+    if (own || td_access_role_allows(who.role, TD_ROLE_OPERATOR)) return TD_OK;
+    td_status s = td_fail(TD_PERMISSION_DENIED,
+                          "job %s belongs to %s%s%s; to change it needs the role operator, and the "
+                          "token %s of '%s' has the role %s",
+                          j->id, j->owner ? "'" : "", j->owner ? j->owner : "nobody",
+                          j->owner ? "'" : "", who.token, who.name, td_access_role_name(who.role));
+    s = td_status_with_meta(s, "role_needed", "%s", td_access_role_name(TD_ROLE_OPERATOR));
+    s = td_status_with_meta(s, "role_held", "%s", td_access_role_name(who.role));
+    return td_status_with_reason(s, "NOT_THE_OWNER");
+}
+
+// ---- the audit log ------------------------------------------------------------------------------
+static void note(const struct td_coordinator *c, const struct td_rpc_call *call,
+                 td_status borrow_status) {
+    const struct td_rpc_method *row = td_rpc_call_row(call);
+    struct td_caller who = td_access_caller(c, call);
+    enum td_code code = td_status_code(borrow_status);
+    char method[128] = "";
+    if (row) snprintf(method, sizeof method, "%s/%s", row->service, row->method);
+    const struct td_audit_entry entry = {
+        .token = who.token,
+        .name = who.name,
+        .role = who.token[0] ? td_access_role_name(who.role) : "",
+        .source = td_rpc_call_peer(call),
+        .method = method,
+        .object = td_rpc_call_object(call),
+        .code = code ? td_code_name(code) : "OK",
+        .reason = td_status_reason(borrow_status),
+        .refused = code == TD_UNAUTHENTICATED || code == TD_PERMISSION_DENIED,
+    };
+    td_audit_add(c->access->audit, &entry);
+}
+
+void td_access_answered(const struct td_rpc_call *call, td_status borrow_status, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const struct td_rpc_method *row = td_rpc_call_row(call);
+    enum td_code code = td_status_code(borrow_status);
+    bool refused = code == TD_UNAUTHENTICATED || code == TD_PERMISSION_DENIED;
+    if (refused || (row && row->changes)) note(c, call, borrow_status);
+}
+
+void td_access_note(const struct td_coordinator *c, const struct td_rpc_call *call) {
+    note(c, call, TD_OK);
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+td_status td_access_add_rows(struct td_coordinator *c, const struct td_rpc_method *rows,
+                             size_t n_rows) {
+    for (size_t i = 0; i < n_rows; i++) {
+        if (rows[i].role > TD_ROLE_NONE && rows[i].role < TD_ROLE_COUNT) continue;
+        return td_fail(TD_INTERNAL, "method table: /%s/%s names no role that it needs",
+                       rows[i].service, rows[i].method);
+    }
+    return td_rpc_server_add(c->server, rows, n_rows, c);
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+td_status td_access_create(struct td_coordinator *c, struct td_access **out_access) {
+    struct td_access *a = td_calloc(1, sizeof *a);
+    if (!a) return td_fail_oom();
+    a->magic = td_access_magic;
+    a->c = c;
+    td_status s = td_token_table_create(&a->tokens);
+    if (!s) s = td_audit_create(c->loop, c->state_dir, &a->audit);
+    if (!s) s = td_loop_timer_create(c->loop, on_timer, a, &a->timer);
+    if (s) {
+        td_access_destroy(a);
+        return s;
+    }
+    *out_access = a;
+    return TD_OK;
+}
+
+void td_access_destroy(struct td_access *a) {
+    if (!a) return;
+    td_loop_timer_destroy(a->timer);
+    td_audit_destroy(a->audit);
+    td_token_table_destroy(a->tokens);
+    a->magic = 0;
+    free(a);
+}
+
+struct reading {
+    struct td_access *access;
+    bool salvage;
+};
+
+static td_status load_row(enum td_record_kind kind, const char *key, const char *body, void *arg) {
+    const struct reading *r = arg;
+    (void)kind;
+    td_status bad = td_token_table_load(r->access->tokens, key, body);
+    if (!bad || !r->salvage) return bad;
+    td_status_log(TD_LOG_WARN, bad, "salvage: left out: a token, which is refused from now on");
+    return TD_OK;
+}
+
+td_status td_access_load(struct td_coordinator *c, bool salvage) {
+    struct reading r = {c->access, salvage};
+    TD_TRY(td_store_load_table(c->store, TD_RECORD_TOKEN, load_row, &r));
+    td_loop_timer_arm(c->access->timer, 0); // also what expired meanwhile is taken note of
+    return TD_OK;
+}

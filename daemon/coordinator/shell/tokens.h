@@ -1,0 +1,74 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_SHELL_TOKENS_H
+#define TRAIND_DAEMON_COORDINATOR_SHELL_TOKENS_H
+
+// The bearer tokens that were given out: who holds one, with which role, until when, and when it
+// was used last. A token's text is "td_<id>_<secret>"; the secret is 32 random bytes and is shown
+// once. What is kept is SHA-256 of the whole text, so that whoever reads state.db can present
+// nothing.
+//
+// The table is in memory, because every call asks it; its rows are in state.db (TD_RECORD_TOKEN).
+// Each change makes records, which td_token_table_take gives to whoever stores them. The last use
+// is written when it is a minute older than what was written.
+//
+// Bounds: TD_TOKENS_MAX that are valid, one more is refused; as many that ended, for people to see,
+// of which the oldest goes first. No clock, no file; the loop's thread.
+
+#include "daemon/coordinator/core/exchange.h"
+#include "daemon/coordinator/shell/role.h"
+#include "lib/rpc/secret.h"
+
+enum {
+    TD_TOKENS_MAX = 1000,
+    TD_TOKEN_ID = 13,   // 12 hex digits and a NUL
+    TD_TOKEN_NAME = 64, // and a NUL
+    TD_TOKEN_TEXT = 81, // "td_", id, '_', 64 hex digits and a NUL
+};
+
+struct td_token {
+    char id[TD_TOKEN_ID];
+    char name[TD_TOKEN_NAME];
+    enum td_access_role role;
+    uint8_t digest[TD_RPC_DIGEST_BYTES]; // of the text
+    // Real times; 0: never, not yet.
+    int64_t create_ns, expire_ns, use_ns, revoke_ns;
+    int64_t kept_use_ns; // as in its row
+    bool cut;            // it expired, and its calls were ended
+};
+
+struct td_token_table;
+TD_MUST_USE td_status td_token_table_create(struct td_token_table **out_tokens);
+void td_token_table_destroy(struct td_token_table *t);
+TD_DEFINE_AUTO(td_token_table, td_token_table_destroy);
+// A row. DATA_LOSS: it is none.
+TD_MUST_USE td_status td_token_table_load(struct td_token_table *t, const char *key,
+                                          const char *body);
+// Rows that changed since the last take; the taker owns them. NULL: none.
+struct td_record *td_token_table_take(struct td_token_table *t);
+
+// name "": its id. expire_ns 0: never. out_text is the only copy. INVALID_ARGUMENT names the field;
+// RESOURCE_EXHAUSTED LIMIT_TOKENS.
+TD_MUST_USE td_status td_token_table_add(struct td_token_table *t, struct td_real now,
+                                         const char *name, enum td_access_role role,
+                                         int64_t expire_ns, const struct td_token **out_token,
+                                         char out_text[TD_TOKEN_TEXT]);
+// Of one that has ended nothing changes. NOT_FOUND TOKEN_NOT_FOUND.
+TD_MUST_USE td_status td_token_table_revoke(struct td_token_table *t, struct td_real now,
+                                            const char *id, const struct td_token **out_token);
+// Whose text it is. UNAUTHENTICATED TOKEN_WRONG, TOKEN_EXPIRED, TOKEN_REVOKED; the latter two only
+// for who knows the secret.
+TD_MUST_USE td_status td_token_table_judge(struct td_token_table *t, struct td_real now,
+                                           struct td_str text, const struct td_token **out_token);
+
+bool td_token_valid(const struct td_token *token, struct td_real now);
+// The number by which calls know it; above 2^48.
+uint64_t td_token_identity(const struct td_token *token);
+const struct td_token *td_token_table_find(const struct td_token_table *t,
+                                           uint64_t identity); // NULL: none
+// Oldest first: begin with *cursor 0. NULL: that was the last.
+const struct td_token *td_token_table_next(const struct td_token_table *t, size_t *cursor);
+// The next that is past its time and was not given here before; NULL: none.
+const struct td_token *td_token_table_expired(struct td_token_table *t, struct td_real now);
+// When the next one expires; 0: none does.
+int64_t td_token_table_next_expiry(const struct td_token_table *t, struct td_real now);
+
+#endif

@@ -1,0 +1,310 @@
+// Tokens: rows read back, what is judged and in which words, bounds, expiry by a clock that is
+// given; roles as a table. And the audit log's files: how large they get and how many there are.
+// Tags: tsan
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "daemon/coordinator/shell/audit.h"
+#include "daemon/coordinator/shell/tokens.h"
+#include "lib/base/fsio.h"
+#include "lib/rpc/loop.h"
+#include "tests/unit/test.h"
+
+static const struct td_real t0 = {.ns = INT64_C(1700000000) * TD_NS_PER_S};
+
+static struct td_real later(int64_t s) {
+    return (struct td_real){t0.ns + s * TD_NS_PER_S};
+}
+
+static struct td_str str(const char *text) {
+    return (struct td_str){text, strlen(text)};
+}
+
+static const struct td_token *give(struct td_token_table *t, struct td_real now, int64_t expire_ns,
+                                   char text[TD_TOKEN_TEXT]) {
+    const struct td_token *k = NULL;
+    assert_ok(td_token_table_add(t, now, "alice", TD_ROLE_SUBMITTER, expire_ns, &k, text));
+    return k;
+}
+
+static void assert_refused(struct td_token_table *t, struct td_real now, const char *text,
+                           const char *reason) {
+    const struct td_token *k = NULL;
+    td_status s = td_token_table_judge(t, now, str(text), &k);
+    assert_int_equal(td_status_code(s), TD_UNAUTHENTICATED);
+    assert_string_equal(td_status_reason(s), reason);
+    assert_null(k);
+    td_status_free(s);
+}
+
+// Hands the records of one table to another, as a store and a restart would.
+static void move_rows(struct td_token_table *from, struct td_token_table *to) {
+    struct td_record *r = td_token_table_take(from);
+    while (r) {
+        struct td_record *gone = r;
+        if (to && r->body) assert_ok(td_token_table_load(to, r->key, r->body));
+        r = r->next;
+        td_record_destroy(gone);
+    }
+}
+
+static void test_token_is_the_same_after_its_row_was_read_back(void **state) {
+    (void)state;
+    TD_AUTO(td_token_table) *a = NULL, *b = NULL;
+    char text[TD_TOKEN_TEXT];
+    const struct td_token *k = NULL;
+    assert_ok(td_token_table_create(&a));
+    assert_ok(td_token_table_create(&b));
+    const struct td_token *given = give(a, t0, later(60).ns, text);
+    move_rows(a, b);
+    assert_ok(td_token_table_judge(b, later(1), str(text), &k));
+    assert_string_equal(k->id, given->id);
+    assert_string_equal(k->name, "alice");
+    assert_int_equal(k->role, TD_ROLE_SUBMITTER);
+    assert_ptr_equal(td_token_table_find(b, td_token_identity(k)), k);
+    assert_null(td_token_table_find(b, 1)); // the owner's is not in the table
+    assert_refused(b, later(60), text, "TOKEN_EXPIRED");
+}
+
+static void test_token_is_refused_when_a_character_of_it_differs(void **state) {
+    (void)state;
+    TD_AUTO(td_token_table) *t = NULL;
+    char text[TD_TOKEN_TEXT];
+    const struct td_token *k = NULL;
+    assert_ok(td_token_table_create(&t));
+    give(t, t0, 0, text);
+    for (size_t i = 0; i < TD_TOKEN_TEXT - 1; i++) {
+        char kept = text[i];
+        text[i] = kept == '0' ? '1' : '0';
+        assert_refused(t, t0, text, "TOKEN_WRONG");
+        text[i] = kept;
+    }
+    assert_ok(td_token_table_judge(t, t0, str(text), &k));
+    text[TD_TOKEN_TEXT - 2] = '\0';
+    assert_refused(t, t0, text, "TOKEN_WRONG");
+    assert_refused(t, t0, "", "TOKEN_WRONG");
+}
+
+static void test_revoked_token_stays_listed_and_is_refused(void **state) {
+    (void)state;
+    TD_AUTO(td_token_table) *t = NULL;
+    char text[TD_TOKEN_TEXT];
+    const struct td_token *k = NULL;
+    assert_ok(td_token_table_create(&t));
+    char id[TD_TOKEN_ID];
+    memcpy(id, give(t, t0, 0, text)->id, sizeof id);
+    assert_ok(td_token_table_revoke(t, later(5), id, &k));
+    assert_ok(td_token_table_revoke(t, later(9), id, &k)); // again: as it was
+    assert_int_equal(k->revoke_ns, later(5).ns);
+    assert_refused(t, later(6), text, "TOKEN_REVOKED");
+    td_status s = td_token_table_revoke(t, t0, "000000000000", &k);
+    assert_int_equal(td_status_code(s), TD_NOT_FOUND);
+    td_status_free(s);
+    size_t cursor = 0;
+    assert_ptr_equal(td_token_table_next(t, &cursor), k);
+    assert_null(td_token_table_next(t, &cursor));
+}
+
+static void test_last_use_is_written_once_a_minute(void **state) {
+    (void)state;
+    TD_AUTO(td_token_table) *t = NULL;
+    char text[TD_TOKEN_TEXT];
+    const struct td_token *k = NULL;
+    unsigned n = 0;
+    assert_ok(td_token_table_create(&t));
+    give(t, t0, 0, text);
+    move_rows(t, NULL);
+    for (int64_t s = 0; s < 180; s++) {
+        assert_ok(td_token_table_judge(t, later(s), str(text), &k));
+        struct td_record *r = td_token_table_take(t);
+        n += r != NULL;
+        if (r) td_record_destroy(r);
+    }
+    assert_int_equal(n, 3);
+}
+
+static void test_expired_token_is_given_once_to_who_ends_its_calls(void **state) {
+    (void)state;
+    TD_AUTO(td_token_table) *t = NULL;
+    char text[TD_TOKEN_TEXT];
+    assert_ok(td_token_table_create(&t));
+    const struct td_token *late = give(t, t0, later(20).ns, text),
+                          *soon = give(t, t0, later(10).ns, text);
+    give(t, t0, 0, text);
+    assert_int_equal(td_token_table_next_expiry(t, t0), later(10).ns);
+    assert_null(td_token_table_expired(t, later(9)));
+    assert_ptr_equal(td_token_table_expired(t, later(10)), soon);
+    assert_null(td_token_table_expired(t, later(10)));
+    assert_int_equal(td_token_table_next_expiry(t, later(10)), later(20).ns);
+    assert_ptr_equal(td_token_table_expired(t, later(30)), late);
+    assert_int_equal(td_token_table_next_expiry(t, later(30)), 0);
+}
+
+static void test_tokens_are_bounded_and_the_oldest_that_ended_goes(void **state) {
+    (void)state;
+    TD_AUTO(td_token_table) *t = NULL;
+    char text[TD_TOKEN_TEXT], first[TD_TOKEN_ID];
+    const struct td_token *k = NULL;
+    assert_ok(td_token_table_create(&t));
+    memcpy(first, give(t, t0, later(1).ns, text)->id, sizeof first);
+    for (int i = 1; i < TD_TOKENS_MAX; i++) {
+        give(t, t0, later(2).ns, text);
+    }
+    td_status full = td_token_table_add(t, t0, "", TD_ROLE_VIEWER, 0, &k, text);
+    assert_int_equal(td_status_code(full), TD_RESOURCE_EXHAUSTED);
+    assert_string_equal(td_status_reason(full), "LIMIT_TOKENS");
+    td_status_free(full);
+    for (int i = 0; i < TD_TOKENS_MAX; i++) { // all of before have expired
+        give(t, later(3), later(9).ns, text);
+    }
+    assert_ok(td_token_table_revoke(t, later(3), first, &k)); // it is there still
+    give(t, later(10), 0, text);
+    td_status gone = td_token_table_revoke(t, later(10), first, &k);
+    assert_int_equal(td_status_code(gone), TD_NOT_FOUND);
+    td_status_free(gone);
+    move_rows(t, NULL);
+}
+
+static void test_row_that_is_no_token_is_damage(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        {"0123456789ab", "{}"},
+        {"0123456789ab", "{\"name\":\"a\",\"role\":\"king\",\"sha256\":\"\"}"},
+        {"0123456789ab", "{\"name\":\"a b\",\"role\":\"viewer\",\"sha256\":\"\"}"},
+        {"0123456789ab", "{\"name\":\"a\",\"role\":\"viewer\",\"sha256\":\"00\"}"},
+        {"short", "{\"name\":\"a\",\"role\":\"viewer\",\"sha256\":\"00\"}"},
+    };
+    TD_AUTO(td_token_table) *t = NULL;
+    assert_ok(td_token_table_create(&t));
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        td_status s = td_token_table_load(t, rows[i][0], rows[i][1]);
+        assert_int_equal(td_status_code(s), TD_DATA_LOSS);
+        td_status_free(s);
+    }
+}
+
+static void test_roles_are_a_ladder_with_nodes_beside_it(void **state) {
+    (void)state;
+    static const char *const allowed[] = {
+        // needs: none, viewer, submitter, operator, admin, node
+        "y.....", "yy....", "yyy...", "yyyy..", "yyyyy.", "y....y",
+    };
+    _Static_assert(TD_COUNTOF(allowed) == TD_ROLE_COUNT, "one row per role that is held");
+    for (int held = 0; held < TD_ROLE_COUNT; held++) {
+        for (int needed = 0; needed < TD_ROLE_COUNT; needed++) {
+            assert_int_equal(
+                td_access_role_allows((enum td_access_role)held, (enum td_access_role)needed),
+                allowed[held][needed] == 'y');
+        }
+    }
+}
+
+// ---- the audit log ------------------------------------------------------------------------------
+static const struct td_audit_entry entry = {.token = "0123456789ab",
+                                            .name = "alice",
+                                            .role = "submitter",
+                                            .source = "127.0.0.1:1",
+                                            .method = "traind.v1.JobService/CancelJob",
+                                            .object = "j-\x1b\"\n",
+                                            .code = "OK",
+                                            .reason = ""};
+
+static size_t read_log(const char *dir, const char *suffix, struct td_buf *out) {
+    char path[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(path, "%s/audit.log%s", dir, suffix));
+    td_buf_clear(out);
+    if (td_fs_exists(path)) assert_ok(td_fs_read(path, (size_t)64 << 20, out));
+    size_t n = 0;
+    for (size_t i = 0; i < out->len; i++) {
+        n += out->data[i] == '\n';
+    }
+    return n;
+}
+
+static void test_audit_lines_are_all_there_when_it_is_closed(void **state) {
+    TD_AUTO(td_loop) *loop = NULL;
+    struct td_audit *a = NULL;
+    TD_AUTO_BUF text;
+    td_buf_init(&text, (size_t)64 << 20);
+    assert_ok(td_loop_create(&loop));
+    for (int round = 1; round <= 2; round++) { // opened again, it goes on
+        assert_ok(td_audit_create(loop, *state, &a));
+        for (int i = 0; i < 500; i++) {
+            td_audit_add(a, &entry);
+        }
+        td_audit_destroy(a);
+        assert_int_equal(read_log(*state, "", &text), 500 * round);
+    }
+    assert_non_null(strstr(td_buf_cstr(&text), "\"object\":\"j-\\u001b\\\"\\n\""));
+}
+
+static void test_audit_log_that_is_full_becomes_an_older_one(void **state) {
+    TD_AUTO(td_loop) *loop = NULL;
+    struct td_audit *a = NULL;
+    char path[TD_FS_PATH_BYTES];
+    TD_AUTO_BUF text;
+    td_buf_init(&text, (size_t)64 << 20);
+    assert_ok(td_loop_create(&loop));
+    for (int round = 0; round < TD_AUDIT_FILES + 2; round++) {
+        assert_ok(td_audit_create(loop, *state, &a));
+        td_audit_add(a, &entry);
+        td_audit_destroy(a);
+        assert_int_equal(read_log(*state, "", &text), 1);
+        assert_ok(td_fs_path(path, "%s/audit.log", (const char *)*state));
+        assert_int_equal(truncate(path, TD_AUDIT_FILE_BYTES - 1), 0);
+    }
+    for (int i = 1; i <= TD_AUDIT_FILES; i++) {
+        assert_ok(td_fs_path(path, "%s/audit.log.%d", (const char *)*state, i));
+        assert_int_equal(td_fs_exists(path), i < TD_AUDIT_FILES);
+    }
+}
+
+static void test_audit_lines_that_have_no_room_are_counted(void **state) {
+    TD_AUTO(td_loop) *loop = NULL;
+    struct td_audit *a = NULL;
+    char path[TD_FS_PATH_BYTES];
+    TD_AUTO_BUF text;
+    td_buf_init(&text, (size_t)64 << 20);
+    assert_ok(td_loop_create(&loop));
+    assert_ok(td_fs_path(path, "%s/audit.log", (const char *)*state));
+    assert_int_equal(mkdir(path, 0700), 0); // it cannot be opened
+    assert_ok(td_audit_create(loop, *state, &a));
+    for (int i = 0; i < 5000; i++) {
+        td_audit_add(a, &entry);
+    }
+    assert_int_equal(rmdir(path), 0);
+    const char *at = NULL;
+    static const bool never = false;
+    for (int i = 0; i < 3000 && !at; i++) { // it is tried again each second
+        td_status_free(td_loop_run_until(loop, &never, TD_NS_PER_S / 50));
+        (void)read_log(*state, "", &text);
+        at = strstr(td_buf_cstr(&text), "\"lost\":");
+    }
+    unsigned long lost = 0;
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "\"lost\":%lu", &lost), 1);
+    size_t n = read_log(*state, "", &text);
+    assert_in_range(n, 100, 5000);
+    assert_true(text.len <= TD_AUDIT_WAITING_BYTES + 4096);
+    assert_int_equal(n - 1 + lost, 5000);
+    td_audit_destroy(a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_token_is_the_same_after_its_row_was_read_back),
+        cmocka_unit_test(test_token_is_refused_when_a_character_of_it_differs),
+        cmocka_unit_test(test_revoked_token_stays_listed_and_is_refused),
+        cmocka_unit_test(test_last_use_is_written_once_a_minute),
+        cmocka_unit_test(test_expired_token_is_given_once_to_who_ends_its_calls),
+        cmocka_unit_test(test_tokens_are_bounded_and_the_oldest_that_ended_goes),
+        cmocka_unit_test(test_row_that_is_no_token_is_damage),
+        cmocka_unit_test(test_roles_are_a_ladder_with_nodes_beside_it),
+        test_in_scratch(test_audit_lines_are_all_there_when_it_is_closed),
+        test_in_scratch(test_audit_log_that_is_full_becomes_an_older_one),
+        test_in_scratch(test_audit_lines_that_have_no_room_are_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
