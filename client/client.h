@@ -5,6 +5,7 @@
 //
 //   trainctl.c   argv -> verb, the table of verbs and of flags
 //   config.c     environment: where the daemon is, the token, colours (the only getenv)
+//   contexts.c   coordinators by name, in a file of the person's own
 //   session.c    channel to the daemon, unary calls, errors as people read them, exit codes
 //   json.c       protobuf-c messages as proto3 JSON
 //   print.c      text on a terminal: control characters are shown
@@ -29,6 +30,8 @@
 //   cmd_checkpoint.c  checkpoint list, download
 //   cmd_cluster.c     node list, cluster info, version
 //   cmd_plugins.c     plugins
+//   cmd_token.c       token create, list, revoke
+//   cmd_context.c     context add, use, list
 //
 // One thread. A verb gets its parsed flags and returns a td_status; main turns that into one
 // message and one exit code. Exit codes are API: scripts branch on them.
@@ -70,7 +73,9 @@ struct td_flags {
     const char *dump_graph; // a pass
     const char *state;
     const char *reason;
-    int rank; // -1: all
+    const char *role, *name, *expires; // of a token
+    const char *ca;                    // of a context
+    int rank;                          // -1: all
     uint32_t attempt, from_step, to_step;
     uint32_t points; // 0: as they are
     uint64_t offset;
@@ -94,6 +99,9 @@ TD_VERB(td_cmd_cancel);
 TD_VERB(td_cmd_checkpoint_download);
 TD_VERB(td_cmd_checkpoint_list);
 TD_VERB(td_cmd_cluster_info);
+TD_VERB(td_cmd_context_add);
+TD_VERB(td_cmd_context_list);
+TD_VERB(td_cmd_context_use);
 TD_VERB(td_cmd_delete);
 TD_VERB(td_cmd_describe);
 TD_VERB(td_cmd_list);
@@ -106,6 +114,9 @@ TD_VERB(td_cmd_plugins);
 TD_VERB(td_cmd_resume);
 TD_VERB(td_cmd_run);
 TD_VERB(td_cmd_submit);
+TD_VERB(td_cmd_token_create);
+TD_VERB(td_cmd_token_list);
+TD_VERB(td_cmd_token_revoke);
 TD_VERB(td_cmd_version);
 TD_VERB(td_cmd_wait);
 TD_VERB(td_cmd_watch);

@@ -85,6 +85,9 @@ static void show_job(const Traind__V1__Job *job) {
     for (size_t i = 0; i < job->n_notes; i++) {
         line("note", job->notes[i]);
     }
+    if (job->owner[0]) {
+        td_print(stdout, "%-14s %s (token %s)\n", "owner", job->owner, job->owner_token);
+    }
     line("created", job->create_time);
     line("started", job->start_time);
     line("ended", job->end_time);

@@ -1,8 +1,8 @@
 // Environment of trainctl, and the two files through which daemon and client find each other. The
 // daemon writes `address` after it listens and `token` with mode 0600, both in its state directory.
 // The address is read again for each connection, because a restarted daemon may have another port.
-// Rejected: a configuration file of the client's own; there is one daemon per state directory, and
-// its directory already says everything.
+// A daemon of this machine needs no file of the client's own: its directory says everything. One
+// that is elsewhere has a context.
 
 #include "client/config.h"
 
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/contexts.h"
 #include "lib/base/fsio.h"
 #include "lib/base/state_dir.h"
 #include "lib/rpc/client.h"
@@ -21,7 +22,7 @@ static void trim(char *text) {
     }
 }
 
-static td_status read_line(const char *path, char *out, size_t out_bytes) {
+td_status td_client_read_line(const char *path, char *out, size_t out_bytes) {
     TD_AUTO_BUF text;
     td_buf_init(&text, 4096);
     TD_TRY(td_fs_read(path, 4096, &text));
@@ -70,7 +71,66 @@ static td_status find_address(const struct td_flags *f, struct td_client_config 
                 c->state_dir),
             "NO_DAEMON");
     }
-    return read_line(c->address_source, c->address, sizeof c->address);
+    return td_client_read_line(c->address_source, c->address, sizeof c->address);
+}
+
+// ---- contexts -----------------------------------------------------------------------------------
+td_status td_client_contexts_path(char out[TD_CLIENT_PATH]) {
+    const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    bool has_xdg = xdg && *xdg == '/';
+    if (!has_xdg && !(home && *home)) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "neither XDG_CONFIG_HOME nor HOME says where contexts are kept");
+    }
+    int n = snprintf(out, TD_CLIENT_PATH, "%s%s/traind/contexts.json", has_xdg ? xdg : home,
+                     has_xdg ? "" : "/.config");
+    if (n < TD_CLIENT_PATH) return TD_OK;
+    return td_fail(TD_INVALID_ARGUMENT, "the path of the contexts is longer than %d bytes",
+                   TD_CLIENT_PATH - 1);
+}
+
+static bool is_set(const char *flag, const char *variable) {
+    const char *value = flag ? flag : getenv(variable);
+    return value && *value;
+}
+
+// *out_any: nothing else says where the daemon is, and a context is in use.
+static td_status find_context(const struct td_flags *f, struct td_client_config *c, bool *out_any) {
+    char path[TD_CLIENT_PATH];
+    struct td_context context;
+    *out_any = false;
+    if (is_set(f->address, "TRAIND_ADDRESS") || is_set(f->state_dir, "TRAIND_STATE_DIR")) {
+        return TD_OK;
+    }
+    td_status nowhere = td_client_contexts_path(path);
+    td_status_free(nowhere); // then none was added
+    if (nowhere) return TD_OK;
+    TD_TRY(td_contexts_current(path, &context, out_any));
+    if (!*out_any) return TD_OK;
+    _Static_assert(sizeof c->address == sizeof context.address, "whole");
+    memcpy(c->address, context.address, sizeof c->address);
+    snprintf(c->address_source, sizeof c->address_source, "context %s", context.name);
+    memcpy(c->token, context.token, sizeof c->token);
+    snprintf(c->ca, sizeof c->ca, "%s", context.ca);
+    return TD_OK;
+}
+
+// ---- all of it ----------------------------------------------------------------------------------
+static td_status find_token(const struct td_flags *f, struct td_client_config *c) {
+    char path[600];
+    const char *token_file = f->token_file ? f->token_file : getenv("TRAIND_TOKEN_FILE");
+    bool named = token_file && *token_file;
+    if (!named && c->token[0]) return TD_OK; // the context's
+    snprintf(path, sizeof path, "%s/token", c->state_dir);
+    td_status failed = td_client_read_line(named ? token_file : path, c->token, sizeof c->token);
+    if (!failed) return TD_OK;
+    td_status denied = td_fail(TD_UNAUTHENTICATED,
+                               "there is no token to show to %s: %s. The daemon's owner finds it "
+                               "in its state directory; name it with --token-file or "
+                               "TRAIND_TOKEN_FILE",
+                               c->address, td_status_message(failed));
+    td_status_free(failed);
+    return denied;
 }
 
 // A CA that is given counts for any address, the one of the state directory only where TLS is
@@ -81,7 +141,7 @@ static td_status find_ca(const struct td_flags *f, struct td_client_config *c) {
         return td_fail(TD_INVALID_ARGUMENT, "the path of the CA is longer than %zu bytes",
                        sizeof c->ca - 1);
     }
-    snprintf(c->ca, sizeof c->ca, "%s", given ? given : "");
+    if (given && *given) snprintf(c->ca, sizeof c->ca, "%s", given);
     if (c->ca[0] || !td_rpc_address_needs_tls(c->address)) return TD_OK;
     snprintf(c->ca, sizeof c->ca, "%s/tls/ca.pem", c->state_dir);
     if (!td_fs_exists(c->ca)) c->ca[0] = '\0';
@@ -92,24 +152,14 @@ td_status td_client_config_read(const struct td_flags *f, struct td_client_confi
     struct td_client_config c = {.color = isatty(STDERR_FILENO)};
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
     if ((no_color && *no_color) || (term && !strcmp(term, "dumb"))) c.color = false;
-    TD_TRY(state_dir(f, c.state_dir, sizeof c.state_dir));
-    TD_TRY(find_address(f, &c));
-    TD_TRY(find_ca(f, &c));
-    char path[600];
-    const char *token_file = f->token_file ? f->token_file : getenv("TRAIND_TOKEN_FILE");
-    snprintf(path, sizeof path, "%s/token", c.state_dir);
-    td_status failed =
-        read_line(token_file && *token_file ? token_file : path, c.token, sizeof c.token);
-    if (failed) {
-        td_status denied =
-            td_fail(TD_UNAUTHENTICATED,
-                    "there is no token to show to %s: %s. The daemon's owner finds it "
-                    "in its state directory; name it with --token-file or "
-                    "TRAIND_TOKEN_FILE",
-                    c.address, td_status_message(failed));
-        td_status_free(failed);
-        return denied;
+    bool in_context;
+    TD_TRY(find_context(f, &c, &in_context));
+    if (!in_context) {
+        TD_TRY(state_dir(f, c.state_dir, sizeof c.state_dir));
+        TD_TRY(find_address(f, &c));
     }
+    TD_TRY(find_ca(f, &c));
+    TD_TRY(find_token(f, &c));
     *out_config = c;
     return TD_OK;
 }

@@ -30,6 +30,7 @@ enum td_flag_bit {
     F_DUMP = 1 << 11,
     F_RESUME = 1 << 12,
     F_KEEP = 1 << 13,
+    F_TOKEN = 1 << 14,   // --role, --name, --expires
     F_COMMON = 1 << 30,
 };
 
@@ -55,6 +56,9 @@ enum {
     KEY_DUMP_GRAPH,
     KEY_RESUME,
     KEY_KEEP_CHECKPOINTS,
+    KEY_ROLE,
+    KEY_NAME,
+    KEY_EXPIRES,
 };
 
 struct flag_row {
@@ -102,6 +106,12 @@ static const struct flag_row flag_table[] = {
       0}},
     {F_KEEP,
      {"keep-checkpoints", KEY_KEEP_CHECKPOINTS, 0, 0, "leave the files of its checkpoints", 0}},
+    {F_TOKEN,
+     {"role", KEY_ROLE, "ROLE", 0, "viewer, submitter, operator, admin or node (needed)", 0}},
+    {F_TOKEN,
+     {"name", KEY_NAME, "NAME", 0,
+      "whose it is; tokens of one name are one person (default: its id)", 0}},
+    {F_TOKEN, {"expires", KEY_EXPIRES, "SPAN", 0, "30d, 12h, 90m; default: never", 0}},
     {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "why; shown as the job's reason", 0}},
 };
 
@@ -113,6 +123,12 @@ static const struct td_verb verb_table[] = {
     {"checkpoint list", "JOB", "the checkpoints of a job, newest first", 1, 1, 0,
      td_cmd_checkpoint_list},
     {"cluster info", "", "the coordinator and its numbers", 0, 0, 0, td_cmd_cluster_info},
+    {"context add", "NAME", "name a coordinator, with --address and --token-file", 1, 1, 0,
+     td_cmd_context_add},
+    {"context list", "", "coordinators that have a name; * is in use", 0, 0, 0,
+     td_cmd_context_list},
+    {"context use", "NAME", "from now on where no flag says otherwise; - is none", 1, 1, 0,
+     td_cmd_context_use},
     {"delete", "JOB", "remove a job that does not run, with all it has on disks", 1, 1, F_KEEP,
      td_cmd_delete},
     {"describe", "JOB", "everything about a job", 1, 1, 0, td_cmd_describe},
@@ -132,6 +148,10 @@ static const struct td_verb verb_table[] = {
      F_SET | F_FILE | F_RESUME, td_cmd_run},
     {"submit", "FILE", "submit a job spec (- reads standard input)", 1, 1,
      F_SET | F_FOLLOW | F_DRY_RUN | F_REQUEST_ID, td_cmd_submit},
+    {"token create", "", "give out a credential; its text is shown once", 0, 0, F_TOKEN,
+     td_cmd_token_create},
+    {"token list", "", "credentials that were given out", 0, 0, 0, td_cmd_token_list},
+    {"token revoke", "ID", "end a credential, and its calls", 1, 1, 0, td_cmd_token_revoke},
     {"version", "", "of this program", 0, 0, 0, td_cmd_version},
     {"wait", "JOB", "until the job has ended; exit 1 if it did not succeed", 1, 1, F_FOLLOW,
      td_cmd_wait},
@@ -240,6 +260,23 @@ static error_t parse_switch(int key, struct td_flags *f) {
     }
 }
 
+// Flags of token and context.
+static error_t parse_access_flag(int key, char *arg, struct td_flags *f) {
+    switch (key) {
+    case KEY_ROLE:
+        f->role = arg;
+        return 0;
+    case KEY_NAME:
+        f->name = arg;
+        return 0;
+    case KEY_EXPIRES:
+        f->expires = arg;
+        return 0;
+    default:
+        return parse_switch(key, f);
+    }
+}
+
 // Flags of some verbs: argp was given only those of this verb.
 static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, struct td_flags *f) {
     switch (key) {
@@ -281,7 +318,7 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
         f->reason = arg;
         return 0;
     default:
-        return parse_switch(key, f);
+        return parse_access_flag(key, arg, f);
     }
 }
 

@@ -1,0 +1,140 @@
+// token create, list, revoke: credentials of people and nodes. The text of a new one goes to
+// standard output alone, so that `trainctl token create ... > file` keeps it; what it is goes to
+// standard error.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/print.h"
+#include "client/session.h"
+#include "client/table.h"
+#include "traind/v1/admin.pb-c.h"
+
+static const char *word(const ProtobufCEnumDescriptor *of, int value) {
+    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(of, value);
+    return v ? v->name : "UNKNOWN";
+}
+
+static const char *role_of(const Traind__V1__Token *t) {
+    return word(&traind__v1__token__role__descriptor, (int)t->role);
+}
+
+static const char *state_of(const Traind__V1__Token *t) {
+    return word(&traind__v1__token__state__descriptor, (int)t->state);
+}
+
+static td_status parse_role(const char *text, Traind__V1__Token__Role *out) {
+    const ProtobufCEnumDescriptor *of = &traind__v1__token__role__descriptor;
+    char upper[16] = "";
+    for (size_t i = 0; text && text[i] && i < sizeof upper - 1; i++) {
+        upper[i] = (char)(text[i] >= 'a' && text[i] <= 'z' ? text[i] - 'a' + 'A' : text[i]);
+    }
+    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value_by_name(of, upper);
+    if (v && v->value > 0) {
+        *out = (Traind__V1__Token__Role)v->value;
+        return TD_OK;
+    }
+    return td_fail(TD_INVALID_ARGUMENT,
+                   "--role takes viewer, submitter, operator, admin or node%s%s%s",
+                   text ? ", not '" : "", text ? text : "", text ? "'" : "");
+}
+
+// "30d", "12h", "90m", "45s".
+static td_status parse_span(const char *text, uint64_t *out_s) {
+    static const struct {
+        char unit;
+        uint64_t s;
+    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 24 * 3600}};
+    char *end;
+    unsigned long long n = strtoull(text, &end, 10);
+    for (size_t i = 0; i < TD_COUNTOF(units); i++) {
+        bool fits = *text >= '0' && *text <= '9' && *end == units[i].unit && !end[1];
+        if (!fits || !n || n > UINT32_MAX) continue;
+        *out_s = n * units[i].s;
+        return TD_OK;
+    }
+    return td_fail(TD_INVALID_ARGUMENT, "--expires takes a span such as 30d, 12h or 90m, not '%s'",
+                   text);
+}
+
+td_status td_cmd_token_create(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)out_exit;
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    Traind__V1__CreateTokenRequest request = TRAIND__V1__CREATE_TOKEN_REQUEST__INIT;
+    TD_TRY(parse_role(f->role, &request.role));
+    if (f->expires) TD_TRY(parse_span(f->expires, &request.expires_in_s));
+    if (f->name) request.name = td_unconst(f->name);
+    TD_TRY(td_session_call(s, "/traind.v1.AdminService/CreateToken", &request.base,
+                           &traind__v1__create_token_response__descriptor, &answer));
+    const Traind__V1__CreateTokenResponse *r =
+        (const Traind__V1__CreateTokenResponse *)td_rpc_message_get(answer);
+    if (td_output_is_json(f->output)) return td_session_print_json(s, &r->base);
+    if (f->output == TD_OUTPUT_NAME) {
+        td_print(stdout, "%s\n", r->text);
+        return TD_OK;
+    }
+    const Traind__V1__Token *t = r->token;
+    td_print(stdout, "%s\n", r->text);
+    td_print(stderr, "trainctl: token %s of '%s', role %s, %s%s; its text is shown only now\n",
+             t->id, t->name, role_of(t), t->expire_time[0] ? "until " : "without an end",
+             t->expire_time);
+    return TD_OK;
+}
+
+static td_status show(const Traind__V1__ListTokensResponse *r) {
+    static const char *const heading[] = {"ID",      "NAME",    "ROLE",    "STATE",
+                                          "CREATED", "EXPIRES", "LAST USE"};
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_table t;
+    TD_TRY(td_arena_create((size_t)64 << 20, &arena));
+    td_table_init(&t, arena, TD_COUNTOF(heading), heading);
+    for (size_t i = 0; i < r->n_tokens; i++) {
+        const Traind__V1__Token *k = r->tokens[i];
+        TD_TRY(td_table_add(&t, "%s", k->id));
+        TD_TRY(td_table_add(&t, "%s", k->name));
+        TD_TRY(td_table_add(&t, "%s", role_of(k)));
+        TD_TRY(td_table_add(&t, "%s", state_of(k)));
+        TD_TRY(td_table_add(&t, "%s", k->create_time));
+        TD_TRY(td_table_add(&t, "%s", k->expire_time[0] ? k->expire_time : "never"));
+        TD_TRY(td_table_add(&t, "%s", k->last_use_time[0] ? k->last_use_time : "-"));
+    }
+    return td_table_print(&t);
+}
+
+td_status td_cmd_token_list(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)out_exit;
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    Traind__V1__ListTokensRequest request = TRAIND__V1__LIST_TOKENS_REQUEST__INIT;
+    TD_TRY(td_session_call(s, "/traind.v1.AdminService/ListTokens", &request.base,
+                           &traind__v1__list_tokens_response__descriptor, &answer));
+    const Traind__V1__ListTokensResponse *r =
+        (const Traind__V1__ListTokensResponse *)td_rpc_message_get(answer);
+    if (f->output == TD_OUTPUT_TABLE) return show(r);
+    if (f->output == TD_OUTPUT_JSON) return td_session_print_json(s, &r->base);
+    for (size_t i = 0; i < r->n_tokens; i++) {
+        if (f->output == TD_OUTPUT_NAME) {
+            td_print(stdout, "%s\n", r->tokens[i]->id);
+        } else {
+            TD_TRY(td_session_print_json(s, &r->tokens[i]->base));
+        }
+    }
+    return TD_OK;
+}
+
+td_status td_cmd_token_revoke(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)out_exit;
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    Traind__V1__RevokeTokenRequest request = TRAIND__V1__REVOKE_TOKEN_REQUEST__INIT;
+    request.id = td_unconst(f->args[0]);
+    TD_TRY(td_session_call(s, "/traind.v1.AdminService/RevokeToken", &request.base,
+                           &traind__v1__token__descriptor, &answer));
+    const Traind__V1__Token *t = (const Traind__V1__Token *)td_rpc_message_get(answer);
+    if (td_output_is_json(f->output)) return td_session_print_json(s, &t->base);
+    if (f->output == TD_OUTPUT_NAME) {
+        td_print(stdout, "%s\n", t->id);
+    } else {
+        td_print(stdout, "%s of '%s' %s\n", t->id, t->name, state_of(t));
+    }
+    return TD_OK;
+}
