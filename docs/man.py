@@ -67,7 +67,7 @@ def traind():
         "SIGTERM and SIGINT end the daemon. Role all stops its ranks with a checkpoint first, and the next start goes on; "
         "role node leaves them running, to be adopted by the next one. A second signal ends it at once.") +
         "\n.SH FILES\n" + roff("In the state directory: token (the owner's credential), address (HOST:PORT, once it listens), "
-                             "state.db, metrics.db, attempts, checkpoints, logs.") +
+                             "state.db, metrics.db, audit.log, attempts, checkpoints, logs.") +
         "\n.SH SEE ALSO\n.BR trainctl (1),\n.BR traind\\-job (5)\n")
     return page("traind", 8, "daemon that trains what it is given: coordinator, node, or both", body)
 
