@@ -5,7 +5,7 @@ The methods come from the running server's reflection. One that NEEDS does not n
 it needs, beside the row of the method table."""
 import contextlib
 import json
-import threading
+import sqlite3
 import time
 
 import grpc
@@ -77,11 +77,6 @@ def methods_of(daemon):
             described = pool.FindServiceByName(service)
             found |= {f"{service}/{m.name}": m for m in described.methods}
     return found
-
-
-class Ended(Exception):
-    def __init__(self, code, details=""):
-        self.code, self.details = code, details
 
 
 def call(channel, path, method, text=None):
@@ -337,6 +332,26 @@ def test_open_calls_of_a_token_end_when_it_is_revoked_or_expires(coordinator):
     assert code == Code.UNAUTHENTICATED and 0.5 < s < 2, (code, s)
     coordinator.steer("Cancel", job)
     assert [r.job.State.Name(r.job.state) for r in other][-1] == "CANCELLED"  # the other's token is valid
+
+
+def test_token_can_be_revoked_while_the_disk_refuses(coordinator):
+    person = Person(coordinator, "submitter", "alice")
+    job = person.submit().id
+    disk = sqlite3.connect(coordinator.state_dir / "state.db", isolation_level=None)
+    disk.execute("BEGIN IMMEDIATE")  # each commit fails from now on
+    assert code_of(revoke, coordinator, person.id) == Code.UNAVAILABLE
+    assert code_of(person.steer, "Get", job) == Code.UNAUTHENTICATED
+    disk.execute("ROLLBACK")
+    disk.close()
+
+    def revoked():
+        with contextlib.suppress(grpc.RpcError):
+            return revoke(coordinator, person.id)
+
+    until("the disk is written again", revoked, 20)
+    coordinator.kill()
+    coordinator.start()
+    assert [x["state"] for x in coordinator.ctl_json("token", "list")["tokens"]] == ["REVOKED"]
 
 
 def test_tokens_outlive_a_restart_and_the_disk_has_no_secret(coordinator):
