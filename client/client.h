@@ -74,7 +74,6 @@ struct td_flags {
     const char *state;
     const char *reason;
     const char *role, *name, *expires; // of a token
-    const char *ca;                    // of a context
     int rank;                          // -1: all
     uint32_t attempt, from_step, to_step;
     uint32_t points; // 0: as they are

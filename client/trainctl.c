@@ -30,7 +30,7 @@ enum td_flag_bit {
     F_DUMP = 1 << 11,
     F_RESUME = 1 << 12,
     F_KEEP = 1 << 13,
-    F_TOKEN = 1 << 14,   // --role, --name, --expires
+    F_TOKEN = 1 << 14, // --role, --name, --expires
     F_COMMON = 1 << 30,
 };
 

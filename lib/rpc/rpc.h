@@ -26,7 +26,6 @@
 //   peers.h           whose connection gRPC's "fd:N" is (private)
 //   self_check.h      does our own listener still answer? (private)
 //   address.h         HOST:PORT, and whether it is loopback (private)
-//   secret.h          SHA-256 of a secret, for whoever keeps none (OpenSSL)
 //   port_holder.h     who listens on a port that is taken (private)
 //
 // Everything a caller sees runs on the loop's thread: handlers, callbacks, and every function here

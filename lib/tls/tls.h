@@ -8,6 +8,7 @@
 //   authority.h    a CA of one's own: made, opened, issues certificates
 //   context.h      what a listener or a dialler brings to its handshakes; new files are noticed
 //   session.h      one connection: its handshake, then bytes in and out
+//   secret.h       SHA-256 of a credential, for whoever judges it
 //   x509.h         OpenSSL's objects, and why a certificate is refused (private)
 //   error.h        OpenSSL's errors as a td_status (private)
 //

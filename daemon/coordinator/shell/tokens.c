@@ -80,8 +80,8 @@ static void record(struct td_token_table *t, const char *id, const char *body) {
 }
 
 static void save(struct td_token_table *t, struct td_token *k) {
-    char digest[2 * TD_RPC_DIGEST_BYTES + 1], body[BODY_MAX];
-    hex(k->digest, TD_RPC_DIGEST_BYTES, digest);
+    char digest[2 * TD_TLS_DIGEST_BYTES + 1], body[BODY_MAX];
+    hex(k->digest, TD_TLS_DIGEST_BYTES, digest);
     k->kept_use_ns = k->use_ns;
     snprintf(body, sizeof body, // a name holds nothing that JSON escapes
              "{\"name\":\"%s\",\"role\":\"%s\",\"sha256\":\"%s\",\"create_ns\":%" PRId64
@@ -126,7 +126,7 @@ static bool decode(const struct td_json *v, struct td_token *k) {
     k->revoke_ns = td_json_int(td_json_get(v, "revoke_ns"), 0);
     if (!name_ok(name) || k->role == TD_ROLE_NONE) return false;
     snprintf(k->name, sizeof k->name, "%s", name);
-    return unhex(td_json_string(td_json_get(v, "sha256"), ""), k->digest, TD_RPC_DIGEST_BYTES);
+    return unhex(td_json_string(td_json_get(v, "sha256"), ""), k->digest, TD_TLS_DIGEST_BYTES);
 }
 
 static bool id_ok(const char *id) {
@@ -262,7 +262,7 @@ td_status td_token_table_add(struct td_token_table *t, struct td_real now, const
     td_random_bytes(secret, sizeof secret);
     int n = snprintf(out_text, TD_TOKEN_TEXT, "td_%s_", k->id);
     hex(secret, sizeof secret, out_text + n);
-    TD_TRY(td_rpc_secret_digest((struct td_str){out_text, strlen(out_text)}, k->digest));
+    TD_TRY(td_tls_secret_digest((struct td_str){out_text, strlen(out_text)}, k->digest));
     snprintf(k->name, sizeof k->name, "%s", name[0] ? name : k->id);
     k->role = role;
     k->create_ns = now.ns;
@@ -306,9 +306,9 @@ static td_status ended(const char *how, const char *reason) {
 
 td_status td_token_table_judge(struct td_token_table *t, struct td_real now, struct td_str text,
                                const struct td_token **out_token) {
-    uint8_t digest[TD_RPC_DIGEST_BYTES];
+    uint8_t digest[TD_TLS_DIGEST_BYTES];
     struct td_token *k = named_by(t, text);
-    if (k) TD_TRY(td_rpc_secret_digest(text, digest));
+    if (k) TD_TRY(td_tls_secret_digest(text, digest));
     if (!k || !td_rpc_secret_equal((struct td_str){(const char *)digest, sizeof digest},
                                    (struct td_str){(const char *)k->digest, sizeof k->digest})) {
         return td_status_with_reason(

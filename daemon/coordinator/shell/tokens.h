@@ -15,7 +15,7 @@
 
 #include "daemon/coordinator/core/exchange.h"
 #include "daemon/coordinator/shell/role.h"
-#include "lib/rpc/secret.h"
+#include "lib/tls/secret.h"
 
 enum {
     TD_TOKENS_MAX = 1000,
@@ -28,7 +28,7 @@ struct td_token {
     char id[TD_TOKEN_ID];
     char name[TD_TOKEN_NAME];
     enum td_access_role role;
-    uint8_t digest[TD_RPC_DIGEST_BYTES]; // of the text
+    uint8_t digest[TD_TLS_DIGEST_BYTES]; // of the text
     // Real times; 0: never, not yet.
     int64_t create_ns, expire_ns, use_ns, revoke_ns;
     int64_t kept_use_ns; // as in its row

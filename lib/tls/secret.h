@@ -1,5 +1,5 @@
-#ifndef TRAIND_LIB_RPC_SECRET_H
-#define TRAIND_LIB_RPC_SECRET_H
+#ifndef TRAIND_LIB_TLS_SECRET_H
+#define TRAIND_LIB_TLS_SECRET_H
 
 // A credential as whoever judges it keeps it: not the text, only its SHA-256. A secret of 256
 // random bits needs no salt and no slow hash, because nobody can try them all. In a file of its
@@ -7,9 +7,9 @@
 
 #include "lib/base/base.h"
 
-enum { TD_RPC_DIGEST_BYTES = 32 };
+enum { TD_TLS_DIGEST_BYTES = 32 };
 
 // Any thread. INTERNAL: OpenSSL has no SHA-256.
-TD_MUST_USE td_status td_rpc_secret_digest(struct td_str secret, uint8_t out[TD_RPC_DIGEST_BYTES]);
+TD_MUST_USE td_status td_tls_secret_digest(struct td_str secret, uint8_t out[TD_TLS_DIGEST_BYTES]);
 
 #endif
