@@ -457,8 +457,9 @@ def test_context_verbs(coordinator, tmp_path):
     token.write_text(coordinator.token + "\n")
     ca = tmp_path / "ca.pem"
     ca.write_text("none\n")
-    ctl("context", "add", "prod", "--address", coordinator.address, "--token-file", token, "--ca", ca, check=0)
-    ctl("context", "add", "bad", "--address", "127.0.0.1:1", "--token-file", "-", stdin="td_x\n", check=0)
+    ctl("context", "add", "prod", "--address", coordinator.address, "--token-file", token, check=0)
+    ctl("context", "add", "bad", "--address", "127.0.0.1:1", "--token-file", "-", "--ca", ca, stdin="td_x\n",
+        check=0)
     file = config / "traind/contexts.json"
     assert file.stat().st_mode & 0o777 == 0o600
     ctl("list", check=5)  # none is in use: there is no daemon in the default state directory
