@@ -17,7 +17,7 @@ struct query {
     struct td_rpc_call *call;
 };
 
-static bool fill_series(struct td_arena *a, const struct td_store_series *from,
+static bool fill_series(struct td_arena *a, const struct td_db_store_series *from,
                         Traind__V1__Series *to) {
     to->name = td_arena_strdup(a, from->name);
     to->points = td_arena_array(a, from->n_points + 1, sizeof *to->points);
@@ -54,8 +54,8 @@ static uint32_t dropped(const struct td_job *j) {
     return (uint32_t)TD_MIN(n, UINT32_MAX);
 }
 
-static Traind__V1__QueryMetricsResponse *build(struct td_arena *a, const struct td_store_query *q,
-                                               uint32_t n_dropped) {
+static Traind__V1__QueryMetricsResponse *
+build(struct td_arena *a, const struct td_db_store_query *q, uint32_t n_dropped) {
     Traind__V1__QueryMetricsResponse *m = td_arena_alloc(a, sizeof *m);
     if (!m) return NULL;
     traind__v1__query_metrics_response__init(m);
@@ -79,7 +79,7 @@ static Traind__V1__QueryMetricsResponse *build(struct td_arena *a, const struct 
     return m->series && m->next_page_token && m->more_names ? m : NULL;
 }
 
-static void on_answer(struct td_store_query *q, void *arg) {
+static void on_answer(struct td_db_store_query *q, void *arg) {
     struct query *of = arg;
     struct td_arena *arena = NULL;
     const struct td_job *j = NULL;
@@ -94,7 +94,7 @@ static void on_answer(struct td_store_query *q, void *arg) {
     }
     td_rpc_call_unref(of->call);
     free(of);
-    td_store_query_destroy(q);
+    td_db_store_query_destroy(q);
 }
 
 // "": the first page.
@@ -112,21 +112,21 @@ static td_status read_token(const char *token, uint32_t *out_cursor) {
 }
 
 static td_status check(const Traind__V1__QueryMetricsRequest *r) {
-    if (r->n_names > TD_STORE_MAX_SERIES) {
-        return td_shell_bad_field("names", "at most %d", TD_STORE_MAX_SERIES);
+    if (r->n_names > TD_DB_STORE_MAX_SERIES) {
+        return td_shell_bad_field("names", "at most %d", TD_DB_STORE_MAX_SERIES);
     }
     for (size_t i = 0; i < r->n_names; i++) {
-        if (strlen(r->names[i]) < sizeof((struct td_store_series *)0)->name) continue;
+        if (strlen(r->names[i]) < sizeof((struct td_db_store_series *)0)->name) continue;
         return td_shell_bad_field("names",
                                   "'%.60s' is longer than a series' name, at most %zu bytes",
-                                  r->names[i], sizeof((struct td_store_series *)0)->name - 1);
+                                  r->names[i], sizeof((struct td_db_store_series *)0)->name - 1);
     }
     if (r->to_step && r->from_step > r->to_step) {
         return td_shell_bad_field("from_step", "%" PRIu32 " is after to_step, %" PRIu32,
                                   r->from_step, r->to_step);
     }
-    if (r->picture_points > TD_STORE_MAX_POINTS) {
-        return td_shell_bad_field("picture_points", "at most %d", TD_STORE_MAX_POINTS);
+    if (r->picture_points > TD_DB_STORE_MAX_POINTS) {
+        return td_shell_bad_field("picture_points", "at most %d", TD_DB_STORE_MAX_POINTS);
     }
     if (r->picture_points && r->page_token[0]) {
         return td_shell_bad_field("page_token", "a picture has no pages");
@@ -141,7 +141,7 @@ static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
     TD_TRY(td_core_find_job(c->core, r->job, &j));
     TD_TRY(check(r));
     TD_TRY(read_token(r->page_token, &cursor));
-    struct td_store_query *q = td_calloc(1, sizeof *q);
+    struct td_db_store_query *q = td_calloc(1, sizeof *q);
     struct query *of = td_calloc(1, sizeof *of);
     if (!q || !of) {
         free(q);
@@ -162,7 +162,7 @@ static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
     of->c = c;
     of->call = call;
     td_rpc_call_ref(call);
-    td_store_query(c->store, q);
+    td_db_store_query(c->store, q);
     return TD_OK;
 }
 

@@ -99,7 +99,7 @@ static td_status judge(struct td_coordinator *c, struct td_str token, uint64_t *
     TD_TRY(td_token_table_judge(c->access->tokens, td_real_now(), token, &k));
     *out_identity = td_token_identity(k);
     // A last use that is not written while the disk refuses is written with a later one.
-    if (!td_store_state_failing(c->store)) {
+    if (!td_db_store_state_failing(c->store)) {
         td_shell_records(c, td_token_table_take(c->access->tokens));
     }
     return TD_OK;
@@ -235,7 +235,7 @@ static td_status load_row(enum td_record_kind kind, const char *key, const char 
 
 td_status td_access_load(struct td_coordinator *c, bool salvage) {
     struct reading r = {c->access, salvage};
-    TD_TRY(td_store_load_table(c->store, TD_RECORD_TOKEN, load_row, &r));
+    TD_TRY(td_db_store_load_table(c->store, TD_RECORD_TOKEN, load_row, &r));
     td_loop_timer_arm(c->access->timer, 0); // also what expired meanwhile is taken note of
     return TD_OK;
 }

@@ -56,7 +56,7 @@ static td_status check_pages(sqlite3 *db, const char *name, bool whole) {
 
 static td_status check_rows(sqlite3 *db, const char *name) {
     for (int kind = 0; kind < TD_RECORD_KIND_COUNT; kind++) {
-        const char *table = td_store_table((enum td_record_kind)kind);
+        const char *table = td_db_store_table((enum td_record_kind)kind);
         char text[96];
         snprintf(text, sizeof text, "SELECT key, body, digest FROM %s", table);
         sqlite3_stmt *q = NULL;

@@ -19,21 +19,21 @@ static const char *const db_name = "metrics.db";
 // A series while a page is worked out.
 struct source {
     int64_t id;
-    struct td_store_series *to;
+    struct td_db_store_series *to;
     uint32_t begin; // first step to read
-    size_t count;   // steps from there on, no further than TD_STORE_MAX_POINTS + 1
+    size_t count;   // steps from there on, no further than TD_DB_STORE_MAX_POINTS + 1
     bool whole;     // all of it has room,
     size_t share;   // or only so many
 };
 
 struct reading {
     sqlite3 *db;
-    struct td_store_query *q;
-    struct source source[TD_STORE_MAX_SERIES];
+    struct td_db_store_query *q;
+    struct source source[TD_DB_STORE_MAX_SERIES];
     uint32_t end; // last step to read
 };
 
-void td_store_query_destroy(struct td_store_query *q) {
+void td_db_store_query_destroy(struct td_db_store_query *q) {
     if (!q) return;
     for (size_t i = 0; i < q->n_series; i++) {
         free(q->series[i].points);
@@ -65,14 +65,14 @@ static const char nth_step[] = STEPS " ORDER BY step LIMIT 1 OFFSET ?4 - 1";
 static const char nth_newest_step[] = STEPS " ORDER BY step DESC LIMIT 1 OFFSET ?4 - 1";
 
 // ---- which series -------------------------------------------------------------------------------
-static bool wanted(const struct td_store_query *q, const char *name) {
+static bool wanted(const struct td_db_store_query *q, const char *name) {
     for (size_t i = 0; i < q->n_names; i++) {
         if (strcmp(q->names[i], name) == 0) return true;
     }
     return q->n_names == 0;
 }
 
-static td_status note_name(struct td_store_query *q, const char *name) {
+static td_status note_name(struct td_db_store_query *q, const char *name) {
     void *grown = td_realloc(q->more_names, (q->n_more_names + 1) * sizeof *q->more_names);
     if (!grown) return td_fail_oom();
     q->more_names = grown;
@@ -81,7 +81,7 @@ static td_status note_name(struct td_store_query *q, const char *name) {
 }
 
 static td_status find_sources(struct reading *r) {
-    struct td_store_query *q = r->q;
+    struct td_db_store_query *q = r->q;
     sqlite3_stmt *list = NULL;
     TD_TRY(td_db_prepare(r->db, db_name, "SELECT id, name FROM series WHERE job = ?1 ORDER BY name",
                          &list));
@@ -91,11 +91,11 @@ static td_status find_sources(struct reading *r) {
     while (!s && (rc = sqlite3_step(list)) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(list, 1);
         if (!name || !wanted(q, name)) continue;
-        if (q->n_series == TD_STORE_MAX_SERIES) {
+        if (q->n_series == TD_DB_STORE_MAX_SERIES) {
             s = note_name(q, name);
             continue;
         }
-        struct td_store_series *to = &q->series[q->n_series];
+        struct td_db_store_series *to = &q->series[q->n_series];
         snprintf(to->name, sizeof to->name, "%s", name);
         r->source[q->n_series++] =
             (struct source){.id = sqlite3_column_int64(list, 0), .to = to, .begin = q->from_step};
@@ -105,7 +105,7 @@ static td_status find_sources(struct reading *r) {
 
 // ---- where the page begins and ends -------------------------------------------------------------
 static td_status find_begin(struct reading *r, struct source *x) {
-    const struct td_store_query *q = r->q;
+    const struct td_db_store_query *q = r->q;
     if (q->newest) {
         int64_t floor, left_out = 0;
         TD_TRY(ask(r, nth_newest_step, x->id, q->from_step, r->end, q->newest, -1, &floor));
@@ -118,7 +118,7 @@ static td_status find_begin(struct reading *r, struct source *x) {
     }
     x->begin = TD_MAX(x->begin, q->cursor);
     int64_t count;
-    TD_TRY(ask(r, count_steps, x->id, x->begin, r->end, TD_STORE_MAX_POINTS + 1, 0, &count));
+    TD_TRY(ask(r, count_steps, x->id, x->begin, r->end, TD_DB_STORE_MAX_POINTS + 1, 0, &count));
     x->count = (size_t)count;
     return TD_OK;
 }
@@ -126,7 +126,7 @@ static td_status find_begin(struct reading *r, struct source *x) {
 // Each gets the same share of the room; what a short one does not need goes to the others. At least
 // one for each, as there is more room than series.
 static void share_room(struct reading *r) {
-    size_t room = TD_STORE_MAX_POINTS, n_open = r->q->n_series;
+    size_t room = TD_DB_STORE_MAX_POINTS, n_open = r->q->n_series;
     for (bool changed = true; n_open && changed;) {
         size_t each = room / n_open;
         changed = false;
@@ -144,7 +144,7 @@ static void share_room(struct reading *r) {
 }
 
 static td_status find_end(struct reading *r) {
-    struct td_store_query *q = r->q;
+    struct td_db_store_query *q = r->q;
     int64_t end = r->end;
     for (size_t i = 0; i < q->n_series; i++) {
         const struct source *x = &r->source[i];
@@ -160,7 +160,7 @@ static td_status find_end(struct reading *r) {
 }
 
 // ---- points -------------------------------------------------------------------------------------
-static td_status append(struct td_store_series *to, const struct td_store_point *p) {
+static td_status append(struct td_db_store_series *to, const struct td_db_store_point *p) {
     if (to->n_points % 256 == 0) {
         void *grown = td_realloc(to->points, (to->n_points + 256) * sizeof *to->points);
         if (!grown) return td_fail_oom();
@@ -170,14 +170,14 @@ static td_status append(struct td_store_series *to, const struct td_store_point 
     return TD_OK;
 }
 
-static struct td_store_point point_at(sqlite3_stmt *s) {
+static struct td_db_store_point point_at(sqlite3_stmt *s) {
     double sum = td_db_real(s, 3), count = sqlite3_column_double(s, 4);
-    return (struct td_store_point){.step = (uint32_t)sqlite3_column_int64(s, 0),
-                                   .epoch = (uint32_t)sqlite3_column_int64(s, 1),
-                                   .attempt = (uint32_t)sqlite3_column_int64(s, 2),
-                                   .n_ranks = (uint32_t)sqlite3_column_int64(s, 5),
-                                   .value = count > 0 ? sum / count : (double)NAN,
-                                   .real_ns = sqlite3_column_int64(s, 6)};
+    return (struct td_db_store_point){.step = (uint32_t)sqlite3_column_int64(s, 0),
+                                      .epoch = (uint32_t)sqlite3_column_int64(s, 1),
+                                      .attempt = (uint32_t)sqlite3_column_int64(s, 2),
+                                      .n_ranks = (uint32_t)sqlite3_column_int64(s, 5),
+                                      .value = count > 0 ? sum / count : (double)NAN,
+                                      .real_ns = sqlite3_column_int64(s, 6)};
 }
 
 // Ranges of `width` steps from `first` on.
@@ -191,8 +191,8 @@ static uint64_t range_of(const struct picture *c, uint32_t step) {
 }
 
 // Adds a point to a range. A mean with a NaN is none; the least and the largest are of the numbers.
-static void add_to_range(struct td_store_point *range, const struct td_store_point *p) {
-    struct td_store_point sum = *p;
+static void add_to_range(struct td_db_store_point *range, const struct td_db_store_point *p) {
+    struct td_db_store_point sum = *p;
     sum.value += range->value;
     sum.n_points = range->n_points + 1;
     sum.min = fmin(range->min, p->value);
@@ -200,15 +200,15 @@ static void add_to_range(struct td_store_point *range, const struct td_store_poi
     *range = sum;
 }
 
-static td_status take_point(struct td_store_series *to, const struct picture *c,
-                            const struct td_store_point *p) {
+static td_status take_point(struct td_db_store_series *to, const struct picture *c,
+                            const struct td_db_store_point *p) {
     if (!c->width) return append(to, p);
-    struct td_store_point *last = to->n_points ? &to->points[to->n_points - 1] : NULL;
+    struct td_db_store_point *last = to->n_points ? &to->points[to->n_points - 1] : NULL;
     if (last && range_of(c, last->step) == range_of(c, p->step)) {
         add_to_range(last, p);
         return TD_OK;
     }
-    struct td_store_point range = *p;
+    struct td_db_store_point range = *p;
     range.min = range.max = p->value;
     range.n_points = 1;
     return append(to, &range);
@@ -228,7 +228,7 @@ static td_status read_points(struct reading *r, const struct source *x, const st
     int rc = SQLITE_DONE;
     int64_t last = -1;
     while (!failed && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-        struct td_store_point p = point_at(s);
+        struct td_db_store_point p = point_at(s);
         if (p.step == last) continue; // of an older attempt
         last = p.step;
         failed = take_point(x->to, c, &p);
@@ -261,13 +261,13 @@ static td_status read_page(struct reading *r) {
 }
 
 static td_status read_all(struct reading *r) {
-    struct td_store_query *q = r->q;
+    struct td_db_store_query *q = r->q;
     TD_TRY(find_sources(r));
-    if ((uint64_t)q->picture_points * q->n_series > TD_STORE_MAX_POINTS) {
+    if ((uint64_t)q->picture_points * q->n_series > TD_DB_STORE_MAX_POINTS) {
         return td_fail(TD_INVALID_ARGUMENT,
                        "a picture of %" PRIu32 " points of each of %zu series is more than the %d "
                        "points of an answer: ask for fewer points, or for fewer series by name",
-                       q->picture_points, q->n_series, TD_STORE_MAX_POINTS);
+                       q->picture_points, q->n_series, TD_DB_STORE_MAX_POINTS);
     }
     for (size_t i = 0; i < q->n_series; i++) {
         TD_TRY(find_begin(r, &r->source[i]));
@@ -276,7 +276,7 @@ static td_status read_all(struct reading *r) {
     return q->picture_points ? TD_OK : read_page(r);
 }
 
-td_status td_metrics_query_read(sqlite3 *db, struct td_store_query *q) {
+td_status td_metrics_query_read(sqlite3 *db, struct td_db_store_query *q) {
     struct reading r = {.db = db, .q = q, .end = q->to_step ? q->to_step : UINT32_MAX};
     TD_TRY(td_db_sql(db, db_name, "BEGIN"));
     td_status s = read_all(&r);

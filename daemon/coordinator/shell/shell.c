@@ -31,13 +31,13 @@ void td_shell_records(struct td_coordinator *c, struct td_record *take_records) 
 }
 
 void td_shell_hand_over(struct td_coordinator *c) {
-    if (c->records) td_store_commit(c->store, td_steal(c->records), c->ticket);
+    if (c->records) td_db_store_commit(c->store, td_steal(c->records), c->ticket);
 }
 
 void td_shell_after(struct td_coordinator *c) {
     struct td_core_out out = td_core_take(c->core);
     gather(c, out.records);
-    if (out.points) td_store_points(c->store, out.points);
+    if (out.points) td_db_store_points(c->store, out.points);
     while (out.actions) {
         struct td_action *a = out.actions;
         out.actions = a->next;
@@ -67,7 +67,7 @@ static td_status disk_fails(const struct td_coordinator *c, const char *and_so) 
 }
 
 td_status td_shell_writable(const struct td_coordinator *c) {
-    if (!td_store_state_failing(c->store)) return TD_OK;
+    if (!td_db_store_state_failing(c->store)) return TD_OK;
     return disk_fails(c, "this call changed nothing; make room there and ask again");
 }
 

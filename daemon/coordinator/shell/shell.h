@@ -77,7 +77,7 @@ struct td_coordinator {
     struct td_loop *loop;
     char *state_dir, *token, *version, *role;
     struct td_core *core;
-    struct td_store *store;
+    struct td_db_store *store;
     struct td_gate *gate;
     struct td_disk *disk;  // for what is written
     struct td_disk *reads; // for files that are read to clients
@@ -102,8 +102,8 @@ struct td_coordinator {
     bool failing;            // health says so
     char *damages[2];        // that checks found, one a database; health says so
     size_t n_damages;
-    char why[TD_STORE_WHY]; // the disk refuses; "": it does not
-    bool stuck;             // state.db refuses
+    char why[TD_DB_STORE_WHY]; // the disk refuses; "": it does not
+    bool stuck;                // state.db refuses
     bool draining, ending, ended;
     struct td_mono drain_by; // when the attempts have stopped at the latest
     bool closing;            // destroy has begun: what still comes is stored, nothing new is begun

@@ -40,7 +40,7 @@ struct item {
 
 struct writer {
     const char *name; // "state.db"
-    struct td_store *store;
+    struct td_db_store *store;
     sqlite3 *db;
     sqlite3_stmt *begin, *commit;
     pthread_t thread;
@@ -56,14 +56,14 @@ struct writer {
     struct item **done_tail;
     struct td_loop_wakeup *wakeup;
     _Atomic bool failing;
-    char why[TD_STORE_WHY]; // while it fails; under the mutex
+    char why[TD_DB_STORE_WHY]; // while it fails; under the mutex
     int64_t gather_ms;
     int (*carry_out)(struct writer *w, struct item *i);
 };
 
-struct td_store {
+struct td_db_store {
     struct td_loop *loop;
-    struct td_store_options options;
+    struct td_db_store_options options;
     uint64_t incarnation;
     struct writer state, metrics;
     _Atomic uint64_t committed;
@@ -78,7 +78,7 @@ static const char *const tables[] = {"meta",     "nodes",    "plans",       "spe
                                      "jobs",     "attempts", "checkpoints", "shards",
                                      "requests", "leaving",  "removals",    "tokens"};
 _Static_assert(TD_COUNTOF(tables) == TD_RECORD_KIND_COUNT, "one table per kind");
-const char *td_store_table(enum td_record_kind kind) {
+const char *td_db_store_table(enum td_record_kind kind) {
     return tables[kind];
 }
 
@@ -129,7 +129,7 @@ static void close_writer(struct writer *w) {
     sqlite3_close(td_steal(w->db));
 }
 
-static td_status open_state(struct td_store *s) {
+static td_status open_state(struct td_db_store *s) {
     struct writer *w = &s->state;
     char source[TD_FS_PATH_BYTES] = "";
     if (s->options.salvage) TD_TRY(td_db_move_aside(s->options.dir, w->name, source));
@@ -157,7 +157,7 @@ static td_status open_state(struct td_store *s) {
     return prepare_batches(w);
 }
 
-static td_status open_metrics(struct td_store *s) {
+static td_status open_metrics(struct td_db_store *s) {
     td_status failed = td_metrics_db_open(s->options.dir, s->metrics.name, &s->points);
     s->metrics.db = s->points.db;
     TD_TRY(failed);
@@ -167,13 +167,13 @@ static td_status open_metrics(struct td_store *s) {
 }
 
 // The writer's connection last: it takes the write-ahead log into the file.
-static void close_metrics(struct td_store *s) {
+static void close_metrics(struct td_db_store *s) {
     sqlite3_close(td_steal(s->asked));
     td_metrics_db_finish(&s->points);
     close_writer(&s->metrics);
 }
 
-td_status td_store_renew_metrics(struct td_store *s, td_status take_why) {
+td_status td_db_store_renew_metrics(struct td_db_store *s, td_status take_why) {
     char moved[TD_FS_PATH_BYTES];
     close_metrics(s);
     td_status failed = td_db_move_aside(s->options.dir, s->metrics.name, moved);
@@ -188,10 +188,10 @@ td_status td_store_renew_metrics(struct td_store *s, td_status take_why) {
     return failed;
 }
 
-static td_status open_metrics_or_new(struct td_store *s) {
+static td_status open_metrics_or_new(struct td_db_store *s) {
     td_status failed = td_db_marked(s->options.dir, s->metrics.name);
     if (!failed) failed = open_metrics(s);
-    return td_status_code(failed) == TD_DATA_LOSS ? td_store_renew_metrics(s, failed) : failed;
+    return td_status_code(failed) == TD_DATA_LOSS ? td_db_store_renew_metrics(s, failed) : failed;
 }
 
 // ---- carrying out, on a writer's thread ---------------------------------------------------------
@@ -339,7 +339,7 @@ static void *write_loop(void *arg) {
 // ---- the loop's side ----------------------------------------------------------------------------
 // Reports points and jobs that are gone (not while the store closes).
 static void deliver(struct writer *w, bool closing) {
-    const struct td_store_options *o = &w->store->options;
+    const struct td_db_store_options *o = &w->store->options;
     pthread_mutex_lock(&w->mutex);
     struct item *head = w->done;
     w->done = NULL;
@@ -356,7 +356,7 @@ static void deliver(struct writer *w, bool closing) {
 
 static void on_wakeup(void *arg) {
     struct writer *w = arg;
-    struct td_store *s = w->store;
+    struct td_db_store *s = w->store;
     s->options.on_committed(atomic_load(&s->committed), s->options.arg);
     deliver(w, false);
 }
@@ -377,14 +377,14 @@ static struct item *new_item(void) {
     return i;
 }
 
-void td_store_commit(struct td_store *s, struct td_record *take_records, uint64_t ticket) {
+void td_db_store_commit(struct td_db_store *s, struct td_record *take_records, uint64_t ticket) {
     struct item *i = new_item();
     i->records = take_records;
     i->ticket = ticket;
     hand_over(&s->state, i, true);
 }
 
-void td_store_points(struct td_store *s, struct td_points *take_points) {
+void td_db_store_points(struct td_db_store *s, struct td_points *take_points) {
     while (take_points) {
         struct item *i = new_item();
         i->points = take_points;
@@ -394,7 +394,7 @@ void td_store_points(struct td_store *s, struct td_points *take_points) {
     }
 }
 
-void td_store_forget(struct td_store *s, const char *job) {
+void td_db_store_forget(struct td_db_store *s, const char *job) {
     struct item *i = new_item();
     snprintf(i->forget, sizeof i->forget, "%s", job);
     hand_over(&s->metrics, i, false);
@@ -403,9 +403,9 @@ void td_store_forget(struct td_store *s, const char *job) {
 // ---- queries, on their thread -------------------------------------------------------------------
 struct question {
     struct td_disk_job job;
-    struct td_store *store;
+    struct td_db_store *store;
     uint64_t n_before; // items that were handed over before it
-    struct td_store_query *query;
+    struct td_db_store_query *query;
 };
 
 // Until n items are committed, FRESH_MS at most. Not while the disk refuses or a commit is late.
@@ -441,7 +441,7 @@ static uint64_t hurry(struct writer *w) {
     return n;
 }
 
-void td_store_query(struct td_store *s, struct td_store_query *take_query) {
+void td_db_store_query(struct td_db_store *s, struct td_db_store_query *take_query) {
     struct question *k = td_calloc(1, sizeof *k);
     TD_CHECK(k && "out of memory: start again from the disk");
     *k = (struct question){.job = {.run = question_run, .done = question_done},
@@ -454,28 +454,28 @@ void td_store_query(struct td_store *s, struct td_store_query *take_query) {
     question_done(&k->job);
 }
 
-uint64_t td_store_incarnation(const struct td_store *s) {
+uint64_t td_db_store_incarnation(const struct td_db_store *s) {
     return s->incarnation;
 }
 
-bool td_store_failing(const struct td_store *s) {
+bool td_db_store_failing(const struct td_db_store *s) {
     return atomic_load(&s->state.failing) || atomic_load(&s->metrics.failing);
 }
 
-bool td_store_state_failing(const struct td_store *s) {
+bool td_db_store_state_failing(const struct td_db_store *s) {
     return atomic_load(&s->state.failing);
 }
 
-void td_store_why(struct td_store *s, char out[TD_STORE_WHY]) {
+void td_db_store_why(struct td_db_store *s, char out[TD_DB_STORE_WHY]) {
     struct writer *w = atomic_load(&s->state.failing) ? &s->state : &s->metrics;
     out[0] = '\0';
     if (!atomic_load(&w->failing)) return;
     pthread_mutex_lock(&w->mutex);
-    memcpy(out, w->why, TD_STORE_WHY);
+    memcpy(out, w->why, TD_DB_STORE_WHY);
     pthread_mutex_unlock(&w->mutex);
 }
 
-int64_t td_store_commit_ns(const struct td_store *s) {
+int64_t td_db_store_commit_ns(const struct td_db_store *s) {
     return atomic_load(&s->commit_ns);
 }
 
@@ -503,9 +503,9 @@ static void stop_writer(struct writer *w) {
     w->running = false;
 }
 
-td_status td_store_open(struct td_loop *loop, const struct td_store_options *options,
-                        struct td_store **out_store) {
-    TD_AUTO(td_store) *s = td_calloc(1, sizeof *s);
+td_status td_db_store_open(struct td_loop *loop, const struct td_db_store_options *options,
+                           struct td_db_store **out_store) {
+    TD_AUTO(td_db_store) *s = td_calloc(1, sizeof *s);
     if (!s) return td_fail_oom();
     s->loop = loop;
     s->options = *options;
@@ -530,7 +530,7 @@ static void finish_writer(struct writer *w) {
     pthread_cond_destroy(&w->settled);
 }
 
-void td_store_close(struct td_store *s) {
+void td_db_store_close(struct td_db_store *s) {
     if (!s) return;
     stop_writer(&s->state);
     stop_writer(&s->metrics);
@@ -547,8 +547,8 @@ void td_store_close(struct td_store *s) {
 }
 
 // ---- loading ------------------------------------------------------------------------------------
-td_status td_store_load_table(struct td_store *s, enum td_record_kind kind, td_store_row_fn *row,
-                              void *arg) {
+td_status td_db_store_load_table(struct td_db_store *s, enum td_record_kind kind,
+                                 td_db_store_row_fn *row, void *arg) {
     char text[96];
     snprintf(text, sizeof text, "SELECT key, body, digest FROM %s ORDER BY length(key), key",
              tables[kind]);
@@ -565,21 +565,22 @@ td_status td_store_load_table(struct td_store *s, enum td_record_kind kind, td_s
     return td_db_end(s->state.db, s->state.name, q, rc, tables[kind], failed);
 }
 
-td_status td_store_load(struct td_store *s, td_store_row_fn *row, void *arg) {
+td_status td_db_store_load(struct td_db_store *s, td_db_store_row_fn *row, void *arg) {
     for (size_t i = 0; i < TD_COUNTOF(load_order); i++) {
-        TD_TRY(td_store_load_table(s, load_order[i], row, arg));
+        TD_TRY(td_db_store_load_table(s, load_order[i], row, arg));
     }
     return TD_OK;
 }
 
-td_status td_store_load_offsets(struct td_store *s,
-                                void (*offset)(const char *job, uint32_t attempt, uint32_t rank,
-                                               uint64_t offset, void *arg),
-                                void *arg) {
+td_status td_db_store_load_offsets(struct td_db_store *s,
+                                   void (*offset)(const char *job, uint32_t attempt, uint32_t rank,
+                                                  uint64_t offset, void *arg),
+                                   void *arg) {
     return td_metrics_db_load_offsets(&s->points, offset, arg);
 }
 
-td_status td_store_load_last(struct td_store *s, const char *job,
-                             void (*last)(const struct td_metric_last *m, void *arg), void *arg) {
+td_status td_db_store_load_last(struct td_db_store *s, const char *job,
+                                void (*last)(const struct td_metric_last *m, void *arg),
+                                void *arg) {
     return td_metrics_db_load_last(&s->points, job, last, arg);
 }

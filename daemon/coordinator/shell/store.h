@@ -15,7 +15,7 @@
 // what is committed.
 //
 // Failure: a commit that fails (disk full) is rolled back, tried again every second and logged
-// once; meanwhile nothing is acknowledged. td_store_failing says so, for health. Bounds: batches
+// once; meanwhile nothing is acknowledged. td_db_store_failing says so, for health. Bounds: batches
 // waiting are bounded by their makers, which wait for acknowledgements; queries by
 // TD_DISK_MAX_JOBS.
 //
@@ -30,13 +30,13 @@
 #include "daemon/coordinator/shell/metrics_query.h"
 
 struct td_loop;
-struct td_store;
+struct td_db_store;
 
-struct td_store_options {
+struct td_db_store_options {
     const char *dir;
     bool salvage; // state.db is read as far as it can be: salvage.h
     // From the loop: every batch up to and including ticket is on disk. Also when only
-    // td_store_failing has changed.
+    // td_db_store_failing has changed.
     void (*on_committed)(uint64_t ticket, void *arg);
     // From the loop: these points are on disk; they die when it returns.
     void (*on_points)(const struct td_points *points, void *arg);
@@ -47,58 +47,59 @@ struct td_store_options {
 
 // Opens or makes both, migrates, counts the incarnation up, starts the threads. A metrics.db that
 // is damaged is moved aside and said; a damaged state.db is DATA_LOSS, unless it is salvaged.
-TD_MUST_USE td_status td_store_open(struct td_loop *loop, const struct td_store_options *options,
-                                    struct td_store **out_store);
+TD_MUST_USE td_status td_db_store_open(struct td_loop *loop,
+                                       const struct td_db_store_options *options,
+                                       struct td_db_store **out_store);
 // Commits what was handed over (at most one try if the disk is full), answers the queries that are
 // left, joins the threads. No callback comes after it.
-void td_store_close(struct td_store *s);
-TD_DEFINE_AUTO(td_store, td_store_close);
+void td_db_store_close(struct td_db_store *s);
+TD_DEFINE_AUTO(td_db_store, td_db_store_close);
 
-uint64_t td_store_incarnation(const struct td_store *s);
+uint64_t td_db_store_incarnation(const struct td_db_store *s);
 // The last commit of one of the two failed.
-bool td_store_failing(const struct td_store *s);
+bool td_db_store_failing(const struct td_db_store *s);
 // state.db is the one.
-bool td_store_state_failing(const struct td_store *s);
+bool td_db_store_state_failing(const struct td_db_store *s);
 // Why, "state.db: database or disk is full"; "": none fails.
-enum { TD_STORE_WHY = 256 };
-void td_store_why(struct td_store *s, char out[TD_STORE_WHY]);
+enum { TD_DB_STORE_WHY = 256 };
+void td_db_store_why(struct td_db_store *s, char out[TD_DB_STORE_WHY]);
 // Last commit of state.db took this long; for the curious.
-int64_t td_store_commit_ns(const struct td_store *s);
+int64_t td_db_store_commit_ns(const struct td_db_store *s);
 
 // Where rows of this kind are in state.db.
-const char *td_store_table(enum td_record_kind kind);
+const char *td_db_store_table(enum td_record_kind kind);
 
 // ---- loading, before the first commit -----------------------------------------------------------
-typedef td_status td_store_row_fn(enum td_record_kind kind, const char *key, const char *body,
-                                  void *arg);
+typedef td_status td_db_store_row_fn(enum td_record_kind kind, const char *key, const char *body,
+                                     void *arg);
 // Every row that the core has: all kinds but tokens.
-TD_MUST_USE td_status td_store_load(struct td_store *s, td_store_row_fn *row, void *arg);
+TD_MUST_USE td_status td_db_store_load(struct td_db_store *s, td_db_store_row_fn *row, void *arg);
 // The rows of one kind; before the first commit, too.
-TD_MUST_USE td_status td_store_load_table(struct td_store *s, enum td_record_kind kind,
-                                          td_store_row_fn *row, void *arg);
-TD_MUST_USE td_status td_store_load_offsets(struct td_store *s,
-                                            void (*offset)(const char *job, uint32_t attempt,
-                                                           uint32_t rank, uint64_t offset,
-                                                           void *arg),
-                                            void *arg);
+TD_MUST_USE td_status td_db_store_load_table(struct td_db_store *s, enum td_record_kind kind,
+                                             td_db_store_row_fn *row, void *arg);
+TD_MUST_USE td_status td_db_store_load_offsets(struct td_db_store *s,
+                                               void (*offset)(const char *job, uint32_t attempt,
+                                                              uint32_t rank, uint64_t offset,
+                                                              void *arg),
+                                               void *arg);
 // Before the first commit: what was loaded of metrics.db showed damage. Moves it aside, logs that,
 // begins an empty one.
-TD_MUST_USE td_status td_store_renew_metrics(struct td_store *s, td_status take_why);
+TD_MUST_USE td_status td_db_store_renew_metrics(struct td_db_store *s, td_status take_why);
 // The last value of each series of a job.
-TD_MUST_USE td_status td_store_load_last(struct td_store *s, const char *job,
-                                         void (*last)(const struct td_metric_last *m, void *arg),
-                                         void *arg);
+TD_MUST_USE td_status td_db_store_load_last(struct td_db_store *s, const char *job,
+                                            void (*last)(const struct td_metric_last *m, void *arg),
+                                            void *arg);
 
 // ---- commits ------------------------------------------------------------------------------------
 // Tickets count up. Takes the list.
-void td_store_commit(struct td_store *s, struct td_record *take_records, uint64_t ticket);
-void td_store_points(struct td_store *s, struct td_points *take_points);
+void td_db_store_commit(struct td_db_store *s, struct td_record *take_records, uint64_t ticket);
+void td_db_store_points(struct td_db_store *s, struct td_points *take_points);
 // All points of a job go; on_forgotten says when.
-void td_store_forget(struct td_store *s, const char *job);
+void td_db_store_forget(struct td_db_store *s, const char *job);
 
 // ---- queries ------------------------------------------------------------------------------------
 // The query is the caller's until it is given here, and again from done on; then
-// td_store_query_destroy. If too many wait, done has RESOURCE_EXHAUSTED.
-void td_store_query(struct td_store *s, struct td_store_query *take_query);
+// td_db_store_query_destroy. If too many wait, done has RESOURCE_EXHAUSTED.
+void td_db_store_query(struct td_db_store *s, struct td_db_store_query *take_query);
 
 #endif
