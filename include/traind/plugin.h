@@ -20,6 +20,7 @@
 //   bucket.h       gradients that ranks average at once
 //   collective.h   how ranks exchange data
 //   comm_hook.h    what they send of a bucket instead
+//   store.h        small values that they leave for each other before they are connected
 //   accelerator.h  one kind of hardware
 //   fabric.h       a loop of somebody's own, over all of these
 //   spawn.h        a program that starts its own ranks

@@ -13,6 +13,9 @@
 //   events_page.c      prints them as docs/events.md
 //   rank_page.h        the memory that a launcher and a rank share
 //   rank_env.h         how a program of somebody's own learns which rank it is
+//   store_message.h    what a rank and its launcher say about the rendezvous store
+//   store_table.h      keys of that store and their values
+//   store_client.h     the rank's end of it
 //   worker_exit.h      a rank's exit codes
 //   outcome.h          how a rank, a stage or an attempt ended
 //   checkpoint_name.h  names of checkpoints and of their files
