@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "lib/attempt/store_client.h"
+
 static td_status map_fd(int fd, const char *what, size_t min_bytes, void **out_map,
                         size_t *out_bytes) {
     struct stat st;
@@ -62,10 +64,14 @@ static td_status attach_launcher(const struct td_worker_args *args, struct td_wo
 td_status td_worker_attach(const struct td_worker_args *args, struct td_worker_io *out_io) {
     struct td_worker_io io = {0};
     td_status s = args->page_fd >= 0 ? attach_launcher(args, &io) : make_private(&io);
+    if (!s && args->store_fd >= 0) {
+        s = td_store_client_create(args->store_fd, TD_STORE_SET_NS, &io.store);
+    }
     if (s) {
         td_worker_detach(&io);
         return s;
     }
+    if (io.store) io.train.store = td_store_client_store(io.store);
     *out_io = io;
     return TD_OK;
 }
@@ -86,6 +92,7 @@ td_status td_worker_attach_group(const struct td_worker_args *args, int32_t worl
 }
 
 void td_worker_detach(struct td_worker_io *io) {
+    td_store_client_destroy(io->store);
     if (io->train.group) munmap(io->train.group, io->train.group_bytes);
     if (io->page_map && io->page_map != MAP_FAILED) munmap(io->page_map, io->page_bytes);
     *io = (struct td_worker_io){0};

@@ -1,14 +1,15 @@
 #ifndef TRAIND_FABRIC_ATTACH_H
 #define TRAIND_FABRIC_ATTACH_H
 
-// Attach: the page, ring, socket and group mapping that the launcher handed down as descriptors, or
-// private ones for a run by hand. Everything that comes from outside is checked before use.
+// Attach: the page, ring, sockets and group mapping that the launcher handed down as descriptors,
+// or private ones for a run by hand. Everything that comes from outside is checked before use.
 
 #include "fabric/configure.h"
 #include "engine/train/config/config.h"
 
 struct td_worker_io {
     struct td_train_io train;
+    struct td_store_client *store; // what train.store is; NULL: none
     void *page_map;
     size_t page_bytes;
 };

@@ -30,6 +30,7 @@ static td_status keep_descriptors(const struct td_rank_env *e) {
     } fds[] = {{"page_fd", e->page_fd},
                {"events_fd", e->events_fd},
                {"group_fd", e->group_fd},
+               {"store_fd", e->store_fd},
                {"results_fd", e->results_fd}};
     for (size_t i = 0; i < TD_COUNTOF(fds); i++) {
         if (fds[i].fd < 0 || fcntl(fds[i].fd, F_SETFD, FD_CLOEXEC) == 0) continue;

@@ -14,22 +14,22 @@ struct td_worker_args {
     const char *plan_text;                           // instead of a file; NULL: there is a file
     const struct td_plugin_desc *const *own_plugins; // (n_own_plugins) of the program itself
     size_t n_own_plugins;
-    const char *dump_graph;           // a pass; NULL: no text
-    const char *choices_dir;          // as td_train_config's
-    const char *checkpoints_dir;      // plan: where a job has them, if its spec names no place
-    const char *cpu_level;            // the highest that it may use; "": the machine's
-    const char *cpu_level_from;       // who says so: "--cpu-level"
-    const char *device;               // of this rank; NULL: the first
-    const char *plugin_dirs;          // where the plan's `plugins` may be (user_plugins.h)
-    bool plugins;                     // probe: what a spec can name
-    bool busy;                        // ranks run on this machine
-    bool profile;                     // a table of where the time went, at the end
-    const char *accelerator;          // rates: of which; NULL: cpu
-    int32_t n_threads;                // rates: of how many; 0: one
-    bool json;                        // the text as member `graph` of the sizes
-    int32_t rank, world_size;         // world 0: not said
-    int32_t n_sharing;                // ranks that have the same cores; 0: this one alone
-    int page_fd, events_fd, group_fd; // -1: none
+    const char *dump_graph;      // a pass; NULL: no text
+    const char *choices_dir;     // as td_train_config's
+    const char *checkpoints_dir; // plan: where a job has them, if its spec names no place
+    const char *cpu_level;       // the highest that it may use; "": the machine's
+    const char *cpu_level_from;  // who says so: "--cpu-level"
+    const char *device;          // of this rank; NULL: the first
+    const char *plugin_dirs;     // where the plan's `plugins` may be (user_plugins.h)
+    bool plugins;                // probe: what a spec can name
+    bool busy;                   // ranks run on this machine
+    bool profile;                // a table of where the time went, at the end
+    const char *accelerator;     // rates: of which; NULL: cpu
+    int32_t n_threads;           // rates: of how many; 0: one
+    bool json;                   // the text as member `graph` of the sizes
+    int32_t rank, world_size;    // world 0: not said
+    int32_t n_sharing;           // ranks that have the same cores; 0: this one alone
+    int page_fd, events_fd, group_fd, store_fd; // -1: none
     bool whole_job; // nobody said which ranks there are: as many as the spec asks for
 };
 

@@ -123,7 +123,8 @@ static td_status run(struct td_spawned *self, const struct td_spawn_call *call, 
                                             .world_size = e->world_size,
                                             .page_fd = e->page_fd,
                                             .events_fd = -1,
-                                            .group_fd = e->group_fd};
+                                            .group_fd = e->group_fd,
+                                            .store_fd = e->store_fd};
     TD_TRY(td_worker_attach(&launched, io));
     TD_TRY(td_fatal_install(io->train.page));
     const struct td_spawn_function *f = find(call->function);

@@ -57,6 +57,7 @@ static td_status start_process(struct td_spawn_rank *r, const struct td_spawn_gr
                                   .page_fd = PAGE_AT,
                                   .events_fd = -1,
                                   .group_fd = GROUP_AT,
+                                  .store_fd = -1,
                                   .results_fd = RESULTS_AT};
     TD_TRY(td_rank_env_write(&e, value));
     memcpy(rank_text + sizeof TD_RANK_ENV, value, strlen(value) + 1);

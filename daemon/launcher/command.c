@@ -134,14 +134,15 @@ static void put_interface(struct variables *v, const struct td_launch_command *c
 
 // How a program learns which rank it is.
 static td_status put_rank(struct variables *v, const struct td_launch_options *o, int32_t idx,
-                          int group_fd) {
+                          const struct td_launch_shared *shared) {
     char text[TD_RANK_ENV_BYTES];
     const struct td_rank_env e = {.rank = o->first_rank + idx,
                                   .world_size = o->world_size,
                                   .page_fd = TD_PROGRAM_PAGE_FD,
                                   .events_fd = TD_PROGRAM_EVENTS_FD,
-                                  .group_fd = group_fd < 0 ? -1 : TD_PROGRAM_GROUP_FD,
+                                  .group_fd = shared->group_fd < 0 ? -1 : TD_PROGRAM_GROUP_FD,
                                   .results_fd = -1,
+                                  .store_fd = shared->store_fd < 0 ? -1 : TD_PROGRAM_STORE_FD,
                                   .plan = o->plan};
     TD_TRY(td_rank_env_write(&e, text));
     put(v, TD_RANK_ENV, text);
@@ -150,7 +151,8 @@ static td_status put_rank(struct variables *v, const struct td_launch_options *o
 
 // torchrun's names: a rank is one process of one node, and all are of one role.
 static td_status make_env(struct td_launch_command *c, const struct td_launch_options *o,
-                          int32_t idx, int group_fd, const char *const **out_env) {
+                          int32_t idx, const struct td_launch_shared *shared,
+                          const char *const **out_env) {
     struct variables v = {.arena = c->arena};
     v.at = td_arena_array(c->arena, c->n_env + RANK_VARIABLES + 1, sizeof *v.at);
     if (!v.at) return td_fail_oom();
@@ -178,7 +180,7 @@ static td_status make_env(struct td_launch_command *c, const struct td_launch_op
     put(&v, "TRAIND_JOB", o->job);
     put_number(&v, "TRAIND_ATTEMPT", o->attempt);
     if (o->kind == TD_KIND_PROGRAM) {
-        TD_TRY(put_rank(&v, o, idx, group_fd));
+        TD_TRY(put_rank(&v, o, idx, shared));
         if (o->cpu_level[0]) put(&v, "TRAIND_CPU_ISA", o->cpu_level);
     } else {
         put_number(&v, "TRAIND_FD", TD_COMMAND_TALK_FD);
@@ -283,7 +285,7 @@ void td_launch_command_destroy(struct td_launch_command *c) {
 
 td_status td_launch_command_start(struct td_launch_command *c, struct td_launch_rank *r,
                                   int32_t idx, const struct td_launch_options *o, const char *self,
-                                  int group_fd) {
+                                  const struct td_launch_shared *shared) {
     enum { BEFORE = 8 };
     const bool is_program = o->kind == TD_KIND_PROGRAM;
     const int answer_at = is_program ? TD_PROGRAM_ANSWER_FD : TD_COMMAND_ANSWER_FD;
@@ -296,7 +298,7 @@ td_status td_launch_command_start(struct td_launch_command *c, struct td_launch_
     const char **argv = td_arena_array(c->arena, BEFORE + c->n_argv + 1, sizeof *argv);
     const char *const *env = NULL;
     if (!argv) return td_fail_oom();
-    TD_TRY(make_env(c, o, idx, group_fd, &env));
+    TD_TRY(make_env(c, o, idx, shared, &env));
     memcpy(argv, before, sizeof before);
     memcpy(argv + BEFORE, c->argv, c->n_argv * sizeof *argv);
     TD_AUTO_CLOSE int theirs = -1;
@@ -313,7 +315,12 @@ td_status td_launch_command_start(struct td_launch_command *c, struct td_launch_
                                 .more = {{theirs, answer_at}},
                                 .n_more = 1};
     if (is_program) s.more[s.n_more++] = (struct td_proc_fd){r->page_fd, TD_PROGRAM_PAGE_FD};
-    if (group_fd >= 0) s.more[s.n_more++] = (struct td_proc_fd){group_fd, TD_PROGRAM_GROUP_FD};
+    if (shared->group_fd >= 0) {
+        s.more[s.n_more++] = (struct td_proc_fd){shared->group_fd, TD_PROGRAM_GROUP_FD};
+    }
+    if (shared->store_fd >= 0) {
+        s.more[s.n_more++] = (struct td_proc_fd){shared->store_fd, TD_PROGRAM_STORE_FD};
+    }
     return td_launch_rank_spawn(r, &s);
 }
 

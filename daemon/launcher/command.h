@@ -48,6 +48,7 @@ enum {
     TD_PROGRAM_EVENTS_FD = 4,
     TD_PROGRAM_ANSWER_FD = 5,
     TD_PROGRAM_GROUP_FD = 6,
+    TD_PROGRAM_STORE_FD = 7,
     TD_COMMAND_EXIT_IN_USE = 98, // errno's EADDRINUSE: said by clients/python
     TD_COMMAND_EXIT_AGAIN = 75,  // sysexits' EX_TEMPFAIL
 };
@@ -57,10 +58,11 @@ enum {
 TD_MUST_USE td_status td_launch_command_create(const struct td_launch_options *o,
                                                struct td_launch_command **out_command);
 void td_launch_command_destroy(struct td_launch_command *c); // accepts NULL
-// Starts a rank, as td_launch_rank_start does a worker. group_fd -1: none.
+// Starts a rank, as td_launch_rank_start does a worker.
 TD_MUST_USE td_status td_launch_command_start(struct td_launch_command *c, struct td_launch_rank *r,
                                               int32_t idx, const struct td_launch_options *o,
-                                              const char *self, int group_fd);
+                                              const char *self,
+                                              const struct td_launch_shared *shared);
 // The word is in the pages; what else there is to say, and when SIGTERM follows.
 void td_launch_command_stop(struct td_launcher *l, int mode, struct td_mono term_at);
 // SIGTERM to the group of each rank that runs and has not received it.

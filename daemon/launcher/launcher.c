@@ -24,6 +24,7 @@
 #include "daemon/launcher/memory.h"
 #include "daemon/launcher/orphans.h"
 #include "daemon/launcher/state.h"
+#include "daemon/launcher/store_frames.h"
 #include "daemon/launcher/talk.h"
 #include "daemon/launcher/watchdog.h"
 #include "lib/attempt/segments.h"
@@ -48,7 +49,8 @@ enum source {
     SRC_OUT,
     SRC_ERR,
     SRC_EVENTS,
-    SRC_ANSWER
+    SRC_ANSWER,
+    SRC_STORE
 };
 
 // ---- epoll --------------------------------------------------------------------------------------
@@ -63,6 +65,7 @@ static td_status watch(struct td_launcher *l, int fd, enum source source, int32_
 static void flush_node(struct td_launcher *l) {
     bool waits = false;
     if (l->link.node_fd < 0) return;
+    td_store_frames_put(&l->store, &l->link);
     if (!td_link_flush(&l->link, &waits)) {
         td_buf_clear(&l->link.out); // gone; what it still said is read before the end is seen
         return;
@@ -97,6 +100,7 @@ static void abort_ranks(struct td_launcher *l, int64_t grace_ns) {
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         atomic_store(&l->ranks[i].page->abort, 1);
     }
+    td_launch_store_end(&l->store);
     give_time(l, TD_STOP_NOW, grace_ns, TD_LAUNCH_KILL_PEER);
 }
 
@@ -197,6 +201,7 @@ static void send_hello(struct td_launcher *l) {
 
 static void on_frame(struct td_launcher *l, const struct td_frame *f) {
     if (f->version_major != TD_LAUNCHER_MAJOR) return;
+    if (td_store_frames_take(&l->store, f)) return;
     if (f->type == TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_STOP) {
         Traind__V1__LauncherStop *m =
             traind__v1__launcher_stop__unpack(NULL, f->body_bytes, f->body);
@@ -237,6 +242,7 @@ static void on_connection(struct td_launcher *l) {
         l->alone_since = td_mono_now();
         return;
     }
+    td_launch_store_again(&l->store, true);
     send_hello(l);
     flush_node(l);
     if (td_link_can_send(&l->link)) send_status(l, false);
@@ -358,6 +364,10 @@ static void dispatch(struct td_launcher *l, const struct epoll_event *e) {
         }
         l->news = true;
         return;
+    case SRC_STORE:
+        (void)td_launch_store_drain(&l->store, (int32_t)(uint32_t)e->data.u64);
+        flush_node(l);
+        return;
     case SRC_ANSWER:
         td_talk_answer(l, r);
         l->news = true;
@@ -373,7 +383,7 @@ static td_status lock_dir(struct td_launcher *l) {
 }
 
 static td_status make_loop(struct td_launcher *l) {
-    // A rank takes eight descriptors here; without them many fail to start, and say so.
+    // A rank takes nine descriptors here; without them many fail to start, and say so.
     td_status_free(td_proc_raise_files());
     sigset_t set;
     sigemptyset(&set);
@@ -435,8 +445,12 @@ static td_status start_ranks(struct td_launcher *l) {
     if (!env) return td_fail_oom();
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         struct td_launch_rank *r = &l->ranks[i];
-        TD_TRY(l->command ? td_launch_command_start(l->command, r, i, &l->o, l->self, l->group_fd)
-                          : td_launch_rank_start(r, i, &l->o, l->self, env, l->group_fd));
+        TD_AUTO_CLOSE int store_fd = -1;
+        if (l->store.n_ranks) TD_TRY(td_launch_store_connect(&l->store, i, &store_fd));
+        const struct td_launch_shared shared = {.group_fd = l->group_fd, .store_fd = store_fd};
+        TD_TRY(l->command ? td_launch_command_start(l->command, r, i, &l->o, l->self, &shared)
+                          : td_launch_rank_start(r, i, &l->o, l->self, env, &shared));
+        if (store_fd >= 0) TD_TRY(watch(l, l->store.calls[i].fd, SRC_STORE, i));
         if (l->command) TD_TRY(watch(l, r->answer_fd, SRC_ANSWER, i));
         TD_TRY(watch(l, r->out.pipe_fd, SRC_OUT, i));
         TD_TRY(watch(l, r->err.pipe_fd, SRC_ERR, i));
@@ -473,6 +487,9 @@ static td_status start(struct td_launcher *l) {
     TD_TRY(watch(l, l->link.listen_fd, SRC_LISTEN, 0));
     TD_TRY(write_record(l));
     note_launched(l);
+    if (l->o.world_size > 1 && !td_launcher_talks(l)) {
+        TD_TRY(td_launch_store_init(&l->store, l->o.n_ranks, l->o.n_ranks == l->o.world_size));
+    }
     if (l->o.kind != TD_KIND_TRAIN) TD_TRY(td_launch_command_create(&l->o, &l->command));
     TD_TRY(start_ranks(l));
     return td_launcher_fill_group(l);
@@ -496,6 +513,7 @@ static void run(struct td_launcher *l) {
 
 static void finish(struct td_launcher *l) {
     td_link_finish(&l->link);
+    td_launch_store_finish(&l->store);
     for (int32_t i = 0; l->ranks && i < l->o.n_ranks; i++) {
         td_launch_rank_kill(&l->ranks[i]);
         td_launch_rank_finish(&l->ranks[i]);

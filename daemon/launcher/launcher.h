@@ -20,6 +20,8 @@
 //   memory.h       what ranks share
 //   file.h         whether a file is still the one that was opened
 //   link.h         the Unix socket and the daemon on it
+//   store.h        the rendezvous store of its ranks
+//   store_frames.h the same on the link
 //   silence.h      whether a rank beats
 //   watchdog.h     silent ranks are reported, and stuck ones ended
 //   lost.h         files that were removed, replaced or cut

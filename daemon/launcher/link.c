@@ -137,6 +137,10 @@ bool td_link_can_send(const struct td_link *l) {
     return l->node_fd >= 0 && l->out.len == 0;
 }
 
+bool td_link_has_room(const struct td_link *l, size_t frame_bytes) {
+    return l->node_fd >= 0 && l->out.len + frame_bytes <= OUT_MAX;
+}
+
 void td_link_send(struct td_link *l, uint16_t type, const void *body, size_t bytes) {
     if (l->node_fd < 0) return;
     td_status_free(td_frame_append(&l->out, type, TD_LAUNCHER_MAJOR, body, bytes));

@@ -9,8 +9,9 @@
 // that answers is an error. A path too long for a socket address is replaced by a shorter one
 // (<runtime>/l-<digest>.sock, else /tmp/traind-<uid>/...); record.json names the path in use.
 //
-// Output is bounded: one frame may wait; td_link_can_send says whether there is room. The launcher
-// never waits for a daemon.
+// Output is bounded by the largest frame. A status waits until all before it is gone
+// (td_link_can_send), frames of the rendezvous store share the room (td_link_has_room). The
+// launcher never waits for a daemon.
 
 #include <stdbool.h>
 #include <sys/un.h>
@@ -37,6 +38,8 @@ bool td_link_read(struct td_link *l);
 bool td_link_next(struct td_link *l, struct td_frame *out_frame);
 
 bool td_link_can_send(const struct td_link *l);
+// A frame of so many bytes, with its header, fits beside what waits.
+bool td_link_has_room(const struct td_link *l, size_t frame_bytes);
 void td_link_send(struct td_link *l, uint16_t type, const void *body, size_t bytes);
 // Sends what waits; false: the daemon is gone. *out_waits: more is waiting for room.
 bool td_link_flush(struct td_link *l, bool *out_waits);

@@ -139,14 +139,14 @@ td_status td_launch_rank_spawn(struct td_launch_rank *r, const struct td_launch_
 
 td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
                                const struct td_launch_options *o, const char *self,
-                               const char *const *env, int group_fd) {
+                               const char *const *env, const struct td_launch_shared *shared) {
     char parent[16], rank[16], world[16], memory[TD_LAUNCH_NUMBER], cores[TD_LAUNCH_CORES];
     char device[TD_DEVICE_UUID];
     snprintf(parent, sizeof parent, "%d", (int)getpid());
     snprintf(rank, sizeof rank, "%d", r->rank);
     snprintf(world, sizeof world, "%d", o->world_size);
     td_launch_rank_limits(o, idx, memory, cores);
-    const char *argv[28] = {
+    const char *argv[30] = {
         self,           "exec-rank", parent,      cores,   memory,        "0", // any processor time
         o->worker,      "run",       "--plan",    o->plan, "--rank",      rank,
         "--world-size", world,       "--page-fd", "3",     "--events-fd", "4"};
@@ -163,18 +163,24 @@ td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
         argv[n++] = "--plugin-dirs";
         argv[n++] = o->plugin_dirs;
     }
-    if (group_fd >= 0) {
+    struct td_launch_spawn s = {.argv = argv,
+                                .env = env,
+                                .cwd = o->dir,
+                                .holds_stops = true,
+                                .events_at = 4,
+                                .more = {{r->page_fd, 3}},
+                                .n_more = 1};
+    if (shared->group_fd >= 0) {
         argv[n++] = "--group-fd";
         argv[n++] = "5";
+        s.more[s.n_more++] = (struct td_proc_fd){shared->group_fd, 5};
     }
-    return td_launch_rank_spawn(r,
-                                &(struct td_launch_spawn){.argv = argv,
-                                                          .env = env,
-                                                          .cwd = o->dir,
-                                                          .holds_stops = true,
-                                                          .events_at = 4,
-                                                          .more = {{r->page_fd, 3}, {group_fd, 5}},
-                                                          .n_more = group_fd < 0 ? 1 : 2});
+    if (shared->store_fd >= 0) {
+        argv[n++] = "--store-fd";
+        argv[n++] = "6";
+        s.more[s.n_more++] = (struct td_proc_fd){shared->store_fd, 6};
+    }
+    return td_launch_rank_spawn(r, &s);
 }
 
 void td_launch_rank_kill(const struct td_launch_rank *r) {

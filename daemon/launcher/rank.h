@@ -66,10 +66,16 @@ struct td_launch_rank {
 TD_MUST_USE td_status td_launch_rank_init(struct td_launch_rank *r, int32_t rank,
                                           const struct td_launch_options *o);
 void td_launch_rank_finish(struct td_launch_rank *r); // kills nothing
-// self: path of this launcher. group_fd -1: none.
+// What a rank is handed besides its own page and pipes; -1: there is none.
+struct td_launch_shared {
+    int group_fd; // memory of the group
+    int store_fd; // its end of the rendezvous store's socket
+};
+// self: path of this launcher.
 TD_MUST_USE td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
                                            const struct td_launch_options *o, const char *self,
-                                           const char *const *env, int group_fd);
+                                           const char *const *env,
+                                           const struct td_launch_shared *shared);
 // What differs between the programs that a rank can be. Its stdout and stderr are made here, and
 // the socket for its events.
 struct td_launch_spawn {
@@ -78,7 +84,7 @@ struct td_launch_spawn {
     const char *cwd;
     bool holds_stops;
     int events_at;             // the number that the socket gets there
-    struct td_proc_fd more[3]; // further descriptors
+    struct td_proc_fd more[4]; // further descriptors
     size_t n_more;
 };
 TD_MUST_USE td_status td_launch_rank_spawn(struct td_launch_rank *r,

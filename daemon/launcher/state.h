@@ -9,6 +9,7 @@
 
 #include "daemon/launcher/link.h"
 #include "daemon/launcher/rank.h"
+#include "daemon/launcher/store.h"
 
 enum td_launch_kill {
     TD_LAUNCH_KILL_NONE,
@@ -31,6 +32,7 @@ struct td_launcher {
     struct td_journal journal;
     struct td_link link;
     struct td_launch_rank *ranks;      // (n_ranks)
+    struct td_launch_store store;      // n_ranks 0: there is none
     struct td_launch_command *command; // what ranks run; NULL: traind-worker
     int32_t n_exited;
     int32_t first_failed;   // index of the first rank to blame; -1: none

@@ -22,6 +22,7 @@ enum {
     OPT_PAGE,
     OPT_EVENTS,
     OPT_GROUP,
+    OPT_STORE,
     OPT_DEVICE,
     OPT_DUMP,
     OPT_JSON,
@@ -43,6 +44,7 @@ static const struct argp_option options[] = {
     {"page-fd", OPT_PAGE, "N", 0, "the launcher's rank page", 1},
     {"events-fd", OPT_EVENTS, "N", 0, "the launcher's event socket", 1},
     {"group-fd", OPT_GROUP, "N", 0, "shared mapping of the ranks", 1},
+    {"store-fd", OPT_STORE, "N", 0, "the launcher's rendezvous store", 1},
     {"device", OPT_DEVICE, "UUID", 0, "run: the accelerator's device of this rank (its first)", 0},
     {"cpu-level", OPT_CPU_LEVEL, "LEVEL", 0,
      "no newer instructions than generic, avx2, avx512, avx512_bf16 or amx (TRAIND_CPU_ISA, else "
@@ -101,6 +103,9 @@ static bool parse_number(int key, const char *arg, struct argp_state *state,
         return true;
     case OPT_GROUP:
         parse_int(state, "group-fd", arg, 1 << 20, &args->group_fd);
+        return true;
+    case OPT_STORE:
+        parse_int(state, "store-fd", arg, 1 << 20, &args->store_fd);
         return true;
     case OPT_THREADS:
         parse_int(state, "threads", arg, 4096, &args->n_threads);
@@ -176,6 +181,7 @@ int main(int argc, char **argv) {
     struct command c = {.args = {.page_fd = -1,
                                  .events_fd = -1,
                                  .group_fd = -1,
+                                 .store_fd = -1,
                                  .plugin_dirs = "",
                                  .cpu_level = td_fabric_cpu_level(),
                                  .cpu_level_from = TD_CPU_LEVEL_ENV}};

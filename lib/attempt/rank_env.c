@@ -22,6 +22,7 @@ static const struct {
     {"page_fd", offsetof(struct td_rank_env, page_fd), -1, MAX_FD, true},
     {"events_fd", offsetof(struct td_rank_env, events_fd), -1, MAX_FD, true},
     {"group_fd", offsetof(struct td_rank_env, group_fd), -1, MAX_FD, false},
+    {"store_fd", offsetof(struct td_rank_env, store_fd), -1, MAX_FD, false},
     {"results_fd", offsetof(struct td_rank_env, results_fd), -1, MAX_FD, false},
 };
 _Static_assert(sizeof(int32_t) == sizeof(int), "one kind of member");
@@ -32,9 +33,10 @@ static int *member(struct td_rank_env *e, size_t i) {
 
 td_status td_rank_env_write(const struct td_rank_env *e, char out[TD_RANK_ENV_BYTES]) {
     int n = snprintf(out, TD_RANK_ENV_BYTES,
-                     "rank=%d world_size=%d page_fd=%d events_fd=%d group_fd=%d results_fd=%d%s%s",
-                     e->rank, e->world_size, e->page_fd, e->events_fd, e->group_fd, e->results_fd,
-                     e->plan ? " plan=" : "", e->plan ? e->plan : "");
+                     "rank=%d world_size=%d page_fd=%d events_fd=%d group_fd=%d store_fd=%d "
+                     "results_fd=%d%s%s",
+                     e->rank, e->world_size, e->page_fd, e->events_fd, e->group_fd, e->store_fd,
+                     e->results_fd, e->plan ? " plan=" : "", e->plan ? e->plan : "");
     if (n < TD_RANK_ENV_BYTES) return TD_OK;
     return td_fail(TD_RESOURCE_EXHAUSTED, "the path of the plan, '%.64s...', is too long", e->plan);
 }
@@ -66,7 +68,8 @@ static td_status parse_word(char *word, struct td_rank_env *e, unsigned *seen) {
 }
 
 td_status td_rank_env_parse(char *text, struct td_rank_env *out_env) {
-    struct td_rank_env e = {.page_fd = -1, .events_fd = -1, .group_fd = -1, .results_fd = -1};
+    struct td_rank_env e = {
+        .page_fd = -1, .events_fd = -1, .group_fd = -1, .store_fd = -1, .results_fd = -1};
     unsigned seen = 0;
     while (*text) {
         if (strncmp(text, "plan=", 5) == 0) {

@@ -20,6 +20,8 @@ struct td_rank_env {
     // Memory of the group, where there are several ranks: a memfd of TD_GROUP_HEADER_BYTES, which
     // the ranks grow once they know how much they need.
     int group_fd;
+    // Socket of the launcher's rendezvous store, where there are several ranks (store_client.h).
+    int store_fd;
     int results_fd;   // socket of a parent that takes results; a launcher takes none
     const char *plan; // path of the attempt's plan; NULL: there is none
 };

@@ -15,8 +15,10 @@
 //
 // How a rank is started (all descriptors are inherited, no environment is read):
 //   traind-worker run --plan FILE --rank R --world-size W --page-fd 3 --events-fd 4 [--group-fd 5]
+//                    [--store-fd 6]
 //   events-fd: SOCK_SEQPACKET, one JSON object of at most TD_EVENT_MAX bytes a datagram
 //   group-fd:  memfd of plan.run.shared_bytes, the shm collective's mapping (world > 1)
+//   store-fd:  SOCK_SEQPACKET, the rendezvous store (store_message.h; world > 1)
 //   stdout, stderr: pipes that the launcher drains
 //
 // What a rank sends there are the rows of events.def that name it as writer, without "rank" and

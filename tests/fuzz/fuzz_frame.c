@@ -1,7 +1,8 @@
 // Fuzz entry of lib/base/frame: any bytes as the stream of a Unix socket, in pieces of a size that
 // the first byte chooses. The same frames come out as when it arrives whole, a frame packs again to
-// the bytes it came from, and a length over the bound ends the stream. What a launcher unpacks of
-// them is unpacked. Run by tests/unit/test_fuzz_frame.c.
+// the bytes it came from, and a length over the bound ends the stream. What is
+// unpacked of them is unpacked here; fuzz_store.c has the store's for a launcher. Run by
+// tests/unit/test_fuzz_frame.c.
 
 #include "tests/fuzz/fuzz.h"
 
@@ -18,6 +19,12 @@ static void unpack(const struct td_frame *f) {
     Traind__V1__LauncherStatus *status =
         traind__v1__launcher_status__unpack(NULL, f->body_bytes, f->body);
     if (status) traind__v1__launcher_status__free_unpacked(status, NULL);
+    Traind__V1__LauncherStoreSet *set =
+        traind__v1__launcher_store_set__unpack(NULL, f->body_bytes, f->body);
+    if (set) traind__v1__launcher_store_set__free_unpacked(set, NULL);
+    Traind__V1__LauncherStoreWant *want =
+        traind__v1__launcher_store_want__unpack(NULL, f->body_bytes, f->body);
+    if (want) traind__v1__launcher_store_want__free_unpacked(want, NULL);
 }
 
 // Appends the frames that come out, packed again. False: the stream was refused.

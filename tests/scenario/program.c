@@ -7,7 +7,7 @@
 //     says that its data are wrong other     finds a rank page of another version deaf attaches,
 //     then ignores its page and SIGTERM term      attaches, then ends by itself when SIGTERM comes,
 //     and says so silent    steps a little, then never again group     grows the group's memory and
-//     meets the other ranks in it
+//     meets the other ranks in it store     leaves values for the other rank, and gets its
 // Each says on stdout what it does.
 
 #include <signal.h>
@@ -29,6 +29,7 @@
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
 #include "lib/spec/plan.h"
+#include "traind/store.h"
 
 enum { PLAN_MAX = 4 << 20, SAVE_EVERY = 100, GROUP_BYTES = 1 << 20, PATIENCE_S = 30 };
 
@@ -53,7 +54,8 @@ static td_status attach(struct rank *r) {
                                         .world_size = r->env.world_size,
                                         .page_fd = r->env.page_fd,
                                         .events_fd = r->env.events_fd,
-                                        .group_fd = r->env.group_fd};
+                                        .group_fd = r->env.group_fd,
+                                        .store_fd = r->env.store_fd};
     TD_TRY(td_worker_attach(&args, &r->io));
     TD_TRY(td_fatal_install(r->io.train.page));
     TD_TRY(read_plan(r));
@@ -181,10 +183,40 @@ static td_status meet(struct rank *r) {
     return TD_OK;
 }
 
+// ---- the store ----------------------------------------------------------------------------------
+static td_status fetch(struct td_store *store, const char *key, char out[128]) {
+    size_t bytes;
+    TD_TRY(store->get(store, key, PATIENCE_S * TD_NS_PER_S, out, 127, &bytes));
+    out[bytes] = '\0';
+    printf("%s is %s\n", key, out);
+    return TD_OK;
+}
+
+// Leaves its own, waits for that of the other rank.
+static td_status exchange(struct rank *r, const char *round) {
+    struct td_store *store = r->io.train.store;
+    char key[64], value[128];
+    snprintf(key, sizeof key, "%s/%d", round, r->env.rank);
+    snprintf(value, sizeof value, "of rank %d", r->env.rank);
+    TD_TRY(store->set(store, key, value, strlen(value)));
+    snprintf(key, sizeof key, "%s/%d", round, (r->env.rank + 1) % r->env.world_size);
+    return fetch(store, key, value);
+}
+
+// Two exchanges; with a number a key between them that somebody else sets.
+static td_status rendezvous(struct rank *r, int64_t number) {
+    char word[128];
+    if (!r->io.train.store) return td_fail(TD_INTERNAL, "this rank was given no store");
+    TD_TRY(exchange(r, "first"));
+    if (number) TD_TRY(fetch(r->io.train.store, "go", word));
+    return exchange(r, "second");
+}
+
 // ---- bad behaviour ------------------------------------------------------------------------------
 static td_status be(struct rank *r, const char *mode, int64_t number, bool *out_stopped) {
     if (strcmp(mode, "train") == 0) return train(r, number, out_stopped);
     if (strcmp(mode, "group") == 0) return meet(r);
+    if (strcmp(mode, "store") == 0) return rendezvous(r, number);
     if (strcmp(mode, "code") == 0) _exit((int)number);
     if (strcmp(mode, "fail") == 0) {
         return td_status_with_class(td_fail(TD_DATA_LOSS, "record 7 is torn"), TD_CLASS_DATA);

@@ -146,7 +146,7 @@ print(os.environ["TRAIND_RANK"], "TRAIND_FD" in os.environ, os.environ["WORLD_SI
 """, env={"MINE": "it"}))
     daemon.finish(job)
     plan = f"{daemon.state_dir}/attempts/{job}/a1/plan.json"
-    said = f"rank=0 world_size=1 page_fd=3 events_fd=4 group_fd=-1 results_fd=-1 plan={plan}"
+    said = f"rank=0 world_size=1 page_fd=3 events_fd=4 group_fd=-1 store_fd=-1 results_fd=-1 plan={plan}"
     assert output(daemon, job).strip() == f"{said} False 1 it"
 
 

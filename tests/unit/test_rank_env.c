@@ -6,7 +6,7 @@
 // Contract 18: what is written is read
 static void test_rank_env_comes_back_as_it_was(void **state) {
     (void)state;
-    const struct td_rank_env e = {1, 4, 3, 4, 5, -1, "/a path/with spaces/rank=9.json"};
+    const struct td_rank_env e = {1, 4, 3, 4, 5, 6, -1, "/a path/with spaces/rank=9.json"};
     char text[TD_RANK_ENV_BYTES];
     struct td_rank_env got;
     assert_ok(td_rank_env_write(&e, text));
@@ -16,13 +16,14 @@ static void test_rank_env_comes_back_as_it_was(void **state) {
     assert_int_equal(got.page_fd, 3);
     assert_int_equal(got.events_fd, 4);
     assert_int_equal(got.group_fd, 5);
+    assert_int_equal(got.store_fd, 6);
     assert_int_equal(got.results_fd, -1);
     assert_string_equal(got.plan, e.plan);
 }
 
 static void test_rank_env_has_no_plan_when_none_is_written(void **state) {
     (void)state;
-    const struct td_rank_env e = {0, 1, -1, -1, -1, 7, NULL};
+    const struct td_rank_env e = {0, 1, -1, -1, -1, -1, 7, NULL};
     char text[TD_RANK_ENV_BYTES];
     struct td_rank_env got;
     assert_ok(td_rank_env_write(&e, text));

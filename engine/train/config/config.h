@@ -19,6 +19,7 @@
 #include "traind/graph.h"
 
 struct td_registry;
+struct td_store;
 struct td_dump;
 
 // A plugin by name, with its knobs.
@@ -223,6 +224,7 @@ struct td_train_io {
     bool print_metrics;        // nobody else drains the ring: print it as JSON lines on stdout
     void *group;               // shared mapping of the ranks; NULL for world 1
     size_t group_bytes;
+    struct td_store *store; // of the attempt (traind/store.h); NULL: by hand, or world 1
 };
 
 #endif
