@@ -12,6 +12,7 @@
 
 #include "daemon/node/shell/attempts.h"
 #include "daemon/node/shell/messages.h"
+#include "daemon/node/shell/rendezvous.h"
 #include "daemon/node/shell/scan.h"
 #include "daemon/node/shell/shell.h"
 #include "lib/base/clock.h"
@@ -105,6 +106,9 @@ static void carry_out(struct td_node_daemon *n, const struct td_node_action *act
         return;
     case TD_NA_RECONCILE:
         td_reconciler_submit(n->reconciler, action->reconcile);
+        return;
+    case TD_NA_STORE:
+        td_rendezvous_deliver(a, action->store);
         return;
     }
 }

@@ -21,6 +21,7 @@
 //   assignment.h              what the coordinator assigned -> the files that a launcher needs
 //   fetch.h                   a checkpoint from the coordinator, before an attempt resumes from it
 //   launcher_link.h           the frames to and from one launcher
+//   rendezvous.h              the rendezvous store, between launchers and coordinator
 //   forward.h                 segment files upward, from the offset that was committed
 //   shards.h                  checkpoint files to the coordinator (stream store)
 //   put.h                     one file to the coordinator, for both of them

@@ -15,9 +15,9 @@ struct reply {
     char text[256];
     struct td_node_attempt *started;
 };
-static const char *const names[] = {"REGISTER", "HEARTBEAT", "START", "ABANDON",  "REFUSE",
-                                    "STOP",     "KILL",      "SAVE",  "ADOPT",    "ACK",
-                                    "FINAL",    "REMOVE",    "PLAN",  "RECONCILE"};
+static const char *const names[] = {
+    "REGISTER", "HEARTBEAT", "START", "ABANDON", "REFUSE", "STOP",      "KILL",      "SAVE",
+    "ADOPT",    "ACK",       "FINAL", "REMOVE",  "PLAN",   "PLAN_DROP", "RECONCILE", "STORE"};
 
 static struct reply listen(struct td_node_core *c) {
     struct reply h = {0};

@@ -9,6 +9,7 @@
 #include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/moves.h"
 #include "daemon/coordinator/core/over.h"
+#include "daemon/coordinator/core/rendezvous.h"
 #include "daemon/coordinator/core/retain.h"
 #include "lib/attempt/rank_page.h"
 
@@ -132,6 +133,7 @@ static void job_stopped(struct td_core *core, struct td_job *j, struct td_attemp
 static void close_attempt(struct td_core *core, struct td_job *j, struct td_attempt *a) {
     a->state = TD_ATTEMPT_ENDED;
     a->closing = false;
+    td_rendezvous_over(core, j, a);
     switch (a->outcome) {
     case TD_OUTCOME_DONE:
         j->progress.phase = TD_PHASE_ENDED;
@@ -239,6 +241,7 @@ void td_attempt_tick(struct td_core *core, struct td_job *j) {
 // The last of its parts is given up, and no launcher's end is known.
 static void fence(struct td_core *core, struct td_job *j, struct td_attempt *a, bool counted) {
     a->state = TD_ATTEMPT_FENCED;
+    td_rendezvous_over(core, j, a);
     td_catalog_attempt_over(core, j, a);
     if (counted) {
         job_failed(core, j, a);

@@ -26,6 +26,7 @@
 #include "daemon/coordinator/core/queue.h"
 #include "daemon/coordinator/core/reconciled.h"
 #include "daemon/coordinator/core/removals.h"
+#include "daemon/coordinator/core/rendezvous.h"
 #include "daemon/coordinator/core/requests.h"
 #include "daemon/coordinator/core/retain.h"
 #include "daemon/coordinator/core/retention.h"
@@ -95,6 +96,7 @@ td_status td_core_create(const struct td_core_options *options, struct td_core *
     TD_TRY(td_map_create(TD_CORE_MAX_PLANS, &core->plans));
     TD_TRY(td_map_create(TD_CORE_MAX_REQUESTS, &core->requests));
     TD_TRY(td_map_create(TD_CORE_MAX_REMOVALS, &core->removals));
+    TD_TRY(td_map_create(TD_CORE_MAX_ACTIVE, &core->rendezvous));
     TD_TRY(td_map_create(TD_CORE_MAX_CHECKPOINTS * (TD_CHECKPOINT_MAX_FILES + 1), &core->shards));
     (void)td_core_take(core); // sets the tails
     *out_core = td_steal(core);
@@ -112,6 +114,7 @@ void td_core_destroy(struct td_core *core) {
     forget_values(core->requests, free);
     forget_values(core->shards, destroy_shard);
     forget_values(core->removals, destroy_removal);
+    forget_values(core->rendezvous, td_rendezvous_destroy);
     for (uint32_t i = 0; i < core->n_sessions; i++) {
         free(core->sessions[i]);
     }
@@ -286,6 +289,15 @@ static void on_message(struct td_core *core, struct td_node_session *s,
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED:
         td_reconcile_on_answer(core, s->node, m->reconciled);
+        break;
+    case TRAIND__V1__NODE_MESSAGE__BODY_STORE_SET:
+        td_rendezvous_on_set(core, s->node, m->store_set);
+        break;
+    case TRAIND__V1__NODE_MESSAGE__BODY_STORE_WANT:
+        td_rendezvous_on_want(core, s->node, m->store_want);
+        break;
+    case TRAIND__V1__NODE_MESSAGE__BODY_STORE_TAKEN:
+        td_rendezvous_on_taken(core, s->node, m->store_taken);
         break;
     default:
         break; // newer bodies are skipped

@@ -28,7 +28,8 @@
 //   forget.h, a job and what it owns go; removals.h, what nodes still have of it; retention.h, when
 //   moves.h, a job moves from state to state
 //   attempt.h, what the event lines of an attempt mean; attempt_end.h, how it ends, and restarts;
-//   attempt_messages.h, what its node is sent about it
+//   attempt_messages.h, what its node is sent about it; rendezvous.h, what its ranks leave for
+//   each other
 //   plans.h, asked of a node once per spec (plan_asks.h: on their way; plans_cache.h: kept);
 //   fits.h, whether a job could ever run; place.h, where; queue.h, who runs next;
 //   queue_reason.c, why the others wait

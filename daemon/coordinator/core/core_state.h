@@ -52,6 +52,7 @@ struct td_host {
     uint32_t n_due;
     uint32_t n_removals; // rows of deleted jobs
     struct td_host_devices devices;
+    uint32_t values_flying; // rendezvous.h
 };
 
 struct td_node_session {
@@ -173,9 +174,11 @@ struct td_core {
     uint32_t n_asks;
     struct td_plan_waiter waiters[TD_CORE_MAX_PLAN_WAITERS];
     uint32_t n_waiters;
-    struct td_map *requests; // request id -> td_request
-    struct td_map *shards;   // "<job>/<path>/<file>" -> td_checkpoint_file
-    struct td_map *removals; // "<job>[/<node>]" -> td_removal
+    struct td_map *requests;   // request id -> td_request
+    struct td_map *shards;     // "<job>/<path>/<file>" -> td_checkpoint_file
+    struct td_map *rendezvous; // "<job>/a<n>" of a live attempt -> td_rendezvous
+    size_t rendezvous_bytes;   // of all their values
+    struct td_map *removals;   // "<job>[/<node>]" -> td_removal
 
     uint32_t counters[TD_COUNT_COUNT];
     bool queue_dirty;       // the next pass begins at the head

@@ -18,6 +18,7 @@
 #include "daemon/coordinator/core/over.h"
 #include "daemon/coordinator/core/plans.h"
 #include "daemon/coordinator/core/reconcile.h"
+#include "daemon/coordinator/core/rendezvous.h"
 #include "lib/base/buf.h"
 #include "lib/base/digest.h"
 #include "lib/base/fit.h"
@@ -454,6 +455,7 @@ void td_nodes_register(struct td_core *core, struct td_node_session *s,
     core->counters[TD_COUNT_SESSIONS]++;
     save(core, n);
     td_reconcile_node_down(n); // until it has the answer
+    td_rendezvous_node_up(core, n);
     judge_missing(core, n, m);
     forget_missing(core, n, m);
     answer(core, n, m);

@@ -411,6 +411,12 @@ static void on_forget_message(struct td_node_core *c, struct td_mono now,
     if (a) run(c, now, a, TD_AE_FORGET, NULL);
 }
 
+static void on_store(struct td_node_core *c, const Traind__V1__AttemptId *id,
+                     const Traind__V1__CoordinatorMessage *m) {
+    struct td_node_attempt *a = find(c, id);
+    if (a && a->shell) act(c, TD_NA_STORE, a)->store = m;
+}
+
 void td_node_core_message(struct td_node_core *c, struct td_mono now,
                           const Traind__V1__CoordinatorMessage *m) {
     clear_actions(c);
@@ -450,6 +456,12 @@ void td_node_core_message(struct td_node_core *c, struct td_mono now,
         return;
     case TRAIND__V1__COORDINATOR_MESSAGE__BODY_RECONCILE:
         act(c, TD_NA_RECONCILE, NULL)->reconcile = m->reconcile;
+        return;
+    case TRAIND__V1__COORDINATOR_MESSAGE__BODY_STORE_DONE:
+        on_store(c, m->store_done->id, m);
+        return;
+    case TRAIND__V1__COORDINATOR_MESSAGE__BODY_STORE_VALUE:
+        on_store(c, m->store_value->id, m);
         return;
     case TRAIND__V1__COORDINATOR_MESSAGE__BODY__NOT_SET:
     case _TRAIND__V1__COORDINATOR_MESSAGE__BODY__CASE_IS_INT_SIZE:

@@ -82,6 +82,7 @@ enum td_node_action_kind {
     TD_NA_PLAN,      // plan: run a one-shot worker
     TD_NA_PLAN_DROP, // plan_cancel: end it
     TD_NA_RECONCILE, // reconcile: of a job, what its disk is to hold
+    TD_NA_STORE,     // attempt, store: of its rendezvous store, for its launcher
 };
 struct td_node_action {
     enum td_node_action_kind kind;
@@ -94,7 +95,8 @@ struct td_node_action {
     const Traind__V1__PlanRequest *plan;
     const Traind__V1__PlanCancel *plan_cancel;
     const Traind__V1__Reconcile *reconcile;
-    td_status status; // owned by the core; borrow it
+    const Traind__V1__CoordinatorMessage *store; // store_done or store_value
+    td_status status;                            // owned by the core; borrow it
 };
 
 struct td_node_core;

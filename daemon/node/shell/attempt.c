@@ -110,8 +110,26 @@ static void on_status(const Traind__V1__LauncherStatus *status, void *arg) {
     a->events->on_status(a, status);
 }
 
+static void on_store_set(const Traind__V1__LauncherStoreSet *set, void *arg) {
+    struct td_local_attempt *a = TD_CAST(td_local_attempt, arg);
+    a->events->on_store_set(a, set);
+}
+
+static void on_store_want(const Traind__V1__LauncherStoreWant *want, void *arg) {
+    struct td_local_attempt *a = TD_CAST(td_local_attempt, arg);
+    a->events->on_store_want(a, want);
+}
+
+static void on_store_taken(uint32_t n_values, void *arg) {
+    struct td_local_attempt *a = TD_CAST(td_local_attempt, arg);
+    a->events->on_store_taken(a, n_values);
+}
+
 static const struct td_launcher_link_events link_events = {.on_hello = on_hello,
-                                                           .on_status = on_status};
+                                                           .on_status = on_status,
+                                                           .on_store_set = on_store_set,
+                                                           .on_store_want = on_store_want,
+                                                           .on_store_taken = on_store_taken};
 
 static void close_launcher(struct td_local_attempt *a) {
     td_loop_fd_destroy(td_steal(a->ack_watch));

@@ -34,6 +34,10 @@ struct td_local_attempt_events {
     void (*on_connected)(struct td_local_attempt *a);
     // status NULL: this launcher does not say it, look at the files.
     void (*on_status)(struct td_local_attempt *a, const Traind__V1__LauncherStatus *status);
+    // Of the rendezvous store, as in td_launcher_link_events.
+    void (*on_store_set)(struct td_local_attempt *a, const Traind__V1__LauncherStoreSet *set);
+    void (*on_store_want)(struct td_local_attempt *a, const Traind__V1__LauncherStoreWant *want);
+    void (*on_store_taken)(struct td_local_attempt *a, uint32_t n_values);
 };
 
 struct td_local_attempt {
@@ -64,6 +68,8 @@ struct td_local_attempt {
     struct td_loop_fd *ack_watch, *end_watch;
     struct td_loop_timer *timer; // ack deadline; then, without a link, looks at the files
     struct td_launcher_link *link;
+    bool store_dropped;   // what the launcher said of the rendezvous store found no room
+    uint32_t store_taken; // values that have left, and the coordinator has not received that
     struct td_forward *forward;
     struct td_shards *shards; // NULL: store fs
     struct td_fetch *fetch;   // while it runs

@@ -6,6 +6,7 @@
 
 #include "daemon/node/core/cores.h"
 #include "daemon/node/shell/fetch.h"
+#include "daemon/node/shell/rendezvous.h"
 #include "daemon/node/shell/shards.h"
 #include "lib/base/log.h"
 
@@ -94,7 +95,11 @@ static const struct td_local_attempt_events attempt_events = {.on_started = on_s
                                                               .on_again = on_again,
                                                               .on_gone = on_gone,
                                                               .on_connected = on_connected,
-                                                              .on_status = on_status};
+                                                              .on_status = on_status,
+                                                              .on_store_set = td_rendezvous_set,
+                                                              .on_store_want = td_rendezvous_want,
+                                                              .on_store_taken =
+                                                                  td_rendezvous_taken};
 
 td_status td_attempts_make(struct td_node_daemon *n, const struct td_assignment *assigned,
                            struct td_local_attempt **out_attempt) {
@@ -174,6 +179,7 @@ void td_attempts_adopt(struct td_node_attempt *row, const Traind__V1__AttemptCur
                 td_node_attempt_state_name(row->state));
     td_local_attempt_committed(a, td_forward_events_of(cursor));
     td_forward_adopt(a->forward, cursor);
+    td_rendezvous_again(a);
     if (a->shards) td_shards_up(a->shards, true);
 }
 
@@ -198,6 +204,8 @@ void td_attempts_down(const struct td_node_daemon *n) {
 void td_attempts_poke(const struct td_node_daemon *n) {
     const struct td_node_attempt *a;
     for (size_t i = 0; (a = td_node_core_attempt(n->core, i)); i++) {
-        if (a->shell && td_node_local(a)->forward) td_forward_poke(td_node_local(a)->forward);
+        if (!a->shell) continue;
+        if (td_node_local(a)->forward) td_forward_poke(td_node_local(a)->forward);
+        td_rendezvous_poke(td_node_local(a));
     }
 }

@@ -25,18 +25,46 @@ struct td_launcher_link {
     struct sockaddr_un address;
     int fd; // -1: not connected
     uint16_t major;
-    struct td_loop_fd *watch;
+    struct td_loop_fd *watch, *write_watch;
+    struct td_buf out;
+    uint32_t n_values; // in out
     struct td_loop_timer *dial;
     struct td_frame_reader in;
 };
 
+// What waits is gone, one way or the other.
+static void report_taken(struct td_launcher_link *l) {
+    const uint32_t n = l->n_values;
+    l->n_values = 0;
+    if (n) l->events->on_store_taken(n, l->arg);
+}
+
 static void drop(struct td_launcher_link *l) {
     td_loop_fd_destroy(td_steal(l->watch));
+    td_loop_fd_destroy(td_steal(l->write_watch));
+    td_buf_clear(&l->out);
     td_auto_close(&l->fd);
     l->fd = -1;
     td_frame_reader_finish(&l->in);
     td_frame_reader_init(&l->in);
     td_loop_timer_arm(l->dial, redial_ns);
+    report_taken(l);
+}
+
+static void on_store_frame(struct td_launcher_link *l, const struct td_frame *f) {
+    if (f->type == TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_STORE_SET) {
+        Traind__V1__LauncherStoreSet *m =
+            traind__v1__launcher_store_set__unpack(NULL, f->body_bytes, f->body);
+        if (!m) return;
+        l->events->on_store_set(m, l->arg);
+        traind__v1__launcher_store_set__free_unpacked(m, NULL);
+    } else if (f->type == TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_STORE_WANT) {
+        Traind__V1__LauncherStoreWant *m =
+            traind__v1__launcher_store_want__unpack(NULL, f->body_bytes, f->body);
+        if (!m) return;
+        l->events->on_store_want(m, l->arg);
+        traind__v1__launcher_store_want__free_unpacked(m, NULL);
+    }
 }
 
 static void on_frame(struct td_launcher_link *l, const struct td_frame *f) {
@@ -54,6 +82,8 @@ static void on_frame(struct td_launcher_link *l, const struct td_frame *f) {
         if (!m) return;
         l->events->on_status(m, l->arg);
         traind__v1__launcher_status__free_unpacked(m, NULL);
+    } else if (f->version_major == TD_LAUNCHER_MAJOR) {
+        on_store_frame(l, f);
     }
 }
 
@@ -70,7 +100,7 @@ static void on_readable(int fd, void *arg) {
         s = td_frame_reader_next(&l->in, &f, &have);
         if (!s && have) on_frame(l, &f);
     }
-    bool gone = n <= 0 || s;
+    bool gone = n <= 0 || s || l->fd < 0;
     td_status_log(TD_LOG_WARN, s, "launcher's frames, continuing");
     if (gone) drop(l);
 }
@@ -100,6 +130,7 @@ td_status td_launcher_link_create(struct td_loop *loop, const char *socket_path,
     l->arg = arg;
     l->fd = -1;
     td_frame_reader_init(&l->in);
+    td_buf_init(&l->out, TD_LAUNCHER_LINK_MAX);
     l->address.sun_family = AF_UNIX;
     snprintf(l->address.sun_path, sizeof l->address.sun_path, "%s", socket_path);
     td_status s = td_loop_timer_create(loop, dial, l, &l->dial);
@@ -115,20 +146,51 @@ td_status td_launcher_link_create(struct td_loop *loop, const char *socket_path,
 void td_launcher_link_destroy(struct td_launcher_link *l) {
     if (!l) return;
     td_loop_fd_destroy(l->watch);
+    td_loop_fd_destroy(l->write_watch);
     td_loop_timer_destroy(l->dial);
+    td_buf_finish(&l->out);
     td_auto_close(&l->fd);
     td_frame_reader_finish(&l->in);
     l->magic = 0;
     free(l);
 }
 
-// A command is a few bytes; if the socket has no room for them the launcher is stuck.
+// ---- to the launcher ----------------------------------------------------------------------------
+static bool flush(struct td_launcher_link *l);
+
+static void on_room(int fd, void *arg) {
+    (void)fd;
+    struct td_launcher_link *l = TD_CAST(td_launcher_link, arg);
+    if (!flush(l)) drop(l);
+}
+
+// Sends what waits; false: the connection is of no use any more.
+static bool flush(struct td_launcher_link *l) {
+    while (l->out.len > 0) {
+        const ssize_t n = send(l->fd, l->out.data, l->out.len, MSG_NOSIGNAL);
+        if (n < 0 && errno == EAGAIN) break;
+        if (n < 0 && errno != EINTR) return false;
+        if (n > 0) td_buf_consume(&l->out, (size_t)n);
+    }
+    if (l->out.len == 0) {
+        td_loop_fd_destroy(td_steal(l->write_watch));
+        report_taken(l);
+        return true;
+    }
+    if (l->write_watch) return true;
+    td_status s = td_loop_fd_create(l->loop, l->fd, TD_LOOP_FD_WRITE, on_room, l, &l->write_watch);
+    const bool ok = !s;
+    td_status_log(TD_LOG_WARN, s, "no watch for a launcher's socket, connecting again");
+    return ok;
+}
+
 static bool command(struct td_launcher_link *l, uint16_t type, const void *body, size_t bytes) {
     if (l->fd < 0 || l->major != TD_LAUNCHER_MAJOR) return false;
-    TD_AUTO_BUF out;
-    td_buf_init(&out, 256);
-    TD_AUTO_STATUS td_status s = td_frame_append(&out, type, TD_LAUNCHER_MAJOR, body, bytes);
-    return !s && send(l->fd, out.data, out.len, MSG_NOSIGNAL) == (ssize_t)out.len;
+    td_status s = td_frame_append(&l->out, type, TD_LAUNCHER_MAJOR, body, bytes);
+    const bool ok = !s && flush(l);
+    td_status_log(TD_LOG_WARN, s, "a launcher does not read, connecting to it again");
+    if (!ok) drop(l);
+    return ok;
 }
 
 bool td_launcher_link_stop(struct td_launcher_link *l, int mode, uint32_t grace_ms) {
@@ -142,4 +204,38 @@ bool td_launcher_link_stop(struct td_launcher_link *l, int mode, uint32_t grace_
 
 bool td_launcher_link_save(struct td_launcher_link *l) {
     return command(l, TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_SAVE, "", 0);
+}
+
+// ---- the rendezvous store -----------------------------------------------------------------------
+bool td_launcher_link_store_value(struct td_launcher_link *l, const Traind__V1__StoreValue *value) {
+    Traind__V1__LauncherStoreValue m = TRAIND__V1__LAUNCHER_STORE_VALUE__INIT;
+    m.key = value->key;
+    m.value = value->value;
+    const size_t bytes = traind__v1__launcher_store_value__get_packed_size(&m);
+    TD_AUTO_FREE uint8_t *packed = bytes <= TD_FRAME_MAX ? td_calloc(1, bytes + 1) : NULL;
+    if (!packed || l->fd < 0 || l->major != TD_LAUNCHER_MAJOR) return false;
+    traind__v1__launcher_store_value__pack(&m, packed);
+    l->n_values++; // reported when it has left, also if that is at once or never
+    (void)command(l, TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_STORE_VALUE, packed, bytes);
+    return true;
+}
+
+void td_launcher_link_store_done(struct td_launcher_link *l, const Traind__V1__StoreDone *done) {
+    Traind__V1__LauncherStoreDone m = TRAIND__V1__LAUNCHER_STORE_DONE__INIT;
+    m.key = done->key;
+    m.code = done->code;
+    m.message = done->message;
+    const size_t bytes = traind__v1__launcher_store_done__get_packed_size(&m);
+    TD_AUTO_FREE uint8_t *packed = bytes <= TD_FRAME_MAX ? td_calloc(1, bytes + 1) : NULL;
+    if (!packed) return;
+    traind__v1__launcher_store_done__pack(&m, packed);
+    (void)command(l, TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_STORE_DONE, packed, bytes);
+}
+
+void td_launcher_link_store_again(struct td_launcher_link *l, bool all) {
+    Traind__V1__LauncherStoreAgain m = TRAIND__V1__LAUNCHER_STORE_AGAIN__INIT;
+    m.all = all;
+    uint8_t packed[8];
+    const size_t bytes = traind__v1__launcher_store_again__pack(&m, packed);
+    (void)command(l, TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_STORE_AGAIN, packed, bytes);
 }
