@@ -213,6 +213,7 @@ static enum td_outcome outcome_of(const struct td_attempt *a) {
 // A part is over: the others end, too, or all are over.
 static void part_over(struct td_core *core, struct td_job *j, struct td_attempt *a) {
     if (td_attempt_aborts(a)) {
+        td_rendezvous_over(core, j, a); // nobody meets any more
         td_attempt_abort(core, j, a);
         return;
     }

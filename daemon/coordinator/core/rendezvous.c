@@ -76,7 +76,8 @@ static struct td_rendezvous *find(struct td_core *core, const struct td_host *no
                                   const Traind__V1__AttemptId *id) {
     const struct td_job *j = id ? td_core_job(core, id->job) : NULL;
     const struct td_attempt *a = j ? td_job_attempt(j, id->attempt) : NULL;
-    if (!a || a->epoch != id->epoch || !td_attempt_live(a) || !td_attempt_part_on(a, node->id)) {
+    const struct td_attempt_part *part = a ? td_attempt_part_on(a, node->id) : NULL;
+    if (!part || a->epoch != id->epoch || !td_attempt_part_live(part) || td_attempt_aborts(a)) {
         core->counters[TD_COUNT_STALE]++;
         return NULL;
     }
