@@ -1,111 +1,10 @@
-// The coordinator's part of the rendezvous store: an attempt with two nodes, whose launchers the
-// test plays. Who gets which value, what is refused and what is counted.
+// The coordinator's part of the rendezvous store: who gets which value, what is refused and what is
+// counted. The test plays the nodes of an attempt with two of them (meeting_rig.h).
 
-#include "tests/unit/coord_rig.h"
+#include "tests/unit/meeting_rig.h"
 
 #include "daemon/coordinator/core/rendezvous.h"
 #include "lib/attempt/store_message.h"
-
-struct meeting {
-    struct rig rig;
-    uint64_t sessions[2];
-    char *said;    // what the nodes were sent: "0:done k 0 | 1:value k=abc"
-    size_t values; // sent since it was set to 0
-};
-
-static const struct td_core_options options = {.incarnation = 1, .checkpoint_dir = "/c"};
-
-// The attempt that was assigned, on both nodes and running, as state.db would have it.
-static void spread(struct rig *r) {
-    TD_AUTO(td_arena) *arena = NULL;
-    TD_AUTO(td_attempt) *one = NULL, *two = NULL;
-    TD_AUTO_BUF text;
-    struct td_json *v = NULL;
-    char key[64];
-    void *old = NULL;
-    snprintf(key, sizeof key, "%s/a1", r->assigned);
-    const char *row = td_map_get(r->rows[TD_RECORD_ATTEMPT], key);
-    assert_non_null(row);
-    assert_ok(td_arena_create(1 << 20, &arena));
-    assert_ok(td_json_parse(arena, row, strlen(row), &v));
-    assert_ok(td_attempt_decode(v, &one));
-    assert_ok(td_attempt_create(1, 2, 2, &two));
-    two->epoch = one->epoch;
-    two->state = TD_ATTEMPT_STARTED;
-    for (int i = 0; i < 2; i++) {
-        snprintf(two->parts[i].node, sizeof two->parts[i].node, "n-%d", i + 1);
-        two->parts[i].slots = 1;
-    }
-    td_buf_init(&text, 1 << 20);
-    assert_ok(td_attempt_encode(two, &text));
-    assert_ok(td_map_put(r->rows[TD_RECORD_ATTEMPT], key, strdup(td_buf_cstr(&text)), &old));
-    free(old);
-}
-
-static void keep(struct meeting *m, const struct td_action *a) {
-    const Traind__V1__CoordinatorMessage *x = a->message;
-    const int node = a->session == m->sessions[1];
-    const size_t len = strlen(m->said);
-    char *at = m->said + len;
-    if (!x) return;
-    if (x->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_STORE_DONE) {
-        snprintf(at, 4096 - len, "%s%d:done %s %u %s", len ? " | " : "", node, x->store_done->key,
-                 x->store_done->code, x->store_done->message);
-    } else if (x->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_STORE_VALUE) {
-        snprintf(at, 4096 - len, "%s%d:value %s=%.*s", len ? " | " : "", node, x->store_value->key,
-                 (int)TD_MIN(x->store_value->value.len, (size_t)16),
-                 (const char *)x->store_value->value.data);
-        m->values++;
-    }
-}
-
-static const char *say_as(struct meeting *m, int node, Traind__V1__NodeMessage *message) {
-    struct rig *r = &m->rig;
-    message->incarnation = 1;
-    m->said[0] = '\0';
-    td_core_session_message(r->core, r->now, m->sessions[node], message);
-    struct td_core_out out = td_core_take(r->core);
-    keep_rows(r, out.records);
-    for (const struct td_action *a = out.actions; a; a = a->next) {
-        keep(m, a);
-    }
-    td_core_out_finish(&out);
-    return m->said;
-}
-
-static void enter(struct meeting *m, int node) {
-    struct rig *r = &m->rig;
-    char name[8];
-    Traind__V1__AttemptId id = attempt_id(r);
-    Traind__V1__AttemptHeld held = TRAIND__V1__ATTEMPT_HELD__INIT;
-    held.id = &id;
-    held.alive = true;
-    held.launcher_major = 1;
-    snprintf(name, sizeof name, "n-%d", node + 1);
-    r->session = m->sessions[node] = td_core_session_open(r->core, r->now, false);
-    say_register_with(r, name, 2, &held);
-}
-
-static void begin_meeting(struct meeting *m) {
-    *m = (struct meeting){0};
-    m->said = calloc(1, 4096);
-    begin_with(&m->rig, 2, &options);
-    TD_AUTO_FREE char *spec = make_spec(1, 2);
-    create(&m->rig, 1, spec);
-    settle(&m->rig);
-    answer_plans(&m->rig);
-    assert_int_equal(m->rig.n_assigned, 1);
-    spread(&m->rig);
-    start_again(&m->rig, &options);
-    for (int i = 0; i < 2; i++) {
-        enter(m, i);
-    }
-}
-
-static void end_meeting(struct meeting *m) {
-    end(&m->rig);
-    free(m->said);
-}
 
 static const char *set_as(struct meeting *m, int node, Traind__V1__AttemptId id, const char *key,
                           const void *data, size_t bytes) {
@@ -149,7 +48,7 @@ static const char *taken(struct meeting *m, int node, uint32_t values) {
 static void test_value_goes_to_the_node_that_waits_for_it(void **state) {
     (void)state;
     struct meeting m;
-    begin_meeting(&m);
+    begin_meeting(&m, 2);
     assert_string_equal(want(&m, 1, "k"), "");
     assert_string_equal(want(&m, 1, "k"), ""); // said again
     assert_string_equal(set(&m, 0, "k", "abc"), "0:done k 0  | 1:value k=abc");
@@ -162,7 +61,7 @@ static void test_value_goes_to_the_node_that_waits_for_it(void **state) {
 static void test_other_bytes_are_refused_and_the_first_ones_stay(void **state) {
     (void)state;
     struct meeting m;
-    begin_meeting(&m);
+    begin_meeting(&m, 2);
     (void)set(&m, 0, "k", "abc");
     const char *said = set(&m, 1, "k", "abd");
     assert_ptr_equal(strstr(said, "1:done k 9 key 'k'"), said);
@@ -175,7 +74,7 @@ static void test_other_bytes_are_refused_and_the_first_ones_stay(void **state) {
 static void test_stale_messages_are_dropped_and_counted(void **state) {
     (void)state;
     struct meeting m;
-    begin_meeting(&m);
+    begin_meeting(&m, 2);
     char other[] = "j-00000000ffff";
     Traind__V1__AttemptId wrong[3] = {attempt_id(&m.rig), attempt_id(&m.rig), attempt_id(&m.rig)};
     wrong[0].epoch++;
@@ -199,7 +98,7 @@ static void test_few_values_are_on_their_way_to_a_node(void **state) {
     (void)state;
     struct meeting m;
     char key[16];
-    begin_meeting(&m);
+    begin_meeting(&m, 2);
     for (int i = 0; i < 6; i++) {
         snprintf(key, sizeof key, "k%d", i);
         (void)set(&m, 0, key, "v");
@@ -216,7 +115,7 @@ static void test_node_that_registers_again_says_its_wants_again(void **state) {
     (void)state;
     struct meeting m;
     char key[16];
-    begin_meeting(&m);
+    begin_meeting(&m, 2);
     for (int i = 0; i < TD_RENDEZVOUS_FLYING; i++) {
         snprintf(key, sizeof key, "k%d", i);
         (void)set(&m, 0, key, "v");
@@ -235,9 +134,9 @@ static void test_node_that_registers_again_says_its_wants_again(void **state) {
 static void test_coordinator_that_is_started_again_learns_it_again(void **state) {
     (void)state;
     struct meeting m;
-    begin_meeting(&m);
+    begin_meeting(&m, 2);
     (void)set(&m, 0, "k", "abc");
-    start_again(&m.rig, &options);
+    start_again(&m.rig, &meeting_options);
     enter(&m, 0);
     enter(&m, 1);
     assert_string_equal(want(&m, 1, "k"), ""); // it was in memory alone
@@ -250,7 +149,7 @@ static void test_bounds_are_named(void **state) {
     struct meeting m;
     char key[32];
     static char large[TD_STORE_VALUE_MAX];
-    begin_meeting(&m);
+    begin_meeting(&m, 2);
     for (int i = 0; i < TD_STORE_BYTES_MAX / TD_STORE_VALUE_MAX; i++) {
         snprintf(key, sizeof key, "large/%d", i);
         const char *said = set_as(&m, 0, attempt_id(&m.rig), key, large, sizeof large);
@@ -268,7 +167,7 @@ static void test_bounds_are_named(void **state) {
 static void test_store_is_empty_when_the_attempt_is_over(void **state) {
     (void)state;
     struct meeting m;
-    begin_meeting(&m);
+    begin_meeting(&m, 2);
     (void)set(&m, 0, "k", "abc");
     const uint32_t before = td_core_counter(m.rig.core, TD_COUNT_STALE);
     const struct td_job *j = NULL;

@@ -79,6 +79,10 @@ static const char big_host[] = "\3\x12\x29\x0a\x03n-1\x12\x04"
 static const char progress[] = "\3\x08\x07\x22\x0d\x0a\x07\x0a\x03j-1\x10\x01\x18\x05\x20\x0a";
 static const char refused[] =
     "\3\x08\x07\x32\x10\x0a\x09\x0a\x03j-1\x10\x01\x18\x01\x10\x08\x22\x01m";
+// A key of the rendezvous store: set, and waited for.
+static const char store_set[] =
+    "\3\x08\x07\x5a\x11\x0a\x09\x0a\x03j-1\x10\x01\x18\x01\x12\x01k\x1a\x01v";
+static const char store_want[] = "\3\x08\x07\x62\x0e\x0a\x09\x0a\x03j-1\x10\x01\x18\x01\x12\x01k";
 static const char heartbeat[] = "\3\x08\x07\x3a\x02\x08\x02";
 
 static void feed_line(const char *fmt, const char *text) {
@@ -159,11 +163,18 @@ static void test_coordinator_stands_when_fed_mutated_reports(void **state) {
         memcpy(points.records + (size_t)i * sizeof p, &p, sizeof p);
     }
     const struct td_fuzz_input corpus[] = {
-        {life, sizeof life - 1},           {ending, sizeof ending - 1},
-        {forged, sizeof forged - 1},       {lost, sizeof lost - 1},
-        {plan, sizeof plan - 1},           {big_host, sizeof big_host - 1},
-        {progress, sizeof progress - 1},   {refused, sizeof refused - 1},
-        {heartbeat, sizeof heartbeat - 1}, {&points, sizeof points},
+        {life, sizeof life - 1},
+        {ending, sizeof ending - 1},
+        {forged, sizeof forged - 1},
+        {lost, sizeof lost - 1},
+        {plan, sizeof plan - 1},
+        {big_host, sizeof big_host - 1},
+        {progress, sizeof progress - 1},
+        {refused, sizeof refused - 1},
+        {heartbeat, sizeof heartbeat - 1},
+        {store_set, sizeof store_set - 1},
+        {store_want, sizeof store_want - 1},
+        {&points, sizeof points},
     };
     td_fuzz_arrays(corpus, words, 2000, 50000);
 }

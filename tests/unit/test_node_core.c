@@ -225,6 +225,32 @@ static void test_messages_are_dropped_and_counted_when_stale(void **state) {
     td_node_core_destroy(c);
 }
 
+static struct reply store_value(struct td_node_core *c, uint32_t attempt, uint64_t epoch) {
+    Traind__V1__AttemptId id = attempt_id(attempt, epoch);
+    Traind__V1__StoreValue value = TRAIND__V1__STORE_VALUE__INIT;
+    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+    char key[] = "k";
+    value.id = &id;
+    value.key = key;
+    m.incarnation = 5;
+    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_STORE_VALUE;
+    m.store_value = &value;
+    return say(c, t0, &m);
+}
+
+static void test_value_of_the_store_is_for_the_attempt_that_it_names(void **state) {
+    (void)state;
+    struct td_node_core *c = make_core(4);
+    struct td_node_attempt *a = in_state(c, TD_AT_RUNNING);
+    a->shell = a; // as if a launcher were there
+    assert_string_equal(store_value(c, 1, 7).text, "STORE");
+    assert_int_equal(td_node_core_stale(c), 0);
+    assert_string_equal(store_value(c, 1, 8).text, "");
+    assert_string_equal(store_value(c, 2, 7).text, "");
+    assert_int_equal(td_node_core_stale(c), 2);
+    td_node_core_destroy(c);
+}
+
 static void test_assignment_is_refused_when_slots_are_taken(void **state) {
     (void)state;
     struct td_node_core *c = make_core(4);
@@ -268,6 +294,7 @@ int main(void) {
         cmocka_unit_test(test_stop_gets_stronger_when_its_time_passes),
         cmocka_unit_test(test_stop_is_kept_when_the_session_breaks),
         cmocka_unit_test(test_messages_are_dropped_and_counted_when_stale),
+        cmocka_unit_test(test_value_of_the_store_is_for_the_attempt_that_it_names),
         cmocka_unit_test(test_assignment_is_refused_when_slots_are_taken),
         cmocka_unit_test(test_unwanted_attempts_go_when_the_coordinator_says_so),
         cmocka_unit_test(test_attempt_that_is_abandoned_is_refused_when_it_was_stopped),
