@@ -42,10 +42,21 @@ struct scaling {
     bool divide;
 };
 
-static struct scaling scaling_of(int32_t world, enum td_reduce_op op) {
-    if (op == TD_REDUCE_SUM) return (struct scaling){1.0f, false};
-    bool power_of_two = (world & (world - 1)) == 0;
-    return (struct scaling){power_of_two ? 1.0f / (float)world : (float)world, !power_of_two};
+static struct scaling scaling_of(struct td_reduce_how how) {
+    if (how.op == TD_REDUCE_SUM) return (struct scaling){1.0f, false};
+    const bool power_of_two = (how.divisor & (how.divisor - 1)) == 0;
+    const float by = (float)how.divisor;
+    return (struct scaling){power_of_two ? 1.0f / by : by, !power_of_two};
+}
+
+// The parts that get the result: from the first to before the last of these.
+struct receivers {
+    int32_t from, to;
+};
+
+static struct receivers receivers_of(int32_t n_parts, struct td_reduce_how how) {
+    if (how.only < 0) return (struct receivers){0, n_parts};
+    return (struct receivers){how.only, how.only + 1};
 }
 
 static void scale_block(const struct td_reduce_loops *loops, float *acc, struct scaling s) {
@@ -57,10 +68,11 @@ static void scale_block(const struct td_reduce_loops *loops, float *acc, struct 
 }
 
 static void sum_f32(void *const *parts, int32_t world, int64_t lo, int64_t hi,
-                    enum td_reduce_op op) {
+                    struct td_reduce_how how) {
     const struct td_reduce_loops *loops = TD_LEVELED_TABLE(td_reduce_loops);
-    struct scaling s = scaling_of(world, op);
-    if (world == 2) {
+    const struct scaling s = scaling_of(how);
+    const struct receivers get = receivers_of(world, how);
+    if (world == 2 && how.only < 0 && !s.divide) {
         loops->pair_f32((float *)parts[0] + lo, (float *)parts[1] + lo, hi - lo, s.by);
         return;
     }
@@ -72,7 +84,7 @@ static void sum_f32(void *const *parts, int32_t world, int64_t lo, int64_t hi,
             loops->add_f32(acc, (const float *)parts[p] + i);
         }
         scale_block(loops, acc, s);
-        for (int32_t p = 0; p < world; p++) {
+        for (int32_t p = get.from; p < get.to; p++) {
             memcpy((float *)parts[p] + i, acc, sizeof acc);
         }
     }
@@ -82,7 +94,7 @@ static void sum_f32(void *const *parts, int32_t world, int64_t lo, int64_t hi,
             v += ((const float *)parts[p])[i];
         }
         v = s.divide ? v / s.by : v * s.by;
-        for (int32_t p = 0; p < world; p++) {
+        for (int32_t p = get.from; p < get.to; p++) {
             ((float *)parts[p])[i] = v;
         }
     }
@@ -90,9 +102,10 @@ static void sum_f32(void *const *parts, int32_t world, int64_t lo, int64_t hi,
 
 // Whole blocks of a 16-bit float, summed in fp32 and rounded once. Returns where they end.
 static int64_t sum_half(void *const *parts, int32_t world, int64_t lo, int64_t hi, bool bf16,
-                        enum td_reduce_op op) {
+                        struct td_reduce_how how) {
     const struct td_reduce_loops *loops = TD_LEVELED_TABLE(td_reduce_loops);
-    struct scaling s = scaling_of(world, op);
+    const struct scaling s = scaling_of(how);
+    const struct receivers get = receivers_of(world, how);
     _Alignas(64) float acc[TD_REDUCE_BLOCK];
     uint16_t out[TD_REDUCE_BLOCK];
     int64_t i = lo;
@@ -103,7 +116,7 @@ static int64_t sum_half(void *const *parts, int32_t world, int64_t lo, int64_t h
         }
         scale_block(loops, acc, s);
         (bf16 ? loops->narrow_bf16 : loops->narrow_f16)(acc, out);
-        for (int32_t p = 0; p < world; p++) {
+        for (int32_t p = get.from; p < get.to; p++) {
             memcpy((uint16_t *)parts[p] + i, out, sizeof out);
         }
     }
@@ -115,7 +128,9 @@ static int64_t sum_half(void *const *parts, int32_t world, int64_t lo, int64_t h
 #define SAME(x) (x)
 #define DEFINE_REDUCE(name, type, acc_type, product_type, LOAD, STORE)                             \
     static void reduce_##name(void *const *parts, int32_t world, int64_t lo, int64_t hi,           \
-                              enum td_reduce_op op) {                                              \
+                              struct td_reduce_how how) {                                          \
+        const struct receivers get = receivers_of(world, how);                                     \
+        const enum td_reduce_op op = how.op;                                                       \
         for (int64_t i = lo; i < hi; i++) {                                                        \
             acc_type acc = LOAD(((const type *)parts[0])[i]);                                      \
             for (int32_t p = 1; p < world; p++) {                                                  \
@@ -130,8 +145,8 @@ static int64_t sum_half(void *const *parts, int32_t world, int64_t lo, int64_t h
                     acc += x;                                                                      \
                 }                                                                                  \
             }                                                                                      \
-            if (op == TD_REDUCE_MEAN) acc /= (acc_type)world;                                      \
-            for (int32_t p = 0; p < world; p++) {                                                  \
+            if (op == TD_REDUCE_MEAN) acc /= (acc_type)how.divisor;                                \
+            for (int32_t p = get.from; p < get.to; p++) {                                          \
                 ((type *)parts[p])[i] = (type)STORE(acc);                                          \
             }                                                                                      \
         }                                                                                          \
@@ -147,36 +162,41 @@ DEFINE_REDUCE(u8, uint8_t, int64_t, uint64_t, SAME, SAME)
 
 void td_reduce(void *const *parts, int32_t world, int64_t lo, int64_t hi, enum td_dtype dtype,
                enum td_reduce_op op) {
-    TD_CHECK(td_reduce_supports(dtype, op));
-    const bool adds = op == TD_REDUCE_SUM || op == TD_REDUCE_MEAN;
+    td_reduce_as(parts, world, lo, hi, dtype, (struct td_reduce_how){op, world, -1});
+}
+
+void td_reduce_as(void *const *parts, int32_t world, int64_t lo, int64_t hi, enum td_dtype dtype,
+                  struct td_reduce_how how) {
+    TD_CHECK(td_reduce_supports(dtype, how.op));
+    const bool adds = how.op == TD_REDUCE_SUM || how.op == TD_REDUCE_MEAN;
     switch (dtype) {
     case TD_F32:
         if (adds) {
-            sum_f32(parts, world, lo, hi, op);
+            sum_f32(parts, world, lo, hi, how);
         } else {
-            reduce_f32(parts, world, lo, hi, op);
+            reduce_f32(parts, world, lo, hi, how);
         }
         return;
     case TD_F64:
-        reduce_f64(parts, world, lo, hi, op);
+        reduce_f64(parts, world, lo, hi, how);
         return;
     case TD_BF16:
-        if (adds) lo = sum_half(parts, world, lo, hi, true, op);
-        reduce_bf16(parts, world, lo, hi, op);
+        if (adds) lo = sum_half(parts, world, lo, hi, true, how);
+        reduce_bf16(parts, world, lo, hi, how);
         return;
     case TD_F16:
-        if (adds) lo = sum_half(parts, world, lo, hi, false, op);
-        reduce_f16(parts, world, lo, hi, op);
+        if (adds) lo = sum_half(parts, world, lo, hi, false, how);
+        reduce_f16(parts, world, lo, hi, how);
         return;
     case TD_I32:
-        reduce_i32(parts, world, lo, hi, op);
+        reduce_i32(parts, world, lo, hi, how);
         return;
     case TD_I64:
-        reduce_i64(parts, world, lo, hi, op);
+        reduce_i64(parts, world, lo, hi, how);
         return;
     case TD_U8:
     case TD_BOOL:
-        reduce_u8(parts, world, lo, hi, op);
+        reduce_u8(parts, world, lo, hi, how);
         return;
     case TD_DTYPE_COUNT:
         return;

@@ -17,6 +17,14 @@
 bool td_reduce_supports(enum td_dtype dtype, enum td_reduce_op op);
 void td_reduce(void *const *parts, int32_t world, int64_t lo, int64_t hi, enum td_dtype dtype,
                enum td_reduce_op op);
+// The same for parts that are sums themselves: a mean is their sum divided by `divisor`. Only part
+// `only` gets the result, the others stay as they are; -1: all get it.
+struct td_reduce_how {
+    enum td_reduce_op op;
+    int32_t divisor, only;
+};
+void td_reduce_as(void *const *parts, int32_t n_parts, int64_t lo, int64_t hi, enum td_dtype dtype,
+                  struct td_reduce_how how);
 const char *td_reduce_op_name(enum td_reduce_op op); // "mean"; "unknown" outside the enum
 
 #endif
