@@ -1,21 +1,22 @@
 #ifndef TRAIND_COLLECTIVE_H
 #define TRAIND_COLLECTIVE_H
 
-// Collective: how ranks exchange data. Backends: local (one rank), shm (ranks of one node).
+// Collective: how ranks exchange data. Backends: local (one rank), shm (ranks of one node),
+// hierarchy (ranks of several nodes, a plugin).
 //
 // Every call but send and recv is entered by all ranks in the same order. Each has a deadline, and
 // one that cannot be (memory, type, rank) is INVALID_ARGUMENT before anybody is waited for. Ranks
 // that came for different calls get FAILED_PRECONDITION (class user_code), with both calls. Buckets
 // of gradients are where the facts of a backend say that it takes them. All other data is host
-// memory. The reduction order is fixed (rank 0 first), so results are the same bits on every rank
-// and in every run. A peer's death flips the abort word: all ranks leave within microseconds with
-// ABORTED (class collective). After an error the attempt is over; nothing here retries. The reduce
-// op is always named; a gather always stacks: a new leading dimension of size world; scalars stay
-// scalars. Thread: the training thread; abort may be called from any. all_reduce_bucket,
-// wait_buckets and what a strategy calls in reduce_gradients come from the thread that runs the
-// accelerator's queue. The training thread makes no call meanwhile. Ownership: the mapping and what
-// a call is handed are the caller's. Errors: status; data of a call that failed has no known
-// content.
+// memory. The reduction order is fixed: rank 0 first. With several nodes it is that inside each
+// node, then the nodes in order. So results are the same bits on every rank and in every run. A
+// peer's death flips the abort word: all ranks leave within microseconds with ABORTED (class
+// collective). After an error the attempt is over; nothing here retries. The reduce op is always
+// named; a gather always stacks: a new leading dimension of size world; scalars stay scalars.
+// Thread: the training thread; abort may be called from any. all_reduce_bucket, wait_buckets and
+// what a strategy calls in reduce_gradients come from the thread that runs the accelerator's queue.
+// The training thread makes no call meanwhile. Ownership: the mapping and what a call is handed are
+// the caller's. Errors: status; data of a call that failed has no known content.
 
 #include "traind/bucket.h"
 #include "traind/status.h"
@@ -49,6 +50,8 @@ enum td_collective_call {
     TD_CALL_COUNT,
 };
 
+struct td_store; // traind/store.h
+
 struct td_collective_config {
     uint32_t struct_bytes;
     int32_t rank, world_size;
@@ -62,6 +65,14 @@ struct td_collective_config {
     const struct td_collective_ops *inner;
     // Its own knobs, read with traind/knobs.h until join returns; NULL: none were given.
     const struct td_json *knobs;
+    // Of an attempt on several nodes. The ranks of a node have numbers that follow each other, and
+    // nodes are in the order of their ranks.
+    int32_t node_rank, n_nodes;           // n_nodes 0 or 1: one node, and nothing below is read
+    int32_t local_rank, local_world_size; // of this node; `shared` is the mapping of these
+    // Both live until leave. Numeric: what traffic between nodes binds to; in which they find each
+    // other.
+    const char *interface_address;
+    struct td_store *store;
 };
 
 // What all_reduce_bucket takes. One of the first two at least. With both, gradients stay where the
@@ -75,6 +86,7 @@ struct td_collective_facts {
     bool wraps;          // a decorator: hands its calls on to config.inner. See td_collective_ops
     uint32_t max_groups; // that are there at once, of each group of all ranks; with TD_CALL_GROUPS
     uint32_t max_open;   // handles that are open at once, of each group; with TD_CALL_ASYNC
+    bool joins_nodes;    // ranks of several nodes; else all are on one
 };
 
 enum { TD_GROUPS_MAX = 8 };      // max_groups of the backends of traind
@@ -121,6 +133,7 @@ struct td_collective_ops {
     // else 0.
     td_status (*facts)(struct td_collective_facts *out_facts);
     // Bytes of shared mapping needed for a group with so many bytes of gradients a rank; 0 if none.
+    // world_size: the ranks of one node.
     size_t (*shared_bytes)(int32_t world_size, size_t gradient_bytes);
     // Makes this rank's part of the group, for leave; the mapping has to live until then. Waits for
     // nobody. Errors: FAILED_PRECONDITION when the mapping is absent or too small, ABORTED when the

@@ -19,6 +19,7 @@
 //   strategy.h     how ranks share the work
 //   bucket.h       gradients that ranks average at once
 //   collective.h   how ranks exchange data
+//   store.h        small values between nodes
 //   comm_hook.h    what they send of a bucket instead
 //   store.h        small values that they leave for each other before they are connected
 //   accelerator.h  one kind of hardware
