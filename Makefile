@@ -22,6 +22,7 @@ PREFIX    ?= /usr/local
 CROSS     ?=
 SYSROOT   ?=
 CC        := $(if $(filter default undefined,$(origin CC)),$(CROSS)gcc,$(CC))
+CXX       := $(if $(filter default undefined,$(origin CXX)),$(if $(findstring clang,$(CC)),clang++,$(CROSS)g++),$(CXX))
 FUZZ_S    ?= 30
 ROUNDS    ?= 3
 MINUTES   ?= 10
@@ -42,7 +43,7 @@ say      = $(if $(filter 1,$(V)),,@printf '%-6s %s\n' $(1) $(2))
 
 # ---- packages: the one list of what the project needs (Debian's names) -------------------------
 deps_build := gcc g++ make pkg-config libc6-dev libgrpc-dev libprotobuf-c-dev protobuf-c-compiler \
-	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev
+	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev libgloo-dev
 deps_test  := libcmocka-dev clang clang-format libclang-rt-dev libomp-dev python3 python3-venv
 deps_full  := gcc-aarch64-linux-gnu qemu-user debootstrap
 deps_data  := dataset-fashion-mnist dict-gcide
@@ -71,6 +72,7 @@ san  := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-
 inc  := -Iinclude -I. -isystem $(B)/gen -isystem $(root)/usr/include/oneapi
 cpp  := -D_GNU_SOURCE -DTD_VERSION='"$(VERSION)"' $(inc) $(CPPFLAGS)
 cc   := $(CC) $(sysroot) -std=c17 $(OPT) -fPIC -fno-math-errno -ffp-contract=off -pthread $(warn) $(san) $(CFLAGS)
+cxx  := $(CXX) $(sysroot) -std=c++17 $(OPT) -fPIC -pthread -Wall -Wextra -Wpedantic -Wshadow $(werror) $(san) $(CXXFLAGS)
 ld   := $(CC) $(sysroot) -pthread $(san) $(LDFLAGS)
 
 # Code generations of lib/base/cpu_level.h: what is compiled once for each (kernels, *_loops.c).
@@ -99,6 +101,7 @@ engine_o   := $(call obj,engine/graph engine/graph/rules engine/graph/passes eng
 	accelerators/reference strategies strategies/precision strategies/collective strategies/comm_hook workloads/modules workloads/datasets)
 cpu_o      := $(call obj,accelerators/cpu accelerators/cpu/onednn) $(foreach l,$(levels),$(B)/obj/accelerators/cpu/kernels.$(l).o)
 far_o      := $(call obj,accelerators/far)
+gloo_o     := $(call obj,strategies/collective/gloo) $(B)/obj/strategies/collective/gloo/gloo.o
 coord_o    := $(call obj,daemon/coordinator $(addprefix daemon/coordinator/,core shell api))
 node_o     := $(call obj,daemon/node daemon/node/core daemon/node/shell)
 daemon_o   := $(call obj,daemon)
@@ -110,6 +113,11 @@ run_o      := $(call obj,client/run) $(addprefix $(B)/obj/client/,explain.o prin
 
 bins := $(addprefix $(B)/bin/,traind traind-launcher traind-worker traind-run trainctl)
 libs := $(B)/lib/libtraind.so $(B)/lib/traind/accelerator-cpu.so
+
+# Jobs of several nodes need libgloo, of the kind whose pairs make their own connections.
+gloo_h := $(root)/usr/include/gloo/transport/tcp
+has_gloo := $(if $(wildcard $(gloo_h)/listener.h),,$(wildcard $(gloo_h)/pair.h))
+libs += $(if $(has_gloo),$(B)/lib/traind/collective-hierarchy.so)
 
 unit_src   := $(wildcard tests/unit/test_*.c tests/conform/conform_*.c tests/sim/test_*.c)
 unit_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(unit_src))
@@ -133,6 +141,9 @@ missing := $(strip $(foreach p,grpc:libgrpc-dev libprotobuf-c:libprotobuf-c-dev 
 	libxxhash:libxxhash-dev openssl:libssl-dev,$(if $(shell $(pkg) --exists $(firstword $(subst :, ,$(p))) 2>/dev/null && echo y),,$(lastword $(subst :, ,$(p))))) \
 	$(if $(shell command -v protoc-c),,protobuf-c-compiler) $(if $(wildcard $(dnnl_h)),,libdnnl-dev))
 $(if $(missing),$(error these Debian packages are missing: $(missing). Run `make deps`, or apt-get install them))
+ifeq ($(MAKELEVEL),0)
+$(if $(has_gloo),,$(info gloo: no libgloo-dev that fits, so this build has no jobs of several nodes. Run `make deps`))
+endif
 endif
 
 # ---- rules ----------------------------------------------------------------------------------------
@@ -141,7 +152,7 @@ endif
 $(B)/flags: FORCE
 	@mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$(all_flags))' | cmp -s - $@ || \
 	 printf '%s\n' '$(subst ','\'',$(all_flags))' > $@
-all_flags = $(cc) $(cpp) $(ld) $(grpc) oneDNN $(dnnl_version) $(foreach f,$(sort $(filter flags_%,$(.VARIABLES))),$(f)=$($(f)))
+all_flags = $(cc) $(cxx) $(cpp) $(ld) $(grpc) oneDNN $(dnnl_version) $(foreach f,$(sort $(filter flags_%,$(.VARIABLES))),$(f)=$($(f)))
 .PHONY: FORCE
 FORCE:
 
@@ -149,6 +160,18 @@ $(B)/obj/%.o: %.c $(B)/flags | $(gen_c)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(cc) $(cpp) $(flags_$(subst /,_,$(patsubst %/,%,$(dir $<)))) -MD -MP -c $< -o $@
+
+# The one rule for C++: libgloo's headers allow no other language.
+$(B)/obj/%.o: %.cc $(B)/flags
+	$(call say,CXX,$<)
+	@mkdir -p $(@D)
+	$(Q)$(cxx) $(cpp) -MD -MP -c $< -o $@
+
+# A header that Debian's package lacks (strategies/collective/gloo/memory.hh).
+gloo_memory := $(if $(wildcard $(root)/usr/include/gloo/common/memory.h),,$(B)/gen/gloo/common/memory.h)
+$(B)/gen/gloo/common/memory.h: strategies/collective/gloo/memory.hh
+	@mkdir -p $(@D); cp $< $@
+$(B)/obj/strategies/collective/gloo/gloo.o: $(gloo_memory)
 
 # A source of a level: the same, with the level's instructions and name (TD_LEVELED). Loops are
 # there to become vectors, and no trap is ever read: a comparison may be computed for every lane.
@@ -225,6 +248,11 @@ $(B)/lib/traind/accelerator-cpu.so: $(cpu_o) $(B)/lib/libtraind.so
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(ld) -shared -fopenmp $(cpu_o) -L$(B)/lib -ltraind -ldnnl -lm -Wl,-rpath,'$$ORIGIN/..' -o $@
+
+$(B)/lib/traind/collective-hierarchy.so: $(gloo_o) $(B)/lib/libtraind.so
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(ld) -shared $(gloo_o) -L$(B)/lib -ltraind -lgloo -lstdc++ -Wl,-rpath,'$$ORIGIN/..' -o $@
 
 $(B)/bin/traind: $(daemon_o) $(coord_o) $(node_o) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
@@ -371,7 +399,7 @@ parity: $(B)/bin/traind-worker $(B)/lib/traind/accelerator-cpu.so ## losses, nor
 	@$(PYTHON) tests/parity/parity.py --build $(B) --only '$(T)' $(torch)
 
 # ---- the tree itself ------------------------------------------------------------------------------
-c_files = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def')
+c_files = $(shell git ls-files -co --exclude-standard '*.c' '*.cc' '*.h' '*.def')
 # What strangers compile the installed headers with; their own flags may be as strict.
 cxx_checks := 'g++ -std=c++11 -x c++' $(if $(shell command -v clang++),'clang++ -std=c++11 -x c++')
 .PHONY: lint hdr-check format format-check
@@ -387,10 +415,10 @@ hdr-check: $(gen_c) ## every header compiles alone, the installed ones in C11 an
 format_version := 14
 format_found = $(or $(shell clang-format --version 2>/dev/null | sed -n 's/.*version \([0-9]*\)\..*/\1/p'),no)
 format: ## clang-format the tree
-	@$(if $(filter $(format_version),$(format_found)),clang-format -i $(filter %.c %.h,$(c_files)), \
+	@$(if $(filter $(format_version),$(format_found)),clang-format -i $(filter %.c %.cc %.h,$(c_files)), \
 	  echo 'the tree is formatted by clang-format $(format_version), here is $(format_found): nothing done'; exit 1)
 format-check:
-	@$(if $(filter $(format_version),$(format_found)),clang-format --dry-run -Werror $(filter %.c %.h,$(c_files)), \
+	@$(if $(filter $(format_version),$(format_found)),clang-format --dry-run -Werror $(filter %.c %.cc %.h,$(c_files)), \
 	  echo 'format: not checked, the tree is formatted by clang-format $(format_version), here is $(format_found)')
 
 # ---- set-up, demo, install --------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 //   shm_team.h    how these ranks wait for each other
 //   works.h       calls that were started, and the thread that makes them
 //   trace.c       writes down the calls of another backend
+//   gloo/         ranks of several nodes, a plugin of its own (strategies/collective/gloo/gloo.h)
 //   reduce.h      sums of one slice over all ranks; reduce_loops.h: their loops
 //
 // What every backend computes, to the bit:

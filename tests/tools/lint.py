@@ -118,7 +118,7 @@ STORIES = {
     "lib/base": "base.h",
     "lib/rpc": "rpc.h", "lib/tls": "tls.h",
     "strategies": "strategies.h",
-    "strategies/collective": "collective.h",
+    "strategies/collective": "collective.h", "strategies/collective/gloo": "gloo.h",
     "strategies/comm_hook": "comm_hook.h",
     "strategies/precision": "precision.h",
     "workloads": "workloads.h",

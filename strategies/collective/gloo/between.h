@@ -1,0 +1,95 @@
+#ifndef TRAIND_STRATEGIES_COLLECTIVE_GLOO_BETWEEN_H
+#define TRAIND_STRATEGIES_COLLECTIVE_GLOO_BETWEEN_H
+
+// Between: what the nodes of an attempt do together. One rank of each node calls.
+//
+// Each call begins with open: every node sends every other a frame, which says what it came for and
+// carries data that is small. Frames are compared, so nodes that came for different calls say so
+// instead of computing something. Frames of one size are always expected, whatever the call: no
+// node receives more than it has room for. Only then follow slices, whose sizes all nodes now agree
+// on.
+//
+// Sums: the partial sums of all nodes are added in the order of the nodes, for each element. Where
+// they fit a frame, or there are two nodes, each node gets all of them and adds up for itself: one
+// round. Else node p gets slice p of each, adds up, and gives the result to all: two rounds, and 2
+// (n - 1) / n of the bytes. Both ways give the same bits. Large data goes in pieces of PIECE_BYTES;
+// the next is on its way while one is added up.
+//
+// What crosses has the type of the data. 16-bit floats are added in fp32, and rounded where they
+// leave a node and where they arrive.
+// Bounds: two pieces from each other node, and the frames. Thread: one at a time.
+// Errors: those of gloo.h and mesh.h; FAILED_PRECONDITION (class user_code) with both calls and
+// nodes. Every error is the end of the group.
+
+#include "strategies/collective/gloo/gloo.h"
+#include "strategies/collective/gloo/mesh.h"
+#include "traind/collective.h"
+
+enum { TD_BETWEEN_INLINE = 32 << 10 }; // bytes of data that a frame carries
+
+enum td_between_kind {
+    TD_BETWEEN_ALL_REDUCE,
+    TD_BETWEEN_BUCKET,
+    TD_BETWEEN_ALL_GATHER,
+    TD_BETWEEN_BROADCAST,
+    TD_BETWEEN_BARRIER,
+    TD_BETWEEN_REDUCE,
+    TD_BETWEEN_REDUCE_SCATTER,
+    TD_BETWEEN_GATHER,
+    TD_BETWEEN_SCATTER,
+    TD_BETWEEN_ALL_GATHER_UNEVEN,
+    TD_BETWEEN_ALL_TO_ALL,
+    TD_BETWEEN_KINDS,
+};
+
+// What a node came for. Equal on all nodes, or the program is wrong.
+struct td_between_call {
+    uint8_t kind, dtype, op, is_cut; // is_cut: the tag has more bytes
+    uint32_t detail;                 // a source, a destination, control flags, a digest of the tag
+    int64_t n;                       // elements or bytes
+    char tag[40];                    // barrier: how it begins; zeros after it
+};
+
+// Elements that are reduced: sums are divided by `divisor` where op is MEAN.
+struct td_between_part {
+    void *data;
+    int64_t n;
+    enum td_dtype dtype;
+    enum td_reduce_op op;
+    int32_t divisor;
+};
+
+struct td_between;
+
+struct td_between_config {
+    struct td_mesh_config mesh;
+    int64_t timeout_ns; // of a call
+};
+
+// Waits for nobody. config is borrowed until destroy.
+TD_MUST_USE td_status td_between_create(const struct td_between_config *config,
+                                        struct td_between **out_b);
+void td_between_destroy(struct td_between *b); // accepts NULL
+// Connects, once. out_places (n_nodes).
+TD_MUST_USE td_status td_between_connect(struct td_between *b, struct td_mesh_place *out_places);
+
+// Begins a call: compares it, and exchanges `bytes` (at most TD_BETWEEN_INLINE) of each node. Its
+// deadline starts. Those of node p: td_between_inline(b, p), until the next open.
+TD_MUST_USE td_status td_between_open(struct td_between *b, const struct td_between_call *call,
+                                      const void *data, size_t bytes);
+const void *td_between_inline(const struct td_between *b, int32_t node);
+// A round of a call that is open: slices to and from each node (n_nodes).
+TD_MUST_USE td_status td_between_exchange(struct td_between *b, const struct td_gloo_slice *to,
+                                          const struct td_gloo_slice *from);
+// Opens the call and reduces parts in place: data of all nodes, in the order of the nodes. The
+// first may have any size; later ones fit a frame together (control flags).
+TD_MUST_USE td_status td_between_all_reduce(struct td_between *b,
+                                            const struct td_between_call *call,
+                                            const struct td_between_part *parts, int n_parts);
+// Of a call that is open: the elements from bounds[node] to bounds[node + 1] are reduced in place,
+// others have no known content after it. bounds (n_nodes + 1).
+TD_MUST_USE td_status td_between_reduce_own(struct td_between *b,
+                                            const struct td_between_part *part,
+                                            const int64_t *bounds);
+
+#endif

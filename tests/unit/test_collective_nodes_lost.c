@@ -1,0 +1,278 @@
+// Ranks of several nodes when another node is lost, late, or in another call. Also what a stranger
+// can do to them, and how many bytes go between nodes. Without libgloo: skipped.
+
+#include "tests/unit/nodes_rig.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+static const int32_t two_by_two[] = {2, 2}, three[] = {1, 1, 1}, two[] = {1, 1};
+
+// ---- a node that is killed ----------------------------------------------------------------------
+static td_status rank_until_killed(struct node_rank *r, void *arg) {
+    enum { N = 200000 };
+    static float x[N];
+    const int32_t victim = *(const int32_t *)arg;
+    for (int i = 0;; i++) {
+        if (i == 20 && r->node == victim) {
+            atomic_store(&r->nodes->page->killed_ns, td_mono_now().ns);
+            raise(SIGKILL);
+        }
+        TD_TRY(r->ops->all_reduce(r->c, x, N, TD_F32, TD_REDUCE_SUM));
+    }
+}
+
+static void kill_a_node(int32_t n_nodes, const int32_t *counts, int32_t victim) {
+    struct nodes n;
+    char name[32];
+    nodes_init(&n, n_nodes, counts);
+    nodes_run_but(&n, rank_until_killed, &victim, -1);
+    snprintf(name, sizeof name, "node %d is gone", victim);
+    nodes_expect(&n, victim, TD_ABORTED, TD_CLASS_COLLECTIVE, name);
+    for (int32_t r = 0; r < n.world; r++) {
+        const struct outcome *o = &n.page->outcome[r];
+        if (o->code == TD_UNKNOWN) continue; // it was killed
+        assert_true(o->ended_ns - atomic_load(&n.page->killed_ns) < 2 * TD_NS_PER_S);
+    }
+    nodes_finish(&n);
+}
+static void test_peers_are_aborted_with_the_node_when_it_is_killed(void **state) {
+    (void)state;
+    kill_a_node(2, two, 1);
+    kill_a_node(2, two_by_two, 0);
+    kill_a_node(3, three, 0);
+    kill_a_node(3, three, 2);
+}
+
+// ---- a node that is late ------------------------------------------------------------------------
+static td_status rank_barrier(struct node_rank *r, void *arg) {
+    (void)arg;
+    return r->ops->barrier(r->c, "all are there");
+}
+static void test_deadline_names_the_node_when_it_never_comes(void **state) {
+    (void)state;
+    for (int32_t absent = 0; absent < 3; absent++) {
+        struct nodes n;
+        char name[32];
+        nodes_init(&n, 3, three);
+        n.timeout_ns = 400 * TD_NS_PER_MS;
+        nodes_run_but(&n, rank_barrier, NULL, absent);
+        snprintf(name, sizeof name, "node %d of 3", absent);
+        nodes_expect(&n, absent, TD_DEADLINE_EXCEEDED, TD_CLASS_COLLECTIVE, name);
+        nodes_finish(&n);
+    }
+}
+
+static td_status rank_goes_silent(struct node_rank *r, void *arg) {
+    static float x[500000];
+    (void)arg;
+    TD_TRY(r->ops->barrier(r->c, "all are there"));
+    if (r->node == 1) {
+        nodes_wait_stage(r->nodes, r->nodes->count[0]);
+        return TD_OK;
+    }
+    td_status s = r->ops->all_reduce(r->c, x, TD_COUNTOF(x), TD_F32, TD_REDUCE_SUM);
+    atomic_fetch_add(&r->nodes->page->stage, 1);
+    return s;
+}
+static void test_deadline_names_the_node_when_it_is_connected_and_sends_nothing(void **state) {
+    (void)state;
+    struct nodes n;
+    nodes_init(&n, 2, two_by_two);
+    n.timeout_ns = 400 * TD_NS_PER_MS;
+    nodes_run_but(&n, rank_goes_silent, NULL, -1);
+    const struct outcome *o = &n.page->outcome[0];
+    assert_int_equal(o->code, TD_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(o->message, "node 1 did not send"));
+    assert_non_null(strstr(o->message, "all_reduce (sum) of 500000 f32"));
+    assert_true(n.page->outcome[1].code != TD_CODE_OK);
+    nodes_finish(&n);
+}
+
+// It stops in the middle of its slices: half of them are on their way.
+static td_status rank_stops_within(struct node_rank *r, void *arg) {
+    enum { N = 8 << 20 };
+    (void)arg;
+    TD_AUTO_FREE float *x = td_calloc(N, sizeof *x);
+    if (!x) return td_fail_oom();
+    TD_TRY(r->ops->barrier(r->c, "all are there"));
+    if (r->node == 1) atomic_store(&r->nodes->page->stage, getpid());
+    for (int i = 0; i < 1000; i++) {
+        TD_TRY(r->ops->all_reduce(r->c, x, N, TD_F32, TD_REDUCE_SUM));
+        if (i == 1 && r->node == 0) kill(atomic_load(&r->nodes->page->stage), SIGSTOP);
+    }
+    return TD_OK;
+}
+
+static td_status rank_stops_and_is_killed(struct node_rank *r, void *arg) {
+    td_status s = rank_stops_within(r, arg);
+    if (r->node == 0) kill(atomic_load(&r->nodes->page->stage), SIGKILL); // nothing is left over
+    return s;
+}
+static void test_deadline_names_the_node_when_it_stops_within_a_call(void **state) {
+    (void)state;
+    struct nodes n;
+    nodes_init(&n, 2, two);
+    n.timeout_ns = 800 * TD_NS_PER_MS;
+    nodes_run_but(&n, rank_stops_and_is_killed, NULL, -1);
+    nodes_expect(&n, 1, TD_DEADLINE_EXCEEDED, TD_CLASS_COLLECTIVE, "node 1 did not send");
+    nodes_finish(&n);
+}
+
+// ---- nodes that disagree ------------------------------------------------------------------------
+static td_status rank_differs(struct node_rank *r, void *arg) {
+    const int kind = *(const int *)arg;
+    float x[64] = {0};
+    TD_TRY(r->ops->barrier(r->c, "all are there"));
+    if (kind == 0) return r->ops->barrier(r->c, r->node ? "one" : "other");
+    if (kind == 1) {
+        return r->ops->all_reduce(r->c, x, r->node ? 63 : 64, TD_F32, TD_REDUCE_SUM);
+    }
+    return r->node ? r->ops->broadcast(r->c, x, 8, 0)
+                   : r->ops->all_reduce(r->c, x, 64, TD_F32, TD_REDUCE_MAX);
+}
+static void test_disagreement_names_both_calls_and_nodes_when_calls_differ(void **state) {
+    static const char *const texts[] = {"barrier 'one' while node 0", "of 63 f32 while node 0",
+                                        "broadcast of 8 bytes from rank 0 while node 0"};
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        struct nodes n;
+        nodes_init(&n, 2, two);
+        nodes_run_but(&n, rank_differs, &kind, -1);
+        nodes_expect(&n, -1, TD_FAILED_PRECONDITION, TD_CLASS_USER_CODE, texts[kind]);
+        nodes_expect(&n, -1, TD_FAILED_PRECONDITION, TD_CLASS_USER_CODE, "call 2, ");
+        nodes_finish(&n);
+    }
+}
+
+// ---- strangers ----------------------------------------------------------------------------------
+// Finds the port of this process that listens.
+static bool find_listener(struct sockaddr_in *out) {
+    for (int fd = 0; fd < 256; fd++) {
+        int on = 0;
+        socklen_t bytes = sizeof on;
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &bytes) < 0 || !on) continue;
+        bytes = sizeof *out;
+        return getsockname(fd, (struct sockaddr *)out, &bytes) == 0;
+    }
+    return false;
+}
+
+enum { STRANGERS = 40 }; // more than may be greeting at once
+static int strangers[STRANGERS];
+
+static bool bother(const struct sockaddr_in *to) {
+    char garbage[100];
+    memset(garbage, 0x5a, sizeof garbage);
+    for (int i = 0; i < STRANGERS; i++) {
+        strangers[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(strangers[i], (const struct sockaddr *)to, sizeof *to) < 0) return false;
+        const size_t bytes = i % 3 ? (size_t)i : 0; // some greet by half, some by too much
+        if (send(strangers[i], garbage, bytes, MSG_NOSIGNAL) < 0) return false;
+    }
+    return true;
+}
+
+// Node 0 is bothered before node 1 comes; and when all are connected nobody listens.
+static td_status rank_with_strangers(struct node_rank *r, void *arg) {
+    struct sockaddr_in listener;
+    float x = (float)r->rank;
+    (void)arg;
+    NODE_CHECK(find_listener(&listener));
+    NODE_CHECK(r->rank != 0 || ntohl(listener.sin_addr.s_addr) == 0x7f000001);
+    if (r->rank == 0) {
+        NODE_CHECK(bother(&listener));
+        atomic_store(&r->nodes->page->stage, 1);
+    }
+    nodes_wait_stage(r->nodes, 1);
+    TD_TRY(r->ops->all_reduce(r->c, &x, 1, TD_F32, TD_REDUCE_SUM));
+    NODE_CHECK(x == (float)(r->world * (r->world - 1) / 2));
+    NODE_CHECK(!find_listener(&listener));
+    char byte;
+    for (int i = 0; r->rank == 0 && i < STRANGERS; i++) { // all were dropped
+        NODE_CHECK(recv(strangers[i], &byte, 1, 0) <= 0);
+    }
+    return r->ops->barrier(r->c, "end");
+}
+static void test_job_goes_on_when_strangers_connect(void **state) {
+    (void)state;
+    struct nodes n;
+    nodes_init(&n, 3, three);
+    nodes_run(&n, rank_with_strangers, NULL);
+    nodes_finish(&n);
+}
+
+// ---- bytes --------------------------------------------------------------------------------------
+// What this process has sent over its connections, and whether all are from its own address.
+static uint64_t sent_bytes(const struct node_rank *r, bool *out_bound) {
+    enum { ESTABLISHED = 1 }; // of the kernel's states
+    uint64_t all = 0;
+    *out_bound = true;
+    for (int fd = 0; fd < 256; fd++) {
+        struct tcp_info info;
+        struct sockaddr_in from;
+        socklen_t bytes = sizeof info, address_bytes = sizeof from;
+        memset(&info, 0, sizeof info);
+        if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) < 0) continue;
+        if (info.tcpi_state != ESTABLISHED) continue;
+        (void)getsockname(fd, (struct sockaddr *)&from, &address_bytes);
+        *out_bound = *out_bound && ntohl(from.sin_addr.s_addr) == 0x7f000001u + (uint32_t)r->node;
+        all += info.tcpi_bytes_acked;
+    }
+    return all;
+}
+
+static td_status rank_counts(struct node_rank *r, void *arg) {
+    enum { N = 3 << 20 };
+    (void)arg;
+    TD_AUTO_FREE float *x = td_calloc(N, sizeof *x);
+    if (!x) return td_fail_oom();
+    bool is_bound;
+    const struct td_bucket b = {.struct_bytes = sizeof b,
+                                .n_buckets = 1,
+                                .dtype = TD_F32,
+                                .buffer = td_buffer_of_host(x, N * sizeof *x),
+                                .n = N};
+    TD_TRY(r->ops->barrier(r->c, "before"));
+    const uint64_t before = sent_bytes(r, &is_bound);
+    NODE_CHECK(is_bound);
+    TD_TRY(r->ops->all_reduce_bucket(r->c, &b));
+    TD_TRY(r->ops->barrier(r->c, "after"));
+    const double sent = (double)(sent_bytes(r, &is_bound) - before);
+    const int32_t n = r->nodes->n_nodes;
+    const double want = 2.0 * (n - 1) / n * N * sizeof *x;
+    if (r->local_rank || (sent > want * 0.98 && sent < want * 1.02)) return TD_OK;
+    return td_fail(TD_INTERNAL, "%.0f bytes sent, %.0f expected", sent, want);
+}
+static void test_bytes_between_nodes_are_two_shares_of_the_gradients(void **state) {
+    static const int32_t four[] = {1, 1, 1, 1};
+    static const struct {
+        int32_t n;
+        const int32_t *counts;
+    } layouts[] = {{2, two}, {2, two_by_two}, {3, three}, {4, four}};
+    (void)state;
+    for (size_t i = 0; i < TD_COUNTOF(layouts); i++) {
+        struct nodes n;
+        nodes_init(&n, layouts[i].n, layouts[i].counts);
+        nodes_run(&n, rank_counts, NULL);
+        nodes_finish(&n);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest none[] = {cmocka_unit_test(test_is_skipped_without_libgloo)};
+    if (!hierarchy_ops()) return cmocka_run_group_tests(none, NULL, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_peers_are_aborted_with_the_node_when_it_is_killed),
+        cmocka_unit_test(test_deadline_names_the_node_when_it_never_comes),
+        cmocka_unit_test(test_deadline_names_the_node_when_it_is_connected_and_sends_nothing),
+        cmocka_unit_test(test_deadline_names_the_node_when_it_stops_within_a_call),
+        cmocka_unit_test(test_disagreement_names_both_calls_and_nodes_when_calls_differ),
+        cmocka_unit_test(test_job_goes_on_when_strangers_connect),
+        cmocka_unit_test(test_bytes_between_nodes_are_two_shares_of_the_gradients),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
