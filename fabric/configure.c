@@ -212,6 +212,18 @@ static td_status hold_level(struct td_worker_config *c, const struct td_worker_a
     return td_cpu_level_hold(TD_MIN(common, TD_MIN(allowed, asked)));
 }
 
+// Nodes have as many ranks each. By hand, with fewer than the plan asks for, all are on one.
+static void take_nodes(struct td_worker_config *c) {
+    struct td_train_config *t = &c->train;
+    const bool all = t->world_size == td_spec_ranks(&c->plan.spec);
+    t->n_nodes = all ? TD_MAX(c->plan.spec.trainer.num_nodes, 1) : 1;
+    t->local_world_size = t->world_size / t->n_nodes;
+    t->node_rank = t->rank / t->local_world_size;
+    t->local_rank = t->rank % t->local_world_size;
+    t->interface_address = c->plan.run.collective_address;
+    t->collective = t->n_nodes > 1 ? "hierarchy" : t->world_size == 1 ? "local" : "shm";
+}
+
 static td_status take_world(struct td_worker_config *c, const struct td_worker_args *args) {
     int32_t planned = c->plan.run.world_size;
     int32_t by_hand = args->whole_job ? td_spec_ranks(&c->plan.spec) : 1;
@@ -229,7 +241,7 @@ static td_status take_world(struct td_worker_config *c, const struct td_worker_a
     }
     c->train.rank = args->rank;
     c->train.world_size = world;
-    c->train.collective = world == 1 ? "local" : "shm";
+    take_nodes(c);
     c->train.collective_timeout_ns = c->plan.spec.trainer.collective_timeout_s * TD_NS_PER_S;
     return TD_OK;
 }

@@ -153,6 +153,9 @@ struct td_train_config {
     const char *job; // "": started by hand
     int32_t attempt;
     int32_t rank, world_size;
+    // Where the attempt is on several nodes; else zeros.
+    int32_t node_rank, n_nodes, local_rank, local_world_size;
+    const char *interface_address; // numeric: what traffic between nodes binds to
     struct td_part model, data;
     const char *accelerator;       // auto, or a plugin
     const char *auto_accelerator;  // what auto means where no first start settled it

@@ -57,11 +57,11 @@ bool td_sizes_shadows(const struct td_rank *r) {
 
 // A rank's part of the limit; gradients of a group are in its shared mapping.
 static void add_up(const struct td_rank *r, struct td_sizes *s) {
-    const size_t world = (size_t)r->config->world_size;
+    const size_t n_local = (size_t)td_rank_local_world(r->config);
     const size_t all = s->state_bytes + s->arena_bytes + s->scratch_bytes;
     const size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
     s->memory_bytes = s->snapshot_bytes + s->batch_bytes + s->process_bytes + s->hook_bytes +
-                      s->shared_bytes / world;
+                      s->shared_bytes / n_local;
     if (r->accel_facts.own_memory) {
         s->device_bytes = all + s->shadow_bytes;
         const bool stages = r->strategy_ops->rewrite && (!r->group_facts.on_device || r->hook);
@@ -86,7 +86,7 @@ static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
     if (saved) TD_TRY(td_checkpointer_room(r->state, saved, &s->snapshot_bytes));
     if (td_sizes_shadows(r)) s->shadow_bytes = s->snapshot_bytes;
     size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
-    s->shared_bytes = r->base_ops->shared_bytes(r->config->world_size, gradients);
+    s->shared_bytes = r->base_ops->shared_bytes(td_rank_local_world(r->config), gradients);
     s->batch_bytes = td_data_batch_bytes(r->data);
     TD_TRY(td_rank_hook_bytes(r, &s->hook_bytes));
     s->process_bytes = td_sizes_process_bytes(r);
@@ -194,7 +194,7 @@ static td_status describe_excess(const struct td_rank *r, const struct td_sizes 
                        s->arena_bytes / mib, level, s->scratch_bytes / mib, s->shadow_bytes / mib);
     }
     if (r->accel_facts.own_memory) {
-        const size_t shared_bytes = s->shared_bytes / (size_t)r->config->world_size;
+        const size_t shared_bytes = s->shared_bytes / (size_t)td_rank_local_world(r->config);
         return td_fail(TD_FAILED_PRECONDITION,
                        "a rank needs %zu bytes of the host, resources.memory_bytes allows %zu: %zu "
                        "MiB of snapshot, %zu of batches, %zu of process, %zu of gradients on their "

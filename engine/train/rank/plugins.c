@@ -102,14 +102,28 @@ static td_status wrap_group(struct td_rank *r) {
     return TD_OK;
 }
 
+// One that joins the ranks of a node does not reach those of others.
+static td_status check_nodes(const struct td_rank *r) {
+    if (r->config->n_nodes < 2 || r->group_facts.joins_nodes) return TD_OK;
+    return td_bad_spec("collective '%s' joins the ranks of one node, this attempt has %d nodes; "
+                       "leave trainer.collective to traind, or name one that joins nodes",
+                       r->group_name, r->config->n_nodes);
+}
+
 td_status td_rank_find_group(struct td_rank *r) {
-    const void *ops;
+    const void *ops = NULL;
     r->group_name = r->config->collective;
-    TD_TRY(find(r, TD_PLUGIN_COLLECTIVE, r->group_name, &ops));
+    td_status s = find(r, TD_PLUGIN_COLLECTIVE, r->group_name, &ops);
+    if (r->config->n_nodes > 1) {
+        s = td_status_context(s, "ranks of several nodes need a plugin that is built where "
+                                 "libgloo-dev is installed (`make deps`)");
+    }
+    TD_TRY(s);
     r->group_ops = r->base_ops = ops;
     r->group_facts.struct_bytes = sizeof r->group_facts;
     TD_TRY(r->group_ops->facts(&r->group_facts));
     TD_TRY(td_collective_check_calls(&r->group_facts, r->group_ops, r->group_name));
+    TD_TRY(check_nodes(r));
     TD_TRY(td_rank_check_group(r));
     return r->config->decorator ? wrap_group(r) : TD_OK;
 }
@@ -127,6 +141,12 @@ td_status td_rank_join_group(struct td_rank *r) {
         .attempt = r->config->attempt,
         .inner = r->group_ops == r->base_ops ? NULL : r->base_ops,
         .knobs = r->config->decorator_knobs,
+        .node_rank = r->config->node_rank,
+        .n_nodes = r->config->n_nodes,
+        .local_rank = r->config->local_rank,
+        .local_world_size = r->config->local_world_size,
+        .interface_address = r->config->interface_address,
+        .store = r->io->store,
     };
     TD_TRY_CTX(r->group_ops->join(&config, &r->group), "join the group of ranks");
     return TD_OK;
@@ -165,8 +185,8 @@ td_status td_rank_open_strategy(struct td_rank *r) {
     struct td_strategy_config config = {
         .struct_bytes = sizeof config,
         .global_rank = c->rank,
-        .local_rank = c->rank,
-        .node_rank = 0,
+        .local_rank = c->n_nodes > 1 ? c->local_rank : c->rank,
+        .node_rank = c->node_rank,
         .world_size = c->world_size,
         .collective_ops = r->group_ops,
         .collective_facts = &r->group_facts,

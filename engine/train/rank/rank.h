@@ -148,6 +148,11 @@ struct td_rank {
     struct td_checkpointer *checkpointer;
 };
 
+// Ranks of this node: all, where the attempt is on one.
+static inline int32_t td_rank_local_world(const struct td_train_config *c) {
+    return c->n_nodes > 1 ? c->local_world_size : c->world_size;
+}
+
 // Every failure has a class: one without takes that of its code. Takes and returns s.
 TD_MUST_USE td_status td_rank_classify(td_status s);
 void td_rank_destroy(struct td_rank *r); // accepts NULL
