@@ -76,15 +76,15 @@ td_status td_worker_attach(const struct td_worker_args *args, struct td_worker_i
     return TD_OK;
 }
 
-td_status td_worker_attach_group(const struct td_worker_args *args, int32_t world_size,
+td_status td_worker_attach_group(const struct td_worker_args *args, int32_t local_world_size,
                                  struct td_worker_io *io) {
-    if (world_size == 1) return TD_OK;
+    if (local_world_size == 1) return TD_OK;
     if (args->group_fd < 0) {
         return td_status_with_class(
             td_fail(
                 TD_FAILED_PRECONDITION,
                 "%d ranks need a launcher: submit the job to traind, or set trainer.devices to 1",
-                world_size),
+                local_world_size),
             TD_CLASS_BAD_SPEC);
     }
     return map_fd(args->group_fd, "mapping of the group", 1, &io->train.group,

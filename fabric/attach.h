@@ -17,8 +17,9 @@ struct td_worker_io {
 TD_MUST_USE td_status td_worker_attach(const struct td_worker_args *args,
                                        struct td_worker_io *out_io);
 void td_worker_detach(struct td_worker_io *io);
-// Maps the group; its size was checked against the plan by whoever made it.
-TD_MUST_USE td_status td_worker_attach_group(const struct td_worker_args *args, int32_t world_size,
-                                             struct td_worker_io *io);
+// Maps the group of this node's ranks, which one rank has no need of; its size was checked against
+// the plan by whoever made it.
+TD_MUST_USE td_status td_worker_attach_group(const struct td_worker_args *args,
+                                             int32_t local_world_size, struct td_worker_io *io);
 
 #endif

@@ -51,7 +51,7 @@ static td_status train(const struct td_worker_args *args, struct td_worker_io *i
     TD_TRY(td_worker_configure(args, &config));
     introduce(args, config);
     TD_TRY(td_devices_choose(&config->train, args->device, &config->train.device));
-    TD_TRY(td_worker_attach_group(args, config->train.world_size, io));
+    TD_TRY(td_worker_attach_group(args, config->train.local_world_size, io));
     td_events_ready(events);
     note_unsaved(args, &config->train, events);
     td_denormals_flush(); // of the training thread; accelerators do the same in their own

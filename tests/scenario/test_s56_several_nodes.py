@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from support import LONG, ROOT, alive, until
+from support import LONG, ROOT, SPEC, alive, until
 
 CLIENT = ROOT / "clients/python"
 
@@ -193,3 +193,54 @@ def test_node_that_stays_away_is_given_up_and_its_ranks_end_when_it_comes_back(t
         os.kill(b.process.pid, signal.SIGCONT)
     until("what was given up has ended", lambda: not alive(pid))
     assert c.finish(job).attempt == 2
+
+
+# ---- trainings ----------------------------------------------------------------------------------
+# Steps of one process and of several with the same samples a step.
+TRAIN = SPEC.replace("max_epochs: 3", "max_epochs: 2").replace("batch_size: 16", "batch_size: 8")
+
+
+@pytest.mark.parametrize("n_nodes, devices", [(2, 1), (2, 2), (3, 1)])
+def test_training_over_nodes_gives_the_losses_of_one_process(two, cluster, n_nodes, devices):
+    c, a, b = two
+    if n_nodes == 3:
+        cluster.node(c, 1, "d", "--collective-interface", "lo")
+        until("it is ready", lambda: len(c.nodes("READY")) == 3)
+    world = n_nodes * devices
+    train = TRAIN.replace("samples: 512", "samples: 576")  # a whole number of steps for any of these worlds
+    wide = c.submit(train, f"trainer.num_nodes={n_nodes}", f"trainer.devices={devices}", "trainer.precision=64-true")
+    done = c.finish(wide)
+    assert (done.n_ranks, done.attempt) == (world, 1)
+    alone = c.submit(train, f"data.batch_size={8 * world}", "trainer.precision=64-true")
+    last = c.finish(alone).global_step
+    assert done.global_step == last
+    found, wanted = (c.points(job) for job in (wide, alone))
+    assert [p.step for p in found] == [p.step for p in wanted] == list(range(1, last + 1))
+    assert {p.n_ranks for p in found} == {world}
+    worst = max(abs(p.value - q.value) / max(abs(q.value), 1e-3) for p, q in zip(found, wanted))
+    assert worst < 1e-5, worst
+    newest = c.checkpoints(wide)[0]
+    assert newest.step == last and c.weights(wide), "it was streamed to the coordinator"
+
+
+def test_two_runs_over_two_nodes_have_the_same_bits(two):
+    c, a, b = two
+    found = []
+    for _ in range(2):
+        job = c.submit(TRAIN, "trainer.num_nodes=2", "trainer.devices=2")
+        c.finish(job)
+        found.append(c.weights(job)["model.safetensors"])
+    assert found[0] == found[1]
+
+
+def test_training_goes_on_from_its_checkpoint_when_a_rank_is_killed(two):
+    c, a, b = two
+    whole = c.submit(LONG, "trainer.max_steps=150", "trainer.num_nodes=2", "checkpoint.save_top_k=-1")
+    c.finish(whole, deadline_s=120)
+    job = c.submit(LONG, "trainer.max_steps=150", "trainer.num_nodes=2", "checkpoint.save_top_k=-1")
+    until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint, 60)
+    os.kill(b.workers(job)[0], signal.SIGKILL)
+    done = c.finish(job, deadline_s=120)
+    assert (done.attempt, done.restarts) == (2, 1) and done.failure.node == "b"
+    assert not [n for n in done.notes if "not bit-exact" in n], done.notes
+    assert c.weights(job)["model.safetensors"] == c.weights(whole)["model.safetensors"]
