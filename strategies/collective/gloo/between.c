@@ -10,7 +10,7 @@
 #include "lib/base/machine.h"
 #include "strategies/collective/reduce.h"
 
-enum { PIECE_BYTES = 1 << 20 };
+enum { PIECE_BYTES = 1 << 22 };
 
 struct frame {
     uint64_t number; // of the call, from 1

@@ -17,7 +17,8 @@
 //
 // What crosses has the type of the data. 16-bit floats are added in fp32, and rounded where they
 // leave a node and where they arrive.
-// Bounds: two pieces from each other node, and the frames. Thread: one at a time.
+// Bounds: two pieces from each other node, as far as its slices reach, and the frames. Thread: one
+// at a time.
 // Errors: those of gloo.h and mesh.h; FAILED_PRECONDITION (class user_code) with both calls and
 // nodes. Every error is the end of the group.
 

@@ -133,6 +133,7 @@ class node_pair : public tcp::Pair {
     }
 
     void handleEvents(int events) override {
+        await_lock();
         try {
             tcp::Pair::handleEvents(events);
         } catch (const std::exception &e) {
@@ -147,6 +148,21 @@ class node_pair : public tcp::Pair {
     }
 
   private:
+    // libgloo's thread comes again and again, without a pause, while the caller writes and so has
+    // the lock. Here it waits for it; not for long, since who closes a connection waits for this
+    // thread with the lock in his hands.
+    void await_lock() {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += 1000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_sec++;
+            until.tv_nsec -= 1000000000;
+        }
+        pthread_mutex_t *const lock = m_.native_handle();
+        if (!pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &until)) pthread_mutex_unlock(lock);
+    }
+
     const int node_;
     watch *const watch_;
 };
@@ -302,17 +318,20 @@ td_status td_gloo_begin(td_gloo *g, uint64_t tag, const td_gloo_slice *to,
         round = new td_gloo_round{};
         round->to.resize((size_t)n);
         round->from.resize((size_t)n);
-        for (p = 0; p < n; p++) {
-            if (p == g->config.node || !from[p].bytes) continue;
-            auto &b = round->from[(size_t)p];
-            b = g->context->createUnboundBuffer(from[p].data, from[p].bytes);
-            b->recv(p, tag, 0, from[p].bytes);
-        }
+        // What is sent first: the peer's answer to it is then written by the thread of libgloo.
+        // This one would hold the connection while it writes, and that one ask for it without a
+        // pause.
         for (p = 0; p < n; p++) {
             if (p == g->config.node || !to[p].bytes) continue;
             auto &b = round->to[(size_t)p];
             b = g->context->createUnboundBuffer(to[p].data, to[p].bytes);
             b->send(p, tag, 0, to[p].bytes);
+        }
+        for (p = 0; p < n; p++) {
+            if (p == g->config.node || !from[p].bytes) continue;
+            auto &b = round->from[(size_t)p];
+            b = g->context->createUnboundBuffer(from[p].data, from[p].bytes);
+            b->recv(p, tag, 0, from[p].bytes);
         }
         *out_round = round;
         return TD_OK;
