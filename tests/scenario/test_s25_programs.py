@@ -82,12 +82,15 @@ def test_pause_saves_and_resume_goes_on_from_there(daemon):
 
 
 def test_a_killed_rank_takes_its_peer_along_and_both_go_on_from_the_checkpoint(daemon):
-    job = daemon.submit(program("train", 600, trainer={"devices": 2}))
+    log = lambda a: daemon.state_dir / f"attempts/{job}/a{a}/events.log"
+    job = daemon.submit(program("train", 2000, trainer={"devices": 2}))
     until("there is one to go on from", lambda: daemon.checkpoints(job))
+    logs = [log(1).open()]  # what is open can be read to its end, though the attempt is forgotten
     os.kill(pids(daemon, job)[1], signal.SIGKILL)
+    logs.append(until("another attempt begins", lambda: log(2).exists() and log(2).open()))
     done = daemon.finish(job)
-    assert (done.attempt, done.restarts, done.global_step) == (2, 1, 600)
-    events = [json.loads(line) for line in text_of(daemon, job, "events.log").splitlines()]
+    assert (done.attempt, done.restarts, done.global_step) == (2, 1, 2000)
+    events = [json.loads(line) for f in logs for line in f]
     exits = {e["rank"]: e for e in events if e["event"] == "rank_exit" and e["code"] != 0}
     assert exits[1]["class"] == "internal" and "signal 9 (KILL), not sent by traind" in exits[1]["message"]
     assert exits[0]["class"] == "collective" and exits[0]["message"] == "a peer is gone"
