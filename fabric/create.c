@@ -78,16 +78,19 @@ static td_status keep_options(struct td_fabric *f, const struct td_fabric_option
 
 // ---- the process --------------------------------------------------------------------------------
 static td_status check_world(const struct td_fabric *f) {
-    const int32_t asked = f->o.devices, world = f->env ? f->env->world_size : 1;
-    if (f->o.num_nodes > 1) {
-        return td_bad_spec("num_nodes is %d, and ranks of one host alone can be", f->o.num_nodes);
+    const int32_t n_nodes = td_fabric_n_nodes(f), asked = f->o.devices;
+    const int32_t world = (f->env ? f->env->world_size : 1) / n_nodes;
+    if (f->o.num_nodes && f->o.num_nodes != n_nodes) {
+        return td_bad_spec("num_nodes is %d, but these ranks are on %d; leave it 0, and submit the "
+                           "program as a job with trainer.num_nodes",
+                           f->o.num_nodes, n_nodes);
     }
     if (asked < 0) return td_bad_spec("devices is %d; it is a number of ranks, 0 for any", asked);
     if (asked == 0 || asked == world) return TD_OK;
     if (f->env) {
-        return td_bad_spec("devices is %d, but %d ranks were started; leave devices 0 to take as "
+        return td_bad_spec("devices is %d, but %d ranks were started%s; leave devices 0 to take as "
                            "many as there are",
-                           asked, world);
+                           asked, world, n_nodes > 1 ? " on each node" : "");
     }
     return td_bad_spec("devices is %d, but this process is alone; start ranks with td_spawn "
                        "(traind/spawn.h), or submit the program as a job",
@@ -136,8 +139,8 @@ td_status td_fabric_create(const struct td_fabric_options *options, struct td_fa
     if (!s) s = keep_options(f, options);
     if (!s) s = td_fabric_env(&f->env);
     if (!s && !f->env) s = td_fabric_check_launcher();
-    if (!s) s = check_world(f);
     if (!s && f->env && f->env->plan) s = read_job(f);
+    if (!s) s = check_world(f);
     if (!s) s = attach(f);
     if (s) {
         f->ended = true;

@@ -86,6 +86,11 @@ struct td_fabric {
     const char *failure;
 };
 
+// Nodes that its ranks are on.
+static inline int32_t td_fabric_n_nodes(const struct td_fabric *f) {
+    return f->job ? TD_MAX(f->job->spec.trainer.num_nodes, 1) : 1;
+}
+
 // FAILED_PRECONDITION, class user_code, reason TD_MANUAL_MISUSE: a call that changed nothing.
 TD_MUST_USE td_status td_fabric_misuse(const char *fmt, ...) TD_PRINTF(1, 2);
 TD_MUST_USE td_status td_fabric_need_setup(const struct td_fabric *f, const char *call);

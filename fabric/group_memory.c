@@ -47,8 +47,8 @@ static td_status await(const struct td_rank_page *page, struct header *h, size_t
         }
         if (td_mono_now().ns > deadline.ns) {
             return td_status_with_class(td_fail(TD_DEADLINE_EXCEEDED,
-                                                "rank 0 did not come to td_fabric_setup within "
-                                                "%lld s",
+                                                "the first rank of this node did not come to "
+                                                "td_fabric_setup within %lld s",
                                                 (long long)(PATIENCE_NS / TD_NS_PER_S)),
                                         TD_CLASS_COLLECTIVE);
         }
@@ -58,8 +58,8 @@ static td_status await(const struct td_rank_page *page, struct header *h, size_t
     if (theirs == bytes) return TD_OK;
     return td_status_with_class(
         td_fail(TD_FAILED_PRECONDITION,
-                "this rank sets up what needs %zu shared bytes, rank 0 what "
-                "needs %llu: all ranks set up the same",
+                "this rank sets up what needs %zu shared bytes, the first rank "
+                "of this node what needs %llu: all ranks set up the same",
                 bytes, (unsigned long long)theirs),
         TD_CLASS_USER_CODE);
 }
@@ -72,7 +72,7 @@ static td_status map(int fd, off_t offset, size_t bytes, void **out) {
 }
 
 td_status td_group_memory_map(const struct td_rank_env *e, const struct td_rank_page *page,
-                              size_t bytes, void **out_map) {
+                              bool is_first, size_t bytes, void **out_map) {
     struct stat st;
     void *header;
     if (e->group_fd < 0 || fstat(e->group_fd, &st) != 0 || st.st_size < TD_GROUP_HEADER_BYTES) {
@@ -82,14 +82,14 @@ td_status td_group_memory_map(const struct td_rank_env *e, const struct td_rank_
     TD_TRY(map(e->group_fd, 0, TD_GROUP_HEADER_BYTES, &header));
     struct header *h = header;
     td_status s = TD_OK;
-    if (e->rank == 0 && atomic_load(&h->state) != NOT_YET) {
+    if (is_first && atomic_load(&h->state) != NOT_YET) {
         s = td_status_with_class(
             td_fail(TD_FAILED_PRECONDITION,
                     "the ranks of this process were set up before, which their "
                     "shared memory allows once"),
             TD_CLASS_USER_CODE);
     } else {
-        s = e->rank == 0 ? make(e, h, bytes) : await(page, h, bytes);
+        s = is_first ? make(e, h, bytes) : await(page, h, bytes);
     }
     munmap(header, TD_GROUP_HEADER_BYTES);
     TD_TRY(s);

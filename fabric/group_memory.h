@@ -11,12 +11,13 @@
 #include "lib/attempt/rank_env.h"
 #include "lib/attempt/rank_page.h"
 
-// Maps `bytes` after the header, for all ranks alike. out_map is the caller's to munmap.
-// Errors: RESOURCE_EXHAUSTED, class out_of_memory, on every rank where rank 0 finds no room.
+// Maps `bytes` after the header, for all ranks of the node alike. is_first: this is the first of
+// them, which grows it. out_map is the caller's to munmap.
+// Errors: RESOURCE_EXHAUSTED, class out_of_memory, on every rank where the first finds no room.
 // FAILED_PRECONDITION: ranks that need different amounts, a descriptor that is no such memory.
-// DEADLINE_EXCEEDED: rank 0 did not come. ABORTED: a peer is gone.
+// DEADLINE_EXCEEDED: the first did not come. ABORTED: a peer is gone.
 TD_MUST_USE td_status td_group_memory_map(const struct td_rank_env *e,
-                                          const struct td_rank_page *page, size_t bytes,
-                                          void **out_map);
+                                          const struct td_rank_page *page, bool is_first,
+                                          size_t bytes, void **out_map);
 
 #endif

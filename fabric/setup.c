@@ -91,7 +91,10 @@ static td_status spec_of(struct td_fabric *f, struct td_json **out_tree) {
     put(&v, "options.accelerator", "trainer.accelerator", f->o.accelerator);
     put(&v, "options.strategy", "trainer.strategy", f->o.strategy);
     put(&v, "options.precision", "trainer.precision", f->o.precision ? f->o.precision : "32-true");
-    put_number(&v, "options.devices", "trainer.devices", f->env ? f->env->world_size : 1);
+    const int32_t n_nodes = td_fabric_n_nodes(f);
+    put_number(&v, "options.devices", "trainer.devices",
+               (f->env ? f->env->world_size : 1) / n_nodes);
+    if (n_nodes > 1) put_number(&v, "options.num_nodes", "trainer.num_nodes", n_nodes);
     put(&v, "options.plugins", "plugins", plugins);
     put(&v, "options.comm_hook", "comm_hook", f->o.comm_hook);
     if (f->job && *f->job->spec.ckpt_path) {
@@ -209,12 +212,14 @@ static td_status configure(struct td_fabric *f) {
 // ---- the rank -----------------------------------------------------------------------------------
 // How much the ranks share is known from the recorded programs: they are recorded once for that.
 static td_status share_memory(struct td_fabric *f) {
-    if (f->config->train.world_size == 1) return TD_OK;
+    const struct td_train_config *t = &f->config->train;
+    if (t->local_world_size == 1) return TD_OK;
     struct td_sizes sizes;
     TD_AUTO(td_rank) *planned = NULL;
     TD_TRY(td_rank_create_plan(&f->config->train, &f->io.train, &f->events, &planned));
     TD_TRY(td_sizes_measure(planned, &sizes));
-    TD_TRY(td_group_memory_map(f->env, f->io.train.page, sizes.shared_bytes, &f->io.train.group));
+    TD_TRY(td_group_memory_map(f->env, f->io.train.page, t->local_rank == 0, sizes.shared_bytes,
+                               &f->io.train.group));
     f->io.train.group_bytes = sizes.shared_bytes;
     return TD_OK;
 }

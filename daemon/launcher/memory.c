@@ -17,7 +17,7 @@ static td_status fail_shared(uint64_t bytes) {
 
 static uint64_t group_bytes(const struct td_launcher *l) {
     if (l->o.kind != TD_KIND_PROGRAM) return l->o.shared_bytes;
-    return l->o.world_size > 1 ? TD_GROUP_HEADER_BYTES : 0;
+    return l->o.n_ranks > 1 ? TD_GROUP_HEADER_BYTES : 0;
 }
 
 static td_status make_group(struct td_launcher *l) {

@@ -57,8 +57,8 @@ struct td_fabric_options {
     const char *accelerator; // NULL: auto
     const char *strategy;    // NULL: auto
     const char *precision;   // NULL: 32-true
-    int32_t devices;         // ranks of this host; 0: as many as were started, 1 alone
-    int32_t num_nodes;       // 0: 1
+    int32_t devices;         // ranks of each node; 0: as many as were started, 1 alone
+    int32_t num_nodes;       // that the job spans; 0: as many as it does, 1 alone
     int32_t threads;         // of each rank; 0: its share of the cores that it may use
     bool accumulates;        // gradients of several backward calls may add up
     bool quiet;              // alone: print neither metrics nor events

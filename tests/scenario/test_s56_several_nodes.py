@@ -11,6 +11,7 @@ import time
 import pytest
 
 from support import LONG, ROOT, SPEC, alive, until
+from test_s26_fabric import built  # noqa: F401
 
 CLIENT = ROOT / "clients/python"
 
@@ -244,3 +245,25 @@ def test_training_goes_on_from_its_checkpoint_when_a_rank_is_killed(two):
     assert (done.attempt, done.restarts) == (2, 1) and done.failure.node == "b"
     assert not [n for n in done.notes if "not bit-exact" in n], done.notes
     assert c.weights(job)["model.safetensors"] == c.weights(whole)["model.safetensors"]
+
+
+def test_two_nodes_give_the_bits_of_two_ranks_on_one(two):
+    c, a, b = two
+    found = []
+    for places in (("trainer.num_nodes=2", "trainer.devices=1"), ("trainer.num_nodes=1", "trainer.devices=2")):
+        job = c.submit(TRAIN, "resources.threads=1", *places)
+        c.finish(job)
+        found.append(c.weights(job)["model.safetensors"])
+    assert found[0] == found[1]
+
+
+def test_program_with_a_loop_of_its_own_spans_nodes(two, built):
+    c, a, b = two
+    text, found = (ROOT / "examples/fabric/plain.yaml").read_text(), []
+    for places in (("trainer.num_nodes=2", "trainer.devices=1"), ("trainer.num_nodes=1", "trainer.devices=2")):
+        argv = [str(built / "fabric/plain"), "--epochs", "1"]
+        job = c.submit(text, f"command={json.dumps(argv)}", *places)
+        done = c.finish(job)
+        assert (done.n_ranks, done.attempt) == (2, 1)
+        found.append(c.weights(job)["model.safetensors"])
+    assert found[0] == found[1]
