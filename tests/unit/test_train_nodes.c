@@ -44,7 +44,7 @@ static td_status rank_trains(struct node_rank *r, void *arg) {
     run.config.local_rank = r->local_rank;
     run.config.local_world_size = r->nodes->count[r->node];
     run.config.interface_address = address;
-    run.config.store = &r->nodes->store;
+    run.io.store = &r->nodes->store;
     run.config.limits.max_epochs = 2;
     td_status s = td_train(&run.config, &run.io, &run.events, &result);
     dispose(&run);
