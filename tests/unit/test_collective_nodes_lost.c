@@ -242,6 +242,7 @@ static td_status rank_counts(struct node_rank *r, void *arg) {
     TD_TRY(r->ops->all_reduce_bucket(r->c, &b));
     TD_TRY(r->ops->barrier(r->c, "after"));
     const double sent = (double)(sent_bytes(r, &is_bound) - before);
+    TD_TRY(r->ops->barrier(r->c, "counted")); // nobody leaves, and closes, before all have
     const int32_t n = r->nodes->n_nodes;
     const double want = 2.0 * (n - 1) / n * N * sizeof *x;
     if (r->local_rank || (sent > want * 0.98 && sent < want * 1.02)) return TD_OK;
