@@ -280,8 +280,9 @@ static td_status read_token(struct td_watchers *w, const char *token, uint64_t *
         return td_status_with_reason(
             td_fail(TD_INVALID_ARGUMENT, "'%.60s' is no token of a watch", token), "TOKEN_INVALID");
     }
-    if (incarnation != td_db_store_incarnation(w->c->store) || event > w->c->event)
+    if (incarnation != td_db_store_incarnation(w->c->store) || event > w->c->event) {
         return expired();
+    }
     uint64_t begin = w->n_events > TD_WATCH_RING ? w->n_events - TD_WATCH_RING : 0;
     if (begin && w->ring[begin % TD_WATCH_RING].number > event + 1) return expired();
     *out_event = event;
