@@ -57,12 +57,6 @@ static bool begin(X509 *x, X509 *issuer, const char *name, EVP_PKEY *key, int64_
            add_extension(x, issuer, NID_subject_key_identifier, "hash");
 }
 
-static td_status append(X509 *x, struct td_buf *out) {
-    TD_AUTO(bio_st) *bio = BIO_new(BIO_s_mem());
-    if (!bio || !PEM_write_bio_X509(bio, x)) return td_tls_fail(TD_INTERNAL, "write a certificate");
-    return td_x509_append(bio, out);
-}
-
 td_status td_authority_make(const char *name, struct td_buf *out_ca, struct td_buf *out_key) {
     TD_AUTO_BUF key_pem;
     td_buf_init(&key_pem, TD_TLS_PEM_MAX);
@@ -74,7 +68,7 @@ td_status td_authority_make(const char *name, struct td_buf *out_ca, struct td_b
               add_extension(x, x, NID_key_usage, "critical,keyCertSign,cRLSign") &&
               X509_sign(x, key, EVP_sha256());
     if (!ok) return td_tls_fail(TD_INTERNAL, "make a CA");
-    TD_TRY(append(x, out_ca));
+    TD_TRY(td_x509_write(x, out_ca));
     return td_buf_append(out_key, key_pem.data, key_pem.len);
 }
 
@@ -103,10 +97,25 @@ static td_status bad_request(const char *why) {
     return td_status_with_reason(td_tls_fail(TD_INVALID_ARGUMENT, "%s", why), "REQUEST_INVALID");
 }
 
-static td_status key_of(const char *request_pem, EVP_PKEY **out_key) {
+static td_status parse_request(const char *request_pem, X509_REQ **out_request) {
     TD_AUTO(bio_st) *bio = BIO_new_mem_buf(request_pem, -1);
-    TD_AUTO(X509_req_st) *request = bio ? PEM_read_bio_X509_REQ(bio, NULL, NULL, NULL) : NULL;
-    if (!request) return bad_request("read a request for a certificate");
+    *out_request = bio ? PEM_read_bio_X509_REQ(bio, NULL, NULL, NULL) : NULL;
+    return *out_request ? TD_OK : bad_request("read a request for a certificate");
+}
+
+td_status td_authority_request_name(const char *request_pem, char out_name[TD_TLS_NAME_BYTES]) {
+    TD_AUTO(X509_req_st) *request = NULL;
+    TD_TRY(parse_request(request_pem, &request));
+    if (X509_NAME_get_text_by_NID(X509_REQ_get_subject_name(request), NID_commonName, out_name,
+                                  TD_TLS_NAME_BYTES) < 0) {
+        out_name[0] = '\0';
+    }
+    return TD_OK;
+}
+
+static td_status key_of(const char *request_pem, EVP_PKEY **out_key) {
+    TD_AUTO(X509_req_st) *request = NULL;
+    TD_TRY(parse_request(request_pem, &request));
     EVP_PKEY *key = X509_REQ_get0_pubkey(request);
     char group[32] = "";
     size_t n;
@@ -167,5 +176,5 @@ td_status td_authority_issue(const struct td_authority *a, const char *request_p
     if (!ok) return td_tls_fail(TD_INTERNAL, "make a certificate for '%.64s'", terms->name);
     TD_TRY(add_hosts(x, a, terms));
     if (!X509_sign(x, a->key, EVP_sha256())) return td_tls_fail(TD_INTERNAL, "sign a certificate");
-    return append(x, out_certificate);
+    return td_x509_write(x, out_certificate);
 }

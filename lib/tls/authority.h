@@ -19,6 +19,10 @@ TD_MUST_USE td_status td_authority_open(const char *ca_pem, const char *key_pem,
 void td_authority_destroy(struct td_authority *a);
 TD_DEFINE_AUTO(td_authority, td_authority_destroy);
 
+// The name that a request asks for; "" without one. INVALID_ARGUMENT REQUEST_INVALID.
+TD_MUST_USE td_status td_authority_request_name(const char *request_pem,
+                                                char out_name[TD_TLS_NAME_BYTES]);
+
 struct td_authority_terms {
     enum td_tls_use use;
     const char *name; // common name, at most 64 bytes

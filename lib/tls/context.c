@@ -13,6 +13,7 @@
 #include "lib/base/fsio.h"
 #include "lib/tls/certificate.h"
 #include "lib/tls/error.h"
+#include "lib/tls/revoked.h"
 #include "lib/tls/x509.h"
 
 enum { N_FILES = 3, READ_AHEAD = 128 << 10 };
@@ -29,6 +30,7 @@ struct look {
 struct td_tls_context {
     enum td_tls_use use;
     char *paths[N_FILES]; // ca, certificate, key; the last two may be NULL
+    struct td_tls_guests guests;
     struct look seen;
     struct td_mono looked;
     SSL_CTX *ssl;
@@ -108,6 +110,9 @@ static td_status load(struct td_tls_context *c) {
     }
     int64_t until_s = INT64_MAX;
     if (c->paths[1]) TD_TRY(use_certificate(c, ssl, td_buf_cstr(&ca_pem), &until_s));
+    if (c->use == TD_TLS_SERVER && SSL_CTX_add1_chain_cert(ssl, ca) != 1) {
+        return td_tls_fail(TD_INTERNAL, "show the CA");
+    }
     SSL_CTX_free(c->ssl);
     c->ssl = td_steal(ssl);
     c->valid_until_s = until_s;
@@ -188,4 +193,13 @@ SSL_CTX *td_tls_context_borrow(const struct td_tls_context *c) {
 
 enum td_tls_use td_tls_context_use(const struct td_tls_context *c) {
     return c->use;
+}
+
+void td_tls_context_set_guests(struct td_tls_context *c, const struct td_tls_guests *guests) {
+    TD_CHECK(c->use == TD_TLS_SERVER);
+    c->guests = *guests;
+}
+
+const struct td_tls_guests *td_tls_context_guests(const struct td_tls_context *c) {
+    return &c->guests;
 }

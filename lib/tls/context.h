@@ -9,11 +9,12 @@
 // The three files may be replaced at any time. Whoever is about to use the context refreshes it:
 // the files are looked at, at most once a second, and read again if one of them changed. So nothing
 // wakes up for that. What cannot be used, such as a certificate whose key is not written yet,
-// leaves the context as it was. One thread at a time.
+// leaves the context as it was. A server shows its CA, too (first_contact.h). One thread at a time.
 
 #include "lib/tls/tls.h"
 
 struct td_tls_context;
+struct td_tls_guests;
 struct ssl_ctx_st;
 
 // Paths of PEM files; strings are copied. certificate and key may be NULL for TD_TLS_CLIENT.
@@ -27,6 +28,11 @@ TD_MUST_USE td_status td_tls_context_create(enum td_tls_use use, const struct td
                                             struct td_tls_context **out_context);
 void td_tls_context_destroy(struct td_tls_context *c);
 TD_DEFINE_AUTO(td_tls_context, td_tls_context_destroy);
+
+// Of TD_TLS_SERVER, before its first session: rules for what clients show. What it borrows has to
+// outlive the context.
+void td_tls_context_set_guests(struct td_tls_context *c, const struct td_tls_guests *guests);
+const struct td_tls_guests *td_tls_context_guests(const struct td_tls_context *c);
 
 // Looks at the files. *out_changed: they were read again, and hold from now on. An error means that
 // they changed and cannot be used; it comes once per change.

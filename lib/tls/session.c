@@ -11,17 +11,39 @@
 
 #include "lib/tls/context.h"
 #include "lib/tls/error.h"
+#include "lib/tls/revoked.h"
 #include "lib/tls/x509.h"
 
 struct td_tls_session {
     SSL *ssl;
+    struct td_tls_guests guests;
     X509 *refused; // of the other end; a session that failed does not keep it
 };
+
+// What the owner of a server says of clients' certificates, beyond what X.509 says. OpenSSL asks
+// for each fault, and once more for a certificate without any.
+static int judge_guest(const struct td_tls_session *s, int good, X509_STORE_CTX *ctx) {
+    const X509 *x = X509_STORE_CTX_get_current_cert(ctx);
+    struct td_certificate c;
+    if (X509_STORE_CTX_get_error_depth(ctx) != 0 || !x) return good;
+    td_x509_describe(x, &c);
+    bool ended = !good && X509_STORE_CTX_get_error(ctx) == X509_V_ERR_CERT_HAS_EXPIRED;
+    if (ended && c.left_s >= -s->guests.excuse_s) {
+        X509_STORE_CTX_set_error(ctx, X509_V_OK);
+        good = 1;
+    }
+    if (good && s->guests.revoked && td_tls_revoked_has(s->guests.revoked, c.serial)) {
+        X509_STORE_CTX_set_error(ctx, X509_V_ERR_CERT_REVOKED);
+        good = 0;
+    }
+    return good;
+}
 
 static int on_verdict(int good, X509_STORE_CTX *ctx) {
     SSL *ssl = X509_STORE_CTX_get_ex_data(ctx, SSL_get_ex_data_X509_STORE_CTX_idx());
     struct td_tls_session *s = SSL_get_app_data(ssl);
     X509 *x = X509_STORE_CTX_get_current_cert(ctx);
+    if (SSL_is_server(ssl)) good = judge_guest(s, good, ctx);
     if (!good && !s->refused && x && X509_up_ref(x)) s->refused = x;
     return good;
 }
@@ -41,6 +63,7 @@ td_status td_tls_session_create(const struct td_tls_context *context, int fd, co
     if (!self->ssl || !SSL_set_fd(self->ssl, fd) || (host && !expect(self->ssl, host))) {
         return td_tls_fail(TD_RESOURCE_EXHAUSTED, "begin a TLS connection");
     }
+    self->guests = *td_tls_context_guests(context);
     SSL_set_app_data(self->ssl, self);
     SSL_set_verify(self->ssl, SSL_VERIFY_PEER, on_verdict); // a server: if the client shows one
     if (td_tls_context_use(context) == TD_TLS_SERVER) {

@@ -7,6 +7,8 @@
 //   certificate.h  keys and requests made; certificates read and judged
 //   authority.h    a CA of one's own: made, opened, issues certificates
 //   context.h      what a listener or a dialler brings to its handshakes; new files are noticed
+//   revoked.h      certificates that were taken back, and ends that are excused
+//   first_contact.h  the CA of a server that nobody trusts yet
 //   session.h      one connection: its handshake, then bytes in and out
 //   secret.h       SHA-256 of a credential, for whoever judges it
 //   x509.h         OpenSSL's objects, and why a certificate is refused (private)

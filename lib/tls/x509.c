@@ -10,6 +10,7 @@
 #include <openssl/x509v3.h>
 
 #include "lib/base/clock.h"
+#include "lib/tls/error.h"
 
 X509 *td_x509_parse(const char *pem) {
     TD_AUTO(bio_st) *bio = BIO_new_mem_buf(pem, -1);
@@ -31,6 +32,12 @@ td_status td_x509_append(BIO *bio, struct td_buf *out) {
     char *data;
     long bytes = BIO_get_mem_data(bio, &data);
     return td_buf_append(out, data, bytes > 0 ? (size_t)bytes : 0);
+}
+
+td_status td_x509_write(const X509 *x, struct td_buf *out) {
+    TD_AUTO(bio_st) *bio = BIO_new(BIO_s_mem());
+    if (!bio || !PEM_write_bio_X509(bio, x)) return td_tls_fail(TD_INTERNAL, "write a certificate");
+    return td_x509_append(bio, out);
 }
 
 static int64_t now_s(void) {

@@ -19,6 +19,8 @@ X509 *td_x509_parse(const char *pem);
 EVP_PKEY *td_x509_key_parse(const char *pem);
 // Appends what was written to a BIO of memory.
 TD_MUST_USE td_status td_x509_append(BIO *bio, struct td_buf *out);
+// Appends the certificate. INTERNAL: OpenSSL fails.
+TD_MUST_USE td_status td_x509_write(const X509 *x, struct td_buf *out);
 void td_x509_describe(const X509 *x, struct td_certificate *out_certificate);
 // What a verification that ended with `code` is to people. x may be NULL.
 TD_MUST_USE td_status td_x509_refusal(int code, const X509 *x);
