@@ -6,6 +6,7 @@
 
 #include "lib/rpc/rpc.h"
 
+struct td_peer_identity;
 struct td_rpc_call;
 
 // One row of the table. `ctx` is what td_rpc_server_add was given. Rows are borrowed: static const.
@@ -61,6 +62,8 @@ void td_rpc_call_unref(struct td_rpc_call *call);
 const char *td_rpc_call_peer(const struct td_rpc_call *call);
 // Whose call it is: the number that authorize gave; 0 of one that was refused, or of an open row.
 uint64_t td_rpc_call_identity(const struct td_rpc_call *call);
+// What its connection showed (identity.h); dies with the call.
+const struct td_peer_identity *td_rpc_call_certificate(const struct td_rpc_call *call);
 // Its row, also of one that authorize refused; NULL: there is no such method.
 const struct td_rpc_method *td_rpc_call_row(const struct td_rpc_call *call);
 // What it is about, for whoever keeps a log of calls: printable text, cut at 63 bytes; "": nothing

@@ -12,18 +12,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <grpc/grpc_security.h>
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
 
-#include "lib/base/fsio.h"
-#include "lib/rpc/address.h"
 #include "lib/rpc/buffer.h"
+#include "lib/rpc/dial.h"
 #include "lib/rpc/loop.h"
 #include "lib/rpc/outbox.h"
 #include "lib/rpc/pump.h"
 #include "lib/rpc/wire_status.h"
-#include "lib/tls/tls.h"
 
 enum { td_rpc_stream_magic = 0x74647374, MAX_TOKEN = 1024 };
 
@@ -31,8 +28,9 @@ struct td_rpc_channel {
     struct td_loop *loop;
     struct td_pump *pump;
     grpc_channel *grpc;
+    grpc_channel *before; // of calls that were open when the files were read again; NULL: none
+    struct td_rpc_dial dial;
     char address[TD_RPC_ADDRESS_BYTES];
-    bool has_tls;
     char *authorization; // "Bearer ..."; NULL: none
     size_t max_message_bytes;
     size_t queue_bytes;
@@ -78,82 +76,6 @@ struct td_rpc_stream {
 
 // ---- channel ----------------------------------------------------------------------------------
 
-static grpc_arg int_arg(const char *key, int value) {
-    return (grpc_arg){.type = GRPC_ARG_INTEGER, .key = td_unconst(key), .value.integer = value};
-}
-
-static grpc_channel *create_grpc_channel(const struct td_rpc_address *address,
-                                         grpc_channel_credentials *credentials,
-                                         size_t max_message_bytes) {
-    int max_receive = (int)TD_MIN(max_message_bytes * 2, (size_t)INT32_MAX);
-    grpc_arg args[] = {
-        int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
-        int_arg(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1),
-        int_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1), // back-off is this channel's own
-        int_arg(GRPC_ARG_ENABLE_RETRIES, 0),
-        int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_receive),
-        int_arg(GRPC_ARG_MAX_METADATA_SIZE, 64 << 10),
-        int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, 20000),
-        int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000),
-        int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
-        int_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
-        int_arg(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100),
-        int_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000),
-        int_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000), // in truth the time to connect
-        int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1),
-        int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
-        int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0),
-        int_arg(GRPC_ARG_ENABLE_CHANNELZ, 0),
-        int_arg(GRPC_ARG_MAX_CHANNEL_TRACE_EVENT_MEMORY_PER_NODE, 0),
-        // The last one, which only 0.0.0.0 needs.
-        {.type = GRPC_ARG_STRING,
-         .key = td_unconst(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG),
-         .value.string = td_unconst("localhost")},
-    };
-    size_t n_args = TD_COUNTOF(args) - !td_rpc_address_is_any(address);
-    grpc_channel_args all = {n_args, args};
-    char target[TD_RPC_TARGET_BYTES];
-    td_rpc_address_target(address, target, sizeof target);
-    return grpc_channel_create(target, credentials, &all);
-}
-
-static td_status read_pem(const char *path, struct td_buf *out) {
-    return path ? td_fs_read(path, TD_TLS_PEM_MAX, out) : TD_OK;
-}
-
-// Loopback without a CA is plain.
-static td_status make_credentials(const struct td_rpc_channel_options *o,
-                                  const struct td_rpc_address *address,
-                                  grpc_channel_credentials **out_credentials) {
-    if (!o->ca && address->reach != TD_RPC_LOOPBACK) {
-        return td_status_with_reason(
-            td_fail(
-                TD_FAILED_PRECONDITION,
-                "address '%s' is not loopback: without TLS the token would cross the network "
-                "in clear. Name the coordinator's CA with --ca FILE or TRAIND_CA (tls/ca.pem in "
-                "its state directory)",
-                o->address),
-            "ADDRESS_NOT_LOOPBACK");
-    }
-    if (!o->ca) {
-        *out_credentials = grpc_insecure_credentials_create();
-        return TD_OK;
-    }
-    TD_AUTO_BUF ca, certificate, key;
-    td_buf_init(&ca, TD_TLS_PEM_MAX);
-    td_buf_init(&certificate, TD_TLS_PEM_MAX);
-    td_buf_init(&key, TD_TLS_PEM_MAX);
-    TD_TRY_CTX(read_pem(o->ca, &ca), "the CA");
-    TD_TRY_CTX(read_pem(o->certificate, &certificate), "the certificate");
-    TD_TRY_CTX(read_pem(o->key, &key), "the certificate's key");
-    grpc_ssl_pem_key_cert_pair pair = {td_buf_cstr(&key), td_buf_cstr(&certificate)};
-    *out_credentials =
-        grpc_ssl_credentials_create_ex(td_buf_cstr(&ca), o->certificate ? &pair : NULL, NULL, NULL);
-    if (*out_credentials) return TD_OK;
-    return td_fail(TD_FAILED_PRECONDITION, "gRPC takes no CA from '%s'; it must be PEM text",
-                   o->ca);
-}
-
 static td_status set_token(struct td_rpc_channel *self, const char *token) {
     if (!token) return TD_OK;
     size_t len = strlen(token);
@@ -193,17 +115,24 @@ td_status td_rpc_channel_create(struct td_loop *loop, const struct td_rpc_channe
         options->max_message_bytes ? options->max_message_bytes : TD_RPC_MAX_MESSAGE_BYTES;
     self->queue_bytes = options->queue_bytes ? options->queue_bytes : TD_RPC_QUEUE_BYTES;
     self->stall_ns = options->stall_ns ? options->stall_ns : TD_RPC_STALL_NS;
-    struct td_rpc_address address;
-    TD_TRY(td_rpc_address_parse(options->address, &address));
-    td_rpc_address_format(&address, self->address, sizeof self->address);
+    TD_TRY(td_rpc_address_parse(options->address, &self->dial.address));
+    td_rpc_address_format(&self->dial.address, self->address, sizeof self->address);
+    TD_TRY(td_rpc_dial_copy(&self->dial, options->address, options->ca, options->certificate,
+                            options->key));
     TD_TRY(set_token(self, options->token));
     TD_TRY(td_pump_create(loop, &self->pump));
-    grpc_channel_credentials *credentials;
-    TD_TRY(make_credentials(options, &address, &credentials));
-    self->has_tls = options->ca;
-    self->grpc = create_grpc_channel(&address, credentials, self->max_message_bytes);
-    grpc_channel_credentials_release(credentials);
+    TD_TRY(td_rpc_dial_open(&self->dial, self->max_message_bytes, &self->grpc));
     *out_channel = td_steal(self);
+    return TD_OK;
+}
+
+td_status td_rpc_channel_reload(struct td_rpc_channel *channel) {
+    TD_ON_LOOP(channel->loop);
+    grpc_channel *fresh;
+    TD_TRY(td_rpc_dial_open(&channel->dial, channel->max_message_bytes, &fresh));
+    if (channel->before) grpc_channel_destroy(channel->before);
+    channel->before = channel->grpc;
+    channel->grpc = fresh;
     return TD_OK;
 }
 
@@ -216,8 +145,10 @@ void td_rpc_channel_destroy(struct td_rpc_channel *channel) {
     if (channel->pump) td_pump_close(channel->pump); // every stream has its on_done here
     TD_CHECK(!channel->streams);
     if (channel->grpc) grpc_channel_destroy(channel->grpc);
+    if (channel->before) grpc_channel_destroy(channel->before);
     td_pump_destroy(channel->pump);
     free(channel->authorization);
+    td_rpc_dial_finish(&channel->dial);
     free(channel);
 }
 
@@ -238,7 +169,7 @@ static td_status final_status(struct td_rpc_stream *s) {
     if (td_status_code(status) == TD_UNAVAILABLE) {
         status = td_status_with_reason(status, "UNREACHABLE");
     }
-    if (s->channel->has_tls && blames_certificate(td_status_message(status))) {
+    if (s->channel->dial.ca && blames_certificate(td_status_message(status))) {
         status = td_status_context(status,
                                    "the certificate of the other end was refused, or it speaks no "
                                    "TLS. Its certificate must be of the CA that is given (--ca), "

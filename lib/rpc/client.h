@@ -41,6 +41,10 @@ bool td_rpc_address_needs_tls(const char *address);
 TD_MUST_USE td_status td_rpc_channel_create(struct td_loop *loop,
                                             const struct td_rpc_channel_options *options,
                                             struct td_rpc_channel **out_channel);
+// The files hold something else now: they are read again, and calls from now on go over a new
+// connection. Calls that are open go on over the old one, until the next reload at the latest.
+// After an error everything is as it was. Errors as of create.
+TD_MUST_USE td_status td_rpc_channel_reload(struct td_rpc_channel *channel);
 // Ends open calls with CANCELLED; their callbacks are called. Not from such a callback.
 void td_rpc_channel_destroy(struct td_rpc_channel *channel);
 TD_DEFINE_AUTO(td_rpc_channel, td_rpc_channel_destroy);

@@ -239,6 +239,7 @@ static void on_hello(td_status take_failed, struct td_tls_session *take_session,
             struct td_peer_identity identity;
             snprintf(identity.name, sizeof identity.name, "%s", c.name);
             snprintf(identity.serial, sizeof identity.serial, "%s", c.serial);
+            identity.valid_until_s = c.valid_until_s;
             td_peers_identify(e->front->peers, e->number, &identity);
         }
         take_failed = open_relay(e, take_session);
@@ -458,7 +459,11 @@ static void on_fenced(void *ctx) {
 static td_status open_listener(struct td_front *f, const struct td_front_options *o) {
     TD_TRY(td_listener_open(o->listen, &f->listener));
     if (f->listener.is_loopback) return TD_OK;
-    if (o->tls) return td_tls_context_create(TD_TLS_SERVER, o->tls, &f->tls);
+    if (o->tls) {
+        TD_TRY(td_tls_context_create(TD_TLS_SERVER, o->tls, &f->tls));
+        if (o->guests) td_tls_context_set_guests(f->tls, o->guests);
+        return TD_OK;
+    }
     return td_status_with_reason(
         td_fail(TD_FAILED_PRECONDITION,
                 "address '%s' is not loopback: without TLS the token would "
@@ -485,6 +490,7 @@ td_status td_front_create(struct td_loop *home, const struct td_front_options *o
     self->o = *o;
     self->o.listen = NULL;
     self->o.tls = NULL;
+    self->o.guests = NULL;
     self->home = home;
     self->listener.fd = self->listener.spare_fd = self->waiting_fd = -1;
     TD_TRY(open_listener(self, o));

@@ -23,6 +23,7 @@
 #include "lib/rpc/rpc.h"
 
 struct td_front;
+struct td_tls_guests;
 struct td_tls_paths;
 
 struct td_front_options {
@@ -34,7 +35,8 @@ struct td_front_options {
     uint32_t max_streams; // per connection
     int64_t first_request_ns;
     int64_t stall_ns;
-    const struct td_tls_paths *tls; // NULL: loopback only
+    const struct td_tls_paths *tls;     // NULL: loopback only
+    const struct td_tls_guests *guests; // may be NULL
     int64_t handshake_ns;
     // Gives gRPC its end of a connection. In the front's thread.
     void (*hand_over)(int take_fd, void *ctx);

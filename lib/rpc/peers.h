@@ -25,18 +25,12 @@
 // the home loop's. What they share is written before a number is handed to gRPC, or atomic. Private
 // to lib/rpc.
 
-#include "lib/tls/tls.h"
+#include "lib/rpc/identity.h"
 
 struct td_loop;
 struct td_peers;
 
 enum { TD_PEER_NAME_BYTES = 64 };
-
-// Who a certificate says that a connection is; both "" for one that showed none.
-struct td_peer_identity {
-    char name[TD_TLS_NAME_BYTES]; // of a node: its id
-    char serial[TD_TLS_SERIAL_BYTES];
-};
 
 struct td_peers_options {
     uint32_t n_wanted;    // connections at a time

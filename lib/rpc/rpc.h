@@ -11,6 +11,8 @@
 //   server.h          table of methods, calls, streams, limits, drain (call.h, server_options.h)
 //   server_call.c     one call of a server; server_private.h: what both files share (private)
 //   client.h          channel, unary calls, streams, one blocking convenience for trainctl
+//   contact.h         the first contact with a server whose CA is not trusted yet
+//   dial.h            where a channel leads, and what it shows there (private)
 //   health.h          grpc.health.v1 of a server
 //   reflection.c      grpc.reflection.v1 and v1alpha of a server
 //   descriptor_set.h  bounded reader of the descriptor set; descriptors.h is the embedded one
@@ -20,6 +22,7 @@
 //   listener.h        the listening socket, and what happens without descriptors (private)
 //   notices.h         what the front says to people, a line at a time (private)
 //   source.h          where a connection comes from (private)
+//   identity.h        who a connection's certificate says that it is
 //   hello.h           the TLS handshake of one connection (private)
 //   relay.h           one connection's bytes between its socket and gRPC (private)
 //   h2_guard.h        what frames a connection may carry, and how many (private)

@@ -85,6 +85,7 @@ static td_status listen_on(struct td_rpc_server *self, const char *listen_addres
                                            .first_request_ns = o->first_request_ns,
                                            .stall_ns = o->stall_ns * 2, // a stream's is before
                                            .tls = o->tls,
+                                           .guests = o->guests,
                                            .handshake_ns = o->handshake_ns,
                                            .hand_over = hand_over,
                                            .on_notice = on_notice,

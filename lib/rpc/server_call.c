@@ -65,6 +65,7 @@ struct td_rpc_call {
     void *user;
     const struct td_rpc_method *named; // the row that its path names, admitted or not
     uint64_t identity;
+    struct td_peer_identity certificate; // of its connection
     char object[64];
     uint32_t *counted; // of the server's counts, the one that it is in; NULL until it is admitted
     char peer[TD_PEER_NAME_BYTES];
@@ -398,13 +399,17 @@ static td_status unauthenticated(const char *why) {
 static td_status authorize(struct td_rpc_call *call, const struct td_rpc_route *route,
                            const grpc_metadata_array *metadata) {
     if (route && route->row->open) return TD_OK;
+    const struct td_rpc_server_options *o = &call->server->options;
     struct td_str value = td_rpc_metadata_get(metadata, "authorization");
+    if (!value.data && call->certificate.serial[0] && o->authorize_peer) {
+        return o->authorize_peer(&call->certificate, route ? route->row : NULL, o->ctx,
+                                 &call->identity);
+    }
     if (!value.data) return unauthenticated("this call needs exactly one credential");
     if (value.len < 7 || strncasecmp(value.data, "Bearer ", 7) != 0) {
         return unauthenticated("the credential is no bearer token");
     }
     struct td_str token = {value.data + 7, value.len - 7};
-    const struct td_rpc_server_options *o = &call->server->options;
     return o->authorize(token, route ? route->row : NULL, o->ctx, &call->identity);
 }
 
@@ -526,6 +531,7 @@ void td_rpc_call_begin(struct td_rpc_accept *accept) {
     call->close.pending = td_pump_start(server->pump, call->grpc, &op, 1, &call->close.tag);
     struct td_rpc_route *route = td_map_get(server->routes, call->path);
     call->named = route ? route->row : NULL;
+    call->certificate = td_peers_identity(peers, number); // while the number is surely its own
     td_status s = authorize(call, route, &accept->metadata);
     td_peers_begin(peers, number, kind_of(route, s), call->peer);
     if (!s) s = admit(call, route);
@@ -553,6 +559,10 @@ const char *td_rpc_call_peer(const struct td_rpc_call *call) {
 
 uint64_t td_rpc_call_identity(const struct td_rpc_call *call) {
     return call->identity;
+}
+
+const struct td_peer_identity *td_rpc_call_certificate(const struct td_rpc_call *call) {
+    return &call->certificate;
 }
 
 const struct td_rpc_method *td_rpc_call_row(const struct td_rpc_call *call) {

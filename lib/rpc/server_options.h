@@ -4,7 +4,9 @@
 // What a server is asked for when it is created (server.h).
 
 #include "lib/rpc/call.h"
+#include "lib/rpc/identity.h"
 
+struct td_tls_guests;
 struct td_tls_paths;
 
 // Zero means the default.
@@ -12,12 +14,19 @@ struct td_rpc_server_options {
     const char *listen; // "HOST:PORT", port 0 picks one
     // Needed where listen is not loopback, unused where it is; NULL: loopback only.
     const struct td_tls_paths *tls;
+    // With tls, may be NULL: rules for the certificates of clients (lib/tls/revoked.h), copied;
+    // what they borrow outlives the server.
+    const struct td_tls_guests *guests;
     // Judges a bearer token: TD_OK, or UNAUTHENTICATED / PERMISSION_DENIED, which is sent. row is
     // NULL for an unknown method. Compare with td_rpc_secret_equal. *out_identity: any number but
     // 0, which the call bears from then on (td_rpc_call_identity). Written also with
     // PERMISSION_DENIED, where the caller is known. Required.
     td_status (*authorize)(struct td_str token, const struct td_rpc_method *row, void *ctx,
                            uint64_t *out_identity);
+    // The same for a call without a token over a connection that showed a certificate, which the CA
+    // issued and which may be over, if guests excuse that. NULL: a certificate is no credential.
+    td_status (*authorize_peer)(const struct td_peer_identity *peer,
+                                const struct td_rpc_method *row, void *ctx, uint64_t *out_identity);
     // May be NULL. What a call ends with is known, once each: the answer, a refusal, or CANCELLED
     // of one that ended without. Not of a reader that was cut off. Must not end calls.
     void (*on_answered)(const struct td_rpc_call *call, td_status borrow_status, void *ctx);
