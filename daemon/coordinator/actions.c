@@ -27,7 +27,7 @@ static void carry_out(void *take_arg, enum td_gate_pass pass) {
             td_sessions_send(c, a->session, a->message, d->by);
             break;
         case TD_ACTION_CLOSE:
-            td_sessions_close(c, a->session, a->text, a->token == 1);
+            td_sessions_close(c, a->session, a->text, a->token == 1, td_steal(a->failure));
             break;
         case TD_ACTION_EVENT:
             td_watchers_event(c->watchers, d->event, a->job, d->job_packed, d->job_bytes);

@@ -21,6 +21,7 @@
 #include "lib/base/log.h"
 #include "lib/base/rng.h"
 #include "lib/rpc/health.h"
+#include "lib/tls/revoked.h"
 
 static const int64_t last_commit_ns = 5 * TD_NS_PER_S; // what is not on disk then is given up
 static const int64_t end_calls_ns = 2 * TD_NS_PER_S;   // what the server's drain may take
@@ -220,6 +221,10 @@ static td_status load(struct td_coordinator *c, const struct td_core_options *co
 
 // ---- life ---------------------------------------------------------------------------------------
 static td_status copy_options(struct td_coordinator *c, const struct td_coordinator_options *o) {
+    const int64_t day_ns = 24 * 3600 * TD_NS_PER_S;
+    c->join_token_ns = o->join_token_ns ? o->join_token_ns : 900 * TD_NS_PER_S;
+    c->node_certificate_ns = o->node_certificate_ns ? o->node_certificate_ns : day_ns;
+    c->renew_grace_ns = o->renew_grace_ns ? o->renew_grace_ns : 7 * day_ns;
     c->state_dir = td_strdup(o->state_dir);
     c->token = td_strdup(o->token);
     c->version = td_strdup(o->version ? o->version : "");
@@ -268,9 +273,11 @@ static void on_notice(const char *text, void *ctx) {
 }
 
 static td_status serve(struct td_coordinator *c, const struct td_coordinator_options *o) {
+    const struct td_tls_guests guests = td_access_guests(c->access);
     const struct td_rpc_server_options server = {
         .listen = o->listen,
         .authorize = td_access_authorize,
+        .authorize_peer = td_access_authorize_peer,
         .on_answered = td_access_answered,
         .ctx = c,
         .max_connections = o->max_connections,
@@ -279,6 +286,7 @@ static td_status serve(struct td_coordinator *c, const struct td_coordinator_opt
         .max_own_connections = TD_SHELL_NODE_CALLS,
         .first_request_ns = o->first_request_ns,
         .tls = o->tls,
+        .guests = &guests,
         .handshake_ns = o->handshake_ns,
         .idle_ns = o->idle_ns,
         .check_ns = o->check_ns,
@@ -293,6 +301,7 @@ static td_status serve(struct td_coordinator *c, const struct td_coordinator_opt
     TD_TRY(td_api_checkpoints_add(c));
     TD_TRY(td_api_admin_add(c));
     TD_TRY(td_api_tokens_add(c));
+    TD_TRY(td_api_join_add(c));
     TD_TRY(td_rpc_server_start(c->server));
     td_rpc_health_set_all(c->server, is_healthy(c));
     return TD_OK;

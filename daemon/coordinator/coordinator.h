@@ -27,14 +27,17 @@ struct td_coordinator_options {
     const char *token;     // the owner's bearer token
     // For a listen that is not loopback (lib/rpc/server_options.h); may be NULL.
     const struct td_tls_paths *tls;
-    const char *version;     // of this build
-    const char *role;        // "all" or "coordinator", shown in ClusterInfo
-    int64_t heartbeat_ns;    // 3 s: how often a node must speak
-    int64_t lease_ns;        // 10 s: silence after which a node counts as LOST
-    int64_t lost_after_ns;   // 60 s: more silence after which its attempts are given up
-    uint32_t retention_jobs; // 10000: ended jobs that are kept
-    int64_t retention_ns;    // how long after their end; 0: for ever
-    int64_t stop_grace_ns;   // 60 s: for a stop with a checkpoint, then SIGKILL
+    const char *version;         // of this build
+    const char *role;            // "all" or "coordinator", shown in ClusterInfo
+    int64_t heartbeat_ns;        // 3 s: how often a node must speak
+    int64_t lease_ns;            // 10 s: silence after which a node counts as LOST
+    int64_t lost_after_ns;       // 60 s: more silence after which its attempts are given up
+    uint32_t retention_jobs;     // 10000: ended jobs that are kept
+    int64_t retention_ns;        // how long after their end; 0: for ever
+    int64_t stop_grace_ns;       // 60 s: for a stop with a checkpoint, then SIGKILL
+    int64_t join_token_ns;       // 15 min: a join token's life
+    int64_t node_certificate_ns; // 24 h: a node's certificate's
+    int64_t renew_grace_ns;      // 7 d: after its end it can still be renewed; less than 1 s: never
     // Of the server (lib/rpc/server.h); 0: its defaults.
     uint32_t max_connections, max_per_source, max_strangers;
     int64_t first_request_ns, handshake_ns, idle_ns, check_ns;

@@ -21,6 +21,7 @@ RAW = dict(request_serializer=lambda b: b, response_deserializer=lambda b: b)
 LADDER = ["viewer", "submitter", "operator", "admin"]
 ROLES = [*LADDER, "node"]
 OPEN, ANY = "open", "any"  # no credential; any good one
+JOIN = "join"  # of a join token, which no other role has (test_s66_join.py)
 JOB, NODE, ADMIN = "traind.v1.JobService/", "traind.v1.NodeService/", "traind.v1.AdminService/"
 NEEDS = {
     JOB + "CreateJob": "submitter", JOB + "CancelJob": "submitter", JOB + "PauseJob": "submitter",
@@ -30,8 +31,10 @@ NEEDS = {
     "traind.v1.CheckpointService/ReadShard": "viewer", "traind.v1.LogService/ReadLogs": "viewer",
     "traind.v1.MetricService/QueryMetrics": "viewer", "traind.v1.NodeAdminService/ListNodes": "viewer",
     "traind.v1.NodeAdminService/ListPlugins": "viewer", ADMIN + "GetClusterInfo": "viewer",
+    "traind.v1.NodeAdminService/CreateJoinToken": "operator", "traind.v1.NodeAdminService/RevokeNode": "operator",
     ADMIN + "CreateToken": "admin", ADMIN + "ListTokens": "admin", ADMIN + "RevokeToken": "admin",
     NODE + "Session": "node", NODE + "PutLog": "node", NODE + "PutShard": "node",
+    NODE + "Join": JOIN, NODE + "Renew": "node",
     "grpc.health.v1.Health/Check": OPEN, "grpc.health.v1.Health/Watch": OPEN, "grpc.health.v1.Health/List": ANY,
     "grpc.reflection.v1.ServerReflection/ServerReflectionInfo": ANY,
     "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": ANY,
@@ -41,7 +44,7 @@ NEEDS = {
 def allows(role, needed):
     if needed in (OPEN, ANY):
         return True
-    if "node" in (role, needed):
+    if {"node", JOIN} & {role, needed}:
         return role == needed
     return LADDER.index(role) >= LADDER.index(needed)
 

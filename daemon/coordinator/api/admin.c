@@ -25,8 +25,20 @@ static void answer(struct td_rpc_call *call, void *ctx, view_fn *view) {
     }
 }
 
+// What its certificate says of a node that joined.
+static bool add_member(struct td_arena *a, struct td_coordinator *c, Traind__V1__Node *n) {
+    const struct td_member *m = td_member_table_by_id(td_access_borrow_members(c), n->id);
+    if (!m) return true;
+    n->certificate_end_time = td_view_time(a, m->expire_ns);
+    if (m->revoke_ns) n->state = TRAIND__V1__NODE__STATE__REVOKED;
+    return n->certificate_end_time;
+}
+
 static const ProtobufCMessage *view_nodes(struct td_arena *a, struct td_coordinator *c) {
-    const Traind__V1__ListNodesResponse *m = td_view_nodes(a, c->core, td_shell_now());
+    Traind__V1__ListNodesResponse *m = td_view_nodes(a, c->core, td_shell_now());
+    for (size_t i = 0; m && i < m->n_nodes; i++) {
+        if (!add_member(a, c, m->nodes[i])) return NULL;
+    }
     return m ? &m->base : NULL;
 }
 

@@ -16,8 +16,11 @@
 //   shards.c       files of checkpoints that nodes send
 //   admin.c        the cluster as operators see it
 //   tokens.c       credentials of people and nodes
+//   join.c         how a machine becomes a node, and stays one
 
 #include "daemon/coordinator/shell/shell.h"
+
+struct td_token;
 
 // ---- api/: each adds its service to the server --------------------------------------------------
 TD_MUST_USE td_status td_api_jobs_add(struct td_coordinator *c);
@@ -28,6 +31,11 @@ TD_MUST_USE td_status td_api_logs_add(struct td_coordinator *c);
 TD_MUST_USE td_status td_api_checkpoints_add(struct td_coordinator *c);
 TD_MUST_USE td_status td_api_admin_add(struct td_coordinator *c);
 TD_MUST_USE td_status td_api_tokens_add(struct td_coordinator *c);
+TD_MUST_USE td_status td_api_join_add(struct td_coordinator *c);
+
+// ---- api/tokens.c -------------------------------------------------------------------------------
+// NULL: the arena is full.
+Traind__V1__Token *td_view_token(struct td_arena *a, const struct td_token *k);
 
 // ---- api/shards.c -------------------------------------------------------------------------------
 // Ends uploads into a checkpoint, or (path NULL) into all of an attempt. True: there was one, and
@@ -59,8 +67,10 @@ void td_sessions_send(struct td_coordinator *c, uint64_t session,
 void td_sessions_flush(struct td_coordinator *c, struct td_mono now);
 // When there is something to flush; INT64_MAX: nothing waits.
 struct td_mono td_sessions_wake(const struct td_coordinator *c);
-// denied: whoever speaks in it may not say what it said.
-void td_sessions_close(struct td_coordinator *c, uint64_t session, const char *why, bool denied);
+// denied: whoever speaks in it may not say what it said. take_status: what its client gets; NULL:
+// made of why and denied.
+void td_sessions_close(struct td_coordinator *c, uint64_t session, const char *why, bool denied,
+                       td_status take_status);
 void td_sessions_end_all(struct td_coordinator *c);
 
 #endif

@@ -158,15 +158,21 @@ struct td_mono td_sessions_wake(const struct td_coordinator *c) {
     return wake;
 }
 
-void td_sessions_close(struct td_coordinator *c, uint64_t session, const char *why, bool denied) {
+void td_sessions_close(struct td_coordinator *c, uint64_t session, const char *why, bool denied,
+                       td_status take_status) {
     struct session *s = find(c, session);
-    if (!s) return;
-    td_log_warn("session ended why=%s", why);
-    if (!s->call) return;
-    td_status end = denied ? td_fail(TD_PERMISSION_DENIED, "session: %s", why)
-                           : td_fail(TD_FAILED_PRECONDITION, "session: %s", why);
-    td_rpc_call_finish(s->call,
-                       td_status_with_reason(end, denied ? "NOT_THE_HOLDER" : "SESSION_ENDED"));
+    if (s) td_log_warn("session ended why=%s", why);
+    if (!s || !s->call) {
+        td_status_free(take_status);
+        return;
+    }
+    if (!take_status) {
+        take_status = denied ? td_fail(TD_PERMISSION_DENIED, "session: %s", why)
+                             : td_fail(TD_FAILED_PRECONDITION, "session: %s", why);
+        take_status =
+            td_status_with_reason(take_status, denied ? "NOT_THE_HOLDER" : "SESSION_ENDED");
+    }
+    td_rpc_call_finish(s->call, take_status);
 }
 
 void td_sessions_end_all(struct td_coordinator *c) {
@@ -230,6 +236,7 @@ static void session_call(struct td_rpc_call *call, const ProtobufCMessage *reque
     }
     struct td_caller who = td_access_caller(c, call);
     if (!who.is_owner) td_core_session_holder(c->core, s->id, who.name);
+    td_core_session_from(c->core, s->id, td_rpc_call_peer(call));
     td_rpc_call_set_user(call, s);
 }
 
@@ -240,9 +247,25 @@ static void note_register(struct td_coordinator *c, const struct session *s, con
     td_access_note(c, s->call);
 }
 
+// A certificate is of one node.
+static td_status check_identity(struct td_coordinator *c, const struct session *s,
+                                const char *node_id) {
+    const struct td_member *m = td_access_member(c, s->call);
+    if (!m || strcmp(m->id, node_id) == 0) return TD_OK;
+    return td_status_with_reason(td_fail(TD_PERMISSION_DENIED,
+                                         "this certificate is of node %s, not of '%.63s'", m->id,
+                                         node_id),
+                                 "NAME_DIFFERS");
+}
+
 static void take_one(struct td_coordinator *c, const struct session *s,
                      const Traind__V1__NodeMessage *m) {
     if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_REGISTER) {
+        td_status differs = check_identity(c, s, m->register_->node_id);
+        if (differs) {
+            td_rpc_call_finish(s->call, differs);
+            return;
+        }
         note_register(c, s, m->register_->node_id);
         if (m->register_->batches) td_rpc_call_set_batch(s->call, BATCH_FIELD);
     }

@@ -10,12 +10,13 @@
 #include "lib/base/log.h"
 
 static Traind__V1__Token__State state_of(const struct td_token *k, struct td_real now) {
+    if (k->role == TD_ROLE_JOIN && k->use_ns) return TRAIND__V1__TOKEN__STATE__USED;
     if (k->revoke_ns) return TRAIND__V1__TOKEN__STATE__REVOKED;
     return td_token_valid(k, now) ? TRAIND__V1__TOKEN__STATE__VALID
                                   : TRAIND__V1__TOKEN__STATE__EXPIRED;
 }
 
-static Traind__V1__Token *view_token(struct td_arena *a, const struct td_token *k) {
+Traind__V1__Token *td_view_token(struct td_arena *a, const struct td_token *k) {
     Traind__V1__Token *m = td_arena_alloc(a, sizeof *m);
     if (!m) return NULL;
     traind__v1__token__init(m);
@@ -51,13 +52,16 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
     if (!m) return td_fail_oom();
     traind__v1__create_token_response__init(m);
     TD_TRY(expiry(td_real_now(), r->expires_in_s, &expire_ns));
+    if (r->role == TRAIND__V1__TOKEN__ROLE__JOIN) {
+        return td_shell_bad_field("role", "join tokens come from `trainctl node token`");
+    }
     TD_TRY(td_token_table_add(td_access_borrow_tokens(c), td_real_now(), r->name,
                               (enum td_access_role)r->role, expire_ns, &k, text));
     td_access_changed(c);
     td_rpc_call_set_object(call, k->id);
     td_log_info("token created token=%s name=%s role=%s", k->id, k->name,
                 td_access_role_name(k->role));
-    m->token = view_token(arena, k);
+    m->token = td_view_token(arena, k);
     m->text = td_arena_strdup(arena, text);
     bool whole = m->token && m->text;
     td_shell_reply_changed(c, call, td_steal(arena), whole ? &m->base : NULL);
@@ -82,7 +86,7 @@ static td_status list(struct td_coordinator *c, struct td_rpc_call *call) {
     size_t cursor = 0;
     const struct td_token *k;
     while ((k = td_token_table_next(td_access_borrow_tokens(c), &cursor))) {
-        m->tokens[m->n_tokens] = view_token(arena, k);
+        m->tokens[m->n_tokens] = td_view_token(arena, k);
         if (!m->tokens[m->n_tokens++]) return td_fail_oom();
     }
     td_shell_reply(c, call, td_steal(arena), &m->base);
@@ -108,7 +112,7 @@ static td_status take_back(struct td_coordinator *c, struct td_rpc_call *call, c
     td_access_changed(c);
     td_access_cut(c, k, call);
     td_log_info("token revoked token=%s name=%s", k->id, k->name);
-    Traind__V1__Token *m = view_token(arena, k);
+    Traind__V1__Token *m = td_view_token(arena, k);
     td_shell_reply_changed(c, call, td_steal(arena), m ? &m->base : NULL);
     return TD_OK;
 }

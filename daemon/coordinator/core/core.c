@@ -233,6 +233,11 @@ void td_core_session_holder(struct td_core *core, uint64_t session, const char *
     if (s) snprintf(s->holder, sizeof s->holder, "%s", holder);
 }
 
+void td_core_session_from(struct td_core *core, uint64_t session, const char *address) {
+    struct td_node_session *s = find_session(core, session);
+    if (s) snprintf(s->from, sizeof s->from, "%s", address);
+}
+
 void td_core_session_close(struct td_core *core, struct td_now now, uint64_t session) {
     td_core_enter(core, now);
     for (uint32_t i = 0; i < core->n_sessions; i++) {

@@ -34,6 +34,7 @@
 //   fits.h, whether a job could ever run; place.h, where; queue.h, who runs next;
 //   queue_reason.c, why the others wait
 //   offers.h, which plugins nodes have; offers_check.h, specs against what those declare
+//   register_check.h, who may not register;
 //   nodes.h, registration, leases, adoption and fencing; nodes_evict.h, which one is forgotten for
 //   a new one; requests.h, what people asked before; frame.h, how each input begins and ends
 //   core.c, the inputs of nodes and of time; core_bulk.c, of bytes; core_verbs.c, of people;
@@ -73,6 +74,8 @@ uint64_t td_core_session_open(struct td_core *core, struct td_now now, bool embe
 // that no other token speaks for it (nodes.h). Not called: the owner's token, which may be any
 // node.
 void td_core_session_holder(struct td_core *core, uint64_t session, const char *holder);
+// Where it comes from, for people. Not called: in process.
+void td_core_session_from(struct td_core *core, uint64_t session, const char *address);
 void td_core_session_message(struct td_core *core, struct td_now now, uint64_t session,
                              const Traind__V1__NodeMessage *m);
 void td_core_session_close(struct td_core *core, struct td_now now, uint64_t session);

@@ -34,6 +34,7 @@ struct td_host {
     bool settling;    // unwanted attempts are being stopped: nothing is placed here
     uint64_t session; // 0: none
     char holder[64];  // name of the node token that it registered with; "": the owner's token
+    char from[64];    // address of that session, or of its last one since this start
     char key[33];     // of that session, or of its last one; "": none since this start
     bool keyed;       // it shows the key with bulk
     struct td_mono last_message;
@@ -59,6 +60,7 @@ struct td_node_session {
     uint64_t id;
     bool embedded;
     char holder[64];      // name of its node token; "": of the owner's token, or in process
+    char from[64];        // address; "": in process
     struct td_host *node; // NULL until registered
 };
 

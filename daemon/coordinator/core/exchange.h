@@ -41,6 +41,7 @@ enum td_record_kind {
     TD_RECORD_LEAVING,    // job id: it is forgotten, what it owned is not gone yet
     TD_RECORD_REMOVAL,    // "<job>/<node>": what is left of a job that is forgotten
     TD_RECORD_TOKEN,      // token id: of people and nodes; the shell's (tokens.h), not the core's
+    TD_RECORD_MEMBER,     // node id: of nodes that joined; the shell's (members.h)
     TD_RECORD_KIND_COUNT,
 };
 struct td_record {
@@ -63,7 +64,8 @@ struct td_points {
 
 enum td_action_kind {
     TD_ACTION_SEND,     // message to the node of `session`
-    TD_ACTION_CLOSE,    // end `session`, with `text`; `token` 1: it may not say what it said
+    TD_ACTION_CLOSE,    // end `session`, with `text`; `token` 1: it may not say what it said; or
+                        // `failure`
     TD_ACTION_EVENT,    // a durable change of `job`: watchers and waiters learn of it
     TD_ACTION_PROGRESS, // only progress or numbers of its reason changed
     TD_ACTION_QUEUE,    // a pass of the queue: positions and reasons of waiting jobs may differ

@@ -18,7 +18,7 @@
 #include "daemon/coordinator/core/over.h"
 #include "daemon/coordinator/core/plans.h"
 #include "daemon/coordinator/core/reconcile.h"
-#include "daemon/coordinator/core/rendezvous.h"
+#include "daemon/coordinator/core/register_check.h"
 #include "lib/base/buf.h"
 #include "lib/base/digest.h"
 #include "lib/base/fit.h"
@@ -363,6 +363,7 @@ static void fill(struct td_host *n, const struct td_node_session *s,
     n->embedded = s->embedded;
     n->keyed = m->keyed;
     memcpy(n->holder, s->holder, sizeof n->holder);
+    memcpy(n->from, s->from, sizeof n->from);
 }
 
 static const char *bad_register(const Traind__V1__Register *m) {
@@ -429,6 +430,11 @@ void td_nodes_register(struct td_core *core, struct td_node_session *s,
     bad = not_the_holder(core, n, s);
     if (bad) {
         td_core_deny_session(core, s->id, bad);
+        return;
+    }
+    td_status refused = td_register_check(core, n, s, m);
+    if (refused) {
+        td_core_refuse_session(core, s->id, refused);
         return;
     }
     td_status full = n ? TD_OK : td_nodes_evict(core);

@@ -55,6 +55,13 @@ void td_core_deny_session(struct td_core *core, uint64_t session, const char *wh
     a->text = td_core_dup(why);
 }
 
+void td_core_refuse_session(struct td_core *core, uint64_t session, td_status take_why) {
+    struct td_action *a = td_core_act(core, TD_ACTION_CLOSE);
+    a->session = session;
+    a->text = td_core_dup(td_status_message(take_why));
+    a->failure = take_why;
+}
+
 void td_core_log(struct td_core *core, const char *fmt, ...) {
     char text[640];
     va_list ap;

@@ -17,6 +17,8 @@ struct td_action *td_core_act(struct td_core *core, enum td_action_kind kind);
 void td_core_close_session(struct td_core *core, uint64_t session, const char *why);
 // The same, because whoever speaks in it may not: its client gets PERMISSION_DENIED.
 void td_core_deny_session(struct td_core *core, uint64_t session, const char *why);
+// The same, with what its client gets.
+void td_core_refuse_session(struct td_core *core, uint64_t session, td_status take_why);
 // A line for the daemon's log, at most 640 bytes.
 void td_core_log(struct td_core *core, const char *fmt, ...) TD_PRINTF(2, 3);
 // Deep-copies m. Does nothing without a session.

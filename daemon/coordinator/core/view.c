@@ -400,6 +400,7 @@ static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *cor
     m->cpu_level = copy(a, n->cpu_level);
     m->cpu_level_held = copy(a, n->cpu_level_held);
     m->embedded = n->embedded;
+    m->address = copy(a, n->from);
     int64_t ago_ns = n->embedded && n->session ? 0 : now.mono.ns - n->last_message.ns;
     m->last_seen_ms = ago_ns > 0 ? (uint32_t)TD_MIN(ago_ns / TD_NS_PER_MS, UINT32_MAX) : 0;
     return view_node_jobs(a, core, n, m) && view_node_devices(a, n, m) ? m : NULL;

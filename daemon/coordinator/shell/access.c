@@ -8,6 +8,8 @@
 
 #include "daemon/coordinator/shell/audit.h"
 #include "lib/base/log.h"
+#include "lib/rpc/identity.h"
+#include "lib/tls/revoked.h"
 
 static const uint64_t owner_identity = 1;
 static const int64_t look_ns = 60 * TD_NS_PER_S;
@@ -16,8 +18,10 @@ struct td_access {
     uint32_t magic;
     struct td_coordinator *c;
     struct td_token_table *tokens;
+    struct td_member_table *members;
+    struct td_tls_revoked *revoked; // serials that handshakes refuse
     struct td_audit *audit;
-    struct td_loop_timer *timer; // the next token expires
+    struct td_loop_timer *timer; // the next token or certificate expires
 };
 enum { td_access_magic = 0x54444143 }; // "TDAC"
 
@@ -36,9 +40,26 @@ static td_status why_expired(void *arg) {
         "TOKEN_EXPIRED");
 }
 
+static td_status why_member_revoked(void *arg) {
+    (void)arg;
+    return td_status_with_reason(td_fail(TD_UNAUTHENTICATED,
+                                         "the certificate of this node was revoked; join with a "
+                                         "new token"),
+                                 "CERTIFICATE_REVOKED");
+}
+
+static td_status why_member_expired(void *arg) {
+    (void)arg;
+    return td_status_with_reason(
+        td_fail(TD_UNAUTHENTICATED, "the certificate of this node has expired; renew it"),
+        "CERTIFICATE_EXPIRED");
+}
+
 static void arm(struct td_access *a) {
     struct td_real now = td_real_now();
     int64_t next = td_token_table_next_expiry(a->tokens, now);
+    int64_t member = td_member_table_next_expiry(a->members, now);
+    if (!next || (member && member < next)) next = member;
     if (next) {
         td_loop_timer_arm(a->timer, TD_MIN(next - now.ns, look_ns));
     } else if (td_loop_timer_is_armed(a->timer)) {
@@ -53,7 +74,18 @@ static void on_timer(void *arg) {
         td_log_info("token expired token=%s name=%s", k->id, k->name);
         td_rpc_server_end_calls(a->c->server, td_token_identity(k), NULL, why_expired, NULL);
     }
+    const struct td_member *m;
+    while (a->c->server && (m = td_member_table_expired(a->members, td_real_now()))) {
+        td_log_warn("certificate expired node=%s name=%s", m->id, m->name);
+        td_rpc_server_end_calls(a->c->server, m->identity, NULL, why_member_expired, NULL);
+    }
     arm(a);
+}
+
+void td_access_cut_member(struct td_coordinator *c, const struct td_member *member) {
+    td_tls_revoked_add(c->access->revoked, member->serial);
+    td_tls_revoked_add(c->access->revoked, member->before);
+    td_rpc_server_end_calls(c->server, member->identity, NULL, why_member_revoked, NULL);
 }
 
 void td_access_cut(struct td_coordinator *c, const struct td_token *token,
@@ -67,7 +99,23 @@ struct td_token_table *td_access_borrow_tokens(struct td_coordinator *c) {
 
 void td_access_changed(struct td_coordinator *c) {
     td_shell_records(c, td_token_table_take(c->access->tokens));
+    td_shell_records(c, td_member_table_take(c->access->members));
     arm(c->access);
+}
+
+struct td_member_table *td_access_borrow_members(struct td_coordinator *c) {
+    return c->access->members;
+}
+
+const struct td_member *td_access_member(const struct td_coordinator *c,
+                                         const struct td_rpc_call *call) {
+    return td_member_table_find(c->access->members, td_rpc_call_identity(call));
+}
+
+const struct td_token *td_access_join_token(const struct td_coordinator *c,
+                                            const struct td_rpc_call *call) {
+    const struct td_token *k = td_token_table_find(c->access->tokens, td_rpc_call_identity(call));
+    return k && k->role == TD_ROLE_JOIN ? k : NULL;
 }
 
 // ---- callers ------------------------------------------------------------------------------------
@@ -77,6 +125,8 @@ static struct td_caller caller_of(const struct td_access *a, uint64_t identity) 
         return (struct td_caller){"owner", "owner", TD_ROLE_ADMIN, true};
     }
     if (k) return (struct td_caller){k->id, k->name, k->role, false};
+    const struct td_member *m = td_member_table_find(a->members, identity);
+    if (m) return (struct td_caller){m->serial, m->id, TD_ROLE_NODE, false};
     return (struct td_caller){"", "", TD_ROLE_NONE, false};
 }
 
@@ -107,7 +157,7 @@ static td_status judge(struct td_coordinator *c, struct td_str token, uint64_t *
 
 static td_status check_role(const struct td_caller *who, const struct td_rpc_method *row) {
     enum td_access_role needed = (enum td_access_role)row->role;
-    if (td_access_role_allows(who->role, needed) || (who->is_owner && needed == TD_ROLE_NODE)) {
+    if (td_access_role_allows(who->role, needed) || (who->is_owner && needed >= TD_ROLE_NODE)) {
         return TD_OK;
     }
     td_status s = td_fail(TD_PERMISSION_DENIED,
@@ -130,6 +180,34 @@ td_status td_access_authorize(struct td_str token, const struct td_rpc_method *r
     }
     struct td_caller who = caller_of(c->access, *out_identity);
     return row ? check_role(&who, row) : TD_OK;
+}
+
+// The only thing that a certificate is good for when it is over.
+static bool is_renewal(const struct td_rpc_method *row) {
+    return row && strcmp(row->service, "traind.v1.NodeService") == 0 &&
+           strcmp(row->method, "Renew") == 0;
+}
+
+td_status td_access_authorize_peer(const struct td_peer_identity *peer,
+                                   const struct td_rpc_method *row, void *ctx,
+                                   uint64_t *out_identity) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const struct td_member *m = NULL;
+    td_status wrong = td_member_table_judge(c->access->members, peer->name, peer->serial, &m);
+    if (!wrong && peer->valid_until_s * TD_NS_PER_S <= td_real_now().ns && !is_renewal(row)) {
+        wrong = why_member_expired(NULL);
+    }
+    if (wrong) {
+        c->rejected_calls++;
+        return wrong;
+    }
+    *out_identity = m->identity;
+    struct td_caller who = caller_of(c->access, m->identity);
+    return row ? check_role(&who, row) : TD_OK;
+}
+
+struct td_tls_guests td_access_guests(const struct td_access *a) {
+    return (struct td_tls_guests){a->revoked, a->c->renew_grace_ns / TD_NS_PER_S};
 }
 
 td_status td_access_may_change(const struct td_coordinator *c, struct td_rpc_call *call,
@@ -200,6 +278,8 @@ td_status td_access_create(struct td_coordinator *c, struct td_access **out_acce
     a->magic = td_access_magic;
     a->c = c;
     td_status s = td_token_table_create(&a->tokens);
+    if (!s) s = td_member_table_create(&a->members);
+    if (!s) s = td_tls_revoked_create(&a->revoked);
     if (!s) s = td_audit_create(c->loop, c->state_dir, &a->audit);
     if (!s) s = td_loop_timer_create(c->loop, on_timer, a, &a->timer);
     if (s) {
@@ -215,6 +295,8 @@ void td_access_destroy(struct td_access *a) {
     td_loop_timer_destroy(a->timer);
     td_audit_destroy(a->audit);
     td_token_table_destroy(a->tokens);
+    td_member_table_destroy(a->members);
+    td_tls_revoked_destroy(a->revoked);
     a->magic = 0;
     free(a);
 }
@@ -226,16 +308,31 @@ struct reading {
 
 static td_status load_row(enum td_record_kind kind, const char *key, const char *body, void *arg) {
     const struct reading *r = arg;
-    (void)kind;
-    td_status bad = td_token_table_load(r->access->tokens, key, body);
+    bool is_token = kind == TD_RECORD_TOKEN;
+    td_status bad = is_token ? td_token_table_load(r->access->tokens, key, body)
+                             : td_member_table_load(r->access->members, key, body);
     if (!bad || !r->salvage) return bad;
-    td_status_log(TD_LOG_WARN, bad, "salvage: left out: a token, which is refused from now on");
+    td_status_log(TD_LOG_WARN, bad,
+                  is_token ? "salvage: left out: a token, which is refused from now on"
+                           : "salvage: left out: a node that joined, which must join again");
     return TD_OK;
+}
+
+static void refuse_revoked(struct td_access *a) {
+    const struct td_member *m;
+    size_t cursor = 0;
+    while ((m = td_member_table_next(a->members, &cursor))) {
+        if (!m->revoke_ns) continue;
+        td_tls_revoked_add(a->revoked, m->serial);
+        td_tls_revoked_add(a->revoked, m->before);
+    }
 }
 
 td_status td_access_load(struct td_coordinator *c, bool salvage) {
     struct reading r = {c->access, salvage};
-    TD_TRY(td_db_store_load_table(c->store, TD_RECORD_TOKEN, load_row, &r));
+    TD_TRY(td_store_load_table(c->store, TD_RECORD_TOKEN, load_row, &r));
+    TD_TRY(td_store_load_table(c->store, TD_RECORD_MEMBER, load_row, &r));
+    refuse_revoked(c->access);
     td_loop_timer_arm(c->access->timer, 0); // also what expired meanwhile is taken note of
     return TD_OK;
 }

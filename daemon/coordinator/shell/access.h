@@ -5,21 +5,26 @@
 //
 // Before a call reaches its handler, its token is judged: it names a caller, and the row of the
 // method (lib/rpc/call.h) says which role is needed. The owner's token, a file in the state
-// directory, is admin and node in one. What a role alone cannot say, whose job it is, the handlers
-// ask here. A token that is revoked or expires takes its open calls with it, streams and sessions
-// of nodes too. What changes something, and what is refused, becomes a line of the audit log.
+// directory, is admin and node in one. A node that joined has a certificate instead of a token; one
+// that is over is good for one method alone, which gives it another. What a role alone cannot say,
+// whose job it is, the handlers ask here. A token that is revoked or expires takes its open calls
+// with it, streams and sessions of nodes too. What changes something, and what is refused, becomes
+// a line of the audit log.
 //
 // The loop's thread owns all of it.
 
+#include "daemon/coordinator/shell/members.h"
 #include "daemon/coordinator/shell/shell.h"
 #include "daemon/coordinator/shell/tokens.h"
 
 struct td_access;
+struct td_peer_identity;
+struct td_tls_guests;
 
 // Whose call it is. The strings die with the next change of tokens.
 struct td_caller {
-    const char *token;        // id; "owner" for the owner's; "": nobody
-    const char *name;         // "owner" for the owner's
+    const char *token;        // id; "owner" for the owner's; a certificate's serial; "": nobody
+    const char *name;         // "owner" for the owner's; of a certificate: the node's id
     enum td_access_role role; // the owner's is admin
     bool is_owner;            // and node
 };
@@ -37,6 +42,11 @@ TD_MUST_USE td_status td_access_add_rows(struct td_coordinator *c, const struct 
 // Of the server's options; ctx is the coordinator.
 td_status td_access_authorize(struct td_str token, const struct td_rpc_method *row, void *ctx,
                               uint64_t *out_identity);
+td_status td_access_authorize_peer(const struct td_peer_identity *peer,
+                                   const struct td_rpc_method *row, void *ctx,
+                                   uint64_t *out_identity);
+// The rules of its handshakes; what they borrow lives as long as a.
+struct td_tls_guests td_access_guests(const struct td_access *a);
 void td_access_answered(const struct td_rpc_call *call, td_status borrow_status, void *ctx);
 
 struct td_caller td_access_caller(const struct td_coordinator *c, const struct td_rpc_call *call);
@@ -48,7 +58,17 @@ TD_MUST_USE td_status td_access_may_change(const struct td_coordinator *c, struc
 void td_access_note(const struct td_coordinator *c, const struct td_rpc_call *call);
 
 struct td_token_table *td_access_borrow_tokens(struct td_coordinator *c);
-// Tokens changed: their rows go to the store, and what must happen by time is looked at again.
+struct td_member_table *td_access_borrow_members(struct td_coordinator *c);
+// The node whose certificate the call came with; NULL: it has a token.
+const struct td_member *td_access_member(const struct td_coordinator *c,
+                                         const struct td_rpc_call *call);
+// The join token that the call came with; NULL: another credential.
+const struct td_token *td_access_join_token(const struct td_coordinator *c,
+                                            const struct td_rpc_call *call);
+// It was revoked: its certificates are refused, and its calls end.
+void td_access_cut_member(struct td_coordinator *c, const struct td_member *member);
+// Tokens or members changed: their rows go to the store, and what must happen by time is looked at
+// again.
 void td_access_changed(struct td_coordinator *c);
 // It was revoked: its calls end, all but this one.
 void td_access_cut(struct td_coordinator *c, const struct td_token *token,

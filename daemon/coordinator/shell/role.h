@@ -2,7 +2,8 @@
 #define TRAIND_DAEMON_COORDINATOR_SHELL_ROLE_H
 
 // What a credential may do. Roles of people are a ladder: each may what the one before it may. A
-// node is beside the ladder: it may what nodes do, and nothing else; no person may that. Each row
+// node is beside the ladder: it may what nodes do, and nothing else; no person may that. So is who
+// joins. Each row
 // of the method table (lib/rpc/call.h) names the role that it needs. Pure, any thread.
 
 #include <stdbool.h>
@@ -14,6 +15,7 @@ enum td_access_role {
     TD_ROLE_OPERATOR,
     TD_ROLE_ADMIN, // the last
     TD_ROLE_NODE,
+    TD_ROLE_JOIN, // may become a node, once
     TD_ROLE_COUNT,
 };
 

@@ -21,6 +21,8 @@
 //   watch.h                        who sees changes
 //   role.h                         what a credential may do, as a table
 //   tokens.h                       the credentials that were given out
+//   members.h                      the nodes that joined, and their certificates
+//   rows.h                         what changed of both, until it is stored
 //   audit.h                        the file that says who did what
 //   access.h                       whose call it is, whether he may, and until when
 //
@@ -76,6 +78,7 @@ struct td_coordinator {
     const struct td_shell_roof *roof;
     struct td_loop *loop;
     char *state_dir, *token, *version, *role;
+    int64_t join_token_ns, node_certificate_ns, renew_grace_ns; // coordinator.h
     struct td_core *core;
     struct td_db_store *store;
     struct td_gate *gate;

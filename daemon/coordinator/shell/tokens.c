@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/shell/rows.h"
 #include "lib/base/arena.h"
 #include "lib/base/json.h"
 #include "lib/base/map.h"
@@ -19,7 +20,7 @@ enum { BODY_MAX = 1024 };
 
 struct td_token_table {
     struct td_map *by_id;
-    struct td_record *changed; // newest first
+    struct td_rows rows;
 };
 
 td_status td_token_table_create(struct td_token_table **out_tokens) {
@@ -43,11 +44,7 @@ void td_token_table_destroy(struct td_token_table *t) {
         free(value);
     }
     td_map_destroy(t->by_id);
-    while (t->changed) {
-        struct td_record *r = t->changed;
-        t->changed = r->next;
-        td_record_destroy(r);
-    }
+    td_rows_finish(&t->rows);
     free(t);
 }
 
@@ -67,18 +64,6 @@ static bool unhex(const char *text, uint8_t *out, size_t n) {
     return true;
 }
 
-// body NULL: the row goes.
-static void record(struct td_token_table *t, const char *id, const char *body) {
-    struct td_record *r = td_calloc(1, sizeof *r);
-    TD_CHECK(r && "out of memory: start again from the disk");
-    r->kind = TD_RECORD_TOKEN;
-    r->key = td_strdup(id);
-    r->body = body ? td_strdup(body) : NULL;
-    TD_CHECK(r->key && (r->body || !body));
-    r->next = t->changed;
-    t->changed = r;
-}
-
 static void save(struct td_token_table *t, struct td_token *k) {
     char digest[2 * TD_TLS_DIGEST_BYTES + 1], body[BODY_MAX];
     hex(k->digest, TD_TLS_DIGEST_BYTES, digest);
@@ -88,18 +73,11 @@ static void save(struct td_token_table *t, struct td_token *k) {
              ",\"expire_ns\":%" PRId64 ",\"use_ns\":%" PRId64 ",\"revoke_ns\":%" PRId64 "}",
              k->name, td_access_role_name(k->role), digest, k->create_ns, k->expire_ns, k->use_ns,
              k->revoke_ns);
-    record(t, k->id, body);
+    td_rows_put(&t->rows, TD_RECORD_TOKEN, k->id, body);
 }
 
 struct td_record *td_token_table_take(struct td_token_table *t) {
-    struct td_record *in_order = NULL;
-    while (t->changed) {
-        struct td_record *r = t->changed;
-        t->changed = r->next;
-        r->next = in_order;
-        in_order = r;
-    }
-    return in_order;
+    return td_rows_take(&t->rows);
 }
 
 static enum td_access_role parse_role(const char *name) {
@@ -208,7 +186,7 @@ static void drop_oldest_ended(struct td_token_table *t, struct td_real now) {
         if (!oldest || end_of(k) < end_of(oldest)) oldest = k;
     }
     TD_CHECK(oldest);
-    record(t, oldest->id, NULL);
+    td_rows_put(&t->rows, TD_RECORD_TOKEN, oldest->id, NULL);
     free(td_map_remove(t->by_id, oldest->id));
 }
 
@@ -317,10 +295,20 @@ td_status td_token_table_judge(struct td_token_table *t, struct td_real now, str
                                         "directory), as `authorization: Bearer <token>`"),
             "TOKEN_WRONG");
     }
+    if (k->role == TD_ROLE_JOIN && k->use_ns) return ended("was used already", "TOKEN_USED");
     if (k->revoke_ns) return ended("was revoked", "TOKEN_REVOKED");
     if (!td_token_valid(k, now)) return ended("has expired", "TOKEN_EXPIRED");
+    *out_token = k;
+    if (k->role == TD_ROLE_JOIN) return TD_OK; // its only use is td_token_table_spend
     k->use_ns = now.ns;
     if (k->use_ns - k->kept_use_ns >= use_grain_ns) save(t, k);
-    *out_token = k;
     return TD_OK;
+}
+
+void td_token_table_spend(struct td_token_table *t, struct td_real now,
+                          const struct td_token *token) {
+    struct td_token *k = td_map_get(t->by_id, token->id);
+    TD_CHECK(k && k->role == TD_ROLE_JOIN);
+    k->use_ns = k->revoke_ns = now.ns;
+    save(t, k);
 }

@@ -54,10 +54,14 @@ TD_MUST_USE td_status td_token_table_add(struct td_token_table *t, struct td_rea
 // Of one that has ended nothing changes. NOT_FOUND TOKEN_NOT_FOUND.
 TD_MUST_USE td_status td_token_table_revoke(struct td_token_table *t, struct td_real now,
                                             const char *id, const struct td_token **out_token);
-// Whose text it is. UNAUTHENTICATED TOKEN_WRONG, TOKEN_EXPIRED, TOKEN_REVOKED; the latter two only
-// for who knows the secret.
+// Whose text it is. UNAUTHENTICATED TOKEN_WRONG; TOKEN_EXPIRED, TOKEN_REVOKED, TOKEN_USED only for
+// who knows the secret.
 TD_MUST_USE td_status td_token_table_judge(struct td_token_table *t, struct td_real now,
                                            struct td_str text, const struct td_token **out_token);
+
+// Of a token with the role join: it is used now, and good for nothing more (TOKEN_USED).
+void td_token_table_spend(struct td_token_table *t, struct td_real now,
+                          const struct td_token *token);
 
 bool td_token_valid(const struct td_token *token, struct td_real now);
 // The number by which calls know it; above 2^48.

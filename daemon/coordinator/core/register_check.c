@@ -1,0 +1,57 @@
+// Two machines with one id share a copied state directory. They differ in their boot and in their
+// address; a machine that has just booted keeps its address, so it is not taken for another.
+
+#include "daemon/coordinator/core/register_check.h"
+
+#include <string.h>
+
+#include "daemon/coordinator/core/core_state.h"
+#include "lib/attempt/segments.h"
+
+// Without the port.
+static bool same_host(const char *a, const char *b) {
+    const char *end_a = strrchr(a, ':'), *end_b = strrchr(b, ':');
+    return end_a && end_b && end_a - a == end_b - b && memcmp(a, b, (size_t)(end_a - a)) == 0;
+}
+
+static td_status exists(const struct td_host *first, const char *what) {
+    return td_status_with_reason(
+        td_fail(TD_ALREADY_EXISTS,
+                "node %s ('%s') has this %s and speaks from %s; give this machine %s of its own",
+                first->id, first->name, what, first->from[0] ? first->from : "the coordinator",
+                what[0] == 'i' ? "a state directory" : "a --name"),
+        "NODE_EXISTS");
+}
+
+static const struct td_host *other_of_name(const struct td_core *core, const char *id,
+                                           const char *name) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        if (n->session && !n->lost && strcmp(n->id, id) != 0 && strcmp(n->name, name) == 0) {
+            return n;
+        }
+    }
+    return NULL;
+}
+
+td_status td_register_check(const struct td_core *core, const struct td_host *known,
+                            const struct td_node_session *s, const Traind__V1__Register *m) {
+    if (m->launcher_major != TD_LAUNCHER_MAJOR) {
+        return td_status_with_reason(
+            td_fail(TD_FAILED_PRECONDITION,
+                    "this node is traind %.40s, whose launchers speak version %u; the coordinator "
+                    "is traind " TD_VERSION " and reads version %d: install one release on both",
+                    m->version, m->launcher_major, TD_LAUNCHER_MAJOR),
+            "ABI_MISMATCH");
+    }
+    bool lives = known && known->session && known->session != s->id && !known->lost;
+    if (lives && strcmp(known->boot_id, m->boot_id) != 0 && known->from[0] && s->from[0] &&
+        !same_host(known->from, s->from)) {
+        return exists(known, "id");
+    }
+    const struct td_host *other = other_of_name(core, m->node_id, m->name);
+    return other && m->name[0] ? exists(other, "name") : TD_OK;
+}

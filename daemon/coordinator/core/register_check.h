@@ -1,0 +1,21 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_CORE_REGISTER_CHECK_H
+#define TRAIND_DAEMON_COORDINATOR_CORE_REGISTER_CHECK_H
+
+// Is whoever registers a node of its own, and of a build that we understand? Nothing is changed
+// here. A node that comes back is never refused: only another machine is, while the first speaks.
+
+#include "lib/base/base.h"
+#include "traind/v1/node.pb-c.h"
+
+struct td_core;
+struct td_host;
+struct td_node_session;
+
+// known: the node of that id; NULL: there is none. FAILED_PRECONDITION ABI_MISMATCH, with both
+// versions; ALREADY_EXISTS NODE_EXISTS: another machine that speaks has that name or that id, which
+// the message names.
+TD_MUST_USE td_status td_register_check(const struct td_core *core, const struct td_host *known,
+                                        const struct td_node_session *s,
+                                        const Traind__V1__Register *m);
+
+#endif

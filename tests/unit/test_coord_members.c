@@ -1,0 +1,157 @@
+// Members: who may join beside whom, which two certificates of a node are good, what a row brings
+// back, and whom a clock that is given ends. And join tokens, which are good for one use.
+
+#include <stdio.h>
+
+#include "daemon/coordinator/shell/members.h"
+#include "daemon/coordinator/shell/tokens.h"
+#include "tests/unit/test.h"
+
+static const struct td_real t0 = {.ns = INT64_C(1700000000) * TD_NS_PER_S};
+static const int64_t grace_ns = 100 * TD_NS_PER_S;
+
+static struct td_real later(int64_t s) {
+    return (struct td_real){t0.ns + s * TD_NS_PER_S};
+}
+
+static struct td_certificate certificate(const char *serial, int64_t until_s) {
+    struct td_certificate c = {.valid_until_s = later(until_s).ns / TD_NS_PER_S};
+    snprintf(c.serial, sizeof c.serial, "%s", serial);
+    return c;
+}
+
+static struct td_member_table *table(void) {
+    struct td_member_table *t;
+    assert_ok(td_member_table_create(&t));
+    return t;
+}
+
+static const struct td_member *join(struct td_member_table *t, const char *id, const char *name,
+                                    const char *serial) {
+    struct td_certificate c = certificate(serial, 60);
+    assert_ok(td_member_table_may_join(t, t0, grace_ns, id, name));
+    return td_member_table_join(t, t0, id, name, "10.9.0.2:5000", &c);
+}
+
+static void assert_judged(const struct td_member_table *t, const char *serial, const char *reason) {
+    const struct td_member *m = NULL;
+    td_status s = td_member_table_judge(t, "n-1", serial, &m);
+    assert_string_equal(s ? td_status_reason(s) : "", reason);
+    assert_true(s ? !m && td_status_code(s) == TD_UNAUTHENTICATED : m != NULL);
+    td_status_free(s);
+}
+
+static void test_second_machine_is_refused_when_the_id_or_the_name_is_taken(void **state) {
+    (void)state;
+    TD_AUTO(td_member_table) *t = table();
+    const struct td_member *m;
+    join(t, "n-1", "rack", "AA");
+    assert_fails(td_member_table_may_join(t, t0, grace_ns, "n-1", "x"), TD_ALREADY_EXISTS, "n-1");
+    assert_fails(td_member_table_may_join(t, t0, grace_ns, "n-2", "rack"), TD_ALREADY_EXISTS,
+                 "10.9.0.2:5000");
+    assert_ok(td_member_table_may_join(t, t0, grace_ns, "n-2", "other"));
+    assert_fails(td_member_table_may_join(t, t0, grace_ns, "a b", "x"), TD_INVALID_ARGUMENT, "id");
+    assert_fails(td_member_table_may_join(t, t0, grace_ns, "n-2", ""), TD_INVALID_ARGUMENT, "name");
+    // 60 s of its certificate, 100 s in which it may still be renewed.
+    assert_fails(td_member_table_may_join(t, later(159), grace_ns, "n-2", "rack"),
+                 TD_ALREADY_EXISTS, "n-1");
+    assert_ok(td_member_table_may_join(t, later(160), grace_ns, "n-2", "rack"));
+    assert_ok(td_member_table_revoke(t, later(1), "rack", &m));
+    assert_ok(td_member_table_may_join(t, later(2), grace_ns, "n-1", "rack"));
+}
+
+static void test_two_certificates_are_good_and_older_ones_are_not(void **state) {
+    (void)state;
+    TD_AUTO(td_member_table) *t = table();
+    const struct td_member *m = join(t, "n-1", "rack", "AA");
+    struct td_certificate b = certificate("BB", 90), c = certificate("CC", 120);
+    assert_judged(t, "AA", "");
+    assert_judged(t, "", "CERTIFICATE_UNKNOWN");
+    td_member_table_renew(t, m, "AA", "10.9.0.2:5001", &b);
+    assert_judged(t, "AA", "");
+    assert_judged(t, "BB", "");
+    td_member_table_renew(t, m, "AA", "10.9.0.2:5001", &c); // the answer with BB was lost
+    assert_judged(t, "AA", "");
+    assert_judged(t, "BB", "CERTIFICATE_UNKNOWN");
+    td_member_table_renew(t, m, m->serial, "10.9.0.2:5001", &b); // by what is in the table itself
+    assert_judged(t, "AA", "CERTIFICATE_UNKNOWN");
+    assert_judged(t, "CC", "");
+    assert_ok(td_member_table_revoke(t, t0, "n-1", &m));
+    assert_judged(t, "BB", "CERTIFICATE_REVOKED");
+    assert_judged(t, "CC", "CERTIFICATE_REVOKED");
+    assert_fails(td_member_table_revoke(t, t0, "n-9", &m), TD_NOT_FOUND, "n-9");
+    m = join(t, "n-1", "rack", "DD"); // with another token
+    assert_judged(t, "DD", "");
+    assert_judged(t, "BB", "CERTIFICATE_UNKNOWN");
+}
+
+static void test_rows_bring_everything_back(void **state) {
+    (void)state;
+    TD_AUTO(td_member_table) *t = table(), *again = table();
+    const struct td_member *m = join(t, "n-1", "rack", "AA");
+    struct td_certificate b = certificate("BB", 90);
+    td_member_table_renew(t, m, "AA", "10.9.0.2:5001", &b);
+    struct td_record *rows = td_member_table_take(t), *newest = rows;
+    assert_null(td_member_table_take(t));
+    while (newest->next) {
+        newest = newest->next;
+    }
+    assert_ok(td_member_table_load(again, newest->key, newest->body));
+    assert_judged(again, "AA", "");
+    assert_judged(again, "BB", "");
+    const struct td_member *got = td_member_table_by_id(again, "n-1");
+    assert_string_equal(got->name, "rack");
+    assert_string_equal(got->address, "10.9.0.2:5001");
+    assert_true(got->expire_ns == later(90).ns && got->join_ns == t0.ns && !got->revoke_ns);
+    assert_ptr_equal(td_member_table_find(again, got->identity), got);
+    assert_fails(td_member_table_load(again, "n-2", "{\"serial\":\"xyz\"}"), TD_DATA_LOSS, "n-2");
+    assert_fails(td_member_table_load(again, "n-3", "{}"), TD_DATA_LOSS, "n-3");
+    while (rows) {
+        struct td_record *next = rows->next;
+        td_record_destroy(rows);
+        rows = next;
+    }
+}
+
+static void test_member_expires_once_when_its_newest_certificate_is_over(void **state) {
+    (void)state;
+    TD_AUTO(td_member_table) *t = table();
+    const struct td_member *m = join(t, "n-1", "rack", "AA");
+    assert_true(td_member_table_next_expiry(t, t0) == later(60).ns);
+    assert_null(td_member_table_expired(t, later(59)));
+    assert_ptr_equal(td_member_table_expired(t, later(60)), m);
+    assert_null(td_member_table_expired(t, later(61)));
+    struct td_certificate b = certificate("BB", 200);
+    td_member_table_renew(t, m, "AA", "10.9.0.2:5001", &b);
+    assert_true(td_member_table_next_expiry(t, later(61)) == later(200).ns);
+    assert_ptr_equal(td_member_table_expired(t, later(200)), m);
+}
+
+static void test_join_token_is_good_until_it_is_spent(void **state) {
+    (void)state;
+    struct td_token_table *t;
+    const struct td_token *k, *got = NULL;
+    char text[TD_TOKEN_TEXT];
+    assert_ok(td_token_table_create(&t));
+    assert_ok(td_token_table_add(t, t0, "", TD_ROLE_JOIN, later(900).ns, &k, text));
+    struct td_str shown = {text, strlen(text)};
+    assert_ok(
+        td_token_table_judge(t, later(1), shown, &got)); // a request that is refused: as before
+    assert_ok(td_token_table_judge(t, later(2), shown, &got));
+    td_token_table_spend(t, later(3), k);
+    td_status s = td_token_table_judge(t, later(4), shown, &got);
+    assert_string_equal(td_status_reason(s), "TOKEN_USED");
+    td_status_free(s);
+    td_token_table_destroy(t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_second_machine_is_refused_when_the_id_or_the_name_is_taken),
+        cmocka_unit_test(test_two_certificates_are_good_and_older_ones_are_not),
+        cmocka_unit_test(test_rows_bring_everything_back),
+        cmocka_unit_test(test_member_expires_once_when_its_newest_certificate_is_over),
+        cmocka_unit_test(test_join_token_is_good_until_it_is_spent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
