@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/join.h"
 #include "lib/attempt/events.h"
 #include "lib/base/fsio.h"
 #include "lib/base/interface.h"
@@ -84,6 +85,15 @@ static td_status set_defaults(struct td_config *c) {
     return TD_OK;
 }
 
+static const char *const roles[] = {"all", "coordinator", "node"};
+
+static bool is_role(const char *text) {
+    for (size_t i = 0; i < TD_COUNTOF(roles); i++) {
+        if (strcmp(text, roles[i]) == 0) return true;
+    }
+    return false;
+}
+
 static error_t parse_flag(int key, char *arg, struct argp_state *state) {
     struct parse *p = state->input;
     if (key >= KEY_FIRST && key < KEY_FIRST + (int)N_ROWS) {
@@ -110,7 +120,12 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state) {
         p->version = true;
         return 0;
     case ARGP_KEY_ARG:
-        argp_error(state, "traind takes no arguments, only flags; not '%s'", arg);
+        if (state->arg_num == 0 && is_role(arg)) {
+            snprintf(p->config.role, sizeof p->config.role, "%s", arg);
+            return 0;
+        }
+        argp_error(state, "traind takes a role (all, coordinator or node) and flags, not '%s'",
+                   arg);
     // argp_error does not return
     // fall through
     default:
@@ -140,8 +155,28 @@ static td_status check_plugin_dirs(const struct td_config *c) {
     return TD_OK;
 }
 
+// A node joins, or has joined, or has a token and is given the coordinator's address.
+static td_status find_coordinator(struct td_config *c) {
+    char joined[TD_CONFIG_TEXT];
+    TD_TRY(td_join_address(c->state_dir, joined, sizeof joined));
+    if (joined[0] && c->join[0] && strcmp(joined, c->join) != 0) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "--join %s (TRAIND_JOIN): this node has joined %s; remove '%s/tls' to leave "
+                       "that cluster",
+                       c->join, joined, c->state_dir);
+    }
+    c->has_joined = joined[0] && (c->join[0] || !c->coordinator[0]);
+    const char *where = c->join[0] ? c->join : c->has_joined ? joined : c->coordinator;
+    if (!where[0]) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "role node needs --coordinator HOST:PORT (or TRAIND_ADDRESS), or --join "
+                       "HOST:PORT with a join token");
+    }
+    if (where != c->coordinator) snprintf(c->coordinator, sizeof c->coordinator, "%s", where);
+    return TD_OK;
+}
+
 static td_status derive(struct td_config *c) {
-    static const char *const roles[] = {"all", "coordinator", "node"};
     size_t role = 0;
     while (role < TD_COUNTOF(roles) && strcmp(c->role, roles[role]) != 0) {
         role++;
@@ -151,10 +186,10 @@ static td_status derive(struct td_config *c) {
                        c->role);
     }
     c->daemon_role = (enum td_daemon_role)role;
-    if (c->daemon_role == TD_DAEMON_NODE && !c->coordinator[0]) {
-        return td_fail(TD_INVALID_ARGUMENT,
-                       "role node needs --coordinator HOST:PORT (or TRAIND_ADDRESS)");
-    }
+    char state_dir[TD_CONFIG_TEXT];
+    TD_TRY(td_config_state_dir(c->state_dir, state_dir));
+    snprintf(c->state_dir, sizeof c->state_dir, "%s", state_dir);
+    if (c->daemon_role == TD_DAEMON_NODE) TD_TRY(find_coordinator(c));
     TD_TRY(td_cpu_level_read("--cpu-level (TRAIND_CPU_ISA)", c->cpu_level,
                              td_cpu_level_of_machine(NULL), &c->level));
     snprintf(c->cpu_level, sizeof c->cpu_level, "%s", td_cpu_level_name(c->level));
@@ -173,9 +208,6 @@ static td_status derive(struct td_config *c) {
                    "--collective-interface (TRAIND_COLLECTIVE_INTERFACE)");
     }
     // Launchers and workers are given paths in both, and take only those that begin at the root.
-    char state_dir[TD_CONFIG_TEXT];
-    TD_TRY(td_config_state_dir(c->state_dir, state_dir));
-    snprintf(c->state_dir, sizeof c->state_dir, "%s", state_dir);
     char runtime_dir[TD_FS_PATH_BYTES];
     const char *xdg = getenv("XDG_RUNTIME_DIR");
     if (c->runtime_dir[0]) {
@@ -241,7 +273,7 @@ td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
     const struct argp argp = {
         options,
         parse_flag,
-        NULL,
+        "[ROLE]",
         "Trains what it is given: coordinator, node, or both. `traind init` makes the certificates "
         "that listening beyond this machine needs; see `traind init --help`.",
         NULL,

@@ -20,6 +20,7 @@ struct td_config {
     enum td_cpu_level level;         // of cpu_level, which is its name
     unsigned allowed;                // of allow: bit set of enum td_allow
     struct td_ports ports;           // of port_range
+    bool has_joined;                 // a node: its credential is a certificate, there is no token
     bool salvage;                    // start with what is readable of state.db
     bool only_print;                 // what was asked for is printed, nothing is to be run
 };

@@ -127,6 +127,7 @@ static td_status make_token(const char *path) {
 }
 
 static td_status read_token(const struct td_config *c, struct td_home *h) {
+    if (c->has_joined) return TD_OK;
     if (!td_fs_exists(c->token_file)) {
         if (c->daemon_role == TD_DAEMON_NODE) {
             return td_fail(TD_FAILED_PRECONDITION,

@@ -16,10 +16,10 @@ struct td_home {
 };
 
 // Sets the umask of the process to 077. Makes the directories (0700), takes the lock
-// (FAILED_PRECONDITION names its holder), reads the token; roles that coordinate make one (0600)
-// when there is none. A state directory that is there must belong to this user. Modes of it and of
-// what it holds that let others in are repaired, with a line in the log. FAILED_PRECONDITION: it
-// holds what no traind wrote, or its modes cannot be set.
+// (FAILED_PRECONDITION names its holder), reads the token. Roles that coordinate make one (0600)
+// when there is none; a node that has joined needs none. A state directory that is there must
+// belong to this user. Modes of it and of what it holds that let others in are repaired, with a
+// line in the log. FAILED_PRECONDITION: it holds what no traind wrote, or its modes cannot be set.
 TD_MUST_USE td_status td_home_open(const struct td_config *c, struct td_home *out_home);
 // Says where clients connect; only after listening.
 TD_MUST_USE td_status td_home_publish(struct td_home *h, const char *address);

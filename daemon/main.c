@@ -10,6 +10,8 @@
 //   allow.h       what of a submitter's own runs here, and ports for it
 //   home.h        its state directory: lock, token, address
 //   init.h        `traind init`: a CA and a certificate
+//   join.h        how this machine becomes a node of a cluster
+//   renewal.h     and keeps its certificate fresh
 //   roles.h       coordinator and node, started and stopped as the role says
 //   notify.h      readiness, reported to systemd
 //   coordinator/  jobs, catalog, metrics and the API (coordinator.h)

@@ -4,8 +4,11 @@
 #include "daemon/roles.h"
 
 #include "daemon/coordinator/coordinator.h"
+#include "daemon/join.h"
 #include "daemon/node/node.h"
+#include "daemon/node/shell/inventory.h"
 #include "daemon/node/shell/transport.h"
+#include "daemon/renewal.h"
 #include "lib/base/fsio.h"
 #include "lib/base/proc.h"
 #include "lib/job/kind.h"
@@ -19,6 +22,7 @@ struct td_parts {
     struct td_loop *loop;
     struct td_coordinator *coordinator;
     struct td_rpc_channel *channel;
+    struct td_renewal *renewal;
     struct td_node_daemon *node;
     void (*on_stopped)(void *arg);
     void *on_stopped_arg;
@@ -85,9 +89,33 @@ static td_status start_coordinator(struct td_parts *p, const struct td_config *c
         .idle_ns = c->idle_connection_ms * TD_NS_PER_MS,
         .check_ns = c->listener_check_ms * TD_NS_PER_MS,
         .check_after_ms = c->check_after_ms,
+        .join_token_ns = c->join_token_s * TD_NS_PER_S,
+        .node_certificate_ns = c->node_certificate_s * TD_NS_PER_S,
+        .renew_grace_ns = c->renew_grace_s * TD_NS_PER_S,
         .salvage = c->salvage,
     };
     return td_coordinator_create(p->loop, &options, &p->coordinator);
+}
+
+// Its credential is its certificate, which it gets now or has since an earlier start.
+static td_status join_cluster(struct td_parts *p, const struct td_config *c,
+                              const struct td_home *h, struct td_transport **out_transport) {
+    struct td_join_files files;
+    struct td_inventory who;
+    TD_TRY(td_join_find(c->state_dir, &files));
+    TD_TRY(td_inventory_identify(c->state_dir, c->name, &who));
+    if (!c->has_joined) {
+        const struct td_join_options options = {
+            .address = c->join, .token = h->token, .node_id = who.node_id, .name = who.name};
+        TD_TRY_CTX(td_join(p->loop, &files, &options), "--join %s", c->join);
+    }
+    const struct td_rpc_channel_options options = {.address = c->coordinator,
+                                                   .ca = files.ca,
+                                                   .certificate = files.certificate,
+                                                   .key = files.key};
+    TD_TRY_CTX(td_rpc_channel_create(p->loop, &options, &p->channel), "--join");
+    TD_TRY(td_renewal_create(p->loop, p->channel, &files, who.node_id, &p->renewal));
+    return td_transport_rpc_create(p->loop, p->channel, out_transport);
 }
 
 static td_status make_transport(struct td_parts *p, const struct td_config *c,
@@ -96,6 +124,7 @@ static td_status make_transport(struct td_parts *p, const struct td_config *c,
         const struct td_transport_peer peer = {peer_attach, peer_send, peer_detach, p->coordinator};
         return td_transport_local_create(p->loop, &peer, out_transport);
     }
+    if (c->has_joined || c->join[0]) return join_cluster(p, c, h, out_transport);
     char ca[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(ca, c->ca[0] ? "%s" : "%s/tls/ca.pem", c->ca[0] ? c->ca : c->state_dir));
     bool plain = !c->ca[0] && (!td_rpc_address_needs_tls(c->coordinator) || !td_fs_exists(ca));
@@ -180,6 +209,7 @@ void td_parts_stop(struct td_parts *p, void (*on_stopped)(void *arg), void *arg)
 void td_parts_destroy(struct td_parts *p) {
     if (!p) return;
     td_node_daemon_destroy(p->node); // with its transport, so that the link is detached first
+    td_renewal_destroy(p->renewal);
     td_rpc_channel_destroy(p->channel);
     td_coordinator_destroy(p->coordinator);
     free(p);

@@ -55,6 +55,24 @@ static void find_accelerators(const char *bin_dir, struct td_inventory *inv) {
     closedir(dir);
 }
 
+td_status td_inventory_identify(const char *state_dir, const char *name,
+                                struct td_inventory *out_inventory) {
+    struct td_inventory *inv = out_inventory;
+    TD_TRY(read_node_id(state_dir, inv->node_id, sizeof inv->node_id));
+    if (name && *name) {
+        size_t len = strlen(name);
+        if (len >= sizeof inv->name || !td_utf8_valid(name, len)) {
+            return td_fail(TD_INVALID_ARGUMENT,
+                           "the node's name has %zu bytes; it takes up to %zu, in UTF-8", len,
+                           sizeof inv->name - 1);
+        }
+        snprintf(inv->name, sizeof inv->name, "%s", name);
+    } else if (gethostname(inv->name, sizeof inv->name - 1) != 0) {
+        snprintf(inv->name, sizeof inv->name, "%s", inv->node_id);
+    }
+    return TD_OK;
+}
+
 td_status td_inventory_read(const char *state_dir, const char *bin_dir, const char *name,
                             int32_t slots, struct td_inventory *out_inventory) {
     struct td_inventory inv = {.cores = td_proc_n_cpus(),
@@ -62,19 +80,8 @@ td_status td_inventory_read(const char *state_dir, const char *bin_dir, const ch
                                .cpu_level = td_cpu_level_of_machine(NULL),
                                .cpu_level_held = td_cpu_level()};
     inv.slots = slots > 0 ? slots : inv.cores;
-    TD_TRY(read_node_id(state_dir, inv.node_id, sizeof inv.node_id));
+    TD_TRY(td_inventory_identify(state_dir, name, &inv));
     TD_TRY(td_proc_boot_id(inv.boot_id));
-    if (name && *name) {
-        size_t len = strlen(name);
-        if (len >= sizeof inv.name || !td_utf8_valid(name, len)) {
-            return td_fail(TD_INVALID_ARGUMENT,
-                           "the node's name has %zu bytes; it takes up to %zu, in UTF-8", len,
-                           sizeof inv.name - 1);
-        }
-        snprintf(inv.name, sizeof inv.name, "%s", name);
-    } else if (gethostname(inv.name, sizeof inv.name - 1) != 0) {
-        snprintf(inv.name, sizeof inv.name, "%s", inv.node_id);
-    }
     find_accelerators(bin_dir, &inv);
     *out_inventory = inv;
     return TD_OK;

@@ -22,6 +22,9 @@ struct td_inventory {
     size_t n_accelerators;
 };
 
+// Only node_id and name; what else is in it stays.
+TD_MUST_USE td_status td_inventory_identify(const char *state_dir, const char *name,
+                                            struct td_inventory *out_inventory);
 // slots 0: one a core. name NULL or "": the host's.
 TD_MUST_USE td_status td_inventory_read(const char *state_dir, const char *bin_dir,
                                         const char *name, int32_t slots,
