@@ -31,6 +31,7 @@
 //   cmd_cluster.c     node list, cluster info, version
 //   cmd_plugins.c     plugins
 //   cmd_token.c       token create, list, revoke
+//   cmd_node.c        node token, node revoke
 //   cmd_context.c     context add, use, list
 //
 // One thread. A verb gets its parsed flags and returns a td_status; main turns that into one
@@ -107,6 +108,8 @@ TD_VERB(td_cmd_list);
 TD_VERB(td_cmd_logs);
 TD_VERB(td_cmd_metrics);
 TD_VERB(td_cmd_node_list);
+TD_VERB(td_cmd_node_revoke);
+TD_VERB(td_cmd_node_token);
 TD_VERB(td_cmd_pause);
 TD_VERB(td_cmd_plan);
 TD_VERB(td_cmd_plugins);

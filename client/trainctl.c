@@ -30,7 +30,8 @@ enum td_flag_bit {
     F_DUMP = 1 << 11,
     F_RESUME = 1 << 12,
     F_KEEP = 1 << 13,
-    F_TOKEN = 1 << 14, // --role, --name, --expires
+    F_TOKEN = 1 << 14, // --role, --expires
+    F_NAME = 1 << 15,
     F_COMMON = 1 << 30,
 };
 
@@ -108,9 +109,11 @@ static const struct flag_row flag_table[] = {
      {"keep-checkpoints", KEY_KEEP_CHECKPOINTS, 0, 0, "leave the files of its checkpoints", 0}},
     {F_TOKEN,
      {"role", KEY_ROLE, "ROLE", 0, "viewer, submitter, operator, admin or node (needed)", 0}},
-    {F_TOKEN,
+    {F_NAME,
      {"name", KEY_NAME, "NAME", 0,
-      "whose it is; tokens of one name are one person (default: its id)", 0}},
+      "whose it is; tokens of one name are one person (default: its id). Of node token: only for "
+      "a node of that name",
+      0}},
     {F_TOKEN, {"expires", KEY_EXPIRES, "SPAN", 0, "30d, 12h, 90m; default: never", 0}},
     {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "why; shown as the job's reason", 0}},
 };
@@ -138,6 +141,10 @@ static const struct td_verb verb_table[] = {
     {"metrics", "JOB [NAME...]", "points by step; without names: the last value of each", 1,
      TD_MAX_ARGS, F_STEPS, td_cmd_metrics},
     {"node list", "", "nodes and their slots", 0, 0, 0, td_cmd_node_list},
+    {"node revoke", "NODE", "take back a node's certificate, and end its calls", 1, 1, 0,
+     td_cmd_node_revoke},
+    {"node token", "", "let one machine join as a node; the text is shown once", 0, 0, F_NAME,
+     td_cmd_node_token},
     {"pause", "JOB", "stop with a checkpoint and free the slots", 1, 1, 0, td_cmd_pause},
     {"plan", "FILE", "memory, FLOPs and steps of a spec; -O writes the plan", 1, 1,
      F_SET | F_FILE | F_DUMP, td_cmd_plan},
@@ -148,7 +155,7 @@ static const struct td_verb verb_table[] = {
      F_SET | F_FILE | F_RESUME, td_cmd_run},
     {"submit", "FILE", "submit a job spec (- reads standard input)", 1, 1,
      F_SET | F_FOLLOW | F_DRY_RUN | F_REQUEST_ID, td_cmd_submit},
-    {"token create", "", "give out a credential; its text is shown once", 0, 0, F_TOKEN,
+    {"token create", "", "give out a credential; its text is shown once", 0, 0, F_TOKEN | F_NAME,
      td_cmd_token_create},
     {"token list", "", "credentials that were given out", 0, 0, 0, td_cmd_token_list},
     {"token revoke", "ID", "end a credential, and its calls", 1, 1, 0, td_cmd_token_revoke},
