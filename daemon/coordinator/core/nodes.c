@@ -19,6 +19,7 @@
 #include "daemon/coordinator/core/plans.h"
 #include "daemon/coordinator/core/reconcile.h"
 #include "daemon/coordinator/core/register_check.h"
+#include "daemon/coordinator/core/rendezvous.h"
 #include "lib/base/buf.h"
 #include "lib/base/digest.h"
 #include "lib/base/fit.h"

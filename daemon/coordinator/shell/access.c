@@ -330,8 +330,8 @@ static void refuse_revoked(struct td_access *a) {
 
 td_status td_access_load(struct td_coordinator *c, bool salvage) {
     struct reading r = {c->access, salvage};
-    TD_TRY(td_store_load_table(c->store, TD_RECORD_TOKEN, load_row, &r));
-    TD_TRY(td_store_load_table(c->store, TD_RECORD_MEMBER, load_row, &r));
+    TD_TRY(td_db_store_load_table(c->store, TD_RECORD_TOKEN, load_row, &r));
+    TD_TRY(td_db_store_load_table(c->store, TD_RECORD_MEMBER, load_row, &r));
     refuse_revoked(c->access);
     td_loop_timer_arm(c->access->timer, 0); // also what expired meanwhile is taken note of
     return TD_OK;
