@@ -44,6 +44,11 @@ static int on_verdict(int good, X509_STORE_CTX *ctx) {
     struct td_tls_session *s = SSL_get_app_data(ssl);
     X509 *x = X509_STORE_CTX_get_current_cert(ctx);
     if (SSL_is_server(ssl)) good = judge_guest(s, good, ctx);
+    // Another CA is shown as a self-signed certificate of the chain: whom it speaks for is the
+    // first.
+    if (X509_STORE_CTX_get_error(ctx) == X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN) {
+        x = X509_STORE_CTX_get0_cert(ctx);
+    }
     if (!good && !s->refused && x && X509_up_ref(x)) s->refused = x;
     return good;
 }

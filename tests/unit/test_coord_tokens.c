@@ -188,8 +188,8 @@ static void test_row_that_is_no_token_is_damage(void **state) {
 static void test_roles_are_a_ladder_with_nodes_beside_it(void **state) {
     (void)state;
     static const char *const allowed[] = {
-        // needs: none, viewer, submitter, operator, admin, node
-        "y.....", "yy....", "yyy...", "yyyy..", "yyyyy.", "y....y",
+        // needs: none, viewer, submitter, operator, admin, node, join
+        "y......", "yy.....", "yyy....", "yyyy...", "yyyyy..", "y....y.", "y.....y",
     };
     _Static_assert(TD_COUNTOF(allowed) == TD_ROLE_COUNT, "one row per role that is held");
     for (int held = 0; held < TD_ROLE_COUNT; held++) {

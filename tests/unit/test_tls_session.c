@@ -4,12 +4,16 @@
 #include "tests/unit/test.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 
 #include "lib/base/clock.h"
 #include "lib/tls/authority.h"
 #include "lib/tls/context.h"
+#include "lib/tls/first_contact.h"
+#include "lib/tls/revoked.h"
 #include "lib/tls/session.h"
 
 enum { HOUR_S = 3600, PATHS = 64 };
@@ -204,6 +208,130 @@ static void test_client_is_refused_when_its_certificate_ended_meanwhile(void **s
     td_authority_destroy(h.authority);
 }
 
+// The same, where the server excuses it; and what was revoked is refused, however fresh.
+static void test_guest_is_judged_by_the_servers_rules(void **state) {
+    struct home h = make_home(*state, "a-");
+    struct td_tls_revoked *revoked;
+    struct td_certificate c;
+    issue(&h, "server", TD_TLS_SERVER, HOUR_S);
+    issue(&h, "n-1", TD_TLS_CLIENT, 1);
+    assert_ok(td_tls_revoked_create(&revoked));
+    struct td_tls_context *server = context_of(TD_TLS_SERVER, path_of(&h, "ca.pem"), &h, "server");
+    struct td_tls_context *client = context_of(TD_TLS_CLIENT, path_of(&h, "ca.pem"), &h, "n-1");
+    const struct td_tls_guests rules = {revoked, HOUR_S};
+    td_tls_context_set_guests(server, &rules);
+    struct td_mono due = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS);
+    bool over = false;
+    while (!over && td_mono_now().ns < due.ns) {
+        struct link l = shake(server, client, "here.example");
+        assert_true(l.server_done && td_tls_session_peer(l.server, &c));
+        over = c.left_s < 0;
+        finish(&l);
+    }
+    assert_true(over);
+    td_tls_revoked_add(revoked, "");
+    td_tls_revoked_add(revoked, c.serial);
+    td_tls_revoked_add(revoked, c.serial);
+    struct link l = shake(server, client, "here.example");
+    assert_non_null(strstr(td_status_message(l.server_failed), "'n-1' was revoked (serial"));
+    assert_string_equal(td_status_reason(l.server_failed), "CERTIFICATE_REFUSED");
+    finish(&l);
+    td_tls_context_destroy(server);
+    td_tls_context_destroy(client);
+    td_tls_revoked_destroy(revoked);
+    td_authority_destroy(h.authority);
+}
+
+static void test_revoked_serials_are_bounded_and_the_oldest_goes(void **state) {
+    (void)state;
+    struct td_tls_revoked *r;
+    char serial[16];
+    assert_ok(td_tls_revoked_create(&r));
+    for (int i = 0; i <= TD_TLS_REVOKED_MAX; i++) {
+        snprintf(serial, sizeof serial, "%08X", (unsigned)i);
+        td_tls_revoked_add(r, serial);
+    }
+    assert_false(td_tls_revoked_has(r, "00000000"));
+    assert_true(td_tls_revoked_has(r, "00000001") && td_tls_revoked_has(r, serial));
+    td_tls_revoked_destroy(r);
+}
+
+// ---- the first contact --------------------------------------------------------------------------
+struct host {
+    const struct td_tls_context *context;
+    int fd;
+};
+
+// A server in a thread of its own, because the first contact blocks.
+static void *serve(void *arg) {
+    const struct host *host = arg;
+    struct td_tls_session *s;
+    enum td_tls_step got = TD_TLS_WANTS_READ;
+    struct td_mono due = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS);
+    td_status failed = td_tls_session_create(host->context, host->fd, NULL, &s);
+    while (!failed && got != TD_TLS_DONE && td_mono_now().ns < due.ns) {
+        struct pollfd p = {.fd = host->fd, .events = POLLIN};
+        (void)poll(&p, 1, 100);
+        failed = td_tls_session_handshake(s, &got);
+    }
+    td_status_free(failed);
+    td_tls_session_destroy(s);
+    return NULL;
+}
+
+static td_status contact(const struct td_tls_context *server, const char *host,
+                         const char *fingerprint, struct td_buf *out_ca) {
+    int fds[2];
+    pthread_t thread;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    struct host at_work = {server, fds[0]};
+    assert_int_equal(pthread_create(&thread, NULL, serve, &at_work), 0);
+    td_status s = td_tls_first_contact(fds[1], host, fingerprint, TD_TEST_WAIT_NS, out_ca);
+    close(fds[1]);
+    pthread_join(thread, NULL);
+    close(fds[0]);
+    return s;
+}
+
+static void test_ca_is_found_by_its_fingerprint_alone(void **state) {
+    struct home h = make_home(*state, "a-"), other = make_home(*state, "b-");
+    TD_AUTO_BUF ca, other_ca, got;
+    struct td_certificate mine, foreign, found;
+    td_buf_init(&ca, TD_TLS_PEM_MAX);
+    td_buf_init(&other_ca, TD_TLS_PEM_MAX);
+    td_buf_init(&got, TD_TLS_PEM_MAX);
+    issue(&h, "server", TD_TLS_SERVER, HOUR_S);
+    assert_ok(td_fs_read(path_of(&h, "ca.pem"), TD_TLS_PEM_MAX, &ca));
+    assert_ok(td_fs_read(path_of(&other, "ca.pem"), TD_TLS_PEM_MAX, &other_ca));
+    assert_ok(td_certificate_read(td_buf_cstr(&ca), &mine));
+    assert_ok(td_certificate_read(td_buf_cstr(&other_ca), &foreign));
+    struct td_tls_context *server = context_of(TD_TLS_SERVER, path_of(&h, "ca.pem"), &h, "server");
+    td_status s = contact(server, "here.example", foreign.fingerprint, &got);
+    assert_string_equal(td_status_reason(s), "CLUSTER_WRONG");
+    td_status_free(s);
+    assert_fails(contact(server, "there.example", mine.fingerprint, &got), TD_FAILED_PRECONDITION,
+                 "hostname mismatch");
+    assert_int_equal(got.len, 0);
+    assert_ok(contact(server, "here.example", mine.fingerprint, &got));
+    assert_ok(td_certificate_read(td_buf_cstr(&got), &found));
+    assert_string_equal(found.fingerprint, mine.fingerprint);
+    td_tls_context_destroy(server);
+    td_authority_destroy(h.authority);
+    td_authority_destroy(other.authority);
+}
+
+static void test_first_contact_ends_when_nobody_answers(void **state) {
+    (void)state;
+    TD_AUTO_BUF got;
+    int fds[2];
+    td_buf_init(&got, TD_TLS_PEM_MAX);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    assert_fails(td_tls_first_contact(fds[1], "here.example", "00", 50 * TD_NS_PER_MS, &got),
+                 TD_DEADLINE_EXCEEDED, "no TLS handshake in time");
+    close(fds[0]);
+    close(fds[1]);
+}
+
 static uint8_t at(size_t i) {
     return (uint8_t)(i * 31 + i / 251);
 }
@@ -268,6 +396,10 @@ int main(void) {
         test_in_scratch(test_client_is_refused_when_its_certificate_is_of_another_ca),
         test_in_scratch(test_other_end_is_refused_when_the_host_is_another),
         test_in_scratch(test_client_is_refused_when_its_certificate_ended_meanwhile),
+        test_in_scratch(test_guest_is_judged_by_the_servers_rules),
+        cmocka_unit_test(test_revoked_serials_are_bounded_and_the_oldest_goes),
+        test_in_scratch(test_ca_is_found_by_its_fingerprint_alone),
+        cmocka_unit_test(test_first_contact_ends_when_nobody_answers),
         test_in_scratch(test_bytes_come_whole_when_writes_are_taken_in_parts),
         test_in_scratch(test_context_fails_cleanly_when_memory_is_out),
     };
