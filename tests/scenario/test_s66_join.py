@@ -333,3 +333,54 @@ def test_node_of_another_version_is_refused_with_both(coordinator):
 def test_no_node_joins_where_there_is_no_tls(cluster):
     c = cluster.start("--role", "coordinator")
     assert "no TLS" in ctl(c, "node", "token", check=7).stderr
+
+
+# ---- a clock that is wrong -----------------------------------------------------------------------
+SHIFT = """
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t id, struct timespec *t) {
+    int r = (int)syscall(SYS_clock_gettime, id, t);
+    if (id == CLOCK_REALTIME) t->tv_sec += SHIFT_S;
+    return r;
+}
+time_t time(time_t *out) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    if (out) *out = t.tv_sec;
+    return t.tv_sec;
+}
+"""
+
+
+def clock_off_by(folder, seconds):
+    """A library that sets the real clock of a process aside, and leaves the monotonic one."""
+    source, library = folder / "shift.c", folder / f"shift{seconds}.so"
+    source.write_text(SHIFT)
+    subprocess.run(["cc", "-shared", "-fPIC", f"-DSHIFT_S=({seconds})", "-o", library, source], check=True)
+    return str(library)
+
+
+@pytest.mark.parametrize("shift_s, words", [(86400, "has expired on"), (-86400, "is not valid before")])
+def test_node_whose_clock_is_a_day_off_says_so_and_keeps_its_lease(coordinate, cluster, start, tmp_path, shift_s, words):
+    c = coordinate("--lease-ms", 1000, "--heartbeat-ms", 200, "--node-certificate-s", 3600)
+    off = clock_off_by(tmp_path, shift_s)
+    done = subprocess.run([BIN / "traind", "node", "--state-dir", cluster.folder / "n", "--name", "n", "--join",
+                           c.address, "--token-file", token_of(c, cluster.folder)],
+                          env=dict(cluster.env(), LD_PRELOAD=off), capture_output=True, text=True, timeout=40)
+    assert done.returncode == 1
+    assert words in done.stderr and "the clock here says" in done.stderr and "set the clock" in done.stderr, done.stderr
+    if shift_s < 0:
+        return  # the server's certificate is refused at the first contact, and so at every later one
+    node = start("m", "node", "--join", c.address, "--token-file", token_of(c, cluster.folder), "--name", "m")
+    ready(c, "m")
+    node.kill()
+    node.env = dict(node.env, LD_PRELOAD=off)  # it goes wrong when the node has joined: one renewal, nothing more
+    node.start()
+    ready(c, "m")
+    until("it has renewed", lambda: audit(c, method=NODE + "Renew", code="OK"))
+    began = time.monotonic()
+    until("two leases have passed", lambda: time.monotonic() - began > 2)
+    assert nodes(c)["m"]["state"] == "READY" and len(audit(c, method=NODE + "Renew")) == 1
