@@ -1,0 +1,125 @@
+// Who may register: a machine beside another of its name or id, one that comes back, one of
+// another build. Sessions are opened by hand, because who speaks, and from where, is what counts.
+
+#include "daemon/coordinator/core/core.h"
+#include "tests/unit/test.h"
+
+struct rig {
+    struct td_core *core;
+    struct td_now now;
+};
+
+static struct rig begin(void) {
+    struct rig r = {.now = {{TD_NS_PER_S}, {INT64_C(1700000000) * TD_NS_PER_S}}};
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    assert_ok(td_core_create(&o, &r.core));
+    td_core_start(r.core, r.now);
+    return r;
+}
+
+struct who {
+    const char *id, *name, *boot, *from;
+    uint32_t major;
+};
+
+// "": registered; else the reason for which its session ends. *out_text: the message.
+static const char *registers(struct rig *r, const struct who *w, uint64_t *out_session,
+                             char out_text[512]) {
+    static char reason[64];
+    uint64_t session = td_core_session_open(r->core, r->now, false);
+    td_core_session_from(r->core, session, w->from);
+    Traind__V1__Register reg = TRAIND__V1__REGISTER__INIT;
+    reg.node_id = td_unconst(w->id);
+    reg.name = td_unconst(w->name);
+    reg.boot_id = td_unconst(w->boot);
+    reg.version = td_unconst("7.7");
+    reg.launcher_major = w->major;
+    reg.cores = reg.slots = 1;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;
+    m.register_ = &reg;
+    td_core_session_message(r->core, r->now, session, &m);
+    reason[0] = out_text[0] = '\0';
+    struct td_core_out out = td_core_take(r->core);
+    for (const struct td_action *a = out.actions; a; a = a->next) {
+        if (a->kind != TD_ACTION_CLOSE || a->session != session) continue;
+        snprintf(reason, sizeof reason, "%s", a->failure ? td_status_reason(a->failure) : "closed");
+        snprintf(out_text, 512, "%s", a->text);
+    }
+    td_core_out_finish(&out);
+    *out_session = session;
+    return reason;
+}
+
+static const struct who first = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1};
+
+static void test_machine_with_a_copied_id_is_refused_while_the_first_speaks(void **state) {
+    (void)state;
+    struct rig r = begin();
+    uint64_t s1, s2;
+    char text[512];
+    assert_string_equal(registers(&r, &first, &s1, text), "");
+    const struct who copy = {"n-1", "rack", "boot-2", "10.9.0.2:5000", 1};
+    assert_string_equal(registers(&r, &copy, &s2, text), "NODE_EXISTS");
+    assert_non_null(strstr(text, "n-1"));
+    assert_non_null(strstr(text, "10.9.0.1:5000"));
+    td_core_session_close(r.core, r.now, s2);
+    td_core_session_close(r.core, r.now, s1); // it has gone: the disk may have moved
+    assert_string_equal(registers(&r, &copy, &s2, text), "");
+    td_core_destroy(r.core);
+}
+
+static void test_node_that_comes_back_is_never_refused(void **state) {
+    (void)state;
+    struct rig r = begin();
+    uint64_t s;
+    char text[512];
+    assert_string_equal(registers(&r, &first, &s, text), "");
+    const struct who same[] = {
+        {"n-1", "rack", "boot-1", "10.9.0.1:6000", 1},  // its session broke, here unnoticed
+        {"n-1", "rack", "boot-2", "10.9.0.1:6001", 1},  // it was booted
+        {"n-1", "rack", "boot-2", "10.9.0.7:6002", 1},  // its address changed
+        {"n-1", "other", "boot-2", "10.9.0.7:6003", 1}, // its name did
+    };
+    for (size_t i = 0; i < TD_COUNTOF(same); i++) {
+        assert_string_equal(registers(&r, &same[i], &s, text), "");
+    }
+    td_core_destroy(r.core);
+}
+
+static void test_second_node_of_a_name_is_refused_while_the_first_speaks(void **state) {
+    (void)state;
+    struct rig r = begin();
+    uint64_t s1, s2;
+    char text[512];
+    const struct who second = {"n-2", "rack", "boot-2", "10.9.0.2:5000", 1};
+    assert_string_equal(registers(&r, &first, &s1, text), "");
+    assert_string_equal(registers(&r, &second, &s2, text), "NODE_EXISTS");
+    assert_non_null(strstr(text, "node n-1 ('rack') has this name and speaks from 10.9.0.1:5000"));
+    td_core_session_close(r.core, r.now, s2);
+    td_core_session_close(r.core, r.now, s1);
+    assert_string_equal(registers(&r, &second, &s2, text), "");
+    td_core_destroy(r.core);
+}
+
+static void test_node_of_another_build_is_refused_with_both_versions(void **state) {
+    (void)state;
+    struct rig r = begin();
+    uint64_t s;
+    char text[512];
+    const struct who old = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 2};
+    assert_string_equal(registers(&r, &old, &s, text), "ABI_MISMATCH");
+    assert_non_null(strstr(text, "traind 7.7, whose launchers speak version 2"));
+    assert_non_null(strstr(text, "traind " TD_VERSION " and reads version 1"));
+    td_core_destroy(r.core);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_machine_with_a_copied_id_is_refused_while_the_first_speaks),
+        cmocka_unit_test(test_node_that_comes_back_is_never_refused),
+        cmocka_unit_test(test_second_node_of_a_name_is_refused_while_the_first_speaks),
+        cmocka_unit_test(test_node_of_another_build_is_refused_with_both_versions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
