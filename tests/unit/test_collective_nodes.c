@@ -28,6 +28,9 @@ static double value_of(int32_t rank, int64_t i, enum td_dtype t) {
     if (t == TD_F32) return (double)(float)(1.0 / (double)(3 + rank + i % 97));
     if (t == TD_F64) return 1.0 / (double)(3 + rank + i % 97);
     if (t == TD_BOOL) return (double)((i + rank) % 3 == 0);
+    // Sums of two ranks lie between two of these: 1, and halves of its distance to the next.
+    if (t == TD_BF16) return i % 5 == rank ? 1.0 : (double)((i + rank) % 3) * 0x1p-8;
+    if (t == TD_F16) return i % 5 == rank ? 1.0 : (double)((i + rank) % 3) * 0x1p-11;
     double v = (double)((i * 7 + rank * 5) % 23);
     return t == TD_U8 ? v : v - 11;
 }
@@ -62,17 +65,19 @@ static void put(void *data, int64_t i, enum td_dtype t, double v) {
 }
 
 static double two_of(double a, double b, enum td_dtype t, enum td_reduce_op op) {
+    const bool is_float = t == TD_F32 || t == TD_BF16 || t == TD_F16; // their sums are of fp32
     if (op == TD_REDUCE_MAX) return fmax(a, b);
     if (op == TD_REDUCE_MIN) return fmin(a, b);
     if (op == TD_REDUCE_PRODUCT) {
         if (t == TD_I32) return (double)(int32_t)(uint32_t)(int64_t)(a * b);
         if (t == TD_U8) return (double)(uint8_t)(int64_t)(a * b);
-        return t == TD_F32 ? (double)((float)a * (float)b) : a * b;
+        return is_float ? (double)((float)a * (float)b) : a * b;
     }
-    return t == TD_F32 ? (double)((float)a + (float)b) : a + b;
+    return is_float ? (double)((float)a + (float)b) : a + b;
 }
 
-// The rule of hierarchy.h, by the letter: each node, then the nodes, then one division.
+// The rule of hierarchy.h, by the letter: each node, then the nodes, then one division, and only
+// then (in put) what a 16-bit float loses.
 static double expected(const struct nodes *n, int64_t i, enum td_dtype t, enum td_reduce_op op) {
     double all = 0;
     for (int32_t p = 0, rank = 0; p < n->n_nodes; p++) {
@@ -136,40 +141,47 @@ static void test_sums_are_those_of_the_stated_order_when_ranks_are_on_nodes(void
 }
 
 // ---- buckets ------------------------------------------------------------------------------------
-static td_status bucket_one(struct node_rank *r, int64_t n, bool in_region) {
-    const size_t bytes = ((size_t)n + TD_CONTROL_FLAGS) * sizeof(float);
-    TD_AUTO_FREE float *own = td_calloc(1, bytes);
-    if (!own) return td_fail_oom();
+static td_status bucket_one(struct node_rank *r, int64_t n, enum td_dtype t, bool in_region) {
+    const size_t elem = td_dtype_bytes(t), data_bytes = (size_t)n * elem;
+    const size_t bytes = data_bytes + TD_CONTROL_FLAGS * sizeof(float);
+    TD_AUTO_FREE char *own = td_calloc(1, bytes);
+    TD_AUTO_FREE char *want = td_calloc(1, bytes);
+    if (!own || !want) return td_fail_oom();
     void *region;
     size_t region_bytes;
     TD_TRY(r->ops->gradients(r->c, &region, &region_bytes));
-    float *x = region && in_region ? region : own;
-    const enum td_reduce_op ops[] = {TD_REDUCE_MEAN, TD_REDUCE_SUM};
-    for (int64_t i = 0; i < n + TD_CONTROL_FLAGS; i++) {
-        x[i] = (float)value_of(r->rank, i, TD_F32);
+    char *x = region && in_region ? region : own;
+    for (int64_t i = 0; i < n; i++) {
+        put(x, i, t, value_of(r->rank, i, t));
+        put(want, i, t, expected(r->nodes, i, t, TD_REDUCE_MEAN));
+    }
+    for (int64_t i = 0; i < TD_CONTROL_FLAGS; i++) {
+        put(x + data_bytes, i, TD_F32, value_of(r->rank, i, TD_F32));
+        put(want + data_bytes, i, TD_F32, expected(r->nodes, i, TD_F32, TD_REDUCE_SUM));
     }
     const struct td_bucket b = {.struct_bytes = sizeof b,
                                 .n_buckets = 1,
-                                .dtype = TD_F32,
+                                .dtype = t,
                                 .buffer = td_buffer_of_host(x, bytes),
                                 .n = n,
                                 .has_control = true,
-                                .control_offset = (size_t)n * sizeof *x};
+                                .control_offset = data_bytes};
     TD_TRY(r->ops->all_reduce_bucket(r->c, &b));
     if (r->ops->wait_buckets) TD_TRY(r->ops->wait_buckets(r->c));
-    for (int64_t i = 0; i < n + TD_CONTROL_FLAGS; i++) {
-        NODE_CHECK(x[i] == (float)expected(r->nodes, i, TD_F32, ops[i >= n]));
-    }
+    NODE_CHECK(memcmp(x, want, bytes) == 0);
     return TD_OK;
 }
 
 static td_status rank_buckets(struct node_rank *r, void *arg) {
+    static const enum td_dtype types[] = {TD_F32, TD_BF16};
     (void)arg;
-    for (int in_region = 0; in_region < 2; in_region++) {
-        TD_TRY(bucket_one(r, 0, in_region));
-        TD_TRY(bucket_one(r, 16, in_region));
-        TD_TRY(bucket_one(r, 8192, in_region)); // the flags make it too large for a frame
-        TD_TRY(bucket_one(r, 600000, in_region));
+    for (size_t k = 0; k < TD_COUNTOF(types); k++) {
+        for (int in_region = 0; in_region < 2; in_region++) {
+            TD_TRY(bucket_one(r, 0, types[k], in_region));
+            TD_TRY(bucket_one(r, 16, types[k], in_region));
+            TD_TRY(bucket_one(r, 8192, types[k], in_region)); // fp32: too large for a frame
+            TD_TRY(bucket_one(r, 600000, types[k], in_region));
+        }
     }
     return TD_OK;
 }

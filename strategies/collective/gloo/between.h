@@ -15,8 +15,8 @@
 // (n - 1) / n of the bytes. Both ways give the same bits. Large data goes in pieces of PIECE_BYTES;
 // the next is on its way while one is added up.
 //
-// What crosses has the type of the data. 16-bit floats are added in fp32, and rounded where they
-// leave a node and where they arrive.
+// What crosses has the type of the data. 16-bit floats are added in fp32, and rounded once; where
+// they are sums already, the caller gives them as fp32 (hierarchy_reduce.c).
 // Bounds: two pieces from each other node, as far as its slices reach, and the frames. Thread: one
 // at a time.
 // Errors: those of gloo.h and mesh.h; FAILED_PRECONDITION (class user_code) with both calls and

@@ -2,14 +2,26 @@
 //
 // The node's group adds up its ranks, in place; the leaders add up the nodes, in place; the
 // leader's result goes to its ranks. Only sums of a node cross: a mean is divided once, at the end.
+//
+// 16-bit floats are rounded once, after the last sum. Where nodes have one rank each, what crosses
+// is the elements themselves, and they are 16 bits. Else sums of nodes cross, as fp32: chunks are
+// widened in the scratch, reduced there, and rounded.
 
 #include <string.h>
 
+#include "lib/base/floats.h"
 #include "strategies/collective/gloo/hierarchy.h"
 #include "strategies/collective/reduce.h"
 
 static bool is_integer(enum td_dtype dtype) {
     return dtype == TD_I32 || dtype == TD_I64 || dtype == TD_U8;
+}
+
+// The type in which sums cross. Some node has several ranks where there are more ranks than nodes.
+static enum td_dtype crossing(const struct td_collective *c, const struct td_between_part *part) {
+    const bool is_half = part->dtype == TD_BF16 || part->dtype == TD_F16;
+    const bool adds = part->op != TD_REDUCE_MAX && part->op != TD_REDUCE_MIN;
+    return is_half && adds && c->world > c->n_nodes ? TD_F32 : part->dtype;
 }
 
 static td_status add_up_node(struct td_collective *c, const struct td_between_part *part) {
@@ -42,19 +54,48 @@ static td_status mean_of_integers(struct td_collective *c, const struct td_betwe
     return TD_OK;
 }
 
+// The leader gets the result in `part`, of a 16-bit float whose sums cross as fp32.
+static td_status reduce_wide(struct td_collective *c, const struct td_between_call *call,
+                             const struct td_between_part *part) {
+    float *const wide = (float *)(void *)c->scratch[1];
+    const int64_t most = (int64_t)td_hierarchy_chunk(1, sizeof *wide);
+    int64_t done = 0;
+    do {
+        const struct td_between_part chunk = {wide, TD_MIN(part->n - done, most), TD_F32, part->op,
+                                              part->divisor};
+        uint16_t *data = chunk.n ? (uint16_t *)part->data + done : NULL;
+        if (data) td_float_convert(part->dtype, data, chunk.n, TD_F32, wide);
+        TD_TRY(add_up_node(c, &chunk));
+        if (td_hierarchy_leads(c)) {
+            TD_TRY(td_hierarchy_failed(c, td_between_all_reduce(c->between, call, &chunk, 1)));
+            if (data) td_float_convert(TD_F32, wide, chunk.n, part->dtype, data);
+        }
+        done += chunk.n;
+    } while (done < part->n);
+    return TD_OK;
+}
+
+static td_status reduce_parts(struct td_collective *c, const struct td_between_call *call,
+                              const struct td_between_part *parts, int n_parts) {
+    if (crossing(c, &parts[0]) != parts[0].dtype) {
+        TD_TRY(reduce_wide(c, call, &parts[0]));
+        parts++;
+        if (!--n_parts) return TD_OK;
+    }
+    for (int i = 0; i < n_parts; i++) {
+        TD_TRY(add_up_node(c, &parts[i]));
+    }
+    if (!td_hierarchy_leads(c)) return TD_OK;
+    return td_hierarchy_failed(c, td_between_all_reduce(c->between, call, parts, n_parts));
+}
+
 // After enter. bytes: what the leader hands to its ranks, from where the first part begins.
 static td_status reduce_all(struct td_collective *c, const struct td_between_call *call,
                             const struct td_between_part *parts, int n_parts, size_t bytes) {
     if (is_integer(parts[0].dtype) && parts[0].op == TD_REDUCE_MEAN) {
         return mean_of_integers(c, call, &parts[0]);
     }
-    for (int i = 0; i < n_parts; i++) {
-        TD_TRY(add_up_node(c, &parts[i]));
-    }
-    if (td_hierarchy_leads(c)) {
-        td_status s = td_between_all_reduce(c->between, call, parts, n_parts);
-        TD_TRY(td_hierarchy_failed(c, s));
-    }
+    TD_TRY(reduce_parts(c, call, parts, n_parts));
     return td_hierarchy_spread(c, parts[0].data, bytes);
 }
 
@@ -107,30 +148,45 @@ td_status td_hierarchy_reduce(struct td_collective *c, void *data, int64_t n, en
     return TD_OK;
 }
 
+// On the leader: the elements of this node's ranks are reduced, n for each rank.
+static td_status reduce_own(struct td_collective *c, const struct td_between_call *call,
+                            const struct td_between_part *part, int64_t n) {
+    TD_AUTO_FREE int64_t *bounds = td_calloc((size_t)c->n_nodes + 1, sizeof *bounds);
+    td_status s = bounds ? td_between_open(c->between, call, NULL, 0) : td_fail_oom();
+    for (int32_t p = 0; !s && p < c->n_nodes; p++) {
+        bounds[p] = n * c->places[p].first_rank;
+    }
+    if (!s) bounds[c->n_nodes] = n * c->world;
+    if (!s) s = td_between_reduce_own(c->between, part, bounds);
+    return td_hierarchy_failed(c, s);
+}
+
 // One chunk, packed in the scratch: n elements for each rank.
 static td_status scatter_chunk(struct td_collective *c, const struct td_between_call *call,
                                enum td_reduce_op op, int64_t n, char *out) {
     const enum td_dtype dtype = (enum td_dtype)call->dtype;
     const size_t bytes = (size_t)n * td_dtype_bytes(dtype);
-    const struct td_between_part part = {c->scratch[0], n * c->world, dtype, op, c->world};
+    const int64_t first = c->rank - c->local_rank;
+    struct td_between_part part = {c->scratch[0], n * c->world, dtype, op, c->world};
     if (is_integer(dtype) && op == TD_REDUCE_MEAN) {
         TD_TRY(mean_of_integers(c, call, &part));
         if (n) memcpy(out, c->scratch[0] + (size_t)c->rank * bytes, bytes);
         return TD_OK;
     }
+    part.dtype = crossing(c, &part);
+    const bool is_wide = part.dtype != dtype;
+    char *const own = c->scratch[0] + (size_t)first * bytes;
+    float *const wide = (float *)(void *)c->scratch[1];
+    if (is_wide) {
+        td_float_convert(dtype, c->scratch[0], part.n, TD_F32, wide);
+        part.data = wide;
+    }
     TD_TRY(add_up_node(c, &part));
     if (td_hierarchy_leads(c)) {
-        TD_AUTO_FREE int64_t *bounds = td_calloc((size_t)c->n_nodes + 1, sizeof *bounds);
-        td_status s = bounds ? td_between_open(c->between, call, NULL, 0) : td_fail_oom();
-        for (int32_t p = 0; !s && p < c->n_nodes; p++) {
-            bounds[p] = n * c->places[p].first_rank;
-        }
-        if (!s) bounds[c->n_nodes] = n * c->world;
-        if (!s) s = td_between_reduce_own(c->between, &part, bounds);
-        TD_TRY(td_hierarchy_failed(c, s));
+        TD_TRY(reduce_own(c, call, &part, n));
+        if (is_wide) td_float_convert(TD_F32, wide + first * n, n * c->n_local, dtype, own);
     }
-    const size_t first = (size_t)(c->rank - c->local_rank);
-    return td_hierarchy_deal(c, c->scratch[0] + first * bytes, bytes, out);
+    return td_hierarchy_deal(c, own, bytes, out);
 }
 
 td_status td_hierarchy_reduce_scatter(struct td_collective *c, const void *in, void *out, int64_t n,
@@ -139,10 +195,12 @@ td_status td_hierarchy_reduce_scatter(struct td_collective *c, const void *in, v
     const struct td_between_part part = {NULL, n, dtype, op, c->world};
     const struct td_between_call call = call_of(TD_BETWEEN_REDUCE_SCATTER, &part, 0);
     const size_t elem = td_dtype_bytes(dtype), world = (size_t)c->world;
+    const size_t crossing_bytes = td_dtype_bytes(crossing(c, &part));
+    const int64_t most = (int64_t)td_hierarchy_chunk(world, crossing_bytes);
     int64_t done = 0;
     TD_TRY(td_hierarchy_enter(c, &call));
     do {
-        const int64_t now = TD_MIN(n - done, (int64_t)td_hierarchy_chunk(world, elem));
+        const int64_t now = TD_MIN(n - done, most);
         const size_t bytes = (size_t)now * elem;
         for (size_t r = 0; bytes && r < world; r++) {
             memcpy(c->scratch[0] + r * bytes,
