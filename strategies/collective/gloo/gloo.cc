@@ -169,7 +169,11 @@ class node_pair : public tcp::Pair {
 
 class node_context : public tcp::Context {
   public:
-    using tcp::Context::Context;
+    // Sockets have no timeouts of their own: callers give theirs. libgloo leaves this without a value.
+    node_context(std::shared_ptr<tcp::Device> device, int node, int n_nodes)
+        : tcp::Context(std::move(device), node, n_nodes) {
+        setTimeout(milliseconds(0));
+    }
     void adopt(int node, int fd, watch *w) {
         pairs_[(size_t)node].reset(new node_pair(this, device_.get(), node, getTimeout(), fd, w));
     }
