@@ -104,7 +104,7 @@ void td_rpc_dial_finish(struct td_rpc_dial *d) {
 
 td_status td_rpc_dial_open(const struct td_rpc_dial *d, size_t max_message_bytes,
                            grpc_channel **out_channel) {
-    grpc_channel_credentials *credentials;
+    grpc_channel_credentials *credentials = NULL;
     TD_TRY(make_credentials(d, &credentials));
     *out_channel = create_grpc_channel(&d->address, credentials, max_message_bytes);
     grpc_channel_credentials_release(credentials);
