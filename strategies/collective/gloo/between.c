@@ -10,7 +10,7 @@
 #include "lib/base/machine.h"
 #include "strategies/collective/reduce.h"
 
-enum { PIECE_BYTES = 1 << 22 };
+enum { SLICE_BYTES = 1 << 19, PIECE_BYTES_MAX = 1 << 22 };
 
 struct frame {
     uint64_t number; // of the call, from 1
@@ -27,7 +27,8 @@ struct td_between {
     uint64_t number, round;          // calls and rounds so far
     int64_t deadline_ns;             // of the call
     struct frame *out, *in;          // in: (n_nodes)
-    char *pieces[2];                 // (n_nodes, PIECE_BYTES) each, once they are needed
+    size_t piece_bytes;              // a slice of each node, as far as they are not too many
+    char *pieces[2];                 // (n_nodes, piece_bytes) each, once they are needed
     struct td_gloo_slice *to, *from; // (n_nodes): scratch
     void **parts;                    // (n_nodes): scratch
     int64_t *bounds;                 // (n_nodes + 1): scratch
@@ -41,6 +42,7 @@ td_status td_between_create(const struct td_between_config *config, struct td_be
     b->config = *config;
     b->node = config->mesh.node;
     b->n_nodes = config->mesh.n_nodes;
+    b->piece_bytes = TD_MIN(n * SLICE_BYTES, (size_t)PIECE_BYTES_MAX);
     b->out = td_calloc(1, sizeof *b->out);
     b->in = td_calloc(n, sizeof *b->in);
     b->to = td_calloc(n, sizeof *b->to);
@@ -208,7 +210,7 @@ const void *td_between_inline(const struct td_between *b, int32_t node) {
 // ---- sums ---------------------------------------------------------------------------------------
 static td_status make_pieces(struct td_between *b) {
     for (int i = 0; i < 2; i++) {
-        if (!b->pieces[i]) b->pieces[i] = td_calloc((size_t)b->n_nodes, PIECE_BYTES);
+        if (!b->pieces[i]) b->pieces[i] = td_calloc((size_t)b->n_nodes, b->piece_bytes);
         if (!b->pieces[i]) return td_fail_oom();
     }
     return TD_OK;
@@ -244,8 +246,9 @@ struct piece {
     int64_t first, n;
 };
 
-static struct piece piece_at(const struct td_between_part *part, int64_t k) {
-    const int64_t most = PIECE_BYTES / (int64_t)td_dtype_bytes(part->dtype);
+static struct piece piece_at(const struct td_between *b, const struct td_between_part *part,
+                             int64_t k) {
+    const int64_t most = (int64_t)(b->piece_bytes / td_dtype_bytes(part->dtype));
     const int64_t left = part->n - k * most;
     return (struct piece){k * most, TD_MAX(TD_MIN(left, most), (int64_t)0)};
 }
@@ -270,7 +273,7 @@ static td_status begin_scatter(struct td_between *b, const struct td_between_par
     for (int32_t p = 0; p < b->n_nodes; p++) {
         const size_t theirs = (size_t)(bounds[p + 1] - bounds[p]) * elem;
         b->to[p] = (struct td_gloo_slice){at(part, bounds[p]), theirs};
-        b->from[p] = (struct td_gloo_slice){into + (size_t)p * PIECE_BYTES, own};
+        b->from[p] = (struct td_gloo_slice){into + (size_t)p * b->piece_bytes, own};
     }
     return begin(b, b->to, b->from, out);
 }
@@ -293,38 +296,43 @@ static void bounds_of(struct td_between *b, const struct td_between_part *part, 
     }
 }
 
-// Two nodes: all of the piece goes to the other.
+// Two nodes, and no more than a piece: all of it goes to the other, in one round.
+static bool goes_whole(const struct td_between *b, const struct td_between_part *part) {
+    return b->n_nodes == 2 && bytes_of(part) <= b->piece_bytes;
+}
+
 static td_status begin_whole(struct td_between *b, const struct td_between_part *part,
                              struct piece k, char *into, struct td_gloo_round **out) {
     const size_t bytes = (size_t)k.n * td_dtype_bytes(part->dtype);
     for (int32_t p = 0; p < b->n_nodes; p++) {
         b->to[p] = (struct td_gloo_slice){at(part, k.first), bytes};
-        b->from[p] = (struct td_gloo_slice){into + (size_t)p * PIECE_BYTES, bytes};
+        b->from[p] = (struct td_gloo_slice){into + (size_t)p * b->piece_bytes, bytes};
     }
     return begin(b, b->to, b->from, out);
 }
 
 static td_status begin_piece(struct td_between *b, const struct td_between_part *part, int64_t k,
                              struct td_gloo_round **out) {
-    const struct piece piece = piece_at(part, k);
+    const struct piece piece = piece_at(b, part, k);
     *out = NULL;
     if (!piece.n) return TD_OK;
-    if (b->n_nodes == 2) return begin_whole(b, part, piece, b->pieces[k & 1], out);
+    if (goes_whole(b, part)) return begin_whole(b, part, piece, b->pieces[k & 1], out);
     bounds_of(b, part, piece);
     return begin_scatter(b, part, b->bounds, b->pieces[k & 1], out);
 }
 
-// What has come of piece k is added up; with more than two nodes the result goes to all.
+// What has come of piece k is added up; a slice's result goes to all.
 static td_status finish_piece(struct td_between *b, const struct td_between_part *part, int64_t k,
                               struct td_gloo_round **out_gather) {
-    const struct piece piece = piece_at(part, k);
-    if (b->n_nodes == 2) {
-        add_up(b, part, at(part, piece.first), piece.n, b->pieces[k & 1], PIECE_BYTES);
+    const struct piece piece = piece_at(b, part, k);
+    if (goes_whole(b, part)) {
+        add_up(b, part, at(part, piece.first), piece.n, b->pieces[k & 1], b->piece_bytes);
         return TD_OK;
     }
     bounds_of(b, part, piece);
     const int64_t first = b->bounds[b->node];
-    add_up(b, part, at(part, first), b->bounds[b->node + 1] - first, b->pieces[k & 1], PIECE_BYTES);
+    add_up(b, part, at(part, first), b->bounds[b->node + 1] - first, b->pieces[k & 1],
+           b->piece_bytes);
     return begin_gather(b, part, b->bounds, out_gather);
 }
 
@@ -377,10 +385,10 @@ td_status td_between_reduce_own(struct td_between *b, const struct td_between_pa
                                 const int64_t *bounds) {
     struct td_gloo_round *round = NULL;
     TD_TRY(make_pieces(b));
-    TD_CHECK(bytes_of(part) <= PIECE_BYTES);
+    TD_CHECK(bytes_of(part) <= b->piece_bytes);
     TD_TRY(begin_scatter(b, part, bounds, b->pieces[0], &round));
     TD_TRY(td_gloo_end(b->gloo, round, b->deadline_ns));
     const int64_t first = bounds[b->node];
-    add_up(b, part, at(part, first), bounds[b->node + 1] - first, b->pieces[0], PIECE_BYTES);
+    add_up(b, part, at(part, first), bounds[b->node + 1] - first, b->pieces[0], b->piece_bytes);
     return TD_OK;
 }

@@ -169,7 +169,7 @@ class node_pair : public tcp::Pair {
 
 class node_context : public tcp::Context {
   public:
-    // Sockets have no timeouts of their own: callers give theirs. libgloo leaves this without a value.
+    // Sockets have no timeouts: callers give theirs. libgloo leaves this without a value.
     node_context(std::shared_ptr<tcp::Device> device, int node, int n_nodes)
         : tcp::Context(std::move(device), node, n_nodes) {
         setTimeout(milliseconds(0));
