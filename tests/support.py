@@ -125,6 +125,8 @@ def half_written(folder):
 
 
 class Daemon:
+    popen = subprocess.Popen
+
     def __init__(self, cluster, state_dir, args, env):
         self.cluster, self.state_dir, self.args, self.env = cluster, state_dir, args, env
         self.process = self.channel = None
@@ -138,12 +140,16 @@ class Daemon:
         (self.state_dir / "address").unlink(missing_ok=True)
         listen = ["--listen", self.listened] if self.listened else []
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [self.bin / "traind", "--state-dir", self.state_dir, *self.args, *listen],
+            self.process = self.popen(
+                self.command(self.bin / "traind", "--state-dir", self.state_dir, *self.args, *listen),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env)
         if wait:
             until("traind is ready", self.ready, 20)
         return self
+
+    def command(self, *words):
+        """The command line that runs a program where the daemon is."""
+        return words
 
     def restart(self, sig=signal.SIGKILL):
         self.kill(sig)
@@ -187,12 +193,17 @@ class Daemon:
             self.channel.close()
             self.channel = None
 
+    def dial(self):
+        import grpc
+
+        return grpc.insecure_channel(self.address)
+
     def stub(self, service):
         """A service's stub whose calls carry the token: daemon.stub("Job").GetJob(...)."""
         import grpc
 
         if not self.channel:
-            self.channel = grpc.intercept_channel(grpc.insecure_channel(self.address), Token(self.token))
+            self.channel = grpc.intercept_channel(self.dial(), Token(self.token))
         home = {"NodeAdmin": "admin", "Admin": "admin"}.get(service, service.lower())
         return getattr(getattr(self.cluster.stubs, home + "_grpc"), service + "ServiceStub")(self.channel)
 
@@ -287,7 +298,7 @@ class Daemon:
 
     def ctl(self, *args, check=None, stdin=None, timeout=120, env=None):
         """Runs trainctl against this daemon."""
-        done = subprocess.run([BIN / "trainctl", *map(str, args)], input=stdin, text=True, timeout=timeout,
+        done = subprocess.run(self.command(BIN / "trainctl", *map(str, args)), input=stdin, text=True, timeout=timeout,
                               capture_output=True, env={**self.env, "TRAIND_STATE_DIR": str(self.state_dir), **(env or {})})
         if check is not None:
             assert done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.tail()}"

@@ -1,0 +1,276 @@
+"""Hosts for tests: namespaces that a bridge joins, with an address, processes and a boot of their own, on this machine.
+
+A host is a network, mount and PID namespace below an init of its own: whoever kills that kills all that runs there, as
+a power cut does. The inits read from this process, so that they, and with them the namespaces, end with it whatever
+happens. Daemons are started inside by nsenter. Stubs come to a coordinator by a relay: a Unix socket here, TCP there.
+"""
+import asyncio
+import contextlib
+import ctypes
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import threading
+import uuid
+
+import pytest
+
+from support import BIN, Daemon, until
+
+NETWORK = "10.9.0"
+COORDINATOR = f"{NETWORK}.1"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+CLONE_NEWNET = 0x40000000
+libc = ctypes.CDLL(None, use_errno=True)
+# Waits for the end of its input, and of any process that has lost its parent.
+INIT = "echo ready; while read -r _; do :; done"
+
+
+class Host:
+    """One of the namespaces. `up` may be called again once it was killed: it is then another boot."""
+
+    def __init__(self, network, name, number, *namespaces):
+        self.network, self.name, self.address = network, name, f"{NETWORK}.{number}"
+        self.namespaces, self.port, self.mac = namespaces, f"port{number}", f"02:00:0a:09:00:{number:02x}"
+        self.boot_id = network.folder / f"{name}.boot"
+        self.holder = self.init = None
+
+    def up(self):
+        unshare = ["unshare", "--net", *self.namespaces]
+        self.holder = subprocess.Popen([*unshare, "bash", "-c", INIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE)
+        if self.holder.stdout.readline() != b"ready\n":
+            pytest.skip("no network namespace: " + self.holder.stderr.read().decode(errors="replace").strip())
+        self.init = child_of(self.holder.pid) if self.namespaces else self.holder.pid
+        self.run("ip", "link", "set", "lo", "up")
+        if self.namespaces:
+            self.boot_id.write_text(f"{uuid.uuid4()}\n")
+            self.run("mount", "--bind", self.boot_id, BOOT_ID)
+        return self
+
+    def inside(self, *words):
+        """A command line that runs others in it."""
+        return ["nsenter", "-t", str(self.init), "-n", *(["-m", "-p"] if self.namespaces else []), "--", *map(str, words)]
+
+    def run(self, *words):
+        done = subprocess.run(self.inside(*words), capture_output=True, text=True, timeout=20)
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+        return done.stdout
+
+    def kill(self):
+        """All its processes at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.init, 9)
+        self.holder.wait(20)
+        for end in (self.holder.stdin, self.holder.stdout, self.holder.stderr):
+            end.close()
+
+    # ---- its cable ------------------------------------------------------------------------------
+    def plug(self):
+        hub = self.network.hub
+        hub.run("sh", "-c", f"ip link delete {self.port} 2>&1 || true")  # of the boot before, if it is still there
+        hub.run("ip", "link", "add", self.port, "type", "veth", "peer", "name", "eth0",
+                "address", self.mac, "netns", self.init)
+        hub.run("ip", "link", "set", self.port, "master", "hub", "up")
+        self.run("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
+        self.run("ip", "link", "set", "eth0", "up")
+
+    def link(self, state, where="host"):
+        """Up or down: at its own end, or at the hub's ("hub"), where it may learn nothing of it but the silence."""
+        if where == "hub":
+            self.network.hub.run("ip", "link", "set", self.port, state)
+        else:
+            self.run("ip", "link", "set", "eth0", state)
+
+    def slow(self, rate):
+        """What it sends goes at a rate, such as 20mbit."""
+        self.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "32kb", "latency", "200ms")
+
+    def lose(self, percent):
+        """Of what comes to it, so many packets in a hundred are lost."""
+        if not shutil.which("nft"):
+            pytest.fail("no program nft: apt-get install nftables")
+        self.run("nft", "add table inet lossy; add chain inet lossy in { type filter hook input priority 0; }; "
+                 f"add rule inet lossy in iifname eth0 numgen random mod 100 < {percent} counter drop")
+
+    def n_lost(self):
+        words = self.run("nft", "list chain inet lossy in").split()
+        return int(words[words.index("packets") + 1])
+
+
+def child_of(pid):
+    found = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(found[0]) if found else None
+
+
+class Network:
+    """The hub, its hosts, and the way from here to the coordinator."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tdn-"))  # sockets need a short path
+        self.hosts, self.relay = {}, None
+        self.hub = Host(self, "hub", 254)
+        try:
+            self.hub.up()
+            self.hub.run("ip", "link", "add", "hub", "type", "bridge")
+            self.hub.run("ip", "address", "add", f"{self.hub.address}/24", "dev", "hub")
+            self.hub.run("ip", "link", "set", "hub", "up")
+        except BaseException:
+            self.close()
+            raise
+
+    def host(self, name):
+        """One more, or the same again, booted."""
+        made = self.hosts.get(name) or Host(self, name, len(self.hosts) + 1, "--mount", "--pid", "--fork", "--mount-proc")
+        self.hosts[name] = made
+        made.up().plug()
+        return made
+
+    def way_to(self, address):
+        """A Unix socket that leads to a TCP address of the hosts'."""
+        if not self.relay:
+            self.relay = Relay(self.hub.init, self.folder / "relay", address)
+        return f"unix:{self.relay.path}"
+
+    def close(self):
+        if self.relay:
+            self.relay.close()
+        for host in (*self.hosts.values(), self.hub):
+            if host.holder and host.holder.poll() is None:
+                host.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Relay:
+    """A thread whose sockets are in the network of another process."""
+
+    def __init__(self, pid, path, address):
+        self.path, (self.host, self.port) = path, address.rsplit(":", 1)
+        self.loop, self.stopped, self.ready = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
+        self.thread = threading.Thread(target=self._run, args=(pid,))
+        self.thread.start()
+        assert self.ready.wait(20), "the relay into the network of the test does not start"
+
+    def _run(self, pid):
+        fd = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        assert libc.setns(fd, CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
+        os.close(fd)
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(self._serve())
+        self.loop.close()
+
+    async def _serve(self):
+        async with await asyncio.start_unix_server(self._join, self.path):
+            self.ready.set()
+            await self.stopped.wait()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+    async def _join(self, reader, writer):
+        with contextlib.suppress(OSError):
+            far_reader, far_writer = await asyncio.open_connection(self.host, self.port)
+            await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+        writer.close()
+
+    async def _pump(self, reader, writer):
+        try:
+            with contextlib.suppress(OSError):
+                while data := await reader.read(1 << 16):
+                    writer.write(data)
+                    await writer.drain()
+        finally:
+            writer.close()
+
+    def close(self):
+        self.loop.call_soon_threadsafe(self.stopped.set)
+        self.thread.join(20)
+
+
+class Inside(subprocess.Popen):
+    """nsenter, whose child is the program: signals are for that."""
+
+    @property
+    def inner(self):
+        return until("nsenter has started its program", lambda: self.poll() is not None or child_of(self.pid), 10)
+
+    def send_signal(self, sig):
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.inner, sig)
+
+
+class HostDaemon(Daemon):
+    """A daemon on a host: it speaks TLS, and its sockets are its own."""
+
+    popen = Inside
+
+    def __init__(self, cluster, host, args):
+        runtime = cluster.runtime / host.name
+        runtime.mkdir(mode=0o700, exist_ok=True)
+        super().__init__(cluster, cluster.folder / host.name, list(map(str, args)),
+                         {**cluster.env(), "TRAIND_RUNTIME_DIR": str(runtime)})
+        self.host = host
+        cluster.daemons.append(self)
+
+    @property
+    def pid(self):
+        return self.process.inner
+
+    def command(self, *words):
+        return self.host.inside(*words)
+
+    def dial(self):
+        import grpc
+
+        ca = (self.state_dir / "tls/ca.pem").read_bytes()
+        return grpc.secure_channel(self.host.network.way_to(self.address), grpc.ssl_channel_credentials(ca),
+                                   [("grpc.ssl_target_name_override", self.host.address)])
+
+
+class Hosts:
+    """A coordinator on a host of its own, and nodes, each on another."""
+
+    def __init__(self, network, cluster):
+        self.network, self.cluster, self.coordinator, self.nodes = network, cluster, None, {}
+
+    def start(self, *names, slots=2, options=()):
+        """The coordinator with these options, then nodes of these names; waits until all are there."""
+        state = self.cluster.folder / "c"
+        subprocess.run([BIN / "traind", "init", "--state-dir", state, "--host", COORDINATOR], check=True,
+                       stdout=subprocess.DEVNULL)
+        self.coordinator = c = HostDaemon(self.cluster, self.network.host("c"),
+                                          ["--role", "coordinator", "--listen", f"{COORDINATOR}:0", *options]).start()
+        c.listened = c.address
+        for name in names:
+            args = ["--role", "node", "--coordinator", c.address, "--token-file", state / "token", "--name", name,
+                    "--ca", state / "tls/ca.pem", "--slots", slots, "--allow", "all", "--measure-after-ms", 0,
+                    "--collective-interface", f"{NETWORK}.0/24"]
+            self.nodes[name] = HostDaemon(self.cluster, self.network.host(name), args).start()
+        self.all_ready()
+        return [c, *self.nodes.values()]
+
+    def all_ready(self):
+        until("all nodes are ready", lambda: len(self.coordinator.nodes("READY")) == len(self.nodes))
+
+    def daemon(self, name):
+        return self.nodes.get(name) or self.coordinator
+
+    def kill(self, name):
+        """All processes of the host at once. Its kernel closes what they had open, as it does in life."""
+        self.daemon(name).drop_channel()
+        self.network.hosts[name].kill()
+        self.daemon(name).process.wait(20)
+
+    def power_cut(self, name):
+        """Nothing of the host says good-bye: its cable is cut before its processes are."""
+        self.network.hosts[name].link("down", where="hub")
+        self.kill(name)
+
+    def boot(self, name):
+        """The host again, with its disk and another boot id, and its daemon."""
+        self.network.host(name)
+        return self.daemon(name).start()

@@ -1,0 +1,271 @@
+"""Jobs over several hosts: namespaces joined by a hub, a node daemon on each, the coordinator behind TLS (tests/hosts.py).
+What is shown of nodes over loopback in test_s56 holds over a network, and over what can happen to one."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+import hosts as net
+from support import BUILD, LONG, ROOT, SPEC, until
+
+longer = pytest.mark.skipif(not os.environ.get("TD_FULL"), reason="only in check-full")
+OPTIONS = ["--heartbeat-ms", 200, "--lease-ms", 1000, "--lost-after-ms", 4000]
+MLP = SPEC.replace("max_epochs: 3", "max_epochs: 1").replace("batch_size: 16", "batch_size: 8") \
+          .replace("samples: 512", "samples: 576").replace("precision: 32-true", "precision: 64-true")
+
+
+@pytest.fixture
+def network():
+    made = net.Network()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def hosts(network, cluster):
+    """The cluster is closed before the network is."""
+    return net.Hosts(network, cluster)
+
+
+def gpt(tmp_path):
+    text = tmp_path / "text"
+    text.write_text("what is read again and again is learned in the end. " * 40)
+    return f"""
+name: gpt
+seed_everything: 1
+stages: [fit]
+model: {{name: gpt, n_layer: 2, n_head: 2, n_embd: 16}}
+data: {{name: text, path: {text}, block_size: 16, batch_size: 4, shuffle: true}}
+optimizer: {{name: adamw, lr: 0.001}}
+trainer: {{accelerator: cpu, precision: 64-true, max_steps: 12, log_every_n_steps: 1, limit_val_batches: 0}}
+checkpoint: {{every_n_train_steps: 12, save_top_k: 1}}
+"""
+
+
+def same_as_one_process(c, spec, n_nodes, devices, batch):
+    """Two runs over nodes have the same bits, and the losses of one process with the same samples a step."""
+    world, bits = n_nodes * devices, []
+    for _ in range(2):
+        wide = c.submit(spec, f"trainer.num_nodes={n_nodes}", f"trainer.devices={devices}")
+        done = c.finish(wide)
+        assert (done.n_ranks, done.attempt) == (world, 1)
+        bits.append(c.weights(wide)["model.safetensors"])
+    assert bits[0] == bits[1]
+    alone = c.submit(spec, f"data.batch_size={batch * world}", "trainer.devices=1")
+    last = c.finish(alone).global_step
+    found, wanted = c.losses(wide, last, n_ranks=world), c.losses(alone, last)
+    worst = max(abs(found[k] - wanted[k]) / max(abs(wanted[k]), 1e-3) for k in wanted)
+    assert worst < 1e-5, worst
+
+
+@pytest.mark.parametrize("n_nodes, devices", [(2, 2), (3, 1)])
+def test_mlp_over_hosts_has_the_losses_of_one_process(hosts, n_nodes, devices):
+    c, *_ = hosts.start(*"abd"[:n_nodes], slots=devices, options=OPTIONS)
+    same_as_one_process(c, MLP, n_nodes, devices, 8)
+
+
+def test_gpt_over_hosts_has_the_losses_of_one_process(hosts, tmp_path):
+    c, *_ = hosts.start("a", "b", slots=1, options=OPTIONS)
+    same_as_one_process(c, gpt(tmp_path), 2, 1, 4)
+
+
+@longer
+def test_a_hundred_starts_in_a_row_are_without_a_failure(hosts):
+    c, *_ = hosts.start("a", "b", "d", options=OPTIONS)
+    for i in range(100):
+        n_nodes, devices = ((2, 2), (3, 1))[i % 2]
+        done = c.finish(c.submit(MLP, f"trainer.num_nodes={n_nodes}", f"trainer.devices={devices}", "trainer.max_steps=2"))
+        assert (done.attempt, done.n_ranks) == (1, n_nodes * devices), f"start {i}: {done}"
+
+
+# ---- what happens to hosts and networks ---------------------------------------------------------
+SAVED = 150  # the step of the first checkpoint
+whole = {}  # weights of runs to which nothing happened, by their steps
+
+
+def trains(hosts, steps=2 * SAVED, lost_after_ms=2000):
+    """Two hosts that train."""
+    c, a, b = hosts.start("a", "b", slots=1, options=[*OPTIONS, "--lost-after-ms", lost_after_ms])
+    return c, a, b, submit(c, steps)
+
+
+def submit(c, steps):
+    return c.submit(LONG, f"trainer.max_steps={steps}", "trainer.num_nodes=2", f"checkpoint.every_n_train_steps={SAVED}")
+
+
+def has_saved(hosts, **more):
+    """The same, after its first checkpoint and all points up to it have come to the coordinator. The points that have
+    not come when a host is given up are lost with it."""
+    c, a, b, job = trains(hosts, **more)
+    until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint, 60)
+    until("its points, too", lambda: (SAVED, 2) in [(p.step, p.n_ranks) for p in c.points(job)])
+    return c, a, b, job
+
+
+def ends_as_undisturbed(c, job, attempt=1):
+    """All its steps are counted once, and its weights are those of a run to which nothing happened."""
+    done = c.finish(job, deadline_s=120)
+    assert (done.attempt, done.restarts) == (attempt, attempt - 1), done
+    assert not [n for n in done.notes if "not bit-exact" in n], done.notes
+    steps = done.global_step
+    c.losses(job, steps, n_ranks=2)
+    if steps not in whole:
+        alone = submit(c, steps)
+        c.finish(alone, deadline_s=120)
+        whole[steps] = c.weights(alone)["model.safetensors"]
+    assert c.weights(job)["model.safetensors"] == whole[steps]
+
+
+class Watch:
+    """What time it took since, for the assertion and for who reads the output."""
+
+    def __init__(self):
+        self.began = time.monotonic()
+
+    def took(self, what, at_most_s):
+        s = time.monotonic() - self.began
+        print(f"{what}: {s:.2f} s")
+        assert s < at_most_s, f"{what}: {s:.2f} s"
+
+
+def failed_on_b(c, job, *classes):
+    failure = until("the attempt has failed", lambda: c.job(job).restarts == 1 and c.job(job)).failure
+    assert getattr(failure, "class") in classes and failure.node == "b", failure
+
+
+def again(c, job):
+    until("it trains again", lambda: c.job(job).attempt == 2 and c.state(job) == "RUNNING")
+
+
+def test_ranks_of_the_other_host_end_within_two_seconds_when_a_rank_is_killed(hosts):
+    c, a, b, job = has_saved(hosts)
+    os.kill(b.workers(job)[0], signal.SIGKILL)
+    watch = Watch()
+    failed_on_b(c, job, "internal")
+    watch.took("ended on both hosts", 2)
+    again(c, job)
+    watch.took("trains again", 5)
+    ends_as_undisturbed(c, job, attempt=2)
+
+
+@pytest.mark.parametrize("cable_first", [False, pytest.param(True, marks=longer)])
+def test_job_goes_on_when_a_killed_host_is_back_as_another_boot(hosts, cable_first):
+    c, a, b, job = has_saved(hosts)
+    hosts.power_cut("b") if cable_first else hosts.kill("b")
+    watch = Watch()
+    until("the ranks of the other host have ended", lambda: not a.workers(job))
+    watch.took("ended on the other host", 5 if cable_first else 2)
+    failed_on_b(c, job, "node_lost", "collective")
+    watch.took("the attempt has failed", 6)
+    assert not b.workers(job)
+    hosts.boot("b")
+    watch = Watch()
+    again(c, job)
+    watch.took("trains again after the boot", 10)
+    ends_as_undisturbed(c, job, attempt=2)
+
+
+@longer
+def test_another_boot_is_judged_before_the_lease_is_over(hosts):
+    c, a, b, job = has_saved(hosts, lost_after_ms=60000)
+    hosts.power_cut("b")
+    hosts.boot("b")
+    watch = Watch()
+    failed_on_b(c, job, "node_lost", "collective", "internal")
+    again(c, job)
+    watch.took("trains again after the boot", 10)
+    ends_as_undisturbed(c, job, attempt=2)
+
+
+@pytest.mark.parametrize("where", ["hub", pytest.param("host", marks=longer)])
+def test_job_goes_on_when_a_link_was_down_for_longer_than_the_lease(hosts, where):
+    c, a, b, job = has_saved(hosts)
+    b.host.link("down", where)
+    watch = Watch()
+    failed_on_b(c, job, "node_lost", "collective")
+    watch.took("the attempt has failed", 6)
+    until("the ranks of the other host have ended", lambda: not a.workers(job))
+    b.host.link("up", where)
+    watch = Watch()
+    again(c, job)
+    watch.took("trains again after the link is up", 20)
+    ends_as_undisturbed(c, job, attempt=2)
+
+
+@longer
+def test_ranks_run_on_when_a_link_is_down_for_less_than_they_are_given_up_after(hosts):
+    c, a, b, job = trains(hosts, lost_after_ms=60000)
+    c.wait_step(job, 5)
+    b.host.link("down", "hub")
+    until("the node is missed", lambda: "b" not in [n.name for n in c.nodes("READY")])
+    b.host.link("up", "hub")
+    ends_as_undisturbed(c, job)
+
+
+@pytest.mark.parametrize("who", ["c", pytest.param("b", marks=longer)])
+def test_ranks_run_on_when_a_daemon_is_killed_and_starts_again(hosts, who):
+    c, a, b, job = trains(hosts)
+    c.wait_step(job, 5)
+    (c if who == "c" else b).restart(signal.SIGKILL)
+    hosts.all_ready()
+    assert c.state(job) == "RUNNING"
+    ends_as_undisturbed(c, job)
+
+
+@longer
+def test_ranks_run_on_when_the_coordinators_host_is_another_boot(hosts):
+    c, a, b, job = trains(hosts, lost_after_ms=60000)
+    c.wait_step(job, 5)
+    hosts.power_cut("c")
+    hosts.boot("c")
+    hosts.all_ready()
+    ends_as_undisturbed(c, job)
+
+
+@longer
+def test_bits_are_the_same_when_the_network_is_slow(hosts):
+    c, a, b, job = trains(hosts, steps=60)
+    c.wait_step(job, 5)
+    b.host.slow("200mbit")
+    ends_as_undisturbed(c, job)
+
+
+def test_bits_are_the_same_when_packets_are_lost(hosts):
+    c, a, b, job = trains(hosts, steps=60)
+    c.wait_step(job, 5)
+    b.host.lose(2)
+    ends_as_undisturbed(c, job)
+    assert b.host.n_lost() > 10
+
+
+# ---- what a stranger would run ------------------------------------------------------------------
+def torch_python():
+    python = os.environ.get("TORCH") or str(BUILD / "venv-rivals/bin/python")
+    if not pathlib.Path(python).exists() or subprocess.run([python, "-c", "import torch"], capture_output=True).returncode:
+        pytest.skip(f"no Python package torch ({python}; TORCH names another)")
+    return python
+
+
+@longer
+def test_torch_script_over_two_hosts_is_restarted_after_a_rank_is_killed(hosts):
+    c, a, b = hosts.start("a", "b", slots=1, options=OPTIONS)
+    job = c.submit(json.dumps({"kind": "command", "restart": {"max": 2, "backoff": [0]}, "trainer": {"num_nodes": 2},
+                               "command": [torch_python(), str(ROOT / "examples/commands/ddp.py"), "400"]}))
+    state = a.state_dir / "checkpoints" / job / "state.pt"
+    c.wait_state(job, "RUNNING")
+    until("it has kept a state", state.exists, 120)
+    launcher = b.launcher(job)
+    os.kill(int(pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()[0]), signal.SIGKILL)
+    watch = Watch()
+    until("the ranks of the other host have ended", lambda: c.job(job).restarts == 1)
+    watch.took("ended on both hosts", 5)
+    done = c.finish(job, deadline_s=180)
+    assert (done.attempt, done.restarts, done.failure.node) == (2, 1, "b")
+    said = lambda rank: b"".join(line.data for line in c.logs(job, rank=rank)).decode()
+    until("its log has come", lambda: "done: step 400" in said(0))
+    begun = [int(said(rank).split("begins after step ")[1].split(",")[0]) for rank in (0, 1)]
+    assert begun[0] == begun[1] >= 10
