@@ -90,10 +90,20 @@ class Host:
 
     def lose(self, percent):
         """Of what comes to it, so many packets in a hundred are lost."""
+        self._drop(f"numgen random mod 100 < {percent}")
+
+    def deaf_to(self, other):
+        """Nothing that another host sends comes to it any more; all else does."""
+        self._drop(f"ip saddr {other.address}")
+
+    def _drop(self, what):
         if not shutil.which("nft"):
             pytest.fail("no program nft: apt-get install nftables")
         self.run("nft", "add table inet lossy; add chain inet lossy in { type filter hook input priority 0; }; "
-                 f"add rule inet lossy in iifname eth0 numgen random mod 100 < {percent} counter drop")
+                 f"add rule inet lossy in iifname eth0 {what} counter drop")
+
+    def lose_nothing(self):
+        self.run("nft", "delete table inet lossy")
 
     def n_lost(self):
         words = self.run("nft", "list chain inet lossy in").split()

@@ -87,20 +87,21 @@ SAVED = 150  # the step of the first checkpoint
 whole = {}  # weights of runs to which nothing happened, by their steps
 
 
-def trains(hosts, steps=2 * SAVED, lost_after_ms=2000):
+def trains(hosts, *overrides, steps=2 * SAVED, lost_after_ms=2000):
     """Two hosts that train."""
     c, a, b = hosts.start("a", "b", slots=1, options=[*OPTIONS, "--lost-after-ms", lost_after_ms])
-    return c, a, b, submit(c, steps)
+    return c, a, b, submit(c, steps, *overrides)
 
 
-def submit(c, steps):
-    return c.submit(LONG, f"trainer.max_steps={steps}", "trainer.num_nodes=2", f"checkpoint.every_n_train_steps={SAVED}")
+def submit(c, steps, *overrides):
+    return c.submit(LONG, f"trainer.max_steps={steps}", "trainer.num_nodes=2",
+                    f"checkpoint.every_n_train_steps={SAVED}", *overrides)
 
 
-def has_saved(hosts, **more):
+def has_saved(hosts, *overrides, **more):
     """The same, after its first checkpoint and all points up to it have come to the coordinator. The points that have
     not come when a host is given up are lost with it."""
-    c, a, b, job = trains(hosts, **more)
+    c, a, b, job = trains(hosts, *overrides, **more)
     until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint, 60)
     until("its points, too", lambda: (SAVED, 2) in [(p.step, p.n_ranks) for p in c.points(job)])
     return c, a, b, job
@@ -193,6 +194,20 @@ def test_job_goes_on_when_a_link_was_down_for_longer_than_the_lease(hosts, where
     watch = Watch()
     again(c, job)
     watch.took("trains again after the link is up", 20)
+    ends_as_undisturbed(c, job, attempt=2)
+
+
+def test_attempt_ends_by_the_deadline_of_its_data_when_only_the_ranks_lose_each_other(hosts):
+    c, a, b, job = has_saved(hosts, "trainer.collective_timeout=3")
+    b.host.deaf_to(a.host)
+    watch = Watch()
+    failure = until("the attempt has failed", lambda: c.job(job).restarts == 1 and c.job(job)).failure
+    watch.took("the attempt has failed", 6)
+    assert getattr(failure, "class") == "collective" and failure.node in ("a", "b"), failure
+    assert len(c.nodes("READY")) == 2
+    b.host.lose_nothing()
+    again(c, job)
+    watch.took("trains again", 15)
     ends_as_undisturbed(c, job, attempt=2)
 
 
