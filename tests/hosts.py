@@ -263,8 +263,8 @@ class Hosts:
         self.all_ready()
         return [c, *self.nodes.values()]
 
-    def all_ready(self):
-        until("all nodes are ready", lambda: len(self.coordinator.nodes("READY")) == len(self.nodes))
+    def all_ready(self, deadline_s=30):
+        until("all nodes are ready", lambda: len(self.coordinator.nodes("READY")) == len(self.nodes), deadline_s)
 
     def daemon(self, name):
         return self.nodes.get(name) or self.coordinator
