@@ -3,7 +3,7 @@
     python3 tests/bench/bench.py --build build [--rounds 3] [--only throughput-mlp,start] [--torch PYTHON]
 
 Parts, in order: fma, throughput, products, fabric, ddp, lightning, contended, predicted, start, spawn, checkpoint, latency, command,
-queue, shards, idle, programs. `throughput` and `predicted` have parts of their own, such as throughput-gpt-bf16;
+queue, shards, hosts, idle, programs. `throughput` and `predicted` have parts of their own, such as throughput-gpt-bf16;
 `throughput` brings the rows of `predicted` along, which runs without a rival and only when it is named. Where the
 rival is not installed its column says "no rival". --level holds both sides to a CPU level (harness.py). A row that fails or hangs says
 `failed: why`, and the others follow (guard.py). Nothing here passes or fails: the exit
@@ -23,7 +23,7 @@ from harness import A, chosen, emit, support
 
 PROGRAM_S = 500
 PART_S = 3600  # a round
-PROGRAMS_OF_PARTS = ("bench_fma", "bench_products", "bench_fabric", "bench_spawn")
+PROGRAMS_OF_PARTS = ("bench_fma", "bench_products", "bench_fabric", "bench_hosts", "bench_spawn")
 
 
 def fma(folder, torch):
@@ -63,6 +63,7 @@ def parts():
     import crowd
     import daemons
     import moments
+    import over_hosts
     import shards
     import training
 
@@ -70,7 +71,7 @@ def parts():
             "lightning": training.lightning, "contended": training.contended, "predicted": training.predicted,
             "start": moments.start, "spawn": moments.spawn,
             "checkpoint": moments.checkpoint, "latency": daemons.latency, "command": daemons.command,
-            "queue": crowd.queue, "shards": shards.shards, "idle": daemons.idle, "programs": programs}
+            "queue": crowd.queue, "shards": shards.shards, "hosts": over_hosts.hosts, "idle": daemons.idle, "programs": programs}
 
 
 def main():
