@@ -41,7 +41,7 @@ def hosts(folder, torch):
 def all_of(net, commands, envs, rival=False):
     """JSON lines of one command a host, all at once."""
     running = [net.popen(i, command, env=env, cwd=HERE / "rivals", text=True, stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE) for i, (command, env) in enumerate(zip(commands, envs))]
+                         stderr=subprocess.PIPE, start_new_session=True) for i, (command, env) in enumerate(zip(commands, envs))]
     outs = []
     try:
         for p in running:
@@ -54,7 +54,7 @@ def all_of(net, commands, envs, rival=False):
     finally:
         for p in running:
             if p.poll() is None:
-                p.kill()
+                os.killpg(p.pid, signal.SIGKILL)  # torchrun's ranks, too
                 p.communicate()
     return outs
 
@@ -153,7 +153,7 @@ def first_collective(folder, torch):
         for i in range(A.rounds if torch else 0):
             began, host = time.time(), s.net.address(0)
             commands = [[TORCH, "-m", "torch.distributed.run", "--nnodes", 2, "--nproc-per-node", 2, "--rdzv-backend",
-                         "c10d", "--rdzv-endpoint", f"{host}:29400", "--rdzv-id", f"r{i}", "--local-addr",
+                         "c10d", "--rdzv-endpoint", f"{host}:29400", "--rdzv-id", f"r{i}", "--rdzv-conf", f"is_host={h == 0}", "--local-addr",
                          s.net.address(h), "rendezvous.py"] for h in range(2)]
             lines = sum(all_of(s.net, commands, [torch_env()] * 2, True), [])
             rival += [max(x["done_s"] for x in lines) - began] if lines else []
