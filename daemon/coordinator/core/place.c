@@ -90,16 +90,16 @@ static bool has_devices(const struct td_job *j, const struct td_host *n) {
     const struct td_host_accel *a = td_place_devices(j, n);
     return !a || a->n >= td_job_node_ranks(j);
 }
-static bool has_memory(const struct td_core *core, const struct td_job *j,
-                       const struct td_host *n) {
+// any: a plan of the job for any level; NULL: there is none, and no other is looked for.
+static bool has_memory(const struct td_core *core, const struct td_job *j, const struct td_host *n,
+                       const struct td_plan_entry *any) {
     const uint64_t asked = (uint64_t)TD_MAX(j->knobs.resources.memory_bytes, (int64_t)0);
-    const struct td_plan_entry *plan = td_plans_find(core, j->spec_digest, n);
-    if (!plan) plan = td_plans_find(core, j->spec_digest, NULL);
-    return td_fits_on(n, td_job_node_ranks(j), plan, asked);
+    const struct td_plan_entry *own = any ? td_plans_find(core, j->spec_digest, n) : NULL;
+    return td_fits_on(n, td_job_node_ranks(j), own ? own : any, asked);
 }
-static bool could_hold(const struct td_core *core, const struct td_job *j,
-                       const struct td_host *n) {
-    return has_slots(j, n) && has_devices(j, n) && has_memory(core, j, n);
+static bool could_hold(const struct td_core *core, const struct td_job *j, const struct td_host *n,
+                       const struct td_plan_entry *any) {
+    return has_slots(j, n) && has_devices(j, n) && has_memory(core, j, n, any);
 }
 
 // What it lacks there now, of slots and devices; 0: nothing.
@@ -121,7 +121,8 @@ static uint32_t lacks(const struct td_job *j, const struct td_host *n,
 }
 
 // Nodes that are not excluded could hold all of it.
-static bool others_fit(const struct td_core *core, const struct td_job *j, bool picky) {
+static bool others_fit(const struct td_core *core, const struct td_job *j, bool picky,
+                       const struct td_plan_entry *any) {
     size_t cursor = 0;
     const char *key;
     void *value;
@@ -129,7 +130,7 @@ static bool others_fit(const struct td_core *core, const struct td_job *j, bool 
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         const struct td_host *n = value;
         n_able += td_host_ready(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
-                  td_job_kind_is_in(n->kinds, j->knobs.kind) && could_hold(core, j, n);
+                  td_job_kind_is_in(n->kinds, j->knobs.kind) && could_hold(core, j, n, any);
     }
     return n_able >= TD_MAX(j->knobs.num_nodes, (uint32_t)1);
 }
@@ -177,12 +178,12 @@ static void add_best(const struct td_job *j, struct best *b, struct td_host *n) 
 
 // Whether the job may run there at all; if not, c says why.
 static bool is_able(const struct td_core *core, const struct td_job *j, const struct td_host *n,
-                    struct td_place *c) {
+                    const struct td_plan_entry *any, struct td_place *c) {
     if (!td_job_kind_is_in(n->kinds, j->knobs.kind)) {
         c->forbidden = true;
         return false;
     }
-    if (!has_slots(j, n) || !has_memory(core, j, n)) return false;
+    if (!has_slots(j, n) || !has_memory(core, j, n, any)) return false;
     if (!has_devices(j, n)) {
         c->few_devices = td_job_node_ranks(j);
         if (n->devices.withheld) c->withheld = n;
@@ -196,9 +197,10 @@ static bool is_able(const struct td_core *core, const struct td_job *j, const st
 }
 
 static void look_at(const struct td_core *core, const struct td_job *j, struct td_host *n,
-                    struct td_place *c, struct best *b, uint32_t *least_missing) {
+                    const struct td_plan_entry *any, struct td_place *c, struct best *b,
+                    uint32_t *least_missing) {
     struct td_place there;
-    if (!is_able(core, j, n, c)) return;
+    if (!is_able(core, j, n, any, c)) return;
     c->able++;
     uint32_t missing = lacks(j, n, &there);
     if (!missing) {
@@ -215,7 +217,8 @@ static void find_best(const struct td_core *core, const struct td_job *j, struct
                       struct best *b) {
     const char *only = pinned(j);
     bool picky = some_has_level(core, j);
-    bool avoid = !only && j->n_excluded && others_fit(core, j, picky);
+    const struct td_plan_entry *any = td_plans_find(core, j->spec_digest, NULL); // goes over all
+    bool avoid = !only && j->n_excluded && others_fit(core, j, picky, any);
     size_t cursor = 0;
     const char *key;
     void *value;
@@ -229,7 +232,7 @@ static void find_best(const struct td_core *core, const struct td_job *j, struct
         c->away = false;
         if (avoid && td_job_excludes(j, n->id)) continue;
         if (lacks_level(j, n, picky)) continue;
-        look_at(core, j, n, c, b, &least_missing);
+        look_at(core, j, n, any, c, b, &least_missing);
     }
 }
 

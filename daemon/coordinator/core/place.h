@@ -17,7 +17,7 @@ struct td_place {
     // To run on now; NULL: nowhere. Of several nodes the one whose plan holds for all: of which not
     // all is known, else of the lowest CPU level.
     struct td_host *node;
-    struct td_host *nearest; // could hold a part that it has no room for now, and comes nearest
+    struct td_host *nearest; // is large enough for a part, is busy, and lacks the least
     uint32_t needed, free;   // slots of nearest
     uint32_t wanted;         // nodes that it spans
     uint32_t fit;            // nodes that have room for a part now
