@@ -41,7 +41,7 @@ class FakeCoordinator:
         self.m, self.plan_json, self.lock = stubs.node, plan_json, threading.Lock()
         self.values, self.wanted, self.sets, self.ended, self.registered, self.out = {}, set(), [], set(), {}, {}
         self.server = grpc.server(futures.ThreadPoolExecutor(16))
-        played = {name: getattr(self, name) for name in ("Session", "PutLog", "PutShard")}  # the others are not implemented
+        played = {name: getattr(self, name) for name in ("Session", "PutLog", "PutShard")}  # no test calls the others
         service = type("Service", (stubs.node_grpc.NodeServiceServicer,), {})()
         service.__dict__.update(played)
         stubs.node_grpc.add_NodeServiceServicer_to_server(service, self.server)
