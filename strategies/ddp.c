@@ -18,14 +18,18 @@
 struct td_strategy {
     struct td_strategy_config config;
     struct td_buffer gradients; // imported; bytes 0: the accelerator's own memory is used
+    bool overlaps;
     const struct td_strategy_memory *memory;
 };
 
 // The spec refuses any other value of the knobs that are not read: they say what is the case. A
 // size that the rank is given comes first.
-static td_status read_knobs(struct td_strategy_config *c) {
+static td_status read_knobs(struct td_strategy *s) {
+    struct td_strategy_config *c = &s->config;
     double mb = (double)(TD_BUCKET_CAP_BYTES >> 20);
+    s->overlaps = true;
     if (c->knobs) TD_TRY(td_knob_real(c->knobs, "bucket_cap_mb", &mb));
+    if (c->knobs) TD_TRY(td_knob_bool(c->knobs, "overlap", &s->overlaps));
     if (!c->bucket_cap_bytes) c->bucket_cap_bytes = (size_t)(mb * (double)(1 << 20));
     if (!c->bucket_first_bytes) {
         c->bucket_first_bytes = TD_MIN(TD_BUCKET_FIRST_BYTES, c->bucket_cap_bytes);
@@ -38,7 +42,7 @@ static td_status ddp_open(const struct td_strategy_config *config,
     struct td_strategy *s = td_calloc(1, sizeof *s);
     if (!s) return td_fail_oom();
     s->config = *config;
-    td_status bad = read_knobs(&s->config);
+    td_status bad = read_knobs(s);
     if (bad) {
         free(s);
         return bad;
@@ -65,6 +69,7 @@ static td_status ddp_environment(struct td_strategy *s, struct td_strategy_facts
         .is_global_zero = c->global_rank == 0,
         .restore_optimizer = true,
         .resumes_exactly = true,
+        .waits_for_buckets = !s->overlaps,
     };
     return TD_OK;
 }

@@ -15,8 +15,9 @@
 // named; a gather always stacks: a new leading dimension of size world; scalars stay scalars.
 // Thread: the training thread; abort may be called from any. all_reduce_bucket, wait_buckets and
 // what a strategy calls in reduce_gradients come from the thread that runs the accelerator's queue.
-// The training thread makes no call meanwhile. Ownership: the mapping and what a call is handed are
-// the caller's. Errors: status; data of a call that failed has no known content.
+// Where facts say joins_nodes, buckets in host memory come from a third thread, beside the backward
+// pass; the others make no call until they are done. Ownership: the mapping and what a call is
+// handed are the caller's. Errors: status; data of a call that failed has no known content.
 
 #include "traind/bucket.h"
 #include "traind/status.h"

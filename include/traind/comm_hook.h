@@ -20,7 +20,8 @@
 //
 // Slots: (required) unless marked (optional). Ownership: what is handed over is borrowed until the
 // call returns, the configuration's pointers until close. Thread: reduce runs on the thread of the
-// accelerator's queue, all else on the training thread while nothing is queued. Errors: a status
+// accelerator's queue, of several nodes on one beside it while the backward pass goes on; one at a
+// time. All else runs on the training thread while nothing is queued. Errors: a status
 // ends the attempt; one of reduce that names no class is USER_CODE. Outputs are written only on
 // success.
 // Source: torch.distributed.algorithms.ddp_comm_hooks; Lightning's ddp_comm_hook, ddp_comm_state

@@ -117,6 +117,8 @@ struct td_strategy_facts {
     // recorded with the programs, before place. The same on all ranks. A resumed run reads its
     // checkpoint's files twice.
     bool late_optimizers;
+    // Of several nodes: the backward pass waits until a bucket is reduced, instead of going on.
+    bool waits_for_buckets;
 };
 
 // How the samples of a split are divided: this rank takes positions rank, rank + n_replicas, ...
@@ -256,9 +258,10 @@ struct td_strategy_ops {
     // with the step.
     td_status (*optimizer_step)(struct td_strategy *s, struct td_executable *exe,
                                 const void *const *inputs, td_ticket *out_ticket);
-    // (optional) Called where an all_reduce node is, on the thread that runs the accelerator's
-    // queue: averages a bucket in place over the world, and sums its control flags. It may leave
-    // the sum to the collective's wait_buckets, which is called in any case. Errors: ABORTED (class
+    // (optional) Averages a bucket in place over the world, and sums its control flags. Called for
+    // each all_reduce node, in their order, on the thread that runs the accelerator's queue. Of
+    // several nodes it is called on a thread beside that, while the queue goes on. It may leave the
+    // sum to the collective's wait_buckets, which is called in any case. Errors: ABORTED (class
     // collective) when a peer is gone. Absent: the collective's all_reduce_bucket.
     td_status (*reduce_gradients)(struct td_strategy *s, const struct td_bucket *bucket);
     // (optional) Called at each point of td_strategy_hook. It leaves parameters alone.

@@ -72,6 +72,126 @@ static void test_bits_are_the_same_when_sums_come_late(void **state) {
     assert_true(most_late > 1);
 }
 
+// ---- a thread that reduces buckets -------------------------------------------------------------
+// A group that says it joins nodes, whose ranks are in one process all the same.
+static td_status facts_of_nodes(struct td_collective_facts *out_facts) {
+    TD_TRY(shm()->facts(out_facts));
+    out_facts->joins_nodes = true;
+    return TD_OK;
+}
+
+static _Thread_local bool runs_programs; // this thread, which made the ranks' places
+static _Atomic int beside, last_beside, n_last, fails_at;
+
+static td_status note_thread(struct td_collective *c, void **out_data, size_t *out_bytes) {
+    runs_programs = true;
+    return shm()->gradients(c, out_data, out_bytes);
+}
+
+static td_status reduce_and_count(struct td_collective *c, const struct td_bucket *b) {
+    beside += !runs_programs && !b->has_control;
+    last_beside += !runs_programs && b->has_control;
+    n_last += b->has_control;
+    if (fails_at && b->index + 1 == (uint32_t)fails_at) {
+        return td_fail(TD_ABORTED, "bucket %u cannot be sent", b->index);
+    }
+    return shm()->all_reduce_bucket(c, b);
+}
+
+static struct td_collective_ops ops_of_nodes(void) {
+    struct td_collective_ops ops = *shm();
+    ops.facts = facts_of_nodes;
+    ops.gradients = note_thread;
+    ops.all_reduce_bucket = reduce_and_count;
+    beside = last_beside = n_last = fails_at = 0;
+    return ops;
+}
+
+static void test_bits_are_the_same_when_a_thread_reduces_buckets(void **state) {
+    static const char *const precisions[] = {"32-true", "16-mixed"};
+    const struct td_collective_ops ops = ops_of_nodes();
+    const struct td_plugin_desc nodes = TD_PLUGIN_DESC(COLLECTIVE, "shm", "of nodes", &ops);
+    for (size_t i = 0; i < TD_COUNTOF(precisions); i++) {
+        char plain[TD_FS_PATH_BYTES], thread[TD_FS_PATH_BYTES];
+        struct job j = {.accelerator = "reference",
+                        .strategy = "ddp",
+                        .precision = precisions[i],
+                        .world = RANKS,
+                        .accumulate = 2,
+                        .max_epochs = 3};
+        snprintf(plain, sizeof plain, "%s/plain-%zu", (char *)*state, i);
+        snprintf(thread, sizeof thread, "%s/thread-%zu", (char *)*state, i);
+        const int64_t steps = run_job(&j, plain).step;
+        const int before = beside;
+        j.own = &nodes;
+        assert_int_equal(run_job(&j, thread).step, steps);
+        expect_same(plain, thread, steps);
+        assert_true(beside - before >= RANKS * steps);
+    }
+    assert_true(n_last > 0);
+    assert_int_equal(last_beside, 0); // whoever waits makes it
+}
+
+static void test_bits_are_the_same_when_a_queue_hands_buckets_to_a_thread(void **state) {
+    char plain[TD_FS_PATH_BYTES], thread[TD_FS_PATH_BYTES];
+    const struct td_collective_ops ops = ops_of_nodes();
+    const struct td_plugin_desc nodes = TD_PLUGIN_DESC(COLLECTIVE, "shm", "of nodes", &ops);
+    struct job j = {.accelerator = "far",
+                    .strategy = "ddp",
+                    .precision = "32-true",
+                    .world = RANKS,
+                    .accumulate = 1,
+                    .max_epochs = 2};
+    snprintf(plain, sizeof plain, "%s/plain", (char *)*state);
+    snprintf(thread, sizeof thread, "%s/thread", (char *)*state);
+    const int64_t steps = run_job(&j, plain).step;
+    j.own = &nodes;
+    assert_int_equal(run_job(&j, thread).step, steps);
+    expect_same(plain, thread, steps);
+}
+
+static void set_no_overlap(struct run *r, const char *dir) {
+    (void)dir;
+    r->config.strategy_knobs =
+        knobs(r, &td_strategy_ddp, "{\"bucket_cap_mb\":25,\"overlap\":false}");
+}
+
+static void test_no_thread_reduces_buckets_when_overlap_is_off(void **state) {
+    const struct td_collective_ops ops = ops_of_nodes();
+    const struct td_plugin_desc nodes = TD_PLUGIN_DESC(COLLECTIVE, "shm", "of nodes", &ops);
+    const struct job j = {.accelerator = "reference",
+                          .strategy = "ddp",
+                          .precision = "32-true",
+                          .world = RANKS,
+                          .accumulate = 1,
+                          .max_epochs = 1,
+                          .own = &nodes,
+                          .change = set_no_overlap};
+    assert_true(run_job(&j, *state).step > 0);
+    assert_true(n_last > 0);
+    assert_int_equal(beside, 0);
+}
+
+static void test_rank_fails_with_the_error_when_its_thread_cannot_reduce(void **state) {
+    const struct td_collective_ops ops = ops_of_nodes();
+    const struct td_plugin_desc nodes = TD_PLUGIN_DESC(COLLECTIVE, "shm", "of nodes", &ops);
+    const struct job j = {.accelerator = "reference",
+                          .strategy = "ddp",
+                          .precision = "32-true",
+                          .world = RANKS,
+                          .accumulate = 1,
+                          .max_epochs = 1,
+                          .own = &nodes};
+    struct ranks all;
+    fails_at = 1;
+    start_ranks(&all, &j, *state);
+    join_ranks(&all);
+    for (int i = 0; i < RANKS; i++) {
+        assert_fails(all.rank[i].failed, TD_ABORTED, "bucket 0 cannot be sent");
+    }
+    assert_int_equal(n_last, 0); // after an error nothing more is begun
+}
+
 // ---- a collective of a device -------------------------------------------------------------------
 // One rank: what it is handed is checked, and stays as it is.
 static td_status facts_of_device(struct td_collective_facts *out_facts) {
@@ -164,6 +284,10 @@ static void test_group_is_refused_when_it_takes_no_memory_that_is_here(void **st
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_bits_are_the_same_when_sums_come_late),
+        test_in_scratch(test_bits_are_the_same_when_a_thread_reduces_buckets),
+        test_in_scratch(test_bits_are_the_same_when_a_queue_hands_buckets_to_a_thread),
+        test_in_scratch(test_no_thread_reduces_buckets_when_overlap_is_off),
+        test_in_scratch(test_rank_fails_with_the_error_when_its_thread_cannot_reduce),
         test_in_scratch(test_buckets_stay_on_the_device_when_the_collective_takes_them),
         test_in_scratch(test_group_is_refused_when_it_takes_no_memory_that_is_here),
     };

@@ -2,6 +2,10 @@
 // have the same offset in host memory as in their region: the mapping of a group serves, and
 // control flags keep their place after the last bucket. A group may reduce later than it was asked
 // to; what it reduced goes back to the device when it was waited for.
+//
+// Ranks of a node reduce a bucket on the thread that runs the program: they share its memory, and
+// each needs its core for either. Ranks of several nodes wait for a network, so a thread of its own
+// reduces while the program goes on (comm_thread.h).
 
 #include "engine/train/rank/buckets.h"
 
@@ -52,6 +56,15 @@ static td_status choose_memory(struct td_rank *r) {
 
 // ---- the list -----------------------------------------------------------------------------------
 
+static bool reduces_beside(const struct td_rank *r) {
+    return r->group_facts.joins_nodes && r->reduces_on_host && !r->facts.waits_for_buckets;
+}
+
+static td_status reduce_posted(void *arg, uint32_t index) {
+    struct td_rank *r = arg;
+    return td_rank_reduce_gradients(r, &r->buckets[index].bucket);
+}
+
 td_status td_rank_place_buckets(struct td_rank *r) {
     const uint32_t n = td_state_n_buckets(r->state);
     if (!r->strategy_ops->rewrite) return TD_OK; // no program has all_reduce nodes
@@ -63,7 +76,8 @@ td_status td_rank_place_buckets(struct td_rank *r) {
     for (uint32_t i = 0; i < n; i++) {
         r->buckets[i].bucket = list[i];
     }
-    return TD_OK;
+    if (!reduces_beside(r)) return TD_OK;
+    return td_comm_thread_create(n, reduce_posted, r, &r->comm);
 }
 
 // ---- the bindings -------------------------------------------------------------------------------
@@ -81,11 +95,14 @@ td_status td_rank_reduce_bucket(void *arg, uint32_t index, void *stream) {
     atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
     if (r->staging.bytes) TD_TRY(copy_staged(r, b, true));
     r->buckets[index].is_staged = r->staging.bytes != 0;
-    return td_rank_reduce_gradients(r, b);
+    if (!r->comm) return td_rank_reduce_gradients(r, b);
+    td_comm_thread_post(r->comm, index, b->has_control);
+    return TD_OK;
 }
 
 td_status td_rank_wait_buckets(void *arg) {
     struct td_rank *r = arg;
+    TD_TRY(td_comm_thread_wait(r->comm));
     if (r->group_ops->wait_buckets) TD_TRY(r->group_ops->wait_buckets(r->group));
     for (uint32_t i = 0; r->staging.bytes && i < td_state_n_buckets(r->state); i++) {
         if (!r->buckets[i].is_staged) continue;

@@ -3,7 +3,8 @@
 
 // Buckets: gradients that ranks average, wherever accelerators keep them (traind/bucket.h). Thread:
 // the training thread. But the two bindings are called on the thread that runs the accelerator's
-// queue, while the training thread makes no call of the group.
+// queue, while the training thread makes no call of the group. Of several nodes a bucket is reduced
+// on a third (comm_thread.h), until the second binding returns.
 
 #include "engine/train/rank/rank.h"
 

@@ -5,7 +5,7 @@
 //
 // A hook has no part in control flags: they are summed here, so that no hook can lose a stop. One
 // rank reduces nothing: a note says that its hook has nothing to do. Thread: the training thread,
-// but for td_rank_hook_reduce, which is called on that of the accelerator's queue.
+// but for td_rank_hook_reduce, which is called on that which reduces buckets (buckets.h).
 
 #include "engine/train/rank/rank.h"
 

@@ -56,6 +56,7 @@ td_status td_rank_reduce_gradients(struct td_rank *r, const struct td_bucket *bu
 td_status td_rank_sum_tensor(void *arg, void *data, int64_t n, enum td_dtype dtype) {
     struct td_rank *r = arg;
     atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
+    TD_TRY(td_comm_thread_wait(r->comm)); // the group is that thread's until then
     return r->group_ops->all_reduce(r->group, data, n, dtype, TD_REDUCE_SUM);
 }
 

@@ -31,6 +31,7 @@ void td_rank_destroy(struct td_rank *r) {
     if (!r) return;
     td_background_destroy(r->background); // it may be writing the checkpointer's snapshot
     end_runs(r);
+    td_comm_thread_destroy(r->comm); // it may be reducing gradients of a step that failed
     td_checkpointer_destroy(r->checkpointer);
     td_programs_destroy(r->programs);
     for (size_t i = 0; i < TD_COUNTOF(r->hooks); i++) { // their buckets are the rank's

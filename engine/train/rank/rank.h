@@ -13,6 +13,7 @@
 //   replicas.h                    state that becomes the same on all ranks
 //   bucket_list.h, buckets.h      gradients that they average
 //   comm_hook.h                   what they send of them instead
+//   comm_thread.h                 the thread that does so, where ranks are on several nodes
 //   batches.h                     which program each batch takes
 //   steps.h, pattern.h            the training steps of the module, and what each of them trains
 //   record.h, programs.h          these programs
@@ -34,6 +35,7 @@
 #include "engine/train/checkpoint/restore.h"
 #include "engine/train/config/limits.h"
 #include "engine/train/events/metrics.h"
+#include "engine/train/rank/comm_thread.h"
 #include "engine/train/rank/control.h"
 #include "engine/train/rank/data.h"
 #include "engine/train/rank/programs.h"
@@ -126,6 +128,7 @@ struct td_rank {
     struct td_buffer staging; // host memory of gradients that are elsewhere; bytes 0: none are
     struct td_rank_bucket *buckets; // (td_state_n_buckets); NULL: no program reduces any
     bool reduces_on_host;           // where the group takes them
+    struct td_comm_thread *comm;    // reduces them; NULL: whoever runs the program does
     double scalars[TD_SCALAR_COUNT];
     uint32_t random[TD_RANDOM_WORDS];
     double outputs[TD_PROGRAM_OUTPUTS];
