@@ -17,6 +17,7 @@
 //   arena.h         many small things that are freed together
 //   buf.h           a byte buffer with a maximum
 //   fit.h           text for people in a buffer of a fixed size
+//   trace_file.h    events with their time, for a viewer
 //   printable.h     text of strangers on its way to a terminal
 //   map.h           strings to pointers, in order of insertion
 //   json.h          one tree for structured text

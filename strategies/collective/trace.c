@@ -1,32 +1,23 @@
 // A decorator that writes down the calls of the backend inside, as a Chrome trace.
 //
-// There is one file a rank and attempt, trace-a<attempt>-rank<rank>.json: an array of complete
-// events. Their pid is the rank, their tid is 0 or the number of a group of some ranks. Times are
-// those of the monotonic clock, so files of one node lie over each other. An event is the time from
-// call to return; a call on a device may only have queued its work by then.
+// There is one file a rank and attempt (lib/base/trace_file.h), trace-a<attempt>-rank<rank>.json.
+// The pid of an event is the rank, its tid is 0 or the number of a group of some ranks. An event is
+// the time from call to return; a call on a device may only have queued its work by then.
 //
-// Lines are gathered in a buffer of BUFFER_BYTES and written when it is full, after a barrier or a
-// call that failed, and at the end. So a rank that is killed loses the last of them, and its file
-// has no closing bracket, which viewers do not mind. After max_events calls are only counted; the
-// last line says how many. A trace that cannot be written ends the attempt: who asked for one would
-// otherwise look at half of it. Rejected: one file for all ranks, in which lines of several writers
-// would have to be kept apart.
+// It is flushed after a barrier and after a call that failed. A trace that cannot be written ends
+// the attempt: who asked for one would otherwise look at half of it. Rejected: one file for all
+// ranks, in which lines of several writers would have to be kept apart.
 //
 // Thread: that of the calls (collective.h); abort is not written down.
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "lib/base/buf.h"
-#include "lib/base/clock.h"
 #include "lib/base/fsio.h"
-#include "lib/base/log.h"
+#include "lib/base/trace_file.h"
 #include "strategies/collective/collective.h"
 #include "strategies/collective/reduce.h"
-
-enum { BUFFER_BYTES = 64 << 10, LINE_BYTES = 512 };
 
 // A call that was started: the handle of the backend inside, and what the trace calls it.
 struct td_collective_work {
@@ -44,94 +35,56 @@ struct td_collective {
     struct td_collective_work work[TD_OPEN_CALLS_MAX];
     // of the whole alone
     int32_t n_groups; // ever made
-    int fd;
-    int64_t n_events, max_events;
-    struct td_buf lines;
-    char path[TD_FS_PATH_BYTES];
+    struct td_trace_file *file;
 };
 
 struct event {
     const char *name;
-    int64_t start_ns;
+    struct td_mono start;
     size_t bytes; // of this rank's part
     int dtype;    // -1: bytes
     int op;       // -1: none
 };
 
 // ---- the file -----------------------------------------------------------------------------------
-static td_status write_lines(struct td_collective *whole) {
-    const uint8_t *at = (const uint8_t *)whole->lines.data;
-    for (size_t left = whole->lines.len; left;) {
-        const ssize_t n = write(whole->fd, at, left);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return td_fs_fail("write the trace", whole->path);
-        at += n;
-        left -= (size_t)n;
-    }
-    td_buf_clear(&whole->lines);
-    return TD_OK;
-}
-
 static td_status add_line(struct td_collective *c, const struct event *e, enum td_code code) {
-    struct td_collective *whole = c->whole;
-    const int64_t end_ns = td_mono_now().ns, ns = end_ns - e->start_ns;
-    if (whole->n_events++ >= whole->max_events) return TD_OK;
-    if (whole->lines.len + LINE_BYTES > BUFFER_BYTES) TD_TRY(write_lines(whole));
-    TD_TRY(td_buf_printf(&whole->lines,
-                         "%s{\"name\":\"%s\",\"cat\":\"collective\",\"ph\":\"X\",\"ts\":%" PRId64
-                         ".%03d,\"dur\":%" PRId64 ".%03d,\"pid\":%d,\"tid\":%d,\"args\":{"
-                         "\"bytes\":%zu",
-                         whole->n_events == 1 ? "[\n" : ",\n", e->name, e->start_ns / 1000,
-                         (int)(e->start_ns % 1000), ns / 1000, (int)(ns % 1000), c->rank, c->number,
-                         e->bytes));
+    const struct td_trace_event event = {.category = "collective",
+                                         .name = e->name,
+                                         .start = e->start,
+                                         .end = td_mono_now(),
+                                         .process = c->rank,
+                                         .thread = c->number};
+    char args[200], dtype[40] = "", op[40] = "", error[64] = "";
     if (e->dtype >= 0) {
-        TD_TRY(td_buf_printf(&whole->lines, ",\"dtype\":\"%s\"",
-                             td_dtype_name((enum td_dtype)e->dtype)));
+        snprintf(dtype, sizeof dtype, ",\"dtype\":\"%s\"", td_dtype_name((enum td_dtype)e->dtype));
     }
     if (e->op >= 0) {
-        TD_TRY(td_buf_printf(&whole->lines, ",\"op\":\"%s\"",
-                             td_reduce_op_name((enum td_reduce_op)e->op)));
+        snprintf(op, sizeof op, ",\"op\":\"%s\"", td_reduce_op_name((enum td_reduce_op)e->op));
     }
-    if (code) TD_TRY(td_buf_printf(&whole->lines, ",\"error\":\"%s\"", td_code_name(code)));
-    return td_buf_printf(&whole->lines, "}}");
+    if (code) snprintf(error, sizeof error, ",\"error\":\"%s\"", td_code_name(code));
+    snprintf(args, sizeof args, "\"bytes\":%zu%s%s%s", e->bytes, dtype, op, error);
+    return td_trace_file_add(c->whole->file, &event, args);
 }
 
 // What the call gave; where that is well, what the trace did.
 static td_status record(struct td_collective *c, struct event e, td_status s) {
     td_status written = add_line(c, &e, td_status_code(s));
-    if (!written && s) written = write_lines(c->whole);
+    if (!written && s) written = td_trace_file_flush(c->whole->file);
     if (!s) return td_status_with_class(written, TD_CLASS_BAD_SPEC);
     td_status_free(written);
     return s;
 }
 
-static void end_file(struct td_collective *c) {
-    const int64_t dropped = TD_MAX(c->n_events - c->max_events, (int64_t)0);
-    if (c->fd < 0) return;
-    td_status s = td_buf_printf(&c->lines, "%s", c->n_events ? "" : "[");
-    if (!s && dropped) {
-        s = td_buf_printf(&c->lines,
-                          ",\n{\"name\":\"the trace is full\",\"cat\":\"collective\",\"ph\":\"i\","
-                          "\"s\":\"p\",\"ts\":%" PRId64 ",\"pid\":%d,\"tid\":0,\"args\":{"
-                          "\"calls_not_written\":%" PRId64 "}}",
-                          td_mono_now().ns / 1000, c->rank, dropped);
-    }
-    if (!s) s = td_buf_printf(&c->lines, "\n]\n");
-    if (!s) s = write_lines(c);
-    td_status_log(TD_LOG_DEBUG, s, "end the trace");
-    close(c->fd);
-}
-
 static td_status open_file(struct td_collective *c, const struct td_collective_config *config) {
     const char *dir;
+    char path[TD_FS_PATH_BYTES];
+    int64_t max_events;
     TD_TRY(td_knob_text(config->knobs, "dir", &dir));
-    TD_TRY(td_knob_int(config->knobs, "max_events", &c->max_events));
-    TD_TRY(td_fs_path(c->path, "%s/trace-a%d-rank%d.json", dir, config->attempt, config->rank));
-    c->fd = open(c->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (c->fd >= 0) return TD_OK;
-    return td_status_with_class(
-        td_status_context(td_fs_fail("create", c->path), "trainer.collective.dir"),
-        TD_CLASS_BAD_SPEC);
+    TD_TRY(td_knob_int(config->knobs, "max_events", &max_events));
+    TD_TRY(td_fs_path(path, "%s/trace-a%d-rank%d.json", dir, config->attempt, config->rank));
+    return td_status_with_class(td_status_context(td_trace_file_create(path, max_events, &c->file),
+                                                  "trainer.collective.dir"),
+                                TD_CLASS_BAD_SPEC);
 }
 
 // ---- life ---------------------------------------------------------------------------------------
@@ -153,8 +106,7 @@ static void trace_leave(struct td_collective *c) {
         free(g);
     }
     if (c->ops) c->ops->leave(c->inner);
-    end_file(c);
-    td_buf_finish(&c->lines);
+    td_trace_file_destroy(c->file);
     free(c);
 }
 
@@ -166,10 +118,8 @@ static td_status trace_join(const struct td_collective_config *config,
     }
     struct td_collective *c = td_calloc(1, sizeof *c);
     if (!c) return td_fail_oom();
-    c->fd = -1;
     c->whole = c;
     c->rank = config->rank;
-    td_buf_init(&c->lines, BUFFER_BYTES);
     struct td_collective_config inside = *config;
     inside.inner = NULL;
     inside.knobs = NULL;
@@ -196,7 +146,7 @@ static void trace_abort(struct td_collective *c) {
 // The event first: its time has to be read before the call is made.
 #define TRACED(name, bytes, dtype, op, ...)                                                        \
     do {                                                                                           \
-        const struct event e = {name, td_mono_now().ns, bytes, dtype, op};                         \
+        const struct event e = {name, td_mono_now(), bytes, dtype, op};                            \
         return record(c, e, c->ops->__VA_ARGS__);                                                  \
     } while (0)
 
@@ -234,9 +184,9 @@ static td_status trace_broadcast(struct td_collective *c, void *data, size_t byt
 }
 
 static td_status trace_barrier(struct td_collective *c, const char *tag) {
-    const struct event e = {"barrier", td_mono_now().ns, 0, -1, -1};
+    const struct event e = {"barrier", td_mono_now(), 0, -1, -1};
     TD_TRY(record(c, e, c->ops->barrier(c->inner, tag)));
-    return td_status_with_class(write_lines(c->whole), TD_CLASS_BAD_SPEC);
+    return td_status_with_class(td_trace_file_flush(c->whole->file), TD_CLASS_BAD_SPEC);
 }
 
 static td_status trace_reduce(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
@@ -285,7 +235,7 @@ static td_status trace_recv(struct td_collective *c, void *data, size_t bytes, i
 // ---- groups -------------------------------------------------------------------------------------
 static td_status trace_group_create(struct td_collective *c, const int32_t *ranks, int32_t n_ranks,
                                     struct td_collective **out_group) {
-    const struct event e = {"group_create", td_mono_now().ns, 0, -1, -1};
+    const struct event e = {"group_create", td_mono_now(), 0, -1, -1};
     struct td_collective *inner = NULL, *g = td_calloc(1, sizeof *g);
     if (!g) return td_fail_oom();
     td_status s = record(c, e, c->ops->group_create(c->inner, ranks, n_ranks, &inner));
@@ -312,7 +262,7 @@ static td_status trace_group_destroy(struct td_collective *c, struct td_collecti
         at = &(*at)->next;
     }
     if (!*at) return td_collective_fail_foreign_group();
-    const struct event e = {"group_destroy", td_mono_now().ns, 0, -1, -1};
+    const struct event e = {"group_destroy", td_mono_now(), 0, -1, -1};
     TD_TRY(record(c, e, c->ops->group_destroy(c->inner, group->inner)));
     *at = group->next;
     free(group);
@@ -340,7 +290,7 @@ static td_status trace_start(struct td_collective *c, const struct td_collective
     const bool reduces = call->call == TD_ASYNC_ALL_REDUCE || call->call == TD_ASYNC_REDUCE_SCATTER;
     const bool moves = call->call == TD_ASYNC_ALL_GATHER || call->call == TD_ASYNC_BROADCAST;
     const size_t bytes = reduces ? bytes_of(call->n, call->dtype) : moves ? call->bytes : 0;
-    const struct event e = {started[call->call][0], td_mono_now().ns, bytes,
+    const struct event e = {started[call->call][0], td_mono_now(), bytes,
                             reduces ? (int)call->dtype : -1, reduces ? (int)call->op : -1};
     struct td_collective_work *inner = NULL;
     TD_TRY(record(c, e, c->ops->start(c->inner, call, &inner)));

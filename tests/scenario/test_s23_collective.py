@@ -73,7 +73,7 @@ def test_job_writes_a_trace_of_each_rank_and_trains_to_the_same_losses(daemon, t
 def test_trace_says_what_it_left_out_when_it_is_full(daemon, tmp_path):
     daemon.finish(daemon.submit(spec_of({"name": "trace", "dir": str(tmp_path), "max_events": 5})))
     *events, last = json.loads((tmp_path / "trace-a1-rank0.json").read_text())
-    assert len(events) == 5 and last["ph"] == "i" and last["args"]["calls_not_written"] > STEPS
+    assert len(events) == 5 and last["ph"] == "i" and last["args"]["events_not_written"] > STEPS
 
 
 def test_job_fails_as_a_bad_spec_when_a_trace_has_no_place(build, tmp_path):

@@ -120,7 +120,7 @@ static void test_trace_says_how_many_calls_it_left_out_when_it_is_full(void **st
     assert_int_equal(lines, 700);
     assert_string_equal(td_json_string(td_json_get(e, "name"), ""), "the trace is full");
     const struct td_json *args = td_json_get(e, "args");
-    assert_int_equal(td_json_int(td_json_get(args, "calls_not_written"), 0), 300);
+    assert_int_equal(td_json_int(td_json_get(args, "events_not_written"), 0), 300);
     n = 0;
     ranks_run(&g.ranks, rank_many_barriers, &n); // a file is not added to
     ranks_ok(&g.ranks);
