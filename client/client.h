@@ -38,6 +38,7 @@
 // message and one exit code. Exit codes are API: scripts branch on them.
 
 #include "lib/base/base.h"
+#include "lib/base/fsio.h"
 
 enum td_exit {
     TD_CTL_OK = 0,
@@ -69,6 +70,7 @@ struct td_flags {
     int n_args;
     const char *sets[TD_MAX_SETS];
     size_t n_sets;
+    char trace_set[TD_FS_PATH_BYTES + 32]; // one of them
     const char *request_id;
     const char *out_path;   // -O
     const char *dump_graph; // a pass

@@ -5,10 +5,12 @@
 // Wrong usage exits 2 before any daemon is looked for.
 
 #include <argp.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/print.h"
 #include "client/session.h"
@@ -32,6 +34,7 @@ enum td_flag_bit {
     F_KEEP = 1 << 13,
     F_TOKEN = 1 << 14, // --role, --expires
     F_NAME = 1 << 15,
+    F_TRACE = 1 << 16,
     F_COMMON = 1 << 30,
 };
 
@@ -42,6 +45,7 @@ enum {
     KEY_STATE_DIR,
     KEY_TIMEOUT,
     KEY_SET,
+    KEY_TRACE,
     KEY_DRY_RUN,
     KEY_RANK,
     KEY_ATTEMPT,
@@ -81,6 +85,9 @@ static const struct flag_row flag_table[] = {
      {"timeout", KEY_TIMEOUT, "SECONDS", 0, "give up after so long (exit 6); of run: its planning",
       0}},
     {F_SET, {"set", KEY_SET, "KEY=VALUE", 0, "override a key of the spec: trainer.devices=4", 0}},
+    {F_TRACE,
+     {"trace", KEY_TRACE, "DIR", 0,
+      "each rank writes there, on its node, when it did what: trainer.trace_dir", 0}},
     {F_FOLLOW, {"follow", 'f', 0, 0, "stay until the job has ended", 0}},
     {F_DRY_RUN,
      {"dry-run", KEY_DRY_RUN, 0, 0, "check and plan the job, print its spec with every default",
@@ -152,9 +159,9 @@ static const struct td_verb verb_table[] = {
      0, 1, 0, td_cmd_plugins},
     {"resume", "JOB", "queue a paused job again", 1, 1, 0, td_cmd_resume},
     {"run", "FILE", "train here without a daemon; ./<name>/ gets what comes of it", 1, 1,
-     F_SET | F_FILE | F_RESUME, td_cmd_run},
+     F_SET | F_FILE | F_RESUME | F_TRACE, td_cmd_run},
     {"submit", "FILE", "submit a job spec (- reads standard input)", 1, 1,
-     F_SET | F_FOLLOW | F_DRY_RUN | F_REQUEST_ID, td_cmd_submit},
+     F_SET | F_FOLLOW | F_DRY_RUN | F_REQUEST_ID | F_TRACE, td_cmd_submit},
     {"token create", "", "give out a credential; its text is shown once", 0, 0, F_TOKEN | F_NAME,
      td_cmd_token_create},
     {"token list", "", "credentials that were given out", 0, 0, 0, td_cmd_token_list},
@@ -212,6 +219,20 @@ static void parse_override(struct argp_state *state, struct td_flags *f, const c
     }
     if (f->n_sets == TD_MAX_SETS) argp_error(state, "at most %d times --set", TD_MAX_SETS);
     f->sets[f->n_sets++] = text;
+}
+
+// A directory of here, as an override; the server takes no path that is relative to somewhere.
+static void parse_trace(struct argp_state *state, struct td_flags *f, const char *dir) {
+    char here[TD_FS_PATH_BYTES] = "";
+    if (dir[0] != '/' && !getcwd(here, sizeof here)) {
+        argp_error(state, "--trace %s: this directory has no path: %s", dir, strerror(errno));
+    }
+    const int n = snprintf(f->trace_set, sizeof f->trace_set, "trainer.trace_dir=%s%s%s", here,
+                           here[0] ? "/" : "", dir);
+    if (n < 0 || (size_t)n >= sizeof f->trace_set) {
+        argp_error(state, "--trace: the path is too long");
+    }
+    parse_override(state, f, f->trace_set);
 }
 
 // Flags that every verb takes.
@@ -292,6 +313,9 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
         return 0;
     case KEY_SET:
         parse_override(state, f, arg);
+        return 0;
+    case KEY_TRACE:
+        parse_trace(state, f, arg);
         return 0;
     case KEY_RANK:
         f->rank = (int)parse_number(state, "rank", arg, 1 << 20);

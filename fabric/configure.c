@@ -277,6 +277,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     t->whole_data = !c->plan.spec.trainer.use_distributed_sampler;
     t->sync_batchnorm = c->plan.spec.trainer.sync_batchnorm;
     t->profile = args->profile;
+    t->trace_dir = args->whole_job ? NULL : or_null(c->plan.spec.trainer.trace_dir);
     t->recompute = c->plan.spec.trainer.recompute;
     t->memory_bytes = (size_t)c->plan.spec.resources.memory_bytes;
     t->plan = c->plan.tree;

@@ -96,13 +96,19 @@ static td_status start_background(struct td_rank *r) {
 
 typedef td_status (*build_step)(struct td_rank *r);
 
+static td_status open_timeline(struct td_rank *r) {
+    const struct td_train_config *c = r->config;
+    if (!c->trace_dir) return TD_OK;
+    return td_timeline_create(c->trace_dir, c->attempt, c->rank, &r->timeline);
+}
+
 static td_status announce(struct td_rank *r) {
     return td_sizes_announce(r);
 }
 
 // clang-format off
 static const build_step environment[] = {
-    td_rank_open_accelerator, td_rank_find_group, td_rank_join_group,
+    open_timeline, td_rank_open_accelerator, td_rank_find_group, td_rank_join_group,
     td_rank_open_strategy, td_rank_open_hook, td_rank_open_precision, td_rank_check_hook,
 };
 static const build_step connect[] = {

@@ -97,6 +97,7 @@ struct td_spec_trainer {
     bool deterministic;
     const char *recompute; // auto, none, selective, full
     bool detect_anomaly;
+    const char *trace_dir; // "": none
 };
 
 struct td_spec_checkpoint {

@@ -187,6 +187,7 @@ struct td_train_config {
     struct td_predict_config predict;
     int32_t n_threads;
     enum td_cpu_level most_cpu_level; // that a job can have here, for what a note advises
+    const char *trace_dir;            // of its timeline; NULL: it writes none
     bool profile;                 // print where the time went, to stderr, when the run has ended
     struct td_registry *registry; // of all plugins
     const char *cache_dir;        // NULL: none

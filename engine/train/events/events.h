@@ -8,6 +8,7 @@
 //   events.h      events of a rank
 //   metrics.h     points of a curve, by the thousand
 //   tallies.h     the sums that they are made of
+//   timeline.h    when it did what, where somebody wants to see that
 //   background.h  the thread that prints them where there is no launcher, and writes snapshots
 //
 // Events of a rank: the few things that its launcher must know, as JSON objects

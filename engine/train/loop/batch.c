@@ -140,7 +140,9 @@ td_status td_batch_queue(struct td_train_loop *l, int64_t batch) {
                              .steps = td_limits_steps_after(limits, &l->epoch, batch),
                              .validates = td_limits_validates_after(limits, &l->epoch, batch)};
     TD_CHECK(l->n_runs <= TD_RUNS_AHEAD);
+    const struct td_mono start = td_mono_now();
     TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, 0, offset, inputs, &b.n_samples));
+    TD_TRY(td_timeline_add(r->timeline, "batch", NULL, start, NULL));
     if (b.begins) TD_TRY(set_scalars(l, td_limits_window(limits, &l->epoch, batch)));
     if (r->facts.hooks_batches) TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
     const int64_t next = td_sampler_next(sampler, offset, r->config->batch_size);

@@ -152,7 +152,9 @@ td_status td_boundary_save(struct td_train_loop *l, int flags) {
     }
     if (flags & TD_SAVE_FINAL) td_control_phase(&r->control, TD_PHASE_SAVING);
     const uint64_t skipped = td_checkpointer_counts(r->checkpointer).skipped;
+    const struct td_mono start = td_mono_now();
     TD_TRY(td_checkpointer_save(r->checkpointer, &r->memory, &m, flags));
+    TD_TRY(td_timeline_add(r->timeline, "save", NULL, start, NULL));
     if (l->at.step != l->saved_step && td_checkpointer_counts(r->checkpointer).skipped == skipped) {
         keep_taken(l, &m);
     }

@@ -9,6 +9,7 @@
 
 #include "engine/train/rank/buckets.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "engine/train/rank/bucket_list.h"
@@ -60,9 +61,17 @@ static bool reduces_beside(const struct td_rank *r) {
     return r->group_facts.joins_nodes && r->reduces_on_host && !r->facts.waits_for_buckets;
 }
 
-static td_status reduce_posted(void *arg, uint32_t index) {
+// Here and now, whichever thread this is.
+static td_status reduce_now(void *arg, uint32_t index) {
     struct td_rank *r = arg;
-    return td_rank_reduce_gradients(r, &r->buckets[index].bucket);
+    const struct td_bucket *b = &r->buckets[index].bucket;
+    const struct td_mono start = td_mono_now();
+    char name[24], args[32];
+    TD_TRY(td_rank_reduce_gradients(r, b));
+    if (!r->timeline) return TD_OK;
+    snprintf(name, sizeof name, "bucket %u", (unsigned)index);
+    snprintf(args, sizeof args, "\"bytes\":%zu", td_bucket_bytes(b));
+    return td_timeline_add(r->timeline, name, r->comm ? "communication" : "queue", start, args);
 }
 
 td_status td_rank_place_buckets(struct td_rank *r) {
@@ -77,7 +86,7 @@ td_status td_rank_place_buckets(struct td_rank *r) {
         r->buckets[i].bucket = list[i];
     }
     if (!reduces_beside(r)) return TD_OK;
-    return td_comm_thread_create(n, reduce_posted, r, &r->comm);
+    return td_comm_thread_create(n, reduce_now, r, &r->comm);
 }
 
 // ---- the bindings -------------------------------------------------------------------------------
@@ -95,15 +104,17 @@ td_status td_rank_reduce_bucket(void *arg, uint32_t index, void *stream) {
     atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
     if (r->staging.bytes) TD_TRY(copy_staged(r, b, true));
     r->buckets[index].is_staged = r->staging.bytes != 0;
-    if (!r->comm) return td_rank_reduce_gradients(r, b);
+    if (!r->comm) return reduce_now(r, index);
     td_comm_thread_post(r->comm, index, b->has_control);
     return TD_OK;
 }
 
 td_status td_rank_wait_buckets(void *arg) {
     struct td_rank *r = arg;
+    const struct td_mono start = td_mono_now();
     TD_TRY(td_comm_thread_wait(r->comm));
     if (r->group_ops->wait_buckets) TD_TRY(r->group_ops->wait_buckets(r->group));
+    TD_TRY(td_timeline_add(r->timeline, "wait for buckets", "queue", start, NULL));
     for (uint32_t i = 0; r->staging.bytes && i < td_state_n_buckets(r->state); i++) {
         if (!r->buckets[i].is_staged) continue;
         r->buckets[i].is_staged = false;

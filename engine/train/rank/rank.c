@@ -52,6 +52,7 @@ void td_rank_destroy(struct td_rank *r) {
     if (r->strategy_ops) r->strategy_ops->close(r->strategy);
     if (r->group) r->group_ops->leave(r->group);
     if (r->accel_ops) r->accel_ops->close(r->accel);
+    td_timeline_destroy(r->timeline);
     td_arena_destroy(r->arena);
     free(r);
 }

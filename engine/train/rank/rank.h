@@ -35,6 +35,7 @@
 #include "engine/train/checkpoint/restore.h"
 #include "engine/train/config/limits.h"
 #include "engine/train/events/metrics.h"
+#include "engine/train/events/timeline.h"
 #include "engine/train/rank/comm_thread.h"
 #include "engine/train/rank/control.h"
 #include "engine/train/rank/data.h"
@@ -147,6 +148,7 @@ struct td_rank {
     const struct td_json *frozen;
     struct td_control control;
     struct td_metrics metrics;
+    struct td_timeline *timeline; // NULL: nobody asked for one
     struct td_background *background;
     struct td_checkpointer *checkpointer;
 };

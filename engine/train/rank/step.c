@@ -4,6 +4,7 @@
 
 #include "engine/train/rank/step.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/train/rank/comm_hook.h"
@@ -22,13 +23,43 @@ static td_status check_ticket(const struct td_rank *r, const char *slot) {
                                 TD_CLASS_USER_CODE);
 }
 
-static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
-                     uint32_t segments, const void *const *inputs) {
-    if (r->steady) segments |= TD_RUN_STEADY;
+static td_status run_at_once(struct td_rank *r, enum td_strategy_step kind,
+                             struct td_executable *exe, uint32_t segments,
+                             const void *const *inputs) {
     if (!r->strategy_ops->step) return r->accel_ops->run(exe, segments, inputs, &r->ticket);
     r->ticket = TD_NO_TICKET;
     TD_TRY(r->strategy_ops->step(r->strategy, kind, exe, segments, inputs, &r->ticket));
     return check_ticket(r, "step");
+}
+
+static td_status wait_for(struct td_rank *r, td_ticket ticket);
+
+// An event of the timeline for each segment; a strategy that runs them by itself has one for all.
+static td_status run_in_time(struct td_rank *r, enum td_strategy_step kind,
+                             struct td_executable *exe, uint32_t segments,
+                             const void *const *inputs) {
+    static const char *const names[] = {"forward", "backward", "finish", "apply"};
+    _Static_assert(TD_COUNTOF(names) == TD_SEG_COUNT, "one name per segment");
+    const bool is_whole = kind != TD_STEP_TRAIN || r->strategy_ops->step;
+    char args[40];
+    snprintf(args, sizeof args, "\"step\":%.0f", r->scalars[TD_SCALAR_STEP]);
+    for (int i = 0; i < (is_whole ? 1 : TD_SEG_COUNT); i++) {
+        const uint32_t own = is_whole ? segments : segments & (1u << i | TD_RUN_STEADY);
+        const char *name = !is_whole ? names[i] : kind == TD_STEP_TRAIN ? "step" : "evaluation";
+        const struct td_mono start = td_mono_now();
+        if (!(own & TD_SEGS_ALL)) continue;
+        TD_TRY(run_at_once(r, kind, exe, own, inputs));
+        TD_TRY(wait_for(r, r->ticket));
+        TD_TRY(td_timeline_add(r->timeline, name, NULL, start, args));
+    }
+    return TD_OK;
+}
+
+static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
+                     uint32_t segments, const void *const *inputs) {
+    if (r->steady) segments |= TD_RUN_STEADY;
+    return r->timeline ? run_in_time(r, kind, exe, segments, inputs)
+                       : run_at_once(r, kind, exe, segments, inputs);
 }
 
 // In slices, because a rank whose peer is gone may wait for a sum that never comes.
@@ -161,7 +192,7 @@ bool td_rank_runs_ahead(const struct td_rank *r) {
         has_hooks(r) || o->step || o->step_end || o->batch_to_device || r->facts.hooks_batches;
     const bool meets = r->facts.world_size > 1 && !td_programs_sum(r->programs);
     return r->accel_facts.run_ahead && !takes_part && !meets && !r->precision_ops->step_gate &&
-           !r->config->detect_anomaly && r->steps.n == 1;
+           !r->config->detect_anomaly && !r->timeline && r->steps.n == 1;
 }
 
 td_status td_rank_move_batch(struct td_rank *r, const void *const *inputs,
