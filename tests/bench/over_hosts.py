@@ -19,6 +19,7 @@ from daemons import stubs
 from harness import A, HERE, ROW_S, TORCH, Cluster, Row, emit, note, support
 
 SECONDS, STARTS, RUN_S, IDLE_S = 2, 5, 120, 30
+EXPOSED_STEPS = 6
 GPT_STEPS = (2, 8)
 SIZES = {43376640: ("43 MB", 1.0, 1.2), 1 << 20: ("1 MB", 1.5, None), 16 << 10: ("16 KB", 1.5, None)}
 SILENCE = ("--heartbeat-ms", 200, "--lease-ms", 1000, "--lost-after-ms", 1000)
@@ -31,6 +32,8 @@ def hosts(folder, torch):
         first_collective(folder, torch)
     with Row("hosts: bytes of a gpt step, of its gradients", "share", ROW_S):
         step_bytes(folder)
+    with Row("hosts: exposed communication of a gpt step at 1 Gbit/s", "ms", ROW_S * A.rounds):
+        exposed(folder)
     with Row("hosts: idle node session", "share", ROW_S):
         idle_session(folder)
     with Row("hosts: SIGKILL", "s", ROW_S * A.rounds):
@@ -162,14 +165,51 @@ def first_collective(folder, torch):
          torchrun_is="from torchrun with c10d to the first all_reduce")
 
 
-def step_bytes(folder):
-    """What the second host sends for a step more, headers too; small batches, which change no gradient."""
-    text = {"name": "text", "path": "/usr/share/dictd/gcide.dict.dz", "block_size": 256, "batch_size": 1,
+def gpt(batch_size):
+    """The gpt of 10.8M parameters, one rank a host."""
+    text = {"name": "text", "path": "/usr/share/dictd/gcide.dict.dz", "block_size": 256, "batch_size": batch_size,
             "shuffle": True, "drop_last": True, "limit_bytes": 1 << 20}
-    spec = {"name": "gpt", "stages": ["fit"], "seed_everything": 1, "data": text,
+    return {"name": "gpt", "stages": ["fit"], "seed_everything": 1, "data": text,
             "model": {"name": "gpt", "n_layer": 6, "n_head": 6, "n_embd": 384}, "optimizer": {"name": "sgd", "lr": 0.01},
             "trainer": {"num_nodes": 2, "devices": 1, "limit_val_batches": 0, "num_sanity_val_steps": 0}}
-    sent = {}
+
+
+def waits_of(path):
+    """Milliseconds of each step in which the thread that computes did not: it reduced a bucket, or waited for one."""
+    events = [e for e in json.loads(path.read_text()) if e.get("ph") == "X"]
+    steps, end = [], 0
+    own = {e["tid"] for e in events if e["name"] == "backward"}
+    for e in sorted((e for e in events if e["tid"] in own), key=lambda e: e["ts"]):
+        if e["name"] == "forward":
+            steps.append(0)
+        if e["name"].startswith("bucket") or e["name"] == "wait for buckets":
+            until = e["ts"] + e["dur"]
+            steps[-1] += max(until - max(end, e["ts"]), 0) / 1000  # the last bucket is reduced within the wait
+            end = max(end, until)
+    return steps
+
+
+def exposed(folder):
+    """From ranks' timelines. The first step of a run is left out: nodes connect in it."""
+    found = {True: [], False: []}
+    with several(folder / "exposed", 2, 1) as s:
+        s.net.limit("1gbit")
+        for i in range(A.rounds):
+            for overlap in (True, False):
+                traces = folder / f"trace-{overlap}-{i}"
+                traces.mkdir()
+                s.wait(s.submit(gpt(16), f"trainer.max_steps={EXPOSED_STEPS}", f"trainer.trace_dir={traces}",
+                                f"trainer.strategy={{name: ddp, overlap: {str(overlap).lower()}}}"))
+                found[overlap] += waits_of(traces / "timeline-a1-rank0.json")[1:]
+    without = statistics.median(found[False]) if found[False] else None
+    emit("hosts: exposed communication of a gpt 10.8M step at 1 Gbit/s", found[True], "ms", better="less",
+         without_overlap=without and round(without, 1),
+         share_of_without=without and round(statistics.median(found[True]) / without, 3), asked_share=0.6)
+
+
+def step_bytes(folder):
+    """What the second host sends for a step more, headers too; small batches, which change no gradient."""
+    spec, sent = gpt(1), {}
     with several(folder / "bytes", 2, 1) as s:
         for steps in (GPT_STEPS[0], *GPT_STEPS):  # the first run plans
             before = s.net.sent_bytes(1)

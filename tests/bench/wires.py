@@ -99,6 +99,11 @@ class Hosts:
         more = {"check": True, "capture_output": True, "text": True} | more
         return subprocess.run([str(c) for c in command], preexec_fn=lambda: self.enter(host), **more)
 
+    def limit(self, rate):
+        """Of what each host sends, as tc writes it: 1gbit."""
+        for host in range(self.n):
+            self.run(host, f"tc qdisc add dev eth0 root tbf rate {rate} burst 256kb latency 100ms".split())
+
     def sent_bytes(self, host):
         """By a host that is not the first, with the headers of its frames."""
         lines = self.run(host, ["cat", "/proc/net/dev"]).stdout.splitlines()
