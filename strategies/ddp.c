@@ -2,18 +2,20 @@
 // bucket, while backward runs.
 //
 // Gradients are born inside the group's shared mapping where the collective has one, so reducing
-// copies nothing. Buckets close in the order in which backward writes them, with torch's sizes, and
-// the last one carries the control flags. Only rank 0 reads a checkpoint, and at setup the others
-// get what differs from its state. Buffers (batch norm's statistics) are
-// each rank's own while it trains, because training does not read them; an evaluation begins with
-// rank 0's, which are also what checkpoints hold. Rank 0 writes checkpoints; every other rank
-// writes nothing.
-// Source: torch DistributedDataParallel; Lightning's DDPStrategy.
+// copies nothing. Buckets close in the order in which backward writes them, and the last one
+// carries the control flags. They have torch's sizes on one node, smaller ones on several: what is
+// sent last has nothing beside it. Only rank 0 reads a checkpoint, and at setup the others get what
+// differs from its state. Buffers (batch norm's statistics) are each rank's own while it trains,
+// because training does not read them; an evaluation begins with rank 0's, which are also what
+// checkpoints hold. Rank 0 writes checkpoints; every other rank writes nothing. Source: torch
+// DistributedDataParallel; Lightning's DDPStrategy.
 
 #include "lib/base/base.h"
 #include "strategies/strategies.h"
 #include "traind/rewrite.h"
 #include "traind/strategy.h"
+
+enum { NODES_CAP_MB = 4 }; // of several nodes: see docs/measurements.md
 
 struct td_strategy {
     struct td_strategy_config config;
@@ -26,9 +28,12 @@ struct td_strategy {
 // size that the rank is given comes first.
 static td_status read_knobs(struct td_strategy *s) {
     struct td_strategy_config *c = &s->config;
-    double mb = (double)(TD_BUCKET_CAP_BYTES >> 20);
+    const bool joins_nodes = c->collective_facts && c->collective_facts->joins_nodes;
+    double mb = joins_nodes ? NODES_CAP_MB : (double)(TD_BUCKET_CAP_BYTES >> 20);
     s->overlaps = true;
-    if (c->knobs) TD_TRY(td_knob_real(c->knobs, "bucket_cap_mb", &mb));
+    if (td_knob_is_set(c->knobs, "bucket_cap_mb")) {
+        TD_TRY(td_knob_real(c->knobs, "bucket_cap_mb", &mb));
+    }
     if (c->knobs) TD_TRY(td_knob_bool(c->knobs, "overlap", &s->overlaps));
     if (!c->bucket_cap_bytes) c->bucket_cap_bytes = (size_t)(mb * (double)(1 << 20));
     if (!c->bucket_first_bytes) {
