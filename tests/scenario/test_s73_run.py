@@ -82,6 +82,15 @@ def test_training_without_a_daemon_needed_one(here):
     assert steps == list(range(1, 97))
 
 
+def test_timelines_are_where_a_relative_directory_says(here):
+    (here.path / "times").mkdir()
+    here.run("spec.yaml", "--trace", "times", "--set", "trainer.devices=2", "--set", "trainer.strategy=ddp")
+    found = sorted((here.path / "times").iterdir())
+    assert [f.name for f in found] == ["timeline-a1-rank0.json", "timeline-a1-rank1.json"]
+    names = [e["name"] for e in json.loads(found[0].read_text())]
+    assert {"batch", "forward", "backward", "bucket 0", "wait for buckets", "finish", "apply", "save"} <= set(names)
+
+
 def test_run_of_two_ranks_shares_each_step(here):
     ran = here.run("spec.yaml", "--set", "trainer.devices=2", "-O", "both")
     assert "small SUCCEEDED: step 48" in ran.stdout
