@@ -259,8 +259,10 @@ static void read_variant(struct td_check *c, struct map *m, const struct td_json
     read_knobs(c, m, out);
 }
 
+// bare: the name instead of a map; NULL: there is a map, or nothing.
 static void read_choice(struct td_check *c, const struct td_section *s, struct map *m,
-                        const struct td_json *canonical, struct td_json *out) {
+                        const struct td_json *bare, const struct td_json *canonical,
+                        struct td_json *out) {
     const char *fallback = s->fallback;
     // A job that only evaluates needs no optimizer, nor does one that has a list of them; the plan
     // still names one.
@@ -268,11 +270,11 @@ static void read_choice(struct td_check *c, const struct td_section *s, struct m
     bool is_optimizer = strcmp(s->path, "optimizer") == 0;
     bool is_idle = !stages_include_fit(canonical) || (several && several->n_children);
     if (is_optimizer && is_idle) fallback = "sgd";
-    const struct td_json *name = td_json_get(m->node, "name");
-    if (!m->node && fallback) {
+    const struct td_json *name = bare ? bare : td_json_get(m->node, "name");
+    if (!m->node && !bare && fallback) {
         name = td_json_new_string(c->arena, fallback);
         if (td_check_oom(c, name)) return;
-    } else if (!m->node) {
+    } else if (!m->node && !bare) {
         td_check_violation(c, s->path, m->line, "required: a map with a name, one of %s",
                            known_variants(c, s->path, NULL));
         return;
@@ -301,17 +303,20 @@ struct td_json *td_check_choice(struct td_check *c, const char *choice, const ch
 static void read_section(struct td_check *c, const struct td_section *s, const struct td_json *root,
                          struct td_json *canonical) {
     const struct td_json *node = td_json_get(root, s->path);
-    if (node && node->kind != TD_JSON_OBJECT) {
-        td_check_violation(c, s->path, node->line, "expected a map of keys, found %s",
+    const bool is_choice = s->kind == TD_SECTION_CHOICE;
+    const bool is_bare = is_choice && node && node->kind == TD_JSON_STRING;
+    if (node && node->kind != TD_JSON_OBJECT && !is_bare) {
+        td_check_violation(c, s->path, node->line, "expected a map of keys%s, found %s",
+                           is_choice ? " with a name, or a name" : "",
                            td_check_describe(c->arena, node));
         return;
     }
     struct td_json *out = td_json_new(c->arena, TD_JSON_OBJECT);
     if (td_check_oom(c, out)) return;
-    struct map m = {s->path, s, NULL, node, node ? node->line : 0};
+    struct map m = {s->path, s, NULL, is_bare ? NULL : node, node ? node->line : 0};
     out->line = m.line;
-    if (s->kind == TD_SECTION_CHOICE) {
-        read_choice(c, s, &m, canonical, out);
+    if (is_choice) {
+        read_choice(c, s, &m, is_bare ? node : NULL, canonical, out);
     } else {
         read_knobs(c, &m, out);
     }

@@ -136,6 +136,11 @@ const char *td_knob_entry_section(const struct td_knob *k) {
     return space + 1;
 }
 
+bool td_knob_is_bytes(const struct td_knob *k) {
+    const size_t len = strlen(k->key), end = strlen("_bytes");
+    return len > end && strcmp(k->key + len - end, "_bytes") == 0;
+}
+
 bool td_knob_max_exclusive(const struct td_knob *k) {
     return k->type == TD_KNOB_REALS && strchr(k->values, '<');
 }
@@ -170,7 +175,8 @@ static void print_range(const struct td_knob *k, char *range, size_t bytes) {
         snprintf(range, bytes, "from %g to %s%g", k->min, td_knob_max_exclusive(k) ? "below " : "",
                  k->max);
     } else {
-        snprintf(range, bytes, "from %.0f to %.0f", k->min, k->max);
+        snprintf(range, bytes, "from %.0f to %.0f%s", k->min, k->max,
+                 td_knob_is_bytes(k) ? ", or with a unit such as 4GiB or 500MB" : "");
     }
 }
 
@@ -186,7 +192,7 @@ static bool has_own_keys(const struct td_knob *k) {
 }
 
 static const char *expects(struct td_arena *a, const struct td_knob *k) {
-    char range[80];
+    char range[120];
     print_range(k, range, sizeof range);
     switch (k->type) {
     case TD_KNOB_BOOL:

@@ -103,6 +103,7 @@ const char *td_knob_next_choice(const char *at, struct td_knob_choice *out_choic
 void td_knob_items(const struct td_knob *k, size_t *out_min, size_t *out_max);
 // The ENTRY section of the maps of a list.
 const char *td_knob_entry_section(const struct td_knob *k);
+bool td_knob_is_bytes(const struct td_knob *k); // takes 4GiB, too
 bool td_knob_max_exclusive(const struct td_knob *k);
 // "an integer from 1 to 1024, or auto": what a row accepts, for errors and for the reference.
 // NULL when the arena is full.

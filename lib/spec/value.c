@@ -46,7 +46,34 @@ static bool is_text(const struct td_json *v, const char *text) {
 }
 
 // ---- numbers ------------------------------------------------------------------------------------
+// "4GiB", "1.5 GB": bytes; -1: it is no such text. Units without an i are powers of 1000.
+static int64_t bytes_of(const struct td_json *v) {
+    static const struct {
+        char name[4];
+        double bytes;
+    } units[] = {
+        {"B", 1},     {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
+        {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
+    };
+    const char *text = v->kind == TD_JSON_STRING ? v->u.string.data : "";
+    const size_t digits = strspn(text, "0123456789.");
+    char *end;
+    if (!isdigit((unsigned char)text[0])) return -1;
+    const double number = strtod(text, &end);
+    if (end != text + digits) return -1;
+    end += strspn(end, " ");
+    for (size_t i = 0; i < TD_COUNTOF(units); i++) {
+        const double bytes = number * units[i].bytes;
+        if (strcmp(end, units[i].name) == 0) return bytes < 0x1p62 ? (int64_t)bytes : INT64_MAX;
+    }
+    return -1;
+}
+
 static struct td_json *check_int(const struct subject *s, const struct td_json *v) {
+    const int64_t bytes = td_knob_is_bytes(s->k) ? bytes_of(v) : -1;
+    if (bytes >= 0 && is_in_range(s->k, (double)bytes)) {
+        return fresh(s, td_json_new_int(s->c->arena, bytes));
+    }
     bool is_int = v->kind == TD_JSON_INT;
     if (!is_int || !is_in_range(s->k, (double)v->u.integer)) {
         bool is_above = is_int && (double)v->u.integer > s->k->max;

@@ -319,6 +319,29 @@ static void test_canonical_is_the_bare_name_when_a_map_holds_nothing_else(void *
     assert_null(s.trainer.strategy.knobs);
 }
 
+static void test_section_takes_defaults_when_it_is_a_bare_name(void **state) {
+    TD_AUTO_BUF bare, full;
+    td_buf_init(&bare, FILE_MAX);
+    td_buf_init(&full, FILE_MAX);
+    assert_ok(td_json_print(view(*state, "lr_scheduler: constant\n").tree, true, &bare));
+    assert_ok(td_json_print(view(*state, "lr_scheduler: {name: constant}\n").tree, true, &full));
+    assert_string_equal(td_buf_cstr(&bare), td_buf_cstr(&full));
+}
+
+static void test_bytes_are_counted_when_they_have_a_unit(void **state) {
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } cases[] = {{"4GiB", INT64_C(4) << 30},   {"1.5 GB", 1500000000}, {"2000 kB", 2000000},
+                 {"0.5TiB", INT64_C(1) << 39}, {"64MiB", 64 << 20},    {"2097152B", 2 << 20},
+                 {"2097152", 2 << 20}};
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        char more[64];
+        snprintf(more, sizeof more, "resources: {memory_bytes: %s}", cases[i].text);
+        assert_int_equal(view(*state, more).resources.memory_bytes, cases[i].bytes);
+    }
+}
+
 static void test_cpu_level_takes_auto_and_each_level_by_name(void **state) {
     char more[64];
     assert_string_equal(view(*state, "").trainer.cpu_level, "auto");
@@ -557,6 +580,8 @@ int main(void) {
         test_in_arena(test_view_has_name_and_knobs_when_a_part_is_a_plugin),
         test_in_arena(test_canonical_is_unchanged_when_plugins_are_parsed_again),
         test_in_arena(test_canonical_is_the_bare_name_when_a_map_holds_nothing_else),
+        test_in_arena(test_section_takes_defaults_when_it_is_a_bare_name),
+        test_in_arena(test_bytes_are_counted_when_they_have_a_unit),
         test_in_arena(test_cpu_level_takes_auto_and_each_level_by_name),
         test_in_arena(test_amount_is_a_count_or_a_share_when_read),
         test_in_arena(test_accumulation_is_a_number_or_changes_with_epochs),
