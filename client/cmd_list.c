@@ -1,25 +1,45 @@
-// list: jobs, newest first, of one state or of all. Each form waits for the last page: the table
+// list: jobs, newest first, of some states or of all. Each form waits for the last page: the table
 // because its columns are as wide as their widest cell, json because it is one value. Jobs that
 // come or go between two pages may be missing or be there twice, as with any listing by pages.
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "client/pages.h"
 #include "client/progress.h"
 #include "client/table.h"
 
-static td_status parse_state(const char *text, Traind__V1__Job__State *out_state) {
-    const ProtobufCEnumValue *v =
-        protobuf_c_enum_descriptor_get_value_by_name(&traind__v1__job__state__descriptor, text);
-    if (!v) {
-        return td_fail(TD_INVALID_ARGUMENT,
-                       "--state '%s' is no job state; there are QUEUED STARTING RUNNING RECOVERING "
-                       "PAUSING PAUSED STOPPING CANCELLED SUCCEEDED FAILED EXPIRED",
-                       text);
+enum { STATES_MAX = 16 };
+
+static const ProtobufCEnumValue *state_of(const char *word, size_t len) {
+    const ProtobufCEnumDescriptor *d = &traind__v1__job__state__descriptor;
+    for (unsigned i = 0; i < d->n_values; i++) {
+        const char *name = d->values[i].name;
+        if (d->values[i].value && strlen(name) == len && strncasecmp(name, word, len) == 0) {
+            return &d->values[i];
+        }
     }
-    *out_state = (Traind__V1__Job__State)v->value;
-    return TD_OK;
+    return NULL;
+}
+
+// "running,QUEUED": in any case, as often as somebody likes.
+static td_status parse_states(const char *text, Traind__V1__Job__State *out_states, size_t *out_n) {
+    *out_n = 0;
+    for (const char *word = text;; word++) {
+        const size_t len = strcspn(word, ",");
+        const ProtobufCEnumValue *v = state_of(word, len);
+        if (!v || *out_n == STATES_MAX) {
+            return td_fail(TD_INVALID_ARGUMENT,
+                           "--state '%.*s' is no job state; there are queued starting running "
+                           "recovering pausing paused stopping cancelled succeeded failed expired, "
+                           "several with ',' between",
+                           (int)len, word);
+        }
+        out_states[(*out_n)++] = (Traind__V1__Job__State)v->value;
+        word += len;
+        if (!*word) return TD_OK;
+    }
 }
 
 // Its loss is that of the last whole epoch, in the first one that of the last step.
@@ -63,11 +83,10 @@ static td_status show(struct td_session *s, enum td_output output, struct td_pag
 td_status td_cmd_list(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
     Traind__V1__ListJobsRequest request = TRAIND__V1__LIST_JOBS_REQUEST__INIT;
-    Traind__V1__Job__State state;
+    Traind__V1__Job__State states[STATES_MAX];
     if (f->state) {
-        TD_TRY(parse_state(f->state, &state));
-        request.n_states = 1;
-        request.states = &state;
+        TD_TRY(parse_states(f->state, states, &request.n_states));
+        request.states = states;
     }
     struct td_pages pages = {0};
     td_status failed = td_pages_read(s, "/traind.v1.JobService/ListJobs", &request.base,

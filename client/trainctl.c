@@ -105,7 +105,9 @@ static const struct flag_row flag_table[] = {
       "a picture: N points of each series, each the mean, least and largest of a range of steps",
       0}},
     {F_FILE, {"output-path", 'O', "PATH", 0, "where to write (-o FILE does the same)", 0}},
-    {F_STATE, {"state", KEY_STATE, "STATE", 0, "only jobs in that state: RUNNING, FAILED, ...", 0}},
+    {F_STATE,
+     {"state", KEY_STATE, "STATE", 0,
+      "only jobs in these states: running, failed, queued,paused ...", 0}},
     {F_DUMP,
      {"dump-graph", KEY_DUMP_GRAPH, "PASS", 0,
       "print the training graph as that pass leaves it: record, autodiff, ..., autotune", 0}},
@@ -311,6 +313,9 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
     case 'O':
         f->out_path = arg;
         return 0;
+    case 'h':
+        argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
+        return 0;
     case KEY_SET:
         parse_override(state, f, arg);
         return 0;
@@ -442,11 +447,12 @@ static int refuse_verb(int argc, char **argv) {
 }
 
 static void parse_flags(const struct td_verb *verb, int argc, char **argv, struct parse *out) {
-    struct argp_option options[TD_COUNTOF(flag_table) + 1];
+    struct argp_option options[TD_COUNTOF(flag_table) + 2];
     size_t n = 0;
     for (size_t i = 0; i < TD_COUNTOF(flag_table); i++) {
         if (flag_table[i].verbs & (verb->flags | F_COMMON)) options[n++] = flag_table[i].option;
     }
+    options[n++] = (struct argp_option){NULL, 'h', 0, OPTION_HIDDEN, NULL, 0};
     options[n] = (struct argp_option){0};
     const struct argp argp = {options, parse_argument, verb->args, verb->summary, NULL, NULL, NULL};
     static char name[64];
@@ -457,14 +463,23 @@ static void parse_flags(const struct td_verb *verb, int argc, char **argv, struc
     argp_parse(&argp, argc, argv, 0, NULL, out);
 }
 
+static bool is_help(const char *word) {
+    return !strcmp(word, "--help") || !strcmp(word, "help") || !strcmp(word, "-h") ||
+           !strcmp(word, "-?");
+}
+
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_DFL); // `trainctl logs | head` ends quietly
-    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help"))) {
-        print_usage(stdout);
-        return TD_CTL_OK;
+    static char version[] = "version", help[] = "--help";
+    if (argc > 1 && is_help(argv[1])) {
+        if (argc == 2 || argv[2][0] == '-') {
+            print_usage(stdout);
+            return TD_CTL_OK;
+        }
+        memmove(&argv[1], &argv[2], (size_t)(argc - 2) * sizeof *argv); // `help VERB`: VERB --help
+        argv[argc - 1] = help;
     }
-    static char version[] = "version";
-    if (argc > 1 && !strcmp(argv[1], "--version")) argv[1] = version;
+    if (argc > 1 && (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))) argv[1] = version;
     int words = 0;
     const struct td_verb *verb = find_verb(argc, argv, &words);
     if (!verb) return refuse_verb(argc, argv);

@@ -42,7 +42,8 @@ enum {
     KEY_DUMP_SPEC,
     KEY_DUMP_EVENTS,
     KEY_SALVAGE,
-    KEY_VERSION
+    KEY_VERSION = 'V',
+    KEY_HELP = 'h'
 };
 
 struct parse {
@@ -118,6 +119,9 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state) {
         return 0;
     case KEY_VERSION:
         p->version = true;
+        return 0;
+    case KEY_HELP:
+        argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num == 0 && is_role(arg)) {
@@ -250,7 +254,7 @@ static void dump(const struct td_config *c) {
 }
 
 td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
-    struct argp_option options[N_ROWS + 6] = {0};
+    struct argp_option options[N_ROWS + 7] = {0};
     for (size_t i = 0; i < N_ROWS; i++) {
         options[i] = (struct argp_option){
             rows[i].flag, KEY_FIRST + (int)i, rows[i].is_int ? "N" : "X", 0, rows[i].prose, 0};
@@ -270,6 +274,7 @@ td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
         0};
     options[N_ROWS + 4] = (struct argp_option){
         "dump-events", KEY_DUMP_EVENTS, NULL, 0, "print the reference of events.log and end", 0};
+    options[N_ROWS + 5] = (struct argp_option){NULL, KEY_HELP, NULL, OPTION_HIDDEN, NULL, 0};
     const struct argp argp = {
         options,
         parse_flag,

@@ -155,6 +155,7 @@ def test_failed_job_is_exit_1_with_class_and_message(daemon, tmp_path):
     assert "class numeric" in daemon.ctl("describe", job, check=OK).stdout
     assert daemon.ctl("list", "--state", "FAILED", "-o", "name", check=OK).stdout.strip() == job
     assert daemon.ctl("list", "--state", "QUEUED", "-o", "name", check=OK).stdout == ""
+    assert daemon.ctl("list", "--state", "queued,Failed", "-o", "name", check=OK).stdout.strip() == job
 
 
 def test_manual_pages_know_every_setting_verb_and_key(build, tmp_path):
@@ -203,7 +204,9 @@ def test_steering_verbs_and_their_conflicts(daemon, tmp_path):
     (["describe"], USAGE, ["JOB"]),
     (["describe", "a", "b"], USAGE, ["b"]),
     (["list", "-o", "xml"], USAGE, ["json"]),
-    (["list", "--state", "BUSY"], USAGE, ["QUEUED"]),
+    (["list", "--state", "BUSY"], USAGE, ["'BUSY'", "queued"]),
+    (["list", "--state", "queued,,failed"], USAGE, ["--state '' is no"]),
+    (["help", "submti"], USAGE, ["did you mean 'submit'"]),
     (["submit", "/nowhere.yaml"], USAGE, ["/nowhere.yaml", "No such file"]),
     (["submit", "/"], USAGE, ["not a file"]),
     (["submit", "-", "--set", "devices"], USAGE, ["KEY=VALUE"]),
@@ -392,6 +395,7 @@ def test_help_lists_every_verb_and_each_verb_its_flags(daemon):
     assert verbs == {*READS, *WRITES}, "a verb that only reads has a row of READS, any other is one of WRITES"
     for verb in verbs:
         shown = daemon.ctl(*verb.split(), "--help", check=OK).stdout
+        assert daemon.ctl("help", *verb.split(), check=OK).stdout == daemon.ctl(*verb.split(), "-h", check=OK).stdout == shown
         assert "--output" in shown, verb
     assert "Exit codes" in usage
 
@@ -408,8 +412,10 @@ def test_what_is_no_verb_is_distinguished(args, words):
 
 
 def test_version_is_a_verb_and_a_flag():
-    verb, flag = (subprocess.check_output([BIN / "trainctl", word], text=True) for word in ("version", "--version"))
-    assert verb == flag and verb.startswith("trainctl 0.")
+    verb, flag, short = (subprocess.check_output([BIN / "trainctl", word], text=True) for word in ("version", "--version", "-V"))
+    assert verb == flag == short and verb.startswith("trainctl 0.")
+    daemon = [subprocess.check_output([BIN / "traind", word], text=True) for word in ("--version", "-V")]
+    assert daemon[0] == daemon[1] and daemon[0].startswith("traind 0.")
 
 
 def test_output_into_a_closed_pipe_ends_quietly(done):
