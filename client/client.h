@@ -14,6 +14,7 @@
 //   follow.c     WatchJob until a job ends, across restarts of the daemon; progress.c draws it,
 //                epochs.c adds a line an epoch
 //   explain.c    an error on stderr
+//   find_job.c   the jobs that a word means
 //   spec_file.c  the text of a job spec
 //
 // The verbs, a file each, or one for those that differ by a word:
@@ -56,7 +57,7 @@ static inline bool td_output_is_json(enum td_output o) {
     return o == TD_OUTPUT_JSON || o == TD_OUTPUT_JSONL;
 }
 
-enum { TD_MAX_SETS = 256, TD_MAX_ARGS = 4 };
+enum { TD_MAX_SETS = 256, TD_MAX_ARGS = 64 };
 
 // Flags of all verbs; a verb accepts the ones its row names. Strings are argv's.
 struct td_flags {
@@ -68,6 +69,7 @@ struct td_flags {
     int64_t timeout_ns; // 0: the verb's own
     const char *args[TD_MAX_ARGS];
     int n_args;
+    bool all; // jobs that a name fits
     const char *sets[TD_MAX_SETS];
     size_t n_sets;
     char trace_set[TD_FS_PATH_BYTES + 32]; // one of them

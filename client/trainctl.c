@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/find_job.h"
 #include "client/print.h"
 #include "client/session.h"
 #include "lib/base/fsio.h"
@@ -35,6 +36,10 @@ enum td_flag_bit {
     F_TOKEN = 1 << 14, // --role, --expires
     F_NAME = 1 << 15,
     F_TRACE = 1 << 16,
+    F_JOB = 1 << 17,     // the first argument is a job, which is only read
+    F_JOBS = 1 << 18,    // arguments are jobs
+    F_CHANGES = 1 << 19, // with F_JOBS: it is not what it was
+    F_ALL = 1 << 20,
     F_COMMON = 1 << 30,
 };
 
@@ -46,6 +51,7 @@ enum {
     KEY_TIMEOUT,
     KEY_SET,
     KEY_TRACE,
+    KEY_ALL,
     KEY_DRY_RUN,
     KEY_RANK,
     KEY_ATTEMPT,
@@ -114,6 +120,7 @@ static const struct flag_row flag_table[] = {
     {F_RESUME,
      {"resume", KEY_RESUME, 0, 0, "go on in the folder that is there, from its newest checkpoint",
       0}},
+    {F_ALL, {"all", KEY_ALL, 0, 0, "all jobs of a name, where several have it", 0}},
     {F_KEEP,
      {"keep-checkpoints", KEY_KEEP_CHECKPOINTS, 0, 0, "leave the files of its checkpoints", 0}},
     {F_TOKEN,
@@ -129,10 +136,11 @@ static const struct flag_row flag_table[] = {
 
 // ---- verbs, in alphabetical order ---------------------------------------------------------------
 static const struct td_verb verb_table[] = {
-    {"cancel", "JOB", "stop a job for good", 1, 1, F_REASON, td_cmd_cancel},
+    {"cancel", "JOB...", "stop a job for good", 1, TD_MAX_ARGS,
+     F_REASON | F_JOBS | F_CHANGES | F_ALL, td_cmd_cancel},
     {"checkpoint download", "JOB [CHECKPOINT]", "copy a checkpoint's files here, digests checked",
-     1, 2, F_FILE, td_cmd_checkpoint_download},
-    {"checkpoint list", "JOB", "the checkpoints of a job, newest first", 1, 1, 0,
+     1, 2, F_FILE | F_JOB, td_cmd_checkpoint_download},
+    {"checkpoint list", "JOB", "the checkpoints of a job, newest first", 1, 1, F_JOB,
      td_cmd_checkpoint_list},
     {"cluster info", "", "the coordinator and its numbers", 0, 0, 0, td_cmd_cluster_info},
     {"context add", "NAME", "name a coordinator, with --address and --token-file", 1, 1, 0,
@@ -141,25 +149,27 @@ static const struct td_verb verb_table[] = {
      td_cmd_context_list},
     {"context use", "NAME", "from now on where no flag says otherwise; - is none", 1, 1, 0,
      td_cmd_context_use},
-    {"delete", "JOB", "remove a job that does not run, with all it has on disks", 1, 1, F_KEEP,
-     td_cmd_delete},
-    {"describe", "JOB", "everything about a job", 1, 1, 0, td_cmd_describe},
+    {"delete", "JOB...", "remove a job that does not run, with all it has on disks", 1, TD_MAX_ARGS,
+     F_KEEP | F_JOBS | F_CHANGES | F_ALL, td_cmd_delete},
+    {"describe", "JOB", "everything about a job", 1, 1, F_JOB, td_cmd_describe},
     {"list", "", "jobs, newest first", 0, 0, F_STATE, td_cmd_list},
-    {"logs", "JOB", "what the ranks printed", 1, 1, F_FOLLOW | F_RANK | F_ATTEMPT | F_STREAM,
-     td_cmd_logs},
+    {"logs", "JOB", "what the ranks printed", 1, 1,
+     F_FOLLOW | F_RANK | F_ATTEMPT | F_STREAM | F_JOB, td_cmd_logs},
     {"metrics", "JOB [NAME...]", "points by step; without names: the last value of each", 1,
-     TD_MAX_ARGS, F_STEPS, td_cmd_metrics},
+     TD_MAX_ARGS, F_STEPS | F_JOB, td_cmd_metrics},
     {"node list", "", "nodes and their slots", 0, 0, 0, td_cmd_node_list},
     {"node revoke", "NODE", "take back a node's certificate, and end its calls", 1, 1, 0,
      td_cmd_node_revoke},
     {"node token", "", "let one machine join as a node; the text is shown once", 0, 0, F_NAME,
      td_cmd_node_token},
-    {"pause", "JOB", "stop with a checkpoint and free the slots", 1, 1, 0, td_cmd_pause},
+    {"pause", "JOB...", "stop with a checkpoint and free the slots", 1, TD_MAX_ARGS,
+     F_JOBS | F_CHANGES | F_ALL, td_cmd_pause},
     {"plan", "FILE", "memory, FLOPs and steps of a spec; -O writes the plan", 1, 1,
      F_SET | F_FILE | F_DUMP, td_cmd_plan},
     {"plugins", "[NAME]", "what specs can name on the nodes; with NAME: the knobs that it declares",
      0, 1, 0, td_cmd_plugins},
-    {"resume", "JOB", "queue a paused job again", 1, 1, 0, td_cmd_resume},
+    {"resume", "JOB...", "queue a paused job again", 1, TD_MAX_ARGS, F_JOBS | F_CHANGES | F_ALL,
+     td_cmd_resume},
     {"run", "FILE", "train here without a daemon; ./<name>/ gets what comes of it", 1, 1,
      F_SET | F_FILE | F_RESUME | F_TRACE, td_cmd_run},
     {"submit", "FILE", "submit a job spec (- reads standard input)", 1, 1,
@@ -169,9 +179,9 @@ static const struct td_verb verb_table[] = {
     {"token list", "", "credentials that were given out", 0, 0, 0, td_cmd_token_list},
     {"token revoke", "ID", "end a credential, and its calls", 1, 1, 0, td_cmd_token_revoke},
     {"version", "", "of this program", 0, 0, 0, td_cmd_version},
-    {"wait", "JOB", "until the job has ended; exit 1 if it did not succeed", 1, 1, F_FOLLOW,
-     td_cmd_wait},
-    {"watch", "JOB", "each change of a job, until it has ended; exit 1 as of wait", 1, 1, 0,
+    {"wait", "JOB...", "until the job has ended; exit 1 if it did not succeed", 1, TD_MAX_ARGS,
+     F_FOLLOW | F_JOBS, td_cmd_wait},
+    {"watch", "JOB", "each change of a job, until it has ended; exit 1 as of wait", 1, 1, F_JOB,
      td_cmd_watch},
 };
 
@@ -281,6 +291,9 @@ static error_t parse_switch(int key, struct td_flags *f) {
         return 0;
     case KEY_RESUME:
         f->resume = true;
+        return 0;
+    case KEY_ALL:
+        f->all = true;
         return 0;
     case KEY_KEEP_CHECKPOINTS:
         f->keep_checkpoints = true;
@@ -463,6 +476,44 @@ static void parse_flags(const struct td_verb *verb, int argc, char **argv, struc
     argp_parse(&argp, argc, argv, 0, NULL, out);
 }
 
+// One job after the other: each failure is explained, the first one is the exit code.
+static int run_for_jobs(struct td_session *s, const struct td_verb *verb, struct td_flags *f) {
+    static struct td_found_jobs found;
+    td_status failed = TD_OK;
+    int first = TD_CTL_OK;
+    const bool is_several = verb->flags & F_JOBS;
+    for (int i = 0; i < (is_several ? f->n_args : 1) && !failed; i++) {
+        failed = td_find_jobs(s, f->args[i], verb->flags & F_CHANGES, &found);
+    }
+    if (!failed && found.n > 1 && f->output == TD_OUTPUT_JSON) {
+        failed = td_fail(TD_INVALID_ARGUMENT, "of several jobs use -o jsonl: a line for each");
+    }
+    if (failed) return td_session_explain(s, failed);
+    for (size_t i = 0; i < found.n; i++) {
+        int code = TD_CTL_OK;
+        f->args[0] = found.id[i];
+        f->n_args = is_several ? 1 : f->n_args;
+        failed = verb->run(s, f, &code);
+        if (failed) code = td_session_explain(s, failed);
+        if (!first) first = code;
+    }
+    return first;
+}
+
+static int run(struct td_session *s, const struct td_verb *verb, struct td_flags *f) {
+    int code = TD_CTL_OK;
+    if (verb->flags & (F_JOB | F_JOBS)) {
+        code = run_for_jobs(s, verb, f);
+    } else {
+        td_status failed = verb->run(s, f, &code);
+        if (failed) code = td_session_explain(s, failed);
+    }
+    td_status cut = td_fs_flush_stdout(); // an answer that is cut off is none
+    if (cut && !code) return td_session_explain(s, cut);
+    td_status_free(cut);
+    return code;
+}
+
 static bool is_help(const char *word) {
     return !strcmp(word, "--help") || !strcmp(word, "help") || !strcmp(word, "-h") ||
            !strcmp(word, "-?");
@@ -486,10 +537,7 @@ int main(int argc, char **argv) {
     struct parse parsed;
     parse_flags(verb, argc - words, argv + words, &parsed);
     struct td_session session = {.flags = &parsed.flags};
-    int code = TD_CTL_OK;
-    td_status failed = verb->run(&session, &parsed.flags, &code);
-    if (!failed) failed = td_fs_flush_stdout(); // an answer that is cut off is none
-    if (failed) code = td_session_explain(&session, failed);
+    const int code = run(&session, verb, &parsed.flags);
     td_session_close(&session);
     return code;
 }

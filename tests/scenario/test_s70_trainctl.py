@@ -223,6 +223,27 @@ def test_errors_have_their_exit_code_and_say_what_to_do(daemon, args, code, word
         assert "request id" in said
 
 
+def test_jobs_are_found_by_name_and_by_the_beginning_of_an_id(daemon, tmp_path):
+    first, second = (daemon.ctl("submit", spec_file(tmp_path, LONG), "-o", "name", check=OK).stdout.strip() for _ in range(2))
+    other = daemon.ctl("submit", spec_file(tmp_path, LONG.replace("name: long", "name: other")), "-o", "name", check=OK).stdout.strip()
+    shown = daemon.ctl("describe", "long", "-o", "json", check=OK)
+    assert json.loads(shown.stdout)["id"] == second and f"2 jobs are called 'long'; this is the newest, {second}" in shown.stderr
+    assert json.loads(daemon.ctl("describe", "other", "-o", "json", check=OK).stdout)["id"] == other
+    # j-0 ... j-f: as long as it has to be to mean one of them
+    size = next(n for n in range(3, 15) if len({j[:n] for j in (first, second, other)}) == 3)
+    assert json.loads(daemon.ctl("describe", first[:size], "-o", "json", check=OK).stdout)["id"] == first
+    for refused in (daemon.ctl("pause", "long", check=USAGE), daemon.ctl("describe", "j-", check=USAGE)):
+        assert first in refused.stderr and second in refused.stderr
+    assert daemon.state(first) not in ("PAUSING", "PAUSED")
+    assert "--all" in daemon.ctl("cancel", "long", check=USAGE).stderr
+    cancelled = daemon.ctl("cancel", "long", other, "--all", "-o", "jsonl", check=OK).stdout.splitlines()
+    assert {json.loads(line)["id"] for line in cancelled} == {first, second, other}
+    assert "jsonl" in daemon.ctl("wait", first, other, "-o", "json", check=USAGE).stderr
+    daemon.ctl("wait", first, second, other, check=JOB_FAILED)
+    gone = daemon.ctl("delete", first, "j-000000000000", second, check=NOT_FOUND)
+    assert f"{first} deleted" in gone.stdout and f"{second} deleted" in gone.stdout and "j-000000000000" in gone.stderr
+
+
 def test_spec_files_that_are_none_are_refused_before_they_travel(daemon, tmp_path):
     big, binary = tmp_path / "big.yaml", tmp_path / "binary.yaml"
     big.write_text(SPEC + "#" * (1 << 20))

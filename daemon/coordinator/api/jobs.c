@@ -328,6 +328,10 @@ static bool state_wanted(const Traind__V1__ListJobsRequest *r, const struct td_j
     return r->n_states == 0;
 }
 
+static bool is_meant(const char *word, const struct td_job *j) {
+    return strncmp(j->id, word, strlen(word)) == 0 || strcmp(j->name, word) == 0;
+}
+
 static td_status list(struct td_coordinator *c, struct td_rpc_call *call,
                       const Traind__V1__ListJobsRequest *r) {
     uint64_t before;
@@ -347,7 +351,7 @@ static td_status list(struct td_coordinator *c, struct td_rpc_call *call,
             break;
         }
         before = j->seq;
-        if (!state_wanted(r, j)) continue;
+        if (!state_wanted(r, j) || !is_meant(r->matching, j)) continue;
         m->jobs[m->n_jobs] = td_view_job(arena, c->core, j, td_shell_now(), 0);
         if (!m->jobs[m->n_jobs++]) return td_fail_oom();
     }
