@@ -69,7 +69,8 @@ struct td_flags {
     int64_t timeout_ns; // 0: the verb's own
     const char *args[TD_MAX_ARGS];
     int n_args;
-    bool all; // jobs that a name fits
+    bool all;  // jobs that a name fits
+    bool wide; // a table that leaves nothing out
     const char *sets[TD_MAX_SETS];
     size_t n_sets;
     char trace_set[TD_FS_PATH_BYTES + 32]; // one of them

@@ -43,7 +43,8 @@ static td_status parse_states(const char *text, Traind__V1__Job__State *out_stat
 }
 
 // Its loss is that of the last whole epoch, in the first one that of the last step.
-static td_status add_row(struct td_table *t, const Traind__V1__Job *job) {
+static td_status add_row(struct td_table *t, const Traind__V1__Job *job, bool wide) {
+    char age[32];
     double loss = 0;
     bool have = td_job_metric(job, "train_loss_epoch", &loss) ||
                 td_job_metric(job, "train_loss_step", &loss);
@@ -57,25 +58,25 @@ static td_status add_row(struct td_table *t, const Traind__V1__Job *job) {
     }
     TD_TRY(have ? td_table_add(t, "%.4f", loss) : td_table_add(t, "-"));
     TD_TRY(td_table_add(t, "%u", job->attempt));
-    TD_TRY(td_table_add(t, "%s", job->create_time));
+    TD_TRY(td_table_add(t, "%s", wide ? job->create_time : td_format_age(job->create_time, age)));
     return td_table_add(t, "%s", job->reason ? job->reason->text : "");
 }
 
-static td_status show_table(const struct td_pages *p) {
+static td_status show_table(const struct td_pages *p, bool wide) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)256 << 20, &arena));
-    static const char *const heading[] = {"ID",   "NAME",    "STATE",   "STEP",
-                                          "LOSS", "ATTEMPT", "CREATED", "REASON"};
+    const char *const heading[] = {
+        "ID", "NAME", "STATE", "STEP", "LOSS", "ATTEMPT", wide ? "CREATED" : "AGE", "REASON"};
     struct td_table table;
     td_table_init(&table, arena, TD_COUNTOF(heading), heading);
     for (size_t i = 0; i < p->n_items; i++) {
-        TD_TRY(add_row(&table, p->item[i]));
+        TD_TRY(add_row(&table, p->item[i], wide));
     }
     return td_table_print(&table);
 }
 
 static td_status show(struct td_session *s, enum td_output output, struct td_pages *p) {
-    if (output == TD_OUTPUT_TABLE) return show_table(p);
+    if (output == TD_OUTPUT_TABLE) return show_table(p, s->flags->wide);
     Traind__V1__ListJobsResponse all = TRAIND__V1__LIST_JOBS_RESPONSE__INIT;
     return td_pages_print(s, p, output, &all.base, "jobs", "id");
 }

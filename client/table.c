@@ -6,8 +6,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "lib/base/buf.h"
+#include "lib/base/clock.h"
 #include "lib/base/fit.h"
 #include "lib/base/fsio.h"
 #include "lib/base/printable.h"
@@ -94,6 +96,24 @@ const char *td_format_seconds(double seconds, char out[32]) {
         snprintf(out, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
     } else {
         snprintf(out, 32, "%ld:%02ld", s / 60, s % 60);
+    }
+    return out;
+}
+
+const char *td_format_age(const char *time, char out[32]) {
+    struct tm tm = {0};
+    const char *end = strptime(time, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(out, 32, "%s", time);
+    if (!end || (*end != '.' && *end != 'Z')) return out;
+    const int64_t s = td_real_now().ns / TD_NS_PER_S - (int64_t)timegm(&tm);
+    if (s < 120) {
+        snprintf(out, 32, "%llds", (long long)TD_MAX(s, (int64_t)0));
+    } else if (s < 120 * 60) {
+        snprintf(out, 32, "%lldm", (long long)(s / 60));
+    } else if (s < 48 * 3600) {
+        snprintf(out, 32, "%lldh", (long long)(s / 3600));
+    } else {
+        snprintf(out, 32, "%lldd", (long long)(s / 86400));
     }
     return out;
 }

@@ -78,7 +78,7 @@ struct flag_row {
 };
 
 static const struct flag_row flag_table[] = {
-    {F_COMMON, {"output", 'o', "FORMAT", 0, "table (default), json, jsonl or name", 0}},
+    {F_COMMON, {"output", 'o', "FORMAT", 0, "table (default), wide, json, jsonl or name", 0}},
     {F_COMMON, {"address", KEY_ADDRESS, "HOST:PORT", 0, "where the coordinator listens", 0}},
     {F_COMMON, {"token-file", KEY_TOKEN_FILE, "FILE", 0, "file that holds the token", 0}},
     {F_COMMON,
@@ -205,13 +205,18 @@ static uint64_t parse_number(struct argp_state *state, const char *flag, const c
 static void parse_output(struct argp_state *state, const struct td_verb *verb, struct td_flags *f,
                          const char *text) {
     static const char *const names[] = {"table", "json", "jsonl", "name"};
+    f->wide = strcmp(text, "wide") == 0;
+    if (f->wide) {
+        f->output = TD_OUTPUT_TABLE;
+        return;
+    }
     for (size_t i = 0; i < TD_COUNTOF(names); i++) {
         if (strcmp(text, names[i]) != 0) continue;
         f->output = (enum td_output)i;
         return;
     }
     if (!(verb->flags & F_FILE)) {
-        argp_error(state, "-o takes table, json, jsonl or name, not '%s'", text);
+        argp_error(state, "-o takes table, wide, json, jsonl or name, not '%s'", text);
     }
     f->out_path = text;
 }

@@ -75,6 +75,9 @@ def test_json_is_proto3_json_with_the_names_outside_programs_rely_on(done):
     assert shown["nodes"] == [] and isinstance(shown["notes"], list) and shown["spec_json"]
     assert daemon.ctl_json("cluster", "info")["address"] == daemon.address
     listed = daemon.ctl_json("list")["jobs"]
+    short, wide = (daemon.ctl("list", "-o", form, check=OK).stdout.splitlines() for form in ("table", "wide"))
+    assert "AGE" in short[0] and re.search(r"  \d+[sm]( |$)", short[1]) and listed[0]["create_time"] not in short[1]
+    assert "CREATED" in wide[0] and listed[0]["create_time"] in wide[1]
     assert [j["id"] for j in listed] == [job] and listed[0]["state"] == "SUCCEEDED"
     from google.protobuf import json_format
 
