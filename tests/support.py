@@ -269,6 +269,10 @@ class Daemon:
         request = self.cluster.stubs.log.ReadLogsRequest(job=job, **{"rank": -1, **more})
         return list(self.stub("Log").ReadLogs(request, timeout=30))
 
+    def output(self, job, rank=0, **more):
+        """All that a rank of a job that has ended has said. Last bytes may come after the end, so it is followed."""
+        return b"".join(r.data for r in self.logs(job, rank=rank, follow=True, **more)).decode()
+
     def checkpoints(self, job):
         request = self.cluster.stubs.checkpoint.ListCheckpointsRequest(job=job)
         return list(self.stub("Checkpoint").ListCheckpoints(request, timeout=20).checkpoints)

@@ -33,10 +33,6 @@ def python(tmp_path, text, **more):
     return spec(sys.executable, script(tmp_path, text), env={"PYTHONPATH": str(CLIENT)}, **more)
 
 
-def output(daemon, job, rank=0):
-    return b"".join(line.data for line in daemon.logs(job, rank=rank)).decode()
-
-
 def text_of(daemon, job, stream):
     return b"".join(p.read_bytes() for p in sorted(daemon.state_dir.glob(f"attempts/{job}/a*/{stream}"))).decode()
 
@@ -77,7 +73,7 @@ def test_logs_workdir_and_words_reach_the_program(daemon, tmp_path):
     job = daemon.submit(spec("sh", "-c", 'echo "out $0 $1 $SAID" && echo bad >&2; pwd', "a b", 3, workdir=str(work),
                              env={"SAID": "it's"}))
     daemon.finish(job)
-    assert sorted(output(daemon, job).splitlines()) == sorted(["out a b 3 it's", "bad", str(work)])
+    assert sorted(daemon.output(job).splitlines()) == sorted(["out a b 3 it's", "bad", str(work)])
 
 
 # ---- how an end is judged -----------------------------------------------------------------------
@@ -133,7 +129,7 @@ def test_children_are_reaped_also_those_in_sessions_of_their_own(daemon, tmp_pat
 def test_log_is_cut_and_counted(daemon):
     job = daemon.submit(spec("sh", "-c", "head -c 1073741824 /dev/zero | tr '\\0' x"))
     done = daemon.finish(job, deadline_s=120)
-    assert sum(len(m.data) for m in daemon.logs(job)) == 64 << 20 and done.attempt == 1
+    assert sum(len(m.data) for m in daemon.logs(job, follow=True)) == 64 << 20 and done.attempt == 1
 
 
 def test_limits_hold(daemon, tmp_path):
@@ -148,7 +144,7 @@ def test_limits_hold(daemon, tmp_path):
             print("no memory")
         """, resources={"open_files": 64, "memory_bytes": 256 << 20, "processes": 500}))
     daemon.finish(job)
-    lines = dict(line.split(" ", 1) for line in output(daemon, job).splitlines())
+    lines = dict(line.split(" ", 1) for line in daemon.output(job).splitlines())
     assert lines["NOFILE"] == "64 64" and lines["CORE"] == "0 0" and lines["NPROC"] == "500"
     own = int(lines["DATA"].split()[0])
     assert 250 << 20 < own <= 256 << 20 and lines["no"] == "memory"
@@ -246,7 +242,7 @@ def test_pause_and_resume_go_on_from_the_registered_checkpoint(daemon, tmp_path)
     daemon.steer("Resume", job)
     done = daemon.finish(job)
     assert done.attempt == 2 and done.global_step == row.step + 21 and done.restarts == 0
-    assert f"from {kept}" in output(daemon, job)
+    assert f"from {kept}" in daemon.output(job)
     assert kept.exists() and len(daemon.checkpoints(job)) == 1
     daemon.ctl("job", "delete", job)
     assert kept.exists()
@@ -286,7 +282,7 @@ def test_a_taken_port_costs_no_restart(cluster, tmp_path):
         """, restart={"max": 0}))
     done = daemon.finish(job)
     assert (done.attempt, done.restarts) == (3, 0)
-    assert 21000 <= int(output(daemon, job).split("port ")[1].split()[0]) <= 21400
+    assert 21000 <= int(daemon.output(job).split("port ")[1].split()[0]) <= 21400
 
 
 def test_a_range_without_a_free_port_is_named(cluster):
@@ -359,7 +355,7 @@ def test_node_that_allows_none_refuses_and_another_is_chosen(cluster, tmp_path):
     until("it is there", lambda: len(first.nodes("READY")) == 2)
     job = first.submit(spec("pwd"))
     first.finish(job)
-    assert "/willing/checkpoints/" in output(first, job)
+    assert "/willing/checkpoints/" in first.output(job)
 
 
 def test_wrong_settings_are_refused_at_the_start(cluster):
@@ -439,6 +435,6 @@ def test_torch_script_over_gloo_is_restarted_after_a_rank_is_killed(daemon, tmp_
     os.kill(pids[1], signal.SIGKILL)
     done = daemon.finish(job, deadline_s=180)
     assert (done.attempt, done.restarts) == (2, 1)
-    said = output(daemon, job, rank=0)
+    said = daemon.output(job, rank=0)
     again = [int(line.split("after step ")[1].split(",")[0]) for line in said.splitlines() if "after step" in line]
     assert again[-1] >= 10 and "done: step 400" in said

@@ -28,10 +28,6 @@ def python(tmp_path, text, **more):
     return spec(sys.executable, path, **more)
 
 
-def output(daemon, job, rank=0):
-    return b"".join(m.data for m in daemon.logs(job, rank=rank)).decode()
-
-
 def text_of(daemon, job, stream="out.0.log"):
     """Of an attempt that is not over: its files are gone then."""
     return b"".join(p.read_bytes() for p in sorted(daemon.state_dir.glob(f"attempts/{job}/a*/{stream}"))).decode()
@@ -55,7 +51,7 @@ def test_metrics_logs_and_checkpoints_are_those_of_any_job(daemon):
     points = daemon.points(job, "loss")
     assert [(p.step, p.n_ranks) for p in points] == [(s, 2) for s in range(1, 251)]
     assert points[9].value == pytest.approx(0.1)
-    said = output(daemon, job, rank=1)
+    said = daemon.output(job, rank=1)
     assert "attached attempt=1 threads=1 from=" in said, said
     rows = daemon.checkpoints(job)[::-1]  # the newest first
     assert [(c.step, c.path, c.State.Name(c.state)) for c in rows] == \
@@ -131,7 +127,7 @@ def test_streamed_checkpoints_carry_it_to_another_node(cluster):
     cluster.node(head, 1, "second", "--allow", "programs")
     head.steer("Resume", job)
     until("it goes on", lambda: head.job(job).attempt == 2 and head.job(job).global_step > row.step)
-    assert "attempt=2" in "".join(m.data.decode() for m in head.logs(job, attempt=2))
+    until("its log comes", lambda: b"attempt=2" in b"".join(m.data for m in head.logs(job, attempt=2)))
     head.steer("Cancel", job)
     head.wait_state(job, "CANCELLED")
 
@@ -139,7 +135,7 @@ def test_streamed_checkpoints_carry_it_to_another_node(cluster):
 def test_ranks_meet_in_memory_that_they_grow(daemon):
     job = daemon.submit(program("group", trainer={"devices": 2}))
     daemon.finish(job)
-    assert "all 2 are here" in output(daemon, job) and "all 2 are here" in output(daemon, job, rank=1)
+    assert "all 2 are here" in daemon.output(job) and "all 2 are here" in daemon.output(job, rank=1)
 
 
 # Contract 17: ranks of a program have their own name and those of torchrun
@@ -150,7 +146,7 @@ print(os.environ["TRAIND_RANK"], "TRAIND_FD" in os.environ, os.environ["WORLD_SI
     daemon.finish(job)
     plan = f"{daemon.state_dir}/attempts/{job}/a1/plan.json"
     said = f"rank=0 world_size=1 page_fd=3 events_fd=4 group_fd=-1 store_fd=-1 results_fd=-1 plan={plan}"
-    assert output(daemon, job).strip() == f"{said} False 1 it"
+    assert daemon.output(job).strip() == f"{said} False 1 it"
 
 
 # ---- how an end is judged -----------------------------------------------------------------------
@@ -185,7 +181,7 @@ def test_what_ignores_the_word_gets_sigterm_before_the_end(cluster):
     until("it waits", lambda: "waits" in text_of(daemon, job))
     daemon.steer("Pause", job)
     daemon.wait_state(job, "PAUSED")
-    assert "SIGTERM with stop=1" in output(daemon, job)
+    until("its last words have come", lambda: b"SIGTERM with stop=1" in b"".join(m.data for m in daemon.logs(job)))
     daemon.steer("Cancel", job)
     daemon.wait_state(job, "CANCELLED")
 
@@ -240,7 +236,7 @@ open("{kept}", "a").write(f"{{own.pid}} {{session.pid}}")
 def test_log_is_cut_and_counted(daemon):
     job = daemon.submit(spec("sh", "-c", "head -c 1073741824 /dev/zero | tr '\\0' x"))
     done = daemon.finish(job, deadline_s=120)
-    assert sum(len(m.data) for m in daemon.logs(job)) == 64 << 20 and done.attempt == 1
+    assert sum(len(m.data) for m in daemon.logs(job, follow=True)) == 64 << 20 and done.attempt == 1
 
 
 # ---- what is refused ----------------------------------------------------------------------------
@@ -271,7 +267,7 @@ def test_node_that_allows_none_refuses_and_another_is_chosen(cluster):
     until("it is there", lambda: len(first.nodes("READY")) == 2)
     job = first.submit(spec("pwd"))
     first.finish(job)
-    assert "/willing/checkpoints/" in output(first, job)
+    assert "/willing/checkpoints/" in first.output(job)
 
 
 def test_plan_and_run_say_what_it_is(daemon, tmp_path):

@@ -19,7 +19,7 @@ def everything(daemon, job):
     shown = daemon.job(job)
     shown.ClearField("progress")  # of the moment, not of the record
     names = sorted(shown.metrics)
-    return (shown, {name: daemon.points(job, name) for name in names}, daemon.logs(job),
+    return (shown, {name: daemon.points(job, name) for name in names}, daemon.logs(job, follow=True),
             daemon.checkpoints(job), daemon.weights(job))
 
 

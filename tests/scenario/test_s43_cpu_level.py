@@ -48,7 +48,7 @@ def refused(here):
 
 def first_line(daemon, job):
     """Of the log of rank 0."""
-    return b"".join(r.data for r in daemon.logs(job, rank=0, err_only=True)).decode().splitlines()[0]
+    return daemon.output(job, err_only=True).splitlines()[0]
 
 
 # ---- who may ask for which -----------------------------------------------------------------------

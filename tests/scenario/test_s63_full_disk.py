@@ -155,7 +155,7 @@ def test_reads_waited_for_what_the_disk_thread_wrote(daemon):
     """The log of one job is a pipe that nobody reads: its write waits. Reads of another job do not."""
     done = daemon.submit(SPEC)
     daemon.finish(done)
-    logs, manifest = daemon.logs(done), read_shard(daemon, done)
+    logs, manifest = daemon.logs(done, follow=True), read_shard(daemon, done)
     first = daemon.submit(LONG, "trainer.max_steps=100000", "trainer.devices=2")  # all slots
     daemon.wait_step(first, 1)
     stuck = daemon.submit(SPEC)
