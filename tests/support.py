@@ -2,6 +2,7 @@
 import contextlib
 import fnmatch
 import importlib
+import itertools
 import json
 import os
 import pathlib
@@ -258,6 +259,13 @@ class Daemon:
             token = answer.next_page_token
         return points
 
+    def hurry(self, job):
+        """Points wait up to a second for more before they are written, and an attempt waits for its points. Who asks
+        for points ends the waiting."""
+        with contextlib.suppress(Exception):  # a node, or a coordinator that does not know the job
+            request = self.cluster.stubs.metric.QueryMetricsRequest(job=job, max_points=1)
+            self.stub("Metric").QueryMetrics(request, timeout=5)
+
     def losses(self, job, last, n_ranks=1, first=1):
         """Training losses by step, after checking that all ranks of each step came exactly once."""
         points = self.points(job)
@@ -369,8 +377,15 @@ class Cluster:
         living = [d for d in self.daemons if d.process and d.process.poll() is None]
         names = {d.node_name for d in living}  # a job of a node that is away, or that the test plays, does not end
         runs = lambda: running and any(names & set(job.nodes) for _, job in self.unended())
+
+        def forgotten():
+            left = {pathlib.Path(a).name for d in living for a in d.attempts()}
+            for d, job in itertools.product(living, left):
+                d.hurry(job)
+            return not left and not runs()
+
         with contextlib.suppress(AssertionError):
-            until("attempts end and are forgotten", lambda: not runs() and not any(d.attempts() for d in living), 20)
+            until("attempts end and are forgotten", forgotten, 20)
         return {job.id for _, job in running}
 
     def close(self):
