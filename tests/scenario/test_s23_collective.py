@@ -101,7 +101,7 @@ def test_both_calls_are_named_when_a_rank_dropped_one(build, plugins, tmp_path):
 
 # Contract 14: the deadline that a job asks for is that of its group
 def test_job_ends_at_the_deadline_it_asks_for_when_a_rank_is_late(build, plugins, tmp_path):
-    late = fault("delay", 12, delay_us=60_000_000)
+    late = fault("delay", 12, delay_us=6_000_000)  # then it sees that the job has failed: else it is killed after 10 s
     spec = json.loads(spec_of(late, plugins))
     spec["trainer"]["collective_timeout"] = 2
     code, said = run(build, tmp_path, json.dumps(spec))

@@ -122,7 +122,7 @@ def test_process_of_another_launcher_is_refused(built):
 
 
 # ---- as a job -----------------------------------------------------------------------------------
-EPOCHS = 6  # after the first there is time left to stop it, on a busy machine too
+EPOCHS = 3  # after the first there is time left to stop it, on a busy machine too
 
 
 def submit(daemon, built, *args, world=2):
@@ -163,9 +163,9 @@ def test_job_of_the_header_of_the_example_is_done(daemon, built):
 
 
 def test_pause_saves_at_the_step_and_resume_gives_the_same_bits(daemon, built):
-    whole = submit(daemon, built, "--epochs", EPOCHS, world=1)
+    whole = submit(daemon, built, "--epochs", 2, world=1)
     daemon.finish(whole)
-    cut = submit(daemon, built, "--epochs", EPOCHS, world=1)
+    cut = submit(daemon, built, "--epochs", 2, world=1)
     daemon.wait_step(cut, 30)
     daemon.steer("Pause", cut)
     paused = daemon.wait_state(cut, "PAUSED")
