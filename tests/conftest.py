@@ -12,12 +12,15 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import support  # noqa: E402
+from sharing import pytest_addoption, pytest_configure  # noqa: E402, F401
 
 # What a shell without job control starts with "&" ignores SIGINT, and all its programs inherit that:
 # a trainctl under nohup leaves it ignored on purpose. Tests of Ctrl-C want what a terminal gives.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# OpenMP's threads spin for each other, beyond bounds where other tests keep the cores busy. A launcher says it, too.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 KINDS = ("accelerator", "collective", "comm_hook", "precision", "strategy")
 

@@ -142,6 +142,7 @@ def again(c, job):
     until("it trains again", lambda: c.job(job).attempt == 2 and c.state(job) == "RUNNING")
 
 
+@pytest.mark.alone
 def test_ranks_of_the_other_host_end_within_two_seconds_when_a_rank_is_killed(hosts):
     c, a, b, job = has_saved(hosts)
     os.kill(b.workers(job)[0], signal.SIGKILL)
@@ -153,6 +154,7 @@ def test_ranks_of_the_other_host_end_within_two_seconds_when_a_rank_is_killed(ho
     ends_as_undisturbed(c, job, attempt=2)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("cable_first", [False, pytest.param(True, marks=longer)])
 def test_job_goes_on_when_a_killed_host_is_back_as_another_boot(hosts, cable_first):
     c, a, b, job = has_saved(hosts)

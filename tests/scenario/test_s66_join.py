@@ -144,6 +144,7 @@ def test_node_joins_trains_and_starts_again_without_a_token(coordinate, start, c
     until("its files are gone", lambda: not node.attempts())
 
 
+@pytest.mark.alone
 def test_certificate_is_renewed_without_a_restart(coordinate, start, cluster):
     c = coordinate("--node-certificate-s", 3)
     node = start("n", "--role", "node", "--join", c.address, "--token-file", token_of(c, cluster.folder), "--name", "n")
@@ -181,6 +182,7 @@ def test_certificate_that_ended_is_renewed_within_the_grace_and_not_after(coordi
     assert c.lines("has expired on")
 
 
+@pytest.mark.alone
 def test_node_that_is_revoked_is_cut_at_once(coordinate, start, cluster):
     c = coordinate()
     node = start("n", "node", "--join", c.address, "--token-file", token_of(c, cluster.folder), "--name", "n")

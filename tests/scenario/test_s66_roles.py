@@ -313,6 +313,7 @@ def ends_with(stream, since):
         return e.code(), time.monotonic() - since[0]
 
 
+@pytest.mark.alone
 def test_open_calls_of_a_token_end_when_it_is_revoked_or_expires(coordinator):
     job = coordinator.submit()
     m = coordinator.cluster.stubs.job

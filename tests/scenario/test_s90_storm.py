@@ -234,6 +234,7 @@ class Storm:
         until("attempts are forgotten", lambda: not left(), 30)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("roles", ["embedded", "split"])
 def test_storm_leaves_equal_bits_and_nothing_without_an_owner(cluster, roles):
     storm = Storm(cluster, roles, SEED)

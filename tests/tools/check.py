@@ -6,9 +6,10 @@
 
 C programs (tests/{unit,conform,sim}, cmocka, TAP on stdout) run two at a time, each with a deadline;
 then, unless --only unit, those of AT_LEVELS again at CPU levels below the machine's own, by the name
-avx2/conform/conform_ops, and pytest runs every folder of tests/ that holds test_*.py. All get
-TRAIND_BUILD, the build folder. --match narrows to programs whose name contains TEXT, that define a
-test whose name contains it, or whose header comment has it as a tag ("// Tags: tsan").
+avx2/conform/conform_ops, and two processes of pytest share every folder of tests/ that holds test_*.py.
+Its tests that are marked `alone` come last, by themselves. All get TRAIND_BUILD, the build folder.
+--match narrows to programs whose name contains TEXT, that define a test whose name contains it, or whose
+header comment has it as a tag ("// Tags: tsan").
 
 --full puts before it what takes long, and everything counts in one line: the C programs again under
 address and undefined sanitizers (DIR-asan) and those tagged tsan under the thread sanitizer (DIR-tsan),
@@ -410,9 +411,11 @@ def python_folders():
     return sorted(folders, key=lambda f: (order.get(f.name, 2), f))
 
 
-def parse_junit(path, result):
+def parse_junit(path, result, found):
+    """Counts cases, and adds their names to found."""
     for case in ElementTree.parse(path).iter("testcase"):
         name = f"{case.get('classname')}.{case.get('name')}"
+        found.add(name)
         folder = next((f.name for f in python_folders() if f.name in name.split(".")), "?")
         result.folders[folder] = result.folders.get(folder, 0.0) + float(case.get("time") or 0)
         bad = case.find("failure") if case.find("failure") is not None else case.find("error")
@@ -425,37 +428,69 @@ def parse_junit(path, result):
             result.passed += 1
 
 
-def run_pytest(text, env):
-    result = Result("pytest")
-    folders = python_folders()
-    if not folders:
-        return []
+def pytest_process(share, number, text, marks, env):
+    """One of those that share the tests by a folder: (process, its output, its report)."""
+    xml = share / f"junit-{number}.xml"
+    out = open(share / f"output-{number}", "w+b")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--share={share}", "-m", marks,
+               f"--junit-xml={xml}", *(["-k", text] if text else []), *map(str, python_folders())]
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, cwd=ROOT, env=env, start_new_session=True)
+    return child, out, xml
+
+
+def judge_pytest(result, share, processes):
+    """What the processes that have ended say. A test that was found and that none has run is a failure."""
+    found = set()
+    for child, out, xml in processes:
+        if xml.exists():
+            parse_junit(xml, result, found)
+        out.seek(0)
+        output = out.read().decode(errors="replace")
+        if child.returncode not in (0, 5):  # 5: nothing was selected
+            print(output, end="")
+        at = share / f"at-{child.pid}"
+        last = f", its last test: {at.read_text()}" if at.exists() else ""
+        if child.returncode < 0 or child.returncode not in (0, 1, 5) and not result.failures:
+            result.failures.append(f"pytest ended with status {child.returncode}{last}")
+        elif not xml.exists():
+            result.failures.append(f"pytest left no report{last}")
+        out.close()
+    collected = {int(p.read_text()) for p in share.glob("collected-*")}
+    if not result.failures and collected != {len(found)}:
+        result.failures.append(f"pytest found {sorted(collected)} tests and ran {len(found)}")
+
+
+def run_shared(name, n, text, marks, env):
+    """The tests that have marks, by n processes of pytest that share them (tests/sharing.py)."""
+    result, started = Result(name), time.monotonic()
     timeout_s = PYTEST_FULL_TIMEOUT_S if FULL else PYTEST_TIMEOUT_S
     with tempfile.TemporaryDirectory() as scratch:
-        xml = Path(scratch) / "junit.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-                   f"--junit-xml={xml}", *(["-k", text] if text else []), *map(str, folders)]
-        started = time.monotonic()
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=ROOT, env=env,
-                                 start_new_session=True)
+        share = Path(scratch)
+        processes = [pytest_process(share, i, text, marks, env) for i in range(n)]
         try:
-            code = child.wait(timeout_s)
+            for child, _, _ in processes:
+                child.wait(max(0.0, started + timeout_s - time.monotonic()))
         except subprocess.TimeoutExpired:
-            code = None
-        except KeyboardInterrupt:
-            child.send_signal(signal.SIGINT)
-            child.wait(30)
-            raise
-        kill_group(child)
-        result.seconds = time.monotonic() - started
-        if xml.exists():
-            parse_junit(xml, result)
-        if code is None:
             result.failures.append(f"no end within {timeout_s} s")
-        elif code not in (0, 1, 5) and not result.failures:  # 5: nothing was selected
-            result.failures.append(f"pytest ended with status {code}")
+        except KeyboardInterrupt:
+            for child, _, _ in processes:
+                child.send_signal(signal.SIGINT)
+            for child, _, _ in processes:
+                child.wait(30)
+            raise
+        for child, _, _ in processes:
+            kill_group(child)
+        result.seconds = time.monotonic() - started
+        judge_pytest(result, share, processes)
     report(result)
     return [result]
+
+
+def run_pytest(text, env):
+    """Two processes share what can run side by side; then one runs what is marked `alone`. check-full has long
+    trainings, which use every core and have deadlines: one by one."""
+    return [*run_shared("pytest", 1 if FULL else 2, text, "not alone", env),
+            *run_shared("pytest, alone", 1, text, "alone", env)]
 
 
 class Clock:
@@ -470,7 +505,8 @@ class Clock:
         results = function(*args)
         if results:
             self.parts.append((what, time.monotonic() - began))
-            self.parts += [(f"  tests/{f}", s) for r in results for f, s in sorted(r.folders.items())]
+            folders = sorted({f for r in results for f in r.folders})
+            self.parts += [(f"  tests/{f}, test by test", sum(r.folders.get(f, 0) for r in results)) for f in folders]
         return results
 
     def report(self):

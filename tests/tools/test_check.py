@@ -171,7 +171,7 @@ def test_each_part_s_time_is_reported(tmp_path, capsys):
     assert clock.run("nothing", lambda: []) == []
     clock.report()
     lines = [line.split(" s  ") for line in capsys.readouterr().out.splitlines()[1:]]
-    assert [line[1] for line in lines] == ["pytest", "  tests/clients", "  tests/tools", "all"]
+    assert [line[1] for line in lines] == ["pytest", "  tests/clients, test by test", "  tests/tools, test by test", "all"]
     assert [float(line[0]) for line in lines[1:3]] == [2.0, 1.5]
 
 
@@ -191,3 +191,88 @@ def test_other_distribution_is_judged_by_its_counts(script, passed, failed, skip
     result = check.run_judged("debian13", ["sh", "-c", script], dict(os.environ), 10, check.judge_debian13)
     assert (result.passed, len(result.failures), len(result.skips)) == (passed, failed, skipped)
     assert text in "".join(result.failures + result.skips)
+
+
+# ---- pytest -----------------------------------------------------------------------------------------
+ANY = """
+import os, pathlib, time
+import pytest
+HERE = pathlib.Path(__file__).parent
+
+def ran(name):
+    with open(HERE / "ran", "a") as f:
+        f.write(f"{name} {os.getpid()}\\n")
+"""
+CONFTEST = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).resolve().parents[1])!r})
+from sharing import pytest_addoption, pytest_configure
+"""
+
+
+def shared(folder, monkeypatch, capfd, **files):
+    """What run_pytest says of a folder with these files, what ran as (test, process), and the output."""
+    (folder / "conftest.py").write_text(CONFTEST)
+    for name, text in files.items():
+        (folder / f"test_{name}.py").write_text(ANY + text)
+    monkeypatch.setattr(check, "python_folders", lambda: [folder])
+    results = check.run_pytest("", dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+    ran = [line.split() for line in (folder / "ran").read_text().splitlines()] if (folder / "ran").exists() else []
+    counts = [sum(map(of, results)) for of in (lambda r: r.passed, lambda r: len(r.failures), lambda r: len(r.skips))]
+    return counts, ran, " ".join(f for r in results for f in r.failures), capfd.readouterr()
+
+
+def meets(other, name):
+    """A file whose first test waits for the other file's: both run at once."""
+    return f"""
+def test_first():
+    ran("{name}1")
+    end = time.monotonic() + 60
+    while not (HERE / "ran").exists() or "{other}1" not in (HERE / "ran").read_text():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+@pytest.mark.parametrize("i", range(2))
+def test_more(i):
+    ran("{name}2")
+
+@pytest.mark.alone
+def test_alone():
+    ran("alone")
+"""
+
+
+def test_two_processes_run_each_test_once_and_keep_files_together(tmp_path, monkeypatch, capfd):
+    counts, ran, why, said = shared(tmp_path, monkeypatch, capfd, a=meets("b", "a"), b=meets("a", "b"))
+    assert counts == [8, 0, 0], why
+    of = {name: [process for n, process in ran if n == name] for name, _ in ran}
+    assert {name: len(p) for name, p in of.items()} == {"a1": 1, "a2": 2, "b1": 1, "b2": 2, "alone": 2}
+    assert of["a2"] == 2 * of["a1"] and of["b2"] == 2 * of["b1"] and of["a1"] != of["b1"]
+    assert [name for name, _ in ran][-2:] == ["alone", "alone"] and len({*of["a1"], *of["b1"], *of["alone"]}) == 3
+    assert "test_a: 3 passed" in said.err and "test_b: 3 passed" in said.err
+
+
+@pytest.mark.parametrize("text, counts, words", [
+    ("def test_bad():\n    assert 1 == 2\ndef test_good(): pass", [1, 1, 0], "test_bad"),
+    ("def test_odd(none): pass\ndef test_good(): pass", [1, 1, 0], "test_odd"),
+    ("@pytest.mark.skip(reason='too lazy')\ndef test_idle(): pass", [0, 1, 0], "too lazy"),
+    ("@pytest.mark.skip(reason='no GPU')\ndef test_idle(): pass", [0, 0, 1], ""),
+    ("def test_dies():\n    os.kill(os.getpid(), 9)", [0, 1, 0], "pytest ended with status -9, its last test: test_it.py::test_dies"),
+    ("def test_leaves():\n    os._exit(0)", [0, 1, 0], "pytest left no report, its last test: test_it.py::test_leaves"),
+    ("def test_stops():\n    pytest.exit('enough', returncode=0)\ndef test_good(): pass", [1, 1, 0], "found [2] tests and ran 1"),
+])
+def test_pytest_is_judged_by_what_it_found_and_ran(tmp_path, monkeypatch, capfd, text, counts, words):
+    found, _, why, said = shared(tmp_path, monkeypatch, capfd, it=text)
+    assert (found, words in why) == (counts, True), (found, why)
+
+
+def test_file_that_cannot_be_read_is_a_failure_of_all(tmp_path, monkeypatch, capfd):
+    counts, _, why, said = shared(tmp_path, monkeypatch, capfd, a="def test_good(): pass", b="import nothing_of_the_kind")
+    assert counts[0] == 0 and counts[1] and "nothing_of_the_kind" in said.out
+
+
+def test_pytest_that_hangs_is_ended_and_said(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(check, "PYTEST_TIMEOUT_S", 2)
+    counts, ran, why, said = shared(tmp_path, monkeypatch, capfd, a="def test_hangs():\n    ran('a')\n    time.sleep(600)")
+    assert "no end within 2 s" in why and "its last test: test_a.py::test_hangs" in why
+    assert all(not is_alive(int(process)) for _, process in ran)
