@@ -31,7 +31,7 @@
 //   cmd_checkpoint.c  checkpoint list, download
 //   cmd_cluster.c     node list, cluster info, version
 //   cmd_plugins.c     plugins
-//   cmd_token.c       token create, list, revoke
+//   cmd_token.c       token create, request, list, revoke
 //   cmd_node.c        node token, node revoke
 //   cmd_context.c     context add, use, list
 //
@@ -65,6 +65,7 @@ struct td_flags {
     const char *address;
     const char *token_file;
     const char *ca;
+    const char *certificate, *key; // files
     const char *state_dir;
     int64_t timeout_ns; // 0: the verb's own
     const char *args[TD_MAX_ARGS];
@@ -79,8 +80,8 @@ struct td_flags {
     const char *dump_graph; // a pass
     const char *state;
     const char *reason;
-    const char *role, *name, *expires; // of a token
-    int rank;                          // -1: all
+    const char *role, *name, *expires, *csr; // of a token
+    int rank;                                // -1: all
     uint32_t attempt, from_step, to_step;
     uint32_t points; // 0: as they are
     uint64_t offset;
@@ -123,6 +124,7 @@ TD_VERB(td_cmd_run);
 TD_VERB(td_cmd_submit);
 TD_VERB(td_cmd_token_create);
 TD_VERB(td_cmd_token_list);
+TD_VERB(td_cmd_token_request);
 TD_VERB(td_cmd_token_revoke);
 TD_VERB(td_cmd_version);
 TD_VERB(td_cmd_wait);

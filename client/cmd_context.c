@@ -38,9 +38,9 @@ static td_status read_token(const char *path, char out[TD_CONTEXT_TEXT]) {
 }
 
 // From anywhere it must be found again.
-static td_status copy_path(char out[TD_CONTEXT_TEXT], const char *path) {
+static td_status copy_path(char out[TD_CONTEXT_TEXT], const char *flag, const char *path) {
     if (access(path, R_OK) != 0) {
-        return td_fail_errno(TD_INVALID_ARGUMENT, "--ca '%s'", path);
+        return td_fail_errno(TD_INVALID_ARGUMENT, "%s '%s'", flag, path);
     }
     return td_fs_absolute(path, out, TD_CONTEXT_TEXT);
 }
@@ -49,16 +49,19 @@ td_status td_cmd_context_add(struct td_session *s, const struct td_flags *f, int
     (void)s, (void)out_exit;
     char path[TD_CLIENT_PATH];
     struct td_context c = {.name = ""};
-    if (!f->address || !f->token_file) {
+    bool has_both = f->certificate && f->key, has_one = f->certificate || f->key;
+    if (!f->address || (f->token_file ? has_one : !has_both)) {
         return td_fail(TD_INVALID_ARGUMENT,
-                       "context add needs --address HOST:PORT and --token-file FILE (- reads "
-                       "standard input)");
+                       "context add needs --address HOST:PORT, and either --token-file FILE (- "
+                       "reads standard input) or --cert FILE and --key FILE");
     }
     TD_TRY(td_client_contexts_path(path));
     snprintf(c.name, sizeof c.name, "%s", strlen(f->args[0]) < sizeof c.name ? f->args[0] : "");
     TD_TRY(copy_address(c.address, f->address));
-    if (f->ca) TD_TRY(copy_path(c.ca, f->ca));
-    TD_TRY(read_token(f->token_file, c.token));
+    if (f->ca) TD_TRY(copy_path(c.ca, "--ca", f->ca));
+    if (f->token_file) TD_TRY(read_token(f->token_file, c.token));
+    if (f->certificate) TD_TRY(copy_path(c.certificate, "--cert", f->certificate));
+    if (f->key) TD_TRY(copy_path(c.key, "--key", f->key));
     TD_TRY(td_contexts_add(path, &c));
     td_print(stdout, "%s\n", c.name);
     return TD_OK;
@@ -92,6 +95,7 @@ static td_status add_json(struct listing *l, const struct td_context *c, bool is
     TD_TRY(put(&l->json, "name", c->name));
     TD_TRY(put(&l->json, "address", c->address));
     TD_TRY(put(&l->json, "ca", c->ca));
+    TD_TRY(put(&l->json, "certificate", c->certificate));
     return td_buf_printf(&l->json, ",\"current\":%s}%s", is_current ? "true" : "false",
                          lines ? "\n" : "");
 }
@@ -107,6 +111,7 @@ static td_status add(const struct td_context *c, bool is_current, void *arg) {
         TD_TRY(td_table_add(&l->table, "%s", c->name));
         TD_TRY(td_table_add(&l->table, "%s", c->address));
         TD_TRY(td_table_add(&l->table, "%s", c->ca[0] ? c->ca : "-"));
+        TD_TRY(td_table_add(&l->table, "%s", c->certificate[0] ? c->certificate : "a token"));
     }
     l->n++;
     return TD_OK;
@@ -123,7 +128,7 @@ static td_status show(struct listing *l, const char *path) {
 
 td_status td_cmd_context_list(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)s, (void)out_exit;
-    static const char *const heading[] = {"", "NAME", "ADDRESS", "CA"};
+    static const char *const heading[] = {"", "NAME", "ADDRESS", "CA", "CREDENTIAL"};
     TD_AUTO(td_arena) *arena = NULL;
     char path[TD_CLIENT_PATH];
     struct listing l = {.flags = f};

@@ -1,6 +1,7 @@
-// token create, list, revoke: credentials of people and nodes. The text of a new one goes to
-// standard output alone, so that `trainctl token create ... > file` keeps it; what it is goes to
-// standard error.
+// token create, request, list, revoke: credentials of people and nodes. The text of a new one, or
+// its certificate, goes to standard output alone, so that `trainctl token create ... > file` keeps
+// it; what it is goes to standard error. A request is made here, without a daemon: its key never
+// leaves the machine of the person whose it is.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,6 +10,8 @@
 #include "client/print.h"
 #include "client/session.h"
 #include "client/table.h"
+#include "lib/base/fsio.h"
+#include "lib/tls/certificate.h"
 #include "traind/v1/admin.pb-c.h"
 
 static const char *word(const ProtobufCEnumDescriptor *of, int value) {
@@ -58,6 +61,21 @@ static td_status parse_span(const char *text, uint64_t *out_s) {
                    text);
 }
 
+// A file here that cannot be used is wrong usage.
+static td_status usage_of(const char *flag, td_status take_bad) {
+    if (!take_bad) return TD_OK;
+    td_status usage = td_fail(TD_INVALID_ARGUMENT, "%s: %s", flag, td_status_message(take_bad));
+    td_status_free(take_bad);
+    return usage;
+}
+
+static void describe(const Traind__V1__Token *t) {
+    td_print(stderr, "trainctl: %s %s of '%s', role %s, %s%s%s\n",
+             t->serial[0] ? "certificate" : "token", t->id, t->name, role_of(t),
+             t->expire_time[0] ? "until " : "without an end", t->expire_time,
+             t->serial[0] ? "" : "; its text is shown only now");
+}
+
 td_status td_cmd_token_create(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
     TD_AUTO(td_rpc_message) *answer = NULL;
@@ -65,26 +83,47 @@ td_status td_cmd_token_create(struct td_session *s, const struct td_flags *f, in
     TD_TRY(parse_role(f->role, &request.role));
     if (f->expires) TD_TRY(parse_span(f->expires, &request.expires_in_s));
     if (f->name) request.name = td_unconst(f->name);
+    TD_AUTO_BUF csr;
+    td_buf_init(&csr, TD_TLS_PEM_MAX);
+    if (f->csr) TD_TRY(usage_of("--csr", td_fs_read(f->csr, TD_TLS_PEM_MAX, &csr)));
+    if (f->csr) request.request = td_unconst(td_buf_cstr(&csr));
     TD_TRY(td_session_call(s, "/traind.v1.AdminService/CreateToken", &request.base,
                            &traind__v1__create_token_response__descriptor, &answer));
     const Traind__V1__CreateTokenResponse *r =
         (const Traind__V1__CreateTokenResponse *)td_rpc_message_get(answer);
     if (td_output_is_json(f->output)) return td_session_print_json(s, &r->base);
-    if (f->output == TD_OUTPUT_NAME) {
-        td_print(stdout, "%s\n", r->text);
-        return TD_OK;
-    }
-    const Traind__V1__Token *t = r->token;
-    td_print(stdout, "%s\n", r->text);
-    td_print(stderr, "trainctl: token %s of '%s', role %s, %s%s; its text is shown only now\n",
-             t->id, t->name, role_of(t), t->expire_time[0] ? "until " : "without an end",
-             t->expire_time);
+    td_print(stdout, "%s%s", r->certificate, r->certificate[0] ? "" : r->text);
+    if (!r->certificate[0]) td_print(stdout, "\n");
+    if (f->output != TD_OUTPUT_NAME) describe(r->token);
     return TD_OK;
 }
 
+// ---- request ------------------------------------------------------------------------------------
+// A key that is there is used: whoever lost a certificate asks for another.
+static td_status make_key(const char *path, struct td_buf *out) {
+    if (td_fs_exists(path)) return td_fs_read(path, TD_TLS_PEM_MAX, out);
+    TD_TRY(td_tls_key_make(out));
+    return td_fs_write(path, out->data, out->len, 0600, TD_FS_WRITE_DURABLE);
+}
+
+td_status td_cmd_token_request(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)s, (void)out_exit;
+    TD_AUTO_BUF key, request;
+    td_buf_init(&key, TD_TLS_PEM_MAX);
+    td_buf_init(&request, TD_TLS_PEM_MAX);
+    if (!f->key || !f->name) {
+        return td_fail(TD_INVALID_ARGUMENT, "token request needs --key FILE and --name NAME");
+    }
+    TD_TRY(usage_of("--key", make_key(f->key, &key)));
+    TD_TRY(usage_of("--key", td_tls_request_make(td_buf_cstr(&key), f->name, &request)));
+    td_print(stdout, "%s", td_buf_cstr(&request));
+    return TD_OK;
+}
+
+// ---- list and revoke ----------------------------------------------------------------------------
 static td_status show(const Traind__V1__ListTokensResponse *r) {
-    static const char *const heading[] = {"ID",      "NAME",    "ROLE",    "STATE",
-                                          "CREATED", "EXPIRES", "LAST USE"};
+    static const char *const heading[] = {"ID",    "KIND",    "NAME",    "ROLE",
+                                          "STATE", "CREATED", "EXPIRES", "LAST USE"};
     TD_AUTO(td_arena) *arena = NULL;
     struct td_table t;
     TD_TRY(td_arena_create((size_t)64 << 20, &arena));
@@ -92,6 +131,7 @@ static td_status show(const Traind__V1__ListTokensResponse *r) {
     for (size_t i = 0; i < r->n_tokens; i++) {
         const Traind__V1__Token *k = r->tokens[i];
         TD_TRY(td_table_add(&t, "%s", k->id));
+        TD_TRY(td_table_add(&t, "%s", k->serial[0] ? "certificate" : "token"));
         TD_TRY(td_table_add(&t, "%s", k->name));
         TD_TRY(td_table_add(&t, "%s", role_of(k)));
         TD_TRY(td_table_add(&t, "%s", state_of(k)));

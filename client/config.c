@@ -111,26 +111,65 @@ static td_status find_context(const struct td_flags *f, struct td_client_config 
     memcpy(c->address, context.address, sizeof c->address);
     snprintf(c->address_source, sizeof c->address_source, "context %s", context.name);
     memcpy(c->token, context.token, sizeof c->token);
+    memcpy(c->certificate, context.certificate, sizeof c->certificate);
+    memcpy(c->key, context.key, sizeof c->key);
+    _Static_assert(sizeof c->key == sizeof context.key, "whole");
     snprintf(c->ca, sizeof c->ca, "%s", context.ca);
     return TD_OK;
 }
 
 // ---- all of it ----------------------------------------------------------------------------------
-static td_status find_token(const struct td_flags *f, struct td_client_config *c) {
-    char path[600];
-    const char *token_file = f->token_file ? f->token_file : getenv("TRAIND_TOKEN_FILE");
-    bool named = token_file && *token_file;
-    if (!named && c->token[0]) return TD_OK; // the context's
-    snprintf(path, sizeof path, "%s/token", c->state_dir);
-    td_status failed = td_client_read_line(named ? token_file : path, c->token, sizeof c->token);
+static td_status read_token(const char *path, struct td_client_config *c) {
+    c->certificate[0] = c->key[0] = '\0';
+    td_status failed = td_client_read_line(path, c->token, sizeof c->token);
     if (!failed) return TD_OK;
     td_status denied = td_fail(TD_UNAUTHENTICATED,
                                "there is no token to show to %s: %s. The daemon's owner finds it "
                                "in its state directory; name it with --token-file or "
-                               "TRAIND_TOKEN_FILE",
+                               "TRAIND_TOKEN_FILE, or a certificate with --cert and --key",
                                c->address, td_status_message(failed));
     td_status_free(failed);
     return denied;
+}
+
+static td_status set_certificate(const char *certificate, const char *key, bool by_flag,
+                                 struct td_client_config *c) {
+    if (!certificate || !key || !*certificate || !*key) {
+        return td_fail(TD_INVALID_ARGUMENT, "%s: a certificate and its key belong together",
+                       by_flag ? "--cert and --key" : "TRAIND_CERT and TRAIND_KEY");
+    }
+    if (strlen(certificate) >= sizeof c->certificate || strlen(key) >= sizeof c->key) {
+        return td_fail(TD_INVALID_ARGUMENT, "the path of a certificate is longer than %zu bytes",
+                       sizeof c->key - 1);
+    }
+    snprintf(c->certificate, sizeof c->certificate, "%s", certificate);
+    snprintf(c->key, sizeof c->key, "%s", key);
+    c->token[0] = '\0';
+    return TD_OK;
+}
+
+static td_status find_credential(const struct td_flags *f, struct td_client_config *c) {
+    char path[600];
+    const char *file = getenv("TRAIND_TOKEN_FILE"), *certificate = getenv("TRAIND_CERT"),
+               *key = getenv("TRAIND_KEY");
+    if (f->token_file) return read_token(f->token_file, c);
+    if (f->certificate || f->key) return set_certificate(f->certificate, f->key, true, c);
+    if (file && *file) return read_token(file, c);
+    if ((certificate && *certificate) || (key && *key)) {
+        return set_certificate(certificate, key, false, c);
+    }
+    if (c->token[0] || c->certificate[0]) return TD_OK; // the context's
+    snprintf(path, sizeof path, "%s/token", c->state_dir);
+    return read_token(path, c);
+}
+
+// Where there is no TLS nobody sees a certificate.
+static td_status check_certificate(const struct td_client_config *c) {
+    if (!c->certificate[0] || c->ca[0] || td_rpc_address_needs_tls(c->address)) return TD_OK;
+    return td_fail(TD_INVALID_ARGUMENT,
+                   "%s is on loopback, where there is no TLS and so no certificate is shown; use a "
+                   "token there (--token-file), or name the CA with --ca if it does speak TLS",
+                   c->address);
 }
 
 // A CA that is given counts for any address, the one of the state directory only where TLS is
@@ -159,7 +198,8 @@ td_status td_client_config_read(const struct td_flags *f, struct td_client_confi
         TD_TRY(find_address(f, &c));
     }
     TD_TRY(find_ca(f, &c));
-    TD_TRY(find_token(f, &c));
+    TD_TRY(find_credential(f, &c));
+    TD_TRY(check_certificate(&c));
     *out_config = c;
     return TD_OK;
 }

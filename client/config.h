@@ -5,10 +5,12 @@
 // files of the default state directory.
 //   address   --address, TRAIND_ADDRESS, the context, <state dir>/address
 //   token     --token-file, TRAIND_TOKEN_FILE, the context, <state dir>/token
+//   certificate  instead of a token: --cert and --key, TRAIND_CERT and TRAIND_KEY, the context
 //   CA        --ca, TRAIND_CA, the context, <state dir>/tls/ca.pem if it is there and the address
 //             needs it
 // A state directory that is named (--state-dir, TRAIND_STATE_DIR) is used instead of the context.
-// The token of a context goes to the address of that context alone.
+// The token of a context goes to the address of that context alone. A flag is used before a
+// variable, and a token before a certificate of the same rank.
 
 #include "client/client.h"
 
@@ -17,9 +19,10 @@ enum { TD_CLIENT_PATH = 600 };
 struct td_client_config {
     char state_dir[512];
     char address[300];
-    char address_source[600]; // for messages: "TRAIND_ADDRESS", "/var/lib/traind/address"
-    char token[512];
-    char ca[600]; // certificates that are trusted; "": none were named
+    char address_source[600];        // for messages: "TRAIND_ADDRESS", "/var/lib/traind/address"
+    char token[512];                 // "": there is a certificate
+    char ca[600];                    // certificates that are trusted; "": none were named
+    char certificate[512], key[512]; // files; "": the token is the credential
     bool color;
 };
 

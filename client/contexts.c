@@ -1,5 +1,5 @@
-// The file: {"current": NAME, "contexts": [{"name", "address", "ca", "token"}]}. Read and written
-// as a tree, so that members which a newer build adds stay.
+// The file: {"current": NAME, "contexts": [{"name", "address", "ca", "token", "certificate",
+// "key"}]}. Read and written as a tree, so that members which a newer build adds stay.
 
 #include "client/contexts.h"
 
@@ -77,6 +77,8 @@ static void read_context(const struct td_json *v, struct td_context *out) {
     copy(out->address, sizeof out->address, v, "address");
     copy(out->ca, sizeof out->ca, v, "ca");
     copy(out->token, sizeof out->token, v, "token");
+    copy(out->certificate, sizeof out->certificate, v, "certificate");
+    copy(out->key, sizeof out->key, v, "key");
 }
 
 static struct td_json *find(const struct td_json *root, const char *name) {
@@ -118,7 +120,9 @@ static bool put(struct td_arena *a, struct td_json *v, const struct td_context *
     bool ok = td_json_set(a, v, "name", td_json_new_string(a, c->name));
     ok &= td_json_set(a, v, "address", td_json_new_string(a, c->address));
     ok &= td_json_set(a, v, "ca", td_json_new_string(a, c->ca));
-    return ok & td_json_set(a, v, "token", td_json_new_string(a, c->token));
+    ok &= td_json_set(a, v, "token", td_json_new_string(a, c->token));
+    ok &= td_json_set(a, v, "certificate", td_json_new_string(a, c->certificate));
+    return ok & td_json_set(a, v, "key", td_json_new_string(a, c->key));
 }
 
 td_status td_contexts_add(const char *path, const struct td_context *context) {

@@ -1,9 +1,10 @@
 #ifndef TRAIND_CLIENT_CONTEXTS_H
 #define TRAIND_CLIENT_CONTEXTS_H
 
-// Contexts: coordinators that a person uses, by name: address, CA, token. They are in one JSON file
-// of mode 0600, because of the tokens; one that others can read is refused. It is replaced whole,
-// under a lock. At most TD_CONTEXTS_MAX. Where the file is, config.h says.
+// Contexts: coordinators that a person uses, by name: address, CA, and a token or a certificate.
+// They are in one JSON file of mode 0600, because of the tokens; one that others can read is
+// refused. It is replaced whole, under a lock. At most TD_CONTEXTS_MAX. Where the file is, config.h
+// says.
 
 #include "lib/base/base.h"
 
@@ -18,7 +19,8 @@ struct td_context {
     char name[TD_CONTEXT_NAME];
     char address[TD_CONTEXT_ADDRESS];
     char ca[TD_CONTEXT_TEXT]; // a file with the certificates that are trusted; "": none was named
-    char token[TD_CONTEXT_TEXT];
+    char token[TD_CONTEXT_TEXT]; // "": certificate and key are its credential
+    char certificate[TD_CONTEXT_TEXT], key[TD_CONTEXT_TEXT]; // files
 };
 
 // The one in use. *out_any false: none is, or there is no file. FAILED_PRECONDITION: the file is

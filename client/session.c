@@ -23,8 +23,10 @@ static td_status connect_channel(struct td_session *s) {
     TD_TRY(td_client_config_read(s->flags, &s->config));
     struct td_rpc_channel_options options = {
         .address = s->config.address,
-        .token = s->config.token,
+        .token = s->config.token[0] ? s->config.token : NULL,
         .ca = s->config.ca[0] ? s->config.ca : NULL,
+        .certificate = s->config.certificate[0] ? s->config.certificate : NULL,
+        .key = s->config.key[0] ? s->config.key : NULL,
         .max_message_bytes = (size_t)64 << 20,
     };
     return td_rpc_channel_create(s->loop, &options, &s->channel);

@@ -33,7 +33,7 @@ enum td_flag_bit {
     F_DUMP = 1 << 11,
     F_RESUME = 1 << 12,
     F_KEEP = 1 << 13,
-    F_TOKEN = 1 << 14, // --role, --expires
+    F_TOKEN = 1 << 14, // --role, --expires, --csr
     F_NAME = 1 << 15,
     F_TRACE = 1 << 16,
     F_JOB = 1 << 17,     // the first argument is a job, which is only read
@@ -47,6 +47,8 @@ enum {
     KEY_ADDRESS = 256,
     KEY_TOKEN_FILE,
     KEY_CA,
+    KEY_CERT,
+    KEY_KEY,
     KEY_STATE_DIR,
     KEY_TIMEOUT,
     KEY_SET,
@@ -70,6 +72,7 @@ enum {
     KEY_ROLE,
     KEY_NAME,
     KEY_EXPIRES,
+    KEY_CSR,
 };
 
 struct flag_row {
@@ -86,6 +89,8 @@ static const struct flag_row flag_table[] = {
       "the CA of a coordinator that is not on loopback (default: tls/ca.pem of the state "
       "directory)",
       0}},
+    {F_COMMON, {"cert", KEY_CERT, "FILE", 0, "a certificate to show instead of a token", 0}},
+    {F_COMMON, {"key", KEY_KEY, "FILE", 0, "the key of that certificate", 0}},
     {F_COMMON, {"state-dir", KEY_STATE_DIR, "DIR", 0, "the daemon's state directory", 0}},
     {F_COMMON,
      {"timeout", KEY_TIMEOUT, "SECONDS", 0, "give up after so long (exit 6); of run: its planning",
@@ -130,7 +135,11 @@ static const struct flag_row flag_table[] = {
       "whose it is; tokens of one name are one person (default: its id). Of node token: only for "
       "a node of that name",
       0}},
-    {F_TOKEN, {"expires", KEY_EXPIRES, "SPAN", 0, "30d, 12h, 90m; default: never", 0}},
+    {F_TOKEN,
+     {"expires", KEY_EXPIRES, "SPAN", 0,
+      "30d, 12h, 90m; default: never, or a year for a certificate", 0}},
+    {F_TOKEN,
+     {"csr", KEY_CSR, "FILE", 0, "give a certificate for this request, instead of a token", 0}},
     {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "why; shown as the job's reason", 0}},
 };
 
@@ -143,7 +152,8 @@ static const struct td_verb verb_table[] = {
     {"checkpoint list", "JOB", "the checkpoints of a job, newest first", 1, 1, F_JOB,
      td_cmd_checkpoint_list},
     {"cluster info", "", "the coordinator and its numbers", 0, 0, 0, td_cmd_cluster_info},
-    {"context add", "NAME", "name a coordinator, with --address and --token-file", 1, 1, 0,
+    {"context add", "NAME",
+     "name a coordinator, with --address, and --token-file or --cert and --key", 1, 1, 0,
      td_cmd_context_add},
     {"context list", "", "coordinators that have a name; * is in use", 0, 0, 0,
      td_cmd_context_list},
@@ -177,6 +187,8 @@ static const struct td_verb verb_table[] = {
     {"token create", "", "give out a credential; its text is shown once", 0, 0, F_TOKEN | F_NAME,
      td_cmd_token_create},
     {"token list", "", "credentials that were given out", 0, 0, 0, td_cmd_token_list},
+    {"token request", "", "make the key of --key, and print the request for its certificate", 0, 0,
+     F_NAME, td_cmd_token_request},
     {"token revoke", "ID", "end a credential, and its calls", 1, 1, 0, td_cmd_token_revoke},
     {"version", "", "of this program", 0, 0, 0, td_cmd_version},
     {"wait", "JOB...", "until the job has ended; exit 1 if it did not succeed", 1, TD_MAX_ARGS,
@@ -268,6 +280,12 @@ static error_t parse_common_flag(int key, char *arg, struct argp_state *state, s
     case KEY_CA:
         f->ca = arg;
         return 0;
+    case KEY_CERT:
+        f->certificate = arg;
+        return 0;
+    case KEY_KEY:
+        f->key = arg;
+        return 0;
     case KEY_STATE_DIR:
         f->state_dir = arg;
         return 0;
@@ -319,6 +337,9 @@ static error_t parse_access_flag(int key, char *arg, struct td_flags *f) {
         return 0;
     case KEY_EXPIRES:
         f->expires = arg;
+        return 0;
+    case KEY_CSR:
+        f->csr = arg;
         return 0;
     default:
         return parse_switch(key, f);

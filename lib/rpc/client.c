@@ -159,6 +159,25 @@ static bool blames_certificate(const char *message) {
     return strstr(message, "andshake failed") || strstr(message, "not in peer certificate");
 }
 
+// It did not come to an answer: what else may be at fault than a server that is not there.
+static td_status blame(const struct td_rpc_channel *c, td_status take_status) {
+    if (c->dial.ca && blames_certificate(td_status_message(take_status))) {
+        return td_status_context(take_status,
+                                 "the certificate of the other end was refused, or it speaks no "
+                                 "TLS. Its certificate must be of the CA that is given (--ca), "
+                                 "have the host that is dialled, and be valid by the clock here");
+    }
+    // TLS 1.3 refuses a client when this one thinks that the handshake is over.
+    if (c->dial.certificate && td_status_code(take_status) == TD_UNAVAILABLE) {
+        return td_status_context(take_status,
+                                 "nothing answers, or the certificate '%s' was refused: it has "
+                                 "expired, was revoked, or is of another CA (the other end's log "
+                                 "says which)",
+                                 c->dial.certificate);
+    }
+    return take_status;
+}
+
 static td_status final_status(struct td_rpc_stream *s) {
     if (s->local) return td_steal(s->local);
     struct td_str text = td_str_of_slice(&s->details);
@@ -169,13 +188,7 @@ static td_status final_status(struct td_rpc_stream *s) {
     if (td_status_code(status) == TD_UNAVAILABLE) {
         status = td_status_with_reason(status, "UNREACHABLE");
     }
-    if (s->channel->dial.ca && blames_certificate(td_status_message(status))) {
-        status = td_status_context(status,
-                                   "the certificate of the other end was refused, or it speaks no "
-                                   "TLS. Its certificate must be of the CA that is given (--ca), "
-                                   "have the host that is dialled, and be valid by the clock here");
-    }
-    return td_status_context(status, "call to %s", s->channel->address);
+    return td_status_context(blame(s->channel, status), "call to %s", s->channel->address);
 }
 
 static void deliver_unary(struct td_rpc_stream *s) {

@@ -38,6 +38,10 @@ td_status td_tls_request_make(const char *key_pem, const char *name, struct td_b
     return td_x509_append(bio, out_request);
 }
 
+bool td_certificate_is_serial(const char *text) {
+    return strlen(text) < TD_TLS_SERIAL_BYTES && strspn(text, "0123456789ABCDEF") == strlen(text);
+}
+
 td_status td_certificate_read(const char *pem, struct td_certificate *out_certificate) {
     TD_AUTO(x509_st) *x = td_x509_parse(pem);
     if (!x) return td_tls_fail(TD_INVALID_ARGUMENT, "read a certificate");

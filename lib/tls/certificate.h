@@ -15,6 +15,8 @@ TD_MUST_USE td_status td_tls_request_make(const char *key_pem, const char *name,
 
 // Reads the first certificate of the text. INVALID_ARGUMENT: there is none.
 TD_MUST_USE td_status td_certificate_read(const char *pem, struct td_certificate *out_certificate);
+// Hexadecimal as in struct td_certificate, or "".
+bool td_certificate_is_serial(const char *text);
 // Judges a certificate: issued by that CA, within its time, good for that use, and, unless host is
 // NULL, for that name or address. FAILED_PRECONDITION CERTIFICATE_REFUSED says what is wrong and
 // what to do; a time that is over, or has not come, is shown beside this machine's.

@@ -27,12 +27,13 @@ static int judge_guest(const struct td_tls_session *s, int good, X509_STORE_CTX 
     struct td_certificate c;
     if (X509_STORE_CTX_get_error_depth(ctx) != 0 || !x) return good;
     td_x509_describe(x, &c);
+    bool listed = s->guests.revoked && td_tls_revoked_has(s->guests.revoked, c.serial);
     bool ended = !good && X509_STORE_CTX_get_error(ctx) == X509_V_ERR_CERT_HAS_EXPIRED;
-    if (ended && c.left_s >= -s->guests.excuse_s) {
+    if (ended && !listed && c.left_s >= -s->guests.excuse_s) {
         X509_STORE_CTX_set_error(ctx, X509_V_OK);
         good = 1;
     }
-    if (good && s->guests.revoked && td_tls_revoked_has(s->guests.revoked, c.serial)) {
+    if (good && listed) {
         X509_STORE_CTX_set_error(ctx, X509_V_ERR_CERT_REVOKED);
         good = 0;
     }

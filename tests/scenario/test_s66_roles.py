@@ -1,7 +1,8 @@
 """Who may what: every method that the server knows, as every role, with every kind of credential; whose job it is; what
 becomes of open calls when a token ends; and what the audit log has of it.
 
-The methods come from the running server's reflection. One that NEEDS does not name fails the test: say there which role
+Certificates as a credential go through the same matrix in test_s66_certificates.py, over TLS. The methods come from the
+running server's reflection. One that NEEDS does not name fails the test: say there which role
 it needs, beside the row of the method table."""
 import contextlib
 import json
@@ -73,7 +74,7 @@ def revoke(daemon, token_id):
 
 def methods_of(daemon):
     """Every method that the server knows, by its full path, with its descriptor: from reflection."""
-    with channel_of(daemon, daemon.token) as channel:
+    with grpc.intercept_channel(daemon.dial(), Token(daemon.token)) as channel:
         database = ProtoReflectionDescriptorDatabase(channel)
         pool, found = descriptor_pool.DescriptorPool(database), {}
         for service in database.get_services():

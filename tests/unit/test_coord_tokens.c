@@ -107,6 +107,51 @@ static void test_revoked_token_stays_listed_and_is_refused(void **state) {
     assert_null(td_token_table_next(t, &cursor));
 }
 
+static struct td_certificate certificate(const char *serial, int64_t until_s) {
+    struct td_certificate c = {.valid_until_s = later(until_s).ns / TD_NS_PER_S};
+    snprintf(c.serial, sizeof c.serial, "%s", serial);
+    return c;
+}
+
+static void assert_certificate_refused(struct td_token_table *t, struct td_real now,
+                                       const char *serial, const char *reason) {
+    const struct td_token *k = NULL;
+    td_status s = td_token_table_judge_certificate(t, now, serial, &k);
+    assert_int_equal(td_status_code(s), TD_UNAUTHENTICATED);
+    assert_string_equal(td_status_reason(s), reason);
+    assert_null(k);
+    td_status_free(s);
+}
+
+static void test_certificate_is_a_credential_until_its_end(void **state) {
+    (void)state;
+    TD_AUTO(td_token_table) *a = NULL, *t = NULL;
+    const struct td_token *k = NULL, *other = NULL;
+    struct td_certificate first = certificate("4A", 60), second = certificate("4B", 90);
+    assert_ok(td_token_table_create(&a));
+    assert_ok(td_token_table_create(&t));
+    assert_ok(td_token_table_may_add(a, t0, "alice", TD_ROLE_OPERATOR, later(60).ns));
+    assert_ok(td_token_table_add_certificate(a, t0, "alice", TD_ROLE_OPERATOR, &first, &k));
+    assert_ok(td_token_table_add_certificate(a, t0, "bob", TD_ROLE_VIEWER, &second, &k));
+    move_rows(a, t);
+    assert_ok(td_token_table_judge_certificate(t, later(1), "4A", &k));
+    assert_string_equal(k->name, "alice");
+    assert_int_equal(k->role, TD_ROLE_OPERATOR);
+    assert_true(k->use_ns == later(1).ns && k->expire_ns == later(60).ns);
+    assert_ptr_equal(td_token_table_find(t, td_token_identity(k)), k);
+    assert_ok(td_token_table_judge_certificate(t, later(1), "4C", &other)); // a node's, perhaps
+    assert_null(other);
+    assert_certificate_refused(t, later(60), "4A", "CERTIFICATE_EXPIRED");
+    assert_ok(td_token_table_judge_certificate(t, later(60), "4B", &k));
+    assert_ok(td_token_table_revoke(t, later(61), k->id, &k));
+    assert_certificate_refused(t, later(61), "4B", "CERTIFICATE_REVOKED");
+    // Its id is known to people, and no text goes with it.
+    char text[TD_TOKEN_TEXT];
+    snprintf(text, sizeof text, "td_%s_%064d", k->id, 0);
+    assert_refused(t, later(1), text, "TOKEN_WRONG");
+    move_rows(t, NULL);
+}
+
 static void test_last_use_is_written_once_a_minute(void **state) {
     (void)state;
     TD_AUTO(td_token_table) *t = NULL;
@@ -174,6 +219,7 @@ static void test_row_that_is_no_token_is_damage(void **state) {
         {"0123456789ab", "{\"name\":\"a\",\"role\":\"king\",\"sha256\":\"\"}"},
         {"0123456789ab", "{\"name\":\"a b\",\"role\":\"viewer\",\"sha256\":\"\"}"},
         {"0123456789ab", "{\"name\":\"a\",\"role\":\"viewer\",\"sha256\":\"00\"}"},
+        {"0123456789ab", "{\"name\":\"a\",\"role\":\"viewer\",\"serial\":\"x\"}"},
         {"short", "{\"name\":\"a\",\"role\":\"viewer\",\"sha256\":\"00\"}"},
     };
     TD_AUTO(td_token_table) *t = NULL;
@@ -297,6 +343,7 @@ int main(void) {
         cmocka_unit_test(test_token_is_the_same_after_its_row_was_read_back),
         cmocka_unit_test(test_token_is_refused_when_a_character_of_it_differs),
         cmocka_unit_test(test_revoked_token_stays_listed_and_is_refused),
+        cmocka_unit_test(test_certificate_is_a_credential_until_its_end),
         cmocka_unit_test(test_last_use_is_written_once_a_minute),
         cmocka_unit_test(test_expired_token_is_given_once_to_who_ends_its_calls),
         cmocka_unit_test(test_tokens_are_bounded_and_the_oldest_that_ended_goes),

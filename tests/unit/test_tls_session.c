@@ -208,16 +208,19 @@ static void test_client_is_refused_when_its_certificate_ended_meanwhile(void **s
     td_authority_destroy(h.authority);
 }
 
-// The same, where the server excuses it; and what was revoked is refused, however fresh.
+// The same, where the server excuses it; and what was revoked is refused, however fresh, and
+// excused never.
 static void test_guest_is_judged_by_the_servers_rules(void **state) {
     struct home h = make_home(*state, "a-");
     struct td_tls_revoked *revoked;
     struct td_certificate c;
     issue(&h, "server", TD_TLS_SERVER, HOUR_S);
     issue(&h, "n-1", TD_TLS_CLIENT, 1);
+    issue(&h, "n-2", TD_TLS_CLIENT, HOUR_S);
     assert_ok(td_tls_revoked_create(&revoked));
     struct td_tls_context *server = context_of(TD_TLS_SERVER, path_of(&h, "ca.pem"), &h, "server");
     struct td_tls_context *client = context_of(TD_TLS_CLIENT, path_of(&h, "ca.pem"), &h, "n-1");
+    struct td_tls_context *fresh = context_of(TD_TLS_CLIENT, path_of(&h, "ca.pem"), &h, "n-2");
     const struct td_tls_guests rules = {revoked, HOUR_S};
     td_tls_context_set_guests(server, &rules);
     struct td_mono due = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS);
@@ -233,11 +236,19 @@ static void test_guest_is_judged_by_the_servers_rules(void **state) {
     td_tls_revoked_add(revoked, c.serial);
     td_tls_revoked_add(revoked, c.serial);
     struct link l = shake(server, client, "here.example");
-    assert_non_null(strstr(td_status_message(l.server_failed), "'n-1' was revoked (serial"));
+    assert_non_null(strstr(td_status_message(l.server_failed), "'n-1' has expired on 20"));
+    finish(&l);
+    l = shake(server, fresh, "here.example");
+    assert_true(l.server_done && td_tls_session_peer(l.server, &c));
+    finish(&l);
+    td_tls_revoked_add(revoked, c.serial);
+    l = shake(server, fresh, "here.example");
+    assert_non_null(strstr(td_status_message(l.server_failed), "'n-2' was revoked (serial"));
     assert_string_equal(td_status_reason(l.server_failed), "CERTIFICATE_REFUSED");
     finish(&l);
     td_tls_context_destroy(server);
     td_tls_context_destroy(client);
+    td_tls_context_destroy(fresh);
     td_tls_revoked_destroy(revoked);
     td_authority_destroy(h.authority);
 }

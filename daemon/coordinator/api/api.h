@@ -15,6 +15,7 @@
 //   nodes.c        the sessions of nodes, over gRPC or in process (link.h)
 //   shards.c       files of checkpoints that nodes send
 //   admin.c        the cluster as operators see it
+//   issue.h        certificates for requests
 //   tokens.c       credentials of people and nodes
 //   join.c         how a machine becomes a node, and stays one
 

@@ -2,66 +2,22 @@
 // certificate for that, and the end of them.
 //
 // A token is spent when its certificate is on disk with it, so that nobody holds one of the two
-// twice. A refused request leaves it as it was. What a certificate says comes from here: its name
-// is the node's id, which the request must ask for, and its use is to dial.
-//
-// The CA's key is read when it is needed, so `traind init` may be run before or after the start.
+// twice. A refused request leaves it as it was. The name of a certificate is the node's id, which
+// the request must ask for.
 
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/api/issue.h"
 #include "daemon/coordinator/shell/access.h"
-#include "lib/base/fsio.h"
 #include "lib/base/log.h"
-#include "lib/rpc/client.h"
 #include "lib/rpc/identity.h"
 #include "lib/tls/authority.h"
 #include "lib/tls/certificate.h"
 #include "traind/v1/node.pb-c.h"
 
-// ---- the CA -------------------------------------------------------------------------------------
-static td_status read_pem(const struct td_coordinator *c, const char *name, struct td_buf *out) {
-    char path[TD_FS_PATH_BYTES];
-    TD_TRY(td_fs_path(path, "%s/tls/%s", c->state_dir, name));
-    td_status s = td_fs_read(path, TD_TLS_PEM_MAX, out);
-    if (td_status_code(s) != TD_NOT_FOUND) return s;
-    td_status_free(s);
-    return td_status_with_reason(
-        td_fail(TD_FAILED_PRECONDITION,
-                "the coordinator has no '%s': make a CA with `traind init --state-dir %s --host "
-                "NAME_OR_ADDRESS`",
-                path, c->state_dir),
-        "NO_TLS");
-}
-
-static td_status check_tls(const struct td_coordinator *c) {
-    const char *address = td_rpc_server_address(c->server);
-    if (td_rpc_address_needs_tls(address)) return TD_OK;
-    return td_status_with_reason(
-        td_fail(TD_FAILED_PRECONDITION,
-                "the coordinator listens on %s, where there is no TLS, and so no node can join: "
-                "start it with --listen NAME_OR_ADDRESS:PORT, or give a node of this machine "
-                "--coordinator and a token",
-                address),
-        "NO_TLS");
-}
-
-static td_status sign(const struct td_coordinator *c, const char *request, const char *id,
-                      struct td_buf *out_pem, struct td_certificate *out_certificate) {
-    TD_AUTO(td_authority) *authority = NULL;
-    TD_AUTO_BUF ca, key;
-    td_buf_init(&ca, TD_TLS_PEM_MAX);
-    td_buf_init(&key, TD_TLS_PEM_MAX);
-    TD_TRY(read_pem(c, "ca.pem", &ca));
-    TD_TRY(read_pem(c, "ca.key", &key));
-    TD_TRY(td_authority_open(td_buf_cstr(&ca), td_buf_cstr(&key), &authority));
-    const struct td_authority_terms terms = {
-        .use = TD_TLS_CLIENT, .name = id, .lifetime_s = c->node_certificate_ns / TD_NS_PER_S};
-    TD_TRY(td_authority_issue(authority, request, &terms, out_pem));
-    return td_certificate_read(td_buf_cstr(out_pem), out_certificate);
-}
-
+// ---- certificates -------------------------------------------------------------------------------
 static td_status check_name(const char *request, const char *id) {
     char asked[TD_TLS_NAME_BYTES];
     TD_TRY(td_authority_request_name(request, asked));
@@ -70,6 +26,12 @@ static td_status check_name(const char *request, const char *id) {
         td_fail(TD_PERMISSION_DENIED,
                 "the request asks for a certificate of '%s', and the node is '%.63s'", asked, id),
         "NAME_DIFFERS");
+}
+
+static td_status sign(const struct td_coordinator *c, const char *request, const char *id,
+                      struct td_buf *out_pem, struct td_certificate *out_certificate) {
+    return td_issue_sign(c, request, id, c->node_certificate_ns / TD_NS_PER_S, out_pem,
+                         out_certificate);
 }
 
 static void reply(struct td_coordinator *c, struct td_rpc_call *call, struct td_arena *take_arena,
@@ -93,8 +55,8 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
     char text[TD_TOKEN_TEXT];
     td_buf_init(&pem, TD_TLS_PEM_MAX);
     TD_TRY(td_shell_writable(c));
-    TD_TRY(check_tls(c));
-    TD_TRY(read_pem(c, "ca.pem", &pem));
+    TD_TRY(td_issue_check_tls(c));
+    TD_TRY(td_issue_read(c, "ca.pem", &pem));
     TD_TRY(td_certificate_read(td_buf_cstr(&pem), &ca));
     TD_TRY(td_shell_arena(&arena));
     struct td_real now = td_real_now();
@@ -146,7 +108,7 @@ static td_status take_in(struct td_coordinator *c, struct td_rpc_call *call,
     TD_TRY(td_shell_writable(c));
     const struct td_token *k = td_access_join_token(c, call);
     TD_TRY(check_token(k, r->name));
-    TD_TRY(check_tls(c));
+    TD_TRY(td_issue_check_tls(c));
     struct td_real now = td_real_now();
     struct td_member_table *members = td_access_borrow_members(c);
     TD_TRY(td_member_table_may_join(members, now, c->renew_grace_ns, r->node_id, r->name));

@@ -1,13 +1,15 @@
 // AdminService's tokens: given out, listed, revoked. The text of a token is in one answer and
 // nowhere else, so CreateToken is not idempotent: whose answer was lost revokes that token and asks
-// again.
+// again. So it is with certificates of people.
 
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/api/issue.h"
 #include "daemon/coordinator/shell/access.h"
 #include "lib/base/log.h"
+#include "lib/tls/authority.h"
 
 static Traind__V1__Token__State state_of(const struct td_token *k, struct td_real now) {
     if (k->role == TD_ROLE_JOIN && k->use_ns) return TRAIND__V1__TOKEN__STATE__USED;
@@ -28,15 +30,70 @@ Traind__V1__Token *td_view_token(struct td_arena *a, const struct td_token *k) {
     m->expire_time = td_view_time(a, k->expire_ns);
     m->last_use_time = td_view_time(a, k->use_ns);
     m->revoke_time = td_view_time(a, k->revoke_ns);
-    bool whole = m->id && m->name && m->create_time && m->expire_time && m->last_use_time;
+    m->serial = td_arena_strdup(a, k->serial);
+    bool whole =
+        m->id && m->name && m->serial && m->create_time && m->expire_time && m->last_use_time;
     return whole && m->revoke_time ? m : NULL;
 }
 
 // ---- CreateToken --------------------------------------------------------------------------------
-static td_status expiry(struct td_real now, uint64_t expires_in_s, int64_t *out_ns) {
+static const int64_t year_s = INT64_C(365) * 24 * 3600;
+
+static td_status expiry(struct td_real now, const Traind__V1__CreateTokenRequest *r,
+                        int64_t *out_ns) {
     const uint64_t most_s = UINT64_C(100) * 366 * 24 * 3600;
-    if (expires_in_s > most_s) return td_shell_bad_field("expires_in_s", "at most 100 years");
-    *out_ns = expires_in_s ? now.ns + (int64_t)expires_in_s * TD_NS_PER_S : 0;
+    uint64_t s = r->expires_in_s || !r->request[0] ? r->expires_in_s : (uint64_t)year_s;
+    if (s > most_s) return td_shell_bad_field("expires_in_s", "at most 100 years");
+    *out_ns = s ? now.ns + (int64_t)s * TD_NS_PER_S : 0;
+    return TD_OK;
+}
+
+// Whose certificate it is: the request's own name, or the one that the admin gives, who may not say
+// another.
+static td_status name_of(const Traind__V1__CreateTokenRequest *r, char out[TD_TLS_NAME_BYTES]) {
+    TD_TRY(td_authority_request_name(r->request, out));
+    if (out[0] && r->name[0] && strcmp(out, r->name) != 0) {
+        return td_status_with_reason(
+            td_fail(TD_INVALID_ARGUMENT,
+                    "the request asks for a certificate of '%s', and the name is '%.63s'", out,
+                    r->name),
+            "NAME_DIFFERS");
+    }
+    if (r->name[0]) snprintf(out, TD_TLS_NAME_BYTES, "%s", r->name);
+    if (out[0]) return TD_OK;
+    return td_shell_bad_field("name", "neither the request nor the call says whose it is");
+}
+
+static td_status certify(struct td_coordinator *c, struct td_arena *a,
+                         const Traind__V1__CreateTokenRequest *r, int64_t expire_ns,
+                         const struct td_token **out_token, Traind__V1__CreateTokenResponse *m) {
+    char name[TD_TLS_NAME_BYTES];
+    struct td_certificate certificate;
+    TD_AUTO_BUF pem;
+    td_buf_init(&pem, TD_TLS_PEM_MAX);
+    struct td_real now = td_real_now();
+    enum td_access_role role = (enum td_access_role)r->role;
+    if (role == TD_ROLE_NODE) {
+        return td_shell_bad_field("role", "a node gets its certificate by `trainctl node token`");
+    }
+    TD_TRY(td_issue_check_tls(c));
+    TD_TRY(name_of(r, name));
+    TD_TRY(td_token_table_may_add(td_access_borrow_tokens(c), now, name, role, expire_ns));
+    TD_TRY(td_issue_sign(c, r->request, name, (expire_ns - now.ns + TD_NS_PER_S - 1) / TD_NS_PER_S,
+                         &pem, &certificate));
+    m->certificate = td_arena_strndup(a, pem.data, pem.len);
+    if (!m->certificate) return td_fail_oom();
+    return td_token_table_add_certificate(td_access_borrow_tokens(c), now, name, role, &certificate,
+                                          out_token);
+}
+
+static td_status give_text(struct td_coordinator *c, struct td_arena *a,
+                           const Traind__V1__CreateTokenRequest *r, int64_t expire_ns,
+                           const struct td_token **out_token, Traind__V1__CreateTokenResponse *m) {
+    char text[TD_TOKEN_TEXT];
+    TD_TRY(td_token_table_add(td_access_borrow_tokens(c), td_real_now(), r->name,
+                              (enum td_access_role)r->role, expire_ns, out_token, text));
+    m->text = td_arena_strdup(a, text);
     return TD_OK;
 }
 
@@ -44,26 +101,24 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
                         const Traind__V1__CreateTokenRequest *r) {
     TD_AUTO(td_arena) *arena = NULL;
     const struct td_token *k = NULL;
-    char text[TD_TOKEN_TEXT];
     int64_t expire_ns = 0;
     TD_TRY(td_shell_writable(c));
     TD_TRY(td_shell_arena(&arena));
     Traind__V1__CreateTokenResponse *m = td_arena_alloc(arena, sizeof *m);
     if (!m) return td_fail_oom();
     traind__v1__create_token_response__init(m);
-    TD_TRY(expiry(td_real_now(), r->expires_in_s, &expire_ns));
+    TD_TRY(expiry(td_real_now(), r, &expire_ns));
     if (r->role == TRAIND__V1__TOKEN__ROLE__JOIN) {
         return td_shell_bad_field("role", "join tokens come from `trainctl node token`");
     }
-    TD_TRY(td_token_table_add(td_access_borrow_tokens(c), td_real_now(), r->name,
-                              (enum td_access_role)r->role, expire_ns, &k, text));
+    TD_TRY(r->request[0] ? certify(c, arena, r, expire_ns, &k, m)
+                         : give_text(c, arena, r, expire_ns, &k, m));
     td_access_changed(c);
     td_rpc_call_set_object(call, k->id);
-    td_log_info("token created token=%s name=%s role=%s", k->id, k->name,
-                td_access_role_name(k->role));
+    td_log_info("token created token=%s name=%s role=%s serial=%s", k->id, k->name,
+                td_access_role_name(k->role), k->serial[0] ? k->serial : "-");
     m->token = td_view_token(arena, k);
-    m->text = td_arena_strdup(arena, text);
-    bool whole = m->token && m->text;
+    bool whole = m->token && m->text && m->certificate;
     td_shell_reply_changed(c, call, td_steal(arena), whole ? &m->base : NULL);
     return TD_OK;
 }

@@ -40,6 +40,22 @@ static td_status why_expired(void *arg) {
         "TOKEN_EXPIRED");
 }
 
+static td_status why_person_revoked(void *arg) {
+    (void)arg;
+    return td_status_with_reason(td_fail(TD_UNAUTHENTICATED,
+                                         "the certificate of this call was revoked; ask an admin "
+                                         "for another"),
+                                 "CERTIFICATE_REVOKED");
+}
+
+static td_status why_person_expired(void *arg) {
+    (void)arg;
+    return td_status_with_reason(td_fail(TD_UNAUTHENTICATED,
+                                         "the certificate of this call has expired; ask an admin "
+                                         "for another"),
+                                 "CERTIFICATE_EXPIRED");
+}
+
 static td_status why_member_revoked(void *arg) {
     (void)arg;
     return td_status_with_reason(td_fail(TD_UNAUTHENTICATED,
@@ -72,7 +88,9 @@ static void on_timer(void *arg) {
     const struct td_token *k;
     while (a->c->server && (k = td_token_table_expired(a->tokens, td_real_now()))) {
         td_log_info("token expired token=%s name=%s", k->id, k->name);
-        td_rpc_server_end_calls(a->c->server, td_token_identity(k), NULL, why_expired, NULL);
+        td_tls_revoked_add(a->revoked, k->serial); // nodes alone are excused
+        td_rpc_server_end_calls(a->c->server, td_token_identity(k), NULL,
+                                k->serial[0] ? why_person_expired : why_expired, NULL);
     }
     const struct td_member *m;
     while (a->c->server && (m = td_member_table_expired(a->members, td_real_now()))) {
@@ -90,7 +108,9 @@ void td_access_cut_member(struct td_coordinator *c, const struct td_member *memb
 
 void td_access_cut(struct td_coordinator *c, const struct td_token *token,
                    const struct td_rpc_call *except) {
-    td_rpc_server_end_calls(c->server, td_token_identity(token), except, why_revoked, NULL);
+    td_tls_revoked_add(c->access->revoked, token->serial);
+    td_rpc_server_end_calls(c->server, td_token_identity(token), except,
+                            token->serial[0] ? why_person_revoked : why_revoked, NULL);
 }
 
 struct td_token_table *td_access_borrow_tokens(struct td_coordinator *c) {
@@ -134,6 +154,12 @@ struct td_caller td_access_caller(const struct td_coordinator *c, const struct t
     return caller_of(c->access, td_rpc_call_identity(call));
 }
 
+// A last use that is not written while the disk refuses is written with a later one.
+static void keep_use(struct td_coordinator *c) {
+    if (td_db_store_state_failing(c->store)) return;
+    td_shell_records(c, td_token_table_take(c->access->tokens));
+}
+
 static td_status judge(struct td_coordinator *c, struct td_str token, uint64_t *out_identity) {
     struct td_str mine = {c->token, strlen(c->token)};
     const struct td_token *k = NULL;
@@ -148,10 +174,7 @@ static td_status judge(struct td_coordinator *c, struct td_str token, uint64_t *
     }
     TD_TRY(td_token_table_judge(c->access->tokens, td_real_now(), token, &k));
     *out_identity = td_token_identity(k);
-    // A last use that is not written while the disk refuses is written with a later one.
-    if (!td_db_store_state_failing(c->store)) {
-        td_shell_records(c, td_token_table_take(c->access->tokens));
-    }
+    keep_use(c);
     return TD_OK;
 }
 
@@ -161,8 +184,8 @@ static td_status check_role(const struct td_caller *who, const struct td_rpc_met
         return TD_OK;
     }
     td_status s = td_fail(TD_PERMISSION_DENIED,
-                          "%s needs the role %s, and the token %s of '%s' has the role %s; ask an "
-                          "admin for another",
+                          "%s needs the role %s, and the credential %s of '%s' has the role %s; "
+                          "ask an admin for another",
                           row->method, td_access_role_name(needed), who->token, who->name,
                           td_access_role_name(who->role));
     s = td_status_with_meta(s, "role_needed", "%s", td_access_role_name(needed));
@@ -188,21 +211,36 @@ static bool is_renewal(const struct td_rpc_method *row) {
            strcmp(row->method, "Renew") == 0;
 }
 
+static td_status judge_member(const struct td_coordinator *c, const struct td_peer_identity *peer,
+                              const struct td_rpc_method *row, uint64_t *out_identity) {
+    const struct td_member *m = NULL;
+    TD_TRY(td_member_table_judge(c->access->members, peer->name, peer->serial, &m));
+    bool over = peer->valid_until_s * TD_NS_PER_S <= td_real_now().ns;
+    if (over && !is_renewal(row)) return why_member_expired(NULL);
+    *out_identity = m->identity;
+    return TD_OK;
+}
+
+static td_status judge_peer(struct td_coordinator *c, const struct td_peer_identity *peer,
+                            const struct td_rpc_method *row, uint64_t *out_identity) {
+    const struct td_token *k = NULL;
+    TD_TRY(td_token_table_judge_certificate(c->access->tokens, td_real_now(), peer->serial, &k));
+    if (!k) return judge_member(c, peer, row, out_identity);
+    *out_identity = td_token_identity(k);
+    keep_use(c);
+    return TD_OK;
+}
+
 td_status td_access_authorize_peer(const struct td_peer_identity *peer,
                                    const struct td_rpc_method *row, void *ctx,
                                    uint64_t *out_identity) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
-    const struct td_member *m = NULL;
-    td_status wrong = td_member_table_judge(c->access->members, peer->name, peer->serial, &m);
-    if (!wrong && peer->valid_until_s * TD_NS_PER_S <= td_real_now().ns && !is_renewal(row)) {
-        wrong = why_member_expired(NULL);
-    }
+    td_status wrong = judge_peer(c, peer, row, out_identity);
     if (wrong) {
         c->rejected_calls++;
         return wrong;
     }
-    *out_identity = m->identity;
-    struct td_caller who = caller_of(c->access, m->identity);
+    struct td_caller who = caller_of(c->access, *out_identity);
     return row ? check_role(&who, row) : TD_OK;
 }
 
@@ -218,7 +256,7 @@ td_status td_access_may_change(const struct td_coordinator *c, struct td_rpc_cal
     if (own || td_access_role_allows(who.role, TD_ROLE_OPERATOR)) return TD_OK;
     td_status s = td_fail(TD_PERMISSION_DENIED,
                           "job %s belongs to %s%s%s; to change it needs the role operator, and the "
-                          "token %s of '%s' has the role %s",
+                          "credential %s of '%s' has the role %s",
                           j->id, j->owner ? "'" : "", j->owner ? j->owner : "nobody",
                           j->owner ? "'" : "", who.token, who.name, td_access_role_name(who.role));
     s = td_status_with_meta(s, "role_needed", "%s", td_access_role_name(TD_ROLE_OPERATOR));
@@ -318,9 +356,15 @@ static td_status load_row(enum td_record_kind kind, const char *key, const char 
     return TD_OK;
 }
 
+// Those that have expired meanwhile follow with the timer.
 static void refuse_revoked(struct td_access *a) {
     const struct td_member *m;
+    const struct td_token *k;
     size_t cursor = 0;
+    while ((k = td_token_table_next(a->tokens, &cursor))) {
+        if (k->revoke_ns) td_tls_revoked_add(a->revoked, k->serial);
+    }
+    cursor = 0;
     while ((m = td_member_table_next(a->members, &cursor))) {
         if (!m->revoke_ns) continue;
         td_tls_revoked_add(a->revoked, m->serial);

@@ -6,10 +6,11 @@
 // Before a call reaches its handler, its token is judged: it names a caller, and the row of the
 // method (lib/rpc/call.h) says which role is needed. The owner's token, a file in the state
 // directory, is admin and node in one. A node that joined has a certificate instead of a token; one
-// that is over is good for one method alone, which gives it another. What a role alone cannot say,
-// whose job it is, the handlers ask here. A token that is revoked or expires takes its open calls
-// with it, streams and sessions of nodes too. What changes something, and what is refused, becomes
-// a line of the audit log.
+// that is over is good for one method alone, which gives it another. A person may have one, too: it
+// is a credential like a token, and a serial number says which of the two a certificate is. What a
+// role alone cannot say, whose job it is, the handlers ask here. A credential that is revoked or
+// expires takes its open calls with it, streams and sessions of nodes too. What changes something,
+// and what is refused, becomes a line of the audit log.
 //
 // The loop's thread owns all of it.
 
@@ -23,7 +24,7 @@ struct td_tls_guests;
 
 // Whose call it is. The strings die with the next change of tokens.
 struct td_caller {
-    const char *token;        // id; "owner" for the owner's; a certificate's serial; "": nobody
+    const char *token;        // id; "owner" for the owner's; of a node its serial; "": nobody
     const char *name;         // "owner" for the owner's; of a certificate: the node's id
     enum td_access_role role; // the owner's is admin
     bool is_owner;            // and node

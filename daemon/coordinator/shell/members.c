@@ -11,6 +11,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/json.h"
 #include "lib/base/map.h"
+#include "lib/tls/certificate.h"
 
 enum { BODY_MAX = 4096 };
 static const uint64_t first_identity = UINT64_C(1) << 49;
@@ -82,10 +83,6 @@ static td_status add(struct td_member_table *t, const char *id, struct td_member
     return TD_OK;
 }
 
-static bool is_serial(const char *s) {
-    return strlen(s) < TD_TLS_SERIAL_BYTES && strspn(s, "0123456789ABCDEF") == strlen(s);
-}
-
 // Printable, without blanks, quotes and slashes; fits.
 static bool is_word(const char *s, size_t bytes) {
     for (const char *c = s; *c; c++) {
@@ -102,7 +99,8 @@ td_status td_member_table_load(struct td_member_table *t, const char *key, const
     TD_TRY_CTX(td_json_parse(arena, body, strlen(body), &v), "state.db, member '%s'", key);
     const char *serial = td_json_string(td_json_get(v, "serial"), "");
     const char *before = td_json_string(td_json_get(v, "before"), "");
-    if (!is_word(key, TD_MEMBER_ID) || !serial[0] || !is_serial(serial) || !is_serial(before)) {
+    if (!is_word(key, TD_MEMBER_ID) || !serial[0] || !td_certificate_is_serial(serial) ||
+        !td_certificate_is_serial(before)) {
         return td_fail(TD_DATA_LOSS, "state.db, member '%s': its id or its certificate is none",
                        key);
     }
@@ -248,8 +246,9 @@ td_status td_member_table_judge(const struct td_member_table *t, const char *id,
     if (!m || !*serial || (strcmp(m->serial, serial) != 0 && strcmp(m->before, serial) != 0)) {
         return td_status_with_reason(
             td_fail(TD_UNAUTHENTICATED,
-                    "this coordinator knows no such certificate of node '%s' (serial %s): a newer "
-                    "one has replaced it, or the node never joined here; join with a new token",
+                    "this coordinator knows no such certificate of '%s' (serial %s): a newer one "
+                    "has replaced it, or it was never given here; a node joins with a new token, a "
+                    "person asks an admin for another",
                     id, serial),
             "CERTIFICATE_UNKNOWN");
     }

@@ -1,5 +1,6 @@
 // See the header. A text is found by its id and then held against one digest, in a time that does
-// not depend on the secret; the id is no secret.
+// not depend on the secret; the id is no secret. A certificate is found by its serial number, which
+// the CA chose at random and the handshake has judged.
 
 #include "daemon/coordinator/shell/tokens.h"
 
@@ -13,6 +14,7 @@
 #include "lib/base/map.h"
 #include "lib/base/rng.h"
 #include "lib/rpc/rpc.h"
+#include "lib/tls/certificate.h"
 
 static const int64_t use_grain_ns = 60 * TD_NS_PER_S;
 
@@ -20,6 +22,7 @@ enum { BODY_MAX = 1024 };
 
 struct td_token_table {
     struct td_map *by_id;
+    struct td_map *by_serial; // of certificates; borrowed from by_id
     struct td_rows rows;
 };
 
@@ -27,7 +30,9 @@ td_status td_token_table_create(struct td_token_table **out_tokens) {
     struct td_token_table *t = td_calloc(1, sizeof *t);
     if (!t) return td_fail_oom();
     td_status s = td_map_create(2 * TD_TOKENS_MAX + 1, &t->by_id);
+    if (!s) s = td_map_create(2 * TD_TOKENS_MAX + 1, &t->by_serial);
     if (s) {
+        td_map_destroy(t->by_id);
         free(t);
         return s;
     }
@@ -44,6 +49,7 @@ void td_token_table_destroy(struct td_token_table *t) {
         free(value);
     }
     td_map_destroy(t->by_id);
+    td_map_destroy(t->by_serial);
     td_rows_finish(&t->rows);
     free(t);
 }
@@ -70,9 +76,10 @@ static void save(struct td_token_table *t, struct td_token *k) {
     k->kept_use_ns = k->use_ns;
     snprintf(body, sizeof body, // a name holds nothing that JSON escapes
              "{\"name\":\"%s\",\"role\":\"%s\",\"sha256\":\"%s\",\"create_ns\":%" PRId64
-             ",\"expire_ns\":%" PRId64 ",\"use_ns\":%" PRId64 ",\"revoke_ns\":%" PRId64 "}",
+             ",\"expire_ns\":%" PRId64 ",\"use_ns\":%" PRId64 ",\"revoke_ns\":%" PRId64
+             ",\"serial\":\"%s\"}",
              k->name, td_access_role_name(k->role), digest, k->create_ns, k->expire_ns, k->use_ns,
-             k->revoke_ns);
+             k->revoke_ns, k->serial);
     td_rows_put(&t->rows, TD_RECORD_TOKEN, k->id, body);
 }
 
@@ -102,9 +109,22 @@ static bool decode(const struct td_json *v, struct td_token *k) {
     k->expire_ns = td_json_int(td_json_get(v, "expire_ns"), 0);
     k->use_ns = k->kept_use_ns = td_json_int(td_json_get(v, "use_ns"), 0);
     k->revoke_ns = td_json_int(td_json_get(v, "revoke_ns"), 0);
-    if (!name_ok(name) || k->role == TD_ROLE_NONE) return false;
+    const char *serial = td_json_string(td_json_get(v, "serial"), "");
+    bool ok = name_ok(name) && k->role != TD_ROLE_NONE && td_certificate_is_serial(serial);
+    if (!ok) return false;
     snprintf(k->name, sizeof k->name, "%s", name);
+    snprintf(k->serial, sizeof k->serial, "%s", serial);
     return unhex(td_json_string(td_json_get(v, "sha256"), ""), k->digest, TD_TLS_DIGEST_BYTES);
+}
+
+static td_status keep(struct td_token_table *t, struct td_token *take_token) {
+    struct td_token *k = take_token;
+    td_status full = k->serial[0] ? td_map_put(t->by_serial, k->serial, k, NULL) : TD_OK;
+    if (!full) full = td_map_put(t->by_id, k->id, k, NULL);
+    if (!full) return TD_OK;
+    td_map_remove(t->by_serial, k->serial);
+    free(k);
+    return full;
 }
 
 static bool id_ok(const char *id) {
@@ -122,9 +142,7 @@ td_status td_token_table_load(struct td_token_table *t, const char *key, const c
         return td_fail(TD_DATA_LOSS, "state.db, token '%s': its name, role or digest is none", key);
     }
     memcpy(k->id, key, sizeof k->id);
-    TD_TRY(td_map_put(t->by_id, k->id, k, NULL));
-    (void)td_steal(k);
-    return TD_OK;
+    return keep(t, td_steal(k));
 }
 
 // ---- reading ------------------------------------------------------------------------------------
@@ -187,10 +205,11 @@ static void drop_oldest_ended(struct td_token_table *t, struct td_real now) {
     }
     TD_CHECK(oldest);
     td_rows_put(&t->rows, TD_RECORD_TOKEN, oldest->id, NULL);
+    td_map_remove(t->by_serial, oldest->serial);
     free(td_map_remove(t->by_id, oldest->id));
 }
 
-static td_status make_room(struct td_token_table *t, struct td_real now) {
+static td_status check_room(const struct td_token_table *t, struct td_real now) {
     size_t cursor = 0, n_valid = 0;
     const struct td_token *k;
     while ((k = td_token_table_next(t, &cursor))) {
@@ -203,7 +222,6 @@ static td_status make_room(struct td_token_table *t, struct td_real now) {
                                              TD_TOKENS_MAX),
                                      "LIMIT_TOKENS");
     }
-    if (td_map_count(t->by_id) >= 2 * TD_TOKENS_MAX) drop_oldest_ended(t, now);
     return TD_OK;
 }
 
@@ -225,30 +243,59 @@ static td_status check_new(struct td_real now, const char *name, enum td_access_
     return TD_OK;
 }
 
-td_status td_token_table_add(struct td_token_table *t, struct td_real now, const char *name,
-                             enum td_access_role role, int64_t expire_ns,
-                             const struct td_token **out_token, char out_text[TD_TOKEN_TEXT]) {
-    uint8_t id[6], secret[32];
+td_status td_token_table_may_add(const struct td_token_table *t, struct td_real now,
+                                 const char *name, enum td_access_role role, int64_t expire_ns) {
     TD_TRY(check_new(now, name, role, expire_ns));
-    TD_TRY(make_room(t, now));
-    TD_AUTO_FREE struct td_token *k = td_calloc(1, sizeof *k);
+    return check_room(t, now);
+}
+
+// With an id of its own, and a place in the table.
+static td_status make(struct td_token_table *t, struct td_real now, const char *name,
+                      enum td_access_role role, int64_t expire_ns, struct td_token **out_token) {
+    uint8_t id[6];
+    if (td_map_count(t->by_id) >= 2 * TD_TOKENS_MAX) drop_oldest_ended(t, now);
+    struct td_token *k = td_calloc(1, sizeof *k);
     if (!k) return td_fail_oom();
     do {
         td_random_bytes(id, sizeof id);
         hex(id, sizeof id, k->id);
     } while (td_map_get(t->by_id, k->id));
-    td_random_bytes(secret, sizeof secret);
-    int n = snprintf(out_text, TD_TOKEN_TEXT, "td_%s_", k->id);
-    hex(secret, sizeof secret, out_text + n);
-    TD_TRY(td_tls_secret_digest((struct td_str){out_text, strlen(out_text)}, k->digest));
     snprintf(k->name, sizeof k->name, "%s", name[0] ? name : k->id);
     k->role = role;
     k->create_ns = now.ns;
     k->expire_ns = expire_ns;
-    TD_TRY(td_map_put(t->by_id, k->id, k, NULL));
+    *out_token = k;
+    return TD_OK;
+}
+
+td_status td_token_table_add(struct td_token_table *t, struct td_real now, const char *name,
+                             enum td_access_role role, int64_t expire_ns,
+                             const struct td_token **out_token, char out_text[TD_TOKEN_TEXT]) {
+    uint8_t secret[32];
+    TD_TRY(td_token_table_may_add(t, now, name, role, expire_ns));
+    TD_AUTO_FREE struct td_token *k = NULL;
+    TD_TRY(make(t, now, name, role, expire_ns, &k));
+    td_random_bytes(secret, sizeof secret);
+    int n = snprintf(out_text, TD_TOKEN_TEXT, "td_%s_", k->id);
+    hex(secret, sizeof secret, out_text + n);
+    TD_TRY(td_tls_secret_digest((struct td_str){out_text, strlen(out_text)}, k->digest));
     struct td_token *kept = td_steal(k);
+    TD_TRY(keep(t, kept));
     save(t, kept);
     *out_token = kept;
+    return TD_OK;
+}
+
+td_status td_token_table_add_certificate(struct td_token_table *t, struct td_real now,
+                                         const char *name, enum td_access_role role,
+                                         const struct td_certificate *certificate,
+                                         const struct td_token **out_token) {
+    struct td_token *k = NULL;
+    TD_TRY(make(t, now, name, role, certificate->valid_until_s * TD_NS_PER_S, &k));
+    snprintf(k->serial, sizeof k->serial, "%s", certificate->serial);
+    TD_TRY(keep(t, k));
+    save(t, k);
+    *out_token = k;
     return TD_OK;
 }
 
@@ -282,10 +329,16 @@ static td_status ended(const char *how, const char *reason) {
         td_fail(TD_UNAUTHENTICATED, "this token %s; ask an admin for another", how), reason);
 }
 
+static void use(struct td_token_table *t, struct td_real now, struct td_token *k) {
+    k->use_ns = now.ns;
+    if (k->use_ns - k->kept_use_ns >= use_grain_ns) save(t, k);
+}
+
 td_status td_token_table_judge(struct td_token_table *t, struct td_real now, struct td_str text,
                                const struct td_token **out_token) {
     uint8_t digest[TD_TLS_DIGEST_BYTES];
     struct td_token *k = named_by(t, text);
+    if (k && k->serial[0]) k = NULL; // a certificate has no text
     if (k) TD_TRY(td_tls_secret_digest(text, digest));
     if (!k || !td_rpc_secret_equal((struct td_str){(const char *)digest, sizeof digest},
                                    (struct td_str){(const char *)k->digest, sizeof k->digest})) {
@@ -299,9 +352,22 @@ td_status td_token_table_judge(struct td_token_table *t, struct td_real now, str
     if (k->revoke_ns) return ended("was revoked", "TOKEN_REVOKED");
     if (!td_token_valid(k, now)) return ended("has expired", "TOKEN_EXPIRED");
     *out_token = k;
-    if (k->role == TD_ROLE_JOIN) return TD_OK; // its only use is td_token_table_spend
-    k->use_ns = now.ns;
-    if (k->use_ns - k->kept_use_ns >= use_grain_ns) save(t, k);
+    if (k->role != TD_ROLE_JOIN) use(t, now, k); // its only use is td_token_table_spend
+    return TD_OK;
+}
+
+td_status td_token_table_judge_certificate(struct td_token_table *t, struct td_real now,
+                                           const char *serial, const struct td_token **out_token) {
+    struct td_token *k = td_map_get(t->by_serial, serial);
+    if (k && !td_token_valid(k, now)) {
+        bool revoked = k->revoke_ns;
+        return td_status_with_reason(td_fail(TD_UNAUTHENTICATED,
+                                             "the certificate of '%s' %s; ask an admin for another",
+                                             k->name, revoked ? "was revoked" : "has expired"),
+                                     revoked ? "CERTIFICATE_REVOKED" : "CERTIFICATE_EXPIRED");
+    }
+    if (k) use(t, now, k);
+    *out_token = k;
     return TD_OK;
 }
 

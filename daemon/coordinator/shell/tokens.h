@@ -1,10 +1,11 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_SHELL_TOKENS_H
 #define TRAIND_DAEMON_COORDINATOR_SHELL_TOKENS_H
 
-// The bearer tokens that were given out: who holds one, with which role, until when, and when it
-// was used last. A token's text is "td_<id>_<secret>"; the secret is 32 random bytes and is shown
-// once. What is kept is SHA-256 of the whole text, so that whoever reads state.db can present
-// nothing.
+// The credentials that were given out: who holds one, with which role, until when, and when it was
+// used last. Most are bearer tokens. A token's text is "td_<id>_<secret>"; the secret is 32 random
+// bytes and is shown once. What is kept is SHA-256 of the whole text, so that whoever reads
+// state.db can present nothing. The others are certificates of people, which a handshake shows:
+// what is kept is the serial number, and the key never left its owner.
 //
 // The table is in memory, because every call asks it; its rows are in state.db (TD_RECORD_TOKEN).
 // Each change makes records, which td_token_table_take gives to whoever stores them. The last use
@@ -16,6 +17,7 @@
 #include "daemon/coordinator/core/exchange.h"
 #include "daemon/coordinator/shell/role.h"
 #include "lib/tls/secret.h"
+#include "lib/tls/tls.h"
 
 enum {
     TD_TOKENS_MAX = 1000,
@@ -29,6 +31,7 @@ struct td_token {
     char name[TD_TOKEN_NAME];
     enum td_access_role role;
     uint8_t digest[TD_TLS_DIGEST_BYTES]; // of the text
+    char serial[TD_TLS_SERIAL_BYTES];    // of a certificate, which has no text; "": a bearer token
     // Real times; 0: never, not yet.
     int64_t create_ns, expire_ns, use_ns, revoke_ns;
     int64_t kept_use_ns; // as in its row
@@ -45,12 +48,21 @@ TD_MUST_USE td_status td_token_table_load(struct td_token_table *t, const char *
 // Rows that changed since the last take; the taker owns them. NULL: none.
 struct td_record *td_token_table_take(struct td_token_table *t);
 
-// name "": its id. expire_ns 0: never. out_text is the only copy. INVALID_ARGUMENT names the field;
+// Is there a place for it? name "": its id. expire_ns 0: never. INVALID_ARGUMENT names the field;
 // RESOURCE_EXHAUSTED LIMIT_TOKENS.
+TD_MUST_USE td_status td_token_table_may_add(const struct td_token_table *t, struct td_real now,
+                                             const char *name, enum td_access_role role,
+                                             int64_t expire_ns);
+// As may_add judges. out_text is the only copy.
 TD_MUST_USE td_status td_token_table_add(struct td_token_table *t, struct td_real now,
                                          const char *name, enum td_access_role role,
                                          int64_t expire_ns, const struct td_token **out_token,
                                          char out_text[TD_TOKEN_TEXT]);
+// After may_add, with a name: this certificate is of that person, until its end.
+TD_MUST_USE td_status td_token_table_add_certificate(struct td_token_table *t, struct td_real now,
+                                                     const char *name, enum td_access_role role,
+                                                     const struct td_certificate *certificate,
+                                                     const struct td_token **out_token);
 // Of one that has ended nothing changes. NOT_FOUND TOKEN_NOT_FOUND.
 TD_MUST_USE td_status td_token_table_revoke(struct td_token_table *t, struct td_real now,
                                             const char *id, const struct td_token **out_token);
@@ -58,6 +70,11 @@ TD_MUST_USE td_status td_token_table_revoke(struct td_token_table *t, struct td_
 // who knows the secret.
 TD_MUST_USE td_status td_token_table_judge(struct td_token_table *t, struct td_real now,
                                            struct td_str text, const struct td_token **out_token);
+// The same of a certificate of this CA. *out_token NULL: it is none of those in the table.
+// UNAUTHENTICATED CERTIFICATE_EXPIRED, CERTIFICATE_REVOKED.
+TD_MUST_USE td_status td_token_table_judge_certificate(struct td_token_table *t, struct td_real now,
+                                                       const char *serial,
+                                                       const struct td_token **out_token);
 
 // Of a token with the role join: it is used now, and good for nothing more (TOKEN_USED).
 void td_token_table_spend(struct td_token_table *t, struct td_real now,

@@ -1,0 +1,293 @@
+"""Certificates instead of tokens: the roles matrix of test_s66_roles.py with what a handshake can show, what becomes of
+open calls when a certificate ends, and the verbs of trainctl. The coordinator is on a host of its own (tests/hosts.py),
+behind TLS; gRPC's stock client comes to it by a relay."""
+import json
+import subprocess
+import time
+
+import grpc
+import pytest
+
+import hosts as net
+from support import BIN, SPEC, Cluster, until
+from test_s66_join import request_of
+from test_s66_roles import ADMIN, JOB, LADDER, NEEDS, NODE, OPEN, allows, call, code_of, ends_with, lines_of, methods_of, revoke
+
+Code = grpc.StatusCode
+
+
+@pytest.fixture(scope="module")
+def beyond(tmp_path_factory, stubs):
+    """A coordinator alone on its host. It gave its first nodes certificates of three seconds."""
+    cluster, network = Cluster(tmp_path_factory.mktemp("certificates"), stubs), None
+    try:
+        network = net.Network()
+        coordinator, = net.Hosts(network, cluster).start(options=["--node-certificate-s", 3])
+        yield coordinator
+    finally:
+        cluster.close()
+        if network:
+            network.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("keys")
+
+
+class Shown:
+    """A certificate with its key, as files, and the id by which it is listed."""
+
+    def __init__(self, folder, name, pem, key, id_="", of=None):
+        self.pem, self.key, self.id, self.of = folder / f"{name}.pem", key, id_, of
+        self.pem.write_text(pem)
+
+    def channel(self, daemon):
+        """To the coordinator, without a token."""
+        ca = (daemon.state_dir / "tls/ca.pem").read_bytes()
+        made = grpc.ssl_channel_credentials(ca, self.key.read_bytes(), self.pem.read_bytes())
+        return grpc.secure_channel(daemon.host.network.way_to(daemon.address), made,
+                                   [("grpc.ssl_target_name_override", daemon.host.address)])
+
+    def serial(self):
+        return subprocess.run(["openssl", "x509", "-in", self.pem, "-noout", "-serial"], check=True, capture_output=True,
+                              text=True).stdout.strip().split("=")[1]
+
+
+def certify(daemon, folder, role, name, expires_s=0):
+    m = daemon.cluster.stubs.admin
+    request, key = request_of(folder, name)
+    made = daemon.stub("Admin").CreateToken(m.CreateTokenRequest(
+        role=m.Token.Role.Value(role.upper()), request=request, expires_in_s=expires_s), timeout=20)
+    assert made.token.name == name and made.token.serial and not made.text
+    return Shown(folder, name, made.certificate, key, made.token.id)
+
+
+def join(daemon, folder, name):
+    """The certificate of a node that joins."""
+    m, admin = daemon.cluster.stubs.node, daemon.cluster.stubs.admin
+    made = daemon.stub("NodeAdmin").CreateJoinToken(admin.CreateJoinTokenRequest(name=name), timeout=20)
+    request, key = request_of(folder, f"n-{name}")
+    with daemon.dial() as channel:
+        answer = daemon.cluster.stubs.node_grpc.NodeServiceStub(channel).Join(
+            m.JoinRequest(node_id=f"n-{name}", name=name, request=request), timeout=20,
+            metadata=[("authorization", "Bearer " + made.text.split(".")[0])])
+    return Shown(folder, f"n-{name}", answer.certificate, key, f"n-{name}")
+
+
+def foreign(folder, role, like):
+    """Of another CA, with the name and the serial number of a good one."""
+    other = folder / "other"
+    subprocess.run([BIN / "traind", "init", "--state-dir", other], check=True, stdout=subprocess.DEVNULL)
+    name = like.pem.stem
+    request = subprocess.run(["openssl", "req", "-new", "-key", like.key, "-subj", f"/CN={name}"], check=True,
+                             capture_output=True)
+    (folder / "client.ext").write_text("extendedKeyUsage=clientAuth\n")
+    made = subprocess.run(["openssl", "x509", "-req", "-CA", other / "tls/ca.pem", "-CAkey", other / "tls/ca.key",
+                           "-set_serial", "0x" + like.serial(), "-days", "2", "-extfile", folder / "client.ext"],
+                          check=True, input=request.stdout, capture_output=True)
+    return Shown(folder, f"foreign-{role}", made.stdout.decode(), like.key, of=name)
+
+
+@pytest.fixture(scope="module")
+def certificates(beyond, folder):
+    """By (role, kind). A node's were given when it joined."""
+    shown = {("node", "expired"): join(beyond, folder, "expired")}
+    until("the node's certificate is over", lambda: beyond.log.read_text().count("certificate expired node=") == 1, 20)
+    beyond.args[beyond.args.index("--node-certificate-s") + 1] = "3600"
+    beyond.restart()
+    admin, m = beyond.stub("NodeAdmin"), beyond.cluster.stubs.admin
+    for role in LADDER:
+        shown[role, "expired"] = certify(beyond, folder, role, f"expired-{role}", expires_s=1)
+        shown[role, "revoked"] = certify(beyond, folder, role, f"revoked-{role}")
+        revoke(beyond, shown[role, "revoked"].id)
+        shown[role, "good"] = certify(beyond, folder, role, f"good-{role}")
+    shown["node", "revoked"], shown["node", "good"] = (join(beyond, folder, x) for x in ("revoked", "good"))
+    admin.RevokeNode(m.RevokeNodeRequest(node="revoked"), timeout=20)
+    for role in (*LADDER, "node"):
+        shown[role, "foreign"] = foreign(folder, role, shown[role, "good"])
+    until("the certificates of people are over", lambda: beyond.log.read_text().count("token expired") == len(LADDER), 20)
+    return shown
+
+
+def failed_handshakes(daemon):
+    info = daemon.stub("Admin").GetClusterInfo(daemon.cluster.stubs.admin.GetClusterInfoRequest(), timeout=20)
+    return info.counters["handshakes_failed"]
+
+
+def every_call(daemon, shown):
+    """The code of every method of the server, by its path."""
+    known = methods_of(daemon)
+    with shown.channel(daemon) as channel:
+        return {path: call(channel, path, method) for path, method in known.items()}
+
+
+@pytest.mark.parametrize("role", [*LADDER, "node"])
+def test_every_method_with_a_good_certificate_of_every_role(beyond, certificates, role):
+    for path, code in every_call(beyond, certificates[role, "good"]).items():
+        if allows(role, NEEDS[path]):
+            assert code not in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED, Code.UNIMPLEMENTED, Code.UNAVAILABLE,
+                                Code.DEADLINE_EXCEEDED, Code.INTERNAL, Code.UNKNOWN), (path, role, code)
+        else:
+            assert code == Code.PERMISSION_DENIED, (path, role, code)
+
+
+@pytest.mark.parametrize("kind", ["expired", "revoked", "foreign"])
+@pytest.mark.parametrize("role", [*LADDER, "node"])
+def test_handshake_is_refused_and_counted_when_the_certificate_is_not_good(beyond, certificates, role, kind):
+    excused = (role, kind) == ("node", "expired")  # it is let in to renew, and for nothing else
+    before = failed_handshakes(beyond)
+    for path, code in every_call(beyond, certificates[role, kind]).items():
+        if excused:
+            open_to_it = NEEDS[path] == OPEN or path == NODE + "Renew"
+            assert (code == Code.UNAUTHENTICATED) != open_to_it and code != Code.UNAVAILABLE, (path, code)
+        else:
+            assert code == Code.UNAVAILABLE, (path, role, kind, code)
+    assert (failed_handshakes(beyond) > before) != excused
+
+
+@pytest.mark.parametrize("role, kind", [("admin", "expired"), ("admin", "revoked"), ("admin", "foreign"), ("node", "revoked"),
+                                        ("node", "foreign")])
+def test_line_says_why_when_a_handshake_is_refused(beyond, certificates, role, kind):
+    beyond.restart()  # one line every few seconds says how many there were: this is the first
+    shown, seen = certificates[role, kind], len(beyond.log.read_text())
+    before = failed_handshakes(beyond)
+    assert set(every_call(beyond, shown).values()) == {Code.UNAVAILABLE}
+    assert failed_handshakes(beyond) > before
+    name = shown.of or shown.pem.stem
+    why = {"expired": "has expired on 20", "revoked": f"was revoked (serial {shown.serial()})",
+           "foreign": "was issued by another CA"}[kind]
+    said = until("a line says so", lambda: [x for x in beyond.log.read_text()[seen:].splitlines() if "connection refused" in x])
+    assert len(said) == 1 and f"the certificate of '{name}' {why}" in said[0], said
+
+
+def test_open_connection_is_refused_every_method_when_its_certificate_has_ended(beyond, folder):
+    known = methods_of(beyond)
+    gone, late = certify(beyond, folder, "admin", "gone"), certify(beyond, folder, "admin", "late", expires_s=3)
+    listing = "/" + ADMIN + "ListTokens"
+    raw = dict(request_serializer=lambda b: b, response_deserializer=lambda b: b)
+    with gone.channel(beyond) as first, late.channel(beyond) as second:
+        for channel in (first, second):
+            channel.unary_unary(listing, **raw)(b"", timeout=10)
+        revoke(beyond, gone.id)
+        until("the other has expired", lambda: f"token expired token={late.id}" in beyond.log.read_text(), 20)
+        for channel, reason in ((first, b"CERTIFICATE_REVOKED"), (second, b"CERTIFICATE_EXPIRED")):
+            for path, method in known.items():
+                code = call(channel, path, method)
+                assert (code == Code.UNAUTHENTICATED) == (NEEDS[path] != OPEN), (path, reason, code)
+            with pytest.raises(grpc.RpcError) as error:
+                channel.unary_unary(listing, **raw)(b"", timeout=10)
+            assert reason in dict(error.value.trailing_metadata())["grpc-status-details-bin"]
+
+
+def test_streams_end_within_a_second_when_a_certificate_ends(beyond, folder):
+    job, m = beyond.submit(), beyond.cluster.stubs.job
+    watch = lambda shown, channel: beyond.cluster.stubs.job_grpc.JobServiceStub(channel).WatchJob(
+        m.WatchJobRequest(id=job), timeout=60)
+    gone, kept = certify(beyond, folder, "viewer", "watcher"), certify(beyond, folder, "viewer", "keeper")
+    with gone.channel(beyond) as first, kept.channel(beyond) as second:
+        stream, other = watch(gone, first), watch(kept, second)
+        assert next(stream).job.id == next(other).job.id == job
+        since = [time.monotonic()]
+        revoke(beyond, gone.id)
+        code, s = ends_with(stream, since)
+        assert code == Code.UNAUTHENTICATED and s < 1, (code, s)
+        short = certify(beyond, folder, "viewer", "short", expires_s=2)
+        created = time.monotonic()
+        with short.channel(beyond) as third:
+            code, s = ends_with(watch(short, third), [created])
+        assert code == Code.UNAUTHENTICATED and 0.5 < s < 4, (code, s)
+        beyond.steer("Cancel", job)
+        assert [r.job.State.Name(r.job.state) for r in other][-1] == "CANCELLED"
+
+
+def test_certificate_and_token_of_one_name_are_one_person(beyond, folder):
+    m = beyond.cluster.stubs.job
+    alice, bob = (certify(beyond, folder, "submitter", x) for x in ("alice", "bob"))
+    stub_of = lambda channel: beyond.cluster.stubs.job_grpc.JobServiceStub(channel)
+    with alice.channel(beyond) as hers, bob.channel(beyond) as his:
+        job = stub_of(hers).CreateJob(m.CreateJobRequest(spec=SPEC), timeout=20)
+        assert (job.owner, job.owner_token) == ("alice", alice.id)
+        assert code_of(stub_of(his).CancelJob, m.CancelJobRequest(id=job.id)) == Code.PERMISSION_DENIED
+        admin = beyond.cluster.stubs.admin
+        text = beyond.stub("Admin").CreateToken(admin.CreateTokenRequest(role=admin.Token.SUBMITTER, name="alice"),
+                                                timeout=20).text
+        with beyond.dial() as plain:  # another day, by a token
+            stub_of(plain).CancelJob(m.CancelJobRequest(id=job.id), timeout=20,
+                                     metadata=[("authorization", f"Bearer {text}")])
+    until("lines are written", lambda: lines_of(beyond, method=JOB + "CancelJob", code="OK", object=job.id))
+    assert lines_of(beyond, method=JOB + "CreateJob", token=alice.id, name="alice", role="submitter", code="OK")
+    assert lines_of(beyond, method=JOB + "CancelJob", token=bob.id, name="bob", code="PERMISSION_DENIED")
+
+
+def test_request_that_cannot_be_signed_is_refused(beyond, folder):
+    m, create = beyond.cluster.stubs.admin, beyond.stub("Admin").CreateToken
+    request, key = request_of(folder, "carol")
+    rsa = subprocess.run(["openssl", "req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", folder / "rsa.key", "-subj",
+                          "/CN=carol"], check=True, capture_output=True, text=True).stdout
+    nobody = subprocess.run(["openssl", "req", "-new", "-key", key, "-subj", "/O=x"], check=True, capture_output=True,
+                            text=True).stdout
+    for fields, word in (({"request": "nonsense"}, "request"), ({"request": rsa}, "P-256"),
+                         ({"request": request, "name": "mallory"}, "'carol'"), ({"request": nobody}, "whose"),
+                         ({"request": request, "role": m.Token.NODE}, "node token"),
+                         ({"request": request, "expires_in_s": 1 << 60}, "100 years"),
+                         ({"request": request_of(folder, "owner")[0]}, "owner")):
+        with pytest.raises(grpc.RpcError) as error:
+            create(m.CreateTokenRequest(**{"role": m.Token.VIEWER, **fields}), timeout=20)
+        assert error.value.code() == Code.INVALID_ARGUMENT and word in error.value.details(), (fields, error.value)
+    assert not [t for t in beyond.stub("Admin").ListTokens(m.ListTokensRequest(), timeout=20).tokens if t.name == "carol"]
+
+
+def test_certificates_outlive_a_restart(beyond, folder):
+    good, gone = certify(beyond, folder, "viewer", "stays"), certify(beyond, folder, "viewer", "goes")
+    revoke(beyond, gone.id)
+    beyond.restart()
+    ask = lambda shown, channel: channel.unary_unary("/" + JOB + "ListJobs", request_serializer=lambda b: b,
+                                                     response_deserializer=lambda b: b)(b"", timeout=10)
+    with good.channel(beyond) as channel:
+        ask(good, channel)
+    with gone.channel(beyond) as channel:
+        assert code_of(ask, gone, channel) == Code.UNAVAILABLE
+    m = beyond.cluster.stubs.admin
+    listed = {t.id: t for t in beyond.stub("Admin").ListTokens(m.ListTokensRequest(), timeout=20).tokens}
+    assert (listed[good.id].state, listed[gone.id].state) == (m.Token.VALID, m.Token.REVOKED)
+    assert listed[good.id].serial == good.serial() and listed[good.id].last_use_time and listed[good.id].expire_time
+
+
+# ---- trainctl ------------------------------------------------------------------------------------
+def test_person_asks_for_a_certificate_and_uses_it_in_a_context(beyond, folder, tmp_path):
+    env = {"XDG_CONFIG_HOME": str(tmp_path), "TRAIND_STATE_DIR": "", "XDG_STATE_HOME": str(tmp_path / "none")}
+    ctl = lambda *args, **more: beyond.ctl(*args, env=env, **more)
+    key, pem, ca = tmp_path / "erika.key", tmp_path / "erika.pem", beyond.state_dir / "tls/ca.pem"
+    csr = tmp_path / "erika.csr"
+    csr.write_text(ctl("token", "request", "--key", key, "--name", "erika", check=0).stdout)
+    assert key.stat().st_mode & 0o777 == 0o600 and "PRIVATE" not in csr.read_text()
+    again = ctl("token", "request", "--key", key, "--name", "erika", check=0).stdout
+    assert again.startswith("-----BEGIN CERTIFICATE REQUEST")  # the key that is there
+    made = beyond.ctl("token", "create", "--role", "submitter", "--csr", csr, "--expires", "30d", check=0)
+    pem.write_text(made.stdout)
+    assert made.stdout.startswith("-----BEGIN CERTIFICATE-----") and "certificate" in made.stderr and "'erika'" in made.stderr
+    there = ["--address", beyond.address, "--ca", ca]
+    shown = ["--cert", pem, "--key", key]
+    ctl("context", "add", "prod", *there, *shown, check=0)
+    ctl("context", "use", "prod", check=0)
+    assert str(pem) in ctl("context", "list", check=0).stdout
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC)
+    job = ctl("submit", spec, "-o", "name", check=0).stdout.strip()
+    assert "erika (token" in ctl("describe", job, check=0).stdout
+    assert "role admin" in ctl("token", "list", check=4).stderr
+    ctl("list", *there, *shown, check=0)  # by flags
+    assert beyond.ctl("list", env=dict(env, TRAIND_ADDRESS=beyond.address, TRAIND_CA=str(ca), TRAIND_CERT=str(pem),
+                                       TRAIND_KEY=str(key))).returncode == 0
+    listed = [t for t in json.loads(beyond.ctl("token", "list", "-o", "json", check=0).stdout)["tokens"] if t["name"] == "erika"]
+    assert listed[0]["serial"] and listed[0]["state"] == "VALID" and listed[0]["last_use_time"]
+    assert "certificate" in beyond.ctl("token", "list", check=0).stdout
+    for args, word in (([*there, "--cert", pem], "--key"), (["--address", "127.0.0.1:1", *shown], "no TLS"),
+                       ([*there, "--cert", tmp_path / "none", "--key", key], "none")):
+        assert word in ctl("list", *args, "--timeout", "5").stderr, args
+    assert "--key" in ctl("context", "add", "x", *there, "--cert", pem, check=2).stderr
+    beyond.steer("Cancel", job)
+    beyond.ctl("token", "revoke", listed[0]["id"], check=0)
+    refused = ctl("list", "--timeout", "5", check=5)
+    assert "revoked" in refused.stderr and str(pem) in refused.stderr, refused.stderr
