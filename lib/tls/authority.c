@@ -113,6 +113,22 @@ td_status td_authority_request_name(const char *request_pem, char out_name[TD_TL
     return TD_OK;
 }
 
+td_status td_authority_request_digest(const char *request_pem, const char *text,
+                                      uint8_t out_digest[TD_TLS_DIGEST_BYTES]) {
+    TD_AUTO(X509_req_st) *request = NULL;
+    TD_AUTO_BUF both;
+    td_buf_init(&both, TD_TLS_PEM_MAX);
+    TD_TRY(parse_request(request_pem, &request));
+    uint8_t *key = NULL;
+    int n = i2d_X509_PUBKEY(X509_REQ_get_X509_PUBKEY(request), &key);
+    if (n <= 0) return bad_request("read the key of a request");
+    td_status s = td_buf_append(&both, key, (size_t)n);
+    OPENSSL_free(key);
+    if (!s) s = td_buf_str(&both, text);
+    if (!s) s = td_tls_secret_digest((struct td_str){both.data, both.len}, out_digest);
+    return s;
+}
+
 static td_status key_of(const char *request_pem, EVP_PKEY **out_key) {
     TD_AUTO(X509_req_st) *request = NULL;
     TD_TRY(parse_request(request_pem, &request));

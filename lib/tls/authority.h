@@ -5,6 +5,7 @@
 // coordinator's state directory. It issues certificates for requests; a request proves that its
 // sender has the key. What a certificate says comes from the CA's caller, never from the request.
 
+#include "lib/tls/secret.h"
 #include "lib/tls/tls.h"
 
 struct td_authority;
@@ -22,6 +23,10 @@ TD_DEFINE_AUTO(td_authority, td_authority_destroy);
 // The name that a request asks for; "" without one. INVALID_ARGUMENT REQUEST_INVALID.
 TD_MUST_USE td_status td_authority_request_name(const char *request_pem,
                                                 char out_name[TD_TLS_NAME_BYTES]);
+// SHA-256 of a request's key and of a text, which so belong together. INVALID_ARGUMENT
+// REQUEST_INVALID.
+TD_MUST_USE td_status td_authority_request_digest(const char *request_pem, const char *text,
+                                                  uint8_t out_digest[TD_TLS_DIGEST_BYTES]);
 
 struct td_authority_terms {
     enum td_tls_use use;

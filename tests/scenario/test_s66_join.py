@@ -252,6 +252,53 @@ def test_join_token_is_refused_with_its_reason(coordinate, start, cluster, calle
                                                     c.state_dir / "token")
 
 
+def test_join_is_said_again_when_its_answer_was_lost(coordinate, caller, cluster, tmp_path):
+    c = coordinate()
+    bearer = token_of(c, cluster.folder).read_text().split(".")[0]
+    me = "n-0123456789ab"
+    mine, key = request_of(tmp_path, me)
+    (tmp_path / "theirs").mkdir()
+    theirs, _ = request_of(tmp_path / "theirs", me)  # another key
+    other, _ = request_of(tmp_path, "n-ba9876543210")
+
+    def join(**fields):
+        answer = caller(c, "Join", token=bearer, **{"node_id": me, "name": "n", "request": mine, **fields})
+        return answer["code"], answer.get("certificate") or answer["text"]
+
+    def judged(text):
+        pem = tmp_path / "judged.pem"
+        pem.write_text(text)
+        return caller(c, "Renew", certificate=(pem, key), request="none")["code"]  # INVALID_ARGUMENT: it was let in
+
+    (code, first), (again, second) = join(), join()
+    assert code == again == "OK" and first != second
+    assert judged(first) == "UNAUTHENTICATED" and judged(second) == "INVALID_ARGUMENT"
+    for fields in ({"request": theirs}, {"name": "m"}, {"node_id": "n-ba9876543210", "request": other}):
+        code, text = join(**fields)
+        assert code == "UNAUTHENTICATED" and "was used already" in text, (fields, text)
+    assert len(audit(c, method=NODE + "Join", code="UNAUTHENTICATED", reason="TOKEN_USED")) == 3
+    c.kill()
+    c.start()  # whose it is outlives the daemon
+    assert join()[0] == "OK"
+    ctl(c, "node", "revoke", "n")
+    assert join()[0] == "UNAUTHENTICATED"
+
+
+def test_node_joins_with_the_same_token_when_its_disk_failed_first(coordinate, start, cluster):
+    c = coordinate()
+    file = token_of(c, cluster.folder)
+    blocked = tls(cluster.folder / "n", "node.pem")
+    assert "holds no join token" in refused_to_join(cluster, "n", "--join", c.address, "--token-file", c.state_dir / "token")
+    blocked.mkdir(parents=True)  # the directory of its state is there now
+    (blocked / "full").touch()
+    assert "node.pem" in refused_to_join(cluster, "n", "--join", c.address, "--token-file", file)
+    assert audit(c, method=NODE + "Join", code="OK") and "USED" in ctl(c, "token", "list").stdout
+    (blocked / "full").unlink()
+    blocked.rmdir()
+    start("n", "node", "--join", c.address, "--token-file", file, "--name", "n")
+    ready(c, "n")
+
+
 def test_request_for_another_node_is_refused(coordinate, start, cluster, caller, tmp_path):
     c = coordinate()
     start("n", "node", "--join", c.address, "--token-file", token_of(c, cluster.folder), "--name", "n")

@@ -135,11 +135,23 @@ static void test_join_token_is_good_until_it_is_spent(void **state) {
     assert_ok(td_token_table_create(&t));
     assert_ok(td_token_table_add(t, t0, "", TD_ROLE_JOIN, later(900).ns, &k, text));
     struct td_str shown = {text, strlen(text)};
+    const uint8_t user[TD_TLS_DIGEST_BYTES] = {7}, other[TD_TLS_DIGEST_BYTES] = {8};
     assert_ok(
         td_token_table_judge(t, later(1), shown, &got)); // a request that is refused: as before
     assert_ok(td_token_table_judge(t, later(2), shown, &got));
-    td_token_table_spend(t, later(3), k);
+    td_token_table_spend(t, later(3), k, user);
     td_status s = td_token_table_judge(t, later(4), shown, &got);
+    assert_string_equal(td_status_reason(s), "TOKEN_USED");
+    td_status_free(s);
+    // But for the same join again, until its end.
+    assert_ok(td_token_table_judge_join(t, later(899), shown, &got));
+    assert_true(td_token_is_of(got, user));
+    assert_false(td_token_is_of(got, other));
+    s = td_token_table_judge_join(t, later(900), shown, &got);
+    assert_string_equal(td_status_reason(s), "TOKEN_USED");
+    td_status_free(s);
+    assert_ok(td_token_table_revoke(t, later(5), k->id, &got));
+    s = td_token_table_judge_join(t, later(6), shown, &got);
     assert_string_equal(td_status_reason(s), "TOKEN_USED");
     td_status_free(s);
     td_token_table_destroy(t);

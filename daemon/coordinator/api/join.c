@@ -2,8 +2,11 @@
 // certificate for that, and the end of them.
 //
 // A token is spent when its certificate is on disk with it, so that nobody holds one of the two
-// twice. A refused request leaves it as it was. The name of a certificate is the node's id, which
-// the request must ask for.
+// twice. A refused request leaves it as it was. The answer may be lost on its way, or the machine
+// may fail before it has stored the certificate. So the same machine may say the same again, with
+// the same key, until the token's end. It gets another certificate, and the first is worth nothing.
+// Of a node that was revoked meanwhile the token is spent. The name of a certificate is the node's
+// id, which the request must ask for.
 
 #include <stdio.h>
 #include <string.h>
@@ -98,6 +101,31 @@ static td_status check_token(const struct td_token *k, const char *name) {
         "NAME_DIFFERS");
 }
 
+// A token that was used: is this its user, who says the same again?
+static td_status check_again(struct td_coordinator *c, const struct td_token *k,
+                             const Traind__V1__JoinRequest *r,
+                             const uint8_t user[TD_TLS_DIGEST_BYTES]) {
+    const struct td_member *m = td_member_table_by_id(td_access_borrow_members(c), r->node_id);
+    bool same = m && !m->revoke_ns && strcmp(m->name, r->name) == 0 && td_token_is_of(k, user);
+    if (same) return TD_OK;
+    c->rejected_calls++;
+    return td_token_used();
+}
+
+static td_status check_join(struct td_coordinator *c, const struct td_token *k, struct td_real now,
+                            const Traind__V1__JoinRequest *r,
+                            uint8_t out_user[TD_TLS_DIGEST_BYTES]) {
+    TD_TRY(check_token(k, r->name));
+    TD_TRY(td_issue_check_tls(c));
+    if (!k->use_ns) {
+        TD_TRY(td_member_table_may_join(td_access_borrow_members(c), now, c->renew_grace_ns,
+                                        r->node_id, r->name));
+    }
+    TD_TRY(check_name(r->request, r->node_id));
+    TD_TRY(td_authority_request_digest(r->request, r->node_id, out_user));
+    return k->use_ns ? check_again(c, k, r, out_user) : TD_OK;
+}
+
 static td_status take_in(struct td_coordinator *c, struct td_rpc_call *call,
                          const Traind__V1__JoinRequest *r) {
     TD_AUTO(td_arena) *arena = NULL;
@@ -107,17 +135,14 @@ static td_status take_in(struct td_coordinator *c, struct td_rpc_call *call,
     td_rpc_call_set_object(call, r->node_id);
     TD_TRY(td_shell_writable(c));
     const struct td_token *k = td_access_join_token(c, call);
-    TD_TRY(check_token(k, r->name));
-    TD_TRY(td_issue_check_tls(c));
     struct td_real now = td_real_now();
-    struct td_member_table *members = td_access_borrow_members(c);
-    TD_TRY(td_member_table_may_join(members, now, c->renew_grace_ns, r->node_id, r->name));
-    TD_TRY(check_name(r->request, r->node_id));
+    uint8_t user[TD_TLS_DIGEST_BYTES];
+    TD_TRY(check_join(c, k, now, r, user));
     TD_TRY(td_shell_arena(&arena));
     TD_TRY(sign(c, r->request, r->node_id, &pem, &certificate));
-    td_token_table_spend(td_access_borrow_tokens(c), now, k);
-    (void)td_member_table_join(members, now, r->node_id, r->name, td_rpc_call_peer(call),
-                               &certificate);
+    td_token_table_spend(td_access_borrow_tokens(c), now, k, user);
+    (void)td_member_table_join(td_access_borrow_members(c), now, r->node_id, r->name,
+                               td_rpc_call_peer(call), &certificate);
     td_access_changed(c);
     td_log_info("node joined node=%s name=%s from=%s token=%s serial=%s", r->node_id, r->name,
                 td_rpc_call_peer(call), k->id, certificate.serial);

@@ -160,7 +160,13 @@ static void keep_use(struct td_coordinator *c) {
     td_shell_records(c, td_token_table_take(c->access->tokens));
 }
 
-static td_status judge(struct td_coordinator *c, struct td_str token, uint64_t *out_identity) {
+static bool is_method_of_nodes(const struct td_rpc_method *row, const char *method) {
+    return row && strcmp(row->service, "traind.v1.NodeService") == 0 &&
+           strcmp(row->method, method) == 0;
+}
+
+static td_status judge(struct td_coordinator *c, struct td_str token,
+                       const struct td_rpc_method *row, uint64_t *out_identity) {
     struct td_str mine = {c->token, strlen(c->token)};
     const struct td_token *k = NULL;
     if (td_rpc_secret_equal(token, mine)) {
@@ -172,7 +178,9 @@ static td_status judge(struct td_coordinator *c, struct td_str token, uint64_t *
             td_fail(TD_UNAUTHENTICATED, "no token: send one as `authorization: Bearer <token>`"),
             "TOKEN_MISSING");
     }
-    TD_TRY(td_token_table_judge(c->access->tokens, td_real_now(), token, &k));
+    TD_TRY(is_method_of_nodes(row, "Join")
+               ? td_token_table_judge_join(c->access->tokens, td_real_now(), token, &k)
+               : td_token_table_judge(c->access->tokens, td_real_now(), token, &k));
     *out_identity = td_token_identity(k);
     keep_use(c);
     return TD_OK;
@@ -196,7 +204,7 @@ static td_status check_role(const struct td_caller *who, const struct td_rpc_met
 td_status td_access_authorize(struct td_str token, const struct td_rpc_method *row, void *ctx,
                               uint64_t *out_identity) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
-    td_status wrong = judge(c, token, out_identity);
+    td_status wrong = judge(c, token, row, out_identity);
     if (wrong) {
         c->rejected_calls++;
         return wrong;
@@ -205,18 +213,13 @@ td_status td_access_authorize(struct td_str token, const struct td_rpc_method *r
     return row ? check_role(&who, row) : TD_OK;
 }
 
-// The only thing that a certificate is good for when it is over.
-static bool is_renewal(const struct td_rpc_method *row) {
-    return row && strcmp(row->service, "traind.v1.NodeService") == 0 &&
-           strcmp(row->method, "Renew") == 0;
-}
-
+// All that the certificate of a node is good for when it is over is its renewal.
 static td_status judge_member(const struct td_coordinator *c, const struct td_peer_identity *peer,
                               const struct td_rpc_method *row, uint64_t *out_identity) {
     const struct td_member *m = NULL;
     TD_TRY(td_member_table_judge(c->access->members, peer->name, peer->serial, &m));
     bool over = peer->valid_until_s * TD_NS_PER_S <= td_real_now().ns;
-    if (over && !is_renewal(row)) return why_member_expired(NULL);
+    if (over && !is_method_of_nodes(row, "Renew")) return why_member_expired(NULL);
     *out_identity = m->identity;
     return TD_OK;
 }

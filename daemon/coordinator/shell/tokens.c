@@ -77,9 +77,9 @@ static void save(struct td_token_table *t, struct td_token *k) {
     snprintf(body, sizeof body, // a name holds nothing that JSON escapes
              "{\"name\":\"%s\",\"role\":\"%s\",\"sha256\":\"%s\",\"create_ns\":%" PRId64
              ",\"expire_ns\":%" PRId64 ",\"use_ns\":%" PRId64 ",\"revoke_ns\":%" PRId64
-             ",\"serial\":\"%s\"}",
+             ",\"serial\":\"%s\",\"used_by\":\"%s\"}",
              k->name, td_access_role_name(k->role), digest, k->create_ns, k->expire_ns, k->use_ns,
-             k->revoke_ns, k->serial);
+             k->revoke_ns, k->serial, k->used_by);
     td_rows_put(&t->rows, TD_RECORD_TOKEN, k->id, body);
 }
 
@@ -110,6 +110,7 @@ static bool decode(const struct td_json *v, struct td_token *k) {
     k->use_ns = k->kept_use_ns = td_json_int(td_json_get(v, "use_ns"), 0);
     k->revoke_ns = td_json_int(td_json_get(v, "revoke_ns"), 0);
     const char *serial = td_json_string(td_json_get(v, "serial"), "");
+    snprintf(k->used_by, sizeof k->used_by, "%s", td_json_string(td_json_get(v, "used_by"), ""));
     bool ok = name_ok(name) && k->role != TD_ROLE_NONE && td_certificate_is_serial(serial);
     if (!ok) return false;
     snprintf(k->name, sizeof k->name, "%s", name);
@@ -311,6 +312,9 @@ td_status td_token_table_revoke(struct td_token_table *t, struct td_real now, co
     if (td_token_valid(k, now)) {
         k->revoke_ns = now.ns;
         save(t, k);
+    } else if (k->used_by[0]) {
+        k->used_by[0] = '\0';
+        save(t, k);
     }
     *out_token = k;
     return TD_OK;
@@ -334,8 +338,22 @@ static void use(struct td_token_table *t, struct td_real now, struct td_token *k
     if (k->use_ns - k->kept_use_ns >= use_grain_ns) save(t, k);
 }
 
-td_status td_token_table_judge(struct td_token_table *t, struct td_real now, struct td_str text,
-                               const struct td_token **out_token) {
+td_status td_token_used(void) {
+    return ended("was used already", "TOKEN_USED");
+}
+
+bool td_token_is_of(const struct td_token *token, const uint8_t used_by[TD_TLS_DIGEST_BYTES]) {
+    char text[sizeof token->used_by];
+    hex(used_by, TD_TLS_DIGEST_BYTES, text);
+    return strcmp(text, token->used_by) == 0;
+}
+
+static bool repeatable(const struct td_token *k, struct td_real now) {
+    return k->used_by[0] && (!k->expire_ns || now.ns < k->expire_ns);
+}
+
+static td_status judge(struct td_token_table *t, struct td_real now, struct td_str text,
+                       bool to_join, const struct td_token **out_token) {
     uint8_t digest[TD_TLS_DIGEST_BYTES];
     struct td_token *k = named_by(t, text);
     if (k && k->serial[0]) k = NULL; // a certificate has no text
@@ -348,12 +366,26 @@ td_status td_token_table_judge(struct td_token_table *t, struct td_real now, str
                                         "directory), as `authorization: Bearer <token>`"),
             "TOKEN_WRONG");
     }
-    if (k->role == TD_ROLE_JOIN && k->use_ns) return ended("was used already", "TOKEN_USED");
+    if (k->role == TD_ROLE_JOIN && k->use_ns) {
+        if (!to_join || !repeatable(k, now)) return td_token_used();
+        *out_token = k;
+        return TD_OK;
+    }
     if (k->revoke_ns) return ended("was revoked", "TOKEN_REVOKED");
     if (!td_token_valid(k, now)) return ended("has expired", "TOKEN_EXPIRED");
     *out_token = k;
     if (k->role != TD_ROLE_JOIN) use(t, now, k); // its only use is td_token_table_spend
     return TD_OK;
+}
+
+td_status td_token_table_judge(struct td_token_table *t, struct td_real now, struct td_str text,
+                               const struct td_token **out_token) {
+    return judge(t, now, text, false, out_token);
+}
+
+td_status td_token_table_judge_join(struct td_token_table *t, struct td_real now,
+                                    struct td_str text, const struct td_token **out_token) {
+    return judge(t, now, text, true, out_token);
 }
 
 td_status td_token_table_judge_certificate(struct td_token_table *t, struct td_real now,
@@ -372,9 +404,11 @@ td_status td_token_table_judge_certificate(struct td_token_table *t, struct td_r
 }
 
 void td_token_table_spend(struct td_token_table *t, struct td_real now,
-                          const struct td_token *token) {
+                          const struct td_token *token,
+                          const uint8_t used_by[TD_TLS_DIGEST_BYTES]) {
     struct td_token *k = td_map_get(t->by_id, token->id);
     TD_CHECK(k && k->role == TD_ROLE_JOIN);
-    k->use_ns = k->revoke_ns = now.ns;
+    if (!k->use_ns) k->use_ns = k->revoke_ns = now.ns;
+    hex(used_by, TD_TLS_DIGEST_BYTES, k->used_by);
     save(t, k);
 }

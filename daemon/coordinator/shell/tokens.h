@@ -34,8 +34,9 @@ struct td_token {
     char serial[TD_TLS_SERIAL_BYTES];    // of a certificate, which has no text; "": a bearer token
     // Real times; 0: never, not yet.
     int64_t create_ns, expire_ns, use_ns, revoke_ns;
-    int64_t kept_use_ns; // as in its row
-    bool cut;            // it expired, and its calls were ended
+    int64_t kept_use_ns;                       // as in its row
+    char used_by[2 * TD_TLS_DIGEST_BYTES + 1]; // of a join token: who may use it again; "": nobody
+    bool cut;                                  // it expired, and its calls were ended
 };
 
 struct td_token_table;
@@ -63,22 +64,32 @@ TD_MUST_USE td_status td_token_table_add_certificate(struct td_token_table *t, s
                                                      const char *name, enum td_access_role role,
                                                      const struct td_certificate *certificate,
                                                      const struct td_token **out_token);
-// Of one that has ended nothing changes. NOT_FOUND TOKEN_NOT_FOUND.
+// Of one that has ended nothing changes, but that a join token is good for nothing more. NOT_FOUND
+// TOKEN_NOT_FOUND.
 TD_MUST_USE td_status td_token_table_revoke(struct td_token_table *t, struct td_real now,
                                             const char *id, const struct td_token **out_token);
 // Whose text it is. UNAUTHENTICATED TOKEN_WRONG; TOKEN_EXPIRED, TOKEN_REVOKED, TOKEN_USED only for
 // who knows the secret.
 TD_MUST_USE td_status td_token_table_judge(struct td_token_table *t, struct td_real now,
                                            struct td_str text, const struct td_token **out_token);
+// The same of a call that joins. A join token that was used is good until its end, for whoever used
+// it: td_token_is_of.
+TD_MUST_USE td_status td_token_table_judge_join(struct td_token_table *t, struct td_real now,
+                                                struct td_str text,
+                                                const struct td_token **out_token);
+// That one is of this user.
+bool td_token_is_of(const struct td_token *token, const uint8_t used_by[TD_TLS_DIGEST_BYTES]);
+td_status td_token_used(void); // UNAUTHENTICATED TOKEN_USED
 // The same of a certificate of this CA. *out_token NULL: it is none of those in the table.
 // UNAUTHENTICATED CERTIFICATE_EXPIRED, CERTIFICATE_REVOKED.
 TD_MUST_USE td_status td_token_table_judge_certificate(struct td_token_table *t, struct td_real now,
                                                        const char *serial,
                                                        const struct td_token **out_token);
 
-// Of a token with the role join: it is used now, and good for nothing more (TOKEN_USED).
+// Of a token with the role join: it is used now, and good for nothing more (TOKEN_USED) but the
+// same join again, whose answer may have been lost. used_by: a digest of who joined.
 void td_token_table_spend(struct td_token_table *t, struct td_real now,
-                          const struct td_token *token);
+                          const struct td_token *token, const uint8_t used_by[TD_TLS_DIGEST_BYTES]);
 
 bool td_token_valid(const struct td_token *token, struct td_real now);
 // The number by which calls know it; above 2^48.
