@@ -91,6 +91,9 @@ static void show_cluster(const Traind__V1__ClusterInfo *c) {
              c->nodes, c->slots_used, c->slots);
     td_print(stdout, "%-10s %" PRIu32 " running, %" PRIu32 " queued\n", "jobs", c->jobs_running,
              c->jobs_queued);
+    if (c->certificate_end_time[0]) {
+        td_print(stdout, "%-10s certificate until %s\n", "TLS", c->certificate_end_time);
+    }
     for (size_t i = 0; i < c->n_troubles; i++) {
         td_print(stdout, "%-10s %s\n", i == 0 ? "troubles" : "", c->troubles[i]);
     }

@@ -31,7 +31,7 @@ enum {
     PAIR_BYTES = 512 << 10, // asked for; the kernel's own limit is below in most places
     JOIN_S = 60,
     DAY_S = 86400,
-    WARN_BEFORE_S = 14 * DAY_S, // the certificate ends
+    WARN_DAYS = TD_RPC_CERTIFICATE_WARN_S / DAY_S, // before the certificate ends
 };
 static const int64_t retry_ns = 100 * TD_NS_PER_MS;
 
@@ -71,6 +71,8 @@ struct td_front {
     struct sockaddr_storage waiting_peer;
     bool letting_go;
     uint8_t *scratch;
+    int64_t told_days;                   // what the last warning of its certificate's end said
+    _Atomic int64_t certificate_until_s; // since 1970; INT64_MAX: it has none
 };
 
 static void on_notice(const char *text, void *ctx) {
@@ -248,6 +250,28 @@ static void on_hello(td_status take_failed, struct td_tls_session *take_session,
     if (take_failed) refuse_hello(e, take_failed);
 }
 
+// Warns once for each day that is left, then for each day that it is over. Every connection looks,
+// first of all those that the server makes to itself (self_check.h), so it needs no timer.
+static void warn_of_end(struct td_front *f) {
+    int64_t left_s = f->tls ? td_tls_context_left_s(f->tls) : INT64_MAX;
+    int64_t days = left_s < 0 ? -1 - -left_s / DAY_S : left_s / DAY_S;
+    bool has_one = left_s != INT64_MAX;
+    atomic_store(&f->certificate_until_s,
+                 has_one ? left_s + td_real_now().ns / TD_NS_PER_S : INT64_MAX);
+    if (!has_one || days == f->told_days) return;
+    f->told_days = days;
+    if (days < 0) {
+        td_notify_home(f->notices, TD_NOTICE_CERTIFICATES,
+                       "the certificate of this listener has ended, and nobody can connect: run "
+                       "`traind init` again");
+    } else if (days < WARN_DAYS) {
+        td_notify_home(f->notices, TD_NOTICE_CERTIFICATES,
+                       "the certificate of this listener ends in %" PRId64
+                       " days: run `traind init` again",
+                       days);
+    }
+}
+
 // New certificates hold from this connection on; with bad ones the old ones go on.
 static void refresh_certificates(struct td_front *f) {
     bool changed;
@@ -261,6 +285,7 @@ static void refresh_certificates(struct td_front *f) {
         td_notify_home(f->notices, TD_NOTICE_CERTIFICATES,
                        "the certificates have changed, the new ones are in use");
     }
+    warn_of_end(f);
 }
 
 static td_status open_hello(struct entry *e) {
@@ -473,15 +498,6 @@ static td_status open_listener(struct td_front *f, const struct td_front_options
         "ADDRESS_NOT_LOOPBACK");
 }
 
-static void warn_of_end(struct td_front *f) {
-    int64_t left_s = f->tls ? td_tls_context_left_s(f->tls) : INT64_MAX;
-    if (left_s > WARN_BEFORE_S) return;
-    td_notify_home(f->notices, TD_NOTICE_CERTIFICATES,
-                   "the certificate of this listener ends in %" PRId64
-                   " days: run `traind init` again",
-                   left_s / DAY_S);
-}
-
 td_status td_front_create(struct td_loop *home, const struct td_front_options *o,
                           struct td_front **out_front) {
     TD_AUTO(td_front) *self = td_calloc(1, sizeof *self);
@@ -493,6 +509,7 @@ td_status td_front_create(struct td_loop *home, const struct td_front_options *o
     self->o.guests = NULL;
     self->home = home;
     self->listener.fd = self->listener.spare_fd = self->waiting_fd = -1;
+    self->told_days = INT64_MAX;
     TD_TRY(open_listener(self, o));
     memcpy(self->address, self->listener.address, sizeof self->address);
     self->scratch = malloc(TD_RELAY_SCRATCH);
@@ -551,6 +568,10 @@ const char *td_front_address(const struct td_front *f) {
 
 bool td_front_has_tls(const struct td_front *f) {
     return f->tls;
+}
+
+int64_t td_front_certificate_until_s(const struct td_front *f) {
+    return atomic_load(&f->certificate_until_s);
 }
 
 struct td_rpc_connections td_front_counts(const struct td_front *f) {

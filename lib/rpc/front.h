@@ -14,7 +14,8 @@
 //
 // A listener that others than this machine reach speaks TLS alone. Until its handshake is over a
 // connection is a stranger that gRPC knows nothing of, and a deadline ends it. Certificates that
-// were replaced hold from the next connection on.
+// were replaced hold from the next connection on. Two weeks before the end of the one in use there
+// is a notice a day.
 //
 // Threads: everything here is for the home loop's thread; hand_over runs in the front's. Private to
 // lib/rpc.
@@ -60,6 +61,8 @@ bool td_front_has_tls(const struct td_front *f);
 
 // Any thread.
 struct td_rpc_connections td_front_counts(const struct td_front *f);
+// When its certificate ends, in seconds since 1970; INT64_MAX: it has none.
+int64_t td_front_certificate_until_s(const struct td_front *f);
 
 // Closes the listening socket, soon. Connections go on.
 void td_front_stop_listening(struct td_front *f);

@@ -67,6 +67,9 @@ struct td_rpc_connections {
     uint32_t cut;      // for what they sent, or did not read
 };
 
+// From then on before its end people are warned of a server's certificate, once a day.
+#define TD_RPC_CERTIFICATE_WARN_S ((int64_t)14 * 86400)
+
 // Defaults; each is an option of the server or the channel.
 #define TD_RPC_MAX_MESSAGE_BYTES ((size_t)4 << 20)
 #define TD_RPC_QUEUE_BYTES       ((size_t)1 << 20)

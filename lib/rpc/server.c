@@ -234,6 +234,10 @@ struct td_rpc_connections td_rpc_server_connections(const struct td_rpc_server *
     return td_front_counts(server->front);
 }
 
+int64_t td_rpc_server_certificate_until_s(const struct td_rpc_server *server) {
+    return td_front_certificate_until_s(server->front);
+}
+
 size_t td_rpc_server_n_calls(const struct td_rpc_server *server) {
     return server->n_calls;
 }

@@ -56,6 +56,8 @@ TD_MUST_USE td_status td_rpc_server_start(struct td_rpc_server *server);
 const char *td_rpc_server_address(const struct td_rpc_server *server);
 // What became of connections.
 struct td_rpc_connections td_rpc_server_connections(const struct td_rpc_server *server);
+// When the certificate of its listener ends, in seconds since 1970; INT64_MAX: it speaks no TLS.
+int64_t td_rpc_server_certificate_until_s(const struct td_rpc_server *server);
 // Calls being served now.
 size_t td_rpc_server_n_calls(const struct td_rpc_server *server);
 

@@ -203,6 +203,75 @@ def test_new_certificate_is_shown_when_its_files_were_replaced(coordinator):
     assert dial(coordinator, context_of(ca))[1]["serialNumber"] != first
 
 
+# Sets the real clock of a process aside by what a file says, whenever it says something else.
+SHIFT = """
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t id, struct timespec *t) {
+    int r = (int)syscall(SYS_clock_gettime, id, t);
+    FILE *f = id == CLOCK_REALTIME ? fopen(SHIFT_FILE, "re") : NULL;
+    long shift_s = 0;
+    if (f && fscanf(f, "%ld", &shift_s) == 1) t->tv_sec += shift_s;
+    if (f) fclose(f);
+    return r;
+}
+time_t time(time_t *out) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    if (out) *out = t.tv_sec;
+    return t.tv_sec;
+}
+"""
+
+
+def days_until_end(state_dir, days):
+    """A server's certificate of the coordinator's CA that has so many days left."""
+    folder = state_dir / "tls"
+    extensions = state_dir.parent / "server.ext"
+    extensions.write_text(f"subjectAltName=IP:{HOST}\nextendedKeyUsage=serverAuth\n")
+    request = subprocess.run(["openssl", "req", "-new", "-key", folder / "server.key", "-subj", "/CN=coordinator"],
+                             check=True, capture_output=True).stdout
+    made = subprocess.run(["openssl", "x509", "-req", "-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-set_serial",
+                           "77", "-days", str(days), "-extfile", extensions], check=True, input=request, capture_output=True)
+    (folder / "server.pem.new").write_bytes(made.stdout)
+    (folder / "server.pem.new").rename(folder / "server.pem")
+
+
+def test_certificate_that_ends_soon_is_told_every_day_and_in_the_cluster_info(start, cluster, tmp_path):
+    shift, source, library = tmp_path / "shift", tmp_path / "shift.c", tmp_path / "shift.so"
+    shift.write_text("0")
+    source.write_text(SHIFT)
+    subprocess.run(["cc", "-shared", "-fPIC", f'-DSHIFT_FILE="{shift}"', "-o", library, source], check=True)
+    init(cluster.folder / "c", "--host", HOST)
+    c = Beyond(cluster, cluster.folder / "c", ["--role", "coordinator", "--listen", f"{HOST}:0", "--listener-check-ms",
+                                               "100"], dict(cluster.env(), LD_PRELOAD=str(library)))
+    cluster.daemons.append(c)
+    c.start()
+
+    def info():
+        done = c.ctl("cluster", "info", "--state-dir", c.state_dir, env={"LD_PRELOAD": ""})
+        return done.stdout or done.stderr
+
+    assert "certificate until 20" in info() and "troubles" not in info()
+    days_until_end(c.state_dir, 15)  # 14 whole days and a bit less than one more
+    until("the new one is in use", lambda: c.lines("the new ones are in use"))
+    assert not c.lines("ends in") and "troubles" not in info()
+    for passed, left in ((1, 13), (2, 12), (9, 5)):
+        shift.write_text(str(passed * 86400))
+        until("a line says so", lambda: c.lines(f"ends in {left} days: run `traind init` again"))
+        assert "troubles   the certificate of this address ends on 20" in info()
+    assert len(c.lines("the certificate of this listener ends in")) == 3  # one a day, whoever connects
+    shift.write_text(str(16 * 86400))
+    until("it is over", lambda: c.lines("has ended, and nobody can connect"))
+    assert "has ended on" in info()  # this client's clock says otherwise
+    until("health says so", lambda: c.lines("does not answer"))
+    init(c.state_dir, "--host", HOST)
+    until("the trouble is gone", lambda: "troubles" not in info() and "certificate until 20" in info())
+
+
 def test_oldest_silent_connection_gives_way_when_a_source_has_too_many(start, cluster):
     init(cluster.folder / "c", "--host", HOST)
     c = start("c", "--role", "coordinator", "--listen", f"{HOST}:0", "--handshake-ms", 60000, "--max-strangers", 4)

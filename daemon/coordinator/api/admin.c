@@ -83,16 +83,40 @@ static bool add_counters(struct td_arena *a, struct td_coordinator *c, Traind__V
     return true;
 }
 
+// False: the arena is full.
+static bool add_certificate(struct td_arena *a, const struct td_coordinator *c,
+                            Traind__V1__ClusterInfo *m) {
+    int64_t until_s = td_rpc_server_certificate_until_s(c->server);
+    int64_t left_s = until_s - td_real_now().ns / TD_NS_PER_S;
+    if (until_s == INT64_MAX) return true;
+    m->certificate_end_time = td_view_time(a, until_s * TD_NS_PER_S);
+    if (left_s >= TD_RPC_CERTIFICATE_WARN_S || !m->certificate_end_time) {
+        return m->certificate_end_time;
+    }
+    char *text =
+        td_arena_printf(a, "the certificate of this address %s %s: run `traind init` again",
+                        left_s < 0 ? "has ended on" : "ends on", m->certificate_end_time);
+    if (text) m->troubles[m->n_troubles++] = text;
+    return text;
+}
+
+static bool add_troubles(struct td_arena *a, const struct td_coordinator *c,
+                         Traind__V1__ClusterInfo *m) {
+    m->troubles = td_arena_array(a, c->n_damages + 1, sizeof *m->troubles);
+    for (size_t i = 0; m->troubles && i < c->n_damages; i++) {
+        m->troubles[m->n_troubles++] = c->damages[i];
+    }
+    return m->troubles && add_certificate(a, c, m);
+}
+
 static const ProtobufCMessage *view_cluster(struct td_arena *a, struct td_coordinator *c) {
     Traind__V1__ClusterInfo *m = td_view_cluster(a, c->core, N_MORE);
-    if (!m || !add_counters(a, c, m)) return NULL;
+    if (!m || !add_counters(a, c, m) || !add_troubles(a, c, m)) return NULL;
     m->version = c->version;
     m->role = c->role;
     m->state_dir = c->state_dir;
     m->address = td_arena_strdup(a, td_rpc_server_address(c->server));
     m->pid = (uint32_t)getpid();
-    m->troubles = c->damages;
-    m->n_troubles = c->n_damages;
     m->uptime_s = (double)(td_mono_now().ns - c->started.ns) / 1e9;
     return m->address ? &m->base : NULL;
 }
