@@ -313,6 +313,7 @@ static const struct td_shell_roof roof = {
     .act = td_coordinator_act,
     .stopped = finish_drain,
     .log_grew = td_readers_wake,
+    .changed = td_access_note_change,
     .end_uploads = td_uploads_end,
 };
 

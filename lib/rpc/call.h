@@ -70,6 +70,9 @@ const struct td_rpc_method *td_rpc_call_row(const struct td_rpc_call *call);
 // said so far. Set by handlers, before they answer.
 void td_rpc_call_set_object(struct td_rpc_call *call, const char *object);
 const char *td_rpc_call_object(const struct td_rpc_call *call);
+// For the same: what it did is written there already.
+void td_rpc_call_set_logged(struct td_rpc_call *call);
+bool td_rpc_call_is_logged(const struct td_rpc_call *call);
 // False once it was answered, cancelled or done: work for it may stop.
 bool td_rpc_call_is_live(const struct td_rpc_call *call);
 // Unary and server stream: the request; NULL otherwise. Dies with the call.

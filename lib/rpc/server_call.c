@@ -67,6 +67,7 @@ struct td_rpc_call {
     uint64_t identity;
     struct td_peer_identity certificate; // of its connection
     char object[64];
+    bool logged;       // td_rpc_call_set_logged
     uint32_t *counted; // of the server's counts, the one that it is in; NULL until it is admitted
     char peer[TD_PEER_NAME_BYTES];
     char path[]; // "" if it is longer than any method's
@@ -572,6 +573,14 @@ const struct td_rpc_method *td_rpc_call_row(const struct td_rpc_call *call) {
 void td_rpc_call_set_object(struct td_rpc_call *call, const char *object) {
     snprintf(call->object, sizeof call->object, "%s", object);
     td_utf8_scrub(call->object);
+}
+
+void td_rpc_call_set_logged(struct td_rpc_call *call) {
+    call->logged = true;
+}
+
+bool td_rpc_call_is_logged(const struct td_rpc_call *call) {
+    return call->logged;
 }
 
 const char *td_rpc_call_object(const struct td_rpc_call *call) {

@@ -412,6 +412,31 @@ def test_audit_log_names_who_did_what(coordinator):
     assert (coordinator.state_dir / "audit.log").read_bytes().startswith(before)
 
 
+def test_line_of_a_change_is_there_when_the_change_is(coordinator):
+    log = coordinator.state_dir / "audit.log"
+    job = coordinator.submit()
+    until("the first line is written", lambda: lines_of(coordinator, object=job))
+    log.rename(log.with_suffix(".kept"))
+    log.mkdir()  # from now on no line can be written there
+    later = [coordinator.submit() for _ in range(20)]
+    token_id = give(coordinator, "viewer", "vera")[1]
+    coordinator.kill()
+    log.rmdir()
+    log.with_suffix(".kept").rename(log)
+    coordinator.start()
+    until("the lines are there", lambda: lines_of(coordinator, object=token_id))
+    created = [x["object"] for x in lines_of(coordinator, method=JOB + "CreateJob", code="OK")]
+    assert created == [job, *later]
+    numbers = [x["n"] for x in audit(coordinator) if "n" in x]
+    assert numbers == sorted(set(numbers))
+    coordinator.kill()
+    coordinator.start()
+    last = coordinator.submit()
+    until("it goes on", lambda: lines_of(coordinator, object=last))
+    again = [x["n"] for x in audit(coordinator) if "n" in x]
+    assert again[:len(numbers)] == numbers and again == sorted(set(again))  # none a second time
+
+
 def test_flood_of_refused_calls_is_counted(coordinator):
     n = 400
     with grpc.insecure_channel(coordinator.address) as channel:

@@ -338,6 +338,142 @@ static void test_audit_lines_that_have_no_room_are_counted(void **state) {
     td_audit_destroy(a);
 }
 
+// What a store has of the rows: by number, in order.
+struct stored {
+    struct td_record *rows[64];
+    size_t n;
+};
+
+static void store(struct stored *s, struct td_record *take_rows) {
+    while (take_rows) {
+        struct td_record *r = take_rows;
+        take_rows = r->next;
+        size_t at = 0;
+        while (at < s->n && strcmp(s->rows[at]->key, r->key) != 0) {
+            at++;
+        }
+        if (r->body) {
+            assert_true(at == s->n && s->n < TD_COUNTOF(s->rows));
+            s->rows[s->n++] = r;
+            continue;
+        }
+        td_record_destroy(r);
+        if (at == s->n) continue;
+        td_record_destroy(s->rows[at]);
+        memmove(&s->rows[at], &s->rows[at + 1], (--s->n - at) * sizeof *s->rows);
+    }
+}
+
+static struct td_audit *open_audit(struct td_loop *loop, const char *dir, const struct stored *s) {
+    struct td_audit *a = NULL;
+    assert_ok(td_audit_create(loop, dir, &a));
+    for (size_t i = 0; i < s->n; i++) {
+        assert_ok(td_audit_load(a, s->rows[i]->key, s->rows[i]->body));
+    }
+    td_audit_start(a);
+    return a;
+}
+
+static void test_line_of_a_change_is_in_the_file_once_whenever_it_ended(void **state) {
+    TD_AUTO(td_loop) *loop = NULL;
+    struct stored s = {.n = 0};
+    TD_AUTO_BUF text;
+    td_buf_init(&text, (size_t)64 << 20);
+    assert_ok(td_loop_create(&loop));
+    struct td_audit *a = open_audit(loop, *state, &s);
+    assert_int_equal(td_audit_add_change(a, &entry), 1);
+    assert_int_equal(td_audit_add_change(a, &entry), 2);
+    assert_int_equal(td_audit_add_change(a, &entry), 3);
+    store(&s, td_audit_take(a));
+    td_audit_committed(a, 2);
+    td_audit_destroy(a); // the third is committed, and nobody said so here
+    assert_int_equal(read_log(*state, "", &text), 2);
+    assert_int_equal(s.n, 3);
+    a = open_audit(loop, *state, &s);
+    td_audit_add(a, &entry); // without a number
+    td_audit_destroy(a);
+    assert_int_equal(read_log(*state, "", &text), 4);
+    for (int n = 1; n <= 3; n++) {
+        char mark[16];
+        snprintf(mark, sizeof mark, ",\"n\":%d,", n);
+        const char *at = strstr(td_buf_cstr(&text), mark);
+        assert_non_null(at);
+        assert_null(strstr(at + 1, mark));
+    }
+    a = open_audit(loop, *state, &s);
+    assert_int_equal(td_audit_add_change(a, &entry), 4); // the rows of the first three may go
+    store(&s, td_audit_take(a));
+    assert_int_equal(s.n, 1);
+    td_audit_destroy(a); // never committed, as far as we know: the row decides
+    assert_int_equal(read_log(*state, "", &text), 4);
+    a = open_audit(loop, *state, &(struct stored){.n = 0});
+    assert_int_equal(td_audit_add_change(a, &entry), 4); // after the file's last
+    td_audit_destroy(a);
+    td_record_destroy(s.rows[0]);
+}
+
+static void test_row_goes_when_the_file_is_synced(void **state) {
+    TD_AUTO(td_loop) *loop = NULL;
+    struct stored s = {.n = 0};
+    static const bool never = false;
+    assert_ok(td_loop_create(&loop));
+    struct td_audit *a = open_audit(loop, *state, &s);
+    for (uint64_t n = 1; n <= 20; n++) {
+        assert_int_equal(td_audit_add_change(a, &entry), n);
+        store(&s, td_audit_take(a));
+        td_audit_committed(a, n);
+    }
+    assert_int_equal(s.n, 20);
+    struct td_mono due = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS);
+    for (uint64_t n = 21; s.n > 15 && td_mono_now().ns < due.ns; n++) {
+        td_status_free(td_loop_run_until(loop, &never, TD_NS_PER_S / 4));
+        assert_int_equal(td_audit_add_change(a, &entry), n); // the next change takes old ones away
+        store(&s, td_audit_take(a));
+        td_audit_committed(a, n);
+    }
+    assert_true(s.n <= 15);
+    td_audit_destroy(a);
+    while (s.n) {
+        td_record_destroy(s.rows[--s.n]);
+    }
+}
+
+static void test_line_that_a_crash_cut_is_ended_and_written_again(void **state) {
+    TD_AUTO(td_loop) *loop = NULL;
+    struct stored s = {.n = 0};
+    char path[TD_FS_PATH_BYTES];
+    TD_AUTO_BUF text;
+    td_buf_init(&text, (size_t)64 << 20);
+    assert_ok(td_loop_create(&loop));
+    struct td_audit *a = open_audit(loop, *state, &s);
+    for (uint64_t n = 1; n <= 12; n++) {
+        assert_int_equal(td_audit_add_change(a, &entry), n);
+    }
+    store(&s, td_audit_take(a));
+    td_audit_committed(a, 12);
+    td_audit_destroy(a);
+    (void)read_log(*state, "", &text);
+    const char *last = strstr(td_buf_cstr(&text), ",\"n\":12,");
+    assert_ok(td_fs_path(path, "%s/audit.log", (const char *)*state));
+    assert_int_equal(truncate(path, last + 6 - td_buf_cstr(&text)), 0); // ,"n":1
+    a = open_audit(loop, *state, &s);
+    td_audit_destroy(a);
+    assert_int_equal(read_log(*state, "", &text), 13);
+    assert_non_null(strstr(td_buf_cstr(&text), ",\"n\":1\n{"));
+    assert_non_null(strstr(td_buf_cstr(&text), ",\"n\":12,"));
+    // The same when the newest file has no number any more, because it is a new one.
+    assert_int_equal(truncate(path, TD_AUDIT_FILE_BYTES - 1), 0);
+    char older[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(older, "%s.1", path));
+    assert_ok(td_fs_rename(path, older));
+    a = open_audit(loop, *state, &s);
+    td_audit_destroy(a);
+    assert_int_equal(read_log(*state, "", &text), 0);
+    while (s.n) {
+        td_record_destroy(s.rows[--s.n]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_token_is_the_same_after_its_row_was_read_back),
@@ -352,6 +488,9 @@ int main(void) {
         test_in_scratch(test_audit_lines_are_all_there_when_it_is_closed),
         test_in_scratch(test_audit_log_that_is_full_becomes_an_older_one),
         test_in_scratch(test_audit_lines_that_have_no_room_are_counted),
+        test_in_scratch(test_line_of_a_change_is_in_the_file_once_whenever_it_ended),
+        test_in_scratch(test_row_goes_when_the_file_is_synced),
+        test_in_scratch(test_line_that_a_crash_cut_is_ended_and_written_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

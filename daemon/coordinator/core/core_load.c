@@ -97,6 +97,7 @@ td_status td_core_load(struct td_core *core, enum td_record_kind kind, const cha
         return td_core_load_removal(core, key, v);
     case TD_RECORD_TOKEN:
     case TD_RECORD_MEMBER:
+    case TD_RECORD_AUDIT:
         return TD_OK; // what a token may do is judged before the core is asked
     case TD_RECORD_KIND_COUNT:
         break;

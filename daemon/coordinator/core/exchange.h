@@ -42,6 +42,7 @@ enum td_record_kind {
     TD_RECORD_REMOVAL,    // "<job>/<node>": what is left of a job that is forgotten
     TD_RECORD_TOKEN,      // token id: of people and nodes; the shell's (tokens.h), not the core's
     TD_RECORD_MEMBER,     // node id: of nodes that joined; the shell's (members.h)
+    TD_RECORD_AUDIT,      // number: a line of the audit log; the shell's (audit.h)
     TD_RECORD_KIND_COUNT,
 };
 struct td_record {

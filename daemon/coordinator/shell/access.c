@@ -268,14 +268,17 @@ td_status td_access_may_change(const struct td_coordinator *c, struct td_rpc_cal
 }
 
 // ---- the audit log ------------------------------------------------------------------------------
-static void note(const struct td_coordinator *c, const struct td_rpc_call *call,
-                 td_status borrow_status) {
+// method: where its name is made.
+enum { METHOD_BYTES = 128 };
+static struct td_audit_entry entry_of(const struct td_coordinator *c,
+                                      const struct td_rpc_call *call, td_status borrow_status,
+                                      char method[METHOD_BYTES]) {
     const struct td_rpc_method *row = td_rpc_call_row(call);
     struct td_caller who = td_access_caller(c, call);
     enum td_code code = td_status_code(borrow_status);
-    char method[128] = "";
-    if (row) snprintf(method, sizeof method, "%s/%s", row->service, row->method);
-    const struct td_audit_entry entry = {
+    method[0] = '\0';
+    if (row) snprintf(method, METHOD_BYTES, "%s/%s", row->service, row->method);
+    return (struct td_audit_entry){
         .token = who.token,
         .name = who.name,
         .role = who.token[0] ? td_access_role_name(who.role) : "",
@@ -286,7 +289,43 @@ static void note(const struct td_coordinator *c, const struct td_rpc_call *call,
         .reason = td_status_reason(borrow_status),
         .refused = code == TD_UNAUTHENTICATED || code == TD_PERMISSION_DENIED,
     };
+}
+
+static void note(const struct td_coordinator *c, const struct td_rpc_call *call,
+                 td_status borrow_status) {
+    char method[METHOD_BYTES];
+    const struct td_audit_entry entry = entry_of(c, call, borrow_status, method);
     td_audit_add(c->access->audit, &entry);
+}
+
+struct committing {
+    struct td_coordinator *c;
+    uint64_t number;
+};
+
+static void on_committed(void *take_arg, enum td_gate_pass pass) {
+    struct committing *w = take_arg;
+    if (pass == TD_GATE_OPEN) td_audit_committed(w->c->access->audit, w->number);
+    free(w);
+}
+
+// False: nothing is on its way to the disk, so the call changed nothing there.
+static bool note_with_records(struct td_coordinator *c, const struct td_rpc_call *call) {
+    char method[METHOD_BYTES];
+    if (!c->records) return false;
+    const struct td_audit_entry entry = entry_of(c, call, TD_OK, method);
+    uint64_t number = td_audit_add_change(c->access->audit, &entry);
+    if (!number) return true; // it is counted
+    struct committing *w = td_calloc(1, sizeof *w);
+    TD_CHECK(w && "out of memory: start again from the disk");
+    *w = (struct committing){c, number};
+    td_shell_records(c, td_audit_take(c->access->audit));
+    td_gate_put_patient(c->gate, on_committed, w);
+    return true;
+}
+
+void td_access_note_change(struct td_coordinator *c, struct td_rpc_call *call) {
+    if (note_with_records(c, call)) td_rpc_call_set_logged(call);
 }
 
 void td_access_answered(const struct td_rpc_call *call, td_status borrow_status, void *ctx) {
@@ -294,11 +333,12 @@ void td_access_answered(const struct td_rpc_call *call, td_status borrow_status,
     const struct td_rpc_method *row = td_rpc_call_row(call);
     enum td_code code = td_status_code(borrow_status);
     bool refused = code == TD_UNAUTHENTICATED || code == TD_PERMISSION_DENIED;
-    if (refused || (row && row->changes)) note(c, call, borrow_status);
+    bool told = td_rpc_call_is_logged(call) && (!code || code == TD_CANCELLED);
+    if (!told && (refused || (row && row->changes))) note(c, call, borrow_status);
 }
 
-void td_access_note(const struct td_coordinator *c, const struct td_rpc_call *call) {
-    note(c, call, TD_OK);
+void td_access_note(struct td_coordinator *c, const struct td_rpc_call *call) {
+    if (!note_with_records(c, call)) note(c, call, TD_OK);
 }
 
 // ---- rows ---------------------------------------------------------------------------------------
@@ -347,6 +387,15 @@ struct reading {
     bool salvage;
 };
 
+static td_status load_line(enum td_record_kind kind, const char *key, const char *body, void *arg) {
+    const struct reading *r = arg;
+    (void)kind;
+    td_status bad = td_audit_load(r->access->audit, key, body);
+    if (!bad || !r->salvage) return bad;
+    td_status_log(TD_LOG_WARN, bad, "salvage: left out: a line of the audit log");
+    return TD_OK;
+}
+
 static td_status load_row(enum td_record_kind kind, const char *key, const char *body, void *arg) {
     const struct reading *r = arg;
     bool is_token = kind == TD_RECORD_TOKEN;
@@ -379,6 +428,8 @@ td_status td_access_load(struct td_coordinator *c, bool salvage) {
     struct reading r = {c->access, salvage};
     TD_TRY(td_db_store_load_table(c->store, TD_RECORD_TOKEN, load_row, &r));
     TD_TRY(td_db_store_load_table(c->store, TD_RECORD_MEMBER, load_row, &r));
+    TD_TRY(td_db_store_load_table(c->store, TD_RECORD_AUDIT, load_line, &r));
+    td_audit_start(c->access->audit);
     refuse_revoked(c->access);
     td_loop_timer_arm(c->access->timer, 0); // also what expired meanwhile is taken note of
     return TD_OK;

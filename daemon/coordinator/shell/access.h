@@ -56,7 +56,9 @@ struct td_caller td_access_caller(const struct td_coordinator *c, const struct t
 TD_MUST_USE td_status td_access_may_change(const struct td_coordinator *c, struct td_rpc_call *call,
                                            const struct td_job *j);
 // A line of the audit log now, for a call that goes on.
-void td_access_note(const struct td_coordinator *c, const struct td_rpc_call *call);
+void td_access_note(struct td_coordinator *c, const struct td_rpc_call *call);
+// A line of what this call has changed, which is on disk when the records are that are gathered.
+void td_access_note_change(struct td_coordinator *c, struct td_rpc_call *call);
 
 struct td_token_table *td_access_borrow_tokens(struct td_coordinator *c);
 struct td_member_table *td_access_borrow_members(struct td_coordinator *c);

@@ -124,6 +124,7 @@ void td_shell_reply(struct td_coordinator *c, struct td_rpc_call *call, struct t
 
 void td_shell_reply_changed(struct td_coordinator *c, struct td_rpc_call *call,
                             struct td_arena *take_arena, const ProtobufCMessage *message) {
+    if (message) c->roof->changed(c, call);
     put_reply(c, call, take_arena, message, message ? TD_OK : td_fail_oom(), REPLY_CHANGED);
 }
 

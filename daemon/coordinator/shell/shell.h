@@ -23,7 +23,7 @@
 //   tokens.h                       the credentials that were given out
 //   members.h                      the nodes that joined, and their certificates
 //   rows.h                         what changed of both, until it is stored
-//   audit.h                        the file that says who did what
+//   audit.h, audit_file.h          the file that says who did what
 //   access.h                       whose call it is, whether he may, and until when
 //
 // A handler has always the same shape: decode and check, call the core, td_shell_after (takes its
@@ -68,6 +68,8 @@ struct td_shell_roof {
     void (*act)(struct td_coordinator *c, struct td_action *take_action);
     void (*stopped)(struct td_coordinator *c); // a drain: no attempt is waited for any more
     void (*log_grew)(struct td_coordinator *c, const char *job);
+    // The answer to a call that changed something is ready; its records, if any, are gathered.
+    void (*changed)(struct td_coordinator *c, struct td_rpc_call *call);
     // Ends uploads into a checkpoint, or (path NULL) into all of an attempt. True: there was one,
     // and the disk may be at it still.
     bool (*end_uploads)(const char *job, uint32_t attempt, const char *path);

@@ -74,9 +74,9 @@ struct td_db_store {
     struct td_disk *queries;
 };
 
-static const char *const tables[] = {"meta",     "nodes",       "plans",  "specs",    "jobs",
-                                     "attempts", "checkpoints", "shards", "requests", "leaving",
-                                     "removals", "tokens",      "members"};
+static const char *const tables[] = {"meta",     "nodes",       "plans",   "specs",    "jobs",
+                                     "attempts", "checkpoints", "shards",  "requests", "leaving",
+                                     "removals", "tokens",      "members", "audit"};
 _Static_assert(TD_COUNTOF(tables) == TD_RECORD_KIND_COUNT, "one table per kind");
 const char *td_db_store_table(enum td_record_kind kind) {
     return tables[kind];
@@ -87,8 +87,8 @@ static const enum td_record_kind load_order[] = {
     TD_RECORD_META,    TD_RECORD_NODE,    TD_RECORD_PLAN,       TD_RECORD_JOB,
     TD_RECORD_SPEC,    TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD,
     TD_RECORD_REQUEST, TD_RECORD_LEAVING, TD_RECORD_REMOVAL};
-_Static_assert(TD_COUNTOF(load_order) + 2 == TD_RECORD_KIND_COUNT,
-               "all kinds but tokens and members");
+_Static_assert(TD_COUNTOF(load_order) + 3 == TD_RECORD_KIND_COUNT,
+               "all kinds but tokens, members and lines of the audit log");
 
 #define TABLE(name)                                                                                \
     "CREATE TABLE " name " (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;"
@@ -114,6 +114,9 @@ static const char *const state_migrations[] = {
             BY_ROWID("leaving") BY_ROWID("removals"),
     "CREATE TABLE tokens (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, digest INTEGER)",
     "CREATE TABLE members (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, digest INTEGER)",
+    // Keys that ascend and rows that go soon: one page, and no second one for an index.
+    "CREATE TABLE audit (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, digest INTEGER) "
+    "WITHOUT ROWID",
 };
 static td_status prepare(struct writer *w, const char *text, sqlite3_stmt **out) {
     return td_db_prepare(w->db, w->name, text, out);

@@ -72,7 +72,7 @@ const char *td_db_store_table(enum td_record_kind kind);
 // ---- loading, before the first commit -----------------------------------------------------------
 typedef td_status td_db_store_row_fn(enum td_record_kind kind, const char *key, const char *body,
                                      void *arg);
-// Every row that the core has: all kinds but tokens.
+// Every row that the core has: all kinds but tokens, members and lines of the audit log.
 TD_MUST_USE td_status td_db_store_load(struct td_db_store *s, td_db_store_row_fn *row, void *arg);
 // The rows of one kind; before the first commit, too.
 TD_MUST_USE td_status td_db_store_load_table(struct td_db_store *s, enum td_record_kind kind,
