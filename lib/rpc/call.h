@@ -17,6 +17,7 @@ struct td_rpc_method {
     bool open; // needs no credential
     // For the server's authorize and on_answered, in their own numbers; nothing else reads them.
     uint32_t role; // that a caller needs; 0: any credential will do
+    uint32_t also; // another that will do; 0: none. Its handler judges what is shown to whom
     bool changes;  // a call of it changes something
     // 0: it is one of the server's max_calls. Else its calls are counted apart, up to this number,
     // and take no room from the others.

@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pool, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from fake_node import FakeNode
-from support import SPEC, Token, until
+from support import LONG, SPEC, Token, until
 
 Code = grpc.StatusCode
 RAW = dict(request_serializer=lambda b: b, response_deserializer=lambda b: b)
@@ -23,13 +23,15 @@ LADDER = ["viewer", "submitter", "operator", "admin"]
 ROLES = [*LADDER, "node"]
 OPEN, ANY = "open", "any"  # no credential; any good one
 JOIN = "join"  # of a join token, which no other role has (test_s66_join.py)
+READER = "reader"  # a viewer, or a node, for attempts that it holds
+CHECKPOINT = "traind.v1.CheckpointService/"
 JOB, NODE, ADMIN = "traind.v1.JobService/", "traind.v1.NodeService/", "traind.v1.AdminService/"
 NEEDS = {
     JOB + "CreateJob": "submitter", JOB + "CancelJob": "submitter", JOB + "PauseJob": "submitter",
     JOB + "ResumeJob": "submitter", JOB + "DeleteJob": "submitter", JOB + "PlanJob": "submitter",
     JOB + "ValidateJob": "viewer", JOB + "GetJob": "viewer", JOB + "ListJobs": "viewer", JOB + "WatchJob": "viewer",
-    "traind.v1.CheckpointService/ListCheckpoints": "viewer", "traind.v1.CheckpointService/GetCheckpoint": "viewer",
-    "traind.v1.CheckpointService/ReadShard": "viewer", "traind.v1.LogService/ReadLogs": "viewer",
+    "traind.v1.CheckpointService/ListCheckpoints": "viewer", "traind.v1.LogService/ReadLogs": "viewer",
+    CHECKPOINT + "GetCheckpoint": READER, CHECKPOINT + "ReadShard": READER,
     "traind.v1.MetricService/QueryMetrics": "viewer", "traind.v1.NodeAdminService/ListNodes": "viewer",
     "traind.v1.NodeAdminService/ListPlugins": "viewer", ADMIN + "GetClusterInfo": "viewer",
     "traind.v1.NodeAdminService/CreateJoinToken": "operator", "traind.v1.NodeAdminService/RevokeNode": "operator",
@@ -44,6 +46,8 @@ NEEDS = {
 
 def allows(role, needed):
     if needed in (OPEN, ANY):
+        return True
+    if needed == READER:
         return True
     if {"node", JOIN} & {role, needed}:
         return role == needed
@@ -252,6 +256,42 @@ def test_node_token_is_no_node_of_another_name(coordinator):
     coordinator.kill()
     coordinator.start()
     assert code_of(lambda: FakeNode(AsNode(coordinator, two), name="n1")) == Code.PERMISSION_DENIED
+
+
+def test_node_reads_checkpoints_of_its_own_attempts_alone(coordinator, tmp_path):
+    m, texts = coordinator.cluster.stubs.checkpoint, {}
+
+    def node(name):
+        texts[name] = give(coordinator, "node", name)[0]
+        (tmp_path / name).write_text(texts[name] + "\n")
+        (tmp_path / name).chmod(0o600)
+        return coordinator.cluster.start("--role", "node", "--coordinator", coordinator.address, "--slots", 1, "--name", name,
+                                         "--token-file", tmp_path / name)
+
+    def read(name, job):
+        with channel_of(coordinator, texts[name]) as channel:
+            stub = coordinator.cluster.stubs.checkpoint_grpc.CheckpointServiceStub(channel)
+            found = stub.GetCheckpoint(m.GetCheckpointRequest(job=job), timeout=20)
+            return b"".join(x.data for x in stub.ReadShard(m.ReadShardRequest(job=job, path=found.path, file="manifest.json"),
+                                                           timeout=20))
+
+    node("one")
+    job = coordinator.submit(LONG, "checkpoint.store=stream")
+    until("a checkpoint is here", lambda: [c for c in coordinator.checkpoints(job) if c.state == m.Checkpoint.COMMITTED])
+    assert b"step" in read("one", job)
+    coordinator.steer("Pause", job)
+    coordinator.wait_state(job, "PAUSED")
+    assert code_of(read, "one", job) == Code.PERMISSION_DENIED  # it holds nothing any more
+    other = coordinator.submit(LONG)
+    coordinator.wait_state(other, "RUNNING")
+    assert code_of(read, "one", job) == Code.PERMISSION_DENIED  # an attempt of another job
+    node("two")
+    coordinator.steer("Resume", job)
+    step = coordinator.job(job).global_step
+    resumed = coordinator.wait_step(job, step + 10)  # another node read what the first one had streamed
+    assert list(resumed.nodes) == ["two"]
+    assert b"step" in read("two", job)
+    assert code_of(read, "one", job) == Code.PERMISSION_DENIED
 
 
 def test_node_of_the_owner_is_taken_over_by_a_token_when_it_is_not_in_use(coordinator):

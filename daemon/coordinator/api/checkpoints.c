@@ -78,6 +78,7 @@ static td_status get(struct td_coordinator *c, struct td_rpc_call *call,
     const struct td_job *j = NULL;
     const struct td_checkpoint *cp = NULL;
     TD_TRY(find(c, q->job, q->path, &j, &cp));
+    TD_TRY(td_access_may_read_checkpoints(c, call, j));
     struct td_arena *arena = NULL;
     TD_TRY(td_shell_arena(&arena));
     Traind__V1__Checkpoint *m = td_view_checkpoint(arena, c->core, j, cp);
@@ -147,11 +148,12 @@ static td_status place(struct td_coordinator *c, const struct td_job *j,
         "CHECKPOINT_ON_NODE");
 }
 
-static td_status open_shard(struct td_coordinator *c, const Traind__V1__ReadShardRequest *q,
-                            struct reader *r) {
+static td_status open_shard(struct td_coordinator *c, const struct td_rpc_call *call,
+                            const Traind__V1__ReadShardRequest *q, struct reader *r) {
     const struct td_job *j = NULL;
     const struct td_checkpoint *cp = NULL;
     TD_TRY(find(c, q->job, q->path, &j, &cp));
+    TD_TRY(td_access_may_read_checkpoints(c, call, j));
     if (!td_checkpoint_file_ok(q->file)) {
         return td_shell_bad_field("file", "a name that GetCheckpoint lists");
     }
@@ -183,7 +185,7 @@ static void read_shard(struct td_rpc_call *call, const ProtobufCMessage *request
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     struct reader *r = td_calloc(1, sizeof *r);
     td_status s =
-        r ? open_shard(c, (const Traind__V1__ReadShardRequest *)request, r) : td_fail_oom();
+        r ? open_shard(c, call, (const Traind__V1__ReadShardRequest *)request, r) : td_fail_oom();
     if (s) {
         free(r);
         td_shell_fail(c, call, s);
@@ -205,6 +207,7 @@ static const struct td_rpc_method rows[] = {
     {.service = "traind.v1.CheckpointService",
      .method = "GetCheckpoint",
      .role = TD_ROLE_VIEWER,
+     .also = TD_ROLE_NODE,
      .kind = TD_RPC_UNARY,
      .request = &traind__v1__get_checkpoint_request__descriptor,
      .response = &traind__v1__checkpoint__descriptor,
@@ -212,6 +215,7 @@ static const struct td_rpc_method rows[] = {
     {.service = "traind.v1.CheckpointService",
      .method = "ReadShard",
      .role = TD_ROLE_VIEWER,
+     .also = TD_ROLE_NODE,
      .kind = TD_RPC_SERVER_STREAM,
      .request = &traind__v1__read_shard_request__descriptor,
      .response = &traind__v1__read_shard_response__descriptor,

@@ -121,6 +121,11 @@ TD_MUST_USE td_status td_core_check_session(struct td_core *core, uint64_t sessi
                                             const Traind__V1__AttemptId *id);
 TD_MUST_USE td_status td_core_check_key(struct td_core *core, const Traind__V1__AttemptId *id,
                                         const char *key);
+// May nodes of this holder (td_core_session_holder) read checkpoints of j? One of them has a part
+// of a live attempt of j, or of a job that names a checkpoint of j to begin from. PERMISSION_DENIED
+// NOT_THE_HOLDER.
+TD_MUST_USE td_status td_core_check_reader(const struct td_core *core, const char *holder,
+                                           const struct td_job *j);
 // Points taken before are in metrics.db up to offset: acknowledged with the next take.
 void td_core_points_committed(struct td_core *core, struct td_now now, const char *job,
                               uint32_t attempt, uint32_t rank, uint64_t offset);

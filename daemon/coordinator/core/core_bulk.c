@@ -3,6 +3,7 @@
 // forgotten job owned is gone. Each report is one input as core.c has it.
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "daemon/coordinator/core/attempt.h"
 #include "daemon/coordinator/core/attempt_end.h"
@@ -51,6 +52,29 @@ td_status td_core_check_session(struct td_core *core, uint64_t session,
 td_status td_core_check_key(struct td_core *core, const Traind__V1__AttemptId *id,
                             const char *key) {
     return check_holder(core, id, 0, key);
+}
+
+static bool has_part(const struct td_core *core, const struct td_attempt *a, const char *holder) {
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        const struct td_host *n = td_nodes_find(core, a->parts[i].node);
+        bool lives = td_attempt_part_live(&a->parts[i]);
+        if (n && lives && n->holder[0] && strcmp(n->holder, holder) == 0) return true;
+    }
+    return false;
+}
+
+td_status td_core_check_reader(const struct td_core *core, const char *holder,
+                               const struct td_job *j) {
+    for (uint32_t i = 0; i < core->n_live; i++) {
+        const struct td_job *k = core->live[i];
+        const struct td_attempt *a = td_job_live(k);
+        if (a && (k == j || td_retain_names(k, j)) && has_part(core, a, holder)) return TD_OK;
+    }
+    td_status s = td_fail(TD_PERMISSION_DENIED,
+                          "no node of '%s' has an attempt that may begin from a checkpoint of job "
+                          "%s",
+                          holder, j->id);
+    return td_status_with_reason(s, "NOT_THE_HOLDER");
 }
 
 static struct td_host *node_of(const struct td_core *core, const struct td_attempt *a,

@@ -50,6 +50,10 @@ static bool names(const char *place, const char *id, const struct td_checkpoint 
     return false;
 }
 
+bool td_retain_names(const struct td_job *k, const struct td_job *j) {
+    return names(k->knobs.ckpt_path, j->id, NULL) || names(k->knobs.init_from, j->id, NULL);
+}
+
 const struct td_job *td_retain_user(const struct td_core *core, const struct td_job *j,
                                     const struct td_checkpoint *c) {
     for (uint32_t i = 0; i < core->n_pinning; i++) {

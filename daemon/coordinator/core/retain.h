@@ -24,6 +24,8 @@ void td_retain(struct td_core *core, struct td_job *j);
 void td_retain_all(struct td_core *core);
 // A job has ended: what it alone kept of another's may go.
 void td_retain_released(struct td_core *core, const struct td_job *ended);
+// Job k names a checkpoint of j as the one that it begins from.
+bool td_retain_names(const struct td_job *k, const struct td_job *j);
 // A job that waits or runs and names this checkpoint (NULL: any) of j; NULL: none.
 const struct td_job *td_retain_user(const struct td_core *core, const struct td_job *j,
                                     const struct td_checkpoint *c);

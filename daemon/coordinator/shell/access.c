@@ -188,9 +188,11 @@ static td_status judge(struct td_coordinator *c, struct td_str token,
 
 static td_status check_role(const struct td_caller *who, const struct td_rpc_method *row) {
     enum td_access_role needed = (enum td_access_role)row->role;
+    bool also = row->also && td_access_role_allows(who->role, (enum td_access_role)row->also);
     if (td_access_role_allows(who->role, needed) || (who->is_owner && needed >= TD_ROLE_NODE)) {
         return TD_OK;
     }
+    if (also) return TD_OK;
     td_status s = td_fail(TD_PERMISSION_DENIED,
                           "%s needs the role %s, and the credential %s of '%s' has the role %s; "
                           "ask an admin for another",
@@ -265,6 +267,12 @@ td_status td_access_may_change(const struct td_coordinator *c, struct td_rpc_cal
     s = td_status_with_meta(s, "role_needed", "%s", td_access_role_name(TD_ROLE_OPERATOR));
     s = td_status_with_meta(s, "role_held", "%s", td_access_role_name(who.role));
     return td_status_with_reason(s, "NOT_THE_OWNER");
+}
+
+td_status td_access_may_read_checkpoints(const struct td_coordinator *c,
+                                         const struct td_rpc_call *call, const struct td_job *j) {
+    struct td_caller who = td_access_caller(c, call);
+    return who.role == TD_ROLE_NODE ? td_core_check_reader(c->core, who.name, j) : TD_OK;
 }
 
 // ---- the audit log ------------------------------------------------------------------------------

@@ -55,6 +55,11 @@ struct td_caller td_access_caller(const struct td_coordinator *c, const struct t
 // name. PERMISSION_DENIED NOT_THE_OWNER.
 TD_MUST_USE td_status td_access_may_change(const struct td_coordinator *c, struct td_rpc_call *call,
                                            const struct td_job *j);
+// The call reads checkpoints of this job. A node does so for attempts that it holds.
+// PERMISSION_DENIED NOT_THE_HOLDER.
+TD_MUST_USE td_status td_access_may_read_checkpoints(const struct td_coordinator *c,
+                                                     const struct td_rpc_call *call,
+                                                     const struct td_job *j);
 // A line of the audit log now, for a call that goes on.
 void td_access_note(struct td_coordinator *c, const struct td_rpc_call *call);
 // A line of what this call has changed, which is on disk when the records are that are gathered.
