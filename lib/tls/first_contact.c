@@ -1,5 +1,6 @@
-// A handshake without a verdict of OpenSSL's: the chain is judged afterwards, by the CA in it that
-// has the fingerprint, in the words of certificate.h.
+// A handshake whose verdict is not OpenSSL's: the chain is judged by the CA in it that has the
+// fingerprint, in the words of certificate.h. That is within the handshake, so that the other end
+// learns by an alert that it was refused, counts it and says so in its log.
 
 #include "lib/tls/first_contact.h"
 
@@ -52,8 +53,15 @@ static bool is_it(const X509 *x, const char *fingerprint) {
     return strcasecmp(c.fingerprint, fingerprint) == 0;
 }
 
-static td_status judge(SSL *ssl, const char *host, const char *fingerprint, struct td_buf *out_ca) {
-    STACK_OF(X509) *chain = SSL_get_peer_cert_chain(ssl);
+struct meeting {
+    const char *host, *fingerprint;
+    struct td_buf *ca;
+    td_status refusal;
+};
+
+static td_status judge(X509_STORE_CTX *shown, const struct meeting *m) {
+    const char *host = m->host, *fingerprint = m->fingerprint;
+    STACK_OF(X509) *chain = X509_STORE_CTX_get0_untrusted(shown);
     const X509 *ca = NULL;
     for (int i = 0; chain && i < sk_X509_num(chain) && !ca; i++) {
         if (is_it(sk_X509_value(chain, i), fingerprint)) ca = sk_X509_value(chain, i);
@@ -71,26 +79,41 @@ static td_status judge(SSL *ssl, const char *host, const char *fingerprint, stru
     td_buf_init(&ca_pem, TD_TLS_PEM_MAX);
     td_buf_init(&pem, TD_TLS_PEM_MAX);
     TD_TRY(td_x509_write(ca, &ca_pem));
-    TD_TRY(td_x509_write(SSL_get0_peer_certificate(ssl), &pem));
+    TD_TRY(td_x509_write(X509_STORE_CTX_get0_cert(shown), &pem));
     TD_TRY_CTX(td_certificate_verify(td_buf_cstr(&ca_pem), td_buf_cstr(&pem), TD_TLS_SERVER, host),
                "'%.253s'", host);
-    return td_buf_append(out_ca, ca_pem.data, ca_pem.len);
+    return td_buf_append(m->ca, ca_pem.data, ca_pem.len);
+}
+
+static int on_shown(X509_STORE_CTX *shown, void *arg) {
+    struct meeting *m = arg;
+    if (!m->refusal) m->refusal = judge(shown, m);
+    X509_STORE_CTX_set_error(shown, m->refusal ? X509_V_ERR_APPLICATION_VERIFICATION : X509_V_OK);
+    return !m->refusal;
 }
 
 td_status td_tls_first_contact(int fd, const char *host, const char *fingerprint,
                                int64_t timeout_ns, struct td_buf *out_ca) {
     static const unsigned char h2[] = {2, 'h', '2'};
     struct td_mono due = td_mono_add(td_mono_now(), timeout_ns);
+    TD_AUTO_BUF ca;
+    td_buf_init(&ca, TD_TLS_PEM_MAX);
+    struct meeting m = {host, fingerprint, &ca, TD_OK};
     TD_AUTO(ssl_ctx_st) *ctx = SSL_CTX_new(TLS_client_method());
+    if (ctx) SSL_CTX_set_cert_verify_callback(ctx, on_shown, &m);
     TD_AUTO(ssl_st) *ssl = ctx ? SSL_new(ctx) : NULL;
     if (!ssl || !SSL_set_min_proto_version(ssl, TLS1_3_VERSION) ||
         SSL_set_alpn_protos(ssl, h2, sizeof h2) != 0 || !SSL_set_fd(ssl, fd)) {
         return td_tls_fail(TD_RESOURCE_EXHAUSTED, "begin a TLS connection");
     }
-    SSL_set_verify(ssl, SSL_VERIFY_NONE, NULL);
-    TD_TRY_CTX(shake_hands(ssl, fd, due), "'%.253s'", host);
-    td_status bad = judge(ssl, host, fingerprint, out_ca);
-    (void)SSL_shutdown(ssl);
+    SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
+    td_status failed = shake_hands(ssl, fd, due);
+    if (!failed) (void)SSL_shutdown(ssl);
     ERR_clear_error();
-    return bad;
+    if (m.refusal) {
+        td_status_free(failed); // it only says that we refused
+        return m.refusal;
+    }
+    TD_TRY_CTX(failed, "'%.253s'", host);
+    return td_buf_append(out_ca, ca.data, ca.len);
 }

@@ -186,6 +186,44 @@ def test_client_says_what_is_wrong_when_the_host_or_the_ca_is_another(start, clu
         assert "certificate of the other end was refused" in failed.stderr, failed.stderr
 
 
+def test_host_that_is_not_in_the_certificate_is_refused_by_nodes_and_people(start, cluster, tmp_path):
+    init(cluster.folder / "c", "--host", HOST)
+    c = start("c", "--role", "coordinator", "--listen", "0.0.0.0:0")
+    ca, there = tls(c.state_dir, "ca.pem"), f"{OTHER}:{port(c)}"
+    ctl = lambda *args: c.ctl(*args, "--state-dir", c.state_dir)
+    key, csr, pem, token = (tmp_path / x for x in ("key", "csr", "pem", "join"))
+    csr.write_text(ctl("token", "request", "--key", key, "--name", "alice").stdout)
+    pem.write_text(ctl("token", "create", "--role", "viewer", "--csr", csr).stdout)
+    token.write_text(ctl("node", "token").stdout)
+    token.chmod(0o600)
+
+    def dials(refused):
+        before = c.counter("handshakes_failed")
+        assert "certificate" in refused() and "nothing was sent" not in refused()
+        until("it is counted", lambda: c.counter("handshakes_failed") > before)
+
+    def person():  # a stock client: it looks at the host within the handshake
+        with pytest.raises(ssl.SSLCertVerificationError) as error, \
+                socket.create_connection((OTHER, port(c)), timeout=10) as plain:
+            context_of(ca, pem, key).wrap_socket(plain, server_hostname=OTHER)
+        return str(error.value)
+
+    def node():
+        done = subprocess.run([BIN / "traind", "node", "--state-dir", tmp_path / "n", "--name", "n", "--join", there,
+                               "--token-file", token], env=cluster.env(), capture_output=True, text=True, timeout=40)
+        assert done.returncode == 1
+        return done.stderr
+
+    dials(person)
+    until("a line says so", lambda: c.lines("connection refused peer="))
+    dials(node)
+    assert "USED" not in ctl("token", "list").stdout  # the node has not shown its token
+    # gRPC looks after the handshake, so its clients alone know.
+    failed = c.ctl("list", "--address", there, "--ca", ca, "--cert", pem, "--key", key)
+    assert failed.returncode == 5 and "certificate of the other end was refused" in failed.stderr, failed.stderr
+    assert c.ctl("list", "--address", f"{HOST}:{port(c)}", "--ca", ca, "--cert", pem, "--key", key).returncode == 0
+
+
 def test_connection_is_cut_when_it_never_shakes_hands(coordinator):
     with socket.create_connection((HOST, port(coordinator)), timeout=10) as silent:
         assert silent.recv(1) == b""  # after --handshake-ms
