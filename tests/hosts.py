@@ -256,12 +256,20 @@ class Hosts:
                                           ["--role", "coordinator", "--listen", f"{COORDINATOR}:0", *options]).start()
         c.listened = c.address
         for name in names:
-            args = ["--role", "node", "--coordinator", c.address, "--token-file", state / "token", "--name", name,
-                    "--ca", state / "tls/ca.pem", "--slots", slots, "--allow", "all", "--measure-after-ms", 0,
+            args = ["--role", "node", "--join", c.address, "--token-file", self.join_token(name), "--name", name,
+                    "--slots", slots, "--allow", "all", "--measure-after-ms", 0,
                     "--collective-interface", f"{NETWORK}.0/24"]
             self.nodes[name] = HostDaemon(self.cluster, self.network.host(name), args).start()
         self.all_ready()
         return [c, *self.nodes.values()]
+
+    def join_token(self, name):
+        """Nodes come as strangers' do: each with a certificate of its own."""
+        m, file = self.cluster.stubs.admin, self.cluster.folder / f"join-{name}"
+        made = self.coordinator.stub("NodeAdmin").CreateJoinToken(m.CreateJoinTokenRequest(name=name), timeout=20)
+        file.write_text(made.text + "\n")
+        file.chmod(0o600)
+        return file
 
     def all_ready(self, deadline_s=30):
         until("all nodes are ready", lambda: len(self.coordinator.nodes("READY")) == len(self.nodes), deadline_s)
