@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 
+import grpc
 import pytest
 
 from support import LONG, ROOT, SPEC, alive, until
@@ -87,6 +88,16 @@ def test_job_waits_with_numbers_and_names_until_there_are_nodes_enough(two, clus
     assert not c.job(job).attempt and apart.attempts() == a.attempts() == b.attempts() == []
     cluster.node(c, 1, "e", "--collective-interface", "127.0.0.0/8")
     c.finish(job)
+
+
+def test_parts_that_no_node_can_have_are_refused_with_numbers_and_a_name(two, tmp_path):
+    c, _, _ = two
+    for n_nodes, devices, code, words in ((2, 9, b"UNSATISFIABLE", "9 slots on one node; the largest known node (b) has 3"),
+                                          (1025, 1, b"trainer.num_nodes", "1024")):
+        with pytest.raises(grpc.RpcError) as error:
+            c.submit(spec(tmp_path, "print('ok')", trainer={"num_nodes": n_nodes, "devices": devices}))
+        assert words in error.value.details(), error.value.details()
+        assert code in dict(error.value.trailing_metadata())["grpc-status-details-bin"]
 
 
 def test_no_part_starts_while_one_node_has_no_room(two, tmp_path):
