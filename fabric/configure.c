@@ -87,6 +87,8 @@ static td_status place_checkpoints(struct td_worker_config *c, const struct td_w
         .save_top_k = from->save_top_k,
         .monitor = or_null(from->monitor),
         .monitor_max = strcmp(from->mode, "max") == 0,
+        // Ranks that wait for this one wait for longer, and it says why they do.
+        .patience_ns = c->plan.spec.trainer.save_timeout_s * TD_NS_PER_S / 4 * 3,
     };
     to->dir = or_null(c->plan.run.checkpoint_dir);
     if (!to->dir && *from->dir) {
@@ -243,6 +245,7 @@ static td_status take_world(struct td_worker_config *c, const struct td_worker_a
     c->train.world_size = world;
     take_nodes(c);
     c->train.collective_timeout_ns = c->plan.spec.trainer.collective_timeout_s * TD_NS_PER_S;
+    c->train.save_timeout_ns = c->plan.spec.trainer.save_timeout_s * TD_NS_PER_S;
     return TD_OK;
 }
 

@@ -21,7 +21,7 @@ static td_status end_rank(struct td_fabric *f) {
                                 f->stopping ? TD_OUTCOME_STOPPED : TD_OUTCOME_DONE);
         }
     }
-    TD_TRY(td_background_wait(r->background, TD_CHECKPOINT_PATIENCE_NS));
+    TD_TRY(td_checkpointer_wait(r->checkpointer));
     TD_TRY(td_checkpointer_poll(r->checkpointer));
     return td_rank_finish(r);
 }

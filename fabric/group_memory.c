@@ -9,8 +9,7 @@
 
 #include "lib/base/futex.h"
 
-#define PATIENCE_NS (300 * TD_NS_PER_S)
-#define SLICE_NS    (50 * TD_NS_PER_MS)
+#define SLICE_NS (50 * TD_NS_PER_MS)
 
 enum { NOT_YET, READY, NO_ROOM };
 
@@ -35,21 +34,23 @@ static td_status make(const struct td_rank_env *e, struct header *h, size_t byte
     return grown ? TD_OK : no_room(bytes);
 }
 
-static td_status await(const struct td_rank_page *page, struct header *h, size_t bytes) {
-    const struct td_mono deadline = td_mono_add(td_mono_now(), PATIENCE_NS);
+static td_status await(const struct td_group_memory *m, struct header *h) {
+    const struct td_mono deadline = td_mono_add(td_mono_now(), m->timeout_ns);
+    const size_t bytes = m->bytes;
     for (;;) {
         const uint32_t state = atomic_load_explicit(&h->state, memory_order_acquire);
         if (state == NO_ROOM) return no_room(bytes);
         if (state == READY) break;
-        if (atomic_load_explicit(&page->abort, memory_order_relaxed)) {
+        if (atomic_load_explicit(&m->page->abort, memory_order_relaxed)) {
             return td_status_with_class(td_fail(TD_ABORTED, "another rank is gone"),
                                         TD_CLASS_COLLECTIVE);
         }
         if (td_mono_now().ns > deadline.ns) {
             return td_status_with_class(td_fail(TD_DEADLINE_EXCEEDED,
                                                 "the first rank of this node did not come to "
-                                                "td_fabric_setup within %lld s",
-                                                (long long)(PATIENCE_NS / TD_NS_PER_S)),
+                                                "td_fabric_setup within %lld s "
+                                                "(trainer.save_timeout); see its log",
+                                                (long long)(m->timeout_ns / TD_NS_PER_S)),
                                         TD_CLASS_COLLECTIVE);
         }
         td_futex_wait(&h->state, NOT_YET, SLICE_NS);
@@ -71,8 +72,8 @@ static td_status map(int fd, off_t offset, size_t bytes, void **out) {
     return TD_OK;
 }
 
-td_status td_group_memory_map(const struct td_rank_env *e, const struct td_rank_page *page,
-                              bool is_first, size_t bytes, void **out_map) {
+td_status td_group_memory_map(const struct td_group_memory *m, void **out_map) {
+    const struct td_rank_env *e = m->env;
     struct stat st;
     void *header;
     if (e->group_fd < 0 || fstat(e->group_fd, &st) != 0 || st.st_size < TD_GROUP_HEADER_BYTES) {
@@ -82,16 +83,16 @@ td_status td_group_memory_map(const struct td_rank_env *e, const struct td_rank_
     TD_TRY(map(e->group_fd, 0, TD_GROUP_HEADER_BYTES, &header));
     struct header *h = header;
     td_status s = TD_OK;
-    if (is_first && atomic_load(&h->state) != NOT_YET) {
+    if (m->is_first && atomic_load(&h->state) != NOT_YET) {
         s = td_status_with_class(
             td_fail(TD_FAILED_PRECONDITION,
                     "the ranks of this process were set up before, which their "
                     "shared memory allows once"),
             TD_CLASS_USER_CODE);
     } else {
-        s = is_first ? make(e, h, bytes) : await(page, h, bytes);
+        s = m->is_first ? make(e, h, m->bytes) : await(m, h);
     }
     munmap(header, TD_GROUP_HEADER_BYTES);
     TD_TRY(s);
-    return map(e->group_fd, TD_GROUP_HEADER_BYTES, bytes, out_map);
+    return map(e->group_fd, TD_GROUP_HEADER_BYTES, m->bytes, out_map);
 }

@@ -11,13 +11,18 @@
 #include "lib/attempt/rank_env.h"
 #include "lib/attempt/rank_page.h"
 
-// Maps `bytes` after the header, for all ranks of the node alike. is_first: this is the first of
-// them, which grows it. out_map is the caller's to munmap.
+struct td_group_memory {
+    const struct td_rank_env *env;
+    const struct td_rank_page *page;
+    bool is_first;      // of the ranks of this node: it grows the memory
+    size_t bytes;       // after the header, the same on all of them
+    int64_t timeout_ns; // trainer.save_timeout
+};
+
+// out_map is the caller's to munmap.
 // Errors: RESOURCE_EXHAUSTED, class out_of_memory, on every rank where the first finds no room.
 // FAILED_PRECONDITION: ranks that need different amounts, a descriptor that is no such memory.
 // DEADLINE_EXCEEDED: the first did not come. ABORTED: a peer is gone.
-TD_MUST_USE td_status td_group_memory_map(const struct td_rank_env *e,
-                                          const struct td_rank_page *page, bool is_first,
-                                          size_t bytes, void **out_map);
+TD_MUST_USE td_status td_group_memory_map(const struct td_group_memory *m, void **out_map);
 
 #endif

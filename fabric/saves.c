@@ -27,7 +27,9 @@ static td_status settle(struct td_fabric *f, const char *call) {
             "it after the step, or td_fabric_zero_grad",
             call);
     }
-    return td_fabric_failed(f, td_manual_drain(&f->manual));
+    TD_TRY(td_fabric_failed(f, td_manual_drain(&f->manual)));
+    td_rank_expect(f->rank, TD_RANK_SAVES);
+    return TD_OK;
 }
 
 // A checkpoint is never written over. After a load one of the same step may be another run's.

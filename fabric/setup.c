@@ -218,8 +218,12 @@ static td_status share_memory(struct td_fabric *f) {
     TD_AUTO(td_rank) *planned = NULL;
     TD_TRY(td_rank_create_plan(&f->config->train, &f->io.train, &f->events, &planned));
     TD_TRY(td_sizes_measure(planned, &sizes));
-    TD_TRY(td_group_memory_map(f->env, f->io.train.page, t->local_rank == 0, sizes.shared_bytes,
-                               &f->io.train.group));
+    const struct td_group_memory m = {.env = f->env,
+                                      .page = f->io.train.page,
+                                      .is_first = t->local_rank == 0,
+                                      .bytes = sizes.shared_bytes,
+                                      .timeout_ns = t->save_timeout_ns};
+    TD_TRY(td_group_memory_map(&m, &f->io.train.group));
     f->io.train.group_bytes = sizes.shared_bytes;
     return TD_OK;
 }

@@ -37,6 +37,7 @@ struct ranks {
     int32_t attempt;
     int32_t world;
     int64_t timeout_ns;
+    const char *setting; // that sets it; NULL: none
     void *shared;
     size_t shared_bytes;
     bool (*aborted)(void *arg);
@@ -80,7 +81,7 @@ static inline struct td_collective_config ranks_config(const struct ranks *rs, i
     return (struct td_collective_config){.struct_bytes = sizeof(struct td_collective_config),
                                          .rank = rank,
                                          .world_size = rs->world,
-                                         .timeout_ns = rs->timeout_ns,
+                                         .deadline = {rs->timeout_ns, rs->setting},
                                          .shared = rs->shared,
                                          .shared_bytes = rs->shared_bytes,
                                          .aborted = rs->aborted,

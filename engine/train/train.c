@@ -110,7 +110,7 @@ static void print_profile(const struct td_rank *r) {
 
 // A device reports its error once, which may have been to the writer of a checkpoint.
 static td_status first_cause(struct td_rank *r, td_status s) {
-    td_status_free(td_background_wait(r->background, TD_CHECKPOINT_PATIENCE_NS));
+    td_status_free(td_checkpointer_wait(r->checkpointer));
     td_status writers = td_checkpointer_poll(r->checkpointer);
     if (td_status_class(writers) != TD_CLASS_DEVICE) {
         td_status_free(writers);

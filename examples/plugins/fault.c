@@ -277,6 +277,11 @@ static td_status fault_test(struct td_collective *c, struct td_collective_work *
     return k->inner ? c->ops->test(c->inner, k->inner, out_done) : TD_OK;
 }
 
+static void fault_set_deadline(struct td_collective *c,
+                               const struct td_collective_deadline *deadline) {
+    if (c->ops->set_deadline) c->ops->set_deadline(c->inner, deadline);
+}
+
 static const struct td_collective_ops ops = {
     .struct_bytes = sizeof ops,
     .facts = fault_facts,
@@ -302,6 +307,7 @@ static const struct td_collective_ops ops = {
     .start = fault_start,
     .wait = fault_wait,
     .test = fault_test,
+    .set_deadline = fault_set_deadline,
 };
 
 TD_PLUGIN_WITH_KNOBS(COLLECTIVE, "fault", "wraps another, and breaks one call of one rank", &ops,

@@ -4,20 +4,21 @@
 // Collective: how ranks exchange data. Backends: local (one rank), shm (ranks of one node),
 // hierarchy (ranks of several nodes, a plugin).
 //
-// Every call but send and recv is entered by all ranks in the same order. Each has a deadline, and
-// one that cannot be (memory, type, rank) is INVALID_ARGUMENT before anybody is waited for. Ranks
-// that came for different calls get FAILED_PRECONDITION (class user_code), with both calls. Buckets
-// of gradients are where the facts of a backend say that it takes them. All other data is host
-// memory. The reduction order is fixed: rank 0 first. With several nodes it is that inside each
-// node, then the nodes in order. So results are the same bits on every rank and in every run. A
-// peer's death flips the abort word: all ranks leave within microseconds with ABORTED (class
-// collective). After an error the attempt is over; nothing here retries. The reduce op is always
-// named; a gather always stacks: a new leading dimension of size world; scalars stay scalars.
-// Thread: the training thread; abort may be called from any. all_reduce_bucket, wait_buckets and
-// what a strategy calls in reduce_gradients come from the thread that runs the accelerator's queue.
-// Where facts say joins_nodes, buckets in host memory come from a third thread, beside the backward
-// pass; the others make no call until they are done. Ownership: the mapping and what a call is
-// handed are the caller's. Errors: status; data of a call that failed has no known content.
+// Every call but send and recv is entered by all ranks in the same order. Each has a deadline,
+// which its error names, with what sets it. A call that cannot be (memory, type, rank) is
+// INVALID_ARGUMENT before anybody is waited for. Ranks that came for different calls get
+// FAILED_PRECONDITION (class user_code), with both calls. Buckets of gradients are where the facts
+// of a backend say that it takes them. All other data is host memory. The reduction order is fixed:
+// rank 0 first. With several nodes it is that inside each node, then the nodes in order. So results
+// are the same bits on every rank and in every run. A peer's death flips the abort word: all ranks
+// leave within microseconds with ABORTED (class collective). After an error the attempt is over;
+// nothing here retries. The reduce op is always named; a gather always stacks: a new leading
+// dimension of size world; scalars stay scalars. Thread: the training thread; abort may be called
+// from any. all_reduce_bucket, wait_buckets and what a strategy calls in reduce_gradients come from
+// the thread that runs the accelerator's queue. Where facts say joins_nodes, buckets in host memory
+// come from a third thread, beside the backward pass; the others make no call until they are done.
+// Ownership: the mapping and what a call is handed are the caller's. Errors: status; data of a call
+// that failed has no known content.
 
 #include "traind/bucket.h"
 #include "traind/status.h"
@@ -53,11 +54,17 @@ enum td_collective_call {
 
 struct td_store; // traind/store.h
 
+// How long a call waits for other ranks, and what a person sets to change that.
+struct td_collective_deadline {
+    int64_t timeout_ns;
+    const char *setting; // "trainer.collective_timeout"; NULL: none that has a name
+};
+
 struct td_collective_config {
     uint32_t struct_bytes;
     int32_t rank, world_size;
-    int64_t timeout_ns; // of every call
-    void *shared;       // shm: mapping of the group, from the launcher (control + gradients)
+    struct td_collective_deadline deadline; // of every call, until set_deadline
+    void *shared; // shm: mapping of the group, from the launcher (control + gradients)
     size_t shared_bytes;
     bool (*aborted)(void *arg); // (optional) asks whether the attempt is over
     void *aborted_arg;
@@ -221,6 +228,11 @@ struct td_collective_ops {
     // Whether wait would return at once. Never waits; the handle stays open.
     // Errors: INVALID_ARGUMENT for a handle that is not open.
     td_status (*test)(struct td_collective *c, struct td_collective_work *work, bool *out_done);
+
+    // (optional) Calls that begin from now on have this deadline, those of its groups, too. It is
+    // borrowed until leave, with its text. From any thread; on every rank at the same place among
+    // its calls, or some wait longer than others. Absent: that of join holds.
+    void (*set_deadline)(struct td_collective *c, const struct td_collective_deadline *deadline);
 };
 
 // TD_OK when a backend with these facts serves a call, else UNIMPLEMENTED, which names both. `name`

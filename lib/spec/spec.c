@@ -109,6 +109,7 @@ static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
         .devices = i32(s, "devices"),
         .num_nodes = i32(s, "num_nodes"),
         .collective_timeout_s = int_of(s, "collective_timeout"),
+        .save_timeout_s = int_of(s, "save_timeout"),
         .gradient_clip_val = td_json_real(td_json_get(s, "gradient_clip_val"), 0),
         .recompute = text(s, "recompute"),
         .gradient_clip_algorithm = text(s, "gradient_clip_algorithm"),

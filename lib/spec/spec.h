@@ -83,7 +83,7 @@ struct td_spec_trainer {
     struct td_spec_part precision;   // auto, 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed,
                                      // 16-true, or a plugin
     struct td_spec_part collective;  // auto, trace, or a plugin that wraps
-    int64_t collective_timeout_s;
+    int64_t collective_timeout_s, save_timeout_s;
     bool stochastic_rounding;
     int32_t devices; // per node; 0 = auto. td_spec_ranks() resolves it
     int32_t num_nodes;

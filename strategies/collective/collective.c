@@ -2,6 +2,7 @@
 
 #include "strategies/collective/collective.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/base/base.h"
@@ -29,10 +30,19 @@ td_status td_collective_check_config(const struct td_collective_config *config) 
         return td_fail(TD_INVALID_ARGUMENT, "rank %d of %d: a world has 1 to %d ranks",
                        config->rank, config->world_size, TD_COLLECTIVE_MAX_WORLD);
     }
-    if (config->timeout_ns <= 0) {
+    if (config->deadline.timeout_ns <= 0) {
         return td_fail(TD_INVALID_ARGUMENT, "the timeout of the calls must be positive");
     }
     return TD_OK;
+}
+
+const char *td_collective_within(const struct td_collective_deadline *d,
+                                 char out[TD_COLLECTIVE_WITHIN]) {
+    const char *setting = d->setting ? d->setting : "";
+    snprintf(out, TD_COLLECTIVE_WITHIN, "within %.3f s%s%s%s",
+             (double)d->timeout_ns / (double)TD_NS_PER_S, *setting ? " (" : "", setting,
+             *setting ? ")" : "");
+    return out;
 }
 
 static td_status check_memory(const void *data, size_t bytes, const char *call) {

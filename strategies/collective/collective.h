@@ -70,6 +70,10 @@ TD_MUST_USE td_status td_collective_check_group(const int32_t *ranks, int32_t n_
 // The call that start is to begin: the checks of the slot of that name.
 TD_MUST_USE td_status td_collective_check_start(const struct td_collective_start *call,
                                                 int32_t world);
+// "within 60.000 s (trainer.collective_timeout)", written into out, which is returned.
+enum { TD_COLLECTIVE_WITHIN = 128 };
+const char *td_collective_within(const struct td_collective_deadline *deadline,
+                                 char out[TD_COLLECTIVE_WITHIN]);
 // What every backend says of a group that cannot be.
 td_status td_collective_fail_group_exists(int32_t n_ranks);
 td_status td_collective_fail_too_many_groups(void);

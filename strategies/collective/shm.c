@@ -86,6 +86,11 @@ static void shm_abort(struct td_collective *c) {
     td_shm_team_abort(&c->team);
 }
 
+static void shm_set_deadline(struct td_collective *c,
+                             const struct td_collective_deadline *deadline) {
+    td_shm_team_set_deadline(&c->team, deadline);
+}
+
 static td_status shm_gradients(struct td_collective *c, void **out_data, size_t *out_bytes) {
     *out_data = c->region_bytes ? c->regions + (size_t)c->team.rank * c->region_bytes : NULL;
     *out_bytes = c->region_bytes;
@@ -162,6 +167,7 @@ static const struct td_collective_ops shm_ops = {
     .start = shm_start,
     .wait = shm_wait,
     .test = shm_test,
+    .set_deadline = shm_set_deadline,
 };
 
 const struct td_plugin_desc td_collective_shm =

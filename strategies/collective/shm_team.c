@@ -16,6 +16,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/futex.h"
+#include "strategies/collective/collective.h"
 #include "strategies/collective/reduce.h"
 
 enum {
@@ -79,13 +80,15 @@ td_status td_shm_team_init(struct td_shm_team *t, const struct td_collective_con
         .aborted_by = &head->aborted,
         .rank = config->rank,
         .world = config->world_size,
-        .timeout_ns = config->timeout_ns,
+        .joined = config->deadline,
         .aborted = config->aborted,
         .aborted_arg = config->aborted_arg,
         .meeting = atomic_load(&slot->arrived),
         .awaited = atomic_load(&slot->arrived),
         .spins = config->world_size <= cores ? SPINS_ALONE : SPINS_CROWDED,
     };
+    atomic_init(&t->set, &t->joined);
+    t->deadlines = &t->set;
     return TD_OK;
 }
 
@@ -103,6 +106,11 @@ void td_shm_team_split(struct td_shm_team *t, const struct td_shm_team *whole,
 
 int32_t td_shm_team_name(const struct td_shm_team *t, int32_t rank) {
     return t->names ? t->names[rank] : rank;
+}
+
+void td_shm_team_set_deadline(struct td_shm_team *t,
+                              const struct td_collective_deadline *deadline) {
+    atomic_store(t->deadlines, deadline);
 }
 
 void td_shm_team_finish(struct td_shm_team *t) {
@@ -198,12 +206,13 @@ static bool reached(const struct td_shm_slot *slot, uint32_t meeting) {
 }
 
 static td_status fail_missing(struct td_shm_team *t, const char *what, int n_missing,
-                              const char *missing, int64_t waited_ns) {
+                              const char *missing, const struct td_collective_deadline *deadline) {
+    char within[TD_COLLECTIVE_WITHIN];
     give_up(t);
-    td_status s = td_fail(TD_DEADLINE_EXCEEDED,
-                          "%s: rank%s %s of %s%d did not arrive within %.3f s; see their logs",
-                          what, n_missing > 1 ? "s" : "", missing, t->names ? "a group of " : "",
-                          t->world, (double)waited_ns / (double)TD_NS_PER_S);
+    td_status s =
+        td_fail(TD_DEADLINE_EXCEEDED, "%s: rank%s %s of %s%d did not arrive %s; see their logs",
+                what, n_missing > 1 ? "s" : "", missing, t->names ? "a group of " : "", t->world,
+                td_collective_within(deadline, within));
     s = td_status_with_meta(td_status_with_reason(s, "COLLECTIVE_TIMEOUT"), "missing_ranks", "%s",
                             missing);
     return td_status_with_class(s, TD_CLASS_COLLECTIVE);
@@ -232,16 +241,17 @@ static td_status fail_deadline(struct td_shm_team *t, uint32_t meeting) {
     char what[128];
     const int n_missing = list_missing(t, meeting, missing);
     describe(&t->head->slot[t->rank].call[t->call_parity], what, sizeof what);
-    return fail_missing(t, what, n_missing, missing, t->timeout_ns);
+    return fail_missing(t, what, n_missing, missing, t->deadline);
 }
 
 td_status td_shm_team_fail_late(struct td_shm_team *t, int64_t timeout_ns) {
     rank_list missing;
     char what[128];
+    const struct td_collective_deadline deadline = {timeout_ns, "its wait"};
     const uint32_t own = atomic_load(&t->head->slot[t->rank].arrived);
     const int n_missing = list_missing(t, own, missing);
     describe(&t->head->slot[t->rank].call[t->call_parity], what, sizeof what);
-    if (n_missing) return fail_missing(t, what, n_missing, missing, timeout_ns);
+    if (n_missing) return fail_missing(t, what, n_missing, missing, &deadline);
     td_status s = td_fail(TD_DEADLINE_EXCEEDED,
                           "%s: all ranks came, but it was not done within %.3f s; wait longer",
                           what, (double)timeout_ns / (double)TD_NS_PER_S);
@@ -279,6 +289,13 @@ static uint32_t aborted_by(struct td_shm_team *t) {
     return atomic_load(t->aborted_by);
 }
 
+// At the first wait of a call.
+static void begin_deadline(struct td_shm_team *t, int64_t now) {
+    if (t->deadline_ns) return;
+    t->deadline = atomic_load(t->deadlines);
+    t->deadline_ns = now + t->deadline->timeout_ns;
+}
+
 // The abort word is read before `arrived`: who arrives and then aborts, because the calls differ,
 // is seen as arrived, and both sides report the same.
 static td_status wait_asleep(struct td_shm_team *t, struct td_shm_slot *peer, uint32_t meeting) {
@@ -289,7 +306,7 @@ static td_status wait_asleep(struct td_shm_team *t, struct td_shm_slot *peer, ui
         uint32_t seen = atomic_load(&peer->arrived);
         if ((int32_t)(seen - meeting) >= 0) break;
         int64_t now = td_mono_now().ns;
-        if (!t->deadline_ns) t->deadline_ns = now + t->timeout_ns;
+        begin_deadline(t, now);
         if (by) s = fail_aborted(by);
         if (!by && now >= t->deadline_ns) s = fail_deadline(t, meeting);
         if (s) break;
@@ -367,11 +384,11 @@ td_status td_shm_team_pause(struct td_shm_team *t, int32_t peer, _Atomic uint32_
     if (by) return fail_aborted(by);
     TD_TRY(check_elsewhere(t, peer, word, seen, what));
     const int64_t now = td_mono_now().ns;
-    if (!t->deadline_ns) t->deadline_ns = now + t->timeout_ns;
+    begin_deadline(t, now);
     if (now >= t->deadline_ns) {
         char missing[16];
         snprintf(missing, sizeof missing, "%d", td_shm_team_name(t, peer));
-        return fail_missing(t, what, 1, missing, t->timeout_ns);
+        return fail_missing(t, what, 1, missing, t->deadline);
     }
     atomic_fetch_add(sleepers, 1);
     if (atomic_load(word) == seen) {

@@ -106,7 +106,9 @@ struct td_shm_team {
     _Atomic uint32_t *aborted_by; // that of the whole group
     const uint16_t *names;        // (world) ranks in the whole group; NULL: the same numbers
     int32_t rank, world;
-    int64_t timeout_ns;
+    struct td_collective_deadline joined; // that of join
+    const struct td_collective_deadline *_Atomic set;
+    const struct td_collective_deadline *_Atomic *deadlines; // `set` of the whole group
     bool (*aborted)(void *arg);
     void *aborted_arg;
     uint32_t meeting;     // that this rank arrived at last
@@ -114,7 +116,8 @@ struct td_shm_team {
     bool opens_call;      // the meeting that this rank arrived at last
     uint32_t call_parity; // of the meeting that opened the current call
     int spins;
-    int64_t deadline_ns; // of the current call; 0: nothing waited yet
+    int64_t deadline_ns;                           // of the current call; 0: nothing waited yet
+    const struct td_collective_deadline *deadline; // which one that is, once something waited
 };
 
 // Takes this rank's slot in a mapping whose head fits; FAILED_PRECONDITION says what differs,
@@ -136,6 +139,8 @@ TD_MUST_USE td_status td_shm_team_meet(struct td_shm_team *t, const struct td_sh
 TD_MUST_USE td_status td_shm_team_arrive(struct td_shm_team *t, const struct td_shm_call *call);
 TD_MUST_USE td_status td_shm_team_await(struct td_shm_team *t);
 void td_shm_team_abort(struct td_shm_team *t); // from any thread
+// Of calls that begin from now on, those of split teams, too. Borrowed. From any thread.
+void td_shm_team_set_deadline(struct td_shm_team *t, const struct td_collective_deadline *deadline);
 // DEADLINE_EXCEEDED of a wait for a started call: the call that this rank came for last, and who
 // did not come to it. After the abort.
 td_status td_shm_team_fail_late(struct td_shm_team *t, int64_t timeout_ns);

@@ -324,6 +324,11 @@ static td_status trace_test(struct td_collective *c, struct td_collective_work *
     return c->ops->test(c->inner, k->inner, out_done);
 }
 
+static void trace_set_deadline(struct td_collective *c,
+                               const struct td_collective_deadline *deadline) {
+    if (c->ops->set_deadline) c->ops->set_deadline(c->inner, deadline);
+}
+
 static const struct td_collective_ops trace_ops = {
     .struct_bytes = sizeof(struct td_collective_ops),
     .facts = trace_facts,
@@ -351,6 +356,7 @@ static const struct td_collective_ops trace_ops = {
     .start = trace_start,
     .wait = trace_wait,
     .test = trace_test,
+    .set_deadline = trace_set_deadline,
 };
 
 const struct td_plugin_desc td_collective_trace = TD_PLUGIN_DESC(

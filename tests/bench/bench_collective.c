@@ -186,7 +186,7 @@ static int rank_main(int32_t rank, int32_t world) {
     struct td_collective_config config = {.struct_bytes = sizeof config,
                                           .rank = rank,
                                           .world_size = world,
-                                          .timeout_ns = 60 * TD_NS_PER_S,
+                                          .deadline.timeout_ns = 60 * TD_NS_PER_S,
                                           .shared = shared,
                                           .shared_bytes = bytes};
     td_status s = shm()->join(&config, &g);

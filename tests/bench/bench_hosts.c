@@ -115,7 +115,7 @@ static td_status join(const char *address, struct folder_store *store, struct gr
     const struct td_collective_config config = {.struct_bytes = sizeof config,
                                                 .rank = g->node,
                                                 .world_size = 2,
-                                                .timeout_ns = 60 * TD_NS_PER_S,
+                                                .deadline.timeout_ns = 60 * TD_NS_PER_S,
                                                 .attempt = 1,
                                                 .node_rank = g->node,
                                                 .n_nodes = 2,

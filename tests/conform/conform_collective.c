@@ -521,7 +521,7 @@ static void test_world_of_one_is_refused_when_local_is_asked_for_more(void **sta
     const struct td_collective_ops *ops = td_collective_local.ops;
     struct td_collective *c = NULL;
     struct td_collective_config config = {
-        .struct_bytes = sizeof config, .world_size = 2, .timeout_ns = TD_NS_PER_S};
+        .struct_bytes = sizeof config, .world_size = 2, .deadline.timeout_ns = TD_NS_PER_S};
     td_status s = ops->join(&config, &c);
     assert_int_equal(td_status_code(s), TD_INVALID_ARGUMENT);
     td_status_free(s);

@@ -171,7 +171,7 @@ static inline void rank_body(struct node_rank *r, node_rank_fn *fn, void *arg) {
         .struct_bytes = sizeof config,
         .rank = r->rank,
         .world_size = n->world,
-        .timeout_ns = n->timeout_ns,
+        .deadline = {n->timeout_ns, "the first knob"},
         .shared = n->shared[r->node],
         .shared_bytes = n->shared_bytes[r->node],
         .attempt = 1,

@@ -62,14 +62,20 @@ static void test_deadline_names_the_node_when_it_never_comes(void **state) {
         nodes_run_but(&n, rank_barrier, NULL, absent);
         snprintf(name, sizeof name, "node %d of 3", absent);
         nodes_expect(&n, absent, TD_DEADLINE_EXCEEDED, TD_CLASS_COLLECTIVE, name);
+        nodes_expect(
+            &n, absent, TD_DEADLINE_EXCEEDED, TD_CLASS_COLLECTIVE,
+            "connect the nodes: not done within 0.350 s (seven eighths of the first knob)");
         nodes_finish(&n);
     }
 }
+
+static const struct td_collective_deadline later = {400 * TD_NS_PER_MS, "the later knob"};
 
 static td_status rank_goes_silent(struct node_rank *r, void *arg) {
     static float x[500000];
     (void)arg;
     TD_TRY(r->ops->barrier(r->c, "all are there"));
+    r->ops->set_deadline(r->c, &later);
     if (r->node == 1) {
         nodes_wait_stage(r->nodes, r->nodes->count[0]);
         return TD_OK;
@@ -82,12 +88,13 @@ static void test_deadline_names_the_node_when_it_is_connected_and_sends_nothing(
     (void)state;
     struct nodes n;
     nodes_init(&n, 2, two_by_two);
-    n.timeout_ns = 400 * TD_NS_PER_MS;
     nodes_run_but(&n, rank_goes_silent, NULL, -1);
     const struct outcome *o = &n.page->outcome[0];
     assert_int_equal(o->code, TD_DEADLINE_EXCEEDED);
     assert_non_null(strstr(o->message, "node 1 did not send"));
     assert_non_null(strstr(o->message, "all_reduce (sum) of 500000 f32"));
+    assert_non_null(
+        strstr(o->message, "not done within 0.350 s (seven eighths of the later knob)"));
     assert_true(n.page->outcome[1].code != TD_CODE_OK);
     nodes_finish(&n);
 }

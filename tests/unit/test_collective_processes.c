@@ -94,7 +94,8 @@ static int rank_main(char **argv) {
     struct td_collective_config config = {.struct_bytes = sizeof config,
                                           .rank = (int32_t)strtol(argv[2], NULL, 10),
                                           .world_size = WORLD,
-                                          .timeout_ns = strtol(argv[3], NULL, 10) * TD_NS_PER_MS,
+                                          .deadline.timeout_ns =
+                                              strtol(argv[3], NULL, 10) * TD_NS_PER_MS,
                                           .shared = m.data,
                                           .shared_bytes = m.group_bytes,
                                           .aborted = launcher_says_abort,

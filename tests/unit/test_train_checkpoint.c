@@ -99,7 +99,8 @@ static int make(void **state) {
     td_events_init(&f->events, open("/dev/null", O_WRONLY)); // sends fail, which is counted
     assert_ok(td_ring_format(f->ring, sizeof f->ring, sizeof(struct td_metric_record), 4,
                              &f->metrics.ring));
-    f->config = (struct td_checkpoint_config){.dir = f->dir, .label = "a1", .save_top_k = -1};
+    f->config = (struct td_checkpoint_config){
+        .dir = f->dir, .label = "a1", .save_top_k = -1, .patience_ns = TD_TEST_WAIT_NS};
     begin(f, -1, NULL, false);
     *state = f;
     return 0;

@@ -31,7 +31,7 @@ static struct td_collective *join(void) {
     struct td_collective_config config = {
         .struct_bytes = sizeof config,
         .world_size = 1,
-        .timeout_ns = TD_NS_PER_S,
+        .deadline.timeout_ns = TD_NS_PER_S,
     };
     assert_ok(ops->join(&config, &group));
     return group;

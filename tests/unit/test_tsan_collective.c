@@ -118,6 +118,38 @@ static void test_wait_names_the_missing_ranks_when_the_deadline_passes(void **st
     print_message("# over collective shm\n");
 }
 
+// Rank 0 comes to the second call, in the whole or in a group, and nobody else does.
+static const struct td_collective_deadline later = {2 * 50 * TD_NS_PER_MS, "the later knob"};
+static td_status rank_waits_after_another_deadline(struct rank_ctx *r, void *arg) {
+    const int32_t all[] = {0, 1};
+    const bool in_group = *(const bool *)arg;
+    struct td_collective *g;
+    TD_TRY(r->ops->group_create(r->c, all, 2, &g));
+    TD_TRY(r->ops->barrier(r->c, "both"));
+    r->ops->set_deadline(r->c, &later);
+    return r->rank ? TD_OK : r->ops->barrier(in_group ? g : r->c, "alone");
+}
+
+static void test_wait_names_the_deadline_when_another_holds_since_join(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        bool in_group = i;
+        struct ranks rs;
+        ranks_init(&rs, &td_collective_shm, 2, 0);
+        rs.setting = "the first knob";
+        ranks_run(&rs, rank_waits_after_another_deadline, &in_group);
+        expect_status(rs.status[0], TD_DEADLINE_EXCEEDED,
+                      "did not arrive within 0.100 s (the later knob); see their logs");
+        ranks_finish(&rs);
+        ranks_init(&rs, &td_collective_shm, 2, 0);
+        rs.timeout_ns = soon_ns;
+        rs.setting = "the first knob";
+        ranks_run(&rs, rank_only_zero_arrives, NULL);
+        expect_status(rs.status[0], TD_DEADLINE_EXCEEDED, "within 0.050 s (the first knob)");
+        ranks_finish(&rs);
+    }
+}
+
 static td_status rank_different_calls(struct rank_ctx *r, void *arg) {
     (void)arg;
     char data[8] = {0};
@@ -257,6 +289,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls_stay_right_when_thousands_follow_each_other),
         cmocka_unit_test(test_wait_names_the_missing_ranks_when_the_deadline_passes),
+        cmocka_unit_test(test_wait_names_the_deadline_when_another_holds_since_join),
         cmocka_unit_test(test_call_fails_with_both_sides_when_ranks_disagree),
         cmocka_unit_test(test_wait_ends_when_the_outside_says_abort),
         cmocka_unit_test(test_sleepers_wake_when_a_rank_aborts),

@@ -283,6 +283,12 @@ TRACE_GROUP(broadcast, ("collective.broadcast from %d", src),
 TRACE_GROUP(barrier, ("collective.barrier %s", tag), (struct td_collective * c, const char *tag),
             (c, tag))
 
+static void trace_collective_set_deadline(struct td_collective *c,
+                                          const struct td_collective_deadline *deadline) {
+    trace_line("collective.set_deadline %s", deadline->setting);
+    trace.collective->set_deadline(c, deadline);
+}
+
 // ---- comm hook ----------------------------------------------------------------------------------
 #define TRACE_HOOK(slot, args, params, pass) TRACE_SLOT(, slot, hook, args, params, pass)
 TRACE_HOOK(open, ("comm_hook.open"),
@@ -448,6 +454,7 @@ static inline void trace_add_collective(struct run *r, const struct td_plugin_de
     o->all_gather = trace_collective_all_gather;
     o->broadcast = trace_collective_broadcast;
     o->barrier = trace_collective_barrier;
+    TRACE_TAKE(collective, set_deadline);
     trace_add(r, real, o);
 }
 

@@ -210,7 +210,7 @@ td_status td_checkpointer_create(const struct td_checkpointer_options *options,
 // Until the copies into the snapshot are done. Any thread; nothing is left to wait for after it.
 static td_status await_copies(struct td_checkpointer *c) {
     if (!c->ticket) return TD_OK;
-    td_status s = c->o.accel_ops->wait(c->o.accel, c->ticket, TD_CHECKPOINT_PATIENCE_NS);
+    td_status s = c->o.accel_ops->wait(c->o.accel, c->ticket, c->o.config->patience_ns);
     if (td_status_code(s) == TD_DEADLINE_EXCEEDED) return td_status_with_class(s, TD_CLASS_DEVICE);
     c->ticket = 0;
     return s;
@@ -424,11 +424,19 @@ static void write_job(void *arg) {
 
 // ---- the training thread -----------------------------------------------------------------------
 
+td_status td_checkpointer_wait(struct td_checkpointer *c) {
+    td_status s = td_background_wait(c->o.background, c->o.config->patience_ns);
+    if (td_status_code(s) == TD_DEADLINE_EXCEEDED) {
+        s = td_status_context(s, "three quarters of trainer.save_timeout are over");
+    }
+    return as_disk(s);
+}
+
 // Until the writer is idle. The loop waits, which is counted.
 static td_status await_writer(struct td_checkpointer *c) {
     int64_t begin_ns = td_mono_now().ns;
     if (!td_background_busy(c->o.background)) return TD_OK;
-    TD_TRY(as_disk(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS)));
+    TD_TRY(td_checkpointer_wait(c));
     c->counts.waited++;
     c->counts.waited_ns += td_mono_now().ns - begin_ns;
     return TD_OK;
@@ -503,7 +511,7 @@ td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strate
     c->held_ns = td_mono_now().ns - begin_ns;
     hand_over(c, m);
     if (!final) return TD_OK;
-    TD_TRY(as_disk(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS)));
+    TD_TRY(td_checkpointer_wait(c));
     return td_checkpointer_poll(c);
 }
 

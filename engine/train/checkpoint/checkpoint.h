@@ -32,13 +32,14 @@
 // goes on from here after this one was killed makes no others. Only then comes the "checkpoint"
 // event, and only then are older ones pruned (save_top_k) with a "removed" event each. Paths are
 // never rewritten. One save at a time is written. A save that finds the writer busy waits for it,
-// at most TD_CHECKPOINT_PATIENCE_NS, when it is to stay. To stay are a final one, one that a daemon
-// asks for, and one that save_top_k keeps (all, or one of the best k so far). Rejected: a second
-// buffer for it, as large as the whole state. Any other, which the next one replaces, is skipped,
-// at the end of an epoch as well. Both are counted. Parameters that are not finite are not saved:
-// class numeric. A failed write leaves no file and is reported by the next poll: class disk. Bound:
-// one snapshot (parameters, buffers, optimizer state and what plugins keep once more in memory).
-// Thread: the training thread; the buffer belongs to the background thread while it writes.
+// at most the patience of its config, when it is to stay. To stay are a final one, one that a
+// daemon asks for, and one that save_top_k keeps (all, or one of the best k so far). Rejected: a
+// second buffer for it, as large as the whole state. Any other, which the next one replaces, is
+// skipped, at the end of an epoch as well. Both are counted. Parameters that are not finite are not
+// saved: class numeric. A failed write leaves no file and is reported by the next poll: class disk.
+// Bound: one snapshot (parameters, buffers, optimizer state and what plugins keep once more in
+// memory). Thread: the training thread; the buffer belongs to the background thread while it
+// writes.
 
 #include "engine/train/checkpoint/manifest.h"
 #include "engine/train/events/background.h"
@@ -46,9 +47,6 @@
 #include "engine/train/events/metrics.h"
 #include "traind/accelerator.h"
 #include "traind/strategy.h"
-
-// How long a final save may take before the run is given up as stuck.
-#define TD_CHECKPOINT_PATIENCE_NS (600 * TD_NS_PER_S)
 
 struct td_checkpointer_options {
     const struct td_checkpoint_config *config; // dir NULL: save() does nothing
@@ -97,6 +95,8 @@ TD_MUST_USE td_status td_checkpointer_save(struct td_checkpointer *c,
                                            const struct td_manifest *m, int flags);
 // The failure of an earlier write, once. Cheap: one load.
 TD_MUST_USE td_status td_checkpointer_poll(struct td_checkpointer *c);
+// Until nothing is being written. DEADLINE_EXCEEDED, class disk: the patience is over.
+TD_MUST_USE td_status td_checkpointer_wait(struct td_checkpointer *c);
 // Saves that found the writer busy: left out, and waiting for it.
 struct td_checkpointer_counts {
     uint64_t skipped, waited;

@@ -129,6 +129,7 @@ enum { TD_OPTIMIZERS_MAX = 8 };
 struct td_checkpoint_config {
     const char *dir;             // parent of "step-<n>"; NULL: none are written
     const char *label;           // what events call that parent: "a1"
+    int64_t patience_ns;         // how long the writing of one is waited for
     int32_t every_n_epochs;      // 0: not by epochs
     int32_t every_n_train_steps; // 0: not by steps
     int32_t save_top_k;          // -1 all, 0 none but the one of an agreed stop
@@ -160,7 +161,8 @@ struct td_train_config {
     const char *accelerator;       // auto, or a plugin
     const char *auto_accelerator;  // what auto means where no first start settled it
     const char *collective;        // in which the ranks of this attempt meet
-    int64_t collective_timeout_ns; // of each meeting, those after a final checkpoint included
+    int64_t collective_timeout_ns; // of each meeting
+    int64_t save_timeout_ns;       // of those to which one may come late (rank/group.h)
     const char *decorator;         // a collective that wraps it; NULL: none
     int32_t device;                // of the accelerator, which the rank opens
     const char *strategy;          // auto, single_device, ddp, or another plugin

@@ -85,6 +85,7 @@ td_status td_boundary_log(struct td_train_loop *l) {
 
 td_status td_boundary_end_step(struct td_train_loop *l) {
     struct td_rank *r = l->rank;
+    td_rank_expect(r, TD_RANK_TRAINS); // the control flags went to all
     if (l->window_steps) {
         TD_TRY(check_losses(l));
         td_epoch_metrics_add(&l->played, &l->window);
@@ -125,6 +126,7 @@ td_status td_boundary_save(struct td_train_loop *l, int flags) {
     struct td_rank *r = l->rank;
     const struct td_train_config *c = r->config;
     if (!c->checkpoint.dir) return TD_OK;
+    td_rank_expect(r, TD_RANK_SAVES); // who writes may wait for the disk
     if (r->precision_ops->state_save) {
         TD_TRY(r->precision_ops->state_save(r->precision, &l->at.precision));
     }

@@ -115,6 +115,7 @@ static td_status evaluate_loader(struct td_train_loop *l, enum td_split split, c
         td_control_phase(&r->control, is_test ? TD_PHASE_TESTING : TD_PHASE_VALIDATING);
         TD_TRY(td_train_loop_agree(l, out_interrupted));
         if (*out_interrupted) return TD_OK;
+        if (*done) td_train_loop_settled(l);
         td_status failed = evaluate_batch(l, split, loader, offset, &own);
         TD_TRY(td_batch_name(failed, l, stage_of(prefix), b));
         offset = td_sampler_next(s, offset, r->config->batch_size);

@@ -9,6 +9,7 @@
 #include "engine/train/config/limits.h"
 #include "engine/train/config/schedule.h"
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/group.h"
 #include "engine/train/rank/step.h"
 
 // The best of the attempts before, where the rank read the checkpoint that knows it. That of
@@ -108,6 +109,12 @@ td_status td_train_loop_agree(struct td_train_loop *l, bool *out_leave) {
     *out_leave = a.stop && !l->mid_window && (a.now || !fits || !l->fit_is_over);
     l->stop_saves = !a.now;
     return TD_OK;
+}
+
+// Before the first step of a fit it is the sanity check, and the step is still to be compiled.
+void td_train_loop_settled(struct td_train_loop *l) {
+    const bool trains = (l->rank->config->stages & TD_STAGE_FIT) && !l->fit_is_over;
+    if (!trains || l->stepped) td_rank_expect(l->rank, TD_RANK_TRAINS);
 }
 
 // One training step may have other outputs of such names, which are not what it lowers.

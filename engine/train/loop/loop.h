@@ -88,6 +88,8 @@ void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank);
 TD_MUST_USE td_status td_train_loop_settle(struct td_train_loop *l);
 // Flags of all ranks at a batch boundary outside of training. *out_leave: a stop to obey here.
 TD_MUST_USE td_status td_train_loop_agree(struct td_train_loop *l, bool *out_leave);
+// All ranks have met after a batch outside of training: nobody compiles for it any more.
+void td_train_loop_settled(struct td_train_loop *l);
 // Loss i among the tallies: "loss", and "loss_..." where the module has several training steps.
 // NULL: there are not so many.
 const struct td_tally *td_train_loop_loss(const struct td_train_loop *l,

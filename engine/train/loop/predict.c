@@ -222,6 +222,7 @@ static td_status run_batches(struct asking *a, int64_t n_batches, bool *out_inte
     for (int64_t b = 0; b < n_batches; b++) {
         TD_TRY(td_train_loop_agree(a->loop, out_interrupted));
         if (*out_interrupted) return TD_OK;
+        if (b) td_train_loop_settled(a->loop);
         TD_TRY(td_batch_name(ask(a, offset), a->loop, "predict", b));
         size_t part = sizeof(int64_t) + (size_t)batch * a->row_bytes;
         TD_TRY(td_rank_all_gather(r, a->own, part, a->all));

@@ -152,6 +152,7 @@ td_status td_stage_weights_load(struct td_train_loop *l) {
     struct choice made = {.source = KEEP};
     struct td_restored from = {.path = NULL};
     td_control_phase(&r->control, TD_PHASE_LOADING);
+    td_rank_expect(r, TD_RANK_SAVES);
     if (r->facts.is_global_zero) choose(l, &made, &from);
     TD_TRY(td_rank_broadcast(r, &made, sizeof made, 0));
     if (made.missing) {

@@ -8,6 +8,12 @@
 
 // ---- exchanging data ----------------------------------------------------------------------------
 
+void td_rank_expect(struct td_rank *r, enum td_rank_deadline deadline) {
+    if (r->deadline == deadline) return;
+    r->deadline = deadline;
+    if (r->group_ops->set_deadline) r->group_ops->set_deadline(r->group, &r->deadlines[deadline]);
+}
+
 td_status td_rank_reduce(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype,
                          enum td_reduce_op op) {
     const struct td_strategy_ops *o = r->strategy_ops;
@@ -29,8 +35,11 @@ td_status td_rank_broadcast(struct td_rank *r, void *data, size_t bytes, int32_t
 
 td_status td_rank_barrier(struct td_rank *r, const char *tag) {
     const struct td_strategy_ops *o = r->strategy_ops;
-    if (o->barrier) return o->barrier(r->strategy, tag);
-    return r->group_ops->barrier(r->group, tag);
+    const enum td_rank_deadline was = r->deadline;
+    td_rank_expect(r, TD_RANK_SAVES);
+    td_status s = o->barrier ? o->barrier(r->strategy, tag) : r->group_ops->barrier(r->group, tag);
+    td_rank_expect(r, was);
+    return s;
 }
 
 td_status td_rank_decide(struct td_rank *r, bool decision, bool all, bool *out_decision) {
@@ -110,6 +119,7 @@ td_status td_rank_optimizer_state(struct td_rank *r) {
 
 td_status td_rank_finish(struct td_rank *r) {
     const struct td_strategy_ops *o = r->strategy_ops;
+    td_rank_expect(r, TD_RANK_SAVES); // a last checkpoint
     if (o->teardown) return o->teardown(r->strategy);
     return r->facts.world_size == 1 ? TD_OK : td_rank_barrier(r, TD_BARRIER_END);
 }

@@ -1,19 +1,25 @@
 #ifndef TRAIND_ENGINE_TRAIN_RANK_GROUP_H
 #define TRAIND_ENGINE_TRAIN_RANK_GROUP_H
 
-// Group: what ranks do together. Each function calls the slot of the strategy; where the strategy
-// left it NULL, it does what traind/strategy.h says of an absent slot, most often by the
-// collective. Contracts are those of the slots. Nobody else in the engine calls these slots.
-// Thread: the training thread; td_rank_reduce_gradients and td_rank_sum_tensor: that of the
-// accelerator's queue.
+// Group: what ranks do together, and how long they wait for each other. Each function calls the
+// slot of the strategy; where the strategy left it NULL, it does what traind/strategy.h says of an
+// absent slot, most often by the collective. Contracts are those of the slots. Nobody else in the
+// engine calls these slots. Thread: the training thread; td_rank_reduce_gradients and
+// td_rank_sum_tensor: that of the accelerator's queue.
 
 #include "engine/train/rank/rank.h"
+
+// From now on. All ranks say it at the same place: TD_RANK_SAVES before one of them may come late,
+// TD_RANK_TRAINS when all have met since. A rank begins with the first. A decorator without the
+// slot keeps it.
+void td_rank_expect(struct td_rank *r, enum td_rank_deadline deadline);
 
 TD_MUST_USE td_status td_rank_reduce(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype,
                                      enum td_reduce_op op);
 TD_MUST_USE td_status td_rank_all_gather(struct td_rank *r, const void *in, size_t bytes,
                                          void *out);
 TD_MUST_USE td_status td_rank_broadcast(struct td_rank *r, void *data, size_t bytes, int32_t src);
+// Who comes last may have loaded or saved something: TD_RANK_SAVES, for this call.
 TD_MUST_USE td_status td_rank_barrier(struct td_rank *r, const char *tag);
 // all: true when every rank says true; else when any does.
 TD_MUST_USE td_status td_rank_decide(struct td_rank *r, bool decision, bool all,

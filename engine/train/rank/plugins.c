@@ -129,11 +129,16 @@ td_status td_rank_find_group(struct td_rank *r) {
 }
 
 td_status td_rank_join_group(struct td_rank *r) {
+    r->deadlines[TD_RANK_SAVES] =
+        (struct td_collective_deadline){r->config->save_timeout_ns, "trainer.save_timeout"};
+    r->deadlines[TD_RANK_TRAINS] = (struct td_collective_deadline){r->config->collective_timeout_ns,
+                                                                   "trainer.collective_timeout"};
+    r->deadline = TD_RANK_SAVES;
     struct td_collective_config config = {
         .struct_bytes = sizeof config,
         .rank = r->config->rank,
         .world_size = r->config->world_size,
-        .timeout_ns = r->config->collective_timeout_ns,
+        .deadline = r->deadlines[r->deadline],
         .shared = r->io->group,
         .shared_bytes = r->io->group_bytes,
         .aborted = attempt_is_over,

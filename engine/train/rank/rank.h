@@ -48,6 +48,13 @@
 // How long a run may take to end once a peer is gone, or the rank has failed.
 #define TD_ABORT_PATIENCE_NS (60 * TD_NS_PER_S)
 
+// Of calls of the group (group.h).
+enum td_rank_deadline {
+    TD_RANK_SAVES, // some rank may start, compile, load or save before it comes
+    TD_RANK_TRAINS,
+    TD_RANK_DEADLINES,
+};
+
 struct td_rank_bucket {
     struct td_bucket bucket;
     bool is_staged; // its sum, or what will be summed, is in `staging`
@@ -97,6 +104,8 @@ struct td_rank {
     struct td_collective *group;
     struct td_collective_facts group_facts;
     const char *group_name;
+    struct td_collective_deadline deadlines[TD_RANK_DEADLINES];
+    enum td_rank_deadline deadline; // which of them holds
     const struct td_strategy_ops *strategy_ops;
     struct td_strategy *strategy;
     struct td_strategy_facts facts;

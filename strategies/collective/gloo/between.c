@@ -3,11 +3,13 @@
 #include "strategies/collective/gloo/between.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/base/clock.h"
 #include "lib/base/machine.h"
+#include "strategies/collective/collective.h"
 #include "strategies/collective/reduce.h"
 
 enum { SLICE_BYTES = 1 << 19, PIECE_BYTES_MAX = 1 << 22 };
@@ -22,11 +24,13 @@ _Static_assert(sizeof(struct frame) - TD_BETWEEN_INLINE == 64, "a frame is sent 
 struct td_between {
     struct td_between_config config;
     int32_t node, n_nodes;
-    struct td_mesh *mesh;            // until the nodes are connected
-    struct td_gloo *gloo;            // from then on
-    uint64_t number, round;          // calls and rounds so far
-    int64_t deadline_ns;             // of the call
-    struct frame *out, *in;          // in: (n_nodes)
+    struct td_mesh *mesh;                             // until the nodes are connected
+    struct td_gloo *gloo;                             // from then on
+    uint64_t number, round;                           // calls and rounds so far
+    int64_t deadline_ns;                              // of the call
+    const struct td_collective_deadline *deadline;    // which one that is
+    const struct td_collective_deadline *_Atomic set; // of the calls that follow
+    struct frame *out, *in;                           // in: (n_nodes)
     size_t piece_bytes;              // a slice of each node, as far as they are not too many
     char *pieces[2];                 // (n_nodes, piece_bytes) each, once they are needed
     struct td_gloo_slice *to, *from; // (n_nodes): scratch
@@ -40,6 +44,7 @@ td_status td_between_create(const struct td_between_config *config, struct td_be
     if (!b) return td_fail_oom();
     const size_t n = (size_t)config->mesh.n_nodes;
     b->config = *config;
+    atomic_init(&b->set, &b->config.deadline);
     b->node = config->mesh.node;
     b->n_nodes = config->mesh.n_nodes;
     b->piece_bytes = TD_MIN(n * SLICE_BYTES, (size_t)PIECE_BYTES_MAX);
@@ -74,11 +79,41 @@ void td_between_destroy(struct td_between *b) {
     free(b);
 }
 
+void td_between_set_deadline(struct td_between *b, const struct td_collective_deadline *deadline) {
+    atomic_store(&b->set, deadline);
+}
+
+// ---- deadlines ----------------------------------------------------------------------------------
+static int64_t share_of(const struct td_collective_deadline *d) {
+    return TD_MAX(d->timeout_ns - d->timeout_ns / 8, (int64_t)1);
+}
+
+static void begin_deadline(struct td_between *b) {
+    b->deadline = atomic_load(&b->set);
+    b->deadline_ns = td_mono_now().ns + share_of(b->deadline);
+}
+
+// Says of an error which deadline it was.
+static td_status name_deadline(const struct td_between *b, td_status s) {
+    char setting[96] = "", within[TD_COLLECTIVE_WITHIN];
+    if (td_status_code(s) != TD_DEADLINE_EXCEEDED) return s;
+    if (b->deadline->setting) {
+        snprintf(setting, sizeof setting, "seven eighths of %s", b->deadline->setting);
+    }
+    const struct td_collective_deadline share = {share_of(b->deadline), setting};
+    return td_status_context(s, "not done %s", td_collective_within(&share, within));
+}
+
+static td_status end_round(struct td_between *b, struct td_gloo_round *take_round) {
+    return name_deadline(b, td_gloo_end(b->gloo, take_round, b->deadline_ns));
+}
+
+// ---- connecting ---------------------------------------------------------------------------------
 td_status td_between_connect(struct td_between *b, struct td_mesh_place *out_places) {
     TD_AUTO_FREE int *fds = td_calloc((size_t)b->n_nodes, sizeof *fds);
     if (!fds) return td_fail_oom();
-    const int64_t deadline = td_mono_now().ns + b->config.timeout_ns;
-    td_status s = td_mesh_connect(b->mesh, deadline, fds, out_places);
+    begin_deadline(b);
+    td_status s = name_deadline(b, td_mesh_connect(b->mesh, b->deadline_ns, fds, out_places));
     const enum td_code code = td_status_code(s);
     if (code == TD_DEADLINE_EXCEEDED || code == TD_ABORTED) {
         s = td_status_with_class(s, TD_CLASS_COLLECTIVE);
@@ -174,13 +209,13 @@ td_status td_between_exchange(struct td_between *b, const struct td_gloo_slice *
                               const struct td_gloo_slice *from) {
     struct td_gloo_round *round = NULL;
     TD_TRY(begin(b, to, from, &round));
-    return td_gloo_end(b->gloo, round, b->deadline_ns);
+    return end_round(b, round);
 }
 
 // The data is in the frame.
 static td_status open_packed(struct td_between *b, const struct td_between_call *call,
                              size_t bytes) {
-    b->deadline_ns = td_mono_now().ns + b->config.timeout_ns;
+    begin_deadline(b);
     b->out->number = ++b->number;
     b->out->call = *call;
     for (int32_t p = 0; p < b->n_nodes; p++) {
@@ -338,7 +373,7 @@ static td_status finish_piece(struct td_between *b, const struct td_between_part
 
 // Ends a round of a call that failed, or that did not: the first error counts.
 static td_status end_also(struct td_between *b, td_status s, struct td_gloo_round *round) {
-    td_status also = td_gloo_end(b->gloo, round, b->deadline_ns);
+    td_status also = end_round(b, round);
     if (!s) return also;
     td_status_free(also);
     return s;
@@ -387,7 +422,7 @@ td_status td_between_reduce_own(struct td_between *b, const struct td_between_pa
     TD_TRY(make_pieces(b));
     TD_CHECK(bytes_of(part) <= b->piece_bytes);
     TD_TRY(begin_scatter(b, part, bounds, b->pieces[0], &round));
-    TD_TRY(td_gloo_end(b->gloo, round, b->deadline_ns));
+    TD_TRY(end_round(b, round));
     const int64_t first = bounds[b->node];
     add_up(b, part, at(part, first), bounds[b->node + 1] - first, b->pieces[0], b->piece_bytes);
     return TD_OK;

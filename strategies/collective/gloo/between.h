@@ -17,6 +17,8 @@
 //
 // What crosses has the type of the data. 16-bit floats are added in fp32, and rounded once; where
 // they are sums already, the caller gives them as fp32 (hierarchy_reduce.c).
+// Deadlines: seven eighths of those that are given, so that the error which names a node comes
+// before those of ranks that wait for their leader.
 // Bounds: two pieces from each other node, as far as its slices reach, and the frames. Thread: one
 // at a time.
 // Errors: those of gloo.h and mesh.h; FAILED_PRECONDITION (class user_code) with both calls and
@@ -64,13 +66,15 @@ struct td_between;
 
 struct td_between_config {
     struct td_mesh_config mesh;
-    int64_t timeout_ns; // of a call
+    struct td_collective_deadline deadline; // of a call, until set_deadline
 };
 
 // Waits for nobody. config is borrowed until destroy.
 TD_MUST_USE td_status td_between_create(const struct td_between_config *config,
                                         struct td_between **out_b);
 void td_between_destroy(struct td_between *b); // accepts NULL
+// Of calls that begin from now on. Borrowed. From any thread.
+void td_between_set_deadline(struct td_between *b, const struct td_collective_deadline *deadline);
 // Connects, once. out_places (n_nodes).
 TD_MUST_USE td_status td_between_connect(struct td_between *b, struct td_mesh_place *out_places);
 

@@ -169,17 +169,16 @@ static td_status join_local(struct td_collective *c, const struct td_collective_
 
 static td_status join_nodes(struct td_collective *c, const struct td_collective_config *config) {
     if (!td_hierarchy_leads(c)) return TD_OK;
-    c->config = (struct td_between_config){
-        .mesh = {.store = config->store,
-                 .address = config->interface_address,
-                 .attempt = config->attempt,
-                 .node = c->node,
-                 .n_nodes = c->n_nodes,
-                 .first_rank = c->rank,
-                 .n_ranks = c->n_local,
-                 .aborted = is_over,
-                 .aborted_arg = c},
-        .timeout_ns = TD_MAX(config->timeout_ns - config->timeout_ns / 8, (int64_t)1)};
+    c->config = (struct td_between_config){.mesh = {.store = config->store,
+                                                    .address = config->interface_address,
+                                                    .attempt = config->attempt,
+                                                    .node = c->node,
+                                                    .n_nodes = c->n_nodes,
+                                                    .first_rank = c->rank,
+                                                    .n_ranks = c->n_local,
+                                                    .aborted = is_over,
+                                                    .aborted_arg = c},
+                                           .deadline = config->deadline};
     return td_between_create(&c->config, &c->between);
 }
 
@@ -192,7 +191,6 @@ static td_status hierarchy_join(const struct td_collective_config *config,
     c->ops = node_ops();
     c->aborted = config->aborted;
     c->aborted_arg = config->aborted_arg;
-    c->timeout_ns = config->timeout_ns;
     c->rank = config->rank;
     c->world = config->world_size;
     c->node = config->node_rank;
@@ -215,6 +213,12 @@ static td_status hierarchy_join(const struct td_collective_config *config,
     }
     *out_c = c;
     return TD_OK;
+}
+
+static void hierarchy_set_deadline(struct td_collective *c,
+                                   const struct td_collective_deadline *deadline) {
+    if (c->local) c->ops->set_deadline(c->local, deadline);
+    if (c->between) td_between_set_deadline(c->between, deadline);
 }
 
 static td_status hierarchy_gradients(struct td_collective *c, void **out_data, size_t *out_bytes) {
@@ -293,6 +297,7 @@ static const struct td_collective_ops hierarchy_ops = {
     .start = hierarchy_start,
     .wait = hierarchy_wait,
     .test = hierarchy_test,
+    .set_deadline = hierarchy_set_deadline,
 };
 
 TD_PLUGIN(COLLECTIVE, "hierarchy", "ranks of several nodes: shared memory, and Gloo between nodes",

@@ -34,7 +34,6 @@ struct td_collective {
     bool (*aborted)(void *arg);
     void *aborted_arg;
     _Atomic bool is_over; // this rank gave up, or was made to
-    int64_t timeout_ns;
     int32_t rank, world, node, n_nodes, local_rank, n_local;
     const struct td_collective_ops *ops; // of the ranks of this node
     struct td_collective *local;         // they; NULL: this rank is alone on its node
