@@ -215,7 +215,7 @@ static td_status hold_level(struct td_worker_config *c, const struct td_worker_a
 }
 
 // Nodes have as many ranks each. By hand, with fewer than the plan asks for, all are on one.
-static void take_nodes(struct td_worker_config *c) {
+static td_status take_nodes(struct td_worker_config *c) {
     struct td_train_config *t = &c->train;
     const bool all = t->world_size == td_spec_ranks(&c->plan.spec);
     t->n_nodes = all ? TD_MAX(c->plan.spec.trainer.num_nodes, 1) : 1;
@@ -224,6 +224,16 @@ static void take_nodes(struct td_worker_config *c) {
     t->local_rank = t->rank % t->local_world_size;
     t->interface_address = c->plan.run.collective_address;
     t->collective = t->n_nodes > 1 ? "hierarchy" : t->world_size == 1 ? "local" : "shm";
+    t->link_timeout_ns = c->plan.run.link_timeout_ms * TD_NS_PER_MS;
+    const struct td_json *names = c->plan.run.nodes;
+    if (!names || names->n_children != (size_t)t->n_nodes) return TD_OK;
+    const char **list = td_arena_array(c->arena, names->n_children, sizeof *list);
+    if (!list) return td_fail_oom();
+    t->node_names = list;
+    for (const struct td_json *v = names->first; v; v = v->next) {
+        *list++ = td_json_string(v, "?");
+    }
+    return TD_OK;
 }
 
 static td_status take_world(struct td_worker_config *c, const struct td_worker_args *args) {
@@ -243,7 +253,7 @@ static td_status take_world(struct td_worker_config *c, const struct td_worker_a
     }
     c->train.rank = args->rank;
     c->train.world_size = world;
-    take_nodes(c);
+    TD_TRY(take_nodes(c));
     c->train.collective_timeout_ns = c->plan.spec.trainer.collective_timeout_s * TD_NS_PER_S;
     c->train.save_timeout_ns = c->plan.spec.trainer.save_timeout_s * TD_NS_PER_S;
     return TD_OK;

@@ -77,10 +77,13 @@ struct td_collective_config {
     // nodes are in the order of their ranks.
     int32_t node_rank, n_nodes;           // n_nodes 0 or 1: one node, and nothing below is read
     int32_t local_rank, local_world_size; // of this node; `shared` is the mapping of these
-    // Both live until leave. Numeric: what traffic between nodes binds to; in which they find each
+    // All live until leave. Numeric: what traffic between nodes binds to; in which they find each
     // other.
     const char *interface_address;
     struct td_store *store;
+    const char *const *node_names; // (n_nodes) for errors; NULL: they have numbers alone
+    // A node whose machine acknowledges nothing for so long is gone; 0: the backend's own.
+    int64_t link_timeout_ns;
 };
 
 // What all_reduce_bucket takes. One of the first two at least. With both, gradients stay where the

@@ -22,6 +22,7 @@ static td_status complete(struct td_arena *a, const struct td_json *tree, struct
     td_spec_read(canonical, &p.spec);
     const struct td_json *run = td_json_get(canonical, "run");
     const struct td_json *frozen = td_json_get(run, "frozen");
+    const struct td_json *nodes = td_json_get(run, "nodes");
     p.run = (struct td_plan_run){
         .job = text(run, "job"),
         .attempt = (int32_t)td_json_int(td_json_get(run, "attempt"), 1),
@@ -37,6 +38,8 @@ static td_status complete(struct td_arena *a, const struct td_json *tree, struct
         .master_port = (int32_t)td_json_int(td_json_get(run, "master_port"), 0),
         .collective_interface = text(run, "collective_interface"),
         .collective_address = text(run, "collective_address"),
+        .nodes = nodes && nodes->n_children ? nodes : NULL,
+        .link_timeout_ms = (int32_t)td_json_int(td_json_get(run, "link_timeout"), 0),
         .frozen = frozen && frozen->kind == TD_JSON_OBJECT ? frozen : NULL,
     };
     *out = p;
@@ -90,7 +93,9 @@ td_status td_plan_build(struct td_arena *a, const struct td_json *spec_tree,
               set_text(a, facts, "master_address", run->master_address) &&
               set_count(a, facts, "master_port", run->master_port) &&
               set_text(a, facts, "collective_interface", run->collective_interface) &&
-              set_text(a, facts, "collective_address", run->collective_address);
+              set_text(a, facts, "collective_address", run->collective_address) &&
+              set_count(a, facts, "link_timeout", run->link_timeout_ms);
+    if (ok && run->nodes) ok = td_json_set(a, facts, "nodes", td_json_copy(a, run->nodes));
     if (ok && run->resume_before) {
         ok = td_json_set(a, facts, "resume_before", td_json_copy(a, run->resume_before));
     }
@@ -129,6 +134,11 @@ td_status td_plan_join(const char *spec_json, const struct td_plan_run *run,
     TD_TRY(join_text(out, "resume_from", run->resume_from));
     TD_TRY(join_text(out, "precision", run->precision));
     TD_TRY(join_text(out, "cpu_level", run->cpu_level));
+    TD_TRY(join_count(out, "link_timeout", run->link_timeout_ms));
+    if (run->nodes) {
+        TD_TRY(td_buf_str(out, ",\"nodes\":"));
+        TD_TRY(td_json_print(run->nodes, false, out));
+    }
     if (frozen_json) {
         TD_TRY(td_buf_str(out, ",\"frozen\":"));
         TD_TRY(td_buf_str(out, frozen_json));

@@ -31,6 +31,8 @@ struct td_plan_run {
     int32_t master_port;              // there, of a command or program; 0: none
     const char *collective_interface; // of this node: what goes to ranks of others goes through it
     const char *collective_address;   // its address
+    const struct td_json *nodes;      // names, in the order of their ranks; NULL: none are given
+    int32_t link_timeout_ms;          // 0: the default
     const struct td_json *frozen;     // choices of the first start, an object; NULL: none yet
 };
 
@@ -47,7 +49,7 @@ TD_MUST_USE td_status td_plan_build(struct td_arena *a, const struct td_json *sp
                                     const struct td_plan_run *run, struct td_plan *out_plan);
 // Appends the JSON, indented, with a final newline.
 TD_MUST_USE td_status td_plan_print(const struct td_plan *p, struct td_buf *out);
-// Appends what td_plan_parse reads as the same plan, made of texts alone. These are a canonical
+// Appends what td_plan_parse reads as the same plan, made of texts. These are a canonical
 // spec's and that of the frozen choices (NULL: none; those in run do not count, nor does
 // resume_before). Nothing is checked here.
 TD_MUST_USE td_status td_plan_join(const char *spec_json, const struct td_plan_run *run,

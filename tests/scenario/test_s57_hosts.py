@@ -138,6 +138,10 @@ def failed_on_b(c, job, *classes):
     assert getattr(failure, "class") in classes and failure.node == "b", failure
 
 
+def log_of(c, job, rank):
+    return b"".join(line.data for line in c.logs(job, rank=rank))
+
+
 def again(c, job):
     until("it trains again", lambda: c.job(job).attempt == 2 and c.state(job) == "RUNNING")
 
@@ -199,17 +203,45 @@ def test_job_goes_on_when_a_link_was_down_for_longer_than_the_lease(hosts, where
     ends_as_undisturbed(c, job, attempt=2)
 
 
-def test_attempt_ends_by_the_deadline_of_its_data_when_only_the_ranks_lose_each_other(hosts):
-    c, a, b, job = has_saved(hosts, "trainer.collective_timeout=3")
+# By the deadline of data, or before: their connection ends when 4 s passed without an answer, of a lease of 1 s.
+@pytest.mark.parametrize("timeout_s, said", [
+    (3, "not done within 2.625 s (seven eighths of trainer.collective_timeout): node "),
+    pytest.param(60, " is gone, the attempt is over: its machine does not answer any more", marks=longer)])
+def test_attempt_ends_when_only_the_ranks_lose_each_other(hosts, timeout_s, said):
+    c, a, b, job = has_saved(hosts, f"trainer.collective_timeout={timeout_s}")
     b.host.deaf_to(a.host)
     watch = Watch()
     failure = until("the attempt has failed", lambda: c.job(job).restarts == 1 and c.job(job)).failure
     watch.took("the attempt has failed", 6)
-    assert getattr(failure, "class") == "collective" and failure.node in ("a", "b"), failure
+    assert getattr(failure, "class") == "collective", failure
+    other = {"a": "node 1 (b)", "b": "node 0 (a)"}[failure.node]
+    assert said in failure.message and other in failure.message, failure
     assert len(c.nodes("READY")) == 2
     b.host.lose_nothing()
     again(c, job)
     watch.took("trains again", 15)
+    ends_as_undisturbed(c, job, attempt=2)
+
+
+@longer
+@pytest.mark.parametrize("where", ["hub", "host"])
+def test_silent_host_ends_the_attempt_within_its_lease_with_default_settings(hosts, where):
+    c, a, b = hosts.start("a", "b", slots=1)  # a lease of 10 s; 60 s more are never waited for
+    job = submit(c, 2 * SAVED)
+    until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint, 60)
+    until("its points, too", lambda: (SAVED, 2) in [(p.step, p.n_ranks) for p in c.points(job)])
+    b.host.link("down", where)
+    watch = Watch()
+    until("the ranks of the other host have ended", lambda: not a.workers(job))
+    watch.took("ended on the other host", 10)
+    failure = until("the attempt has failed", lambda: c.job(job).restarts == 1 and c.job(job)).failure
+    watch.took("the attempt has failed", 12)
+    assert (getattr(failure, "class"), failure.node) == ("node_lost", "b"), failure
+    assert "node b was silent for" in failure.message and "other ranks of the job lost it" in failure.message
+    until("its log has come", lambda: b"node 1 (b) is gone" in log_of(c, job, 0))
+    assert b"its machine does not answer any more" in log_of(c, job, 0)
+    b.host.link("up", where)
+    again(c, job)
     ends_as_undisturbed(c, job, attempt=2)
 
 

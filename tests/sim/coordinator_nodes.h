@@ -9,6 +9,7 @@
 // ---- nodes --------------------------------------------------------------------------------------
 static void to_core(struct world *w, struct sim_node *n, Traind__V1__NodeMessage *m) {
     m->incarnation = n->incarnation;
+    n->heard_ns = w->now_ns;
     td_core_session_message(w->core, now(w), n->session, m);
     after(w);
 }
@@ -314,10 +315,16 @@ static void dial(struct world *w, struct sim_node *n) {
     to_core(w, n, &m);
 }
 
-// Ranks of the attempt that are ready here, or were when they ended well.
-static uint32_t n_met(const struct world *w, const struct held *h) {
+static bool is_cut(const struct world *w, const struct sim_node *n) {
+    return w->now_ns < n->cut_until;
+}
+
+// Ranks of the attempt that this node reaches, and that are ready, or were when they ended well.
+static uint32_t n_met(const struct world *w, const struct sim_node *own, const struct held *h) {
     uint32_t met = 0;
     for (int n = 0; n < N_NODES; n++) {
+        const bool cut = is_cut(w, own) || is_cut(w, &w->nodes[n]);
+        if (cut && &w->nodes[n] != own) continue;
         for (int i = 0; i < MAX_HELD; i++) {
             const struct held *p = &w->nodes[n].held[i];
             bool same = p->used && p->attempt == h->attempt && p->epoch == h->epoch &&
@@ -329,9 +336,9 @@ static uint32_t n_met(const struct world *w, const struct held *h) {
 }
 
 // The other ranks of a gang: it steps with them alone. True: it does not step now.
-static bool waits_for_peers(struct world *w, struct held *h) {
+static bool waits_for_peers(struct world *w, const struct sim_node *n, struct held *h) {
     if (h->world == h->n_ranks) return false;
-    bool all = n_met(w, h) == h->world;
+    bool all = n_met(w, n, h) == h->world;
     h->met = h->met || all;
     if (!all && h->met && chance(w, 20)) end_attempt(h, "failed", "collective"); // it lost one
     return !all || !h->alive;
@@ -356,7 +363,7 @@ static void train(struct world *w, struct sim_node *n, struct held *h) {
         end_attempt(h, h->mode == TRAIND__V1__STOP__MODE__KILL ? "killed" : "stopped", "none");
         return;
     }
-    if (!chance(w, 3) || waits_for_peers(w, h)) return;
+    if (!chance(w, 3) || waits_for_peers(w, n, h)) return;
     h->step++;
     for (uint32_t r = 0; r < h->n_ranks; r++) {
         h->metrics[r] += RECORD;
@@ -505,6 +512,11 @@ static void step_node(struct world *w, struct sim_node *n) {
     if (chance(w, 2000)) lose_session(w, n, (int64_t)(draw(w) % 5000));
     if (chance(w, 4000)) lose_session(w, n, 60000 + (int64_t)(draw(w) % 60000)); // partition
     if (chance(w, 4000)) reboot(w, n);
+    const int64_t silence_ms = (int64_t)(draw(w) % 90000);
+    if (chance(w, 4000)) fall_silent(w, n, silence_ms); // its ranks may step on
+    if (!chance(w, 4000)) return;
+    fall_silent(w, n, silence_ms); // or not: its host is cut off
+    n->cut_until = n->dial_at;
 }
 
 #endif

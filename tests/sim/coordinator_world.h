@@ -25,6 +25,8 @@ enum {
     RECORD = 64,
     N_GANGS = 3, // specs over several nodes, after those of one
     N_SPECS = MAX_RANKS + N_GANGS,
+    LEASE_MS = 10000, // defaults of the core
+    LOST_AFTER_MS = 60000,
 };
 
 struct held { // an attempt on a node: its files, and its launcher while alive
@@ -54,6 +56,8 @@ struct sim_node {
     uint64_t session, incarnation;
     bool registered;
     int64_t dial_at;
+    int64_t heard_ns;  // when the core received a message of it last
+    int64_t cut_until; // its ranks do not reach those of others before
     struct held held[MAX_HELD];
     struct sim_disk disk;
 };
@@ -91,6 +95,7 @@ struct world {
     void (*carry_out)(struct world *w, struct td_action *a); // on the nodes' side
     uint64_t incarnation, ticket, committed;
     struct td_map *rows[TD_RECORD_KIND_COUNT];
+    struct td_map *fenced;  // "<job>/<attempt>/<part>" of parts that were given up
     struct td_map *cursors; // "<job>/<attempt>/<rank>" -> uint64_t *
     struct batch *batches, **batches_tail;
     struct points *points, **points_tail;
@@ -253,6 +258,13 @@ static void lose_session(struct world *w, struct sim_node *n, int64_t away_ms) {
     n->dial_at = w->now_ns + away_ms * TD_NS_PER_MS;
 }
 
+// Nothing of it comes any more, and nobody says so: the core has its session still.
+static void fall_silent(struct world *w, struct sim_node *n, int64_t away_ms) {
+    n->session = 0;
+    n->registered = false;
+    n->dial_at = w->now_ns + away_ms * TD_NS_PER_MS;
+}
+
 static void load_cursors(struct world *w) {
     size_t at = 0;
     const char *key;
@@ -286,7 +298,7 @@ static void start_core(struct world *w) {
     after(w);
 }
 
-static void crash(struct world *w) {
+static inline void crash(struct world *w) {
     w->crashes++;
     for (int i = 0; i < N_NODES; i++) {
         w->nodes[i].session = 0;

@@ -10,29 +10,12 @@
 // Held at every moment: no job has two attempts alive that are not fenced, on any node. No node
 // gets more ranks than it has slots. Every byte of metrics is stored once, in order. A job whose
 // creation was acknowledged is there after every crash. A node is asked to forget an attempt only
-// when everything of it was committed. No checkpoint that the catalog keeps is removed. And once
-// the faults stop, every job ends, the disks hold the one checkpoint of each that its catalog
-// holds, and nothing of those that were deleted.
+// when everything of it was committed. No checkpoint that the catalog keeps is removed. No part is
+// given up for its silence alone before its time (coordinator_history.h). And once the faults stop,
+// every job ends, the disks hold the one checkpoint of each that its catalog holds, and nothing of
+// those that were deleted.
 
-#include "tests/sim/coordinator_nodes.h"
-
-static void create(struct world *w, int i, uint64_t spec) {
-    const struct td_job *j = NULL;
-    bool again = false;
-    char request[24];
-    snprintf(w->jobs[i].id, sizeof w->jobs[i].id, "j-%012llx",
-             (unsigned long long)(draw(w) & 0xffffffffffff));
-    snprintf(request, sizeof request, "request-%d", i);
-    const struct td_core_create_job r = {
-        .id = w->jobs[i].id, .spec_json = w->specs[spec], .request_id = "", .digest = request};
-    td_status s = td_core_create_job(w->core, now(w), &r, &j, &again);
-    after(w);
-    if (!s) {
-        w->jobs[i].created = true;
-        put(w, NULL, i);
-    }
-    td_status_free(s);
-}
+#include "tests/sim/coordinator_history.h"
 
 static void try_delete(struct world *w, int i) {
     const struct td_job *j = NULL;
@@ -84,101 +67,14 @@ static bool all_ended(struct world *w) {
 }
 
 // ---- a history ----------------------------------------------------------------------------------
-static char *make_spec(int devices, int num_nodes) {
-    TD_AUTO(td_arena) *arena = NULL;
-    struct td_json *tree = NULL;
-    TD_AUTO_BUF text;
-    char set[32], nodes[32];
-    snprintf(set, sizeof set, "trainer.devices=%d", devices);
-    snprintf(nodes, sizeof nodes, "trainer.num_nodes=%d", num_nodes);
-    const char *overrides[] = {set, nodes, "restart.max=1000", "restart.backoff=[0, 1]",
-                               devices % 2 ? "checkpoint.store=fs" : "checkpoint.store=stream"};
-    static const char spec[] =
-        "{name: sim, model: {name: mlp, layers: [2, 2]},"
-        " data: {name: synthetic, samples: 8, features: 2, classes: 2, batch_size: 2},"
-        " optimizer: {name: sgd, lr: 0.1}, checkpoint: {dir: /shared}}";
-    td_buf_init(&text, 1 << 20);
-    assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    assert_ok(td_spec_parse(arena, spec, strlen(spec), overrides, TD_COUNTOF(overrides), &tree));
-    assert_ok(td_json_print(tree, false, &text));
-    return td_buf_take_cstr(&text);
-}
-
-static void pass_time(struct world *w) {
-    w->now_ns += STEP_MS * TD_NS_PER_MS;
-    run_store(w);
-    if (td_core_wake(w->core).ns <= w->now_ns) {
-        td_core_tick(w->core, now(w));
-        after(w);
-    }
-}
-
 static void advance(struct world *w) {
     pass_time(w);
     for (int i = 0; i < N_NODES; i++) {
         step_node(w, &w->nodes[i]);
     }
     people(w);
+    check_fences(w);
     if (!w->calm && chance(w, 800)) crash(w);
-}
-
-static struct world *make_world(uint64_t seed) {
-    struct world *w = calloc(1, sizeof *w);
-    w->carry_out = carry_out;
-    w->rng = seed;
-    w->now_ns = TD_NS_PER_S;
-    w->batches_tail = &w->batches;
-    w->points_tail = &w->points;
-    w->gate_tail = &w->gate;
-    for (int k = 0; k < TD_RECORD_KIND_COUNT; k++) {
-        assert_ok(td_map_create(100000, &w->rows[k]));
-    }
-    assert_ok(td_map_create(100000, &w->cursors));
-    for (int i = 1; i <= MAX_RANKS; i++) {
-        w->specs[i] = make_spec(i, 1);
-    }
-    static const int gangs[N_GANGS][2] = {{1, 2}, {2, 2}, {1, 3}};
-    for (int i = 0; i < N_GANGS; i++) {
-        w->specs[MAX_RANKS + 1 + i] = make_spec(gangs[i][0], gangs[i][1]);
-    }
-    for (int i = 0; i < N_NODES; i++) {
-        snprintf(w->nodes[i].id, sizeof w->nodes[i].id, "n%d", i);
-        snprintf(w->nodes[i].boot, sizeof w->nodes[i].boot, "boot");
-        w->nodes[i].slots = (uint32_t)(2 + i);
-        assert_ok(td_map_create(100000, &w->nodes[i].disk.dirs));
-    }
-    start_core(w);
-    return w;
-}
-
-static void free_map(struct td_map *m) {
-    size_t at = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(m, &at, &key, &value)) {
-        free(value);
-    }
-    td_map_destroy(m);
-}
-
-static void free_world(struct world *w) {
-    drop_pending(w);
-    td_core_destroy(w->core);
-    for (int k = 0; k < TD_RECORD_KIND_COUNT; k++) {
-        free_map(w->rows[k]);
-    }
-    free_map(w->cursors);
-    for (int i = 1; i <= N_SPECS; i++) {
-        free(w->specs[i]);
-    }
-    for (int i = 0; i < N_NODES; i++) {
-        for (int h = 0; h < MAX_HELD; h++) {
-            if (w->nodes[i].held[h].used) drop_held(&w->nodes[i].held[h]);
-        }
-        sim_disk_drop(&w->nodes[i].disk);
-        td_map_destroy(w->nodes[i].disk.dirs);
-    }
-    free(w);
 }
 
 static void report(struct world *w, uint64_t seed) {
@@ -341,12 +237,6 @@ static void test_every_history_keeps_the_invariants_and_every_job_ends(void **st
         live_through(seed, &t);
     }
     assert_true(t.gangs > n && t.aborted > n / 4); // they are not left out by the draw
-}
-
-static const struct td_job *job_of(struct world *w, int i) {
-    const struct td_job *j = NULL;
-    assert_ok(td_core_find_job(w->core, w->jobs[i].id, &j));
-    return j;
 }
 
 // Time passes for the store and for a node that trains nothing.

@@ -24,6 +24,8 @@ struct rig {
     const char *address;   // collective, of nodes that register; NULL: none
     const char *level;     // CPU, of nodes that register; NULL: they do not say
     const char *boot;      // of nodes that register; NULL: always the same
+    const char *called;    // the name of nodes that register; NULL: as their id
+    char run[512];         // how `run` of the newest plan begins
     uint32_t n_assigned, n_progress, n_queue;
     struct { // the newest Assigns, and Stops of the newest of them
         uint64_t session;
@@ -65,6 +67,7 @@ static void keep_part(struct rig *r, uint64_t session, const Traind__V1__Assign 
     r->parts[r->n_parts].n_ranks = m->n_ranks;
     r->parts[r->n_parts].threads = m->threads_per_rank;
     const char *level = strstr(m->plan_json, "\"run\":");
+    snprintf(r->run, sizeof r->run, "%.500s", level ? level : "");
     level = level ? strstr(level, "\"cpu_level\":\"") : NULL;
     snprintf(r->parts[r->n_parts].level, sizeof r->parts[0].level, "%.*s",
              level ? (int)strcspn(level + 13, "\"") : 0, level ? level + 13 : "");
@@ -164,7 +167,8 @@ static void say_register_with(struct rig *r, const char *name, uint32_t slots,
     snprintf(boot, sizeof boot, "%s", r->boot ? r->boot : "boot");
     snprintf(id, sizeof id, "%s", name);
     Traind__V1__Register reg = TRAIND__V1__REGISTER__INIT;
-    reg.node_id = reg.name = id;
+    reg.node_id = id;
+    reg.name = r->called ? td_unconst(r->called) : id;
     reg.boot_id = boot;
     reg.launcher_major = 1;
     reg.cores = reg.slots = slots;

@@ -57,7 +57,8 @@ struct nodes {
     int32_t count[NODES_MAX]; // ranks of each
     void *shared[NODES_MAX];
     size_t shared_bytes[NODES_MAX];
-    int64_t timeout_ns;
+    int64_t timeout_ns, link_timeout_ns;
+    const char *const *names;
     pid_t pid[NODE_RANKS_MAX];
 };
 
@@ -181,6 +182,8 @@ static inline void rank_body(struct node_rank *r, node_rank_fn *fn, void *arg) {
         .local_world_size = n->count[r->node],
         .interface_address = address,
         .store = &n->store,
+        .node_names = n->names,
+        .link_timeout_ns = n->link_timeout_ns,
     };
     td_status s = r->ops->join(&config, &r->c);
     if (!s) s = fn(r, arg);

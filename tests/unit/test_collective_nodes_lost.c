@@ -6,7 +6,10 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/tcp.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 static const int32_t two_by_two[] = {2, 2}, three[] = {1, 1, 1}, two[] = {1, 1};
@@ -127,6 +130,66 @@ static void test_deadline_names_the_node_when_it_stops_within_a_call(void **stat
     nodes_run_but(&n, rank_stops_and_is_killed, NULL, -1);
     nodes_expect(&n, 1, TD_DEADLINE_EXCEEDED, TD_CLASS_COLLECTIVE, "node 1 did not send");
     nodes_finish(&n);
+}
+
+// ---- a network that is silent -------------------------------------------------------------------
+// In a network of its own, whose only link goes down: nothing is refused, and nothing answers.
+static bool enter_own_network(void) {
+    return unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+}
+
+static bool set_loopback(bool up) {
+    struct ifreq r = {.ifr_name = "lo"};
+    TD_AUTO_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (ioctl(fd, SIOCGIFFLAGS, &r) < 0) return false;
+    r.ifr_flags = (short)(up ? r.ifr_flags | IFF_UP : r.ifr_flags & ~IFF_UP);
+    return ioctl(fd, SIOCSIFFLAGS, &r) == 0;
+}
+
+static td_status rank_loses_the_network(struct node_rank *r, void *arg) {
+    float x = 1;
+    const bool sends = *(const bool *)arg; // else it waits for what another was to send
+    TD_TRY(r->ops->barrier(r->c, "all are there"));
+    atomic_fetch_add(&r->nodes->page->stage, 1);
+    if (r->node == 0) {
+        nodes_wait_stage(r->nodes, 2);
+        NODE_CHECK(set_loopback(false));
+        atomic_store(&r->nodes->page->killed_ns, td_mono_now().ns);
+        atomic_fetch_add(&r->nodes->page->stage, 1);
+    }
+    nodes_wait_stage(r->nodes, 3);
+    if (sends) return r->ops->all_reduce(r->c, &x, 1, TD_F32, TD_REDUCE_SUM);
+    td_status s = r->node ? TD_OK : r->ops->barrier(r->c, "alone");
+    if (r->node == 0) atomic_fetch_add(&r->nodes->page->stage, 1);
+    nodes_wait_stage(r->nodes, 4);
+    return s;
+}
+
+static void test_node_is_named_when_its_machine_does_not_answer(void **state) {
+    static const char *const names[] = {"rack-a", "rack-b"};
+    (void)state;
+    if (!enter_own_network()) {
+        print_message("# skip: no network namespace\n");
+        skip();
+    }
+    for (int i = 0; i < 2; i++) {
+        struct nodes n;
+        bool sends = i;
+        assert_true(set_loopback(true));
+        nodes_init(&n, 2, two);
+        n.names = names;
+        n.link_timeout_ns = TD_NS_PER_S;
+        nodes_run_but(&n, rank_loses_the_network, &sends, -1);
+        const struct outcome *o = &n.page->outcome[0];
+        if (o->code != TD_ABORTED || o->cls != TD_CLASS_COLLECTIVE ||
+            !strstr(o->message, "node 1 (rack-b) is gone") ||
+            !strstr(o->message, "its machine does not answer any more")) {
+            fail_msg("%s: %s", td_code_name(o->code), o->message);
+        }
+        const int64_t took_ns = o->ended_ns - atomic_load(&n.page->killed_ns);
+        assert_true(took_ns > TD_NS_PER_S / 2 && took_ns < 5 * TD_NS_PER_S);
+        nodes_finish(&n);
+    }
 }
 
 // ---- nodes that disagree ------------------------------------------------------------------------
@@ -281,6 +344,7 @@ int main(void) {
         cmocka_unit_test(test_disagreement_names_both_calls_and_nodes_when_calls_differ),
         cmocka_unit_test(test_job_goes_on_when_strangers_connect),
         cmocka_unit_test(test_bytes_between_nodes_are_two_shares_of_the_gradients),
+        cmocka_unit_test(test_node_is_named_when_its_machine_does_not_answer), // the last one
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

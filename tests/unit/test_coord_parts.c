@@ -98,6 +98,33 @@ static void test_ranks_are_numbered_by_the_names_of_their_nodes(void **state) {
     end_two(&t);
 }
 
+// The names of all nodes, for errors, and how long a link may be silent: three quarters of a lease.
+static void test_plan_of_two_parts_names_the_nodes_and_the_link_timeout(void **state) {
+    (void)state;
+    static const struct {
+        int64_t lease_s;
+        const char *run;
+    } rows[] = {{0, "\"link_timeout\":7500"}, {1, "\"link_timeout\":4000"}, {40, ":30000"}};
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        const struct td_core_options o = {
+            .incarnation = 1, .checkpoint_dir = "/c", .lease_ns = rows[i].lease_s * TD_NS_PER_S};
+        TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 2}");
+        struct rig r;
+        begin_alone(&r, &o);
+        r.called = "a \"b\"\n\x7f";
+        join_as(&r, "n-1", 2, "avx2", NULL);
+        r.called = NULL;
+        join_as(&r, "n-2", 2, "avx2", NULL);
+        create(&r, 0, spec);
+        settle(&r);
+        answer_all(&r);
+        assert_int_equal(r.n_parts, 2);
+        assert_non_null(strstr(r.run, rows[i].run));
+        assert_non_null(strstr(r.run, "\"nodes\":[\"a \\\"b\\\"??\",\"n-2\"]"));
+        end(&r);
+    }
+}
+
 static void test_all_ranks_run_at_the_lowest_level_and_a_note_says_so(void **state) {
     (void)state;
     struct two t;
@@ -306,6 +333,7 @@ static void test_coordinator_that_starts_again_knows_which_part_has_ended(void *
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks_are_numbered_by_the_names_of_their_nodes),
+        cmocka_unit_test(test_plan_of_two_parts_names_the_nodes_and_the_link_timeout),
         cmocka_unit_test(test_all_ranks_run_at_the_lowest_level_and_a_note_says_so),
         cmocka_unit_test(test_nodes_of_the_highest_level_are_taken_where_there_are_enough),
         cmocka_unit_test(test_node_without_the_memory_takes_no_part),

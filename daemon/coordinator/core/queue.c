@@ -20,6 +20,7 @@
 #include "lib/base/digest.h"
 
 enum { MAX_RESUME = 8, MAX_LOOKS = 256, PLAN_AHEAD = 32, SHOWN_NODES = 4 };
+enum { LINK_MS_LEAST = 4000, LINK_MS_MOST = 86400000 };
 _Static_assert(PLAN_AHEAD + TD_CORE_MAX_PLAN_WAITERS < TD_CORE_MAX_PLANS,
                "what is planned ahead and what is on its way fit the cache together");
 
@@ -305,19 +306,42 @@ static void take_places(struct td_core *core, const struct td_attempt *a, const 
     }
 }
 
+// A host that is cut off is noticed by ranks of others before its lease is over, so that its
+// silence has a witness then. But not before TCP has repeated what was lost several times.
+static int32_t link_timeout_ms(const struct td_core *core) {
+    const int64_t ms = core->options.lease_ns / 4 * 3 / TD_NS_PER_MS;
+    return (int32_t)TD_MIN(TD_MAX(ms, (int64_t)LINK_MS_LEAST), (int64_t)LINK_MS_MOST);
+}
+
+static struct td_json *names_of(struct td_arena *arena, const struct gang *g) {
+    struct td_json *names = td_core_must(td_json_new(arena, TD_JSON_ARRAY));
+    for (uint32_t i = 0; i < g->n; i++) {
+        char *name = td_core_must(td_arena_strdup(arena, g->nodes[i]->name));
+        for (char *c = name; *c; c++) {
+            if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?'; // a plan has none
+        }
+        TD_CHECK(td_json_push(names, td_json_new_string(arena, name)));
+    }
+    return names;
+}
+
 static void start(struct td_core *core, struct td_job *j, struct td_host *place) {
+    TD_AUTO(td_arena) *arena = NULL;
     TD_AUTO_FREE char *plan_text = NULL;
     struct td_attempt *a = NULL;
     const struct gang g = find_gang(core, j, place);
     const struct td_checkpoint *newest = td_catalog_find(j, NULL);
     const bool own = newest && newest->registered;
+    TD_CHECK(!td_arena_create((size_t)1 << 20, &arena));
     const struct td_plan_run run = {.job = j->id,
                                     .resume_from = own ? newest->directory : NULL,
                                     .attempt = (int32_t)j->n_attempts + 1,
                                     .world_size = (int32_t)j->n_ranks,
                                     .threads_per_rank = (int32_t)g.threads,
                                     .cpu_level = g.level,
-                                    .precision = td_plans_precision(g.plan, j)};
+                                    .precision = td_plans_precision(g.plan, j),
+                                    .nodes = g.n > 1 ? names_of(arena, &g) : NULL,
+                                    .link_timeout_ms = g.n > 1 ? link_timeout_ms(core) : 0};
     td_status s = td_plans_text(j->spec_json, j->frozen_json, &run, &plan_text);
     if (!s) s = make_attempt(core, j, &g, &a);
     if (s) {

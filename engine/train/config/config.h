@@ -157,6 +157,8 @@ struct td_train_config {
     // Where the attempt is on several nodes; else zeros.
     int32_t node_rank, n_nodes, local_rank, local_world_size;
     const char *interface_address; // numeric: what traffic between nodes binds to
+    const char *const *node_names; // (n_nodes); NULL: nobody gave them any
+    int64_t link_timeout_ns;       // 0: the collective's own
     struct td_part model, data;
     const char *accelerator;       // auto, or a plugin
     const char *auto_accelerator;  // what auto means where no first start settled it

@@ -152,6 +152,8 @@ td_status td_rank_join_group(struct td_rank *r) {
         .local_world_size = r->config->local_world_size,
         .interface_address = r->config->interface_address,
         .store = r->io->store,
+        .node_names = r->config->node_names,
+        .link_timeout_ns = r->config->link_timeout_ns,
     };
     TD_TRY_CTX(r->group_ops->join(&config, &r->group), "join the group of ranks");
     return TD_OK;

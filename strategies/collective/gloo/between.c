@@ -121,6 +121,7 @@ td_status td_between_connect(struct td_between *b, struct td_mesh_place *out_pla
     TD_TRY_CTX(s, "connect the nodes");
     const struct td_gloo_config config = {.node = b->node,
                                           .n_nodes = b->n_nodes,
+                                          .names = b->config.mesh.names,
                                           .aborted = b->config.mesh.aborted,
                                           .aborted_arg = b->config.mesh.aborted_arg};
     TD_TRY(td_gloo_create(&config, fds, &b->gloo));
@@ -188,12 +189,14 @@ static td_status check_frames(struct td_between *b) {
             continue;
         }
         char mine_text[160], their_text[160];
+        char mine_name[TD_MESH_NODE_TEXT], their_name[TD_MESH_NODE_TEXT];
         describe(b->out, mine_text, sizeof mine_text);
         describe(theirs, their_text, sizeof their_text);
         td_status s = td_fail(TD_FAILED_PRECONDITION,
-                              "node %d is in %s while node %d is in %s; all ranks must make the "
+                              "node %s is in %s while node %s is in %s; all ranks must make the "
                               "same calls in the same order",
-                              b->node, mine_text, p, their_text);
+                              td_mesh_node(&b->config.mesh, b->node, mine_name), mine_text,
+                              td_mesh_node(&b->config.mesh, p, their_name), their_text);
         return td_status_with_class(td_status_with_reason(s, "COLLECTIVE_MISMATCH"),
                                     TD_CLASS_USER_CODE);
     }

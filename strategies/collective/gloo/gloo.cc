@@ -18,8 +18,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -98,10 +100,11 @@ struct watch {
     bool stops = false;   // nothing that ends from now on is lost
     bool aborted = false; // a call failed, or `aborted` said so
 
-    void lose(int node) {
+    void lose(int node, const std::string &what) {
         std::lock_guard<std::mutex> lock(mutex);
         if (stops || lost >= 0) return;
         lost = node;
+        why = what;
         lost_at = steady_clock::now();
         changed.notify_all();
     }
@@ -143,11 +146,20 @@ class node_pair : public tcp::Pair {
 
   protected:
     void changeState(state next) noexcept override {
-        if (next == CLOSED && state_ == CONNECTED) watch_->lose(node_);
+        if (next == CLOSED && state_ == CONNECTED) watch_->lose(node_, what());
         tcp::Pair::changeState(next);
     }
 
   private:
+    std::string what() const noexcept {
+        try {
+            if (ex_) std::rethrow_exception(ex_);
+        } catch (const std::exception &e) {
+            return e.what();
+        }
+        return "its connection ended";
+    }
+
     // libgloo's thread comes again and again, without a pause, while the caller writes and so has
     // the lock. Here it waits for it; not for long, since who closes a connection waits for this
     // thread with the lock in his hands.
@@ -252,13 +264,45 @@ void end_all(td_gloo *g) {
     }
 }
 
+std::string name_of(const td_gloo *g, int node) {
+    const std::string number = std::to_string(node);
+    if (!g->config.names || !*g->config.names[node]) return number;
+    return number + " (" + g->config.names[node] + ")";
+}
+
+// What the kernel says of a connection whose other machine does not answer.
+bool is_silence(const std::string &why) {
+    for (const int code : {ETIMEDOUT, EHOSTUNREACH, ENETUNREACH}) {
+        if (why.find(std::strerror(code)) != std::string::npos) return true;
+    }
+    return false;
+}
+
+td_status fail_lost(const td_gloo *g, int node, const std::string &why) {
+    const std::string name = name_of(g, node);
+    td_status s =
+        is_silence(why)
+            ? td_fail(TD_ABORTED,
+                      "node %s is gone, the attempt is over: its machine does not answer any more, "
+                      "or its rank takes nothing; look at the host, the network between, and its "
+                      "log (%s)",
+                      name.c_str(), why.c_str())
+            : td_fail(TD_ABORTED,
+                      "node %s is gone, the attempt is over; its own error says why (%s)",
+                      name.c_str(), why.c_str());
+    return td_status_with_meta(td_status_with_reason(s, "COLLECTIVE_ABORTED"), "lost_node", "%d",
+                               node);
+}
+
 td_status fail(td_gloo *g, int node, const char *what, bool is_late) {
     bool aborted;
     int lost;
+    std::string why;
     {
         std::lock_guard<std::mutex> lock(g->state.mutex);
         aborted = g->state.aborted;
         lost = g->state.lost;
+        why = lost >= 0 ? g->state.why : what;
     }
     td_status s;
     if (aborted) {
@@ -266,14 +310,12 @@ td_status fail(td_gloo *g, int node, const char *what, bool is_late) {
         s = td_status_with_reason(s, "COLLECTIVE_ABORTED");
     } else if (is_late) {
         s = td_fail(TD_DEADLINE_EXCEEDED,
-                    "node %d did not send or take its part in time; see its log", node);
+                    "node %s did not send or take its part in time; see its log",
+                    name_of(g, node).c_str());
         s = td_status_with_meta(td_status_with_reason(s, "COLLECTIVE_TIMEOUT"), "missing_nodes",
                                 "%d", node);
     } else {
-        s = td_fail(TD_ABORTED, "node %d is gone, the attempt is over; its own error says why (%s)",
-                    lost >= 0 ? lost : node, what);
-        s = td_status_with_meta(td_status_with_reason(s, "COLLECTIVE_ABORTED"), "lost_node", "%d",
-                                lost >= 0 ? lost : node);
+        s = fail_lost(g, lost >= 0 ? lost : node, why);
     }
     end_all(g);
     return td_status_with_class(s, TD_CLASS_COLLECTIVE);

@@ -176,6 +176,8 @@ static td_status join_nodes(struct td_collective *c, const struct td_collective_
                                                     .n_nodes = c->n_nodes,
                                                     .first_rank = c->rank,
                                                     .n_ranks = c->n_local,
+                                                    .names = config->node_names,
+                                                    .link_timeout_ns = config->link_timeout_ns,
                                                     .aborted = is_over,
                                                     .aborted_arg = c},
                                            .deadline = config->deadline};

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,6 +55,13 @@ struct td_mesh {
     struct record nodes[]; // (n_nodes); those that were read have a family
 };
 
+const char *td_mesh_node(const struct td_mesh_config *c, int32_t node,
+                         char out[TD_MESH_NODE_TEXT]) {
+    const char *name = c->names ? c->names[node] : "";
+    snprintf(out, TD_MESH_NODE_TEXT, *name ? "%d (%s)" : "%d%s", node, name);
+    return out;
+}
+
 // ---- small helpers ------------------------------------------------------------------------------
 static bool same_token(const uint8_t *a, const uint8_t *b) {
     uint8_t differs = 0;
@@ -97,7 +105,7 @@ static void key_of(const struct td_mesh *m, int32_t node, char out[KEY_BYTES]) {
 
 // ---- the store ----------------------------------------------------------------------------------
 static td_status read_node(struct td_mesh *m, int32_t node, int64_t deadline_ns) {
-    char key[KEY_BYTES], name[16];
+    char key[KEY_BYTES], name[TD_MESH_NODE_TEXT];
     struct record *r = &m->nodes[node];
     size_t bytes = 0;
     if (r->family) return TD_OK;
@@ -115,8 +123,10 @@ static td_status read_node(struct td_mesh *m, int32_t node, int64_t deadline_ns)
         }
         if (td_status_code(s) != TD_DEADLINE_EXCEEDED) return s;
         td_status_free(s);
-        snprintf(name, sizeof name, "%d", node);
-        if (left <= 0) return fail_missing(m, name, "its address is not in the store");
+        if (left <= 0) {
+            return fail_missing(m, td_mesh_node(&m->config, node, name),
+                                "its address is not in the store");
+        }
     }
     if (bytes == sizeof *r && memcmp(r->magic, record_magic_text, sizeof r->magic) == 0 &&
         r->family == m->address.ss_family) {
@@ -174,6 +184,22 @@ static socklen_t address_of(const struct td_mesh *m, int32_t node, struct sockad
     memcpy(&in.sin6_addr, r->address, sizeof in.sin6_addr);
     memcpy(out, &in, sizeof in);
     return sizeof in;
+}
+
+// The kernel asks the other machine twice a link timeout and oftener, also while nothing is sent.
+static td_status watch_link(const struct td_mesh *m, int fd) {
+    const int64_t limit = m->config.link_timeout_ns;
+    const int64_t ns = limit ? limit : (int64_t)TD_MESH_LINK_NS;
+    const int on = 1, idle_s = (int)TD_MAX(ns / 4 / TD_NS_PER_S, (int64_t)1);
+    const int each_s = (int)TD_MAX(ns / 8 / TD_NS_PER_S, (int64_t)1);
+    const unsigned ms = (unsigned)TD_MAX(ns / TD_NS_PER_MS, (int64_t)1);
+    if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) < 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s) < 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &each_s, sizeof each_s) < 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms) < 0) {
+        return td_fail_errno(TD_INTERNAL, "the link timeout of a connection between nodes");
+    }
+    return TD_OK;
 }
 
 // ---- listening ----------------------------------------------------------------------------------
@@ -291,6 +317,7 @@ static td_status read_guest(struct td_mesh *m, struct guest *g, int64_t deadline
         return TD_OK;
     }
     TD_TRY(read_node(m, from, deadline_ns));
+    TD_TRY(watch_link(m, g->fd));
     answer(m, g->fd, from);
     fds[from] = td_steal_fd(&g->fd);
     return TD_OK;
@@ -318,12 +345,12 @@ static td_status look_at_guests(struct td_mesh *m, int64_t deadline_ns, int *fds
 
 static td_status accept_nodes(struct td_mesh *m, int64_t deadline_ns, int *fds) {
     for (bool is_late = false;;) {
-        char missing[128] = "";
+        char missing[512] = "", name[TD_MESH_NODE_TEXT];
         size_t len = 0;
         for (int32_t p = m->config.node + 1; p < m->config.n_nodes; p++) {
-            if (fds[p] >= 0 || len > sizeof missing - 16) continue;
-            len +=
-                (size_t)snprintf(missing + len, sizeof missing - len, "%s%d", len ? ", " : "", p);
+            if (fds[p] >= 0 || len + sizeof name + 2 > sizeof missing) continue;
+            len += (size_t)snprintf(missing + len, sizeof missing - len, "%s%s", len ? ", " : "",
+                                    td_mesh_node(&m->config, p, name));
         }
         if (!len) return TD_OK;
         if (is_late) return fail_missing(m, missing, "it did not connect");
@@ -371,6 +398,7 @@ static td_status dial(struct td_mesh *m, int32_t node, int64_t deadline_ns, int 
                        back.from == node && back.to == m->config.node &&
                        same_token(back.token, m->nodes[m->config.node].token);
     *out_errno = knows ? 0 : EPROTO;
+    if (knows) TD_TRY(watch_link(m, fd));
     if (knows) *out_fd = td_steal_fd(&fd);
     return TD_OK;
 }
@@ -382,9 +410,8 @@ static td_status connect_to(struct td_mesh *m, int32_t node, int64_t deadline_ns
         TD_TRY(dial(m, node, deadline_ns, out_fd, &why));
         if (*out_fd >= 0) return TD_OK;
         if (td_mono_now().ns >= deadline_ns) {
-            char name[16];
-            snprintf(name, sizeof name, "%d", node);
-            return fail_missing(m, name, strerror(why));
+            char name[TD_MESH_NODE_TEXT];
+            return fail_missing(m, td_mesh_node(&m->config, node, name), strerror(why));
         }
         (void)poll(NULL, 0, RETRY_MS); // the next try
     }

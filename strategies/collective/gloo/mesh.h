@@ -11,6 +11,12 @@
 // GUESTS_MAX may be greeting at once; the oldest gives way, and a node that had to go tries again.
 // When all nodes are connected nobody listens any more.
 //
+// A connection has TCP's keepalive and user timeout: one whose other machine acknowledges nothing
+// for link_timeout_ns ends with ETIMEDOUT, or with what the network said meanwhile. So a host
+// without power, or one whose cable is cut, is noticed whether data is on its way or not. A
+// rank that is stopped is not: its kernel answers. (But for one that stops in the middle of a
+// slice: when its socket is full nothing more of it is taken, which TCP cannot tell from a loss.)
+//
 // Both ends of a connection are bound to interface addresses, so traffic leaves by no other way. It
 // is not encrypted: the interface is one that the configuration trusts.
 //
@@ -24,12 +30,17 @@
 
 struct td_mesh;
 
+#define TD_MESH_LINK_NS (8 * TD_NS_PER_S)
+enum { TD_MESH_NODE_TEXT = 96 };
+
 struct td_mesh_config {
     struct td_store *store;
     const char *address; // numeric, of this node
     int32_t attempt;
     int32_t node, n_nodes;
     int32_t first_rank, n_ranks; // of this node
+    const char *const *names;    // (n_nodes); NULL: numbers alone
+    int64_t link_timeout_ns;     // 0: TD_MESH_LINK_NS
     bool (*aborted)(void *arg);  // NULL: nobody asks
     void *aborted_arg;
 };
@@ -49,5 +60,7 @@ TD_MUST_USE td_status td_mesh_connect(struct td_mesh *m, int64_t deadline_ns, in
                                       struct td_mesh_place *out_places);
 void td_mesh_destroy(struct td_mesh *m); // accepts NULL
 TD_DEFINE_AUTO(td_mesh, td_mesh_destroy);
+// "1 (rack-b)", or "1" where it has no name; written into out, which is returned.
+const char *td_mesh_node(const struct td_mesh_config *c, int32_t node, char out[TD_MESH_NODE_TEXT]);
 
 #endif
