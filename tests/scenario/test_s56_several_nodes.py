@@ -126,6 +126,21 @@ def test_interface_that_is_not_there_leaves_a_node_for_jobs_of_one(cluster, tmp_
     cluster.daemons.remove(refused)
 
 
+@pytest.mark.parametrize("n_nodes, devices, said", [
+    (1, 2, "resume is not bit-exact: nodes x ranks 2 x 1 -> 1 x 2: sums may be added in another order"),
+    (2, 1, None)])
+def test_another_topology_resumes_with_a_note(two, n_nodes, devices, said):
+    c, a, b = two
+    short = SPEC.replace("max_epochs: 3", "max_epochs: 2")
+    first = c.submit(short, "trainer.max_steps=8", "trainer.num_nodes=2")
+    c.finish(first)
+    path = a.state_dir / "checkpoints" / first / "a1/step-8"
+    resumed = c.submit(short, f"trainer.num_nodes={n_nodes}", f"trainer.devices={devices}", f"ckpt_path={path}")
+    done = c.finish(resumed)
+    assert done.global_step > 8
+    assert [n for n in done.notes if "bit-exact" in n] == ([said] if said else []), done.notes
+
+
 # ---- the end of one is that of all --------------------------------------------------------------
 def test_rank_that_fails_ends_the_ranks_of_the_other_node(two, tmp_path):
     c, a, b = two

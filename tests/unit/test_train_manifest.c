@@ -44,7 +44,7 @@ static struct td_manifest make_manifest(void) {
                      .validation_pending = true,
                      .count = {{"disc", 4}, {"gen", 3}},
                      .n_counts = 2},
-        .key = {.world_size = 2, .threads = 1, .cpu = "oneDNN", .build = "0.1.0+abc"},
+        .key = {.world_size = 2, .nodes = 2, .threads = 1, .cpu = "oneDNN", .build = "0.1.0+abc"},
         .optimizer = "adamw",
         .schedule = "constant",
         .spec_digest = "00",
@@ -81,6 +81,7 @@ static void test_manifest_reads_back_as_it_was_written(void **state) {
     char reason[64];
     td_resume_key_compare(&r.key, &m.key, TD_CPU_GENERIC, reason, sizeof reason);
     assert_string_equal(reason, "");
+    assert_int_equal(r.key.nodes, 2);
     assert_int_equal(r.n_files, 1);
     assert_string_equal(r.file[0].name, "model.safetensors");
     assert_true(r.file[0].bytes == 99);
@@ -219,11 +220,19 @@ static void test_key_holds_every_plugin_that_a_rank_can_load(void **state) {
 
 static void test_key_names_what_differs(void **state) {
     (void)state;
-    struct td_resume_key a = {.world_size = 2, .threads = 1, .cpu = "x", .build = "1"}, b = a;
+    struct td_resume_key a = {.world_size = 4, .nodes = 2, .threads = 1, .cpu = "x", .build = "1"};
+    struct td_resume_key b = a;
     char reason[128];
-    b.world_size = 1;
+    b.world_size = b.nodes = 1;
     td_resume_key_compare(&a, &b, TD_CPU_AMX, reason, sizeof reason);
-    assert_string_equal(reason, "world size 2 -> 1");
+    assert_string_equal(reason, "world size 4 -> 1");
+    b = a;
+    b.nodes = 4;
+    td_resume_key_compare(&a, &b, TD_CPU_AMX, reason, sizeof reason);
+    assert_string_equal(reason, "nodes x ranks 2 x 2 -> 4 x 1: sums may be added in another order");
+    b.nodes = 0; // an older manifest
+    td_resume_key_compare(&b, &a, TD_CPU_AMX, reason, sizeof reason);
+    assert_string_equal(reason, "");
     b = a;
     b.threads = 4;
     td_resume_key_compare(&a, &b, TD_CPU_AMX, reason, sizeof reason);

@@ -88,11 +88,21 @@ static void compare_cpu(const char *saved, const char *now, enum td_cpu_level mo
     }
 }
 
+// The world is the same. Ranks of a node are added up first, and then nodes.
+static void compare_topology(const struct td_resume_key *saved, const struct td_resume_key *now,
+                             char *out_reason, size_t out_bytes) {
+    snprintf(out_reason, out_bytes,
+             "nodes x ranks %d x %d -> %d x %d: sums may be added in another order", saved->nodes,
+             saved->world_size / saved->nodes, now->nodes, now->world_size / now->nodes);
+}
+
 void td_resume_key_compare(const struct td_resume_key *saved, const struct td_resume_key *now,
                            enum td_cpu_level most, char *out_reason, size_t out_bytes) {
     out_reason[0] = '\0';
     if (saved->world_size != now->world_size) {
         snprintf(out_reason, out_bytes, "world size %d -> %d", saved->world_size, now->world_size);
+    } else if (saved->nodes != now->nodes && saved->nodes > 0 && now->nodes > 0) {
+        compare_topology(saved, now, out_reason, out_bytes);
     } else if (saved->threads != now->threads) {
         snprintf(out_reason, out_bytes, "threads per rank %d -> %d", saved->threads, now->threads);
     } else if (strcmp(saved->cpu, now->cpu) != 0) {
@@ -158,6 +168,7 @@ static void put_key(struct td_arena *a, struct td_json *root, const struct td_re
     set_int(a, root, "world_size", k->world_size);
     struct td_json *o = set_new(a, root, "resume_key", TD_JSON_OBJECT);
     set_int(a, o, "world_size", k->world_size);
+    set_int(a, o, "nodes", k->nodes);
     set_int(a, o, "threads", k->threads);
     set_str(a, o, "cpu", k->cpu);
     set_str(a, o, "build", k->build);
@@ -442,6 +453,7 @@ static const char *get_all(struct td_arena *a, const struct td_json *root, struc
     const struct td_json *key = td_json_get(root, "resume_key");
     m->key.world_size = (int32_t)td_json_int(td_json_get(key, "world_size"), 0);
     m->key.threads = (int32_t)td_json_int(td_json_get(key, "threads"), 0);
+    m->key.nodes = (int32_t)td_json_int(td_json_get(key, "nodes"), 0);
     if (!copy_text(m->key.cpu, sizeof m->key.cpu, td_json_get(key, "cpu")) ||
         !copy_text(m->key.build, sizeof m->key.build, td_json_get(key, "build"))) {
         return "its resume key is incomplete";

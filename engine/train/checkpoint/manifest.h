@@ -70,6 +70,7 @@ struct td_manifest_file {
 // What the bits of a run depend on, besides plan and data. Equal keys: resume is exact.
 struct td_resume_key {
     int32_t world_size, threads;
+    int32_t nodes;  // that share the ranks; 0: an older manifest, which does not say
     char cpu[64];   // accelerator's library; ", " and the CPU level, where its bits follow one
     char build[64]; // of the engine
     char precision[32];

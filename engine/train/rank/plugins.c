@@ -64,6 +64,7 @@ td_status td_rank_open_accelerator(struct td_rank *r) {
     if (r->accel_ops->facts) TD_TRY(r->accel_ops->facts(r->accel, &r->accel_facts));
     r->key.world_size = c->world_size;
     r->key.threads = c->n_threads;
+    r->key.nodes = TD_MAX(c->n_nodes, 1);
     snprintf(r->key.cpu, sizeof r->key.cpu, "%s", r->accel_facts.build);
     snprintf(r->key.build, sizeof r->key.build, "%s", c->build ? c->build : "");
     snprintf(r->key.precision, sizeof r->key.precision, "%s", c->precision);

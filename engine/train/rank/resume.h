@@ -3,15 +3,15 @@
 
 // Resume: what a run that goes on from a checkpoint does not share with the run that wrote it.
 //
-// The resume key is one part of that: world size, threads, hardware, build, precision. The other is
-// state that the job has no place for, and state that the checkpoint never had. It is of another
-// optimizer or learning-rate schedule, of a loss scale, of weights that the model does not have, of
-// a strategy or precision that kept something of itself. A strategy may also say that it never
-// resumes exactly. The first is dropped, the second begins as in a new run. Each reason is one line
-// for people, and none means that the resumed run gives the bits of one that was never interrupted.
-// Pure: reads the rank, sends nothing. Bounds: TD_RESUME_REASONS lines, of which each kind takes
-// one, of TD_RESUME_REASON_BYTES, where a longer one ends in "..."; a list of tensors names the
-// first few and their number. Thread: the training thread of a rank that reads.
+// The resume key is one part of that: world size, nodes, threads, hardware, build, precision. The
+// other is state that the job has no place for, and state that the checkpoint never had. It is of
+// another optimizer or learning-rate schedule, of a loss scale, of weights that the model does not
+// have, of a strategy or precision that kept something of itself. A strategy may also say that it
+// never resumes exactly. The first is dropped, the second begins as in a new run. Each reason is
+// one line for people, and none means that the resumed run gives the bits of one that was never
+// interrupted. Pure: reads the rank, sends nothing. Bounds: TD_RESUME_REASONS lines, of which each
+// kind takes one, of TD_RESUME_REASON_BYTES, where a longer one ends in "..."; a list of tensors
+// names the first few and their number. Thread: the training thread of a rank that reads.
 
 #include "engine/train/rank/rank.h"
 
