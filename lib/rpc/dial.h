@@ -8,6 +8,10 @@
 
 #include "lib/rpc/address.h"
 
+// A server that says nothing for so long is asked by a PING, and has as long to answer: one whose
+// host was lost is noticed within 10 s. Servers of ours take a PING twice as often.
+enum { TD_RPC_KEEPALIVE_MS = 5000 };
+
 struct td_rpc_dial {
     struct td_rpc_address address;
     char *text;                   // as it was given

@@ -23,6 +23,7 @@
 #include "lib/rpc/codec.h"
 #include "lib/rpc/descriptor_set.h"
 #include "lib/rpc/descriptors.h"
+#include "lib/rpc/dial.h"
 #include "lib/rpc/front.h"
 #include "lib/rpc/health.h"
 #include "lib/rpc/loop.h"
@@ -45,7 +46,7 @@ static grpc_server *create_grpc_server(const struct td_rpc_server_options *o) {
         int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_receive),
         int_arg(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10),
         int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, (int)o->max_streams),
-        int_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000),
+        int_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, TD_RPC_KEEPALIVE_MS / 2),
         int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
         int_arg(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                 (int)TD_MIN(o->idle_ns / TD_NS_PER_MS, (int64_t)INT32_MAX)),

@@ -87,9 +87,10 @@ SAVED = 150  # the step of the first checkpoint
 whole = {}  # weights of runs to which nothing happened, by their steps
 
 
-def trains(hosts, *overrides, steps=2 * SAVED, lost_after_ms=2000):
+def trains(hosts, *overrides, steps=2 * SAVED, lost_after_ms=2000, heartbeat_ms=200):
     """Two hosts that train."""
-    c, a, b = hosts.start("a", "b", slots=1, options=[*OPTIONS, "--lost-after-ms", lost_after_ms])
+    c, a, b = hosts.start("a", "b", slots=1, options=[*OPTIONS, "--lost-after-ms", lost_after_ms,
+                                                      "--heartbeat-ms", heartbeat_ms, "--lease-ms", 5 * heartbeat_ms])
     return c, a, b, submit(c, steps, *overrides)
 
 
@@ -265,14 +266,33 @@ def test_ranks_run_on_when_a_daemon_is_killed_and_starts_again(hosts, who):
     ends_as_undisturbed(c, job)
 
 
+# At once, and when nodes have noticed the silence, and dial in vain. They beat each 3 s, as by default.
 @longer
-def test_ranks_run_on_when_the_coordinators_host_is_another_boot(hosts):
-    c, a, b, job = trains(hosts, lost_after_ms=60000)
+@pytest.mark.parametrize("noticed", [False, True])
+def test_ranks_run_on_when_the_coordinators_host_is_another_boot(hosts, noticed):
+    c, a, b, job = trains(hosts, lost_after_ms=60000, heartbeat_ms=3000)
     c.wait_step(job, 5)
     hosts.power_cut("c")
+    watch = Watch()
+    if noticed:
+        until("nodes have noticed", lambda: all("no coordinator why=" in n.tail() for n in (a, b)))
+        watch.took("noticed", 9)
     hosts.boot("c")
-    hosts.all_ready(60)  # a node may learn of the silence by its keepalive alone, after 30 s
+    watch = Watch()
+    hosts.all_ready()
+    watch.took("nodes are back", 8)
     ends_as_undisturbed(c, job)
+
+
+# No message of theirs is on its way: the other boot refuses nothing, and the keepalive alone asks.
+@longer
+def test_nodes_that_say_nothing_are_back_soon_when_the_coordinators_host_is_another_boot(hosts):
+    c, a, b = hosts.start("a", "b", slots=1, options=["--heartbeat-ms", 600000, "--lease-ms", 3600000])
+    hosts.power_cut("c")
+    hosts.boot("c")
+    watch = Watch()
+    hosts.all_ready()
+    watch.took("nodes are back", 14)
 
 
 @longer
