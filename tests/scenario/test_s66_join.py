@@ -371,11 +371,14 @@ def test_second_node_of_a_name_is_refused_while_the_first_speaks(coordinator):
     until("a line says so", lambda: audit(coordinator, method=NODE + "Session", reason="NODE_EXISTS"))
 
 
-def test_node_of_another_version_is_refused_with_both(coordinator):
-    error, _ = register(coordinator, node_id="n-1", name="old", launcher_major=99)
+@pytest.mark.parametrize("more, said", [({"launcher_major": 99}, "launchers speak version 99"),
+                                        ({"plan_language": "feed"}, "ranks read plans of another form (feed)")])
+def test_node_of_another_version_is_refused_with_both(coordinator, more, said):
+    error, _ = register(coordinator, node_id="n-1", name="old", **more)
     assert error.code() == grpc.StatusCode.FAILED_PRECONDITION
     own = coordinator.ctl_json("cluster", "info")["version"]
-    assert "9.9.9" in error.details() and own in error.details() and "99" in error.details(), error.details()
+    assert "traind 9.9.9" in error.details() and f"traind {own}" in error.details() and said in error.details(), \
+        error.details()
     until("a line says so", lambda: audit(coordinator, method=NODE + "Session", reason="ABI_MISMATCH"))
 
 

@@ -2,6 +2,7 @@
 // another build. Sessions are opened by hand, because who speaks, and from where, is what counts.
 
 #include "daemon/coordinator/core/core.h"
+#include "lib/spec/language.h"
 #include "tests/unit/test.h"
 
 struct rig {
@@ -20,6 +21,7 @@ static struct rig begin(void) {
 struct who {
     const char *id, *name, *boot, *from;
     uint32_t major;
+    const char *language; // NULL: its build does not say
 };
 
 // "": registered; else the reason for which its session ends. *out_text: the message.
@@ -34,6 +36,7 @@ static const char *registers(struct rig *r, const struct who *w, uint64_t *out_s
     reg.boot_id = td_unconst(w->boot);
     reg.version = td_unconst("7.7");
     reg.launcher_major = w->major;
+    if (w->language) reg.plan_language = td_unconst(w->language);
     reg.cores = reg.slots = 1;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;
@@ -51,7 +54,7 @@ static const char *registers(struct rig *r, const struct who *w, uint64_t *out_s
     return reason;
 }
 
-static const struct who first = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1};
+static const struct who first = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, NULL};
 
 static void test_machine_with_a_copied_id_is_refused_while_the_first_speaks(void **state) {
     (void)state;
@@ -59,7 +62,7 @@ static void test_machine_with_a_copied_id_is_refused_while_the_first_speaks(void
     uint64_t s1, s2;
     char text[512];
     assert_string_equal(registers(&r, &first, &s1, text), "");
-    const struct who copy = {"n-1", "rack", "boot-2", "10.9.0.2:5000", 1};
+    const struct who copy = {"n-1", "rack", "boot-2", "10.9.0.2:5000", 1, NULL};
     assert_string_equal(registers(&r, &copy, &s2, text), "NODE_EXISTS");
     assert_non_null(strstr(text, "n-1"));
     assert_non_null(strstr(text, "10.9.0.1:5000"));
@@ -76,10 +79,10 @@ static void test_node_that_comes_back_is_never_refused(void **state) {
     char text[512];
     assert_string_equal(registers(&r, &first, &s, text), "");
     const struct who same[] = {
-        {"n-1", "rack", "boot-1", "10.9.0.1:6000", 1},  // its session broke, here unnoticed
-        {"n-1", "rack", "boot-2", "10.9.0.1:6001", 1},  // it was booted
-        {"n-1", "rack", "boot-2", "10.9.0.7:6002", 1},  // its address changed
-        {"n-1", "other", "boot-2", "10.9.0.7:6003", 1}, // its name did
+        {"n-1", "rack", "boot-1", "10.9.0.1:6000", 1, NULL},  // its session broke, here unnoticed
+        {"n-1", "rack", "boot-2", "10.9.0.1:6001", 1, NULL},  // it was booted
+        {"n-1", "rack", "boot-2", "10.9.0.7:6002", 1, NULL},  // its address changed
+        {"n-1", "other", "boot-2", "10.9.0.7:6003", 1, NULL}, // its name did
     };
     for (size_t i = 0; i < TD_COUNTOF(same); i++) {
         assert_string_equal(registers(&r, &same[i], &s, text), "");
@@ -92,7 +95,7 @@ static void test_second_node_of_a_name_is_refused_while_the_first_speaks(void **
     struct rig r = begin();
     uint64_t s1, s2;
     char text[512];
-    const struct who second = {"n-2", "rack", "boot-2", "10.9.0.2:5000", 1};
+    const struct who second = {"n-2", "rack", "boot-2", "10.9.0.2:5000", 1, NULL};
     assert_string_equal(registers(&r, &first, &s1, text), "");
     assert_string_equal(registers(&r, &second, &s2, text), "NODE_EXISTS");
     assert_non_null(strstr(text, "node n-1 ('rack') has this name and speaks from 10.9.0.1:5000"));
@@ -107,10 +110,27 @@ static void test_node_of_another_build_is_refused_with_both_versions(void **stat
     struct rig r = begin();
     uint64_t s;
     char text[512];
-    const struct who old = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 2};
+    const struct who old = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 2, NULL};
     assert_string_equal(registers(&r, &old, &s, text), "ABI_MISMATCH");
     assert_non_null(strstr(text, "traind 7.7, whose launchers speak version 2"));
     assert_non_null(strstr(text, "traind " TD_VERSION " and reads version 1"));
+    td_core_destroy(r.core);
+}
+
+// Each of its jobs would fail by a key that it does not know, or has not.
+static void test_node_whose_ranks_read_other_plans_is_refused_with_both_versions(void **state) {
+    (void)state;
+    struct rig r = begin();
+    uint64_t s;
+    char text[512], own[TD_DIGEST_HEX], wanted[128];
+    td_spec_language(own);
+    const struct who other = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, "0123456789abcdef"};
+    const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own};
+    assert_string_equal(registers(&r, &other, &s, text), "ABI_MISMATCH");
+    assert_non_null(strstr(text, "traind 7.7, whose ranks read plans of another form (0123456789"));
+    snprintf(wanted, sizeof wanted, "traind " TD_VERSION " and writes form %s", own);
+    assert_non_null(strstr(text, wanted));
+    assert_string_equal(registers(&r, &same, &s, text), "");
     td_core_destroy(r.core);
 }
 
@@ -120,6 +140,7 @@ int main(void) {
         cmocka_unit_test(test_node_that_comes_back_is_never_refused),
         cmocka_unit_test(test_second_node_of_a_name_is_refused_while_the_first_speaks),
         cmocka_unit_test(test_node_of_another_build_is_refused_with_both_versions),
+        cmocka_unit_test(test_node_whose_ranks_read_other_plans_is_refused_with_both_versions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

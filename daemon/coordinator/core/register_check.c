@@ -7,6 +7,7 @@
 
 #include "daemon/coordinator/core/core_state.h"
 #include "lib/attempt/segments.h"
+#include "lib/spec/language.h"
 
 // Without the port.
 static bool same_host(const char *a, const char *b) {
@@ -37,16 +38,29 @@ static const struct td_host *other_of_name(const struct td_core *core, const cha
     return NULL;
 }
 
-td_status td_register_check(const struct td_core *core, const struct td_host *known,
-                            const struct td_node_session *s, const Traind__V1__Register *m) {
+// What the two would not understand of each other: what launchers say, or what is in plans.
+static td_status check_build(const Traind__V1__Register *m) {
+    char language[TD_DIGEST_HEX];
+    td_status s = TD_OK;
+    td_spec_language(language);
     if (m->launcher_major != TD_LAUNCHER_MAJOR) {
-        return td_status_with_reason(
-            td_fail(TD_FAILED_PRECONDITION,
+        s = td_fail(TD_FAILED_PRECONDITION,
                     "this node is traind %.40s, whose launchers speak version %u; the coordinator "
                     "is traind " TD_VERSION " and reads version %d: install one release on both",
-                    m->version, m->launcher_major, TD_LAUNCHER_MAJOR),
-            "ABI_MISMATCH");
+                    m->version, m->launcher_major, TD_LAUNCHER_MAJOR);
+    } else if (m->plan_language[0] && strcmp(m->plan_language, language) != 0) {
+        s = td_fail(TD_FAILED_PRECONDITION,
+                    "this node is traind %.40s, whose ranks read plans of another form (%.32s); "
+                    "the coordinator is traind " TD_VERSION " and writes form %s: install one "
+                    "release on both",
+                    m->version, m->plan_language, language);
     }
+    return s ? td_status_with_reason(s, "ABI_MISMATCH") : TD_OK;
+}
+
+td_status td_register_check(const struct td_core *core, const struct td_host *known,
+                            const struct td_node_session *s, const Traind__V1__Register *m) {
+    TD_TRY(check_build(m));
     bool lives = known && known->session && known->session != s->id && !known->lost;
     if (lives && strcmp(known->boot_id, m->boot_id) != 0 && known->from[0] && s->from[0] &&
         !same_host(known->from, s->from)) {

@@ -9,6 +9,7 @@
 #include "lib/base/fit.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
+#include "lib/spec/language.h"
 
 // Other files: the list of what they hold is made again.
 static void look_at_plugins(struct td_node_daemon *n) {
@@ -71,6 +72,9 @@ void td_messages_register(struct td_node_daemon *n) {
     r.name = inv->name;
     r.version = n->version;
     r.launcher_major = TD_LAUNCHER_MAJOR;
+    char language[TD_DIGEST_HEX];
+    td_spec_language(language);
+    r.plan_language = language;
     r.cores = (uint32_t)inv->cores;
     r.slots = (uint32_t)inv->slots;
     r.memory_bytes = inv->memory_bytes;
