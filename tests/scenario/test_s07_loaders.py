@@ -88,11 +88,51 @@ def test_predictions_are_those_of_the_split_in_order(tmp_path, files):
     assert np.array_equal(np.load(found[0]), np.load(found[1]))
 
 
-def test_monitor_is_a_mean_of_the_split(tmp_path, files):
-    plan = dict(plan_of(files, True), checkpoint={"monitor": "val_loss/1", "mode": "min"})
+def monitored(directory, files, max_steps, val_check_interval=1, resume_from=None):
+    plan = plan_of(files, True, stages=["fit"], devices=2, max_steps=max_steps, val_check_interval=val_check_interval)
+    plan["checkpoint"] = {"monitor": "val_loss/1", "mode": "max", "save_top_k": 1, "every_n_train_steps": 1}
+    plan["lr_scheduler"] = {"name": "reduce_on_plateau", "monitor": "val_loss/2", "mode": "max", "patience": 0}
+    plan["run"].update(checkpoint_dir=str(directory), resume_from=resume_from)
+    return plan
+
+
+def test_monitors_follow_one_loader_each(tmp_path, files):
+    """The losses fall, so the first of them are the best, and the rate falls after each of the others."""
+    with Attempt(tmp_path, monitored(tmp_path / "c", files, 4), 2) as two:
+        assert two.wait() == [0, 0], two.story()
+        points = [m for rank in two.ranks for m in rank.metrics]
+    steps = range(1, 5)
+    losses = {of: [sum(m["sum"] for m in points if m["name"] == f"val_loss/{of}" and m["step"] == step) / n
+                   for step in steps] for of, n in ((1, 6), (2, 1))}
+    assert sorted(p.name for p in (tmp_path / "c").iterdir()) == ["step-1", "step-4"]
+    found = json.loads((tmp_path / "c/step-4/manifest.json").read_text())
+    assert losses[1][0] == max(losses[1])
+    assert (found["best"]["monitor"], found["best"]["step"]) == ("val_loss/1", 1)
+    assert found["best"]["value"] == pytest.approx(losses[1][0], rel=1e-12)
+    assert found["metrics"]["val_loss/1"]["count"] == 6
+    plateau = found["plateau"]
+    assert plateau["monitor"] == "val_loss/2" and plateau["best"] == pytest.approx(max(losses[2]), rel=1e-12)
+    assert plateau["lr_scale"] < 1
+
+
+def test_monitor_of_a_loader_goes_on_when_a_run_is_resumed(tmp_path, files):
+    """Of the third step, which no validation follows, the checkpoint says what the one before it found."""
+    for name, max_steps, resume in (("a", 2, None), ("b", 3, str(tmp_path / "a/step-2")), ("whole", 3, None)):
+        with Attempt(tmp_path, monitored(tmp_path / name, files, max_steps, 2, resume), 2) as two:
+            assert two.wait() == [0, 0], two.story()
+    b, whole = (json.loads((tmp_path / name / "step-3/manifest.json").read_text()) for name in ("b", "whole"))
+    assert {"val_loss", "val_loss/0", "val_loss/1", "val_loss/2"} <= b["metrics"].keys()
+    assert b["metrics"] == whole["metrics"]
+    assert (b["best"]["monitor"], b["best"]["value"]) == ("val_loss/1", whole["best"]["value"])
+    assert b["plateau"] == whole["plateau"]
+
+
+def test_monitor_is_refused_when_there_is_no_such_loader(tmp_path, files):
+    plan = dict(plan_of(files, True), checkpoint={"monitor": "val_loss/3", "mode": "min"})
     code, lines = run_by_hand(tmp_path, plan)
     assert code != 0
-    assert "checkpoint.monitor: this job gives no 'val_loss/1'" in lines[-1]["message"]
+    assert "checkpoint.monitor: this job gives no 'val_loss/3'; it gives" in lines[-1]["message"]
+    assert "val_loss, val_loss/0, val_loss/1, val_loss/2" in lines[-1]["message"]
 
 
 def state_of(folder):

@@ -214,7 +214,7 @@ static td_status fit_shown(const char *accelerator, struct shown *out) {
         assert_ok(rank->accel_ops->copy(rank->accel, td_buffer_of_host(out->weights, from.bytes), 0,
                                         from, 0, from.bytes));
         out->train = loss_of(&l.window);
-        out->val = loss_of(&l.validated);
+        out->val = loss_of(&l.validated.all);
         out->runs_ahead = l.runs_ahead;
     }
     td_rank_destroy(rank);

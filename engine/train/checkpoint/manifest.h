@@ -15,6 +15,7 @@
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
 #include "lib/base/registry.h"
+#include "traind/dataset.h"
 #include "traind/module.h"
 #include "traind/precision.h"
 
@@ -22,7 +23,8 @@ enum {
     TD_MANIFEST_FORMAT = 1,
     TD_MANIFEST_MAX_BYTES = 32 << 20,
     TD_MANIFEST_MAX_FILES = 16,
-    TD_MANIFEST_MAX_METRICS = 3 * TD_TALLIES, // of a step, an epoch, a validation
+    // Of a step, an epoch, a validation and each of its loaders.
+    TD_MANIFEST_MAX_METRICS = (3 + TD_LOADERS_MAX) * TD_TALLIES,
     TD_MANIFEST_MAX_RANKS = 4096,
 };
 

@@ -104,12 +104,8 @@ td_status td_boundary_end_step(struct td_train_loop *l) {
 
 // The manifest's metrics are global (validation's already are).
 static td_status collect_metrics(struct td_train_loop *l, struct td_manifest *m) {
-    char name[32];
     TD_TRY(td_epoch_metrics_describe(&l->played, &l->window, m));
-    for (size_t i = 0; i < l->validated.n; i++) {
-        snprintf(name, sizeof name, "val_%s", l->validated.item[i].name);
-        td_manifest_add_metric(m, name, l->validated.item[i].sum, l->validated.item[i].count);
-    }
+    td_validated_describe(&l->validated, m);
     return TD_OK;
 }
 

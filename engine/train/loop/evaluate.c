@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/rank/validated.h"
 #include "engine/train/config/limits.h"
 #include "engine/train/loop/batch.h"
 #include "engine/train/rank/batches.h"
@@ -24,40 +25,48 @@ static void note_not_finite(struct td_train_loop *l, const char *prefix,
                    (long long)l->at.epoch);
 }
 
-// What is seen of one loader of several.
-static void report_loader(struct td_train_loop *l, const char *prefix, int loader,
-                          const struct td_tallies *own) {
-    char name[40];
+// The rank's own sums of a loader, or of all (-1).
+static void report_part(struct td_train_loop *l, const char *prefix, int loader,
+                        const struct td_tallies *own) {
+    char name[TD_VALIDATED_NAME_BYTES];
     for (size_t i = 0; i < own->n; i++) {
-        snprintf(name, sizeof name, "%s_%s/%d", prefix, own->item[i].name, loader);
+        td_validated_name(name, prefix, own->item[i].name, loader);
         td_metrics_mean(&l->rank->metrics, name, l->at.step, l->at.epoch, own->item[i].sum,
                         own->item[i].count);
     }
 }
 
+// In place, over ranks.
+static td_status sum_over_ranks(struct td_rank *r, struct td_validated *v) {
+    double sums[1 + TD_LOADERS_MAX][TD_TALLIES][2] = {0};
+    struct td_tallies *part[1 + TD_LOADERS_MAX] = {&v->all};
+    const int n_parts = 1 + v->n_loaders;
+    for (int p = 0; p < n_parts; p++) {
+        if (p > 0) part[p] = &v->loader[p - 1];
+        for (size_t i = 0; i < part[p]->n; i++) {
+            sums[p][i][0] = part[p]->item[i].sum;
+            sums[p][i][1] = part[p]->item[i].count;
+        }
+    }
+    TD_TRY(td_rank_sum(r, sums, (int64_t)n_parts * TD_TALLIES * 2, TD_F64));
+    for (int p = 0; p < n_parts; p++) {
+        for (size_t i = 0; i < part[p]->n; i++) {
+            part[p]->item[i].sum = sums[p][i][0];
+            part[p]->item[i].count = sums[p][i][1];
+        }
+    }
+    return TD_OK;
+}
+
 // Own sums go out as metrics; their sum over ranks is kept.
-static td_status report(struct td_train_loop *l, const char *prefix, const struct td_tallies *own) {
-    struct td_rank *r = l->rank;
-    char name[32];
-    double sums[2 * TD_TALLIES] = {0};
-    for (size_t i = 0; i < own->n; i++) {
-        snprintf(name, sizeof name, "%s_%s", prefix, own->item[i].name);
-        td_metrics_mean(&r->metrics, name, l->at.step, l->at.epoch, own->item[i].sum,
-                        own->item[i].count);
-        sums[2 * i] = own->item[i].sum;
-        sums[2 * i + 1] = own->item[i].count;
-    }
-    TD_TRY(td_rank_sum(r, sums, 2 * TD_TALLIES, TD_F64));
-    struct td_tallies of_all = *own;
-    for (size_t i = 0; i < own->n; i++) {
-        of_all.item[i].sum = sums[2 * i];
-        of_all.item[i].count = sums[2 * i + 1];
-    }
+static td_status report(struct td_train_loop *l, const char *prefix, struct td_validated *own) {
+    report_part(l, prefix, -1, &own->all);
+    TD_TRY(sum_over_ranks(l->rank, own));
     const struct td_tally *loss;
-    for (size_t i = 0; (loss = td_train_loop_loss(l, &of_all, i)); i++) {
+    for (size_t i = 0; (loss = td_train_loop_loss(l, &own->all, i)); i++) {
         note_not_finite(l, prefix, loss);
     }
-    if (strcmp(prefix, "val") == 0) l->validated = of_all;
+    if (strcmp(prefix, "val") == 0) l->validated = *own;
     return TD_OK;
 }
 
@@ -101,7 +110,7 @@ static td_status leave(struct td_rank *r, bool is_test, int64_t done) {
 
 // Adds what it sees to all; done counts its batches.
 static td_status evaluate_loader(struct td_train_loop *l, enum td_split split, const char *prefix,
-                                 int loader, int64_t most, struct td_tallies *all, int64_t *done,
+                                 int loader, int64_t most, struct td_validated *all, int64_t *done,
                                  bool *out_interrupted) {
     struct td_rank *r = l->rank;
     const struct td_sampler *s = td_data_loader(r->data, split, loader);
@@ -122,8 +131,11 @@ static td_status evaluate_loader(struct td_train_loop *l, enum td_split split, c
         ++*done;
     }
     if (own.n == 0) name_tallies(r, &own);
-    if (!is_one && *prefix) report_loader(l, prefix, loader, &own);
-    td_tallies_merge(all, &own);
+    if (!is_one) {
+        if (*prefix) report_part(l, prefix, loader, &own);
+        all->loader[loader] = own;
+    }
+    td_tallies_merge(&all->all, &own);
     return TD_OK;
 }
 
@@ -131,12 +143,13 @@ td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, c
                                  int64_t most, bool *out_interrupted) {
     struct td_rank *r = l->rank;
     const bool is_test = split == TD_SPLIT_TEST;
-    struct td_tallies own = {0};
+    const int n_loaders = td_data_n_loaders(r->data, split);
+    struct td_validated own = {.n_loaders = n_loaders > 1 ? n_loaders : 0};
     int64_t done = 0;
     *out_interrupted = false;
     if (most == 0 || td_rank_eval_batches(r, split) == 0) return TD_OK;
     TD_TRY(enter(r, is_test));
-    for (int i = 0; i < td_data_n_loaders(r->data, split) && !*out_interrupted; i++) {
+    for (int i = 0; i < n_loaders && !*out_interrupted; i++) {
         TD_TRY(evaluate_loader(l, split, prefix, i, most, &own, &done, out_interrupted));
     }
     if (!*out_interrupted && *prefix) TD_TRY(report(l, prefix, &own));

@@ -43,7 +43,7 @@ static void take_validation(struct td_train_loop *l) {
     struct td_rank *r = l->rank;
     const struct td_plateau_config *c = &l->schedule[0].plateau;
     if (l->schedule[0].kind != TD_SCHEDULE_REDUCE_ON_PLATEAU) return;
-    const struct td_tally *t = td_tallies_find(&l->validated, c->monitor + strlen("val_"));
+    const struct td_tally *t = td_validated_find(&l->validated, c->monitor);
     TD_CHECK(t); // td_monitor_check
     // All labels are ignored: nothing was measured.
     if (t->count == 0) return;

@@ -64,13 +64,8 @@ void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank) {
     recall_best(l);
     // What the last validation found still describes these weights. (Only the rank that read the
     // checkpoint knows, and only it writes the next one.)
-    const struct td_manifest *m = &rank->restored.manifest;
-    for (size_t i = 0; i < m->n_metrics && l->validated.n < TD_TALLIES; i++) {
-        if (strncmp(m->metric[i].name, "val_", 4) != 0) continue;
-        struct td_tally *t = &l->validated.item[l->validated.n++];
-        *t = (struct td_tally){.sum = m->metric[i].sum, .count = m->metric[i].count};
-        snprintf(t->name, sizeof t->name, "%.19s", m->metric[i].name + 4);
-    }
+    td_validated_recall(&l->validated, &rank->restored.manifest,
+                        td_data_n_loaders(rank->data, TD_SPLIT_VAL));
 }
 
 td_status td_train_loop_settle(struct td_train_loop *l) {

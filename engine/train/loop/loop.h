@@ -24,6 +24,7 @@
 // that not all ranks agreed on. global_step counts completed optimizer steps: where a module has
 // several training steps, each of theirs. Thread: the training thread.
 
+#include "engine/train/rank/validated.h"
 #include "engine/train/loop/epoch_metrics.h"
 #include "engine/train/loop/throughput.h"
 #include "engine/train/rank/step.h"
@@ -74,7 +75,7 @@ struct td_train_loop {
     double grad_norm[TD_STEPS_MAX];
     struct td_tallies window;        // of the current window
     struct td_epoch_metrics played;  // of the epoch's windows
-    struct td_tallies validated;     // of the last validation, summed over ranks
+    struct td_validated validated;   // of the last validation, summed over ranks
     struct td_best best;             // of the checkpoints so far; right where they are written
     char best_dir[TD_FS_PATH_BYTES]; // that best.path begins in
     struct td_schedule_config schedule[TD_OPTIMIZERS_MAX]; // of each optimizer

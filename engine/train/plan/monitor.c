@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/rank/validated.h"
 #include "engine/train/config/limits.h"
 #include "engine/train/rank/batches.h"
 #include "lib/base/fit.h"
@@ -37,11 +38,22 @@ struct names {
     struct td_fit_list items; // in list
 };
 
-static void offer(struct names *n, const char *prefix, const char *name, const char *suffix) {
-    char text[80];
-    snprintf(text, sizeof text, "%s%s%s", prefix, name, suffix); // check_names bounds them
+static void offer(struct names *n, const char *text) {
     td_fit_list_add(&n->items, "%s", text);
     n->found |= strcmp(n->wanted, text) == 0;
+}
+
+// Of the validation: over all its samples, and over those of each loader where it has several.
+static void offer_validated(struct names *n, const struct td_rank *r, const char *name) {
+    char text[TD_VALIDATED_NAME_BYTES];
+    td_validated_name(text, "val", name, -1);
+    offer(n, text);
+    const int n_loaders = td_data_n_loaders(r->data, TD_SPLIT_VAL);
+    for (int i = 0; n_loaders > 1 && i < n_loaders; i++) {
+        if (td_rank_loader_batches(r, TD_SPLIT_VAL, i) == 0) continue;
+        td_validated_name(text, "val", name, i);
+        offer(n, text);
+    }
 }
 
 static bool is_metric(const struct td_graph *g, uint32_t output, const char **out_name) {
@@ -64,13 +76,15 @@ static void offer_all(struct names *n, const struct td_rank *r, bool trains, boo
         const struct td_graph *train = graph_of(r, step);
         for (uint32_t i = 0; train && i < td_graph_n_outputs(train); i++) {
             for (size_t k = 0; is_metric(train, i, &name) && k < TD_COUNTOF(suffixes); k++) {
-                offer(n, "train_", name, suffixes[k]);
+                char text[80];
+                snprintf(text, sizeof text, "train_%s%s", name, suffixes[k]);
+                offer(n, text); // check_names bounds them
             }
         }
     }
     // A rank without a sample records what it would evaluate with all the same (record.c).
     for (uint32_t i = 0; validates && eval && i < td_graph_n_outputs(eval); i++) {
-        if (is_metric(eval, i, &name)) offer(n, "val_", name, "");
+        if (is_metric(eval, i, &name)) offer_validated(n, r, name);
     }
 }
 
