@@ -70,7 +70,8 @@ struct td_comm_hook_ops {
     // In place, over the n elements of a bucket in host memory (td_bucket_host): what the optimizer
     // takes as their mean, with the same bits on all ranks. There are no control flags, and zeros
     // between tensors. Gradients are as the backward pass left them: with `16-mixed` they are
-    // scaled.
+    // scaled. Where gradients of all ranks were finite and what it gives is not, the attempt ends,
+    // class numeric; where the precision may skip steps, that step is skipped.
     td_status (*reduce)(struct td_comm_hook *h, const struct td_bucket *bucket);
     // (optional) Where the precision may skip steps: whether the one whose buckets were reduced
     // last is taken. If not, state is again what it was before it. Where none is skipped this is

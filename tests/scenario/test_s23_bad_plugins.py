@@ -224,7 +224,7 @@ GROUP_CASES = [
     ("comm_hook", "fails", "user_code", "comm_hook 'mean', bucket 0: the hook is tired", ""),
     ("comm_hook", "odd_code", "user_code", "comm_hook 'mean', bucket 0: code 77", ""),
     ("comm_hook", "garbage", "internal", " died of signal 11", "td_status_"),
-    ("comm_hook", "nan", "numeric", "the loss is nan at step 22", ""),
+    ("comm_hook", "nan", "numeric", "comm_hook 'mean', bucket 0: the gradients of all ranks were finite", ""),
     ("comm_hook", "hang_both", "stuck", " is silent since", "stuck_timeout"),
     ("strategy", "crash_open", "internal", "the planner died of signal 4: ", "strategy-share.so+0x"),
     ("strategy", "nothing", "internal", " died of signal 11", "strategy-share.so+0x"),

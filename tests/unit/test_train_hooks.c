@@ -5,6 +5,8 @@
 
 #include "tests/unit/test.h"
 
+#include <math.h>
+
 #include "engine/train/build.h"
 #include "engine/train/loop/fit.h"
 #include "tests/unit/ranks_rig.h"
@@ -440,11 +442,76 @@ static void test_ranks_name_both_sizes_when_a_hook_sends_less_on_one(void **stat
     }
 }
 
+// ---- a comm hook that gives what is no number ---------------------------------------------------
+static _Thread_local int n_reduced;
+
+static td_status mean_of(struct td_comm_hook *h, const struct td_bucket *b) {
+    return h->config.collective_ops->all_reduce(h->config.collective, td_bucket_host(b), b->n,
+                                                b->dtype, TD_REDUCE_MEAN);
+}
+
+static td_status infinite_reduce(struct td_comm_hook *h, const struct td_bucket *b) {
+    TD_TRY(mean_of(h, b));
+    if (++n_reduced > 2) ((float *)td_bucket_host(b))[0] = INFINITY;
+    return TD_OK;
+}
+
+static const struct td_comm_hook_ops infinite_ops = {.struct_bytes = sizeof infinite_ops,
+                                                     .open = short_open,
+                                                     .close = short_close,
+                                                     .reduce = infinite_reduce};
+static const struct td_plugin_desc infinite_hook =
+    TD_PLUGIN_DESC(COMM_HOOK, "infinite", "infinite from the third bucket on", &infinite_ops);
+
+static void use_infinite_hook(struct run *r, const char *dir) {
+    (void)dir;
+    r->config.comm_hook.name = "infinite";
+}
+
+static void test_hook_is_named_when_it_makes_finite_gradients_infinite(void **state) {
+    td_status said[RANKS];
+    run_different(&infinite_hook, "ddp", use_infinite_hook, *state, said);
+    for (int32_t i = 0; i < RANKS; i++) {
+        assert_non_null(said[i]);
+        assert_non_null(strstr(td_status_message(said[i]), "comm_hook 'infinite', bucket 0: the "
+                                                           "gradients of all ranks were finite"));
+        assert_int_equal(td_status_class(said[i]), TD_CLASS_NUMERIC);
+        td_status_free(said[i]);
+    }
+}
+
+static const struct td_comm_hook_ops mean_ops = {
+    .struct_bytes = sizeof mean_ops, .open = short_open, .close = short_close, .reduce = mean_of};
+static const struct td_plugin_desc mean_hook =
+    TD_PLUGIN_DESC(COMM_HOOK, "plain", "the mean", &mean_ops);
+
+static void diverge(struct run *r, const char *dir) {
+    (void)dir;
+    r->config.comm_hook.name = "plain";
+    r->config.optimizer.lr = 1e38;
+}
+
+// A hook that passes on what is no number is not to blame.
+static void test_loss_is_named_when_gradients_were_not_finite_before_the_hook(void **state) {
+    td_status said[RANKS];
+    run_different(&mean_hook, "ddp", diverge, *state, said);
+    for (int32_t i = 0; i < RANKS; i++) {
+        assert_non_null(said[i]);
+        if (!strstr(td_status_message(said[i]), "the loss is ")) {
+            fail_msg("%s", td_status_message(said[i]));
+        }
+        assert_int_equal(td_status_class(said[i]), TD_CLASS_NUMERIC);
+        td_status_free(said[i]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_late_optimizers_leave_the_bits_when_ranks_resume),
         test_in_scratch(test_ranks_end_when_a_strategy_says_different_facts),
         test_in_scratch(test_ranks_name_both_sizes_when_a_hook_sends_less_on_one),
+        test_in_scratch(test_hook_is_named_when_it_makes_finite_gradients_infinite),
+        test_in_scratch(test_loss_is_named_when_gradients_were_not_finite_before_the_hook),
         cmocka_unit_test(test_end_of_a_step_changes_what_is_shown_and_nothing_else),
         cmocka_unit_test(test_attempt_ends_when_the_end_of_a_step_fails),
         test_in_scratch(test_hooks_of_a_strategy_leave_the_bits_of_the_reference),

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/train/rank/bucket_list.h"
+#include "lib/base/floats.h"
 #include "lib/base/registry.h"
 
 enum { ARENA_BYTES = 16 << 20 };
@@ -151,8 +152,36 @@ static void clear_padding(const struct td_bucket *b) {
     }
 }
 
+static bool is_finite(const struct td_bucket *b) {
+    for (size_t i = 0; i < b->n_tensors; i++) {
+        const struct td_bucket_tensor *t = &b->tensors[i];
+        const char *data = (const char *)td_bucket_host(b) + t->offset;
+        if (!td_float_all_finite(b->dtype, data, td_shape_elems(&t->shape))) return false;
+    }
+    return true;
+}
+
+// What a hook gives is the same on all ranks, so all of them come here or none does.
+static td_status check_finite(struct td_rank *r, const struct td_bucket *b, bool was_finite) {
+    int32_t of_backward = !was_finite;
+    if (is_finite(b)) return TD_OK;
+    TD_TRY_CTX(r->group_ops->all_reduce(r->group, &of_backward, 1, TD_I32, TD_REDUCE_MAX),
+               "comm_hook '%s' made gradients of bucket %" PRIu32 " that are not finite",
+               r->hook_name, b->index);
+    if (of_backward) return TD_OK; // the loss will say so
+    return td_status_with_class(
+        td_fail(TD_FAILED_PRECONDITION,
+                "comm_hook '%s', bucket %" PRIu32 ": the gradients of all ranks were finite, and "
+                "what the hook made of them is not; clip gradients or use another hook",
+                r->hook_name, b->index),
+        TD_CLASS_NUMERIC);
+}
+
 td_status td_rank_hook_reduce(struct td_rank *r, const struct td_bucket *b) {
+    // Where steps may be skipped one that is not finite is skipped, whoever made it so.
+    const bool looks = !r->precision_ops->step_gate;
     clear_padding(b);
+    const bool was_finite = looks && is_finite(b);
     r->hook_reduced += (uint64_t)b->n * td_dtype_bytes(b->dtype);
     td_status s = r->hook->ops->reduce(r->hook->hook, &r->hook_buckets[b->index]);
     if (s && td_status_class(s) == TD_CLASS_NONE && td_status_code(s) != TD_ABORTED &&
@@ -160,6 +189,7 @@ td_status td_rank_hook_reduce(struct td_rank *r, const struct td_bucket *b) {
         s = td_status_with_class(s, TD_CLASS_USER_CODE);
     }
     TD_TRY_CTX(s, "comm_hook '%s', bucket %" PRIu32, r->config->comm_hook.name, b->index);
+    if (looks) TD_TRY(check_finite(r, b, was_finite));
     if (!b->has_control) return TD_OK;
     char *flags = (char *)td_bucket_host(b) + b->control_offset;
     return r->group_ops->all_reduce(r->group, flags, TD_CONTROL_FLAGS, TD_F32, TD_REDUCE_SUM);
