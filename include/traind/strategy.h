@@ -140,7 +140,7 @@ enum td_strategy_step { TD_STEP_TRAIN, TD_STEP_VALIDATE, TD_STEP_TEST, TD_STEP_P
 enum td_strategy_hook {
     TD_HOOK_TRAIN_START,
     TD_HOOK_TRAIN_BATCH_START, // if hooks_batches; cannot skip the batch
-    TD_HOOK_TRAIN_END,         // a job's fit that an agreed stop ends has none
+    TD_HOOK_TRAIN_END,         // after the last checkpoint, also that of an agreed stop
     TD_HOOK_EVAL_START,        // of any stage below, right after its START
     TD_HOOK_EVAL_END,          // right before its END
     // Of an epoch. START comes before its first batch; batch: how many of it are done already.

@@ -206,15 +206,11 @@ static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end)
     return TD_OK;
 }
 
-td_status td_train_loop_fit(struct td_train_loop *l, enum td_train_loop_end *out_end) {
+static td_status play_epochs(struct td_train_loop *l, enum td_train_loop_end *out_end) {
     struct td_rank *r = l->rank;
     const struct td_limits *limits = &r->config->limits;
     struct td_steps own;
-    *out_end = TD_LOOP_DONE;
     td_host_step_init(&own, l);
-    TD_TRY(begin(l, out_end));
-    if (*out_end == TD_LOOP_STOPPED) return TD_OK;
-
     bool leave = td_limits_reached(limits, l->at.epoch, l->at.step);
     for (; !leave && !td_limits_reached(limits, l->at.epoch, l->at.step); l->at.epoch++) {
         TD_TRY(begin_epoch(l));
@@ -233,12 +229,20 @@ td_status td_train_loop_fit(struct td_train_loop *l, enum td_train_loop_end *out
         l->at.epoch_batches = 0;
         td_epoch_metrics_next(&l->played);
     }
-
     l->fit_is_over = true;
-    if (*out_end == TD_LOOP_STOPPED) return TD_OK;
-    td_rank_note_hook(r);
-    if (r->config->checkpoint.save_top_k != 0 && l->stepped) {
-        TD_TRY(td_boundary_save(l, TD_SAVE_FINAL));
+    return TD_OK;
+}
+
+td_status td_train_loop_fit(struct td_train_loop *l, enum td_train_loop_end *out_end) {
+    struct td_rank *r = l->rank;
+    *out_end = TD_LOOP_DONE;
+    TD_TRY(begin(l, out_end));
+    if (*out_end == TD_LOOP_DONE) TD_TRY(play_epochs(l, out_end));
+    if (*out_end == TD_LOOP_DONE) {
+        td_rank_note_hook(r);
+        if (r->config->checkpoint.save_top_k != 0 && l->stepped) {
+            TD_TRY(td_boundary_save(l, TD_SAVE_FINAL));
+        }
     }
     return td_rank_hook(r, TD_HOOK_TRAIN_END, 0);
 }
