@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -95,4 +96,24 @@ td_status td_group_memory_map(const struct td_group_memory *m, void **out_map) {
     munmap(header, TD_GROUP_HEADER_BYTES);
     TD_TRY(s);
     return map(e->group_fd, TD_GROUP_HEADER_BYTES, m->bytes, out_map);
+}
+
+td_status td_group_memory_charge(size_t share_bytes) {
+    struct rlimit data;
+    if (getrlimit(RLIMIT_DATA, &data) != 0) {
+        return td_fail_errno(TD_INTERNAL, "read the limit of private memory");
+    }
+    if (data.rlim_cur == RLIM_INFINITY) return TD_OK;
+    if (data.rlim_cur <= share_bytes) {
+        return td_status_with_class(
+            td_fail(TD_RESOURCE_EXHAUSTED,
+                    "a rank's share of what the ranks share is %zu bytes, and it may have %llu in "
+                    "all: raise resources.memory_bytes",
+                    share_bytes, (unsigned long long)data.rlim_cur),
+            TD_CLASS_OUT_OF_MEMORY);
+    }
+    data.rlim_cur -= share_bytes;
+    data.rlim_max = data.rlim_cur;
+    if (setrlimit(RLIMIT_DATA, &data) == 0) return TD_OK;
+    return td_fail_errno(TD_INTERNAL, "lower the limit of private memory");
 }

@@ -195,6 +195,7 @@ static td_status configure(struct td_fabric *f) {
     TD_TRY(td_worker_configure(&args, &f->config));
     struct td_train_config *t = &f->config->train;
     t->manual = true;
+    if (f->in_job && f->job) t->memory_bytes = (size_t)f->job->spec.resources.memory_bytes;
     t->manual_accumulates = f->o.accumulates;
     t->manual_keeps_forwards = f->o.keeps_forwards;
     t->stages = (f->optimizer ? TD_STAGE_FIT : 0) | TD_STAGE_VALIDATE | TD_STAGE_TEST;
@@ -225,7 +226,8 @@ static td_status share_memory(struct td_fabric *f) {
                                       .timeout_ns = t->save_timeout_ns};
     TD_TRY(td_group_memory_map(&m, &f->io.train.group));
     f->io.train.group_bytes = sizes.shared_bytes;
-    return TD_OK;
+    if (!t->memory_bytes) return TD_OK;
+    return td_group_memory_charge(sizes.shared_bytes / (size_t)t->local_world_size);
 }
 
 static td_status begin_loop(struct td_fabric *f) {

@@ -175,6 +175,40 @@ def test_pause_saves_at_the_step_and_resume_gives_the_same_bits(daemon, built):
     assert last_files(daemon, cut) == last_files(daemon, whole)
 
 
+def submit_with_memory(daemon, program, memory_bytes):
+    spec = {"name": "plain", "kind": "program", "command": [str(program), "--epochs", "100"],
+            "trainer": {"devices": 2}, "resources": {"threads": 1, "memory_bytes": memory_bytes}, "restart": {"max": 0}}
+    return daemon.submit(json.dumps(spec))
+
+
+def test_memory_that_ranks_share_counts_for_their_limit(daemon, built):
+    """plain.c has 669,706 parameters: gradients of 2.7 MB are what its ranks share."""
+    job = submit_with_memory(daemon, built / "fabric/plain", 1 << 30)
+    daemon.wait_step(job, 1)
+    launcher = daemon.launcher(job)
+    for rank in pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+        line, = re.findall(r"^Max data size +(\d+) +(\d+)", pathlib.Path(f"/proc/{rank}/limits").read_text(), re.M)
+        assert line[0] == line[1]
+        assert (1 << 30) - 4_000_000 < int(line[0]) <= (1 << 30) - 669_706 * 4 // 2
+    daemon.steer("Cancel", job)
+    daemon.wait_state(job, "CANCELLED")
+
+
+def test_setup_that_needs_more_than_the_limit_is_refused_with_the_bytes(daemon, built, tmp_path):
+    """Of 20 million parameters, of which there are copies to train and to save: 0.5 GB."""
+    shutil.copytree(built / "fabric", tmp_path / "wide")
+    source = tmp_path / "wide/plain.c"
+    text = source.read_text()
+    assert "784, 512, 512, 10" in text
+    source.write_text(text.replace("784, 512, 512, 10", "784, 4096, 4096, 10"))
+    env = CLEAN | {"PKG_CONFIG_PATH": (built / "pkgconfig").read_text()}
+    make("plain", f"CFLAGS={STRICT}", cwd=tmp_path / "wide", env=env)
+    job = submit_with_memory(daemon, tmp_path / "wide/plain", 300 << 20)
+    failure = daemon.wait_state(job, "FAILED").failure
+    assert getattr(failure, "class") == "out_of_memory", failure
+    assert re.search(r"a rank needs \d+ bytes, resources.memory_bytes allows 314572800", failure.message), failure
+
+
 def test_daemon_bounds_the_cpu_level_of_its_programs(cluster, built):
     daemon = cluster.make("--slots", "2", "--cpu-level", "generic").start()
     job = submit(daemon, built, "--steps", 20, world=1)
