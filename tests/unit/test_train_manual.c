@@ -57,8 +57,25 @@ struct manual {
     struct td_manual m;
 };
 
+// Forwards that ran: each moves the buffers of a module that has some.
+static int n_forwards;
+
+static td_status counted_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
+                             td_ticket *out_ticket) {
+    const struct td_accelerator_ops *base = td_accelerator_reference.ops;
+    n_forwards += (segments & 1u << TD_SEG_FORWARD) != 0;
+    return base->run(e, segments, inputs, out_ticket);
+}
+
+static struct td_accelerator_ops counted_ops;
+static const struct td_plugin_desc counted =
+    TD_PLUGIN_DESC(ACCELERATOR, "counted", "the reference, with forwards counted", &counted_ops);
+
 static void begin(struct manual *x, const char *accelerator, const char *precision, int window) {
-    prepare(&x->r, NULL, accelerator, precision, 1);
+    counted_ops = *(const struct td_accelerator_ops *)td_accelerator_reference.ops;
+    counted_ops.run = counted_run;
+    n_forwards = 0;
+    prepare(&x->r, &counted, accelerator, precision, 1);
     x->r.config.manual = true;
     x->r.config.manual_accumulates = window > 1;
     assert_ok(td_rank_create(&x->r.config, &x->r.io, &x->r.events, &x->rank));
@@ -262,27 +279,41 @@ static void test_batch_whose_buffer_was_used_again_is_refused(void **state) {
     end(&x);
 }
 
-static void test_gradients_forgotten_after_the_forward_are_not_added_to(void **state) {
-    (void)state;
-    double norm[2];
+// The forward runs once all the same, and is counted once.
+static void forget_after_the_forward(const char *accelerator) {
+    double norm[2], loss[2];
+    struct weights own[2];
     for (int late = 0; late < 2; late++) {
         struct manual x;
         int64_t n;
-        double loss;
-        begin(&x, "reference", "32-true", 2);
+        bool stepped;
+        begin(&x, accelerator, "32-true", 2);
         assert_ok(td_manual_next(&x.m, &n));
         assert_ok(td_manual_forward(&x.m, 0, 1));
         assert_ok(td_manual_backward(&x.m, -1));
         assert_ok(td_manual_next(&x.m, &n));
         if (!late) assert_ok(td_manual_zero_grad(&x.m, 0));
         assert_ok(td_manual_forward(&x.m, 0, 1));
-        if (late) assert_ok(td_manual_value(&x.m, "loss", &loss)); // it has run
+        if (late) assert_ok(td_manual_value(&x.m, "loss", &loss[late])); // it has run
         if (late) assert_ok(td_manual_zero_grad(&x.m, 0));
         assert_ok(td_manual_backward(&x.m, -1));
         assert_ok(td_manual_norm(&x.m, 0, &norm[late]));
+        assert_ok(td_manual_optimizer_step(&x.m, 0, &stepped));
+        assert_ok(td_manual_value(&x.m, "loss", &loss[late]));
+        assert_int_equal(n_forwards, strcmp(accelerator, "counted") == 0 ? 2 : 0);
+        assert_true(x.l.window.item[0].count == (double)n);
+        assert_true(fabs(x.l.window.item[0].sum / (double)n - loss[late]) < 1e-6);
+        read_weights(x.rank, &own[late]);
         end(&x);
     }
-    assert_true(norm[0] == norm[1]);
+    assert_true(norm[0] == norm[1] && loss[0] == loss[1]);
+    assert_memory_equal(own[0].at, own[1].at, own[0].bytes);
+}
+
+static void test_gradients_forgotten_after_the_forward_are_not_added_to(void **state) {
+    (void)state;
+    forget_after_the_forward("counted");
+    forget_after_the_forward("far");
 }
 
 static void test_update_after_the_end_of_an_epoch_leaves_the_next_one_whole(void **state) {

@@ -54,6 +54,7 @@ static void count(struct td_manual *m, const struct td_manual_run *b) {
         td_tallies_add(&m->values, b->run.graph, r->outputs, b->n_samples);
         if (b->begins) m->of[b->step].window.n = 0;
         td_tallies_merge(&m->of[b->step].window, &m->values);
+        m->of[b->step].passed = m->values;
         const bool is_first = b->step == 0;
         td_throughput_add(&l->throughput, b->run.graph, is_first ? b->n_samples : 0);
         l->own_samples += is_first ? b->n_samples : 0;
@@ -345,6 +346,17 @@ td_status td_manual_forward(struct td_manual *m, int step, double share) {
     return TD_OK;
 }
 
+// Gradients were forgotten after the forward, which belongs to a program that adds to them. It is
+// not run again, because it may have moved buffers: its program adds to zeros.
+static td_status begin_again(struct td_manual *m, int step) {
+    struct td_manual_pass *p = &m->of[step].pass;
+    TD_TRY(td_manual_drain(m));
+    TD_TRY(td_rank_clear_gradients(m->l->rank, &p->key));
+    m->of[step].window = m->of[step].passed;
+    p->begins = true;
+    return TD_OK;
+}
+
 td_status td_manual_backward(struct td_manual *m, int step) {
     if (step < 0) step = m->last;
     struct td_manual_pass *p = step < 0 ? NULL : &m->of[step].pass;
@@ -355,11 +367,7 @@ td_status td_manual_backward(struct td_manual *m, int step) {
     }
     if (m->asking != step) TD_TRY(flush(m));
     m->asking = step;
-    if (p->key.accumulate != m->of[step].any) { // gradients were forgotten after the forward
-        p->key.accumulate = m->of[step].any;
-        p->begins = !p->key.accumulate;
-        p->queued = 0; // another program: it begins with its own forward
-    }
+    if (p->key.accumulate && !m->of[step].any) TD_TRY(begin_again(m, step));
     p->asked |= BACKWARD;
     m->of[step].key = p->key;
     m->of[step].any = true;

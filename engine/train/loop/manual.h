@@ -91,6 +91,7 @@ struct td_manual {
         double loss_scale;         // of all its gradients
         double lr;                 // NaN: as the schedule says
         struct td_tallies window;  // of its passes since its last update, in this batch
+        struct td_tallies passed;  // of its last pass
     } of[TD_STEPS_MAX];
     struct td_manual_run run[TD_RUNS_AHEAD + 1]; // queued and not read, the oldest first
     int n_runs;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "engine/train/rank/steps.h"
 #include "lib/base/floats.h"
 
 static float integer_at(const void *data, enum td_dtype dtype, int64_t i) {
@@ -57,4 +58,24 @@ td_status td_rank_read_result(struct td_rank *r, const char *name, int64_t n_sam
     char path[64];
     snprintf(path, sizeof path, "%.40s:%" PRId64, name, n_samples);
     return td_rank_read_tensor(r, path, out, n);
+}
+
+static td_status clear(struct td_rank *r, const struct td_state_info *t) {
+    static const char zeros[1 << 16];
+    const struct td_buffer from = td_buffer_of_host(zeros, sizeof zeros);
+    for (size_t at = 0; at < t->bytes; at += sizeof zeros) {
+        TD_TRY(r->accel_ops->copy(r->accel, r->memory.region[t->role], t->offset + at, from, 0,
+                                  TD_MIN(sizeof zeros, t->bytes - at)));
+    }
+    return TD_OK;
+}
+
+td_status td_rank_clear_gradients(struct td_rank *r, const struct td_program_key *key) {
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *t = td_state_at(r->state, i);
+        if (t->role != TD_ROLE_GRAD) continue;
+        const char *param = td_state_at(r->state, t->param)->name;
+        if (td_rank_step_trains(r, key, param)) TD_TRY(clear(r, t));
+    }
+    return TD_OK;
 }

@@ -3,7 +3,8 @@
 
 // Tensor: one tensor of a rank's state, read by name as numbers of the host, whatever type and
 // place it has. Host code of a module and programs look at weights, gradients and results with it.
-// A loop reads nothing so: it would wait. Thread: the training thread.
+// A loop reads nothing so: it would wait. Gradients can also be set to zero, where they are.
+// Thread: the training thread.
 
 #include "engine/train/rank/rank.h"
 
@@ -16,5 +17,7 @@ TD_MUST_USE td_status td_rank_read_tensor(struct td_rank *r, const char *name, f
 // The same of a result (td_graph_result) of the last step over so many samples.
 TD_MUST_USE td_status td_rank_read_result(struct td_rank *r, const char *name, int64_t n_samples,
                                           float *out, int64_t n);
+// The gradients of what this training step trains become zero. Nothing is queued.
+TD_MUST_USE td_status td_rank_clear_gradients(struct td_rank *r, const struct td_program_key *key);
 
 #endif
