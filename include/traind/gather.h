@@ -15,12 +15,9 @@ extern "C" {
 
 enum { TD_BUILD_MAX_WORLD = 1024 };
 
-// x (...) of floats -> (world size, ...): x of each rank, in the order of ranks; (1, ...) where
-// there is one. x has the same shape on all ranks. So it is for training: the last batches of an
-// evaluation may differ in size. With a gradient: of dy, summed over all ranks, what is this
-// rank's. Errors: INVALID_ARGUMENT for more than TD_BUILD_MAX_WORLD ranks.
-TD_MUST_USE static inline td_status td_build_all_gather(struct td_graph *g, td_value x,
-                                                        td_value *out_y) {
+// Not for modules: td_build_all_gather, of floats alone.
+TD_MUST_USE static inline td_status td_build_all_gather_floats(struct td_graph *g, td_value x,
+                                                               td_value *out_y) {
     const struct td_value_info *info = td_graph_value(g, x);
     const int32_t world = td_graph_world_size(g);
     double numbers[TD_BUILD_MAX_WORLD];
@@ -51,6 +48,22 @@ TD_MUST_USE static inline td_status td_build_all_gather(struct td_graph *g, td_v
     TD_TRY(td_build_fill(g, info->dtype, &one, 0, &none));
     TD_TRY(td_build_select(g, own, y, none, &y));
     return td_build_rank_sum(g, y, out_y);
+}
+
+// x (...) -> (world size, ...): x of each rank, in the order of ranks; (1, ...) where there is one.
+// x has the same shape on all ranks. So it is for training: the last batches of an evaluation may
+// differ in size. Of floats with a gradient: of dy, summed over all ranks, what is this rank's. Of
+// integers, such as labels, without; they travel as fp64, whatever the precision, so those below
+// 2^53 are exact. Errors: INVALID_ARGUMENT for more than TD_BUILD_MAX_WORLD ranks.
+TD_MUST_USE static inline td_status td_build_all_gather(struct td_graph *g, td_value x,
+                                                        td_value *out_y) {
+    const enum td_dtype dtype = td_graph_value(g, x)->dtype;
+    const bool is_float = dtype == TD_F32 || dtype == TD_F64 || dtype == TD_BF16 || dtype == TD_F16;
+    td_value y;
+    if (is_float || td_graph_world_size(g) == 1) return td_build_all_gather_floats(g, x, out_y);
+    TD_TRY(td_build_cast(g, x, TD_F64, 0, &y));
+    TD_TRY(td_build_all_gather_floats(g, y, &y));
+    return td_build_cast(g, y, dtype, 0, out_y);
 }
 
 #ifdef __cplusplus

@@ -12,7 +12,7 @@ import support
 from plans import plan_of
 from ranks import Attempt
 
-# The loss is the variance of x w over the samples of all ranks.
+# The loss is the variance of x w over the samples of all ranks, each times its label.
 MODULE = r"""
 #include <stdlib.h>
 #include "traind/gather.h"
@@ -35,7 +35,7 @@ static void spread_close(struct td_module *m) { free(m); }
 static td_status spread_record(struct td_module *m, struct td_graph *g, int64_t batch) {
     const int64_t n = m->x.sample_shape.dim[0], all = batch * td_graph_world_size(g);
     const struct td_shape in = {2, {batch, n}}, label = {1, {batch}}, square = {2, {n, n}};
-    const struct td_shape rows = {2, {all, n}}, row = {2, {1, n}};
+    const struct td_shape rows = {2, {all, n}}, row = {2, {1, n}}, column = {2, {all, 1}};
     const struct td_init random = {TD_INIT_UNIFORM, -0.5, 0.5};
     td_value x, y, w, z, mean, loss;
     TD_TRY(td_graph_input(g, m->x.name, m->x.dtype, &in, &x));
@@ -44,6 +44,10 @@ static td_status spread_record(struct td_module *m, struct td_graph *g, int64_t 
     TD_TRY(td_build_matmul(g, x, w, 0, NULL, &z));
     TD_TRY(td_build_all_gather(g, z, &z));
     TD_TRY(td_build_reshape(g, z, &rows, &z));
+    TD_TRY(td_build_all_gather(g, y, &y));
+    TD_TRY(td_build_cast(g, y, TD_F32, 0, &y));
+    TD_TRY(td_build_reshape(g, y, &column, &y));
+    TD_TRY(td_build_mul(g, z, y, &z));
     TD_TRY(td_build_reduce_mean(g, z, &row, &mean));
     TD_TRY(td_build_sub(g, z, mean, &z));
     TD_TRY(td_build_mul(g, z, z, &z));
