@@ -3,7 +3,8 @@
 // turns, too: a training_step of the module says them (docs/plugins.md). Here the whole loop is the
 // program's.
 //
-//   ./two_optimizers $PWD/../plugins/module-gan.so [steps [ranks]]
+//   make -C ../plugins
+//   ./two_optimizers "$(realpath ../plugins/module-gan.so)" [steps [ranks]]
 
 #include <stdio.h>
 #include <stdlib.h>

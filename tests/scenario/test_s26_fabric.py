@@ -105,6 +105,13 @@ def test_two_optimizers_take_turns(built):
         assert 0 < float(losses[-1][1]) < 2 and 0 < float(losses[-1][2]) < 5
 
 
+def test_line_of_the_header_of_two_optimizers_runs(built):
+    header = (support.ROOT / "examples/fabric/two_optimizers.c").read_text()
+    line, = re.findall(r"^// +(\./two_optimizers .*?) +\[steps \[ranks\]\]$", header, re.M)
+    done = subprocess.run(["sh", "-c", f"{line} 50"], cwd=built / "fabric", capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "batch 50 loss_disc " in done.stdout, done.stdout + done.stderr
+
+
 def test_two_optimizers_say_how_they_are_called_when_the_plugin_is_not_an_absolute_path(built):
     for args in ((), ("module-gan.so",)):
         done = run(built, "two_optimizers", *args, code=20)
