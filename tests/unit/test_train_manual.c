@@ -10,7 +10,7 @@
 #include "tests/unit/train_rig.h"
 #include "traind/steps.h"
 
-enum { WEIGHTS = 64 };
+enum { WEIGHTS = 128 };
 
 struct weights {
     float at[WEIGHTS];
@@ -130,11 +130,15 @@ static void expect_same(const char *accelerator, const char *precision, int wind
 // Contract 1: a plain loop gives the bits of the job
 static void test_plain_loop_gives_the_bits_of_a_job(void **state) {
     (void)state;
-    expect_same("reference", "32-true", 1, false);
-    expect_same("far", "32-true", 1, false);
+    static const char *const precisions[] = {"fp32",      "fp64",       "bf16_true",
+                                             "fp16_true", "bf16_mixed", "fp16_mixed"};
+    for (size_t i = 0; i < TD_COUNTOF(precisions); i++) {
+        expect_same("reference", precisions[i], 1, false);
+        expect_same("far", precisions[i], 1, false);
+        td_test_over("precision", precisions[i]);
+    }
     td_test_over("accelerator", "reference");
     td_test_over("accelerator", "far");
-    td_test_over("precision", "fp32");
 }
 
 static void test_loop_that_reads_values_between_calls_gives_the_bits_of_a_job(void **state) {

@@ -39,9 +39,19 @@ static inline const struct td_json *knobs(struct run *r, const struct td_plugin_
 static inline void prepare_run(struct run *r, const struct td_plugin_desc *own,
                                const char *strategy, const char *dir) {
     static const struct td_plugin_desc *const plugins[] = {
-        &td_accelerator_reference,  &td_accelerator_far, &td_collective_local,
-        &td_collective_shm,         &td_precision_fp32,  &td_precision_fp16_mixed,
-        &td_strategy_single_device, &td_strategy_ddp,    &td_module_mlp,
+        &td_accelerator_reference,
+        &td_accelerator_far,
+        &td_collective_local,
+        &td_collective_shm,
+        &td_precision_fp32,
+        &td_precision_fp16_mixed,
+        &td_precision_bf16_mixed,
+        &td_precision_fp64,
+        &td_precision_bf16_true,
+        &td_precision_fp16_true,
+        &td_strategy_single_device,
+        &td_strategy_ddp,
+        &td_module_mlp,
         &td_dataset_synthetic,
     };
     *r = (struct run){0};
