@@ -468,6 +468,7 @@ static void use_infinite_hook(struct run *r, const char *dir) {
     r->config.comm_hook.name = "infinite";
 }
 
+// Contract 11: who made gradients infinite is named
 static void test_hook_is_named_when_it_makes_finite_gradients_infinite(void **state) {
     td_status said[RANKS];
     run_different(&infinite_hook, "ddp", use_infinite_hook, *state, said);
