@@ -5,9 +5,8 @@
 // all.
 
 #include "tests/collective_ranks.h"
+#include "tests/collective_trace.h"
 
-#include "lib/base/arena.h"
-#include "lib/base/json.h"
 #include "strategies/collective/reduce.h"
 
 struct backend {
@@ -20,11 +19,10 @@ static const struct backend backends[] = {
     {&td_collective_trace, &td_collective_shm, 4},
     {&td_collective_trace, &td_collective_local, 1},
 };
-static struct td_json *knobs; // of trace
 
 static void begin(struct ranks *rs, const struct backend *b, int32_t world) {
     if (b->inner) {
-        ranks_init_wrapped(rs, b->desc, b->inner, knobs, world, 0);
+        ranks_init_wrapped(rs, b->desc, b->inner, trace_knobs, world, 0);
     } else {
         ranks_init(rs, b->desc, world, 0);
     }
@@ -501,34 +499,6 @@ static void test_facts_name_every_call_that_has_a_slot(void **state) {
     td_status_free(s);
 }
 
-static struct td_arena *arena;
-static char *folder;
-
-// All traces go to one folder, of few events each.
-static int make_knobs(void **state) {
-    char text[128], template[] = "/tmp/td_calls_XXXXXX";
-    (void)state;
-    folder = mkdtemp(template) ? strdup(template) : NULL;
-    if (!folder || td_arena_create(4096, &arena)) return -1;
-    const int n = snprintf(text, sizeof text, "{\"dir\":\"%s\",\"max_events\":50}", folder);
-    td_status s = td_json_parse(arena, text, (size_t)n, &knobs);
-    td_status_free(s);
-    return s ? -1 : 0;
-}
-
-static int drop_knobs(void **state) {
-    char path[128];
-    (void)state;
-    for (int r = 0; r < 4; r++) {
-        snprintf(path, sizeof path, "%s/trace-a1-rank%d.json", folder, r);
-        unlink(path);
-    }
-    const int gone = rmdir(folder);
-    free(folder);
-    td_arena_destroy(arena);
-    return gone;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_and_reduce_scatter_have_the_bits_of_all_reduce),
@@ -543,5 +513,5 @@ int main(void) {
         cmocka_unit_test(test_abort_ends_the_whole_when_it_is_called_in_a_group),
         cmocka_unit_test(test_facts_name_every_call_that_has_a_slot),
     };
-    return cmocka_run_group_tests(tests, make_knobs, drop_knobs);
+    return cmocka_run_group_tests(tests, make_trace_knobs, drop_trace_knobs);
 }
