@@ -204,8 +204,36 @@ static void test_ranks_are_refused_when_the_strategy_serves_one(void **state) {
     td_test_over("strategy", "single_device");
 }
 
-static const struct td_spawn_function functions[] = {
-    {"be_a_rank", be_a_rank}, {"train_a_model", train_a_model}, {"save_and_look", save_and_look}};
+// args: the ranks that the program says it has.
+static td_status be_one_of(struct td_spawned *self, const void *args, size_t args_bytes) {
+    struct td_fabric_options o = alone;
+    struct td_fabric *f;
+    (void)self, (void)args_bytes;
+    o.devices = *(const int32_t *)args;
+    TD_TRY(td_fabric_create(&o, &f));
+    td_fabric_destroy(f);
+    return td_fail(TD_INTERNAL, "nothing was refused");
+}
+
+static void test_ranks_are_refused_when_the_program_says_it_has_others(void **state) {
+    (void)state;
+    const int32_t said = 3;
+    td_status s = td_spawn(&(struct td_spawn_options){.function = "be_one_of",
+                                                      .world_size = 2,
+                                                      .args = &said,
+                                                      .args_bytes = sizeof said,
+                                                      .timeout_ns = TD_TEST_WAIT_NS},
+                           NULL);
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    assert_non_null(strstr(td_status_message(s), "devices is 3, but 2 ranks were started; leave "
+                                                 "devices 0"));
+    td_status_free(s);
+}
+
+static const struct td_spawn_function functions[] = {{"be_a_rank", be_a_rank},
+                                                     {"be_one_of", be_one_of},
+                                                     {"train_a_model", train_a_model},
+                                                     {"save_and_look", save_and_look}};
 
 int main(int argc, char **argv) {
     td_status s = td_main(argc, argv, functions, TD_COUNTOF(functions));
@@ -217,6 +245,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks_are_numbered_with_every_strategy),
         cmocka_unit_test(test_ranks_are_refused_when_the_strategy_serves_one),
+        cmocka_unit_test(test_ranks_are_refused_when_the_program_says_it_has_others),
         cmocka_unit_test_setup_teardown(test_parent_goes_on_with_the_weights_of_its_ranks,
                                         td_test_scratch_make, td_test_scratch_remove),
         cmocka_unit_test_setup_teardown(test_file_of_weights_is_there_for_every_rank,
