@@ -3,6 +3,7 @@
 // that does not serve so many ranks refuses them. The weights that they trained come back to it.
 
 #include <math.h>
+#include <sys/stat.h>
 
 #include "fabric/config.h"
 #include "tests/unit/test.h"
@@ -230,7 +231,114 @@ static void test_ranks_are_refused_when_the_program_says_it_has_others(void **st
     td_status_free(s);
 }
 
+// ---- what ranks do together ---------------------------------------------------------------------
+enum { WORLD = 3, PATH_BYTES = 512, BIG_BYTES = 4 << 20 };
+
+#define CHECK(x)                                                                                   \
+    do {                                                                                           \
+        if (!(x)) return td_fail(TD_INTERNAL, "line %d: not %s", __LINE__, #x);                    \
+    } while (0)
+
+static td_status reduce_and_gather(struct td_fabric *f, int32_t rank) {
+    int64_t sums[2] = {rank + 1, 10 * rank}, most[1] = {rank == 1 ? 7 : -rank};
+    int32_t told = rank == 2 ? 42 : -1, own[2] = {rank, 100 + rank}, all[WORLD][2] = {{0}};
+    double mean = rank;
+    TD_TRY(td_fabric_all_reduce(f, sums, 2, TD_I64, TD_REDUCE_SUM));
+    CHECK(sums[0] == 6 && sums[1] == 30);
+    TD_TRY(td_fabric_all_reduce(f, most, 1, TD_I64, TD_REDUCE_MAX));
+    CHECK(most[0] == 7);
+    TD_TRY(td_fabric_all_reduce(f, &mean, 1, TD_F64, TD_REDUCE_MEAN));
+    CHECK(mean == 1);
+    TD_TRY(td_fabric_broadcast(f, &told, sizeof told, 2));
+    CHECK(told == 42);
+    TD_TRY(td_fabric_all_gather(f, own, sizeof own, all));
+    for (int32_t i = 0; i < WORLD; i++) {
+        CHECK(all[i][0] == i && all[i][1] == 100 + i);
+    }
+    return td_fabric_barrier(f, "all are here");
+}
+
+static td_status decide(struct td_fabric *f, int32_t rank) {
+    static const struct {
+        bool said[WORLD], all, is;
+    } rows[] = {{{true, true, true}, true, true},
+                {{true, false, true}, true, false},
+                {{false, false, true}, false, true},
+                {{false, false, false}, false, false}};
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        bool is = !rows[i].is;
+        TD_TRY(td_fabric_reduce_boolean_decision(f, rows[i].said[rank], rows[i].all, &is));
+        CHECK(is == rows[i].is);
+    }
+    return TD_OK;
+}
+
+// Rank 0 takes its time: a file, whole on the disk. The others look for the whole of it.
+struct first {
+    const char *path; // ends in '!': rank 0 fails
+    bool is_first;
+};
+
+static td_status make_or_find(void *arg) {
+    const struct first *of = arg;
+    struct stat st;
+    const bool fails = of->path[strlen(of->path) - 1] == '!';
+    if (!of->is_first) {
+        if (fails) return td_fs_write(of->path, "x", 1, 0600, 0); // nobody comes here
+        CHECK(stat(of->path, &st) == 0 && st.st_size == BIG_BYTES);
+        return TD_OK;
+    }
+    if (fails) return td_fail(TD_UNAVAILABLE, "there is no data today");
+    TD_AUTO_FREE char *big = td_calloc(1, BIG_BYTES);
+    if (!big) return td_fail_oom();
+    return td_fs_write(of->path, big, BIG_BYTES, 0600, TD_FS_WRITE_DURABLE);
+}
+
+static td_status together(struct td_fabric *f, int32_t rank, const char *path) {
+    TD_TRY(set_up(f, 1));
+    TD_TRY(reduce_and_gather(f, rank));
+    TD_TRY(decide(f, rank));
+    struct first of = {path, rank == 0};
+    return td_fabric_rank_zero_first(f, make_or_find, &of);
+}
+
+// args: a path.
+static td_status meet(struct td_spawned *self, const void *args, size_t args_bytes) {
+    struct td_fabric *f;
+    (void)args_bytes;
+    TD_TRY(td_fabric_create(&alone, &f));
+    td_status s = td_fabric_finish(f, together(f, td_spawned_rank(self), args));
+    td_fabric_destroy(f);
+    return s;
+}
+
+static td_status meet_at(const char *scratch, const char *name, char path[PATH_BYTES]) {
+    snprintf(path, PATH_BYTES, "%s/%s", scratch, name);
+    return td_spawn(&(struct td_spawn_options){.function = "meet",
+                                               .world_size = WORLD,
+                                               .args = path,
+                                               .args_bytes = PATH_BYTES,
+                                               .timeout_ns = TD_TEST_WAIT_NS},
+                    NULL);
+}
+
+static void test_ranks_reduce_gather_and_decide_together(void **state) {
+    char path[PATH_BYTES];
+    assert_ok(meet_at(*state, "data", path));
+    assert_true(td_fs_exists(path));
+}
+
+static void test_failure_of_rank_0_is_that_of_all_when_it_comes_first(void **state) {
+    char path[PATH_BYTES];
+    td_status s = meet_at(*state, "data!", path);
+    assert_non_null(s);
+    assert_non_null(strstr(td_status_message(s), "rank 0: there is no data today"));
+    td_status_free(s);
+    assert_false(td_fs_exists(path));
+}
+
 static const struct td_spawn_function functions[] = {{"be_a_rank", be_a_rank},
+                                                     {"meet", meet},
                                                      {"be_one_of", be_one_of},
                                                      {"train_a_model", train_a_model},
                                                      {"save_and_look", save_and_look}};
@@ -247,6 +355,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_ranks_are_refused_when_the_strategy_serves_one),
         cmocka_unit_test(test_ranks_are_refused_when_the_program_says_it_has_others),
         cmocka_unit_test_setup_teardown(test_parent_goes_on_with_the_weights_of_its_ranks,
+                                        td_test_scratch_make, td_test_scratch_remove),
+        cmocka_unit_test_setup_teardown(test_ranks_reduce_gather_and_decide_together,
+                                        td_test_scratch_make, td_test_scratch_remove),
+        cmocka_unit_test_setup_teardown(test_failure_of_rank_0_is_that_of_all_when_it_comes_first,
                                         td_test_scratch_make, td_test_scratch_remove),
         cmocka_unit_test_setup_teardown(test_file_of_weights_is_there_for_every_rank,
                                         td_test_scratch_make, td_test_scratch_remove),
