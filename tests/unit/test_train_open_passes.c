@@ -7,6 +7,7 @@
 
 #include "tests/unit/test.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "engine/train/build.h"
@@ -106,6 +107,31 @@ static void test_open_forwards_and_late_updates_leave_the_bits_of_ranks(void **s
     expect_bits_of_steps_in_turn(*state, "far", 2, false);
 }
 
+// ---- votes --------------------------------------------------------------------------------------
+static atomic_int n_voters;
+static _Thread_local int voter; // from 1
+
+// One rank says yes, in the middle of a pass.
+static td_status play_votes(struct td_module *m, struct td_steps *s, int64_t batch_idx) {
+    bool any = false, all = true;
+    if (!voter) voter = ++n_voters;
+    TD_TRY(td_steps_forward(s, "first"));
+    TD_TRY(td_steps_decide(s, voter == 1, false, &any));
+    TD_TRY(td_steps_backward(s));
+    TD_TRY(td_steps_decide(s, voter == 1, true, &all));
+    if (!any || all) return td_fail(TD_INTERNAL, "any %d, all %d", any, all);
+    TD_TRY(td_steps_optimizer_step(s, "first", NULL));
+    return play_script(m, s, batch_idx);
+}
+
+static void test_ranks_agree_when_one_of_them_votes_otherwise(void **state) {
+    const struct job j = scripted("reference", RANKS, "fbbbub", false);
+    n_voters = 0;
+    played_ops.training_step = play_votes;
+    assert_int_equal(run_job(&j, *state).step, 8);
+    assert_int_equal(n_voters, RANKS);
+}
+
 // ---- memory -------------------------------------------------------------------------------------
 static size_t arenas(bool keeps, int *out_n) {
     struct job j = scripted("reference", 1, "", keeps);
@@ -171,6 +197,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_open_forwards_and_late_updates_leave_the_bits),
         CASE(test_open_forwards_and_late_updates_leave_the_bits_of_ranks),
+        CASE(test_ranks_agree_when_one_of_them_votes_otherwise),
         CASE(test_steps_have_memory_of_their_own_only_where_forwards_are_kept),
         CASE(test_pass_that_was_ended_is_refused_with_what_ended_it),
     };
