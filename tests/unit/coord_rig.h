@@ -223,8 +223,8 @@ static void end(struct rig *r) {
     }
 }
 
-// Another coordinator, from the rows that this one wrote.
-static inline void start_again(struct rig *r, const struct td_core_options *o) {
+// Another coordinator, from the rows that this one wrote; it has not begun.
+static inline void load_again(struct rig *r, const struct td_core_options *o) {
     td_core_destroy(r->core);
     assert_ok(td_core_create(o, &r->core));
     static const enum td_record_kind order[] = {TD_RECORD_NODE,       TD_RECORD_JOB,
@@ -238,6 +238,10 @@ static inline void start_again(struct rig *r, const struct td_core_options *o) {
             assert_ok(td_core_load(r->core, order[k], key, body));
         }
     }
+}
+
+static inline void start_again(struct rig *r, const struct td_core_options *o) {
+    load_again(r, o);
     td_core_start(r->core, r->now);
     take(r);
     settle(r);

@@ -357,6 +357,61 @@ test_create_is_refused_as_the_plan_was_when_its_memory_is_known_and_fits_nowhere
     end(&r);
 }
 
+// ---- start --------------------------------------------------------------------------------------
+// The first of two jobs that run has ended, but for a point that was on its way.
+static void end_first_but_for_a_point(struct rig *r) {
+    snprintf(r->assigned, sizeof r->assigned, "%s", job(r, 0)->id);
+    r->epoch = job(r, 0)->attempts[0]->epoch;
+    Traind__V1__AttemptId id = attempt_id(r);
+    Traind__V1__LogState state = TRAIND__V1__LOG_STATE__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    state.id = &id;
+    state.final = true;
+    state.metrics_bytes = 64;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE;
+    m.log_state = &state;
+    say(r, &m);
+    finish_running(r);
+    assert_int_equal(job(r, 0)->state, TD_JOB_RUNNING);
+}
+
+static void test_slots_are_not_given_twice_when_a_job_ends_with_the_start(void **state) {
+    (void)state;
+    struct rig r;
+    TD_AUTO_FREE char *spec = make_spec(1, 1), *wide = make_spec(2, 2);
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    begin(&r, 2);
+    for (int i = 0; i < 2; i++) {
+        create(&r, i, spec);
+        settle(&r);
+        answer_plans(&r);
+    }
+    assert_int_equal(r.n_assigned, 2);
+    char other[TD_JOB_ID_MAX];
+    snprintf(other, sizeof other, "%s", job(&r, 1)->id);
+    end_first_but_for_a_point(&r);
+    load_again(&r, &o);
+    td_core_load_offset(r.core, job(&r, 0)->id, 1, 0, TRAIND__V1__SEGMENT__KIND__METRICS, 64);
+    td_core_start(r.core, r.now);
+    take(&r);
+    assert_int_equal(job(&r, 0)->state, TD_JOB_SUCCEEDED);
+    Traind__V1__AttemptHeld held = TRAIND__V1__ATTEMPT_HELD__INIT;
+    Traind__V1__AttemptId id = attempt_id(&r);
+    id.job = other;
+    id.epoch = job(&r, 1)->attempts[0]->epoch;
+    held.id = &id;
+    held.alive = true;
+    held.launcher_major = 1;
+    r.session = td_core_session_open(r.core, r.now, false);
+    say_register_with(&r, "n-1", 2, &held);
+    settle(&r);
+    create(&r, 2, wide);
+    settle(&r);
+    answer_plans(&r);
+    assert_int_equal(r.n_assigned, 2); // one slot of two is free
+    end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_create_looks_at_no_job_when_no_slot_is_free),
@@ -374,6 +429,7 @@ int main(void) {
         cmocka_unit_test(
             test_create_is_refused_as_the_plan_was_when_its_memory_is_known_and_fits_nowhere),
         cmocka_unit_test(test_plan_for_a_job_that_has_run_does_not_look_for_what_it_began_with),
+        cmocka_unit_test(test_slots_are_not_given_twice_when_a_job_ends_with_the_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

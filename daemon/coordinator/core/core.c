@@ -162,12 +162,13 @@ void td_core_start(struct td_core *core, struct td_now now) {
     }
     for (uint32_t i = 0; i < core->n_active; i++) {
         struct td_job *j = core->active[i];
-        struct td_attempt *a = td_job_live(j);
-        if (a) td_jobs_push(&core->live, &core->n_live, &core->cap_live, j);
-        if (a) td_attempt_tick(core, j);
+        if (td_job_live(j)) td_jobs_push(&core->live, &core->n_live, &core->cap_live, j);
         td_core_hold(core, j);
         td_queue_place(core, j);
         td_forget_note_pins(core, j);
+    }
+    for (uint32_t i = core->n_active; i-- > 0;) { // backwards: a job that ends leaves the list
+        td_attempt_tick(core, core->active[i]);
     }
     td_retention_start(core);
     td_retain_all(core);
