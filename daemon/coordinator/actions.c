@@ -59,6 +59,9 @@ static void carry_out(void *take_arg, enum td_gate_pass pass) {
         case TD_ACTION_VERIFY:
             td_verify_checkpoint(c, a->job, a->text);
             break;
+        case TD_ACTION_HURRY:
+            td_db_store_hurry(c->store);
+            break;
         case TD_ACTION_SWEEP:
             td_sweep_attempt(c, a->job, (uint32_t)a->token);
             break;
@@ -112,6 +115,7 @@ static bool is_patient(const struct td_coordinator *c, const struct td_action *a
     case TD_ACTION_PLANNED:
     case TD_ACTION_REMOVE:
     case TD_ACTION_FORGET:
+    case TD_ACTION_HURRY:
     case TD_ACTION_VERIFY:
         return false;
     }

@@ -17,6 +17,7 @@
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 
+#include "daemon/launcher/boundary.h"
 #include "daemon/launcher/command.h"
 #include "daemon/launcher/ending.h"
 #include "daemon/launcher/environment.h"
@@ -268,6 +269,7 @@ static void reap(struct td_launcher *l) {
         if (talks) td_talk_drain(l, &l->ranks[idx]);
         td_launch_rank_ended(&l->ranks[idx], talks ? NULL : &l->journal, info.si_code,
                              info.si_status);
+        td_launcher_note_boundary(l, idx, td_rank_page_boundary(l->ranks[idx].page));
         l->n_exited++;
         if (td_launcher_note_exit(l, idx)) abort_ranks(l, ABORT_GRACE_S * TD_NS_PER_S);
     }
@@ -300,21 +302,6 @@ static void look(struct td_launcher *l) {
     send_status(l, false);
 }
 
-// A rank that waits for a drain learns of it when the rings of all are drained: a checkpoint is of
-// one rank, the points before it are of every.
-static void drain_metrics(struct td_launcher *l) {
-    uint32_t asked[TD_LAUNCH_RANKS_MAX];
-    for (int32_t i = 0; i < l->o.n_ranks; i++) {
-        asked[i] = td_rank_page_drain_asked(l->ranks[i].page);
-    }
-    for (int32_t i = 0; i < l->o.n_ranks; i++) {
-        if (!l->ranks[i].exited) td_launch_rank_drain_metrics(&l->ranks[i]);
-    }
-    for (int32_t i = 0; i < l->o.n_ranks; i++) {
-        td_rank_page_answer_drain(l->ranks[i].page, asked[i]);
-    }
-}
-
 // What ranks said, to a daemon that may wait for it.
 static void report_news(struct td_launcher *l) {
     l->news = false;
@@ -325,7 +312,7 @@ static void report_news(struct td_launcher *l) {
 static void on_tick(struct td_launcher *l) {
     uint64_t passed;
     if (read(l->timer_fd, &passed, sizeof passed) != (ssize_t)sizeof passed) return;
-    drain_metrics(l);
+    td_launcher_drain_metrics(l);
     l->n_reported = 0;
     if (l->news) report_news(l);
     l->n_ticks += (uint32_t)passed;
@@ -469,6 +456,7 @@ static void note_launched(struct td_launcher *l) {
     td_event_launched_epoch(&line, (int64_t)l->o.epoch);
     td_event_launched_first_rank(&line, l->o.first_rank);
     td_event_launched_n_ranks(&line, l->o.n_ranks);
+    td_event_launched_boundaries(&line, td_launcher_counts_boundaries(l));
     td_journal_append(&l->journal, &line);
 }
 

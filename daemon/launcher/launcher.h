@@ -17,6 +17,7 @@
 //   talk.h         what commands say, and what is said to them
 //   orphans.h      processes that ranks leave
 //   journal.h      events.log
+//   boundary.h     which points are kept when a checkpoint is
 //   memory.h       what ranks share
 //   file.h         whether a file is still the one that was opened
 //   link.h         the Unix socket and the daemon on it

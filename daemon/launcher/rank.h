@@ -33,6 +33,7 @@ struct td_launch_rank {
     struct td_launch_file metrics_file;
     uint64_t metrics_bytes;
     uint64_t lost_points; // popped from the ring, not written
+    uint32_t boundary;    // the last one of which a line is written
     uint32_t undropped;   // bytes of the ring touched since its pages were last given back
     int page_fd;
     struct td_rank_page *page; // NULL: not mapped

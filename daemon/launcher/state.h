@@ -58,4 +58,10 @@ static inline bool td_launcher_talks(const struct td_launcher *l) {
     return l->o.kind == TD_KIND_COMMAND;
 }
 
+// Its ranks are not all: the coordinator waits for the points of every rank up to a checkpoint, so
+// each boundary that one of them saved at is written. Ranks of a command have none.
+static inline bool td_launcher_counts_boundaries(const struct td_launcher *l) {
+    return l->o.n_ranks < l->o.world_size && !td_launcher_talks(l);
+}
+
 #endif

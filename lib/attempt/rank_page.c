@@ -53,6 +53,14 @@ td_status td_rank_page_make(int32_t rank, int32_t world_size, int *out_fd,
     return TD_OK;
 }
 
+uint32_t td_rank_page_pass(struct td_rank_page *p) {
+    return atomic_fetch_add(&p->boundary, 1) + 1;
+}
+
+uint32_t td_rank_page_boundary(const struct td_rank_page *p) {
+    return atomic_load(&p->boundary);
+}
+
 uint32_t td_rank_page_ask_drain(struct td_rank_page *p) {
     return atomic_fetch_add(&p->drain_asked, 1) + 1;
 }

@@ -70,6 +70,7 @@ struct td_rank_page {
     _Atomic int64_t collective_seq;  // collectives entered
     _Atomic uint32_t last_loss_bits; // float
     _Atomic uint32_t drain_asked;    // counts up, see td_rank_page_ask_drain
+    _Atomic uint32_t boundary;       // counts up, see td_rank_page_pass
     // written by the launcher
     _Alignas(TD_LINE_BYTES) _Atomic int32_t stop; // enum td_stop_mode
     _Atomic int32_t checkpoint_request;           // counts up; the rank saves when it changes
@@ -88,10 +89,17 @@ size_t td_rank_page_memory(void);
 TD_MUST_USE td_status td_rank_page_make(int32_t rank, int32_t world_size, int *out_fd,
                                         struct td_rank_page **out_page, struct td_ring *out_ring);
 
+// All ranks save at the same boundaries of their loops, and each counts them here: whatever it
+// pushed into its ring before is of the steps up to that boundary. Returns its number, from 1.
+uint32_t td_rank_page_pass(struct td_rank_page *p);
+// The launcher's part: the last one that the rank has passed; what it pushed before is in the ring.
+uint32_t td_rank_page_boundary(const struct td_rank_page *p);
+
 // A launcher that is killed takes along what is in the rings. So that no attempt goes on from a
 // checkpoint with points before it missing, its writer asks for a drain before it commits.
-// Everything that any rank pushed before the call is then in the launcher's files. Returns what to
-// await. Thread: one at a time.
+// Everything that its ranks pushed before the boundary that this one has passed is then in the
+// launcher's files; where they pass none, what they pushed before the call. Returns what to await.
+// Thread: one at a time.
 uint32_t td_rank_page_ask_drain(struct td_rank_page *p);
 // DEADLINE_EXCEEDED: no answer within timeout_ns.
 TD_MUST_USE td_status td_rank_page_await_drain(struct td_rank_page *p, uint32_t asked,

@@ -6,6 +6,7 @@
 
 #include "daemon/coordinator/core/attempt_end.h"
 #include "daemon/coordinator/core/attempt_messages.h"
+#include "daemon/coordinator/core/boundaries.h"
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/core_state.h"
@@ -101,14 +102,20 @@ static struct td_failure failure_of(const struct line *l, const char *cls, const
 }
 
 // ---- lines --------------------------------------------------------------------------------------
-static void on_launched(struct line *l) {
+static void started(struct line *l) {
     if (l->part->state == TD_ATTEMPT_ASSIGNED) l->part->state = TD_ATTEMPT_STARTED;
     if (l->attempt->state == TD_ATTEMPT_ASSIGNED) l->attempt->state = TD_ATTEMPT_STARTED;
 }
 
+static void on_launched(struct line *l) {
+    started(l);
+    l->part->boundaries =
+        l->event->launched.boundaries ? TD_BOUNDARIES_WRITTEN : TD_BOUNDARIES_NONE;
+}
+
 static void on_ready(struct line *l) {
     struct td_attempt *a = l->attempt;
-    on_launched(l);
+    started(l);
     if (l->rank >= a->n_ranks) return;
     a->ranks[l->rank].ready = true;
     for (uint32_t r = 0; r < a->n_ranks; r++) {
@@ -153,6 +160,22 @@ static void on_checkpoint(struct line *l) {
     if (committed) td_retain(l->core, l->job); // it stays: its attempt is not over
     reached(l, e->step);
     l->job->progress.epoch = u32(e->epoch);
+}
+
+static void settle(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    if (td_catalog_settle(core, j, a)) td_retain(core, j);
+}
+
+static void on_boundary(struct line *l) {
+    const struct td_event_boundary *e = &l->event->boundary;
+    if (l->rank >= l->attempt->n_ranks || e->metrics_bytes < 0 ||
+        td_attempt_part_of(l->attempt, l->rank) != l->part) {
+        l->core->counters[TD_COUNT_BAD_LINES]++;
+        return;
+    }
+    td_boundary_passed(&l->attempt->ranks[l->rank], u32(e->number), (uint64_t)e->metrics_bytes);
+    settle(l->core, l->job, l->attempt);
+    if (td_boundaries_wait(l->attempt)) (void)td_core_act(l->core, TD_ACTION_HURRY);
 }
 
 static void on_removed(struct line *l) {
@@ -447,6 +470,7 @@ void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
     c->metrics_end = m->metrics_bytes;
     c->out_end = m->out_bytes;
     c->err_end = m->err_bytes;
+    settle(core, j, a);
     td_core_save_attempt(core, j, a);
     if (lost || m->n_gone) td_attempt_maybe_close(core, j, a); // what it waited for does not come
     td_attempt_maybe_forget(core, j, a);

@@ -3,6 +3,7 @@
 #include "daemon/coordinator/core/attempt_end.h"
 
 #include "daemon/coordinator/core/attempt_messages.h"
+#include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/hosts.h"
@@ -229,6 +230,7 @@ void td_attempt_part_ended(struct td_core *core, struct td_job *j, struct td_att
                            struct td_attempt_part *p, enum td_outcome outcome) {
     p->state = TD_ATTEMPT_ENDED;
     p->outcome = outcome;
+    if (td_catalog_settle(core, j, a)) td_retain(core, j); // what it did not say, it does not say
     part_over(core, j, a);
 }
 

@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/core/boundaries.h"
 #include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/checkpoint.h"
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/hosts.h"
 #include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/out.h"
 #include "lib/attempt/checkpoint_name.h"
@@ -53,6 +55,7 @@ static td_status encode(const struct td_checkpoint *c, struct td_buf *out) {
     TD_TRY(td_json_print_string(c->node, strlen(c->node), out));
     TD_TRY(td_buf_str(out, ",\"directory\":"));
     TD_TRY(td_json_print_string(c->directory, strlen(c->directory), out));
+    if (c->boundary) TD_TRY(td_buf_printf(out, ",\"boundary\":%u", c->boundary));
     if (c->leaving) TD_TRY(td_buf_str(out, ",\"leaving\":1"));
     if (c->missing) TD_TRY(td_buf_str(out, ",\"missing\":1"));
     if (c->registered) TD_TRY(td_buf_str(out, ",\"registered\":1"));
@@ -208,13 +211,57 @@ static bool complete(const struct td_checkpoint *c) {
     return true;
 }
 
+static bool is_whole(const struct td_checkpoint *c) {
+    return !c->streamed || complete(c);
+}
+
 static void commit(struct td_core *core, struct td_job *j, struct td_checkpoint *c) {
     c->committed = true;
     for (uint32_t i = j->n_checkpoints; i-- > 0;) {
-        if (j->checkpoints[i]->leaving) td_catalog_remove(core, j, i);
+        if (j->checkpoints[i]->leaving && j->checkpoints[i] != c) td_catalog_remove(core, j, i);
     }
     td_core_touch(core, j); // watchers see the newest checkpoint
     core->queue_dirty = true;
+}
+
+static enum td_kept kept_of(const struct td_attempt *a, const struct td_checkpoint *c,
+                            const struct td_attempt_part **out_part) {
+    return c->streamed ? td_boundaries_kept(a, c->boundary, out_part) : TD_KEPT;
+}
+
+// Row `at` goes: points of that part are lost.
+static void make_void(struct td_core *core, struct td_job *j, const struct td_attempt_part *part,
+                      uint32_t at) {
+    const struct td_checkpoint *c = j->checkpoints[at];
+    const struct td_host *n = td_nodes_find(core, part->node);
+    char prefix[160];
+    snprintf(prefix, sizeof prefix, "%s/%s/", j->id, c->path);
+    td_job_note(j,
+                "checkpoint %s is not used: metric points of node %s up to step %u are lost, which "
+                "an attempt that goes on before it makes again",
+                c->path, n ? n->name : part->node, c->step);
+    td_catalog_remove(core, j, at);
+    td_catalog_drop_shards(core, prefix);
+    td_core_touch(core, j);
+    core->queue_dirty = true; // it may have been waited for
+}
+
+bool td_catalog_settle(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    bool committed = false;
+    td_boundaries_look(a);
+    for (uint32_t i = j->n_checkpoints; i-- > 0;) {
+        struct td_checkpoint *c = j->checkpoints[i];
+        const struct td_attempt_part *part = NULL;
+        if (c->committed || c->attempt != a->number) continue;
+        enum td_kept kept = kept_of(a, c, &part);
+        if (kept == TD_KEPT_NEVER) make_void(core, j, part, i);
+        if (kept != TD_KEPT || !is_whole(c)) continue;
+        commit(core, j, c);
+        save(core, j, c);
+        committed = true;
+        i = TD_MIN(i, j->n_checkpoints); // older ones may have left
+    }
+    return committed;
 }
 
 // Files that came before the event are found among the shards.
@@ -246,9 +293,9 @@ td_status td_catalog_on_shard(struct td_core *core, struct td_job *j, const char
         }
         f->here = true;
         f->bytes = bytes;
-        *out_committed = !c->committed && complete(c);
-        if (*out_committed) commit(core, j, c);
         save(core, j, c);
+        struct td_attempt *a = td_job_attempt(j, c->attempt);
+        *out_committed = !c->committed && a && td_catalog_settle(core, j, a);
         return TD_OK;
     }
     char key[320], body[160];
@@ -281,13 +328,12 @@ bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_
     c->attempt = a->number;
     c->time_ns = core->now.real.ns;
     c->streamed = a->stream;
+    c->boundary = e->boundary < 0 || e->boundary > UINT32_MAX ? 0 : (uint32_t)e->boundary;
     snprintf(c->node, sizeof c->node, "%s", part->node);
     add_row(core, j, c);
     if (c->streamed) bind_shards(core, j, c);
-    bool whole = !c->streamed || complete(c);
-    if (whole) commit(core, j, c);
     save(core, j, c);
-    return whole;
+    return td_catalog_settle(core, j, a);
 }
 
 void td_catalog_on_registered(struct td_core *core, struct td_job *j, struct td_attempt *a,
@@ -370,8 +416,19 @@ void td_catalog_on_skipped(struct td_core *core, struct td_job *j, const char *d
     td_job_note(j, "checkpoint %s was skipped: %s", directory, why); // of ckpt_path
 }
 
+// It waits for points alone, and none before it does.
+static bool waits_first(const struct td_job *j, const struct td_checkpoint *c) {
+    if (c->committed || !c->streamed || !complete(c)) return false;
+    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
+        const struct td_checkpoint *other = j->checkpoints[i];
+        if (other->leaving && !other->committed) return other == c;
+    }
+    return true;
+}
+
 // Nothing else could be resumed from, and something newer is on its way.
 static bool is_needed(const struct td_job *j, const struct td_checkpoint *c) {
+    if (waits_first(j, c)) return true;
     if (!c->streamed || !c->committed || c->damage || !td_catalog_pending(j)) return false;
     for (uint32_t i = 0; i < j->n_checkpoints; i++) {
         const struct td_checkpoint *other = j->checkpoints[i];
@@ -441,6 +498,7 @@ td_status td_catalog_load(struct td_core *core, const char *key, const char *bod
     c->committed = u64(v, "committed") != 0;
     c->streamed = u64(v, "streamed") != 0;
     c->leaving = u64(v, "leaving") != 0;
+    c->boundary = (uint32_t)u64(v, "boundary");
     c->missing = u64(v, "missing") != 0;
     c->registered = u64(v, "registered") != 0;
     c->time_ns = (int64_t)u64(v, "time_ns");

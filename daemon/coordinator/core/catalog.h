@@ -6,10 +6,14 @@
 // Store fs: the rank said "durable on disk" in its event, so the event commits it. Store stream:
 // the event makes it PENDING and names its files with their digests. Each file that arrives
 // (PutShard) and is durable and verified here is a shard row. With the last of both it is
-// COMMITTED, in one transaction. Either may come first. A removed event takes the row away; the
+// COMMITTED, in one transaction. Either may come first. Of an attempt over several nodes the points
+// that all ranks recorded before it must be here as well (boundaries.h); where some are lost, it
+// goes. A removed event takes the row away; the
 // files of a streamed one are deleted after that is committed. But a rank removes when the newer
 // one is on its own disk. While that is on its way to here, the last committed one stays, LEAVING,
-// and goes in the transaction that commits another. So what a job has once, it never has not.
+// and goes in the transaction that commits another. So what a job has once, it never has not. One
+// that waits for points alone stays in the same way, so that saves which come faster than points
+// do put off none for ever.
 //
 // A command registers checkpoints of its own (kind: command): rows without files, of a path on its
 // node. They are where its next attempt goes on. Nobody here reads, verifies or removes what they
@@ -45,6 +49,9 @@ bool td_catalog_pending(const struct td_job *j);
 bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
                               const struct td_attempt_part *part,
                               const struct td_event_checkpoint *e);
+// Points of the attempt came, or are known not to come: what waited for them is committed, or goes.
+// True: the same.
+bool td_catalog_settle(struct td_core *core, struct td_job *j, struct td_attempt *a);
 // A command named a checkpoint of its own: it is committed with this, and stays.
 void td_catalog_on_registered(struct td_core *core, struct td_job *j, struct td_attempt *a,
                               const struct td_attempt_part *part,

@@ -22,6 +22,7 @@ struct td_checkpoint {
     uint32_t attempt;
     uint32_t step;
     uint32_t epoch;
+    uint32_t boundary; // at which all ranks saved (boundaries.h); 0: unknown
     bool committed;
     char *damage;    // how it was found damaged; NULL: it was not
     bool missing;    // the damage is that files are gone: it ends when they are back

@@ -9,6 +9,7 @@
 
 #include "daemon/coordinator/core/attempt.h"
 #include "daemon/coordinator/core/attempt_end.h"
+#include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/exchange.h"
@@ -157,6 +158,7 @@ void td_core_start(struct td_core *core, struct td_now now) {
         // The row of an attempt is written with its events, the job's with what it shows.
         if (last) j->progress.step = TD_MAX(j->progress.step, last->step);
         for (uint32_t k = 1; k <= j->n_attempts; k++) { // all of it may be here since the last stop
+            (void)td_catalog_settle(core, j, td_job_attempt(j, k)); // td_retain_all comes below
             td_attempt_maybe_forget(core, j, td_job_attempt(j, k));
         }
     }

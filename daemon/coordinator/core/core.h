@@ -23,6 +23,7 @@
 //   what goes in and comes out; core_state.h
 //   out.h, the lists that an input fills; changes.h, what is saved; jobs.h, job_list.h, hosts.h,
 //   host_devices.h
+//   boundaries.h, whether the points before a checkpoint are here;
 //   catalog.h, checkpoints: pending, committed, removed; reconcile.h, what nodes have to do about
 //   them; retain.h, which are kept; over.h, an attempt is over; reconciled.h, the nodes' answers
 //   forget.h, a job and what it owns go; removals.h, what nodes still have of it; retention.h, when

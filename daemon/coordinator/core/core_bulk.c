@@ -82,6 +82,13 @@ static struct td_host *node_of(const struct td_core *core, const struct td_attem
     return td_nodes_find(core, td_attempt_part_of(a, rank)->node);
 }
 
+// A checkpoint may have waited for these points, and the end of its attempt for that.
+static void settle(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    bool committed = td_catalog_settle(core, j, a);
+    if (committed) td_retain(core, j);
+    td_attempt_maybe_close(core, j, a);
+}
+
 void td_core_points_committed(struct td_core *core, struct td_now now, const char *job,
                               uint32_t attempt, uint32_t rank, uint64_t offset) {
     td_core_enter(core, now);
@@ -91,6 +98,7 @@ void td_core_points_committed(struct td_core *core, struct td_now now, const cha
         a->ranks[rank].metrics_done = offset;
         td_attempt_ack(core, node_of(core, a, rank), j, a, TRAIND__V1__SEGMENT__KIND__METRICS, rank,
                        offset);
+        if (a->n_parts > 1) settle(core, j, a);
         td_attempt_maybe_forget(core, j, a);
     }
     td_core_leave(core);

@@ -76,6 +76,7 @@ enum td_action_kind {
     TD_ACTION_VERIFY,   // are the files of `text` at the coordinator what was committed?
     TD_ACTION_FORGET,   // remove what `job` owned here, as `text` says; td_core_forgotten answers
     TD_ACTION_SAY,      // text is for the log
+    TD_ACTION_HURRY,    // somebody waits for the points that were handed over to be committed
     TD_ACTION_SWEEP,    // attempt `token` of `job` is over: what it left here and no row names
 };
 struct td_action {

@@ -103,14 +103,22 @@ struct td_metric_last {
     double shown;
 };
 
+// A boundary at which all ranks save, from 1, and the length of a rank's metrics when it passed.
+struct td_boundary {
+    uint32_t number; // 0: none
+    uint64_t metrics;
+};
+
 // What was committed of one rank's segments, and how long they are (known at the end).
 struct td_rank_cursor {
     uint64_t metrics, metrics_done; // taken; and committed
     uint64_t out, err;
     uint64_t metrics_end, out_end, err_end;
     uint64_t dropped_bytes, dropped_points;
-    bool ready; // its plan is read
-    bool final; // the ends above are final
+    uint32_t kept;                // points up to that boundary are committed (boundaries.h)
+    struct td_boundary passed[2]; // later ones: that is waited for, and the newest
+    bool ready;                   // its plan is read
+    bool final;                   // the ends above are final
 };
 
 enum td_stop_cause {

@@ -12,6 +12,8 @@
 
 #include "daemon/coordinator/core/job.h"
 
+enum { N_COUNTS_OF_ONE = 5 };
+
 // ---- writing ------------------------------------------------------------------------------------
 static td_status put_text(struct td_buf *out, const char *key, const char *text) {
     if (!text || !text[0]) return TD_OK;
@@ -123,10 +125,14 @@ td_status td_attempt_encode(const struct td_attempt *a, struct td_buf *out) {
     for (uint32_t r = 0; r < a->n_ranks; r++) { // cursors lie beside what they count
         const struct td_rank_cursor *c = &a->ranks[r];
         TD_TRY(td_buf_printf(out, "%s[%d,%d", r ? "," : "", c->ready, c->final));
-        const uint64_t counts[] = {c->metrics_end, c->out_end, c->err_end, c->dropped_bytes,
-                                   c->dropped_points};
+        const uint64_t counts[] = {c->metrics_end,      c->out_end,           c->err_end,
+                                   c->dropped_bytes,    c->dropped_points,    c->kept,
+                                   c->passed[0].number, c->passed[0].metrics, c->passed[1].number,
+                                   c->passed[1].metrics};
+        // Numbers of boundaries are of attempts over several nodes: others leave them out.
+        const size_t n = a->n_parts > 1 ? TD_COUNTOF(counts) : N_COUNTS_OF_ONE;
         // As signed: JSON's integers end at INT64_MAX, a node's need not, and all must read back.
-        for (size_t i = 0; i < TD_COUNTOF(counts); i++) {
+        for (size_t i = 0; i < n; i++) {
             TD_TRY(td_buf_printf(out, ",%" PRId64, (int64_t)counts[i]));
         }
         TD_TRY(td_buf_str(out, "]"));
@@ -248,22 +254,29 @@ td_status td_job_decode(struct td_job *j, const struct td_json *v) {
     return get_failure(v, &j->failure);
 }
 
+static struct td_boundary boundary_of(const int64_t field[2]) {
+    return (struct td_boundary){(uint32_t)field[0], (uint64_t)field[1]};
+}
+
 static void get_ranks(struct td_attempt *a, const struct td_json *list) {
     uint32_t r = 0;
     for (const struct td_json *v = list ? list->first : NULL; v && r < a->n_ranks;
          v = v->next, r++) {
-        int64_t field[7] = {0};
-        int i = 0;
-        for (const struct td_json *n = v->first; n && i < 7; n = n->next) {
+        int64_t field[12] = {0};
+        size_t i = 0;
+        for (const struct td_json *n = v->first; n && i < TD_COUNTOF(field); n = n->next) {
             field[i++] = td_json_int(n, 0);
         }
-        a->ranks[r] = (struct td_rank_cursor){.ready = field[0] != 0,
-                                              .final = field[1] != 0,
-                                              .metrics_end = (uint64_t)field[2],
-                                              .out_end = (uint64_t)field[3],
-                                              .err_end = (uint64_t)field[4],
-                                              .dropped_bytes = (uint64_t)field[5],
-                                              .dropped_points = (uint64_t)field[6]};
+        a->ranks[r] =
+            (struct td_rank_cursor){.ready = field[0] != 0,
+                                    .final = field[1] != 0,
+                                    .metrics_end = (uint64_t)field[2],
+                                    .out_end = (uint64_t)field[3],
+                                    .err_end = (uint64_t)field[4],
+                                    .dropped_bytes = (uint64_t)field[5],
+                                    .dropped_points = (uint64_t)field[6],
+                                    .kept = (uint32_t)field[7],
+                                    .passed = {boundary_of(&field[8]), boundary_of(&field[10])}};
     }
 }
 

@@ -46,9 +46,10 @@ static void drop_pending(struct td_core *core, struct td_job *j, const struct td
     }
 }
 
-void td_catalog_part_lost(struct td_core *core, struct td_job *j, const struct td_attempt *a,
+void td_catalog_part_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
                           const struct td_attempt_part *part) {
     drop_pending(core, j, a, part->node);
+    (void)td_catalog_settle(core, j, a); // its attempt lives, which keeps what is older
 }
 
 void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a) {

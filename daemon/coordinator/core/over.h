@@ -11,7 +11,7 @@ struct td_core;
 // Nothing more comes of an attempt: what was on its way is dropped, files without a row go.
 // A part was given up while others of its attempt go on to their end: what was on its way from its
 // node does not come.
-void td_catalog_part_lost(struct td_core *core, struct td_job *j, const struct td_attempt *a,
+void td_catalog_part_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
                           const struct td_attempt_part *part);
 void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a);
 

@@ -32,6 +32,7 @@ td_status td_attempt_part_encode(const struct td_attempt_part *p, struct td_buf 
         TD_TRY(td_buf_str(out, ",\"devices\":"));
         TD_TRY(td_json_print_string(p->devices, strlen(p->devices), out));
     }
+    if (p->boundaries) TD_TRY(td_buf_printf(out, ",\"boundaries\":%d", p->boundaries));
     return td_buf_printf(
         out,
         ",\"state\":\"%s\",\"outcome\":%d,\"slots\":%u,\"events\":%" PRId64 ",\"forgotten\":%d}",
@@ -61,6 +62,12 @@ td_status td_attempt_part_decode(const struct td_json *v, struct td_attempt_part
     TD_TRY(get_state(v, p));
     snprintf(p->node, sizeof p->node, "%s", td_json_string(td_json_get(v, "node"), ""));
     p->slots = slots < 0 ? 0 : slots > UINT32_MAX ? UINT32_MAX : (uint32_t)slots;
+    const int64_t boundaries = td_json_int(td_json_get(v, "boundaries"), TD_BOUNDARIES_UNKNOWN);
+    if (boundaries == TD_BOUNDARIES_NONE || boundaries == TD_BOUNDARIES_WRITTEN) {
+        p->boundaries = (enum td_part_boundaries)boundaries;
+    } else if (p->state != TD_ATTEMPT_ASSIGNED) {
+        p->boundaries = TD_BOUNDARIES_NONE; // of an older build, whose first line was read
+    }
     p->events = (uint64_t)td_json_int(td_json_get(v, "events"), 0);
     p->forgotten = td_json_int(td_json_get(v, "forgotten"), 0) != 0;
     if (devices[0] && !(p->devices = td_strdup(devices))) return td_fail_oom();

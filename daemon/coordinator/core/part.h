@@ -26,10 +26,17 @@ enum td_attempt_state {  // of a part, and of an attempt
 };
 const char *td_attempt_state_name(enum td_attempt_state s);
 
+enum td_part_boundaries {  // that its launcher writes (boundaries.h)
+    TD_BOUNDARIES_UNKNOWN, // its first line is not here
+    TD_BOUNDARIES_NONE,    // an older build, or ranks that have none
+    TD_BOUNDARIES_WRITTEN,
+};
+
 struct td_attempt_part {
     char node[64];
     enum td_attempt_state state;
     enum td_outcome outcome; // once it is over: what its launcher's end said
+    enum td_part_boundaries boundaries;
     uint32_t first_rank, n_ranks;
     uint32_t slots;
     char *devices;        // one a rank (lib/attempt/devices.h); NULL: none but the host

@@ -446,6 +446,10 @@ static uint64_t hurry(struct writer *w) {
     return n;
 }
 
+void td_db_store_hurry(struct td_db_store *s) {
+    (void)hurry(&s->metrics);
+}
+
 void td_db_store_query(struct td_db_store *s, struct td_db_store_query *take_query) {
     struct question *k = td_calloc(1, sizeof *k);
     TD_CHECK(k && "out of memory: start again from the disk");

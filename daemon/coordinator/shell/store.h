@@ -94,6 +94,8 @@ TD_MUST_USE td_status td_db_store_load_last(struct td_db_store *s, const char *j
 // Tickets count up. Takes the list.
 void td_db_store_commit(struct td_db_store *s, struct td_record *take_records, uint64_t ticket);
 void td_db_store_points(struct td_db_store *s, struct td_points *take_points);
+// The points that were given are committed soon, without more being gathered.
+void td_db_store_hurry(struct td_db_store *s);
 // All points of a job go; on_forgotten says when.
 void td_db_store_forget(struct td_db_store *s, const char *job);
 

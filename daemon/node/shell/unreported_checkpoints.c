@@ -121,6 +121,7 @@ static td_status add_line(const char *dir, const char *label, int64_t step, stru
     add_metrics(manifest, &w);
     td_event_checkpoint_bytes(&w, (int64_t)bytes);
     td_event_checkpoint_manifest(&w, digest);
+    td_event_checkpoint_boundary(&w, td_json_int(td_json_get(manifest, "boundary"), 0));
     td_event_real_ns(&w, td_real_now().ns);
     TD_TRY(td_event_close(&w));
     return td_buf_str(b, "\n");

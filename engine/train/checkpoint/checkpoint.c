@@ -339,6 +339,7 @@ static td_status append_event(const struct td_checkpointer *c, const char *path,
     }
     td_event_end_list(&w);
     td_event_checkpoint_final(&w, c->final);
+    td_event_checkpoint_boundary(&w, m->boundary);
     return td_event_close(&w);
 }
 
@@ -495,6 +496,7 @@ td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strate
                                const struct td_manifest *m, int flags) {
     bool final = flags & TD_SAVE_FINAL;
     int64_t begin_ns = td_mono_now().ns;
+    const uint32_t boundary = td_metrics_pass(c->o.metrics);
     if (!is_owner(c)) return TD_OK;
     td_checkpointer_prepare(c);
     if (m->progress.step == c->last_step && !final) return td_checkpointer_poll(c);
@@ -507,6 +509,7 @@ td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strate
         return TD_OK;
     }
     TD_TRY_CTX(take_snapshot(c, memory, m), "checkpoint of step %lld", (long long)m->progress.step);
+    c->manifest.boundary = boundary;
     c->final = final;
     c->held_ns = td_mono_now().ns - begin_ns;
     hand_over(c, m);

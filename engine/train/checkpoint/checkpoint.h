@@ -28,18 +28,19 @@
 // buffer. Later runs wait for the first of both alone, and the background thread for the other. A
 // copy that fails leaves no checkpoint. That thread writes the buffer: into
 // "step-<n>.tmp", every file fsynced, manifest last, directory fsynced, renamed, parent fsynced.
-// The rename waits until the metric points before that step are out of the rings: an attempt that
-// goes on from here after this one was killed makes no others. Only then comes the "checkpoint"
-// event, and only then are older ones pruned (save_top_k) with a "removed" event each. Paths are
-// never rewritten. One save at a time is written. A save that finds the writer busy waits for it,
-// at most the patience of its config, when it is to stay. To stay are a final one, one that a
-// daemon asks for, and one that save_top_k keeps (all, or one of the best k so far). Rejected: a
-// second buffer for it, as large as the whole state. Any other, which the next one replaces, is
-// skipped, at the end of an epoch as well. Both are counted. Parameters that are not finite are not
-// saved: class numeric. A failed write leaves no file and is reported by the next poll: class disk.
-// Bound: one snapshot (parameters, buffers, optimizer state and what plugins keep once more in
-// memory). Thread: the training thread; the buffer belongs to the background thread while it
-// writes.
+// The rename waits until the points before that step are out of the node's rings: an attempt that
+// goes on from here after this one was killed makes no others. Points of other nodes are waited for
+// by the coordinator, by the number of the boundary: each rank counts its saves (td_metrics_pass),
+// the owner and all others. Only then comes the "checkpoint" event, and only then are older ones
+// pruned (save_top_k) with a "removed" event each. Paths are never rewritten. One save at a time is
+// written. A save that finds the writer busy waits for it, at most the patience of its config, when
+// it is to stay. To stay are a final one, one that a daemon asks for, and one that save_top_k keeps
+// (all, or one of the best k so far). Rejected: a second buffer for it, as large as the whole
+// state. Any other, which the next one replaces, is skipped, at the end of an epoch as well. Both
+// are counted. Parameters that are not finite are not saved: class numeric. A failed write leaves
+// no file and is reported by the next poll: class disk. Bound: one snapshot (parameters, buffers,
+// optimizer state and what plugins keep once more in memory). Thread: the training thread; the
+// buffer belongs to the background thread while it writes.
 
 #include "engine/train/checkpoint/manifest.h"
 #include "engine/train/events/background.h"

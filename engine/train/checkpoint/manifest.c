@@ -251,6 +251,7 @@ static struct td_json *build(struct td_arena *a, const struct td_manifest *m,
     set_int(a, root, "format", TD_MANIFEST_FORMAT);
     set_str(a, root, "job", m->job);
     set_int(a, root, "attempt", m->attempt);
+    if (m->boundary) set_int(a, root, "boundary", m->boundary);
     put_progress(a, root, &m->progress);
     put_key(a, root, &m->key);
     struct td_json *rng = set_new(a, root, "rng", TD_JSON_OBJECT);

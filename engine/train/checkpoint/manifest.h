@@ -86,6 +86,7 @@ struct td_plugin_state;
 struct td_manifest {
     const char *job;
     int32_t attempt;
+    uint32_t boundary; // that was passed with the save (td_metrics_pass), for who reads the file
     uint64_t seed;
     struct td_progress progress;
     struct td_resume_key key;

@@ -41,6 +41,10 @@ uint64_t td_metrics_drops(const struct td_metrics *m) {
     return td_ring_drops(&m->ring);
 }
 
+uint32_t td_metrics_pass(struct td_metrics *m) {
+    return m->launcher ? td_rank_page_pass(m->launcher) : 0;
+}
+
 uint32_t td_metrics_ask_drain(struct td_metrics *m) {
     return m->launcher ? td_rank_page_ask_drain(m->launcher) : 0;
 }

@@ -22,6 +22,9 @@ void td_metrics_value(struct td_metrics *m, const char *name, int64_t step, int6
                       double value);
 uint64_t td_metrics_drops(const struct td_metrics *m);
 
+// The rank saves here, as all others do: counts that for its launcher. Its number, from 1; without
+// a launcher 0. Thread: the training thread.
+uint32_t td_metrics_pass(struct td_metrics *m);
 // Everything that any rank pushed so far shall be kept, whoever is killed: ask early, await before
 // that is relied on. Thread: the background thread.
 uint32_t td_metrics_ask_drain(struct td_metrics *m);
