@@ -9,9 +9,11 @@
 // ---- nodes --------------------------------------------------------------------------------------
 static void to_core(struct world *w, struct sim_node *n, Traind__V1__NodeMessage *m) {
     m->incarnation = n->incarnation;
-    n->heard_ns = w->now_ns;
+    n->said_at = w->now_ns;
+    w->registering = m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_REGISTER ? n : NULL;
     td_core_session_message(w->core, now(w), n->session, m);
     after(w);
+    w->registering = NULL;
 }
 
 static void line(struct held *h, const char *fmt, ...) TD_PRINTF(2, 3);
@@ -25,14 +27,7 @@ static void line(struct held *h, const char *fmt, ...) {
 }
 
 static struct held *find_held(struct sim_node *n, const Traind__V1__AttemptId *id) {
-    for (int i = 0; i < MAX_HELD; i++) {
-        struct held *h = &n->held[i];
-        if (h->used && h->attempt == id->attempt && h->epoch == id->epoch &&
-            strcmp(h->job, id->job) == 0) {
-            return h;
-        }
-    }
-    return NULL;
+    return held_of(n, id->job, id->attempt, id->epoch);
 }
 
 static void drop_held(struct held *h) {
@@ -69,14 +64,36 @@ static void lose_launcher(struct held *h, const char *cls) {
     h->ended = true;
 }
 
+static bool is_gang(const struct held *h) {
+    return h->n_ranks < h->world;
+}
+
 static void save(struct sim_node *n, struct held *h) {
     sim_disk_write(&n->disk, h->job, h->attempt, h->step);
     line(h,
          "{\"event\":\"checkpoint\",\"rank\":0,\"step\":%u,\"epoch\":0,\"path\":\"a%u/step-%u\","
-         "\"bytes\":1,\"files\":[{\"name\":\"m\",\"bytes\":1,"
+         "\"bytes\":1,\"boundary\":%u,\"files\":[{\"name\":\"m\",\"bytes\":1,"
          "\"digest\":\"00000000000000000000000000000000\"}]}",
-         h->step, h->attempt, h->step);
+         h->step, h->attempt, h->step, h->boundary);
     if (h->stream && h->n_unsent < TD_COUNTOF(h->unsent)) h->unsent[h->n_unsent++] = h->step;
+}
+
+// All ranks save at the same boundaries, whoever writes. What a rank recorded before is to be kept.
+static void pass(struct world *w, struct sim_node *n, struct held *h) {
+    char key[64];
+    h->boundary++;
+    for (uint32_t r = 0; is_gang(h) && r < h->n_ranks; r++) {
+        line(h, "{\"event\":\"boundary\",\"rank\":%u,\"number\":%u,\"metrics_bytes\":%llu}",
+             h->first_rank + r, h->boundary, (unsigned long long)h->metrics[r]);
+        snprintf(key, sizeof key, "%s/%u/%u/%u", h->job, h->attempt, h->boundary,
+                 h->first_rank + r);
+        keep_number(w->passed, key, h->metrics[r]);
+    }
+    if (h->first_rank || h->saved == h->step) return;
+    h->saved = h->step;
+    snprintf(key, sizeof key, "%s/%u/%u", h->job, h->attempt, h->step);
+    if (is_gang(h) && h->stream) keep_number(w->saved, key, h->boundary);
+    save(n, h);
 }
 
 // No two attempts of a job train unless the older one is fenced: the core knows that it is.
@@ -95,8 +112,30 @@ static void check_single(struct world *w, const Traind__V1__AttemptId *id) {
     }
 }
 
+// No attempt goes on from a checkpoint while points of any rank from before it are missing.
+static void check_points(struct world *w, const Traind__V1__Assign *m, const char *path) {
+    char key[64];
+    unsigned attempt, step;
+    assert_int_equal(sscanf(path, "a%u/step-%u", &attempt, &step), 2);
+    snprintf(key, sizeof key, "%s/%u/%u", m->id->job, attempt, step);
+    const uint64_t *boundary = td_map_get(w->saved, key);
+    if (!boundary) return; // of one node, or in a shared directory
+    for (uint32_t r = 0; r < m->world_size; r++) {
+        snprintf(key, sizeof key, "%s/%u/%u/%u", m->id->job, attempt, (unsigned)*boundary, r);
+        const uint64_t *recorded = td_map_get(w->passed, key);
+        snprintf(key, sizeof key, "%s/%u/%u", m->id->job, attempt, r);
+        const uint64_t *have = td_map_get(w->cursors, key);
+        assert_non_null(recorded);
+        assert_true((have ? *have : 0) >= *recorded);
+    }
+    w->resumed++;
+}
+
 static void on_assign(struct world *w, struct sim_node *n, const Traind__V1__Assign *m) {
     check_single(w, m->id);
+    for (size_t i = 0; i < m->n_resume; i++) {
+        check_points(w, m, m->resume[i]->path);
+    }
     assert_null(find_held(n, m->id));
     uint32_t needed = m->n_ranks * m->slots_per_rank;
     assert_true(used_slots(n) + needed <= n->slots);
@@ -119,7 +158,7 @@ static void on_assign(struct world *w, struct sim_node *n, const Traind__V1__Ass
     h->last = 20 + (uint32_t)(m->id->epoch * 37 % 100); // the same in all parts
     w->gangs += m->n_ranks < m->world_size && m->first_rank == 0;
     if (h->last <= h->step) h->last = h->step + 1;
-    line(h, "{\"event\":\"launched\",\"pid\":1}");
+    line(h, "{\"event\":\"launched\",\"pid\":1,\"boundaries\":%s}", is_gang(h) ? "true" : "false");
     w->assigned++;
 }
 
@@ -335,13 +374,26 @@ static uint32_t n_met(const struct world *w, const struct sim_node *own, const s
     return met;
 }
 
+// Ranks sum their gradients: none is more than a step before the others.
+static bool is_ahead(const struct world *w, const struct held *h) {
+    for (int n = 0; n < N_NODES; n++) {
+        for (int i = 0; i < MAX_HELD; i++) {
+            const struct held *p = &w->nodes[n].held[i];
+            bool same = p->used && p->attempt == h->attempt && p->epoch == h->epoch &&
+                        strcmp(p->job, h->job) == 0;
+            if (same && p->step < h->step) return true;
+        }
+    }
+    return false;
+}
+
 // The other ranks of a gang: it steps with them alone. True: it does not step now.
 static bool waits_for_peers(struct world *w, const struct sim_node *n, struct held *h) {
     if (h->world == h->n_ranks) return false;
     bool all = n_met(w, n, h) == h->world;
     h->met = h->met || all;
     if (!all && h->met && chance(w, 20)) end_attempt(h, "failed", "collective"); // it lost one
-    return !all || !h->alive;
+    return !all || !h->alive || is_ahead(w, h);
 }
 
 static void train(struct world *w, struct sim_node *n, struct held *h) {
@@ -359,7 +411,7 @@ static void train(struct world *w, struct sim_node *n, struct held *h) {
             end_attempt(h, "failed", "collective");
             return;
         }
-        if (save_first && h->step && !h->first_rank) save(n, h);
+        if (save_first && h->step) pass(w, n, h);
         end_attempt(h, h->mode == TRAIND__V1__STOP__MODE__KILL ? "killed" : "stopped", "none");
         return;
     }
@@ -368,13 +420,13 @@ static void train(struct world *w, struct sim_node *n, struct held *h) {
     for (uint32_t r = 0; r < h->n_ranks; r++) {
         h->metrics[r] += RECORD;
     }
-    if (h->step % 10 == 0 && !h->first_rank) {
-        save(n, h);
+    if (h->step % 10 == 0) {
+        pass(w, n, h);
     } else if (h->step % 10 == 5 && !h->first_rank) {
         sim_disk_write(&n->disk, h->job, h->attempt, h->step); // of which no event came: an orphan
     }
     if (h->step >= h->last) {
-        if (!h->first_rank) save(n, h);
+        pass(w, n, h);
         end_attempt(h, "done", "none");
     } else if (chance(w, 300) && !w->calm) {
         end_attempt(h, "failed", chance(w, 2) ? "internal" : "collective");
@@ -498,9 +550,24 @@ static void reboot(struct world *w, struct sim_node *n) {
     lose_session(w, n, (int64_t)(draw(w) % 20000));
 }
 
+// A gang of which a part is over, but well, is ended on all its nodes that can be reached.
+static void check_gang(struct world *w, struct sim_node *n, struct held *h) {
+    const struct td_job *j = NULL;
+    td_status_free(td_core_find_job(w->core, h->job, &j));
+    const struct td_attempt *a = j ? td_job_attempt(j, h->attempt) : NULL;
+    bool wanted = a && a->epoch == h->epoch && td_attempt_live(a) && !td_attempt_aborts(a);
+    if (wanted || !n->registered) h->doomed_at = 0;
+    if (wanted || !n->registered) return;
+    if (!h->doomed_at) h->doomed_at = w->now_ns;
+    assert_true(w->now_ns - h->doomed_at < gang_ends_ns);
+}
+
 static void step_node(struct world *w, struct sim_node *n) {
     for (int i = 0; i < MAX_HELD; i++) {
         if (n->held[i].used && n->held[i].alive) train(w, n, &n->held[i]);
+        if (n->held[i].used && n->held[i].alive && is_gang(&n->held[i])) {
+            check_gang(w, n, &n->held[i]);
+        }
     }
     if (!n->session && w->now_ns >= n->dial_at) dial(w, n);
     for (int i = 0; i < MAX_HELD && n->session && n->registered; i++) {

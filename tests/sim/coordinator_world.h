@@ -8,6 +8,8 @@
 
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/core.h"
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/hosts.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/base/map.h"
 #include "lib/spec/spec.h"
@@ -29,6 +31,10 @@ enum {
     LOST_AFTER_MS = 60000,
 };
 
+static const int64_t lease_ns = LEASE_MS * TD_NS_PER_MS,
+                     lost_after_ns = LOST_AFTER_MS * TD_NS_PER_MS;
+static const int64_t gang_ends_ns = 5 * TD_NS_PER_S; // once its node can learn of it
+
 struct held { // an attempt on a node: its files, and its launcher while alive
     bool used, alive, ended;
     char job[TD_JOB_ID_MAX];
@@ -37,9 +43,10 @@ struct held { // an attempt on a node: its files, and its launcher while alive
     struct td_buf events;
     uint64_t sent, acked;
     uint64_t metrics[MAX_RANKS], metrics_sent[MAX_RANKS], metrics_acked[MAX_RANKS];
-    uint32_t step, last;
+    uint32_t step, last, boundary, saved;
     bool ready, stop_asked, adopted, stream;
     bool met;            // the other ranks of its gang
+    int64_t doomed_at;   // its gang has ended, or ends, while its node could learn of it; 0: not
     bool tells_end;      // in each session: its lengths are final
     uint32_t unsent[64]; // steps of checkpoints whose file is to be streamed
     uint32_t n_unsent;
@@ -55,9 +62,8 @@ struct sim_node {
     uint32_t slots;
     uint64_t session, incarnation;
     bool registered;
-    int64_t dial_at;
-    int64_t heard_ns;  // when the core received a message of it last
-    int64_t cut_until; // its ranks do not reach those of others before
+    int64_t dial_at, said_at; // to the coordinator, last
+    int64_t cut_until;        // its ranks do not reach those of others before
     struct held held[MAX_HELD];
     struct sim_disk disk;
 };
@@ -95,15 +101,22 @@ struct world {
     void (*carry_out)(struct world *w, struct td_action *a); // on the nodes' side
     uint64_t incarnation, ticket, committed;
     struct td_map *rows[TD_RECORD_KIND_COUNT];
-    struct td_map *fenced;  // "<job>/<attempt>/<part>" of parts that were given up
     struct td_map *cursors; // "<job>/<attempt>/<rank>" -> uint64_t *
+    // Of attempts over several nodes whose checkpoints come to the coordinator: how long a rank's
+    // metrics were at a boundary, "<job>/<attempt>/<boundary>/<rank>", and which boundary a
+    // checkpoint is of, "<job>/<attempt>/<step>".
+    struct td_map *passed, *saved;
+    struct td_map *attempts;            // that were seen, "<job>/<attempt>"
+    struct td_map *given_up;            // parts that are, "<job>/<attempt>/<part>"
+    const struct sim_node *registering; // whose Register is the input
+    bool starting;                      // the coordinator reads its rows
     struct batch *batches, **batches_tail;
     struct points *points, **points_tail;
     struct waiting *gate, **gate_tail;
     struct sim_node nodes[N_NODES];
     struct job_facts jobs[N_JOBS];
     char *specs[N_SPECS + 1];
-    uint32_t crashes, assigned, gangs, aborted, forgotten, deleted;
+    uint32_t crashes, assigned, gangs, aborted, forgotten, deleted, resumed, n_given_up;
 };
 
 static uint64_t draw(struct world *w) { // splitmix64
@@ -131,7 +144,117 @@ static void put(struct world *w, struct td_action *action, int created) {
     w->gate_tail = &x->next;
 }
 
+static void free_map(struct td_map *m) {
+    size_t at = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(m, &at, &key, &value)) {
+        free(value);
+    }
+    td_map_destroy(m);
+}
+
+static void keep_number(struct td_map *m, const char *key, uint64_t number) {
+    uint64_t *value = calloc(1, sizeof *value);
+    void *old = NULL;
+    *value = number;
+    assert_ok(td_map_put(m, key, value, &old));
+    free(old);
+}
+
+// ---- what holds after every input ---------------------------------------------------------------
+static struct sim_node *node_of(struct world *w, const struct td_attempt_part *p) {
+    struct sim_node *n = w->nodes;
+    while (strcmp(n->id, p->node) != 0) {
+        n++;
+        assert_true(n < w->nodes + N_NODES);
+    }
+    return n;
+}
+
+static struct held *held_of(struct sim_node *n, const char *job, uint32_t attempt, uint64_t epoch) {
+    for (int i = 0; i < MAX_HELD; i++) {
+        struct held *h = &n->held[i];
+        if (h->used && h->attempt == attempt && h->epoch == epoch && strcmp(h->job, job) == 0) {
+            return h;
+        }
+    }
+    return NULL;
+}
+
+static bool is_new(struct td_map *m, const char *key) {
+    if (td_map_get(m, key)) return false;
+    keep_number(m, key, 1);
+    return true;
+}
+
+// Another part has said that it lost this one, or was given up before.
+static bool is_witnessed(struct world *w, const struct td_job *j, const struct td_attempt *a,
+                         uint32_t part) {
+    char key[64];
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        const struct td_attempt_part *p = &a->parts[i];
+        snprintf(key, sizeof key, "%s/%u/%u", j->id, a->number, i);
+        bool ended = p->state == TD_ATTEMPT_ENDED && p->outcome != TD_OUTCOME_DONE;
+        if (i != part && (ended || td_map_get(w->given_up, key))) return true;
+    }
+    return false;
+}
+
+// No part is given up because its node is silent, before the time for that is over. A witness makes
+// it the lease. A node that comes back without the part is one at once.
+static void check_given_up(struct world *w, const struct td_job *j, const struct td_attempt *a,
+                           uint32_t part) {
+    char key[64];
+    const struct td_attempt_part *p = &a->parts[part];
+    struct sim_node *n = node_of(w, p);
+    snprintf(key, sizeof key, "%s/%u/%u", j->id, a->number, part);
+    if (p->state != TD_ATTEMPT_FENCED || td_map_get(w->given_up, key)) return;
+    int64_t silent_ns = w->now_ns - n->said_at;
+    bool missing = w->starting || // of before the crash
+                   (w->registering == n && !held_of(n, j->id, a->number, a->epoch));
+    bool lost = silent_ns >= lease_ns && is_witnessed(w, j, a, part);
+    assert_true(missing || lost || silent_ns >= lease_ns + lost_after_ns);
+    keep_number(w->given_up, key, 1);
+    w->n_given_up += !missing;
+}
+
+// A gang starts on all its nodes or on none, and on each once.
+static void check_start(struct world *w, const struct td_job *j, const struct td_attempt *a) {
+    char key[64];
+    snprintf(key, sizeof key, "%s/%u", j->id, a->number);
+    if (!is_new(w->attempts, key) || w->starting) return;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        const struct td_host *n = td_nodes_find(w->core, a->parts[i].node);
+        assert_true(n && n->session && !n->lost); // one that has just fallen silent has it still
+        for (uint32_t k = 0; k < i; k++) {
+            assert_string_not_equal(a->parts[i].node, a->parts[k].node);
+        }
+    }
+}
+
+static void check_all(struct world *w) {
+    uint32_t used[N_NODES] = {0};
+    for (int i = 0; i < N_JOBS; i++) {
+        const struct td_job *j = NULL;
+        if (!w->jobs[i].id[0]) continue;
+        td_status_free(td_core_find_job(w->core, w->jobs[i].id, &j));
+        const struct td_attempt *a = j ? td_job_attempt(j, j->n_attempts) : NULL;
+        if (!a) continue;
+        check_start(w, j, a);
+        for (uint32_t k = 0; k < a->n_parts; k++) {
+            const struct td_attempt_part *p = &a->parts[k];
+            check_given_up(w, j, a, k);
+            if (td_attempt_part_live(p)) used[node_of(w, p) - w->nodes] += p->slots;
+        }
+    }
+    for (int i = 0; i < N_NODES; i++) { // no slot is given twice
+        assert_true(used[i] <= w->nodes[i].slots);
+    }
+}
+
 static void after(struct world *w) {
+    check_all(w);
     struct td_core_out out = td_core_take(w->core);
     if (out.records) {
         struct batch *b = calloc(1, sizeof *b);
@@ -283,7 +406,10 @@ static void start_core(struct world *w) {
         TD_RECORD_META,    TD_RECORD_NODE,    TD_RECORD_PLAN,       TD_RECORD_JOB,
         TD_RECORD_SPEC,    TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD,
         TD_RECORD_REQUEST, TD_RECORD_LEAVING, TD_RECORD_REMOVAL};
-    const struct td_core_options o = {.incarnation = ++w->incarnation, .checkpoint_dir = "/c"};
+    const struct td_core_options o = {.incarnation = ++w->incarnation,
+                                      .checkpoint_dir = "/c",
+                                      .lease_ns = lease_ns,
+                                      .lost_after_ns = lost_after_ns};
     assert_ok(td_core_create(&o, &w->core));
     for (size_t k = 0; k < TD_COUNTOF(order); k++) {
         size_t at = 0;
@@ -310,7 +436,13 @@ static inline void crash(struct world *w) {
     }
     drop_pending(w);
     td_core_destroy(w->core);
+    free_map(w->attempts); // what was not committed never was
+    free_map(w->given_up);
+    assert_ok(td_map_create(100000, &w->attempts));
+    assert_ok(td_map_create(100000, &w->given_up));
+    w->starting = true;
     start_core(w);
+    w->starting = false;
     for (int i = 0; i < N_JOBS; i++) {
         const struct td_job *j = NULL;
         if (w->jobs[i].deleted) { // or the crash took the delete back

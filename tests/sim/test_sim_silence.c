@@ -10,7 +10,6 @@ static void pass_steps(struct world *w, int64_t ms) {
         pass_time(w);
         step_node(w, &w->nodes[0]);
         step_node(w, &w->nodes[1]);
-        check_fences(w);
     }
 }
 
