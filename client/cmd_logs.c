@@ -26,7 +26,8 @@ struct logs {
     td_status ended;  // as the daemon ended the stream
     uint64_t dropped_bytes;
     bool any, received;
-    uint32_t rank; // whose line is open
+    size_t n_awaited; // nodes that have yet to send some
+    uint32_t rank;    // whose line is open
     bool prefix, line_open, over;
     bool escape;                 // stdout is a terminal
     char held[TD_PRINTABLE_MAX]; // of a character that is not whole
@@ -115,11 +116,29 @@ static td_status note_position(struct logs *l, const Traind__V1__ReadLogsRespons
     return TD_OK;
 }
 
+// What is shown is not all that the ranks printed.
+static void say_awaited(const Traind__V1__LogAwaited *x) {
+    char bytes[48] = "the rest of its logs";
+    if (x->bytes) snprintf(bytes, sizeof bytes, "%" PRIu64 " bytes of its logs", x->bytes);
+    td_print(stderr, "trainctl: node %s has yet to send %s%s\n", x->node, bytes,
+             x->away ? "; it is not connected" : "");
+}
+
 static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *message, void *arg) {
     struct logs *l = arg;
     const Traind__V1__ReadLogsResponse *r = (const Traind__V1__ReadLogsResponse *)message;
     if (l->failed) return;
     l->received = true;
+    if (r->n_awaited) { // the last one, without data
+        l->n_awaited = r->n_awaited;
+        for (size_t i = 0; i < r->n_awaited; i++) {
+            say_awaited(r->awaited[i]);
+        }
+        if (td_output_is_json(l->session->flags->output)) {
+            l->failed = td_session_print_json(l->session, &r->base);
+        }
+        return;
+    }
     l->any |= r->data.len > 0;
     l->dropped_bytes = TD_MAX(l->dropped_bytes, r->dropped_bytes);
     if (td_output_is_json(l->session->flags->output)) {
@@ -257,7 +276,7 @@ td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_e
         td_print(stderr, "trainctl: %" PRIu64 " bytes past the log cap were dropped\n",
                  l.dropped_bytes);
     }
-    if (!failed && !l.any) say_nothing(f);
+    if (!failed && !l.any && !l.n_awaited) say_nothing(f);
     if (!late) return failed;
     td_status_free(failed);
     return td_fail(TD_DEADLINE_EXCEEDED, "the output of %s had not ended within --timeout (%.9g s)",

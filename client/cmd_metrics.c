@@ -74,6 +74,8 @@ static td_status join(struct gathered *g) {
     g->all.next_page_token = last->next_page_token;
     g->all.more_names = last->more_names;
     g->all.n_more_names = last->n_more_names;
+    g->all.awaited = last->awaited;
+    g->all.n_awaited = last->n_awaited;
     g->all.series = td_arena_array(g->arena, last->n_series + 1, sizeof(Traind__V1__Series *));
     if (!g->all.series) return td_fail_oom();
     for (size_t i = 0; i < last->n_series; i++) {
@@ -132,6 +134,11 @@ static void say_missing(const struct td_flags *f, const Traind__V1__QueryMetrics
     for (size_t i = 0; i < r->n_more_names; i++) {
         td_print(stderr, "trainctl: series %s is not shown; ask for it by name\n",
                  r->more_names[i]);
+    }
+    for (size_t i = 0; i < r->n_awaited; i++) {
+        const Traind__V1__MetricsAwaited *x = r->awaited[i];
+        td_print(stderr, "trainctl: node %s has yet to send %" PRIu64 " point%s%s\n", x->node,
+                 x->points, x->points == 1 ? "" : "s", x->away ? "; it is not connected" : "");
     }
     say_absent(f, r);
 }

@@ -62,7 +62,7 @@ print("hello from", rank)
         assert {k: env.get(k) for k in wanted} == {k: str(v) for k, v in wanted.items()}
         assert env["cwd"] == f"{(a, b)[rank // 2].state_dir}/checkpoints/{job}"
         ports.add(env["MASTER_PORT"])
-        until("its log has come", lambda: output(c, job, rank) == f"hello from {rank}\n")
+        assert output(c, job, rank) == f"hello from {rank}\n"
     assert len(ports) == 1
     for node in (a, b):
         until("its attempt is forgotten", lambda: not node.attempts())
@@ -172,7 +172,7 @@ def test_job_goes_on_in_another_attempt_when_a_launcher_is_killed(two, tmp_path)
     done = c.finish(job)
     assert (done.attempt, done.restarts) == (2, 1)
     for rank in (0, 1):
-        until("its log has come", lambda: output(c, job, rank).endswith("attempt 2\n"))
+        assert output(c, job, rank).endswith("attempt 2\n")
 
 
 def test_cancel_ends_all_parts(two, tmp_path):
@@ -202,7 +202,7 @@ print("through")
     done = c.finish(job)
     assert (done.attempt, done.restarts) == (1, 0)
     for rank in (0, 1):
-        until("its log has come", lambda: output(c, job, rank) == "through\n")
+        assert output(c, job, rank) == "through\n"
 
 
 def test_node_that_stays_away_is_given_up_and_its_ranks_end_when_it_comes_back(two, cluster, tmp_path):

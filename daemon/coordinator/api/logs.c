@@ -5,7 +5,9 @@
 // (the queue is full) or, following, for more bytes. It ends when the job has ended and everything
 // is here. A follower of "the newest attempt" goes on with the next one, also when it was cut off
 // and comes back with the positions that it had reached. When a node never delivers the rest of an
-// ended attempt, followers are let go settle_ns after the job's end.
+// ended attempt, followers are let go settle_ns after the job's end. So are others who read what an
+// ended job left: they wait as long for a node that is connected. What is not here then is said in
+// a last answer.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,6 +15,7 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/file_stream.h"
+#include "daemon/coordinator/core/awaited.h"
 #include "daemon/coordinator/shell/access.h"
 #include "daemon/coordinator/shell/logs.h"
 #include "traind/v1/log.pb-c.h"
@@ -171,9 +174,52 @@ static bool settled(const struct td_job *j, const struct td_attempt *a) {
     return true;
 }
 
+// True: a node that is connected has some of what is asked for, and just this moment sends it.
+static bool is_coming(const struct reader *r, const struct td_job *j, const struct td_attempt *a) {
+    const struct td_log_choice logs = {.rank = r->rank, .out = r->out, .err = r->err};
+    struct td_awaited rest;
+    if (!td_job_state_ended(j->state) || td_real_now().ns - j->end_ns > settle_ns) return false;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        bool some = td_awaited_of(r->c->core, a, i, &logs, &rest);
+        if (some && !rest.away && (rest.log_bytes || rest.unknown)) return true;
+    }
+    return false;
+}
+
+// What is not here. The client's queue has room: it was pumped.
+static void say_rest(struct reader *r, const struct td_attempt *a) {
+    const struct td_log_choice logs = {.rank = r->rank, .out = r->out, .err = r->err};
+    TD_AUTO(td_arena) *arena = NULL;
+    td_status s = td_shell_arena(&arena);
+    Traind__V1__ReadLogsResponse m = TRAIND__V1__READ_LOGS_RESPONSE__INIT;
+    m.attempt = r->attempt;
+    if (!s) m.awaited = td_arena_array(arena, a->n_parts, sizeof(void *));
+    td_status_free(s);
+    for (uint32_t i = 0; m.awaited && i < a->n_parts; i++) {
+        struct td_awaited rest;
+        if (!td_awaited_of(r->c->core, a, i, &logs, &rest)) continue;
+        if (!rest.log_bytes && !rest.unknown) continue;
+        Traind__V1__LogAwaited *one = td_arena_alloc(arena, sizeof *one);
+        if (!one) break;
+        traind__v1__log_awaited__init(one);
+        one->node = td_unconst(rest.node);
+        one->away = rest.away;
+        one->bytes = rest.log_bytes;
+        m.awaited[m.n_awaited++] = one;
+    }
+    if (m.n_awaited) (void)td_rpc_call_send(r->stream.call, &m.base);
+}
+
+static void end(struct reader *r, const struct td_attempt *a) {
+    if (a) say_rest(r, a);
+    finish(r, TD_OK);
+}
+
 static void at_end(struct reader *r, const struct td_job *j, const struct td_attempt *a) {
-    if (!r->follow) {
-        finish(r, TD_OK);
+    if (!r->follow && a && is_coming(r, j, a)) {
+        td_loop_timer_arm(r->c->readers->timer, TD_NS_PER_S);
+    } else if (!r->follow) {
+        end(r, a);
     } else if (a && !settled(j, a)) {
         if (!td_attempt_live(a)) td_loop_timer_arm(r->c->readers->timer, TD_NS_PER_S);
     } else if (r->newest && j->n_attempts > r->attempt) {
@@ -184,7 +230,7 @@ static void at_end(struct reader *r, const struct td_job *j, const struct td_att
             td_file_stream_pump(&r->stream);
         }
     } else if (td_job_state_ended(j->state) || (a && !r->newest)) {
-        finish(r, TD_OK);
+        end(r, a);
     }
 }
 

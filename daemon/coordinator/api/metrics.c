@@ -9,8 +9,11 @@
 #include <string.h>
 
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/core/awaited.h"
 #include "daemon/coordinator/shell/access.h"
 #include "traind/v1/metric.pb-c.h"
+
+enum { AWAITED_MAX = 64 }; // nodes that are named
 
 struct query {
     struct td_coordinator *c;
@@ -54,6 +57,41 @@ static uint32_t dropped(const struct td_job *j) {
     return (uint32_t)TD_MIN(n, UINT32_MAX);
 }
 
+// Where several attempts of a job wait for a node, it is named once.
+static bool add_awaited(struct td_arena *a, const struct td_awaited *rest,
+                        Traind__V1__QueryMetricsResponse *m) {
+    for (size_t i = 0; i < m->n_awaited; i++) {
+        if (strcmp(m->awaited[i]->node, rest->node) != 0) continue;
+        m->awaited[i]->points += rest->points;
+        return true;
+    }
+    if (m->n_awaited == AWAITED_MAX) return true;
+    Traind__V1__MetricsAwaited *one = td_arena_alloc(a, sizeof *one);
+    if (!one) return false;
+    traind__v1__metrics_awaited__init(one);
+    one->node = td_arena_strdup(a, rest->node);
+    one->away = rest->away;
+    one->points = rest->points;
+    m->awaited[m->n_awaited++] = one;
+    return one->node != NULL;
+}
+
+static bool fill_awaited(struct td_arena *a, const struct td_core *core, const struct td_job *j,
+                         Traind__V1__QueryMetricsResponse *m) {
+    static const struct td_log_choice none = {.rank = -1};
+    m->awaited = td_arena_array(a, AWAITED_MAX, sizeof *m->awaited);
+    if (!m->awaited) return false;
+    for (uint32_t n = 1; n <= j->n_attempts; n++) {
+        const struct td_attempt *of = td_job_attempt(j, n);
+        for (uint32_t i = 0; i < of->n_parts; i++) {
+            struct td_awaited rest;
+            if (!td_awaited_of(core, of, i, &none, &rest)) continue;
+            if (!add_awaited(a, &rest, m)) return false;
+        }
+    }
+    return true;
+}
+
 static Traind__V1__QueryMetricsResponse *
 build(struct td_arena *a, const struct td_db_store_query *q, uint32_t n_dropped) {
     Traind__V1__QueryMetricsResponse *m = td_arena_alloc(a, sizeof *m);
@@ -90,6 +128,7 @@ static void on_answer(struct td_db_store_query *q, void *arg) {
         td_shell_fail(of->c, of->call, s);
     } else {
         Traind__V1__QueryMetricsResponse *m = build(arena, q, dropped(j));
+        if (m && !fill_awaited(arena, of->c->core, j, m)) m = NULL;
         td_shell_reply(of->c, of->call, arena, m ? &m->base : NULL);
     }
     td_rpc_call_unref(of->call);
