@@ -5,14 +5,18 @@ a power cut does. The inits read from this process, so that they, and with them 
 happens. Daemons are started inside by nsenter. Stubs come to a coordinator by a relay: a Unix socket here, TCP there.
 """
 import asyncio
+import collections
 import contextlib
 import ctypes
 import os
 import pathlib
+import select
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
+import time
 import uuid
 
 import pytest
@@ -23,6 +27,7 @@ NETWORK = "10.9.0"
 COORDINATOR = f"{NETWORK}.1"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 CLONE_NEWNET = 0x40000000
+ETH_P_ALL, SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING, SO_RCVBUFFORCE = 3, 263, 15, 23, 33
 libc = ctypes.CDLL(None, use_errno=True)
 # Waits for the end of its input, and of any process that has lost its parent.
 INIT = "echo ready; while read -r _; do :; done"
@@ -35,7 +40,7 @@ class Host:
         self.network, self.name, self.address = network, name, f"{NETWORK}.{number}"
         self.namespaces, self.port, self.mac = namespaces, f"port{number}", f"02:00:0a:09:00:{number:02x}"
         self.boot_id = network.folder / f"{name}.boot"
-        self.holder = self.init = None
+        self.holder = self.init = self.cable = None
 
     def up(self):
         unshare = ["unshare", "--net", *self.namespaces]
@@ -70,6 +75,7 @@ class Host:
     # ---- its cable ------------------------------------------------------------------------------
     def plug(self):
         hub = self.network.hub
+        self._cut_cable()
         hub.run("sh", "-c", f"ip link delete {self.port} 2>&1 || true")  # of the boot before, if it is still there
         hub.run("ip", "link", "add", self.port, "type", "veth", "peer", "name", "eth0",
                 "address", self.mac, "netns", self.init)
@@ -87,6 +93,22 @@ class Host:
     def slow(self, rate):
         """What it sends goes at a rate, such as 20mbit."""
         self.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "32kb", "latency", "200ms")
+
+    def delay(self, ms):
+        """Its cable is long from now on: a relay between its port and the hub holds each frame for so long, both ways."""
+        hub, near, far = self.network.hub, f"{self.port}n", f"{self.port}f"
+        hub.run("ip", "link", "add", near, "type", "veth", "peer", "name", far)
+        hub.run("ip", "link", "set", self.port, "nomaster")
+        for end in (self.port, near):
+            hub.run("ip", "link", "set", end, "arp", "off", "up")  # the hub itself is not there
+        hub.run("ip", "link", "set", far, "master", "hub", "up")
+        self.cable = LongCable(hub.init, self.port, near, ms / 1000)
+
+    def _cut_cable(self):
+        if self.cable:
+            self.cable.close()
+            self.network.hub.run("ip", "link", "delete", f"{self.port}n")
+            self.cable = None
 
     def lose(self, percent):
         """Of what comes to it, so many packets in a hundred are lost."""
@@ -124,7 +146,7 @@ class Network:
         self.hub = Host(self, "hub", 254)
         try:
             self.hub.up()
-            self.hub.run("ip", "link", "add", "hub", "type", "bridge")
+            self.hub.run("ip", "link", "add", "hub", "address", "02:00:0a:09:00:fe", "type", "bridge")
             self.hub.run("ip", "address", "add", f"{self.hub.address}/24", "dev", "hub")
             self.hub.run("ip", "link", "set", "hub", "up")
         except BaseException:
@@ -147,10 +169,78 @@ class Network:
     def close(self):
         if self.relay:
             self.relay.close()
+        for host in self.hosts.values():
+            if host.cable:
+                host.cable.close()
         for host in (*self.hosts.values(), self.hub):
             if host.holder and host.holder.poll() is None:
                 host.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def enter_network(pid):
+    """This thread's sockets are in the network of that process from now on."""
+    fd = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        assert libc.setns(fd, CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
+    finally:
+        os.close(fd)
+
+
+class LongCable:
+    """A thread that carries each frame from one interface to another, after a delay, both ways and in order. Frames come
+    with the kernel's word on their checksum and segments, and leave with it."""
+
+    def __init__(self, pid, one, other, delay_s):
+        self.delay_s, self.n_carried, self.least_s = delay_s, 0, float("inf")
+        self.failed, self.ready, (self.stopped, self.stop) = None, threading.Event(), os.pipe()
+        self.thread = threading.Thread(target=self._run, args=(pid, one, other))
+        self.thread.start()
+        assert self.ready.wait(20) and not self.failed, f"the relay for delay does not start: {self.failed}"
+
+    def _open(self, interface):
+        s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        s.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+        s.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+        s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
+        s.bind((interface, 0))
+        s.setblocking(False)
+        return s
+
+    def _run(self, pid, one, other):
+        try:
+            enter_network(pid)
+            with self._open(one) as a, self._open(other) as b:
+                self.ready.set()
+                self._carry({a: b, b: a})
+        except OSError as error:
+            self.failed = error
+            self.ready.set()
+
+    def _carry(self, ways):
+        under_way = collections.deque()  # (when it came, where to, bytes)
+        while True:
+            left = under_way[0][0] + self.delay_s - time.monotonic() if under_way else None
+            came, _, _ = select.select([self.stopped, *ways], [], [], None if left is None else max(left, 0))
+            if self.stopped in came:
+                return
+            for s in came:
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        under_way.append((time.monotonic(), ways[s], s.recv(1 << 17)))
+            now = time.monotonic()
+            while under_way and under_way[0][0] + self.delay_s <= now:
+                at, to, frame = under_way.popleft()
+                self.least_s = min(self.least_s, now - at)
+                self.n_carried += 1
+                with contextlib.suppress(OSError):  # its other end is down: as a cable would, it loses it
+                    to.send(frame)
+
+    def close(self):
+        os.write(self.stop, b"x")
+        self.thread.join(20)
+        os.close(self.stop)
+        os.close(self.stopped)
 
 
 class Relay:
@@ -164,9 +254,7 @@ class Relay:
         assert self.ready.wait(20), "the relay into the network of the test does not start"
 
     def _run(self, pid):
-        fd = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        assert libc.setns(fd, CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
-        os.close(fd)
+        enter_network(pid)
         asyncio.set_event_loop(self.loop)
         self.loop.run_until_complete(self._serve())
         self.loop.close()

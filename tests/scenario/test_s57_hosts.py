@@ -11,6 +11,7 @@ import pytest
 
 import hosts as net
 from support import BUILD, LONG, ROOT, SPEC, until
+from test_s26_fabric import built  # noqa: F401
 
 longer = pytest.mark.skipif(not os.environ.get("TD_FULL"), reason="only in check-full")
 OPTIONS = ["--heartbeat-ms", 200, "--lease-ms", 1000, "--lost-after-ms", 4000]
@@ -254,7 +255,7 @@ def test_ranks_run_on_when_a_link_is_down_for_less_than_they_are_given_up_after(
     ends_as_undisturbed(c, job)
 
 
-@pytest.mark.parametrize("who", ["c", pytest.param("b", marks=longer)])
+@pytest.mark.parametrize("who", ["c", "b"])
 def test_ranks_run_on_when_a_daemon_is_killed_and_starts_again(hosts, who):
     c, a, b, job = trains(hosts)
     c.wait_step(job, 5)
@@ -293,7 +294,6 @@ def test_nodes_that_say_nothing_are_back_soon_when_the_coordinators_host_is_anot
     watch.took("nodes are back", 14)
 
 
-@longer
 def test_bits_are_the_same_when_the_network_is_slow(hosts):
     c, a, b, job = trains(hosts, steps=60)
     c.wait_step(job, 5)
@@ -307,6 +307,15 @@ def test_bits_are_the_same_when_packets_are_lost(hosts):
     b.host.lose(2)
     ends_as_undisturbed(c, job)
     assert b.host.n_lost() > 10
+
+
+@pytest.mark.parametrize("ms", [3, pytest.param(40, marks=longer)])
+def test_job_goes_on_untouched_when_a_link_has_delay(hosts, ms):
+    c, a, b, job = trains(hosts, steps=60)
+    c.wait_step(job, 5)
+    b.host.delay(ms)
+    ends_as_undisturbed(c, job)
+    assert b.host.cable.n_carried > 100 and b.host.cable.least_s >= ms / 1000
 
 
 # ---- what a stranger would run ------------------------------------------------------------------
@@ -325,8 +334,7 @@ def test_torch_script_over_two_hosts_is_restarted_after_a_rank_is_killed(hosts):
     state = a.state_dir / "checkpoints" / job / "state.pt"
     c.wait_state(job, "RUNNING")
     until("it has kept a state", state.exists, 120)
-    launcher = b.launcher(job)
-    os.kill(int(pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()[0]), signal.SIGKILL)
+    os.kill(net.child_of(b.launcher(job)), signal.SIGKILL)
     watch = Watch()
     until("the ranks of the other host have ended", lambda: c.job(job).restarts == 1)
     watch.took("ended on both hosts", 5)
@@ -336,3 +344,36 @@ def test_torch_script_over_two_hosts_is_restarted_after_a_rank_is_killed(hosts):
     assert "done: step 400" in said(0)
     begun = [int(said(rank).split("begins after step ")[1].split(",")[0]) for rank in (0, 1)]
     assert begun[0] == begun[1] >= 10
+
+
+def fabric_job(c, built, places, *more):
+    argv = json.dumps([str(built / "fabric/plain"), *map(str, more)])
+    text = (ROOT / "examples/fabric/plain.yaml").read_text()
+    return c.submit(text, f"command={argv}", "restart.backoff=[0]", *places)
+
+
+OVER_HOSTS, ON_ONE = (("trainer.num_nodes=2", "trainer.devices=1"), ("trainer.num_nodes=1", "trainer.devices=2"))
+
+
+def test_program_with_a_loop_of_its_own_spans_hosts(hosts, built):
+    c, a, b = hosts.start("a", "b", options=OPTIONS)
+    found = []
+    for places in (OVER_HOSTS, ON_ONE):
+        job = fabric_job(c, built, places, "--steps", 30)
+        done = c.finish(job, deadline_s=60)
+        assert (done.n_ranks, done.attempt) == (2, 1)
+        found.append(c.weights(job)["model.safetensors"])
+    assert found[0] == found[1]
+
+
+@longer
+def test_program_over_hosts_goes_on_from_its_checkpoint_after_a_rank_is_killed(hosts, built):
+    c, a, b = hosts.start("a", "b", options=OPTIONS)
+    whole_job = fabric_job(c, built, ON_ONE, "--epochs", 2)
+    c.finish(whole_job, deadline_s=180)
+    job = fabric_job(c, built, OVER_HOSTS, "--epochs", 2)
+    until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint, 120)
+    os.kill(net.child_of(b.launcher(job)), signal.SIGKILL)
+    done = c.finish(job, deadline_s=180)
+    assert (done.attempt, done.restarts, done.failure.node) == (2, 1, "b")
+    assert c.weights(job)["model.safetensors"] == c.weights(whole_job)["model.safetensors"]
