@@ -30,7 +30,7 @@ static inline uint64_t join_as(struct rig *r, const char *name, uint32_t slots, 
                                Traind__V1__AttemptHeld *held) {
     r->level = level;
     r->address = "10.0.0.1";
-    r->session = td_core_session_open(r->core, r->now, false);
+    r->session = td_core_session_open(r->core, r->now, r->embedded);
     say_register_with(r, name, slots, held);
     settle(r);
     return r->session;

@@ -21,6 +21,8 @@ struct rig {
     uint32_t attempt;      // assigned last
     uint64_t memory_bytes; // of nodes that register; 0: they do not say
     bool gives_no_devices; // of nodes that register
+    uint32_t cores;        // of nodes that register; 0: as many as slots
+    bool embedded;         // of nodes that register
     const char *address;   // collective, of nodes that register; NULL: none
     const char *level;     // CPU, of nodes that register; NULL: they do not say
     const char *boot;      // of nodes that register; NULL: always the same
@@ -31,6 +33,8 @@ struct rig {
         uint64_t session;
         uint32_t first_rank, n_ranks, threads;
         char level[24];
+        bool stream;
+        char resume[64]; // the newest that it may go on from; "": none
     } parts[8];
     uint32_t n_parts;
     struct {
@@ -66,6 +70,9 @@ static void keep_part(struct rig *r, uint64_t session, const Traind__V1__Assign 
     r->parts[r->n_parts].first_rank = m->first_rank;
     r->parts[r->n_parts].n_ranks = m->n_ranks;
     r->parts[r->n_parts].threads = m->threads_per_rank;
+    r->parts[r->n_parts].stream = m->stream_store;
+    snprintf(r->parts[r->n_parts].resume, sizeof r->parts[0].resume, "%s",
+             m->n_resume ? m->resume[0]->path : "");
     const char *level = strstr(m->plan_json, "\"run\":");
     snprintf(r->run, sizeof r->run, "%.500s", level ? level : "");
     level = level ? strstr(level, "\"cpu_level\":\"") : NULL;
@@ -171,7 +178,9 @@ static void say_register_with(struct rig *r, const char *name, uint32_t slots,
     reg.name = r->called ? td_unconst(r->called) : id;
     reg.boot_id = boot;
     reg.launcher_major = 1;
-    reg.cores = reg.slots = slots;
+    reg.slots = slots;
+    reg.cores = r->cores ? r->cores : slots;
+    reg.embedded = r->embedded;
     reg.memory_bytes = r->memory_bytes;
     reg.devices = !r->gives_no_devices;
     reg.collective_address = td_unconst(r->address ? r->address : "");

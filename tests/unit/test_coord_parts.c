@@ -98,6 +98,110 @@ static void test_node_without_the_memory_takes_no_part(void **state) {
     end(&r);
 }
 
+static void test_all_ranks_have_the_threads_that_each_node_has_for_one(void **state) {
+    (void)state;
+    struct rig r;
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 2}");
+    begin_alone(&r, &o);
+    r.cores = 8;
+    join_as(&r, "n-1", 2, "avx2", NULL);
+    r.cores = 6;
+    join_as(&r, "n-2", 2, "avx2", NULL);
+    create(&r, 0, spec);
+    settle(&r);
+    answer_all(&r);
+    assert_int_equal(r.n_parts, 2);
+    assert_int_equal(r.parts[0].threads, 3);
+    assert_int_equal(r.parts[1].threads, 3);
+    end(&r);
+}
+
+// One of its nodes is in the coordinator's process, where a job of its own keeps its files.
+static void test_store_is_decided_by_the_job_and_not_by_each_of_its_nodes(void **state) {
+    (void)state;
+    struct rig r;
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *wide = make_spec_from(1, 1, ", resources: {nodes: 2}");
+    TD_AUTO_FREE char *narrow = make_spec_from(2, 1, "");
+    begin_alone(&r, &o);
+    r.embedded = true;
+    join_as(&r, "n-1", 2, "avx2", NULL);
+    create(&r, 0, narrow);
+    settle(&r);
+    answer_all(&r);
+    assert_int_equal(r.n_parts, 1);
+    assert_false(r.parts[0].stream);
+    r.embedded = false;
+    join_as(&r, "n-2", 2, "avx2", NULL);
+    create(&r, 1, wide);
+    settle(&r);
+    answer_all(&r);
+    assert_int_equal(r.n_parts, 2);
+    assert_true(r.parts[0].stream && r.parts[1].stream);
+    end(&r);
+}
+
+// ---- networks -----------------------------------------------------------------------------------
+static void join_at(struct rig *r, const char *name, const char *address, const char *boot) {
+    r->address = address;
+    r->boot = boot;
+    r->session = td_core_session_open(r->core, r->now, false);
+    say_register(r, name, 2);
+    settle(r);
+}
+
+static void test_nodes_that_do_not_meet_take_no_parts_of_one_attempt(void **state) {
+    (void)state;
+    static const struct {
+        const char *address, *boot;
+        bool meets; // 10.0.0.1 of boot "one"
+    } cases[] = {{"10.0.0.2", "two", true},   {"192.168.7.7", "two", true},
+                 {"127.0.0.1", "two", false}, {"127.0.0.1", "one", false},
+                 {"fd00::2", "two", false},   {"::1", "one", false}};
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 2}");
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        struct rig r;
+        char words[96];
+        struct td_reason why;
+        begin_alone(&r, &o);
+        join_at(&r, "n-1", "10.0.0.1", "one");
+        join_at(&r, "n-2", cases[i].address, cases[i].boot);
+        create(&r, 0, spec);
+        settle(&r);
+        answer_all(&r);
+        assert_int_equal(r.n_parts, cases[i].meets ? 2 : 0);
+        td_core_reason(r.core, job(&r, 0), r.now.mono, &why);
+        snprintf(words, sizeof words, "the collective address %s, of another network",
+                 cases[i].address);
+        assert_true(cases[i].meets || strstr(why.text, words) || strstr(why.text, "10.0.0.1, of"));
+        end(&r);
+    }
+}
+
+static void test_nodes_of_one_machine_meet_by_loopback(void **state) {
+    (void)state;
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 2}");
+    struct rig r;
+    begin_alone(&r, &o);
+    join_at(&r, "n-1", "10.0.0.1", "one");
+    join_at(&r, "n-2", "127.0.0.1", "two");
+    join_at(&r, "n-3", "127.0.0.1", "three");
+    create(&r, 0, spec);
+    settle(&r);
+    answer_all(&r);
+    assert_int_equal(r.n_parts, 0);
+    join_at(&r, "n-4", "127.0.0.1", "three");
+    answer_all(&r);
+    assert_int_equal(r.n_parts, 2);
+    const struct td_attempt *a = job(&r, 0)->attempts[0];
+    assert_string_equal(a->parts[0].node, "n-3");
+    assert_string_equal(a->parts[1].node, "n-4");
+    end(&r);
+}
+
 // ---- the end ------------------------------------------------------------------------------------
 static const char *const failed_line =
     "{\"event\":\"launcher_end\",\"outcome\":\"failed\",\"rank\":1,\"class\":\"internal\","
@@ -253,6 +357,10 @@ int main(void) {
         cmocka_unit_test(test_all_ranks_run_at_the_lowest_level_and_a_note_says_so),
         cmocka_unit_test(test_nodes_of_the_highest_level_are_taken_where_there_are_enough),
         cmocka_unit_test(test_node_without_the_memory_takes_no_part),
+        cmocka_unit_test(test_all_ranks_have_the_threads_that_each_node_has_for_one),
+        cmocka_unit_test(test_store_is_decided_by_the_job_and_not_by_each_of_its_nodes),
+        cmocka_unit_test(test_nodes_that_do_not_meet_take_no_parts_of_one_attempt),
+        cmocka_unit_test(test_nodes_of_one_machine_meet_by_loopback),
         cmocka_unit_test(test_part_that_fails_aborts_the_other_and_its_error_is_the_jobs),
         cmocka_unit_test(test_cause_replaces_the_consequence_that_came_first),
         cmocka_unit_test(test_abort_is_said_again_to_a_node_that_comes_back),

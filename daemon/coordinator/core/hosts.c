@@ -17,6 +17,17 @@ struct td_host *td_nodes_find(const struct td_core *core, const char *id) {
     return id && id[0] ? td_map_get(core->nodes, id) : NULL;
 }
 
+static bool is_loopback(const char *address) {
+    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
+}
+
+bool td_hosts_meet(const struct td_host *a, const struct td_host *b) {
+    const char *x = a->collective_address, *y = b->collective_address;
+    if (!x[0] || !y[0] || !strchr(x, ':') != !strchr(y, ':')) return false;
+    if (!is_loopback(x) && !is_loopback(y)) return true;
+    return is_loopback(x) && is_loopback(y) && strcmp(a->boot_id, b->boot_id) == 0;
+}
+
 bool td_host_ready(const struct td_host *n) {
     return n->session && !n->lost;
 }

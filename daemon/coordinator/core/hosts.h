@@ -15,6 +15,9 @@ struct td_host *td_nodes_find(const struct td_core *core, const char *id);
 bool td_host_ready(const struct td_host *n);
 // Its machine has the level, as far as it is known; "auto" has everyone.
 bool td_host_has_level(const struct td_host *n, const char *level);
+// Their ranks can reach each other, as far as their collective addresses say: both have one of the
+// same family, and one that is loopback is of one machine.
+bool td_hosts_meet(const struct td_host *a, const struct td_host *b);
 // Does a node that holds a part of the attempt send this, by its session or by its key (session 0)?
 bool td_nodes_holds(const struct td_core *core, const struct td_attempt *a, uint64_t session,
                     const char *key);

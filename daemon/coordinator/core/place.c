@@ -3,7 +3,8 @@
 //
 // A part goes to a node that has slots, devices and memory for its ranks. A job over several nodes
 // takes the best of these, those of the highest CPU level first, since all its ranks run at the
-// lowest level of its nodes.
+// lowest level of its nodes. All of them are of one network (td_hosts_meet): the one where most
+// nodes have room for a part.
 //
 // A node is best-fit: the least free slots that suffice, first the one that has the newest
 // checkpoint, and before it those whose devices are known. A job whose newest checkpoint is on one
@@ -122,13 +123,14 @@ static uint32_t lacks(const struct td_job *j, const struct td_host *n,
 
 // Nodes that are not excluded could hold all of it.
 static bool others_fit(const struct td_core *core, const struct td_job *j, bool picky,
-                       const struct td_plan_entry *any) {
+                       const struct td_plan_entry *any, const struct td_host *network) {
     size_t cursor = 0;
     const char *key;
     void *value;
     uint32_t n_able = 0;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         const struct td_host *n = value;
+        if (network && !td_hosts_meet(network, n)) continue;
         n_able += td_host_ready(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
                   td_job_kind_is_in(n->kinds, j->knobs.kind) && could_hold(core, j, n, any);
     }
@@ -193,6 +195,10 @@ static bool is_able(const struct td_core *core, const struct td_job *j, const st
         c->apart = n;
         return false;
     }
+    if (c->network && !td_hosts_meet(c->network, n)) {
+        c->elsewhere = n;
+        return false;
+    }
     return true;
 }
 
@@ -213,12 +219,55 @@ static void look_at(const struct td_core *core, const struct td_job *j, struct t
     }
 }
 
+// Nodes of n's network: those that have room for a part now, and before them those that could.
+static uint64_t count_network(const struct td_core *core, const struct td_job *j,
+                              const struct td_host *n, const struct td_plan_entry *any) {
+    struct td_place c = {.network = n}, there;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    uint32_t fit = 0, able = 0;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        struct td_host *k = value;
+        if (!td_host_ready(k) || !is_able(core, j, k, any, &c)) continue;
+        able++;
+        fit += !lacks(j, k, &there);
+    }
+    const uint32_t wanted = j->knobs.num_nodes;
+    return (uint64_t)TD_MIN(fit, wanted) << 32 | able;
+}
+
+// A node of the network that has the most of them. NULL: all that have an address meet.
+static const struct td_host *find_network(const struct td_core *core, const struct td_job *j,
+                                          const struct td_plan_entry *any) {
+    const struct td_host *best = NULL;
+    uint64_t most = 0;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    bool several = false;
+    if (j->knobs.num_nodes < 2) return NULL;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        if (!td_host_ready(n) || !n->collective_address[0]) continue;
+        if (best && td_hosts_meet(best, n)) continue;
+        if (best && !several) most = count_network(core, j, best, any);
+        several = several || best;
+        const uint64_t here = several ? count_network(core, j, n, any) : 0;
+        if (best && here <= most) continue;
+        best = n;
+        most = here;
+    }
+    return several ? best : NULL;
+}
+
 static void find_best(const struct td_core *core, const struct td_job *j, struct td_place *c,
                       struct best *b) {
     const char *only = pinned(j);
     bool picky = some_has_level(core, j);
     const struct td_plan_entry *any = td_plans_find(core, j->spec_digest, NULL); // goes over all
-    bool avoid = !only && j->n_excluded && others_fit(core, j, picky, any);
+    c->network = find_network(core, j, any);
+    bool avoid = !only && j->n_excluded && others_fit(core, j, picky, any, c->network);
     size_t cursor = 0;
     const char *key;
     void *value;

@@ -30,6 +30,8 @@ struct td_place {
     bool forbidden;              // a ready node does not allow its kind
     bool away;                   // its newest checkpoint is on a node that is not ready
     const struct td_host *apart; // has no address for traffic between nodes, which the job needs
+    const struct td_host *elsewhere; // has one that those of network do not reach
+    const struct td_host *network;   // all parts go to nodes that meet this one; NULL: to any
 };
 
 struct td_place td_place_choose(const struct td_core *core, const struct td_job *j);

@@ -108,12 +108,15 @@ static void name_able(const struct td_core *core, const struct td_job *j, uint32
 // It spans more nodes than there are for it.
 static void say_few_nodes(const struct td_core *core, const struct td_job *j,
                           const struct td_place *p, struct td_reason *r) {
-    char names[200], apart[160] = "";
+    char names[200], apart[184] = "";
     name_able(core, j, p->able, names, sizeof names);
     if (p->apart) {
         snprintf(apart, sizeof apart,
                  "; node %s has no collective interface (traind --collective-interface)",
                  p->apart->name);
+    } else if (p->elsewhere) {
+        snprintf(apart, sizeof apart, "; node %s has the collective address %s, of another network",
+                 p->elsewhere->name, p->elsewhere->collective_address);
     }
     td_reason_set(r, "WAITING_FOR_NODE",
                   "needs %u nodes for %u rank%s each, %u connected node%s could take a part%s%s",
