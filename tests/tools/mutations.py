@@ -3,10 +3,11 @@
 
   mutations.py --build DIR [--match WORD]
 
-tests/conform/mutations.txt has the mutations, for each its contract, a name, a file, and the text that is replaced. The
+tests/conform/mutations.txt has the mutations, for each its contract, a name, a file, and the text that is replaced. In
+place of a contract a mutation may name a program of C tests, which has to fail, such as the simulator. The
 work is done in a copy of the tree and of what is built, so each mutation compiles one file. Before the first one the
 marked tests have to pass. "caught": one of them failed. Exit status 1 if a mutation was missed, does not apply or
-does not compile. A number as WORD is a contract, another word a part of a name.
+does not compile. A number as WORD is a contract, another word a part of a name, or of a program.
 """
 
 import argparse
@@ -26,12 +27,12 @@ import conformance  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "tests/conform/mutations.txt"
 BUILD_S, TESTS_S, CASE_S = 300, 400, 120
-HEAD = re.compile(r"contract (\d+): (\w+) in (\S+)")
+HEAD = re.compile(r"(contract \d+|program tests/\S+): (\w+) in (\S+)")
 
 
 @dataclass
 class Mutation:
-    contract: int
+    contract: int | str  # or the program of tests that has to notice
     name: str
     path: str
     old: str = ""
@@ -54,7 +55,8 @@ def read(text):
         if not line or line.startswith("#"):
             continue
         if m := HEAD.fullmatch(line):
-            found.append(Mutation(int(m[1]), m[2], m[3]))
+            kind, of = m[1].split()
+            found.append(Mutation(int(of) if kind == "contract" else of, m[2], m[3]))
         elif line[0] in "-+" and found:
             side = "old" if line[0] == "-" else "new"
             setattr(found[-1], side, getattr(found[-1], side) + line[1:] + "\n")
@@ -68,7 +70,9 @@ def read(text):
 
 
 def matches(mutation, word):
-    return not word or (mutation.contract == int(word) if word.isdigit() else word in mutation.name)
+    if word.isdigit():
+        return mutation.contract == int(word)
+    return word in mutation.name or (isinstance(mutation.contract, str) and word in mutation.contract)
 
 
 def run(command, cwd, limit_s):
@@ -95,6 +99,7 @@ class Copy:
                         ignore=lambda at, _: ["venv", "venv-rivals", "tests"] if Path(at) == ROOT / build else [])
         (root / build / "venv").symlink_to(ROOT / build / "venv")
         programs = [s for s in conformance.marks() if s.suffix == ".c"]
+        programs += sorted({ROOT / f"{m.contract}.c" for m in read(TABLE.read_text()) if isinstance(m.contract, str)})
         built = [build / "tests/plugins/accelerator-far.so"]
         for source in [*programs, *ROOT.glob("tests/scenario/*.c")]:
             program = build / source.relative_to(ROOT).with_suffix("")
@@ -109,7 +114,7 @@ class Copy:
 
     def make(self, contract):
         """Builds what the contract's tests need. Text: why it did not."""
-        sources = conformance.marks(contract)
+        sources = [ROOT / f"{contract}.c"] if isinstance(contract, str) else conformance.marks(contract)
         goals = [str(self.build / s.relative_to(ROOT).with_suffix("")) for s in sources if s.suffix == ".c"]
         goals += ["all", "helpers"] if any(s.suffix == ".py" for s in sources) else []
         status, out = run(["make", f"B={self.build}", *goals], self.root, BUILD_S)
@@ -117,6 +122,9 @@ class Copy:
 
     def cases(self, contract):
         """Case -> how it did; {}: the tests did not end in time."""
+        if isinstance(contract, str):
+            status, _ = run([str(self.build / contract)], self.root, TESTS_S)
+            return {} if status == 124 else {contract: "fail" if status else "pass"}
         status, out = run([sys.executable, "tests/tools/conformance.py", "--build", str(self.build), "--only",
                            str(contract), "--timeout", str(CASE_S)], self.root, TESTS_S)
         rows = re.findall(rf"^ +{contract}  (\w+) +(\w+::\w+)", out, re.M)
@@ -158,7 +166,7 @@ def main():
     bad = 0
     with tempfile.TemporaryDirectory(prefix="mutations-") as scratch:
         copy = Copy(Path(scratch), build)
-        for contract in sorted({m.contract for m in chosen}):
+        for contract in sorted({m.contract for m in chosen}, key=str):
             why = copy.make(contract)
             cases = copy.cases(contract)
             if why or not cases or "fail" in cases.values():
@@ -167,7 +175,7 @@ def main():
         for m in chosen:
             result, by = try_one(copy, m)
             bad += result != "caught"
-            print(f"{m.contract:8}  {m.name:35}  {result}  {by}", flush=True)
+            print(f"{'program' if isinstance(m.contract, str) else m.contract:>8}  {m.name:35}  {result}  {by}", flush=True)
     print(f"{len(chosen) - bad} of {len(chosen)} mutations caught")
     return 1 if bad else 0
 

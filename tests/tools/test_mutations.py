@@ -1,4 +1,5 @@
-"""The mutations of tests/conform/mutations.txt: each applies to the tree as it is, and its contract has a test."""
+"""The mutations of tests/conform/mutations.txt: each applies to the tree as it is, and its contract or program has a
+test."""
 
 import subprocess
 import sys
@@ -25,8 +26,13 @@ def test_mutation_applies_to_the_tree(mutation):
 
 def test_each_contract_that_has_a_test_has_a_mutation():
     marked = {contract for found in conformance.marks().values() for contract, _ in found}
-    have = {m.contract for m in TABLE}
+    have = {m.contract for m in TABLE if isinstance(m.contract, int)}
     assert have <= marked and ASKED & marked <= have, f"without a mutation, or without a test: {have ^ ASKED & marked}"
+
+
+def test_program_that_a_mutation_names_is_there():
+    for m in TABLE:
+        assert isinstance(m.contract, int) or (ROOT / f"{m.contract}.c").is_file(), m
 
 
 def test_text_that_is_there_twice_or_not_at_all_is_refused(tmp_path):
@@ -40,6 +46,8 @@ def test_text_that_is_there_twice_or_not_at_all_is_refused(tmp_path):
 def test_table_is_read_as_it_says():
     assert mutations.read("# note\ncontract 4: x in a/b.c\n-one\n-  two\n+three\n") == \
         [mutations.Mutation(4, "x", "a/b.c", "one\n  two\n", "three\n")]
+    assert mutations.read("program tests/sim/test_y: x in a.c\n-one\n") == \
+        [mutations.Mutation("tests/sim/test_y", "x", "a.c", "one\n")]
     for wrong in ("-a\n", "contract 4: x in a.c\n+b\n", "contract 4: x in a.c\n-b\n+b\n", "what is this\n",
                   2 * "contract 4: x in a.c\n-b\n"):
         with pytest.raises(ValueError):
@@ -49,6 +57,7 @@ def test_table_is_read_as_it_says():
 def test_word_is_a_contract_or_a_part_of_a_name():
     m = mutations.Mutation(4, "mean_is_a_sum", "a.c")
     assert mutations.matches(m, "") and mutations.matches(m, "4") and mutations.matches(m, "is_a")
+    assert mutations.matches(mutations.Mutation("tests/sim/test_y", "x", "a.c"), "sim/")
     assert not mutations.matches(m, "14") and not mutations.matches(m, "is_an")
 
 
