@@ -8,6 +8,7 @@
 #include <linux/tcp.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -48,6 +49,90 @@ static void test_peers_are_aborted_with_the_node_when_it_is_killed(void **state)
     kill_a_node(2, two_by_two, 0);
     kill_a_node(3, three, 0);
     kill_a_node(3, three, 2);
+}
+
+static void *kill_this_process(void *arg) {
+    struct node_rank *r = arg;
+    while (atomic_load(&r->nodes->page->stage) == 0) {
+        sched_yield();
+    }
+    (void)poll(NULL, 0, 7); // within the first sum, which takes several times as long
+    atomic_store(&r->nodes->page->killed_ns, td_mono_now().ns);
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+static td_status rank_killed_within_a_slice(struct node_rank *r, void *arg) {
+    enum { N = 1 << 24 };
+    static float x[N];
+    pthread_t killer;
+    (void)arg;
+    TD_TRY(r->ops->barrier(r->c, "all are there"));
+    NODE_CHECK(r->node == 0 || pthread_create(&killer, NULL, kill_this_process, r) == 0);
+    atomic_store(&r->nodes->page->stage, 1);
+    for (;;) {
+        TD_TRY(r->ops->all_reduce(r->c, x, N, TD_F32, TD_REDUCE_SUM));
+    }
+}
+
+// What of the slice has come stays in the buffer of whoever waits for the rest.
+static void test_peers_are_aborted_when_a_node_is_killed_within_a_slice(void **state) {
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct nodes n;
+        nodes_init(&n, 2, two);
+        n.timeout_ns = 20 * TD_NS_PER_S;
+        nodes_run_but(&n, rank_killed_within_a_slice, NULL, -1);
+        nodes_expect(&n, 1, TD_ABORTED, TD_CLASS_COLLECTIVE, "");
+        const int64_t took_ns = n.page->outcome[0].ended_ns - atomic_load(&n.page->killed_ns);
+        assert_in_range(took_ns, 0, 2 * TD_NS_PER_S);
+        nodes_finish(&n);
+    }
+}
+
+// Stops the other within a slice, then ends the attempt here.
+static void *abort_beside_a_silent_node(void *arg) {
+    struct node_rank *r = arg;
+    const pid_t other = r->nodes->page->stage;
+    (void)poll(NULL, 0, 7);
+    kill(other, SIGSTOP);
+    (void)poll(NULL, 0, 100);
+    atomic_store(&r->nodes->page->killed_ns, td_mono_now().ns);
+    r->ops->abort(r->c);
+    return NULL;
+}
+
+static td_status rank_aborted_within_a_slice(struct node_rank *r, void *arg) {
+    enum { N = 1 << 24 };
+    static float x[N];
+    pthread_t thread;
+    (void)arg;
+    if (r->node == 1) atomic_store(&r->nodes->page->stage, getpid());
+    TD_TRY(r->ops->barrier(r->c, "all are there"));
+    NODE_CHECK(r->node == 1 || pthread_create(&thread, NULL, abort_beside_a_silent_node, r) == 0);
+    td_status s = TD_OK;
+    while (!s) {
+        s = r->ops->all_reduce(r->c, x, N, TD_F32, TD_REDUCE_SUM);
+    }
+    if (r->node == 0) {
+        pthread_join(thread, NULL);
+        kill(r->nodes->page->stage, SIGKILL);
+    }
+    return s;
+}
+
+static void test_rank_leaves_a_slice_when_the_attempt_is_aborted(void **state) {
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct nodes n;
+        nodes_init(&n, 2, two);
+        n.timeout_ns = 20 * TD_NS_PER_S;
+        nodes_run_but(&n, rank_aborted_within_a_slice, NULL, -1);
+        assert_int_equal(n.page->outcome[0].code, TD_ABORTED);
+        const int64_t took_ns = n.page->outcome[0].ended_ns - atomic_load(&n.page->killed_ns);
+        assert_in_range(took_ns, 0, 2 * TD_NS_PER_S);
+        nodes_finish(&n);
+    }
 }
 
 // ---- a node that is late ------------------------------------------------------------------------
@@ -338,6 +423,8 @@ int main(void) {
     if (!hierarchy_ops()) return cmocka_run_group_tests(none, NULL, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_peers_are_aborted_with_the_node_when_it_is_killed),
+        cmocka_unit_test(test_peers_are_aborted_when_a_node_is_killed_within_a_slice),
+        cmocka_unit_test(test_rank_leaves_a_slice_when_the_attempt_is_aborted),
         cmocka_unit_test(test_deadline_names_the_node_when_it_never_comes),
         cmocka_unit_test(test_deadline_names_the_node_when_it_is_connected_and_sends_nothing),
         cmocka_unit_test(test_deadline_names_the_node_when_it_stops_within_a_call),

@@ -96,9 +96,10 @@ struct watch {
     int lost = -1; // the first node whose connection ended
     steady_clock::time_point lost_at, waits_since;
     std::string why;
-    bool waits = false;   // the caller waits for a round
-    bool stops = false;   // nothing that ends from now on is lost
-    bool aborted = false; // a call failed, or `aborted` said so
+    bool waits = false;                              // the caller waits for a round
+    gloo::transport::UnboundBuffer *slice = nullptr; // of which this one
+    bool stops = false;                              // nothing that ends from now on is lost
+    bool aborted = false;                            // a call failed, or `aborted` said so
 
     void lose(int node, const std::string &what) {
         std::lock_guard<std::mutex> lock(mutex);
@@ -117,6 +118,11 @@ struct watch {
         std::lock_guard<std::mutex> lock(mutex);
         waits = on;
         waits_since = steady_clock::now();
+        slice = nullptr;
+    }
+    void wait_for(gloo::transport::UnboundBuffer *next) {
+        std::lock_guard<std::mutex> lock(mutex);
+        slice = next;
     }
 };
 
@@ -235,6 +241,10 @@ void watch_rounds(td_gloo *g) {
     std::unique_lock<std::mutex> lock(w.mutex);
     for (bool ended = false; !w.stops;) {
         w.changed.wait_for(lock, WATCH);
+        if (ended && w.slice) { // libgloo wakes nobody whose slice had begun to come
+            w.slice->abortWaitRecv();
+            w.slice->abortWaitSend();
+        }
         if (ended || w.stops) continue;
         if (!w.aborted && g->config.aborted) {
             lock.unlock();
@@ -321,6 +331,10 @@ td_status fail(td_gloo *g, int node, const char *what, bool is_late) {
     return td_status_with_class(s, TD_CLASS_COLLECTIVE);
 }
 
+void came(bool is_whole) {
+    if (!is_whole) throw std::runtime_error("the connections were ended within a slice");
+}
+
 milliseconds left_of(int64_t deadline_ns) {
     return milliseconds(std::max<int64_t>((deadline_ns - now_ns() + 999999) / 1000000, 1));
 }
@@ -396,10 +410,14 @@ td_status td_gloo_end(td_gloo *g, td_gloo_round *take_round, int64_t deadline_ns
     g->state.wait(true);
     try {
         for (p = 0; p < round->from.size(); p++) {
-            if (round->from[p]) (void)round->from[p]->waitRecv(nullptr, left_of(deadline_ns));
+            if (!round->from[p]) continue;
+            g->state.wait_for(round->from[p].get());
+            came(round->from[p]->waitRecv(nullptr, left_of(deadline_ns)));
         }
         for (p = 0; p < round->to.size(); p++) {
-            if (round->to[p]) (void)round->to[p]->waitSend(nullptr, left_of(deadline_ns));
+            if (!round->to[p]) continue;
+            g->state.wait_for(round->to[p].get());
+            came(round->to[p]->waitSend(nullptr, left_of(deadline_ns)));
         }
     } catch (const std::exception &e) {
         s = fail(g, (int)p, e.what(), now_ns() >= deadline_ns);
