@@ -15,10 +15,19 @@
 
 enum { AWAITED_MAX = 64 }; // nodes that are named
 
+// What nodes had yet to send is that of when it was asked: what came before is in the answer.
 struct query {
     struct td_coordinator *c;
     struct td_rpc_call *call;
+    struct td_arena *arena; // of the answer
+    Traind__V1__QueryMetricsResponse *answer;
 };
+
+static void free_query(struct query *of) {
+    if (!of) return;
+    td_arena_destroy(of->arena);
+    free(of);
+}
 
 static bool fill_series(struct td_arena *a, const struct td_db_store_series *from,
                         Traind__V1__Series *to) {
@@ -92,17 +101,14 @@ static bool fill_awaited(struct td_arena *a, const struct td_core *core, const s
     return true;
 }
 
-static Traind__V1__QueryMetricsResponse *
-build(struct td_arena *a, const struct td_db_store_query *q, uint32_t n_dropped) {
-    Traind__V1__QueryMetricsResponse *m = td_arena_alloc(a, sizeof *m);
-    if (!m) return NULL;
-    traind__v1__query_metrics_response__init(m);
+static bool build(struct td_arena *a, const struct td_db_store_query *q, uint32_t n_dropped,
+                  Traind__V1__QueryMetricsResponse *m) {
     m->series = td_arena_array(a, q->n_series + 1, sizeof *m->series);
     for (size_t i = 0; m->series && i < q->n_series; i++) {
         Traind__V1__Series *s = td_arena_alloc(a, sizeof *s);
-        if (!s) return NULL;
+        if (!s) return false;
         traind__v1__series__init(s);
-        if (!fill_series(a, &q->series[i], s)) return NULL;
+        if (!fill_series(a, &q->series[i], s)) return false;
         s->dropped = n_dropped;
         s->left_out = q->series[i].left_out;
         m->series[m->n_series++] = s;
@@ -111,28 +117,25 @@ build(struct td_arena *a, const struct td_db_store_query *q, uint32_t n_dropped)
     m->more_names = td_arena_array(a, q->n_more_names + 1, sizeof *m->more_names);
     for (size_t i = 0; m->more_names && i < q->n_more_names; i++) {
         m->more_names[i] = td_arena_strdup(a, q->more_names[i]);
-        if (!m->more_names[i]) return NULL;
+        if (!m->more_names[i]) return false;
         m->n_more_names++;
     }
-    return m->series && m->next_page_token && m->more_names ? m : NULL;
+    return m->series && m->next_page_token && m->more_names;
 }
 
 static void on_answer(struct td_db_store_query *q, void *arg) {
     struct query *of = arg;
-    struct td_arena *arena = NULL;
     const struct td_job *j = NULL;
     td_status s = td_steal(q->failure);
     if (!s) s = td_core_find_job(of->c->core, q->job, &j);
-    if (!s) s = td_shell_arena(&arena);
     if (s) {
         td_shell_fail(of->c, of->call, s);
     } else {
-        Traind__V1__QueryMetricsResponse *m = build(arena, q, dropped(j));
-        if (m && !fill_awaited(arena, of->c->core, j, m)) m = NULL;
-        td_shell_reply(of->c, of->call, arena, m ? &m->base : NULL);
+        const bool is_whole = build(of->arena, q, dropped(j), of->answer);
+        td_shell_reply(of->c, of->call, td_steal(of->arena), is_whole ? &of->answer->base : NULL);
     }
     td_rpc_call_unref(of->call);
-    free(of);
+    free_query(of);
     td_db_store_query_destroy(q);
 }
 
@@ -173,6 +176,15 @@ static td_status check(const Traind__V1__QueryMetricsRequest *r) {
     return TD_OK;
 }
 
+static td_status begin_answer(const struct td_coordinator *c, const struct td_job *j,
+                              struct query *of) {
+    TD_TRY(td_shell_arena(&of->arena));
+    of->answer = td_arena_alloc(of->arena, sizeof *of->answer);
+    if (!of->answer) return td_fail_oom();
+    traind__v1__query_metrics_response__init(of->answer);
+    return fill_awaited(of->arena, c->core, j, of->answer) ? TD_OK : td_fail_oom();
+}
+
 static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
                        const Traind__V1__QueryMetricsRequest *r) {
     const struct td_job *j = NULL;
@@ -182,10 +194,11 @@ static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
     TD_TRY(read_token(r->page_token, &cursor));
     struct td_db_store_query *q = td_calloc(1, sizeof *q);
     struct query *of = td_calloc(1, sizeof *of);
-    if (!q || !of) {
+    td_status s = q && of ? begin_answer(c, j, of) : td_fail_oom();
+    if (s) {
         free(q);
-        free(of);
-        return td_fail_oom();
+        free_query(of);
+        return s;
     }
     memcpy(q->job, j->id, sizeof q->job);
     for (size_t i = 0; i < r->n_names; i++) {

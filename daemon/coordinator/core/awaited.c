@@ -14,7 +14,7 @@ static void add_rank(const struct td_rank_cursor *c, uint32_t rank, const struct
                      struct td_awaited *out) {
     const bool wanted = l->rank < 0 || (uint32_t)l->rank == rank;
     out->unknown = out->unknown || !c->final;
-    out->points += rest(c->metrics_done, c->metrics_end) / sizeof(struct td_metric_record);
+    out->points += rest(c->metrics, c->metrics_end) / sizeof(struct td_metric_record);
     if (wanted && l->out) out->log_bytes += rest(c->out, c->out_end);
     if (wanted && l->err) out->log_bytes += rest(c->err, c->err_end);
 }
