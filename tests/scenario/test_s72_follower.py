@@ -29,11 +29,13 @@ int clock_gettime(clockid_t id, struct timespec *out) {
 }
 """
 
+JOB = "j-0123456789ab"
+
 
 @pytest.fixture
 def rig(stubs, tmp_path):
     """Serves GetJob from `job` and each ReadLogs from the next of `rounds`, functions of (request, context)."""
-    rig = types.SimpleNamespace(log=stubs.log, job=stubs.job.Job(id="j", attempt=1), get_job=None, rounds=[], asked=[])
+    rig = types.SimpleNamespace(log=stubs.log, job=stubs.job.Job(id=JOB, attempt=1), get_job=None, rounds=[], asked=[])
     (tmp_path / "clock.c").write_text(CLOCK)
     subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", tmp_path / "clock.so", tmp_path / "clock.c"], check=True)
     (tmp_path / "token").write_text("trd_" + "0" * 64)
@@ -57,7 +59,7 @@ def rig(stubs, tmp_path):
     def follow(*args):
         env = {k: v for k, v in os.environ.items() if not k.startswith("TRAIND_") and "proxy" not in k.lower()}
         env.update(LD_PRELOAD=str(tmp_path / "clock.so"), CLOCK_AHEAD=str(tmp_path / "ahead"))
-        verb = ["logs", "j", *args, "--address", f"127.0.0.1:{port}", "--token-file", tmp_path / "token"]
+        verb = ["logs", JOB, *args, "--address", f"127.0.0.1:{port}", "--token-file", tmp_path / "token"]
         return subprocess.run([BIN / "trainctl", *verb], env=env, capture_output=True, text=True, timeout=60)
 
     rig.jump, rig.follow = jump, follow

@@ -257,13 +257,14 @@ def test_two_processes_run_each_test_once_and_keep_files_together(tmp_path, monk
     ("def test_odd(none): pass\ndef test_good(): pass", [1, 1, 0], "test_odd"),
     ("@pytest.mark.skip(reason='too lazy')\ndef test_idle(): pass", [0, 1, 0], "too lazy"),
     ("@pytest.mark.skip(reason='no GPU')\ndef test_idle(): pass", [0, 0, 1], ""),
-    ("def test_dies():\n    os.kill(os.getpid(), 9)", [0, 1, 0], "pytest ended with status -9, its last test: test_it.py::test_dies"),
-    ("def test_leaves():\n    os._exit(0)", [0, 1, 0], "pytest left no report, its last test: test_it.py::test_leaves"),
+    ("def test_dies():\n    os.kill(os.getpid(), 9)", [0, 1, 0], "pytest ended with status -9, its last test: ...test_it.py::test_dies"),
+    ("def test_leaves():\n    os._exit(0)", [0, 1, 0], "pytest left no report, its last test: ...test_it.py::test_leaves"),
     ("def test_stops():\n    pytest.exit('enough', returncode=0)\ndef test_good(): pass", [1, 1, 0], "found [2] tests and ran 1"),
 ])
 def test_pytest_is_judged_by_what_it_found_and_ran(tmp_path, monkeypatch, capfd, text, counts, words):
     found, _, why, said = shared(tmp_path, monkeypatch, capfd, it=text)
-    assert (found, words in why) == (counts, True), (found, why)
+    # A test's name begins with a folder where this tree and tmp_path have one in common.
+    assert (found, all(w in why for w in words.split("..."))) == (counts, True), (found, why)
 
 
 def test_file_that_cannot_be_read_is_a_failure_of_all(tmp_path, monkeypatch, capfd):
@@ -274,5 +275,5 @@ def test_file_that_cannot_be_read_is_a_failure_of_all(tmp_path, monkeypatch, cap
 def test_pytest_that_hangs_is_ended_and_said(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(check, "PYTEST_TIMEOUT_S", 2)
     counts, ran, why, said = shared(tmp_path, monkeypatch, capfd, a="def test_hangs():\n    ran('a')\n    time.sleep(600)")
-    assert "no end within 2 s" in why and "its last test: test_a.py::test_hangs" in why
+    assert "no end within 2 s" in why and "its last test: " in why and "test_a.py::test_hangs" in why
     assert all(not is_alive(int(process)) for _, process in ran)
