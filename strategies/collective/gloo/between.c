@@ -12,7 +12,7 @@
 #include "strategies/collective/collective.h"
 #include "strategies/collective/reduce.h"
 
-enum { SLICE_BYTES = 1 << 19, PIECE_BYTES_MAX = 1 << 22 };
+enum { SLICE_BYTES = 3 << 18, PIECE_BYTES_MAX = 1 << 22, WHOLE_BYTES = 1 << 19 };
 
 struct frame {
     uint64_t number; // of the call, from 1
@@ -284,9 +284,15 @@ struct piece {
     int64_t first, n;
 };
 
+// Two nodes, and no more than there is room for: all of it goes to the other, a round a piece.
+static bool goes_whole(const struct td_between *b, const struct td_between_part *part) {
+    return b->n_nodes == 2 && bytes_of(part) <= b->piece_bytes;
+}
+
 static struct piece piece_at(const struct td_between *b, const struct td_between_part *part,
                              int64_t k) {
-    const int64_t most = (int64_t)(b->piece_bytes / td_dtype_bytes(part->dtype));
+    const size_t bytes = goes_whole(b, part) ? (size_t)WHOLE_BYTES : b->piece_bytes;
+    const int64_t most = (int64_t)(bytes / td_dtype_bytes(part->dtype));
     const int64_t left = part->n - k * most;
     return (struct piece){k * most, TD_MAX(TD_MIN(left, most), (int64_t)0)};
 }
@@ -332,11 +338,6 @@ static void bounds_of(struct td_between *b, const struct td_between_part *part, 
     for (int32_t p = 0; p <= b->n_nodes; p++) {
         b->bounds[p] = k.first + slice_of(b, part, k.n, p);
     }
-}
-
-// Two nodes, and no more than a piece: all of it goes to the other, in one round.
-static bool goes_whole(const struct td_between *b, const struct td_between_part *part) {
-    return b->n_nodes == 2 && bytes_of(part) <= b->piece_bytes;
 }
 
 static td_status begin_whole(struct td_between *b, const struct td_between_part *part,

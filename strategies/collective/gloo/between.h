@@ -10,10 +10,10 @@
 // on.
 //
 // Sums: the partial sums of all nodes are added in the order of the nodes, for each element. Where
-// they fit a frame, or there are two nodes and they fit a piece, each node gets all of them and
-// adds up for itself: one round. Else node p gets slice p of each, adds up, and gives the result to
-// all: two rounds, and 2 (n - 1) / n of the bytes. Both ways give the same bits. Large data goes in
-// pieces; the next is on its way while one is added up.
+// they fit a frame, each node gets all of them and adds up for itself. So it is where there are two
+// nodes, and room for all of it: a round a piece. Else node p gets slice p of each, adds up, and
+// gives the result to all: two rounds, and 2 (n - 1) / n of the bytes. All ways give the same bits.
+// Data goes in pieces; the next is on its way while one is added up.
 //
 // What crosses has the type of the data. 16-bit floats are added in fp32, and rounded once; where
 // they are sums already, the caller gives them as fp32 (hierarchy_reduce.c).
