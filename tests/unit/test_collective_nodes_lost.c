@@ -279,6 +279,8 @@ static void test_node_is_named_when_its_machine_does_not_answer(void **state) {
 
 // ---- nodes that disagree ------------------------------------------------------------------------
 static td_status rank_differs(struct node_rank *r, void *arg) {
+    enum { LARGE = 1 << 19 }; // its first piece is on its way before the calls are compared
+    static float large[LARGE];
     const int kind = *(const int *)arg;
     float x[64] = {0};
     TD_TRY(r->ops->barrier(r->c, "all are there"));
@@ -286,14 +288,22 @@ static td_status rank_differs(struct node_rank *r, void *arg) {
     if (kind == 1) {
         return r->ops->all_reduce(r->c, x, r->node ? 63 : 64, TD_F32, TD_REDUCE_SUM);
     }
+    if (kind == 3) {
+        return r->ops->all_reduce(r->c, large, r->node ? LARGE : 9000, TD_F32, TD_REDUCE_SUM);
+    }
+    if (kind == 4) {
+        return r->node ? r->ops->all_reduce(r->c, large, LARGE / 4, TD_F32, TD_REDUCE_SUM)
+                       : r->ops->barrier(r->c, "other");
+    }
     return r->node ? r->ops->broadcast(r->c, x, 8, 0)
                    : r->ops->all_reduce(r->c, x, 64, TD_F32, TD_REDUCE_MAX);
 }
 static void test_disagreement_names_both_calls_and_nodes_when_calls_differ(void **state) {
     static const char *const texts[] = {"barrier 'one' while node 0", "of 63 f32 while node 0",
-                                        "broadcast of 8 bytes from rank 0 while node 0"};
+                                        "broadcast of 8 bytes from rank 0 while node 0",
+                                        "of 524288 f32 while node 0", "of 131072 f32 while node 0"};
     (void)state;
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < (int)TD_COUNTOF(texts); kind++) {
         struct nodes n;
         nodes_init(&n, 2, two);
         nodes_run_but(&n, rank_differs, &kind, -1);

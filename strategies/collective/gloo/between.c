@@ -108,6 +108,14 @@ static td_status end_round(struct td_between *b, struct td_gloo_round *take_roun
     return name_deadline(b, td_gloo_end(b->gloo, take_round, b->deadline_ns));
 }
 
+// Ends a round of a call that failed, or that did not: the first error counts.
+static td_status end_also(struct td_between *b, td_status s, struct td_gloo_round *round) {
+    td_status also = end_round(b, round);
+    if (!s) return also;
+    td_status_free(also);
+    return s;
+}
+
 // ---- connecting ---------------------------------------------------------------------------------
 td_status td_between_connect(struct td_between *b, struct td_mesh_place *out_places) {
     TD_AUTO_FREE int *fds = td_calloc((size_t)b->n_nodes, sizeof *fds);
@@ -216,8 +224,8 @@ td_status td_between_exchange(struct td_between *b, const struct td_gloo_slice *
 }
 
 // The data is in the frame.
-static td_status open_packed(struct td_between *b, const struct td_between_call *call,
-                             size_t bytes) {
+static td_status begin_open(struct td_between *b, const struct td_between_call *call, size_t bytes,
+                            struct td_gloo_round **out_round) {
     begin_deadline(b);
     b->out->number = ++b->number;
     b->out->call = *call;
@@ -225,13 +233,25 @@ static td_status open_packed(struct td_between *b, const struct td_between_call 
         b->to[p] = (struct td_gloo_slice){b->out, sizeof *b->out - TD_BETWEEN_INLINE + bytes};
         b->from[p] = (struct td_gloo_slice){&b->in[p], sizeof b->in[p]};
     }
-    td_status s = td_between_exchange(b, b->to, b->from);
+    return begin(b, b->to, b->from, out_round);
+}
+
+// s: of what was begun since.
+static td_status end_open(struct td_between *b, td_status s, struct td_gloo_round *take_round) {
+    s = end_also(b, s, take_round);
     if (!s) s = check_frames(b);
     if (!s) return TD_OK;
     char what[160];
     describe(b->out, what, sizeof what);
     const bool names_it = td_status_code(s) == TD_FAILED_PRECONDITION;
     return names_it ? s : td_status_context(s, "%s", what);
+}
+
+static td_status open_packed(struct td_between *b, const struct td_between_call *call,
+                             size_t bytes) {
+    struct td_gloo_round *frames = NULL;
+    td_status s = begin_open(b, call, bytes, &frames);
+    return end_open(b, s, frames);
 }
 
 td_status td_between_open(struct td_between *b, const struct td_between_call *call,
@@ -309,7 +329,8 @@ static int64_t slice_of(const struct td_between *b, const struct td_between_part
     return TD_MIN(lines * node / b->n_nodes * per_line, n);
 }
 
-// To each node its slice of this node's elements; from each this node's slice of theirs.
+// To each node its slice of this node's elements; from each this node's slice of theirs. Here, and
+// in begin_whole, there is room for any piece: the first may come before its call was compared.
 static td_status begin_scatter(struct td_between *b, const struct td_between_part *part,
                                const int64_t *bounds, char *into, struct td_gloo_round **out) {
     const size_t elem = td_dtype_bytes(part->dtype);
@@ -317,7 +338,8 @@ static td_status begin_scatter(struct td_between *b, const struct td_between_par
     for (int32_t p = 0; p < b->n_nodes; p++) {
         const size_t theirs = (size_t)(bounds[p + 1] - bounds[p]) * elem;
         b->to[p] = (struct td_gloo_slice){at(part, bounds[p]), theirs};
-        b->from[p] = (struct td_gloo_slice){into + (size_t)p * b->piece_bytes, own};
+        b->from[p] =
+            (struct td_gloo_slice){into + (size_t)p * b->piece_bytes, own ? b->piece_bytes : 0};
     }
     return begin(b, b->to, b->from, out);
 }
@@ -345,7 +367,8 @@ static td_status begin_whole(struct td_between *b, const struct td_between_part 
     const size_t bytes = (size_t)k.n * td_dtype_bytes(part->dtype);
     for (int32_t p = 0; p < b->n_nodes; p++) {
         b->to[p] = (struct td_gloo_slice){at(part, k.first), bytes};
-        b->from[p] = (struct td_gloo_slice){into + (size_t)p * b->piece_bytes, bytes};
+        b->from[p] =
+            (struct td_gloo_slice){into + (size_t)p * b->piece_bytes, bytes ? b->piece_bytes : 0};
     }
     return begin(b, b->to, b->from, out);
 }
@@ -375,18 +398,11 @@ static td_status finish_piece(struct td_between *b, const struct td_between_part
     return begin_gather(b, part, b->bounds, out_gather);
 }
 
-// Ends a round of a call that failed, or that did not: the first error counts.
-static td_status end_also(struct td_between *b, td_status s, struct td_gloo_round *round) {
-    td_status also = end_round(b, round);
-    if (!s) return also;
-    td_status_free(also);
-    return s;
-}
-
-static td_status reduce_pieces(struct td_between *b, const struct td_between_part *part) {
-    TD_TRY(make_pieces(b));
-    struct td_gloo_round *now = NULL, *next = NULL, *gather = NULL;
-    td_status s = begin_piece(b, part, 0, &now);
+// take_first: the round of piece 0.
+static td_status reduce_pieces(struct td_between *b, const struct td_between_part *part,
+                               struct td_gloo_round *take_first) {
+    struct td_gloo_round *now = take_first, *next = NULL, *gather = NULL;
+    td_status s = TD_OK;
     for (int64_t k = 0; !s && now; k++) {
         struct td_gloo_round *gathered = gather;
         gather = NULL;
@@ -415,9 +431,17 @@ td_status td_between_all_reduce(struct td_between *b, const struct td_between_ca
     for (int i = first; i < n_parts; at_byte += bytes_of(&parts[i]), i++) {
         if (parts[i].n) memcpy(b->out->data + at_byte, parts[i].data, bytes_of(&parts[i]));
     }
-    TD_TRY(open_packed(b, call, is_small ? all : later));
+    struct td_gloo_round *frames = NULL, *piece = NULL;
+    if (!is_small) TD_TRY(make_pieces(b));
+    td_status s = begin_open(b, call, is_small ? all : later, &frames);
+    if (!s && !is_small) s = begin_piece(b, &parts[0], 0, &piece);
+    s = end_open(b, s, frames);
+    if (s) {
+        td_gloo_drop(piece);
+        return s;
+    }
     reduce_inline(b, parts + first, n_parts - first);
-    return is_small ? TD_OK : reduce_pieces(b, &parts[0]);
+    return is_small ? TD_OK : reduce_pieces(b, &parts[0], piece);
 }
 
 td_status td_between_reduce_own(struct td_between *b, const struct td_between_part *part,

@@ -7,7 +7,8 @@
 // carries data that is small. Frames are compared, so nodes that came for different calls say so
 // instead of computing something. Frames of one size are always expected, whatever the call: no
 // node receives more than it has room for. Only then follow slices, whose sizes all nodes now agree
-// on.
+// on. Only the first piece of a large sum goes with the frames, which saves a round trip. There is
+// room for the largest piece, whatever its sender came for. Where calls differ it is dropped.
 //
 // Sums: the partial sums of all nodes are added in the order of the nodes, for each element. Where
 // they fit a frame, each node gets all of them and adds up for itself. So it is where there are two

@@ -426,6 +426,10 @@ td_status td_gloo_end(td_gloo *g, td_gloo_round *take_round, int64_t deadline_ns
     return s;
 }
 
+void td_gloo_drop(td_gloo_round *take_round) {
+    delete take_round;
+}
+
 void td_gloo_destroy(td_gloo *g) {
     if (!g) return;
     g->state.stop();

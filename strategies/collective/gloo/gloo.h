@@ -60,6 +60,9 @@ TD_MUST_USE td_status td_gloo_begin(struct td_gloo *g, uint64_t tag, const struc
 // connections: nothing goes on after them.
 TD_MUST_USE td_status td_gloo_end(struct td_gloo *g, struct td_gloo_round *take_round,
                                   int64_t deadline_ns);
+// Waits for none of it, and leaves its slices alone from now on: what comes for them stays where it
+// is. So nothing goes on after it, either. NULL does nothing.
+void td_gloo_drop(struct td_gloo_round *take_round);
 void td_gloo_destroy(struct td_gloo *g); // accepts NULL; all rounds have ended
 
 #ifdef __cplusplus
