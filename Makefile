@@ -110,7 +110,7 @@ launcher_o := $(call obj,daemon/launcher)
 fabric_o   := $(call obj,fabric)
 worker_o   := $(call obj,daemon/worker)
 client_o   := $(call obj,client)
-run_o      := $(call obj,client/run) $(addprefix $(B)/obj/client/,explain.o print.o progress.o spec_file.o table.o)
+run_o      := $(call obj,client/run) $(addprefix $(B)/obj/client/,explain.o print.o place.o progress.o spec_file.o table.o)
 
 bins := $(addprefix $(B)/bin/,traind traind-launcher traind-worker traind-run trainctl)
 libs := $(B)/lib/libtraind.so $(B)/lib/traind/accelerator-cpu.so

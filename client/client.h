@@ -16,6 +16,8 @@
 //   explain.c    an error on stderr
 //   find_job.c   the jobs that a word means
 //   spec_file.c  the text of a job spec
+//   place.c      what relative paths of a spec begin at
+//   submission.c the two together, as submit and plan hand them in
 //
 // The verbs, a file each, or one for those that differ by a word:
 //

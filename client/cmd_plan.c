@@ -13,7 +13,7 @@
 
 #include "client/print.h"
 #include "client/session.h"
-#include "client/spec_file.h"
+#include "client/submission.h"
 #include "client/table.h"
 #include "lib/base/fsio.h"
 #include "traind/v1/job.pb-c.h"
@@ -105,11 +105,11 @@ static void show_plan(const Traind__V1__PlanJobResponse *r) {
 
 td_status td_plan_ask(struct td_session *s, const struct td_flags *f,
                       struct td_rpc_message **out_answer) {
-    TD_AUTO_BUF spec;
-    td_buf_init(&spec, TD_SPEC_FILE_BUFFER);
-    TD_TRY(td_spec_file_read(f->args[0], &spec));
+    TD_AUTO(td_submission) *handed_in = NULL;
+    TD_TRY(td_submission_create(s, f, &handed_in));
     Traind__V1__PlanJobRequest request = TRAIND__V1__PLAN_JOB_REQUEST__INIT;
-    request.spec = td_unconst(td_buf_cstr(&spec));
+    request.spec = td_unconst(td_buf_cstr(&handed_in->spec));
+    request.client = &handed_in->client;
     request.n_overrides = f->n_sets;
     request.overrides = td_unconst(f->sets);
     request.dump_graph = td_unconst(f->dump_graph ? f->dump_graph : "");

@@ -9,7 +9,7 @@
 #include "client/cmd_plan.h"
 #include "client/follow.h"
 #include "client/print.h"
-#include "client/spec_file.h"
+#include "client/submission.h"
 #include "lib/base/rng.h"
 
 // The spec goes to stdout, because it is what scripts read and can be submitted; warnings do not.
@@ -25,14 +25,14 @@ static td_status dry_run(struct td_session *s, const struct td_flags *f) {
 
 td_status td_cmd_submit(struct td_session *s, const struct td_flags *f, int *out_exit) {
     if (f->dry_run) return dry_run(s, f);
-    TD_AUTO_BUF spec;
-    td_buf_init(&spec, TD_SPEC_FILE_BUFFER);
-    TD_TRY(td_spec_file_read(f->args[0], &spec));
+    TD_AUTO(td_submission) *handed_in = NULL;
+    TD_TRY(td_submission_create(s, f, &handed_in));
 
     char request_id[37];
     td_uuid4(request_id);
     Traind__V1__CreateJobRequest request = TRAIND__V1__CREATE_JOB_REQUEST__INIT;
-    request.spec = td_unconst(td_buf_cstr(&spec));
+    request.spec = td_unconst(td_buf_cstr(&handed_in->spec));
+    request.client = &handed_in->client;
     request.n_overrides = f->n_sets;
     request.overrides = td_unconst(f->sets);
     request.request_id = f->request_id ? td_unconst(f->request_id) : request_id;

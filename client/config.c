@@ -89,6 +89,10 @@ td_status td_client_contexts_path(char out[TD_CLIENT_PATH]) {
                    TD_CLIENT_PATH - 1);
 }
 
+const char *td_client_home(void) {
+    return getenv("HOME");
+}
+
 static bool is_set(const char *flag, const char *variable) {
     const char *value = flag ? flag : getenv(variable);
     return value && *value;

@@ -33,6 +33,8 @@ TD_MUST_USE td_status td_client_config_read(const struct td_flags *f,
 // Where contexts are: $XDG_CONFIG_HOME/traind/contexts.json, or below $HOME/.config.
 // INVALID_ARGUMENT: neither is set, or the path is too long.
 TD_MUST_USE td_status td_client_contexts_path(char out[TD_CLIENT_PATH]);
+// Of the environment; NULL: unset.
+const char *td_client_home(void);
 // The text of a small file, without spaces and line ends after it.
 TD_MUST_USE td_status td_client_read_line(const char *path, char *out, size_t out_bytes);
 

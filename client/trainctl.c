@@ -250,7 +250,7 @@ static void parse_override(struct argp_state *state, struct td_flags *f, const c
     f->sets[f->n_sets++] = text;
 }
 
-// A directory of here, as an override; the server takes no path that is relative to somewhere.
+// A directory of here, as an override.
 static void parse_trace(struct argp_state *state, struct td_flags *f, const char *dir) {
     char here[TD_FS_PATH_BYTES] = "";
     if (dir[0] != '/' && !getcwd(here, sizeof here)) {

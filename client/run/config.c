@@ -7,6 +7,10 @@
 #include "client/run/run.h"
 #include "lib/base/cpu_level.h"
 
+const char *td_local_run_home(void) {
+    return getenv("HOME");
+}
+
 td_status td_local_run_read_cpu_level(struct td_local_run *r) {
     static const char variable[] = "TRAIND_CPU_ISA";
     const char *name = getenv(variable);

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/place.h"
 #include "client/run/run.h"
 #include "client/spec_file.h"
 #include "lib/attempt/segments.h"
@@ -25,7 +26,14 @@ td_status td_local_run_read_spec(struct td_local_run *r) {
     td_buf_init(&text, TD_SPEC_FILE_BUFFER);
     TD_TRY(td_arena_create((size_t)4 * TD_SPEC_ARENA_BYTES, &r->arena));
     TD_TRY(td_spec_file_read(r->file, &text));
-    TD_TRY(td_spec_parse(r->arena, td_buf_cstr(&text), text.len, r->sets, r->n_sets, &r->tree));
+    struct td_client_place here;
+    TD_TRY(td_client_place_find(td_local_run_home(), &here));
+    struct td_spec_place place = {.directory = here.directory, .home = here.home};
+    TD_TRY(td_spec_parse_at(r->arena, td_buf_cstr(&text), text.len, r->sets, r->n_sets, &place,
+                            &r->tree));
+    for (const struct td_spec_resolved *p = place.first; p; p = p->next) {
+        if (!p->is_output) TD_TRY(td_client_place_look(p->key, p->given, p->path));
+    }
     td_spec_read(r->tree, &r->spec);
     if (r->spec.kind == TD_KIND_TRAIN) return TD_OK;
     const char *kind = td_job_kind_name(r->spec.kind);

@@ -8,6 +8,8 @@
 #include "lib/job/kind.h"
 #include "lib/spec/knobs.h"
 
+struct td_spec_place;
+
 enum { TD_CHECK_SHOWN = 64 }; // violations kept with text: as many as a status carries
 
 struct td_violation {
@@ -17,9 +19,10 @@ struct td_violation {
 
 struct td_check {
     struct td_arena *arena;
-    int flags;                  // enum td_spec_validate_flags
-    const char *what;           // "job spec", "plan": for messages
-    const char *const *said_by; // for each override its name; NULL: it is a number
+    int flags;                   // enum td_spec_validate_flags
+    const char *what;            // "job spec", "plan": for messages
+    const char *const *said_by;  // for each override its name; NULL: it is a number
+    struct td_spec_place *place; // of relative paths; NULL: none is taken
     enum td_job_kind kind;
     struct td_violation shown[TD_CHECK_SHOWN];
     size_t n_violations; // all of them

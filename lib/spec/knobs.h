@@ -42,6 +42,7 @@ struct td_knob {
     const char *key;
     enum td_knob_type type;
     bool is_plan_only;
+    bool is_output;        // PATH: the job writes it
     enum td_knob_kinds of; // kinds of job that have it
     const char *fallback;  // YAML text; NULL: required
     double min, max;

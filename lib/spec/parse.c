@@ -90,19 +90,14 @@ static td_status check_sizes(size_t len, const char *const *overrides, size_t n_
     return total > TD_SPEC_MAX_BYTES ? too_large("bytes", total, TD_SPEC_MAX_BYTES) : TD_OK;
 }
 
-td_status td_spec_parse(struct td_arena *a, const char *text, size_t len,
-                        const char *const *overrides, size_t n_overrides,
-                        struct td_json **out_tree) {
-    return td_spec_parse_said(a, text, len, overrides, NULL, n_overrides, out_tree);
-}
-
-td_status td_spec_parse_said(struct td_arena *a, const char *text, size_t len,
-                             const char *const *overrides, const char *const *said_by,
-                             size_t n_overrides, struct td_json **out_tree) {
+static td_status parse(struct td_arena *a, const char *text, size_t len,
+                       const char *const *overrides, const char *const *said_by, size_t n_overrides,
+                       struct td_spec_place *place, struct td_json **out_tree) {
     TD_TRY(check_sizes(len, overrides, n_overrides));
     struct td_check c;
     td_check_init(&c, a, 0);
     c.said_by = said_by;
+    c.place = place;
     size_t n_nodes = 0;
     struct td_json *root = td_yaml_read(&c, text, len, -1, &n_nodes);
     struct td_json *canonical = NULL;
@@ -117,4 +112,22 @@ td_status td_spec_parse_said(struct td_arena *a, const char *text, size_t len,
     TD_CHECK(canonical);
     *out_tree = canonical;
     return TD_OK;
+}
+
+td_status td_spec_parse(struct td_arena *a, const char *text, size_t len,
+                        const char *const *overrides, size_t n_overrides,
+                        struct td_json **out_tree) {
+    return td_spec_parse_said(a, text, len, overrides, NULL, n_overrides, out_tree);
+}
+
+td_status td_spec_parse_said(struct td_arena *a, const char *text, size_t len,
+                             const char *const *overrides, const char *const *said_by,
+                             size_t n_overrides, struct td_json **out_tree) {
+    return parse(a, text, len, overrides, said_by, n_overrides, NULL, out_tree);
+}
+
+td_status td_spec_parse_at(struct td_arena *a, const char *text, size_t len,
+                           const char *const *overrides, size_t n_overrides,
+                           struct td_spec_place *place, struct td_json **out_tree) {
+    return parse(a, text, len, overrides, NULL, n_overrides, place, out_tree);
 }

@@ -26,9 +26,11 @@
 //   parse.c           adds overrides
 //   document.c        walks the tree against the tables
 //   value.c, rules.c  each value; what no row can say
+//   place.h           where relative paths begin
 //   refused.def       combinations of keys that are refused, with the reason
 //   refused.h         the check of it, and its print
 //   command.c         the same of kinds command and program
+//   brought.h         sizes that come with weights
 //   plugin_knobs.h    the same by the table that a plugin declares
 //   check.h           gathers what was wrong
 //   plan.h            wraps the result into plans
@@ -43,6 +45,7 @@
 #include "lib/job/kind.h"
 #include "lib/job/limits.h"
 #include "lib/spec/bounds.h"
+#include "lib/spec/place.h"
 
 // text -> canonical tree. Each override is "trainer.devices=4" or "model.layers=[8, 2]"; the value
 // is YAML, a later override wins, an absent section is made. Overrides may be NULL if there are 0.
@@ -55,6 +58,11 @@ TD_MUST_USE td_status td_spec_parse(struct td_arena *a, const char *text, size_t
 TD_MUST_USE td_status td_spec_parse_said(struct td_arena *a, const char *text, size_t len,
                                          const char *const *overrides, const char *const *said_by,
                                          size_t n_overrides, struct td_json **out_tree);
+
+// The same of a spec that was written somewhere: relative paths and `~` become absolute (place.h).
+TD_MUST_USE td_status td_spec_parse_at(struct td_arena *a, const char *text, size_t len,
+                                       const char *const *overrides, size_t n_overrides,
+                                       struct td_spec_place *place, struct td_json **out_tree);
 
 // Any tree -> canonical tree (a new one; the old is not changed).
 TD_MUST_USE td_status td_spec_validate(struct td_arena *a, const struct td_json *tree, int flags,

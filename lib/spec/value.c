@@ -10,6 +10,7 @@
 
 #include "lib/job/limits.h"
 #include "lib/spec/check.h"
+#include "lib/spec/place.h"
 
 // What is being checked, handed down whole.
 struct subject {
@@ -258,6 +259,12 @@ static struct td_json *check_text(const struct subject *s, const struct td_json 
     }
     const char *text = v->u.string.data;
     size_t len = v->u.string.len;
+    const bool is_place = is_path_knob(s->k) && !is_word(s->k, text) && strlen(text) == len;
+    if (is_place && !has_control(text)) {
+        text = td_place_path(s->c, s->k, s->path, v->line, text);
+        if (!text) return NULL;
+        len = strlen(text);
+    }
     bool ok = is_in_range(s->k, (double)len) && strlen(text) == len && !has_control(text);
     ok = ok && (s->k->type != TD_KNOB_NAME || is_name(text, len));
     ok = ok && (s->k->type != TD_KNOB_PLUGIN || is_plugin(text));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/api/job_place.h"
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/offers_check.h"
 #include "daemon/coordinator/shell/access.h"
@@ -24,26 +25,27 @@ enum {
 };
 
 // ---- specs --------------------------------------------------------------------------------------
+// What a client hands in, of three kinds of request.
+struct handed_in {
+    const char *spec;
+    char *const *overrides;
+    size_t n_overrides;
+    const Traind__V1__ClientPlace *client; // or NULL
+};
+
 // Text and overrides -> canonical spec, as a tree in arena and as JSON, the caller's to free.
-static td_status read_spec(const struct td_coordinator *c, struct td_arena *arena, const char *spec,
-                           char *const *overrides, size_t n_overrides, struct td_json **out_tree,
-                           char **out_json) {
-    TD_TRY(td_spec_parse(arena, spec, strlen(spec), (const char *const *)overrides, n_overrides,
-                         out_tree));
+static td_status read_spec(const struct td_coordinator *c, const struct td_rpc_call *call,
+                           struct td_arena *arena, const struct handed_in *in,
+                           struct td_job_place *place, struct td_json **out_tree, char **out_json) {
+    td_job_place_init(place, c, call, in->client);
+    TD_TRY(td_spec_parse_at(arena, in->spec, strlen(in->spec), (const char *const *)in->overrides,
+                            in->n_overrides, place->of_client, out_tree));
     TD_TRY(td_offers_check(c->core, *out_tree));
     TD_AUTO_BUF text;
     td_buf_init(&text, SPEC_JSON_MAX);
     TD_TRY(td_json_print(*out_tree, false, &text));
     *out_json = td_buf_take_cstr(&text);
     return *out_json ? TD_OK : td_fail_oom();
-}
-
-static td_status canonical(const struct td_coordinator *c, const char *spec, char *const *overrides,
-                           size_t n_overrides, char **out_json) {
-    TD_AUTO(td_arena) *arena = NULL;
-    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    struct td_json *tree = NULL;
-    return read_spec(c, arena, spec, overrides, n_overrides, &tree, out_json);
 }
 
 typedef void reply_fn(struct td_coordinator *c, struct td_rpc_call *call,
@@ -61,13 +63,17 @@ static td_status reply_job(struct td_coordinator *c, struct td_rpc_call *call,
 // With whose request it is: a request id that another used is refused, not answered with his job.
 // The owner's digests are as they were before there were others.
 static td_status body_digest(const Traind__V1__CreateJobRequest *r, const struct td_caller *who,
-                             char out[TD_DIGEST_HEX]) {
+                             const struct td_job_place *place, char out[TD_DIGEST_HEX]) {
     TD_AUTO(td_digest) *d = NULL;
     TD_TRY(td_digest_create(&d));
     if (!who->is_owner) td_digest_update(d, who->name, strlen(who->name) + 1);
     td_digest_update(d, r->spec, strlen(r->spec) + 1);
     for (size_t i = 0; i < r->n_overrides; i++) {
         td_digest_update(d, r->overrides[i], strlen(r->overrides[i]) + 1);
+    }
+    const struct td_spec_resolved *p = place->of_client ? place->of_client->first : NULL;
+    for (; p; p = p->next) { // the same text, of another directory
+        td_digest_update(d, p->path, strlen(p->path) + 1);
     }
     td_digest_hex(d, out);
     return TD_OK;
@@ -92,9 +98,11 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
     uint8_t bytes[6];
     TD_TRY(check_request_id(r->request_id));
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    TD_TRY(read_spec(c, arena, r->spec, r->overrides, r->n_overrides, &tree, &json));
+    const struct handed_in in = {r->spec, r->overrides, r->n_overrides, r->client};
+    struct td_job_place place;
+    TD_TRY(read_spec(c, call, arena, &in, &place, &tree, &json));
     struct td_caller who = td_access_caller(c, call);
-    TD_TRY(body_digest(r, &who, digest));
+    TD_TRY(body_digest(r, &who, &place, digest));
     TD_TRY(td_shell_writable(c));
     td_random_bytes(bytes, sizeof bytes);
     snprintf(id, sizeof id, "j-%02x%02x%02x%02x%02x%02x", bytes[0], bytes[1], bytes[2], bytes[3],
@@ -125,14 +133,19 @@ static void create_job(struct td_rpc_call *call, const ProtobufCMessage *request
 static td_status validate(struct td_coordinator *c, struct td_rpc_call *call,
                           const Traind__V1__ValidateJobRequest *r) {
     TD_AUTO_FREE char *json = NULL;
-    TD_TRY(canonical(c, r->spec, r->overrides, r->n_overrides, &json));
-    TD_AUTO(td_arena) *arena = NULL;
+    TD_AUTO(td_arena) *arena = NULL, *of_spec = NULL;
+    struct td_json *tree = NULL;
+    const struct handed_in in = {r->spec, r->overrides, r->n_overrides, r->client};
+    struct td_job_place place;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &of_spec));
+    TD_TRY(read_spec(c, call, of_spec, &in, &place, &tree, &json));
     TD_TRY(td_shell_arena(&arena));
     Traind__V1__ValidateJobResponse *m = td_arena_alloc(arena, sizeof *m);
     if (!m) return td_fail_oom();
     traind__v1__validate_job_response__init(m);
     m->spec_json = td_arena_strdup(arena, json);
     if (!m->spec_json) return td_fail_oom();
+    TD_TRY(td_view_resolved(arena, &place, m));
     td_shell_reply(c, call, td_steal(arena), &m->base);
     return TD_OK;
 }
@@ -268,7 +281,12 @@ static td_status plan(struct td_coordinator *c, struct td_rpc_call *call,
                       const Traind__V1__PlanJobRequest *r) {
     struct td_planners *ps = c->planners;
     TD_AUTO_FREE char *json = NULL;
-    TD_TRY(canonical(c, r->spec, r->overrides, r->n_overrides, &json));
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *tree = NULL;
+    const struct handed_in in = {r->spec, r->overrides, r->n_overrides, r->client};
+    struct td_job_place place;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    TD_TRY(read_spec(c, call, arena, &in, &place, &tree, &json));
     if (ps->n == MAX_PLANNERS) {
         return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
                                              "%d plans are asked for already; try again",

@@ -111,6 +111,23 @@ static void strike(struct books *b, size_t at) {
     b->n--;
 }
 
+const struct td_checkpoint *td_retain_best(struct td_job *j) {
+    struct books b = {0};
+    if (!read_rule(j, &b) || !b.rule.by_value) return td_catalog_find(j, "");
+    fill(j, &b);
+    const struct td_checkpoint *best = NULL;
+    double most = (double)NAN;
+    for (size_t i = 0; i < b.n; i++) {
+        const double v = b.rule.larger_is_better ? b.value[i] : -b.value[i];
+        if (isnan(v) || (best && !(v > most))) continue;
+        best = b.row[i];
+        most = v;
+    }
+    free(b.row);
+    free(b.value);
+    return best ? best : td_catalog_find(j, "");
+}
+
 // ---- the rule, carried out ----------------------------------------------------------------------
 static void take(struct td_core *core, struct td_job *j, const struct td_checkpoint *c,
                  int32_t top_k) {

@@ -29,5 +29,8 @@ bool td_retain_names(const struct td_job *k, const struct td_job *j);
 // A job that waits or runs and names this checkpoint (NULL: any) of j; NULL: none.
 const struct td_job *td_retain_user(const struct td_core *core, const struct td_job *j,
                                     const struct td_checkpoint *c);
+// The checkpoint that its rule would keep longest: by the monitored value, else the newest. NULL:
+// the job has none that is whole.
+const struct td_checkpoint *td_retain_best(struct td_job *j);
 
 #endif

@@ -1,0 +1,26 @@
+// See the header.
+
+#include "client/place.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/proc.h"
+
+td_status td_client_place_find(const char *home, struct td_client_place *out_place) {
+    struct td_client_place p = {0};
+    TD_TRY(td_proc_boot_id(p.boot_id));
+    if (!getcwd(p.directory, sizeof p.directory) || p.directory[0] != '/') p.directory[0] = '\0';
+    if (home && home[0] == '/' && strlen(home) < sizeof p.home) {
+        snprintf(p.home, sizeof p.home, "%s", home);
+    }
+    *out_place = p;
+    return TD_OK;
+}
+
+td_status td_client_place_look(const char *key, const char *given, const char *path) {
+    if (access(path, F_OK) == 0) return TD_OK;
+    return td_fail_errno(TD_INVALID_ARGUMENT, "%s: '%s' is '%s' here", key, given, path);
+}

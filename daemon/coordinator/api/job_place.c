@@ -1,0 +1,143 @@
+// See the header.
+
+#include "daemon/coordinator/api/job_place.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/retain.h"
+#include "daemon/coordinator/shell/access.h"
+#include "lib/attempt/checkpoint_name.h"
+
+enum { WORD_MAX = 64, PATHS_MAX = 4096 };
+
+// ---- the checkpoint of a job --------------------------------------------------------------------
+// The newest job of that name, else the only one whose id begins so.
+static td_status find_job(const struct td_core *core, const char *word, struct td_job **out_job) {
+    struct td_job *named = NULL, *begins = NULL;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < core->n_jobs; i++) {
+        struct td_job *j = core->order[i];
+        if (strcmp(j->name, word) == 0) named = j;
+        if (strncmp(j->id, word, strlen(word)) != 0) continue;
+        n += !begins || strcmp(j->id, word) != 0;
+        begins = j;
+    }
+    *out_job = named ? named : begins;
+    if (named || n <= 1) return TD_OK;
+    *out_job = NULL;
+    return td_fail(TD_INVALID_ARGUMENT,
+                   "%u jobs have an id that begins with '%s'; give more of it (`trainctl list`)", n,
+                   word);
+}
+
+static td_status pick(struct td_job *j, const char *which, const struct td_checkpoint **out) {
+    *out = strcmp(which, "best") == 0                ? td_retain_best(j)
+           : strcmp(which, "last") == 0 || !which[0] ? td_catalog_find(j, "")
+                                                     : td_catalog_find(j, which);
+    const bool is_path = td_checkpoint_path_ok(which);
+    if (*out && !(*out)->committed) *out = NULL;
+    if (*out && !(is_path && (*out)->damage)) return TD_OK;
+    if (*out) {
+        return td_fail(TD_FAILED_PRECONDITION, "%s of job %s is damaged: %s", which, j->id,
+                       (*out)->damage);
+    }
+    if (!is_path) {
+        return td_fail(TD_FAILED_PRECONDITION, "job %s (%s) has no checkpoint yet", j->id, j->name);
+    }
+    return td_fail(TD_NOT_FOUND,
+                   "job %s (%s) has no checkpoint %s; `trainctl checkpoint list %s` shows them",
+                   j->id, j->name, which, j->id);
+}
+
+static bool only_the_embedded(const struct td_core *core) {
+    size_t cursor = 0;
+    const char *id;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &id, &value)) {
+        if (!((const struct td_host *)value)->embedded) return false;
+    }
+    return true;
+}
+
+static bool is_which(const char *text) {
+    return !text[0] || !strcmp(text, "best") || !strcmp(text, "last") ||
+           td_checkpoint_path_ok(text);
+}
+
+static td_status find_checkpoint(void *arg, struct td_arena *a, const char *text,
+                                 const char **out_path) {
+    const struct td_job_place *p = arg;
+    const struct td_core *core = p->c->core;
+    char word[WORD_MAX], here[TD_SHELL_PATH_MAX];
+    const size_t len = strcspn(text, "/");
+    const char *which = text[len] ? text + len + 1 : "";
+    struct td_job *j = NULL;
+    const struct td_checkpoint *cp = NULL;
+    if (len == 0 || len >= sizeof word || !is_which(which)) return TD_OK;
+    snprintf(word, sizeof word, "%.*s", (int)len, text);
+    TD_TRY(find_job(core, word, &j));
+    if (!j) return TD_OK;
+    TD_TRY(td_access_may_read_checkpoints(p->c, p->call, j));
+    TD_TRY(pick(j, which, &cp));
+    td_shell_checkpoint_path(p->c, j->id, cp->path, NULL, here);
+    const bool is_here = cp->streamed && (only_the_embedded(core) || !cp->directory[0]);
+    *out_path = td_arena_strdup(a, is_here || !cp->directory[0] ? here : cp->directory);
+    return *out_path ? TD_OK : td_fail_oom();
+}
+
+// ---- the client ---------------------------------------------------------------------------------
+static const struct td_host *stranger(const struct td_core *core, const char *boot_id) {
+    size_t cursor = 0;
+    const char *id;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &id, &value)) {
+        const struct td_host *n = value;
+        if (strcmp(n->boot_id, boot_id) != 0) return n;
+    }
+    return NULL;
+}
+
+static const char *or_null(const char *path) {
+    return path && path[0] == '/' ? path : NULL;
+}
+
+void td_job_place_init(struct td_job_place *p, const struct td_coordinator *c,
+                       const struct td_rpc_call *call, const Traind__V1__ClientPlace *client) {
+    *p = (struct td_job_place){.c = c, .call = call};
+    if (!client) return;
+    p->of_client = &p->place;
+    p->place = (struct td_spec_place){.directory = or_null(client->directory),
+                                      .home = or_null(client->home),
+                                      .checkpoint = find_checkpoint,
+                                      .arg = p};
+    const struct td_host *other = stranger(c->core, client->boot_id);
+    if (!other) return;
+    snprintf(p->refusal, sizeof p->refusal,
+             "node %s is another machine than the one that asks, where this path means nothing; "
+             "give an absolute path that is on every node",
+             other->name);
+    p->place.refusal = p->refusal;
+}
+
+td_status td_view_resolved(struct td_arena *a, const struct td_job_place *p,
+                           Traind__V1__ValidateJobResponse *m) {
+    const size_t n = TD_MIN(p->place.n, (size_t)PATHS_MAX);
+    if (!n) return TD_OK;
+    m->paths = td_arena_array(a, n, sizeof *m->paths);
+    if (!m->paths) return td_fail_oom();
+    for (const struct td_spec_resolved *r = p->place.first; r && m->n_paths < n; r = r->next) {
+        Traind__V1__ResolvedPath *one = td_arena_alloc(a, sizeof *one);
+        if (!one) return td_fail_oom();
+        traind__v1__resolved_path__init(one);
+        one->key = td_arena_strdup(a, r->key);
+        one->given = td_arena_strdup(a, r->given);
+        one->path = td_arena_strdup(a, r->path);
+        one->output = r->is_output;
+        if (!one->key || !one->given || !one->path) return td_fail_oom();
+        m->paths[m->n_paths++] = one;
+    }
+    return TD_OK;
+}

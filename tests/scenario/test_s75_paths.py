@@ -1,0 +1,125 @@
+"""Paths of a spec that begin where its author is, and checkpoints of other jobs by the job's name."""
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+from fake_node import FakeNode
+from support import BIN, SPEC, spec_file
+
+USAGE = 2
+NPY = SPEC[:SPEC.index("data:")] + "data: {name: npy, x: X, y: Y, batch_size: 16}\n" + SPEC[SPEC.index("optimizer:"):]
+
+
+@pytest.fixture
+def here(tmp_path):
+    """A working directory with data in it, and a home with other data."""
+    place, home = tmp_path / "there" / "work", tmp_path / "home"
+    for folder in (place / "data", home):
+        folder.mkdir(parents=True)
+        rng = np.random.default_rng(1)
+        np.save(folder / "x.npy", rng.standard_normal((64, 16), dtype=np.float32))
+        np.save(folder / "y.npy", rng.integers(0, 4, 64))
+    return place
+
+
+def ctl(daemon, here, *args, check=0, stdin=None):
+    env = {**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir), "HOME": str(here.parent.parent / "home")}
+    ran = subprocess.run([BIN / "trainctl", *map(str, args)], cwd=here, env=env, input=stdin, capture_output=True,
+                         text=True, timeout=120)
+    assert ran.returncode == check, f"exit {ran.returncode}\n{ran.stdout}\n{ran.stderr}\n{daemon.tail()}"
+    return ran
+
+
+@pytest.mark.parametrize("given, place", [
+    ("data", "there/work/data"), ("./data", "there/work/data"), ("../work/data", "there/work/data"), ("~", "home")])
+def test_paths_begin_where_the_client_is_and_are_shown_resolved(daemon, tmp_path, here, given, place):
+    (here / "spec.yaml").write_text(NPY.replace("X", f"{given}/x.npy").replace("Y", f"{given}/y.npy"))
+    resolved = json.loads(ctl(daemon, here, "submit", "spec.yaml", "--dry-run").stdout)
+    assert resolved["data"]["x"] == str(tmp_path / place / "x.npy")
+    ctl(daemon, here, "plan", "spec.yaml")
+    ctl(daemon, here, "submit", "spec.yaml", "--follow", "--set", "checkpoint.dir=out", "--set", "stages=[fit]")
+    assert list((here / "out").glob("j-*/a1/step-*")), "an output need not be there"
+
+
+def test_a_relative_path_that_is_not_there_was_refused_after_the_job_was_queued(daemon, here):
+    text = NPY.replace("X", "data/typo.npy").replace("Y", "~/y.npy")
+    for verb in (["submit", "-"], ["plan", "-"], ["submit", "-", "--dry-run"]):
+        said = ctl(daemon, here, *verb, check=USAGE, stdin=text).stderr
+        assert f"data.x: 'data/typo.npy' is '{here}/data/typo.npy' here: No such file" in said, said
+    assert not daemon.ctl_json("list").get("jobs")
+
+
+def test_run_without_a_daemon_takes_the_same_paths(here):
+    (here / "spec.yaml").write_text(NPY.replace("X", "data/x.npy").replace("Y", "../../home/y.npy"))
+    run = lambda *more: subprocess.run([BIN / "trainctl", "run", "spec.yaml", "--set", "stages=[fit]", *more], cwd=here,
+                                       capture_output=True, text=True, timeout=120)
+    ran = run()
+    assert ran.returncode == 0, ran.stderr
+    missing = run("--set", "data.x=no/x.npy", "-O", "other")
+    assert missing.returncode == USAGE and f"data.x: 'no/x.npy' is '{here}/no/x.npy' here" in missing.stderr
+    assert not (here / "other").exists()
+
+
+@pytest.mark.parametrize("given, words", [
+    ("~alice/x.npy", "the home of another user"), ("data/../x.npy", "without '..'"), ("x" * 4095, "longer than 4095"),
+    ('"a\\x01b"', "control characters")])
+def test_relative_paths_that_are_refused(daemon, here, given, words):
+    said = ctl(daemon, here, "submit", "-", check=USAGE, stdin=NPY.replace("X", given).replace("Y", "/y.npy")).stderr
+    assert words in said and "data.x" in said, said
+
+
+def test_a_relative_path_is_refused_where_a_node_is_another_machine(coordinator, here):
+    node = FakeNode(coordinator, name="far-away")
+    text = NPY.replace("X", "data/x.npy").replace("Y", "/y.npy")
+    said = ctl(coordinator, here, "submit", "-", check=USAGE, stdin=text).stderr
+    assert "'data/x.npy' is relative: node far-away is another machine" in said and "absolute path" in said
+    node.close()
+
+
+def test_a_client_that_does_not_say_where_it_is_has_no_relative_paths(daemon, stubs):
+    with pytest.raises(Exception, match="absolute path"):
+        daemon.submit(NPY.replace("X", "x.npy").replace("Y", "/y.npy"))
+
+
+def test_checkpoints_of_other_jobs_by_name_id_and_prefix(daemon, here):
+    first = daemon.submit(SPEC, "checkpoint.monitor=val_loss", "checkpoint.mode=max", "stages=[fit]")
+    last = daemon.finish(first).checkpoint
+    rows = {c.path: c for c in daemon.checkpoints(first)}
+    best = max(rows.values(), key=lambda c: c.metrics["val_loss"]).path
+    other = sorted(rows)[0]
+    for word, path in ((first, last), (first[:9], last), ("small", last), ("small/last", last), ("small/best", best),
+                       (f"small/{other}", other)):
+        for key in ("init_from", "ckpt_path"):
+            shown = ctl(daemon, here, "submit", "-", "--dry-run", "--set", f"{key}={word}", stdin=SPEC)
+            assert json.loads(shown.stdout)[key] == rows[path].directory, (word, key)
+    ctl(daemon, here, "submit", "-", "--follow", "--set", "init_from=small/best", stdin=SPEC.replace("small", "next"))
+
+
+@pytest.mark.parametrize("given, words", [
+    ("small/a9/step-9", "has no checkpoint a9/step-9; `trainctl checkpoint list"),
+    ("small/best/x", "init_from: 'small/best/x' is '"), ("nobody", "init_from: 'nobody' is '"),
+    ("./small", "init_from: './small' is '")])
+def test_references_that_lead_nowhere(daemon, here, given, words):
+    daemon.finish(daemon.submit(SPEC, "trainer.max_steps=2"))
+    said = ctl(daemon, here, "submit", "-", "--set", f"init_from={given}", check=USAGE, stdin=SPEC).stderr
+    assert words in said, said
+
+
+def test_a_job_without_a_checkpoint_cannot_be_begun_from(coordinator, here):
+    coordinator.submit(SPEC)
+    said = ctl(coordinator, here, "submit", "-", "--set", "init_from=small", check=USAGE, stdin=SPEC).stderr
+    assert "(small) has no checkpoint yet" in said
+
+
+def test_the_same_request_id_from_another_directory_is_another_request(daemon, here):
+    text = NPY.replace("X", "x.npy").replace("Y", "y.npy")
+    places = [here / "data", here.parent.parent / "home"]
+    ask = lambda place: subprocess.run(
+        [BIN / "trainctl", "submit", "-", "--request-id", "once", "-o", "name"], cwd=place, input=text, text=True,
+        capture_output=True, env={**os.environ, **daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir)}, timeout=60)
+    first, again, elsewhere = (ask(place) for place in (places[0], *places))
+    assert first.stdout == again.stdout and first.stdout.startswith("j-"), first.stderr
+    assert elsewhere.returncode == USAGE and "used for another request" in elsewhere.stderr, elsewhere.stderr
