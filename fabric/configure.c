@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fabric/brought.h"
 #include "fabric/build.h"
 #include "fabric/known_precision.h"
 #include "fabric/method.h"
@@ -302,6 +303,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     TD_TRY(take_spec(c));
     TD_TRY(place_checkpoints(c, args));
     TD_TRY(list_sources(c, args));
+    TD_TRY(td_worker_bring_sizes(c->arena, &c->plan, &t->model.knobs));
     t->precision = td_worker_known_precision(c->arena, &c->plan, t);
     TD_TRY(digest_spec(c));
     TD_TRY(name_build(c));

@@ -8,6 +8,7 @@
 //
 //   plugins.h            what is linked in
 //   configure.h          from a plan to the engine's configuration
+//   brought.h            sizes that come with the weights
 //   method.h             how the weights move
 //   user_plugins.h       what a plan names of plugins, and which of its own files are loaded
 //   known_precision.h    what trainer.precision: auto was

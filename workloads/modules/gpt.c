@@ -56,7 +56,7 @@ static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
     TD_TRY(td_knob_int_or(knobs, "vocab_size", p.vocab_size, &m->decoder.vocab_size));
     if (m->n_layer < 1 || m->n_head < 1 || m->n_embd < 1) {
         return td_bad_spec("model: give a preset (gpt2, gpt2-medium, gpt2-large, gpt2-xl), or "
-                           "n_layer, n_head and n_embd");
+                           "n_layer, n_head and n_embd, or init_from a directory with config.json");
     }
     if (m->n_embd % m->n_head == 0) return TD_OK;
     return td_bad_spec("model.n_embd is %" PRId64 ", which model.n_head, %" PRId64

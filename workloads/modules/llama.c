@@ -46,14 +46,16 @@ static td_status check_heads(const struct td_module *m) {
 }
 
 static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
-    TD_TRY(td_knob_int(knobs, "hidden_size", &m->width));
-    TD_TRY(td_knob_int(knobs, "intermediate_size", &m->inner));
-    TD_TRY(td_knob_int(knobs, "num_hidden_layers", &m->n_layers));
-    TD_TRY(td_knob_int(knobs, "num_attention_heads", &m->n_heads));
+    TD_TRY(td_knob_int_or(knobs, "hidden_size", 0, &m->width));
+    TD_TRY(td_knob_int_or(knobs, "intermediate_size", 0, &m->inner));
+    TD_TRY(td_knob_int_or(knobs, "num_hidden_layers", 0, &m->n_layers));
+    TD_TRY(td_knob_int_or(knobs, "num_attention_heads", 0, &m->n_heads));
     TD_TRY(td_knob_int_or(knobs, "num_key_value_heads", m->n_heads, &m->n_groups));
     if (m->width < 1 || m->inner < 1 || m->n_layers < 1 || m->n_heads < 1 || m->n_groups < 1) {
-        return td_bad_spec("model: hidden_size, intermediate_size, num_hidden_layers, "
-                           "num_attention_heads and num_key_value_heads are at least 1");
+        return td_bad_spec(
+            "model: hidden_size, intermediate_size, num_hidden_layers, "
+            "num_attention_heads and num_key_value_heads are at least 1; give them, or "
+            "init_from a directory with config.json");
     }
     TD_TRY(check_heads(m));
     m->depth = m->width / m->n_heads;
