@@ -45,7 +45,19 @@ bool td_explain_job_fails(td_status borrow_status) {
     return strcmp(reason, "UNSATISFIABLE") == 0 || strcmp(reason, "PLAN_FAILED") == 0;
 }
 
+// What one side has and the other has not.
+static bool is_of_another_version(td_status borrow_status) {
+    return strcmp(td_status_reason(borrow_status), "METHOD_UNKNOWN") == 0;
+}
+
 void td_explain(td_status borrow_status) {
+    if (is_of_another_version(borrow_status)) {
+        td_print(stderr,
+                 "trainctl: the coordinator does not know what is asked of it, because it is of "
+                 "another version. Compare `trainctl version` with `trainctl cluster info`, and "
+                 "install the same release on both machines\n");
+        return;
+    }
     td_print(stderr, "trainctl: %s\n", td_status_message(borrow_status));
     size_t n = td_status_n_fields(borrow_status);
     for (size_t i = 0; i < n; i++) {

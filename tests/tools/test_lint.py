@@ -13,6 +13,7 @@ import circles  # noqa: E402
 import devices  # noqa: E402
 import lint  # noqa: E402
 import names  # noqa: E402
+import rpc_names  # noqa: E402
 
 OPS = 'TD_OP(ADD, "add", 2, 2, 1)\nTD_OP(CLAMP, "clamp", 1, 1, 1)\n'
 EVENTS = ("TD_EVENT(NOTE, note, \"n\")\nTD_WRITER(note, RANK)\nTD_READER(note, COORDINATOR)\nTD_EVENT_DONE(note)\n"
@@ -373,3 +374,13 @@ def test_path_that_leads_nowhere_is_named(tree):
 def test_every_page_that_people_write_is_held_to_the_prose_rules():
     pages = subprocess.run(["git", "ls-files", "*.md"], cwd=lint.ROOT, check=True, capture_output=True, text=True)
     assert sorted(lint.PROSE) == sorted(set(pages.stdout.split()) - set(lint.PRINTED_DOCS))
+
+
+@pytest.mark.parametrize("text, n", [
+    ('td_fail(X, "use CancelJob for it");', 1), ('td_fail(X, "ask the NodeService for it");', 1),
+    ('call("/traind.v1.JobService/CancelJob");', 0), ('UNARY("CancelJob", x);', 0), ('td_fail(X, "Join the others");', 0),
+    ('// CancelJob ends it', 0)])
+def test_a_text_that_names_a_method_is_found(text, n):
+    found = []
+    rpc_names.check("x.c", text, lambda *what: found.append(what))
+    assert len(found) == n

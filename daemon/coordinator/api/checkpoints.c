@@ -63,7 +63,7 @@ static td_status find(struct td_coordinator *c, const char *job, const char *pat
     TD_TRY(td_core_find_job(c->core, job, out_job));
     if (path[0] && !td_checkpoint_path_ok(path)) {
         return td_shell_bad_field(
-            "path", "a checkpoint's path looks like a1/step-2340; ListCheckpoints has them");
+            "path", "looks like a1/step-2340; `trainctl checkpoint list JOB` shows them");
     }
     *out_checkpoint = td_catalog_find(*out_job, path);
     if (*out_checkpoint) return TD_OK;
@@ -155,7 +155,7 @@ static td_status open_shard(struct td_coordinator *c, const struct td_rpc_call *
     TD_TRY(find(c, q->job, q->path, &j, &cp));
     TD_TRY(td_access_may_read_checkpoints(c, call, j));
     if (!td_checkpoint_file_ok(q->file)) {
-        return td_shell_bad_field("file", "a name that GetCheckpoint lists");
+        return td_shell_bad_field("file", "not one of the checkpoint's files");
     }
     if (!cp->committed) {
         return td_status_with_reason(

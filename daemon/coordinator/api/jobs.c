@@ -333,7 +333,9 @@ static td_status read_page(const char *token, uint64_t *out_before) {
     if (!token[0]) return TD_OK;
     if (sscanf(token, "j%llu%c", &seq, &rest) != 1 || !seq) {
         return td_status_with_reason(
-            td_fail(TD_INVALID_ARGUMENT, "page_token is not one of ListJobs"), "TOKEN_INVALID");
+            td_fail(TD_INVALID_ARGUMENT,
+                    "page_token: this list has no such place to go on from; begin again"),
+            "TOKEN_INVALID");
     }
     *out_before = seq;
     return TD_OK;

@@ -147,7 +147,9 @@ static td_status read_token(const char *token, uint32_t *out_cursor) {
     unsigned long long step = token[0] == 'm' ? strtoull(token + 1, &end, 10) : 0;
     if (!end || token[1] < '0' || token[1] > '9' || *end || !step || step > UINT32_MAX) {
         return td_status_with_reason(
-            td_fail(TD_INVALID_ARGUMENT, "page_token is not one of QueryMetrics"), "TOKEN_INVALID");
+            td_fail(TD_INVALID_ARGUMENT,
+                    "page_token: this list has no such place to go on from; begin again"),
+            "TOKEN_INVALID");
     }
     *out_cursor = (uint32_t)step;
     return TD_OK;

@@ -193,11 +193,11 @@ static td_status check_role(const struct td_caller *who, const struct td_rpc_met
         return TD_OK;
     }
     if (also) return TD_OK;
-    td_status s = td_fail(TD_PERMISSION_DENIED,
-                          "%s needs the role %s, and the credential %s of '%s' has the role %s; "
-                          "ask an admin for another",
-                          row->method, td_access_role_name(needed), who->token, who->name,
-                          td_access_role_name(who->role));
+    td_status s =
+        td_fail(TD_PERMISSION_DENIED,
+                "this needs the role %s, and the credential %s of '%s' has the role %s; "
+                "ask an admin for another",
+                td_access_role_name(needed), who->token, who->name, td_access_role_name(who->role));
     s = td_status_with_meta(s, "role_needed", "%s", td_access_role_name(needed));
     s = td_status_with_meta(s, "role_held", "%s", td_access_role_name(who->role));
     return td_status_with_reason(s, "ROLE_NEEDED");
