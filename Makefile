@@ -45,7 +45,7 @@ say      = $(if $(filter 1,$(V)),,@printf '%-6s %s\n' $(1) $(2))
 deps_build := gcc g++ make pkg-config libc6-dev libgrpc-dev libprotobuf-c-dev protobuf-c-compiler \
 	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev libgloo-dev
 deps_test  := libcmocka-dev clang clang-format libclang-rt-dev libomp-dev python3 python3-venv \
-	iproute2 nftables
+	iproute2 nftables zsh fish
 deps_full  := gcc-aarch64-linux-gnu qemu-user debootstrap
 deps_data  := dataset-fashion-mnist dict-gcide
 deps_pip   := grpcio==1.66.2 grpcio-tools==1.66.2 grpcio-health-checking==1.66.2 \

@@ -4,6 +4,8 @@
 // trainctl: talks to a coordinator for a person or a script, and owns nothing.
 //
 //   trainctl.c   argv -> verb, the table of verbs and of flags
+//   trainctl.h   what help and completion ask of these
+//   help.c       the list of verbs, examples, variables
 //   config.c     environment: where the daemon is, the token, colours (the only getenv)
 //   contexts.c   coordinators by name, in a file of the person's own
 //   session.c    channel to the daemon, unary calls, errors as people read them, exit codes
@@ -33,6 +35,7 @@
 //   cmd_checkpoint.c  checkpoint list, download
 //   cmd_cluster.c     node list, cluster info, version
 //   cmd_plugins.c     plugins
+//   cmd_completion.c  completion for shells; complete.c finds the words
 //   cmd_token.c       token create, request, list, revoke
 //   cmd_node.c        node token, node revoke
 //   cmd_context.c     context add, use, list
@@ -107,6 +110,7 @@ TD_VERB(td_cmd_cancel);
 TD_VERB(td_cmd_checkpoint_download);
 TD_VERB(td_cmd_checkpoint_list);
 TD_VERB(td_cmd_cluster_info);
+TD_VERB(td_cmd_completion);
 TD_VERB(td_cmd_context_add);
 TD_VERB(td_cmd_context_list);
 TD_VERB(td_cmd_context_use);

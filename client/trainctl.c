@@ -4,7 +4,6 @@
 // verbs that take it, so that help and refusals come from the same place. argp does the parsing.
 // Wrong usage exits 2 before any daemon is looked for.
 
-#include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -14,7 +13,9 @@
 
 #include "client/find_job.h"
 #include "client/print.h"
+#include "client/help.h"
 #include "client/session.h"
+#include "client/trainctl.h"
 #include "lib/base/fsio.h"
 
 // ---- flags --------------------------------------------------------------------------------------
@@ -152,6 +153,8 @@ static const struct td_verb verb_table[] = {
     {"checkpoint list", "JOB", "the checkpoints of a job, newest first", 1, 1, F_JOB,
      td_cmd_checkpoint_list},
     {"cluster info", "", "the coordinator and its numbers", 0, 0, 0, td_cmd_cluster_info},
+    {"completion", "bash|zsh|fish", "a script that completes words for a shell", 1, TD_MAX_ARGS, 0,
+     td_cmd_completion},
     {"context add", "NAME",
      "name a coordinator, with --address, and --token-file or --cert and --key", 1, 1, 0,
      td_cmd_context_add},
@@ -196,6 +199,23 @@ static const struct td_verb verb_table[] = {
     {"watch", "JOB", "each change of a job, until it has ended; exit 1 as of wait", 1, 1, F_JOB,
      td_cmd_watch},
 };
+
+const struct td_verb *td_verb_at(size_t i) {
+    return i < TD_COUNTOF(verb_table) ? &verb_table[i] : NULL;
+}
+
+size_t td_verb_options(const struct td_verb *v, struct argp_option *out) {
+    _Static_assert(TD_COUNTOF(flag_table) <= TD_VERB_OPTIONS_MAX, "room for each");
+    size_t n = 0;
+    for (size_t i = 0; i < TD_COUNTOF(flag_table); i++) {
+        if (flag_table[i].verbs & (v->flags | F_COMMON)) out[n++] = flag_table[i].option;
+    }
+    return n;
+}
+
+bool td_verb_takes_job(const struct td_verb *v, int at) {
+    return v->flags & F_JOBS || (v->flags & F_JOB && at == 0);
+}
 
 struct parse {
     const struct td_verb *verb;
@@ -413,18 +433,6 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     return known == ARGP_ERR_UNKNOWN ? parse_verb_flag(key, arg, state, f) : known;
 }
 
-static void print_usage(FILE *to) {
-    td_print(to, "usage: trainctl VERB [ARGUMENT...] [FLAG...]\n\n");
-    for (size_t i = 0; i < TD_COUNTOF(verb_table); i++) {
-        char left[64];
-        snprintf(left, sizeof left, "%s %s", verb_table[i].name, verb_table[i].args);
-        td_print(to, "  %-38s %s\n", left, verb_table[i].summary);
-    }
-    td_print(
-        to, "\n`trainctl VERB --help` lists the flags of a verb. Exit codes: 0 ok, 1 job failed or "
-            "cannot run,\n2 usage, 3 not found, 4 denied, 5 unavailable, 6 timeout, 7 conflict.\n");
-}
-
 // The row whose words are argv[1..]; *out_words says how many words it has.
 static const struct td_verb *find_verb(int argc, char **argv, int *out_words) {
     for (size_t i = 0; argc > 1 && i < TD_COUNTOF(verb_table); i++) {
@@ -459,7 +467,7 @@ static bool refuse_half_a_verb(int argc, char **argv) {
 
 static int refuse_verb(int argc, char **argv) {
     if (argc < 2) {
-        print_usage(stderr);
+        td_help_print(stderr);
         return TD_CTL_USAGE;
     }
     const char *nearest = NULL;
@@ -486,19 +494,18 @@ static int refuse_verb(int argc, char **argv) {
 }
 
 static void parse_flags(const struct td_verb *verb, int argc, char **argv, struct parse *out) {
-    struct argp_option options[TD_COUNTOF(flag_table) + 2];
-    size_t n = 0;
-    for (size_t i = 0; i < TD_COUNTOF(flag_table); i++) {
-        if (flag_table[i].verbs & (verb->flags | F_COMMON)) options[n++] = flag_table[i].option;
-    }
+    struct argp_option options[TD_VERB_OPTIONS_MAX + 2];
+    size_t n = td_verb_options(verb, options);
     options[n++] = (struct argp_option){NULL, 'h', 0, OPTION_HIDDEN, NULL, 0};
     options[n] = (struct argp_option){0};
-    const struct argp argp = {options, parse_argument, verb->args, verb->summary, NULL, NULL, NULL};
+    const struct argp argp = {options, parse_argument, verb->args, td_help_of(verb),
+                              NULL,    NULL,           NULL};
     static char name[64];
     snprintf(name, sizeof name, "trainctl %s", verb->name);
     argv[0] = name;
     *out = (struct parse){.verb = verb, .flags = {.rank = -1}};
     argp_err_exit_status = TD_CTL_USAGE;
+    setenv("ARGP_HELP_FMT", "no-dup-args-note", 0); // two lines that say little
     argp_parse(&argp, argc, argv, 0, NULL, out);
 }
 
@@ -550,7 +557,7 @@ int main(int argc, char **argv) {
     static char version[] = "version", help[] = "--help";
     if (argc > 1 && is_help(argv[1])) {
         if (argc == 2 || argv[2][0] == '-') {
-            print_usage(stdout);
+            td_help_print(stdout);
             return TD_CTL_OK;
         }
         memmove(&argv[1], &argv[2], (size_t)(argc - 2) * sizeof *argv); // `help VERB`: VERB --help

@@ -52,6 +52,12 @@ def settings():
             yield f"{flag}=N", env, "{def}; {min} to {max} {unit}".format(**columns), prose
 
 
+EXAMPLES = """  traind &                                    all of it, on this machine
+  traind --role coordinator --listen 0.0.0.0:7070
+  TRAIND_ADDRESS=host:7070 traind --role node
+  traind --dump-config                        every setting, its value and where it comes from"""
+
+
 def traind():
     body = (".SH SYNOPSIS\n\\fBtraind\\fR [\\fIOPTION\\fR...]\n.SH DESCRIPTION\n" + roff(
         "Trains what it is given. Without options it is coordinator and node in one, on a loopback address of its own "
@@ -63,7 +69,7 @@ def traind():
     for flag, prose in (("salvage", "start with what is readable of a damaged state.db, list what is not"), ("dump-config", "print every setting and end"), ("dump-spec", "print the reference of the job spec and end"),
                         ("dump-events", "print the reference of events.log and end")):
         body += f".TP\n\\fB\\-\\-{roff(flag)}\\fR\n{roff(prose)}\n"
-    body += (".SH SIGNALS\n" + roff(
+    body += ".SH EXAMPLES\n" + example(EXAMPLES) + (".SH SIGNALS\n" + roff(
         "SIGTERM and SIGINT end the daemon. Role all stops its ranks with a checkpoint first, and the next start goes on; "
         "role node leaves them running, to be adopted by the next one. A second signal ends it at once.") +
         "\n.SH FILES\n" + roff("In the state directory: token (the owner's credential), address (HOST:PORT, once it listens), "
@@ -73,17 +79,29 @@ def traind():
 
 
 # ---- trainctl.1 ----------------------------------------------------------------------------------
+def example(text):
+    return f".nf\n{roff(text)}\n.fi\n"
+
+
 def trainctl(program):
     text = said(program, "--help")
-    verbs = re.findall(r"^  (\S.*?)  +(\S.*)$", text, re.M)
+    verbs = re.findall(r"^  ([a-z]+(?: [a-z]+)?) +(\S.*(?:\n {20,}.*)*)$", text[:text.index("\nENVIRONMENT")], re.M)
     body = ".SH SYNOPSIS\n\\fBtrainctl\\fR \\fIVERB\\fR [\\fIARGUMENT\\fR...] [\\fIFLAG\\fR...]\n.SH VERBS\n"
-    for usage, prose in verbs:
-        body += f".SS {roff(usage)}\n{roff(prose)}\n"
-        words = [w for w in usage.split() if w.islower()]
-        for flag, meaning in re.findall(r"^ {2,6}(-\S.*?)(?:  +|\n {20,})(\S.*(?:\n {29}.*)*)$", said(program, *words, "--help"), re.M):
+    for verb, prose in verbs:
+        own = said(program, *verb.split(), "--help")
+        args = re.match(r"Usage: trainctl .*\[OPTION\.\.\.\] ?(.*)", own)[1]
+        body += f".SS {roff(f'{verb} {args}'.strip())}\n{roff(' '.join(prose.split()))}\n"
+        flags, _, examples = own.partition("\nEXAMPLES\n")
+        for flag, meaning in re.findall(r"^ {2,6}(-\S.*?)(?:  +|\n {20,})(\S.*(?:\n {29}.*)*)$", flags, re.M):
             if "--help" not in flag and "--usage" not in flag:
                 body += f".TP\n\\fB{roff(flag)}\\fR\n{roff(' '.join(meaning.split()))}\n"
-    body += ".SH EXIT STATUS\n" + roff(text[text.index("Exit codes:"):].strip()) + "\n"
+        if examples:
+            body += ".PP\nExamples:\n" + example(examples.rstrip())
+    environment, _, codes = text[text.index("\nENVIRONMENT"):].partition("\nExit codes:")
+    body += ".SH ENVIRONMENT\nA flag wins over its variable.\n"
+    for name, prose in re.findall(r"^  ([A-Z_]+) +(\S.*)$", environment, re.M):
+        body += f".TP\n\\fB{name}\\fR\n{roff(prose)}\n"
+    body += ".SH EXIT STATUS\n" + roff("Exit codes:" + codes.rstrip()) + "\n"
     return page("trainctl", 1, "submit, follow and steer jobs of traind",
                 body + ".SH SEE ALSO\n.BR traind (8),\n.BR traind\\-job (5)\n")
 

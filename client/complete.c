@@ -1,0 +1,260 @@
+// See the header. A line that is not finished is not parsed as one that is run: words are only
+// looked at as far as they say which verb it is, and how many arguments are there.
+
+#include "client/complete.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/print.h"
+#include "client/progress.h"
+#include "client/trainctl.h"
+#include "traind/v1/checkpoint.pb-c.h"
+#include "traind/v1/job.pb-c.h"
+
+#define ASKED_NS (2 * TD_NS_PER_S)
+enum { JOBS_MAX = 1000 };
+
+struct line {
+    const struct td_verb *verb; // NULL: it is not known yet
+    int n_verb_words;
+    struct argp_option options[TD_VERB_OPTIONS_MAX];
+    size_t n_options;
+    const char *args[TD_MAX_ARGS]; // before the cursor
+    int n_args;
+    const struct argp_option *open; // a flag whose value is at the cursor
+    const char *value;              // what was typed of that
+    const char *typed;              // of the word at the cursor
+};
+
+static void offer(const char *typed, const char *text, const char *what) {
+    if (strncmp(text, typed, strlen(typed)) != 0 || strpbrk(text, "\n\t")) return;
+    td_print(stdout, "%s", text);
+    fputc('\t', stdout); // td_print would show it
+    td_print(stdout, "%s", what);
+    fputc('\n', stdout);
+}
+
+// ---- verbs --------------------------------------------------------------------------------------
+// The first words, or the second ones of those that begin with `first`.
+static void offer_verbs(const char *first, const char *typed) {
+    const char *last = "";
+    for (size_t i = 0; td_verb_at(i); i++) {
+        const char *name = td_verb_at(i)->name, *space = strchr(name, ' ');
+        const size_t len = space ? (size_t)(space - name) : strlen(name);
+        if (first) {
+            const bool same = space && strlen(first) == len && strncmp(name, first, len) == 0;
+            if (same) offer(typed, space + 1, td_verb_at(i)->summary);
+            continue;
+        }
+        char word[32];
+        (void)snprintf(word, sizeof word, "%.*s", (int)TD_MIN(len, sizeof word - 1), name);
+        if (strncmp(last, name, len + 1) != 0 || !space) {
+            offer(typed, word, space ? "..." : td_verb_at(i)->summary);
+        }
+        last = name;
+    }
+}
+
+static const struct td_verb *find_verb(const char *const *words, int n, int *out_words) {
+    for (size_t i = 0; td_verb_at(i); i++) {
+        const char *name = td_verb_at(i)->name, *space = strchr(name, ' ');
+        const size_t len = space ? (size_t)(space - name) : strlen(name);
+        if (strlen(words[0]) != len || strncmp(words[0], name, len) != 0) continue;
+        if (space && (n < 2 || strcmp(words[1], space + 1) != 0)) continue;
+        *out_words = space ? 2 : 1;
+        return td_verb_at(i);
+    }
+    return NULL;
+}
+
+// ---- the line -----------------------------------------------------------------------------------
+static const struct argp_option *find_option(const struct line *l, const char *word, size_t len) {
+    for (size_t i = 0; i < l->n_options; i++) {
+        const struct argp_option *o = &l->options[i];
+        const bool is_long = o->name && len > 2 && strncmp(word, "--", 2) == 0 &&
+                             strlen(o->name) == len - 2 && strncmp(word + 2, o->name, len - 2) == 0;
+        const bool is_short = len == 2 && word[0] == '-' && word[1] == o->key;
+        if (is_long || is_short) return o;
+    }
+    return NULL;
+}
+
+// What the line says about the coordinator is what it is asked for.
+static void take_value(struct td_flags *f, const struct argp_option *o, const char *value) {
+    const struct {
+        const char *name, **place;
+    } rows[] = {{"address", &f->address}, {"token-file", &f->token_file},
+                {"ca", &f->ca},           {"cert", &f->certificate},
+                {"key", &f->key},         {"state-dir", &f->state_dir}};
+    for (size_t i = 0; o->name && i < TD_COUNTOF(rows); i++) {
+        if (strcmp(rows[i].name, o->name) == 0) *rows[i].place = value;
+    }
+}
+
+// bash gives "--output=js" as three words, other shells as one.
+static void read_line(struct line *l, struct td_flags *f, const char *const *words, int n) {
+    for (int i = l->n_verb_words; i < n; i++) {
+        const char *word = words[i], *equals = strchr(word, '=');
+        const bool is_last = i == n - 1;
+        const size_t len = word[0] == '-' && equals ? (size_t)(equals - word) : strlen(word);
+        if (l->open && strcmp(word, "=") == 0) {
+            if (is_last) l->value = "";
+            continue;
+        }
+        if (l->open) {
+            if (is_last) {
+                l->value = word;
+                return;
+            }
+            take_value(f, l->open, word);
+            l->open = NULL;
+            continue;
+        }
+        if (word[0] != '-') {
+            if (!is_last && l->n_args < TD_MAX_ARGS) l->args[l->n_args++] = word;
+            continue;
+        }
+        const struct argp_option *o = find_option(l, word, len);
+        if (!o || !o->arg || (is_last && !word[len])) continue;
+        if (word[len] && !is_last) {
+            take_value(f, o, word + len + 1);
+            continue;
+        }
+        l->open = o;
+        if (word[len]) l->value = word + len + 1;
+    }
+    if (!l->value) l->open = NULL;
+}
+
+// ---- flags --------------------------------------------------------------------------------------
+static void offer_flags(const struct line *l) {
+    for (size_t i = 0; i < l->n_options; i++) {
+        const struct argp_option *o = &l->options[i];
+        char text[64];
+        if (!o->name || (o->flags & OPTION_HIDDEN)) continue;
+        (void)snprintf(text, sizeof text, "--%s", o->name);
+        offer(l->typed, text, o->doc ? o->doc : "");
+    }
+    offer(l->typed, "--help", "flags and examples");
+}
+
+static void offer_words(const char *typed, const char *before, const char *const *words, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        char text[96];
+        (void)snprintf(text, sizeof text, "%s%s", before, words[i]);
+        offer(typed, text, "");
+    }
+}
+
+static void offer_states(const char *typed) {
+    char before[64] = "";
+    const char *comma = strrchr(typed, ',');
+    if (comma) {
+        (void)snprintf(before, sizeof before, "%.*s", (int)(comma - typed) + 1, typed);
+    }
+    const ProtobufCEnumDescriptor *d = &traind__v1__job__state__descriptor;
+    for (unsigned i = 0; i < d->n_values; i++) {
+        char text[96], *at = text;
+        if (d->values[i].value == 0) continue;
+        (void)snprintf(text, sizeof text, "%s%s", before, d->values[i].name);
+        for (at += strlen(before); *at; at++) {
+            *at = (char)tolower((unsigned char)*at);
+        }
+        offer(typed, text, "");
+    }
+}
+
+static void offer_values(const struct line *l) {
+    static const char *const formats[] = {"table", "wide", "json", "jsonl", "name"};
+    static const char *const roles[] = {"viewer", "submitter", "operator", "admin", "node"};
+    const char *name = l->open->name ? l->open->name : "";
+    char before[64] = "";
+    // One word of zsh and fish: "--output=js".
+    const char *equals = l->typed[0] == '-' ? strchr(l->typed, '=') : NULL;
+    if (equals) {
+        (void)snprintf(before, sizeof before, "%.*s", (int)(equals - l->typed) + 1, l->typed);
+    }
+    if (strcmp(name, "output") == 0) offer_words(l->typed, before, formats, TD_COUNTOF(formats));
+    if (strcmp(name, "role") == 0) offer_words(l->typed, before, roles, TD_COUNTOF(roles));
+    if (strcmp(name, "state") == 0 && !equals) offer_states(l->value);
+}
+
+// ---- what the coordinator knows -----------------------------------------------------------------
+static bool was_offered(Traind__V1__Job *const *jobs, size_t n, const char *name) {
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(jobs[i]->name, name) == 0) return true;
+    }
+    return false;
+}
+
+static td_status offer_jobs(struct td_session *s, const char *typed) {
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    Traind__V1__ListJobsRequest request = TRAIND__V1__LIST_JOBS_REQUEST__INIT;
+    request.page_size = JOBS_MAX;
+    TD_TRY(td_session_call(s, "/traind.v1.JobService/ListJobs", &request.base,
+                           &traind__v1__list_jobs_response__descriptor, &answer));
+    const Traind__V1__ListJobsResponse *r =
+        (const Traind__V1__ListJobsResponse *)td_rpc_message_get(answer);
+    for (size_t i = 0; i < r->n_jobs; i++) {
+        const Traind__V1__Job *j = r->jobs[i];
+        const char *state = td_job_state_word(j->state);
+        if (!was_offered(r->jobs, i, j->name)) offer(typed, j->name, state);
+        char what[96];
+        (void)snprintf(what, sizeof what, "%s %s", j->name, state);
+        if (typed[0]) offer(typed, j->id, what); // names alone at first
+    }
+    return TD_OK;
+}
+
+static td_status offer_checkpoints(struct td_session *s, const char *job, const char *typed) {
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    Traind__V1__ListCheckpointsRequest request = TRAIND__V1__LIST_CHECKPOINTS_REQUEST__INIT;
+    request.job = td_unconst(job);
+    TD_TRY(td_session_call(s, "/traind.v1.CheckpointService/ListCheckpoints", &request.base,
+                           &traind__v1__list_checkpoints_response__descriptor, &answer));
+    const Traind__V1__ListCheckpointsResponse *r =
+        (const Traind__V1__ListCheckpointsResponse *)td_rpc_message_get(answer);
+    for (size_t i = 0; i < r->n_checkpoints; i++) {
+        offer(typed, r->checkpoints[i]->path, "");
+    }
+    return TD_OK;
+}
+
+// ---- all of it ----------------------------------------------------------------------------------
+static void offer_argument(struct td_session *s, const struct line *l) {
+    static const char *const shells[] = {"bash", "zsh", "fish"};
+    td_status silent = TD_OK;
+    if (td_verb_takes_job(l->verb, l->n_args)) {
+        silent = offer_jobs(s, l->typed);
+    } else if (strcmp(l->verb->name, "checkpoint download") == 0 && l->n_args == 1) {
+        silent = offer_checkpoints(s, l->args[0], l->typed);
+    } else if (strcmp(l->verb->name, "completion") == 0 && l->n_args == 0) {
+        offer_words(l->typed, "", shells, TD_COUNTOF(shells));
+    }
+    td_status_free(silent);
+}
+
+td_status td_complete(struct td_session *s, const char *const *words, int n) {
+    static struct line l;
+    if (n < 1) return TD_OK;
+    l = (struct line){.typed = words[n - 1]};
+    struct td_flags asked = {.timeout_ns = ASKED_NS, .rank = -1};
+    l.verb = find_verb(words, n - 1, &l.n_verb_words);
+    if (!l.verb) {
+        if (n <= 2) offer_verbs(n == 2 ? words[0] : NULL, l.typed);
+        return TD_OK;
+    }
+    l.n_options = td_verb_options(l.verb, l.options);
+    read_line(&l, &asked, words, n);
+    s->flags = &asked;
+    if (l.open) {
+        offer_values(&l);
+    } else if (l.typed[0] == '-') {
+        offer_flags(&l);
+    } else {
+        offer_argument(s, &l);
+    }
+    return TD_OK;
+}

@@ -1,0 +1,110 @@
+// Examples are rows of their own, by the name of a verb: a test asks for one of each, and that the
+// whole fits a terminal of 80 columns and 40 rows. The manual page has the same text (docs/man.py).
+
+#include "client/help.h"
+
+#include <string.h>
+
+#include "client/print.h"
+#include "client/trainctl.h"
+
+enum { TEXT_BYTES = 2048 };
+
+struct example {
+    const char *verb, *lines;
+};
+
+static const struct example examples[] = {
+    {"cancel", "  trainctl cancel j-1f2e --reason 'wrong data'\n"
+               "  trainctl cancel mnist --all           all jobs of that name\n"},
+    {"checkpoint download", "  trainctl checkpoint download mnist                newest, into "
+                            "step-N\n"
+                            "  trainctl checkpoint download mnist a1/step-200 -O weights\n"},
+    {"checkpoint list", "  trainctl checkpoint list mnist\n"},
+    {"cluster info", "  trainctl cluster info\n  trainctl cluster info -o json\n"},
+    {"completion", "  source <(trainctl completion bash)                   this shell only\n"
+                   "  trainctl completion zsh > ~/.zfunc/_trainctl         in fpath\n"
+                   "  trainctl completion fish > ~/.config/fish/completions/trainctl.fish\n"},
+    {"context add", "  trainctl context add lab --address host:7070 --ca ca.pem \\\n"
+                    "      --token-file token\n"},
+    {"context list", "  trainctl context list\n"},
+    {"context use", "  trainctl context use lab\n  trainctl context use -             none\n"},
+    {"delete", "  trainctl delete mnist\n  trainctl delete j-1f2e j-77aa --keep-checkpoints\n"},
+    {"describe", "  trainctl describe mnist\n  trainctl describe j-1f2e -o json\n"},
+    {"list", "  trainctl list\n  trainctl list --state running,queued\n"
+             "  trainctl list -o name | head -1     the newest\n"},
+    {"logs", "  trainctl logs mnist -f\n  trainctl logs mnist --rank 0 --err-only\n"},
+    {"metrics", "  trainctl metrics mnist\n  trainctl metrics mnist train_loss_step --points 50\n"},
+    {"node list", "  trainctl node list\n"},
+    {"node revoke", "  trainctl node revoke gpu-3\n"},
+    {"node token", "  trainctl node token --name gpu-3 > join-token\n"},
+    {"pause", "  trainctl pause mnist\n"},
+    {"plan", "  trainctl plan job.yaml --set trainer.devices=2\n"
+             "  trainctl plan job.yaml -O plan.json\n"},
+    {"plugins", "  trainctl plugins\n  trainctl plugins power_sgd\n"},
+    {"resume", "  trainctl resume mnist\n"},
+    {"run", "  trainctl run job.yaml\n  trainctl run job.yaml --resume\n"},
+    {"submit", "  trainctl submit job.yaml --follow\n"
+               "  trainctl submit job.yaml --set optimizer.lr=0.01 --set trainer.devices=2\n"
+               "  trainctl submit job.yaml --set init_from=mnist/best\n"
+               "  trainctl submit job.yaml --dry-run    every key, nothing starts\n"},
+    {"token create", "  trainctl token create --role submitter --name alice --expires 30d\n"},
+    {"token list", "  trainctl token list\n"},
+    {"token request", "  trainctl token request --key alice.key --name alice > alice.csr\n"},
+    {"token revoke", "  trainctl token revoke t-4be1\n"},
+    {"version", "  trainctl version\n"},
+    {"wait", "  trainctl wait mnist && echo done\n  trainctl wait j-1f2e --follow\n"},
+    {"watch", "  trainctl watch mnist -o jsonl\n"},
+};
+
+static const char *examples_of(const struct td_verb *v) {
+    for (size_t i = 0; i < TD_COUNTOF(examples); i++) {
+        if (strcmp(examples[i].verb, v->name) == 0) return examples[i].lines;
+    }
+    return "";
+}
+
+const char *td_help_of(const struct td_verb *v) {
+    static char text[TEXT_BYTES];
+    const char *lines = examples_of(v);
+    (void)snprintf(text, sizeof text, "%s\v%s%s", v->summary, *lines ? "EXAMPLES\n" : "", lines);
+    return text;
+}
+
+static const char environment[] =
+    "\nENVIRONMENT (a flag wins over its variable)\n"
+    "  TRAIND_STATE_DIR   --state-dir: of a daemon on this machine\n"
+    "  TRAIND_ADDRESS     --address: HOST:PORT of a coordinator\n"
+    "  TRAIND_TOKEN_FILE  --token-file\n"
+    "  TRAIND_CA          --ca\n"
+    "  TRAIND_CERT        --cert\n"
+    "  TRAIND_KEY         --key\n"
+    "  TRAIND_CPU_ISA     of run: the newest instructions that ranks use\n"
+    "  NO_COLOR           no colours\n";
+
+// A summary goes on in the next line, under itself, where 80 columns end.
+static void print_row(FILE *to, const char *name, const char *text) {
+    enum { LEFT = 23, WIDTH = 79 };
+    td_print(to, "  %-*s", LEFT - 2, name);
+    for (int used = LEFT; *text;) {
+        const int len = (int)strcspn(text, " ");
+        if (used > LEFT && used + 1 + len > WIDTH) {
+            td_print(to, "\n%*s", LEFT, "");
+            used = LEFT;
+        }
+        td_print(to, "%s%.*s", used > LEFT ? " " : "", len, text);
+        used += len + (used > LEFT);
+        text += len + (text[len] == ' ');
+    }
+    td_print(to, "\n");
+}
+
+void td_help_print(FILE *to) {
+    td_print(to, "usage: trainctl VERB [ARGUMENT...] [FLAG...]\n\n");
+    for (size_t i = 0; td_verb_at(i); i++) {
+        print_row(to, td_verb_at(i)->name, td_verb_at(i)->summary);
+    }
+    td_print(to, "\n`trainctl VERB --help` has flags and examples of a verb.\n%s", environment);
+    td_print(to, "\nExit codes: 0 ok, 1 job failed or cannot run, 2 usage, 3 not found, 4 denied,\n"
+                 "5 unavailable, 6 timeout, 7 conflict.\n");
+}
