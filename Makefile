@@ -45,7 +45,7 @@ say      = $(if $(filter 1,$(V)),,@printf '%-6s %s\n' $(1) $(2))
 deps_build := gcc g++ make pkg-config libc6-dev libgrpc-dev libprotobuf-c-dev protobuf-c-compiler \
 	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev libgloo-dev
 deps_test  := libcmocka-dev clang clang-format libclang-rt-dev libomp-dev python3 python3-venv \
-	iproute2 nftables zsh fish
+	iproute2 nftables zsh fish strace
 deps_full  := gcc-aarch64-linux-gnu qemu-user debootstrap
 deps_data  := dataset-fashion-mnist dict-gcide
 deps_pip   := grpcio==1.66.2 grpcio-tools==1.66.2 grpcio-health-checking==1.66.2 \
@@ -438,27 +438,14 @@ config: ## what was found here
 	  awk '$$1 == "cpu-level" {print $$2}' | grep . || echo 'shown after a build')"
 man: all ## manual pages, from what the programs say of themselves
 	@$(PYTHON) docs/man.py $(B) $(B)/man
-# DESTDIR is a root that is packed and moved to / later: nothing installed names it.
-to := $(DESTDIR)$(PREFIX)
-define install_built
-	install -d $(to)/bin $(to)/lib/traind $(to)/lib/pkgconfig $(to)/include/traind
-	install $(bins) $(to)/bin
-	install -m 644 $(B)/lib/libtraind.so $(to)/lib
-	install -m 644 $(filter $(B)/lib/traind/%,$(libs)) $(to)/lib/traind
-	install -m 644 $(wildcard include/traind/*) $(to)/include/traind
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' deploy/traind.pc.in > $(to)/lib/pkgconfig/traind.pc
-endef
-install: all man ## install under $(PREFIX): programs, libtraind.so, headers, traind.pc, manual pages
-	install -d $(foreach n,1 5 8,$(to)/share/man/man$n)
-	for n in 1 5 8; do install -m 644 $(B)/man/*.$$n $(to)/share/man/man$$n; done
-	$(install_built)
-install-built: # what `make` left in $(B), as it is, without manual pages
-	$(install_built)
+# What is installed where, and written down for uninstall: deploy/install.sh.
+put := PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' VERSION='$(VERSION)' deploy/install.sh
+install: all man ## install under $(PREFIX): programs, library, headers, protos, units, examples, completions, manual pages
+	$(put) all $(B)
+install-built: # what `make` left in $(B), as it is, without what has to run to be made
+	$(put) built $(B)
 uninstall: ## remove from $(PREFIX) what install put there; plugins of others stay
-	rm -f $(addprefix $(to)/bin/,$(notdir $(bins))) $(addprefix $(to)/,$(libs:$(B)/%=%)) $(to)/lib/pkgconfig/traind.pc
-	rm -f $(to)/share/man/man1/trainctl.1 $(to)/share/man/man5/traind-job.5 $(to)/share/man/man8/traind.8
-	rm -f $(addprefix $(to)/,$(wildcard include/traind/*))
-	rmdir --ignore-fail-on-non-empty $(wildcard $(to)/include/traind $(to)/lib/traind)
+	$(put) remove
 clean: ## remove what was built
 	rm -rf $(B) $(B)-asan $(B)-tsan $(B)-fuzz $(B)-clang $(B)-arm64
 help: ## this list

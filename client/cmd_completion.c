@@ -1,6 +1,10 @@
 // completion: a script for a shell. All of them ask this program (`trainctl completion words`) what
-// can stand at the cursor, so that there is one place that knows (complete.h), and the script of an
-// old installation offers the verbs of a new one.
+// can be at the cursor (complete.h). So one place knows it, and the script of an old installation
+// offers the verbs of a new one. What they are for each shell is known to that shell: bash takes
+// texts alone, zsh and fish show what each means.
+//
+// Rejected: lists of words within the scripts, which would be printed for each shell in its own
+// language, and know no jobs.
 
 #include <string.h>
 

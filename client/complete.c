@@ -1,4 +1,4 @@
-// See the header. A line that is not finished is not parsed as one that is run: words are only
+// See the header. A line that is not finished is not parsed like one that is run. Its words are
 // looked at as far as they say which verb it is, and how many arguments are there.
 
 #include "client/complete.h"
@@ -9,7 +9,7 @@
 
 #include "client/print.h"
 #include "client/progress.h"
-#include "client/trainctl.h"
+#include "client/verbs.h"
 #include "traind/v1/checkpoint.pb-c.h"
 #include "traind/v1/job.pb-c.h"
 

@@ -1,7 +1,7 @@
 #ifndef TRAIND_CLIENT_COMPLETE_H
 #define TRAIND_CLIENT_COMPLETE_H
 
-// What can stand where a shell's cursor is, one candidate a line: its text, a tab, what it is.
+// What can be at a shell's cursor, one candidate a line: its text, a tab, what it means.
 //
 // words[0..n) is the line after `trainctl`; the last one is what was typed of the word to complete,
 // perhaps "". Verbs and flags come from the tables, jobs and checkpoints from the coordinator that

@@ -1,4 +1,4 @@
-// Examples are rows of their own, by the name of a verb: a test asks for one of each, and that the
+// Examples are rows of their own, by the name of a verb. A test asks for one of each, and that the
 // whole fits a terminal of 80 columns and 40 rows. The manual page has the same text (docs/man.py).
 
 #include "client/help.h"
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "client/print.h"
-#include "client/trainctl.h"
+#include "client/verbs.h"
 
 enum { TEXT_BYTES = 2048 };
 

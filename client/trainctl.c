@@ -15,7 +15,7 @@
 #include "client/print.h"
 #include "client/help.h"
 #include "client/session.h"
-#include "client/trainctl.h"
+#include "client/verbs.h"
 #include "lib/base/fsio.h"
 
 // ---- flags --------------------------------------------------------------------------------------

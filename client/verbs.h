@@ -1,5 +1,5 @@
-#ifndef TRAIND_CLIENT_TRAINCTL_H
-#define TRAIND_CLIENT_TRAINCTL_H
+#ifndef TRAIND_CLIENT_VERBS_H
+#define TRAIND_CLIENT_VERBS_H
 
 // What help and completion ask of the tables of verbs and flags.
 
