@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the manual pages from what the programs say of themselves: traind.8, trainctl.1, traind-job.5.
+"""Writes the manual pages from what the programs say of themselves: traind.8, trainctl.1, traind-job.5, and those of the
+programs that these start.
 
 usage: man.py BUILD_FOLDER OUTPUT_FOLDER
 
@@ -133,9 +134,24 @@ def job(program):
     return page("traind-job", 5, "what a job of traind is made of", body + ".SH SEE ALSO\n.BR trainctl (1)\n")
 
 
+# ---- what is started by others -------------------------------------------------------------------
+HELPERS = (("traind-run", 1, "train a job in the foreground, without a daemon"),
+           ("traind-launcher", 8, "hold the ranks of one attempt of a job of traind"),
+           ("traind-worker", 8, "train one rank of a job of traind"))
+
+
+def helper(program, name, section, summary):
+    ran = subprocess.run([program, "--help"], capture_output=True, text=True)  # the launcher's exit code is of wrong usage
+    text = (ran.stdout or ran.stderr).partition("\nMandatory or optional")[0]
+    return page(name, section, summary, ".SH DESCRIPTION\n" + example(text.rstrip()) +
+                ".SH SEE ALSO\n.BR trainctl (1),\n.BR traind (8)\n")
+
+
 if __name__ == "__main__":
     programs, out = pathlib.Path(sys.argv[1]).resolve() / "bin", pathlib.Path(sys.argv[2])
     VERSION = said(programs / "traind", "--version").strip()
     out.mkdir(parents=True, exist_ok=True)
     for file, text in (("traind.8", traind()), ("trainctl.1", trainctl(programs / "trainctl")), ("traind-job.5", job(programs / "traind"))):
         (out / file).write_text(text)
+    for name, section, summary in HELPERS:
+        (out / f"{name}.{section}").write_text(helper(programs / name, name, section, summary))
