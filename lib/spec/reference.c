@@ -107,10 +107,36 @@ static td_status print_section(struct td_arena *a, const struct td_section *s, s
     return print_knobs(a, s->path, out);
 }
 
+// Sections of the document, with what can be named in each; the anchors are those of Markdown
+// viewers: letters and '-' of the heading.
+static td_status print_contents(struct td_buf *out) {
+    const char *before = "";
+    TD_TRY(td_buf_str(out, "\n## Contents\n\n"));
+    for (size_t i = 0; i < td_n_sections; i++) {
+        const struct td_section *s = &td_sections[i];
+        const char *dot = strrchr(s->path, '.');
+        if (s->kind == TD_SECTION_ROOT) {
+            TD_TRY(td_buf_str(out, "- [Top level](#top-level)"));
+        } else if (s->kind == TD_SECTION_VARIANT) {
+            const int len = (int)(dot - s->path);
+            TD_TRY(td_buf_printf(out, "%s[%s](#%.*s-name-%s)", before, dot + 1, len, s->path,
+                                 dot + 1));
+        } else if (s->kind != TD_SECTION_ENTRY) {
+            TD_TRY(td_buf_printf(out, "\n- [`%s`](#%.*s%s)", s->path, (int)strcspn(s->path, "."),
+                                 s->path, dot ? dot + 1 : ""));
+        }
+        before = s->kind == TD_SECTION_VARIANT ? ", " : ": ";
+    }
+    return td_buf_str(
+        out, "\n- [Combinations that are refused](#combinations-that-are-refused)\n"
+             "- [Keys of Lightning that are elsewhere](#keys-of-lightning-that-are-elsewhere)\n");
+}
+
 td_status td_spec_reference(struct td_buf *out) {
     TD_AUTO(td_arena) *a = NULL;
     TD_TRY(td_arena_create(1 << 20, &a));
     TD_TRY(td_buf_str(out, intro));
+    TD_TRY(print_contents(out));
     for (size_t i = 0; i < td_n_sections; i++) {
         TD_TRY(print_section(a, &td_sections[i], out));
     }
