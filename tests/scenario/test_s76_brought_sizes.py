@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from support import spec_file
+from support import SPEC, spec_file
 
 OK, JOB_FAILED, USAGE = 0, 1, 2
 GPT = "{name: gpt, n_layer: 2, n_head: 2, n_embd: 16, n_positions: 24}"
@@ -82,3 +82,15 @@ def test_a_model_without_sizes_says_where_they_can_come_from(daemon, tmp_path, m
     for name in ("gpt", "llama"):
         said = daemon.ctl("plan", spec_of(tmp_path, f"{{name: {name}}}"), check=JOB_FAILED).stderr
         assert "init_from a directory with config.json" in said
+
+
+def test_a_checkpoint_of_another_model_was_refused_only_when_the_job_ran(daemon, tmp_path):
+    job = daemon.submit(SPEC, "stages=[fit]")
+    daemon.finish(job)
+    spec, wider = spec_file(tmp_path, SPEC), ["--set", f"ckpt_path={job}/last", "--set", "model.layers=[16, 48, 4]"]
+    words = "'fc1.weight' has another shape or type: its shape is (32, 16), the model's is (48, 16)"
+    for verb in (["plan", spec], ["submit", spec, "--dry-run"], ["submit", spec, "--follow"]):
+        ran = daemon.ctl(*verb, *wider, check=JOB_FAILED)
+        assert words in ran.stdout + ran.stderr and "RUNNING" not in ran.stderr, ran.stderr
+    other_optimizer = ["--set", f"ckpt_path={job}/last", "--set", "optimizer={name: sgd, lr: 0.1}", "--set", "trainer.max_epochs=4"]
+    daemon.ctl("submit", spec, *other_optimizer, "--follow", check=OK)

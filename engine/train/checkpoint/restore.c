@@ -107,9 +107,9 @@ td_status td_restore_choose(const char *const *paths, size_t n_paths, struct td_
     return choose(paths, n_paths, true, events, a, out_restored);
 }
 
-td_status td_restore_look(const char *const *paths, size_t n_paths, struct td_arena *a) {
-    struct td_restored unused;
-    return choose(paths, n_paths, false, NULL, a, &unused);
+td_status td_restore_look(const char *const *paths, size_t n_paths, struct td_arena *a,
+                          struct td_restored *out_restored) {
+    return choose(paths, n_paths, false, NULL, a, out_restored);
 }
 
 td_status td_restore_tensor(const struct td_tensor *from, const struct td_state_info *t,
@@ -124,14 +124,21 @@ td_status td_restore_tensor(const struct td_tensor *from, const struct td_state_
     return to->accel_ops->copy(to->accel, to->memory->region[t->role], t->offset, src, 0, t->bytes);
 }
 
-static td_status load_tensor(const struct td_tensor *from, const struct td_state_info *t,
-                             const struct td_restore_target *to) {
+static td_status check_tensor(const struct td_tensor *from, const struct td_state_info *t) {
     if (!from) return td_fail(TD_DATA_LOSS, "tensor '%s' is missing", t->name);
-    bool converts = td_is_float(from->dtype) && td_is_float(t->dtype);
-    if ((from->dtype != t->dtype && !converts) || !td_shape_equal(&from->shape, &t->shape)) {
-        return td_fail(TD_DATA_LOSS, "tensor '%s' has another shape or type", t->name);
+    const bool converts = td_is_float(from->dtype) && td_is_float(t->dtype);
+    if (from->dtype != t->dtype && !converts) {
+        return td_fail(TD_DATA_LOSS,
+                       "tensor '%s' has another shape or type: it is of %s, here of %s", t->name,
+                       td_dtype_name(from->dtype), td_dtype_name(t->dtype));
     }
-    return td_restore_tensor(from, t, to);
+    if (td_shape_equal(&from->shape, &t->shape)) return TD_OK;
+    char theirs[128], ours[128];
+    td_shape_print(&from->shape, theirs, sizeof theirs);
+    td_shape_print(&t->shape, ours, sizeof ours);
+    return td_fail(TD_DATA_LOSS,
+                   "tensor '%s' has another shape or type: its shape is %s, the model's is %s",
+                   t->name, theirs, ours);
 }
 
 // Optimizer state that the checkpoint never had begins at zero: the run had another optimizer, or
@@ -141,14 +148,18 @@ static bool wants(const struct td_manifest *m, const struct td_state_info *t, ui
     return t->role != TD_ROLE_OPTIM || td_manifest_lists(m, t->name);
 }
 
-static td_status load_file(const struct td_manifest *m, const char *path, uint32_t roles,
-                           const char *only_file, const struct td_restore_target *to) {
+// Of one file: all tensors are compared, and loaded where there is a target.
+static td_status take_file(const struct td_manifest *m, const char *path, uint32_t roles,
+                           const char *only_file, const struct td_state_table *state,
+                           const struct td_restore_target *to) {
     TD_AUTO(td_safetensors) *file = NULL;
     TD_TRY(td_safetensors_open(path, &file));
-    for (uint32_t i = 0; i < td_state_count(to->state); i++) {
-        const struct td_state_info *t = td_state_at(to->state, i);
+    for (uint32_t i = 0; i < td_state_count(state); i++) {
+        const struct td_state_info *t = td_state_at(state, i);
         if (strcmp(td_manifest_file_of(t->role), only_file) != 0 || !wants(m, t, roles)) continue;
-        td_status s = load_tensor(td_safetensors_find(file, t->name), t, to);
+        const struct td_tensor *from = td_safetensors_find(file, t->name);
+        td_status s = check_tensor(from, t);
+        if (!s && to) s = td_restore_tensor(from, t, to);
         if (s) return td_status_context(td_status_with_class(s, TD_CLASS_DATA), "load '%s'", path);
     }
     return TD_OK;
@@ -167,17 +178,27 @@ static td_status check_listed(const struct td_restored *r, const struct td_state
                                 TD_CLASS_DATA);
 }
 
-td_status td_restore_load(const struct td_restored *r, uint32_t roles,
-                          const struct td_restore_target *to) {
-    for (uint32_t i = 0; i < td_state_count(to->state); i++) {
-        const struct td_state_info *t = td_state_at(to->state, i);
+static td_status take(const struct td_restored *r, uint32_t roles,
+                      const struct td_state_table *state, const struct td_restore_target *to) {
+    for (uint32_t i = 0; i < td_state_count(state); i++) {
+        const struct td_state_info *t = td_state_at(state, i);
         if (wants(&r->manifest, t, roles)) TD_TRY(check_listed(r, t));
     }
     for (size_t i = 0; i < r->manifest.n_files; i++) {
         char path[TD_FS_PATH_BYTES];
         if (!is_shard(&r->manifest.file[i])) continue;
         TD_TRY(td_fs_path(path, "%s/%s", r->path, r->manifest.file[i].name));
-        TD_TRY(load_file(&r->manifest, path, roles, r->manifest.file[i].name, to));
+        TD_TRY(take_file(&r->manifest, path, roles, r->manifest.file[i].name, state, to));
     }
     return TD_OK;
+}
+
+td_status td_restore_load(const struct td_restored *r, uint32_t roles,
+                          const struct td_restore_target *to) {
+    return take(r, roles, to->state, to);
+}
+
+td_status td_restore_compare(const struct td_restored *r, uint32_t roles,
+                             const struct td_state_table *state) {
+    return take(r, roles, state, NULL);
 }

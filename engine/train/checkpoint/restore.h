@@ -27,7 +27,8 @@ TD_MUST_USE td_status td_restore_choose(const char *const *paths, size_t n_paths
                                         struct td_events *events, struct td_arena *a,
                                         struct td_restored *out_restored);
 // The same for a plan: manifest and sizes, but not digests, which take as long as reading it all.
-TD_MUST_USE td_status td_restore_look(const char *const *paths, size_t n_paths, struct td_arena *a);
+TD_MUST_USE td_status td_restore_look(const char *const *paths, size_t n_paths, struct td_arena *a,
+                                      struct td_restored *out_restored);
 
 struct td_restore_target {
     const struct td_state_table *state;
@@ -41,5 +42,8 @@ TD_MUST_USE td_status td_restore_tensor(const struct td_tensor *from, const stru
 // All tensors of the roles (bits 1 << td_role) from the checkpoint's files.
 TD_MUST_USE td_status td_restore_load(const struct td_restored *r, uint32_t roles,
                                       const struct td_restore_target *to);
+// Would load find all of these, of the right shapes and types? For a plan: no data is read.
+TD_MUST_USE td_status td_restore_compare(const struct td_restored *r, uint32_t roles,
+                                         const struct td_state_table *state);
 
 #endif

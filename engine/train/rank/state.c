@@ -172,6 +172,14 @@ td_status td_rank_check_weights(const struct td_rank *r, enum td_rank_weights wh
     return td_weights_check(&o, r->state);
 }
 
+td_status td_rank_check_resume(const struct td_rank *r, const struct td_restored *from) {
+    const uint32_t weights = 1u << TD_ROLE_PARAM | 1u << TD_ROLE_BUFFER;
+    uint32_t roles;
+    TD_TRY(td_rank_read_roles(r, &roles));
+    TD_TRY_CTX(td_restore_compare(from, roles & weights, r->state), "resume from '%s'", from->path);
+    return TD_OK;
+}
+
 // Of those that this rank reads, what a resumed run takes from its checkpoint.
 static uint32_t restored_of(const struct td_rank *r, uint32_t reads) {
     const bool optimizer = (r->config->stages & TD_STAGE_FIT) && r->facts.restore_optimizer;

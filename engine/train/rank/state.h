@@ -28,5 +28,7 @@ enum td_rank_weights {
 TD_MUST_USE td_status td_rank_load_weights(struct td_rank *r, enum td_rank_weights which);
 // Would they fit? Without notes; a rank that was only planned is enough.
 TD_MUST_USE td_status td_rank_check_weights(const struct td_rank *r, enum td_rank_weights which);
+// The same of a checkpoint to resume from: its weights have the model's names, shapes and types.
+TD_MUST_USE td_status td_rank_check_resume(const struct td_rank *r, const struct td_restored *from);
 
 #endif
