@@ -4,7 +4,7 @@
 // trainctl: talks to a coordinator for a person or a script, and owns nothing.
 //
 //   trainctl.c   argv -> verb, the table of verbs and of flags
-//   verbs.h      what help and completion ask of these
+//   rows.h       what help and completion ask of these
 //   help.c       the list of verbs, examples, variables
 //   config.c     environment: where the daemon is, the token, colours (the only getenv)
 //   contexts.c   coordinators by name, in a file of the person's own

@@ -9,7 +9,7 @@
 
 #include "client/print.h"
 #include "client/progress.h"
-#include "client/verbs.h"
+#include "client/rows.h"
 #include "traind/v1/checkpoint.pb-c.h"
 #include "traind/v1/job.pb-c.h"
 
@@ -222,11 +222,20 @@ static td_status offer_checkpoints(struct td_session *s, const char *job, const 
     return TD_OK;
 }
 
+// "JOB [CHECKPOINT]", "JOB...": is the argument of that number a job?
+static bool is_job(const struct td_verb *v, int at) {
+    const char *word = v->args;
+    for (const char *next; at > 0 && (next = strchr(word, ' ')); at--) {
+        word = next + 1;
+    }
+    return strncmp(word, "JOB", 3) == 0 && (at == 0 || strncmp(word + 3, "...", 3) == 0);
+}
+
 // ---- all of it ----------------------------------------------------------------------------------
 static void offer_argument(struct td_session *s, const struct line *l) {
     static const char *const shells[] = {"bash", "zsh", "fish"};
     td_status silent = TD_OK;
-    if (td_verb_takes_job(l->verb, l->n_args)) {
+    if (is_job(l->verb, l->n_args)) {
         silent = offer_jobs(s, l->typed);
     } else if (strcmp(l->verb->name, "checkpoint download") == 0 && l->n_args == 1) {
         silent = offer_checkpoints(s, l->args[0], l->typed);

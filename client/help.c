@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "client/print.h"
-#include "client/verbs.h"
+#include "client/rows.h"
 
 enum { TEXT_BYTES = 2048 };
 
@@ -21,7 +21,10 @@ static const struct example examples[] = {
                             "step-N\n"
                             "  trainctl checkpoint download mnist a1/step-200 -O weights\n"},
     {"checkpoint list", "  trainctl checkpoint list mnist\n"},
+    {"clone", "  trainctl clone mnist --set optimizer.lr=0.01 --follow\n"},
     {"cluster info", "  trainctl cluster info\n  trainctl cluster info -o json\n"},
+    {"compare", "  trainctl compare j-1f2e j-77aa\n"
+                "  trainctl compare mnist-a mnist-b val_loss --plot\n"},
     {"completion", "  source <(trainctl completion bash)                   this shell only\n"
                    "  trainctl completion zsh > ~/.zfunc/_trainctl         in fpath\n"
                    "  trainctl completion fish > ~/.config/fish/completions/trainctl.fish\n"},
@@ -31,6 +34,7 @@ static const struct example examples[] = {
     {"context use", "  trainctl context use lab\n  trainctl context use -             none\n"},
     {"delete", "  trainctl delete mnist\n  trainctl delete j-1f2e j-77aa --keep-checkpoints\n"},
     {"describe", "  trainctl describe mnist\n  trainctl describe j-1f2e -o json\n"},
+    {"init", "  trainctl init mine\n"},
     {"list", "  trainctl list\n  trainctl list --state running,queued\n"
              "  trainctl list -o name | head -1     the newest\n"},
     {"logs", "  trainctl logs mnist -f\n  trainctl logs mnist --rank 0 --err-only\n"},
@@ -43,7 +47,9 @@ static const struct example examples[] = {
              "  trainctl plan job.yaml -O plan.json\n"},
     {"plugins", "  trainctl plugins\n  trainctl plugins power_sgd\n"},
     {"resume", "  trainctl resume mnist\n"},
+    {"retry", "  trainctl retry mnist --follow\n  trainctl retry mnist --resume\n"},
     {"run", "  trainctl run job.yaml\n  trainctl run job.yaml --resume\n"},
+    {"spec", "  trainctl spec mnist > job.yaml\n"},
     {"submit", "  trainctl submit job.yaml --follow\n"
                "  trainctl submit job.yaml --set optimizer.lr=0.01 --set trainer.devices=2\n"
                "  trainctl submit job.yaml --set init_from=mnist/best\n"
@@ -52,6 +58,7 @@ static const struct example examples[] = {
     {"token list", "  trainctl token list\n"},
     {"token request", "  trainctl token request --key alice.key --name alice > alice.csr\n"},
     {"token revoke", "  trainctl token revoke t-4be1\n"},
+    {"top", "  trainctl top\n  trainctl top --once\n"},
     {"version", "  trainctl version\n"},
     {"wait", "  trainctl wait mnist && echo done\n  trainctl wait j-1f2e --follow\n"},
     {"watch", "  trainctl watch mnist -o jsonl\n"},

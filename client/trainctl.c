@@ -15,7 +15,7 @@
 #include "client/print.h"
 #include "client/help.h"
 #include "client/session.h"
-#include "client/verbs.h"
+#include "client/rows.h"
 #include "lib/base/fsio.h"
 
 // ---- flags --------------------------------------------------------------------------------------
@@ -211,10 +211,6 @@ size_t td_verb_options(const struct td_verb *v, struct argp_option *out) {
         if (flag_table[i].verbs & (v->flags | F_COMMON)) out[n++] = flag_table[i].option;
     }
     return n;
-}
-
-bool td_verb_takes_job(const struct td_verb *v, int at) {
-    return v->flags & F_JOBS || (v->flags & F_JOB && at == 0);
 }
 
 struct parse {

@@ -1,5 +1,5 @@
-#ifndef TRAIND_CLIENT_VERBS_H
-#define TRAIND_CLIENT_VERBS_H
+#ifndef TRAIND_CLIENT_ROWS_H
+#define TRAIND_CLIENT_ROWS_H
 
 // What help and completion ask of the tables of verbs and flags.
 
@@ -13,7 +13,5 @@ enum { TD_VERB_OPTIONS_MAX = 64 };
 const struct td_verb *td_verb_at(size_t i);
 // The flags that it takes; how many. out has room for TD_VERB_OPTIONS_MAX.
 size_t td_verb_options(const struct td_verb *v, struct argp_option *out);
-// Its argument `at` is a job.
-bool td_verb_takes_job(const struct td_verb *v, int at);
 
 #endif
