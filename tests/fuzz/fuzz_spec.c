@@ -48,6 +48,29 @@ static void try_spec(struct td_arena *a, const char *text, size_t len, const cha
     expect(view.restart.n_backoff >= 1 && td_spec_slots(&view.resources, 2, 2) >= 1);
 }
 
+// Any path of a spec that was written somewhere is refused, or becomes one from the root.
+static void try_place(struct td_arena *a, const char *text, size_t len, const char *path) {
+    struct td_spec_place place = {.directory = "/d/e", .home = "/h"};
+    TD_AUTO_BUF override;
+    td_buf_init(&override, 1 << 20);
+    expect(!td_buf_str(&override, "checkpoint={dir: "));
+    td_status s = td_json_print_string(path, strlen(path), &override);
+    td_status_free(s);
+    if (s) return; // it is no text
+    expect(!td_buf_str(&override, "}"));
+    const char *set = td_buf_cstr(&override);
+    struct td_json *tree;
+    s = td_spec_parse_at(a, text, len, &set, 1, &place, &tree);
+    if (s) {
+        td_status_free(s);
+        return;
+    }
+    const char *dir = td_json_string(td_json_get(td_json_get(tree, "checkpoint"), "dir"), "");
+    expect(dir[0] == '/' && !strstr(dir, "/../"));
+    expect(place.n == (path[0] != '/') && (!place.n || strcmp(place.first->path, dir) == 0));
+    expect_stable(a, tree);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char good[] = "{model: {name: mlp, layers: [4, 2]}, optimizer: {name: sgd},"
                                "data: {name: synthetic, batch_size: 8}}";
@@ -58,6 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *override = strndup((const char *)data, size);
     expect(override);
     try_spec(a, good, sizeof good - 1, override);
+    td_arena_reset(a);
+    try_place(a, good, sizeof good - 1, override);
     free(override);
     return 0;
 }
