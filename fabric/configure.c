@@ -151,6 +151,24 @@ static td_status take_predict(const struct td_spec *spec, struct td_predict_conf
     return td_read_end(&k);
 }
 
+static void take_early_stop(const struct td_spec_early_stopping *from,
+                            struct td_early_stop_config *to) {
+    *to = (struct td_early_stop_config){
+        .monitor = or_null(from->monitor),
+        .larger_is_better = strcmp(from->mode, "max") == 0,
+        .check_finite = from->check_finite,
+        .has_stopping = from->has_stopping,
+        .has_divergence = from->has_divergence,
+        .patience = from->patience,
+        .min_delta = from->min_delta,
+        .stopping_threshold = from->stopping_threshold,
+        .divergence_threshold = from->divergence_threshold,
+        .when = !from->says_when ? TD_EARLY_STOP_USUAL
+                : from->at_epoch ? TD_EARLY_STOP_AT_EPOCH
+                                 : TD_EARLY_STOP_AT_VALIDATION,
+    };
+}
+
 static td_status take_spec(struct td_worker_config *c) {
     const struct td_spec *spec = &c->plan.spec;
     struct td_train_config *t = &c->train;
@@ -174,6 +192,7 @@ static td_status take_spec(struct td_worker_config *c) {
     t->shuffle = spec->loader.shuffle;
     t->drop_last = spec->loader.drop_last;
     t->limits = spec->trainer.limits;
+    take_early_stop(&spec->early_stopping, &t->early_stop);
     TD_TRY(td_worker_optimizer(spec, c->arena, &t->optimizer));
     TD_TRY(td_worker_schedule(spec, &t->schedule));
     TD_TRY(td_worker_optimizers(spec, c->arena, &t->optimizers, &t->n_optimizers));

@@ -203,6 +203,19 @@ static void check_one_optimizer(struct td_check *c, const struct td_json *root) 
     }
 }
 
+// Keys of early_stopping that say something, where no metric is checked.
+static void check_early_stopping(struct td_check *c, const struct td_json *root) {
+    const struct td_json *section = get(root, "early_stopping");
+    if (!is_null(td_json_get(section, "monitor"))) return;
+    for (const struct td_json *v = section->first; v; v = v->next) {
+        const struct td_json *usual = td_check_default(c, td_knob_find("early_stopping", v->key));
+        if (!usual || is_same(v, usual)) continue;
+        td_check_violation(c, td_check_path(c, "early_stopping", v->key), v->line,
+                           "needs early_stopping.monitor, the metric that is checked, such as "
+                           "val_loss");
+    }
+}
+
 // resources.nodes says it for trainer.num_nodes.
 static void resolve_nodes(struct td_check *c, struct td_json *root) {
     struct td_json *trainer = td_json_get(root, "trainer");
@@ -252,4 +265,5 @@ void td_check_rules(struct td_check *c, struct td_json *canonical) {
     check_plateau(c, canonical);
     check_optimizers(c, canonical);
     check_one_optimizer(c, canonical);
+    check_early_stopping(c, canonical);
 }

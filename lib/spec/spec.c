@@ -136,6 +136,27 @@ static void read_checkpoint(const struct td_json *s, struct td_spec_checkpoint *
     };
 }
 
+static bool real_of(const struct td_json *section, const char *key, double *out) {
+    const struct td_json *v = td_json_get(section, key);
+    *out = td_json_real(v, 0);
+    return v && v->kind != TD_JSON_NULL;
+}
+
+static void read_early_stopping(const struct td_json *s, struct td_spec_early_stopping *out) {
+    const struct td_json *when = td_json_get(s, "check_on_train_epoch_end");
+    *out = (struct td_spec_early_stopping){
+        .monitor = text(s, "monitor"),
+        .mode = text(s, "mode"),
+        .patience = int_of(s, "patience"),
+        .min_delta = td_json_real(td_json_get(s, "min_delta"), 0),
+        .check_finite = flag(s, "check_finite"),
+        .says_when = when && when->kind == TD_JSON_BOOL,
+        .at_epoch = td_json_bool(when, false),
+    };
+    out->has_stopping = real_of(s, "stopping_threshold", &out->stopping_threshold);
+    out->has_divergence = real_of(s, "divergence_threshold", &out->divergence_threshold);
+}
+
 static void read_restart(const struct td_json *s, struct td_spec_restart *out) {
     *out = (struct td_spec_restart){.max = i32(s, "max"),
                                     .stuck_timeout_s = int_of(s, "stuck_timeout")};
@@ -173,6 +194,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
     };
     read_trainer(td_json_get(tree, "trainer"), &s.trainer);
     read_checkpoint(td_json_get(tree, "checkpoint"), &s.checkpoint);
+    read_early_stopping(td_json_get(tree, "early_stopping"), &s.early_stopping);
     read_restart(td_json_get(tree, "restart"), &s.restart);
     const struct td_json *resources = td_json_get(tree, "resources");
     s.resources.threads = i32(resources, "threads");

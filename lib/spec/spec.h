@@ -119,6 +119,18 @@ struct td_spec_checkpoint {
     const char *dir;             // "": the daemon's own
 };
 
+struct td_spec_early_stopping {
+    const char *monitor; // "": none
+    const char *mode;    // min max
+    int64_t patience;    // checks
+    double min_delta;
+    bool check_finite;
+    bool has_stopping, has_divergence;
+    double stopping_threshold, divergence_threshold;
+    bool says_when; // else as Lightning chooses
+    bool at_epoch;  // if says_when: at the end of an epoch of training, not of a validation
+};
+
 enum { TD_SPEC_MAX_BACKOFF = 16 };
 struct td_spec_restart {
     int32_t max;
@@ -149,6 +161,7 @@ struct td_spec {
     struct td_spec_loader loader;
     struct td_spec_trainer trainer;
     struct td_spec_checkpoint checkpoint;
+    struct td_spec_early_stopping early_stopping;
     struct td_spec_restart restart;
     struct td_spec_resources resources;
     const char *ckpt_path;         // resume everything from here; ""

@@ -44,7 +44,9 @@ static const char *const words[] = {
 static const char whole[] = HEAD
     "\"rng\":{\"seed\":1},\"plateau\":{\"monitor\":\"val_loss\",\"best\":2,\"lr_scale\":1,\"bad\":"
     "0,"
-    "\"cooldown\":3},\"optimizer\":\"adamw\",\"lr_scheduler\":\"constant\","
+    "\"cooldown\":3},\"early_stopping\":{\"monitor\":\"val_loss\",\"mode\":\"min\",\"best\":"
+    "\"inf\",\"value\":1.5,\"wait\":2,\"decided\":true},\"optimizer\":\"adamw\",\"lr_scheduler\":"
+    "\"constant\","
     "\"spec_xxh3_128\":\"00\",\"metrics\":{\"val_loss\":{\"sum\":1.25,\"count\":5}},\"files\":[{"
     "\"name\":\"model.safetensors\",\"bytes\":99,\"xxh3_128\":\"ab\"}],\"tensors\":[],\"frozen\":"
     "null,\"plan\":{\"format\":1}}";

@@ -9,6 +9,7 @@
 //   shard.h              makes its files, in the format of safetensors.h
 //   plugin_state.h       the file of what plugins keep
 //   manifest.h           what is in it
+//   early_stop_state.h   the part of it that early_stopping keeps
 //   best.h, retention.h  which one is best, and which are kept
 //   restore.h            reads one back
 //   weights.h            reads what others made

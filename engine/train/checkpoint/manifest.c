@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/checkpoint/early_stop_state.h"
 #include "lib/base/fsio.h"
 
 enum { ARENA_BYTES = 64 << 20 };
@@ -156,6 +157,7 @@ static void put_progress(struct td_arena *a, struct td_json *root, const struct 
     set_int(a, o, "elapsed_ns", p->elapsed_ns);
     (void)td_json_set(a, o, "validation_pending", td_json_new_bool(a, p->validation_pending));
     put_plateau(a, root, &p->plateau);
+    td_early_stop_put(a, root, &p->early_stop);
     put_counts(a, root, p);
     if (p->precision.loss_scale == 0) return;
     struct td_json *scaler = set_new(a, root, "loss_scaler", TD_JSON_OBJECT);
@@ -443,6 +445,9 @@ static const char *get_all(struct td_arena *a, const struct td_json *root, struc
     }
     if (!get_plateau(td_json_get(root, "plateau"), &m->progress.plateau)) {
         return "its state of reduce_on_plateau is malformed";
+    }
+    if (!td_early_stop_get(root, &m->progress.early_stop)) {
+        return "its state of early_stopping is malformed";
     }
     if (!get_counts(td_json_get(root, "steps"), &m->progress)) {
         return "its counts of training steps are malformed";

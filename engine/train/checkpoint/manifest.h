@@ -10,6 +10,7 @@
 // bounds; whether the files match is restore.c's business. Pure but for file access; any thread.
 
 #include "engine/train/checkpoint/best.h"
+#include "engine/train/config/early_stop.h"
 #include "engine/train/config/plateau.h"
 #include "engine/train/events/tallies.h"
 #include "lib/base/cpu_level.h"
@@ -44,6 +45,7 @@ struct td_progress {
     int64_t elapsed_ns;    // training time of all attempts so far, for max_time
     struct td_precision_state precision;
     struct td_plateau plateau;                // of reduce_on_plateau
+    struct td_early_stop early_stop;          // of early_stopping
     bool validation_pending;                  // a validation is due before the next batch
     struct td_step_count count[TD_STEPS_MAX]; // in the order of the module's steps
     int n_counts;                             // 0: it has one step

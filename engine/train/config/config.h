@@ -4,7 +4,7 @@
 // engine/train/config: what a job asks for, and pure functions of that.
 //
 // In reading order: config.h; limits.h, how often things happen; schedule.h, the learning rate of a
-// step; plateau.h, its scale where it follows a metric.
+// step; plateau.h, its scale where it follows a metric. Last, early_stop.h ends fit by a metric.
 //
 // config.h is everything one rank needs to know before it trains, as plain C values.
 //
@@ -137,6 +137,23 @@ struct td_checkpoint_config {
     bool monitor_max;            // larger is better
 };
 
+// What ends fit by a metric; what the values mean is that of the knobs (early_stop.h).
+enum td_early_stop_when {
+    TD_EARLY_STOP_USUAL,
+    TD_EARLY_STOP_AT_EPOCH,
+    TD_EARLY_STOP_AT_VALIDATION
+};
+struct td_early_stop_config {
+    const char *monitor; // NULL: nothing does
+    bool larger_is_better;
+    bool check_finite;
+    bool has_stopping, has_divergence;
+    int64_t patience; // checks
+    double min_delta;
+    double stopping_threshold, divergence_threshold; // where there are any
+    enum td_early_stop_when when;                    // it is checked
+};
+
 // What is written of a sample. USUAL: classes where the module's targets are classes, else logits.
 enum td_predict_values { TD_PREDICT_USUAL, TD_PREDICT_CLASSES, TD_PREDICT_LOGITS };
 struct td_predict_config {
@@ -188,6 +205,7 @@ struct td_train_config {
     bool shuffle, drop_last;
     struct td_limits limits;
     struct td_checkpoint_config checkpoint;
+    struct td_early_stop_config early_stop;
     struct td_predict_config predict;
     int32_t n_threads;
     enum td_cpu_level most_cpu_level; // that a job can have here, for what a note advises

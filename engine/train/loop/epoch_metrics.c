@@ -101,6 +101,31 @@ void td_epoch_metrics_log(struct td_epoch_metrics *e, int64_t step, int64_t epoc
     }
 }
 
+static bool is_called(const struct td_tally *t, const char *name) {
+    char short_name[40], whole[40];
+    snprintf(short_name, sizeof short_name, "train_%s", t->name);
+    snprintf(whole, sizeof whole, "train_%s_epoch", t->name);
+    return strcmp(short_name, name) == 0 || strcmp(whole, name) == 0;
+}
+
+td_status td_epoch_metrics_mean(struct td_epoch_metrics *e, const char *name, bool *out_known,
+                                double *out_mean) {
+    double own[2] = {0}, sum = 0, count = 0;
+    for (size_t i = 0; i < e->own.n; i++) {
+        if (!is_called(&e->own.item[i], name)) continue;
+        own[0] = e->own.item[i].sum;
+        own[1] = e->own.item[i].count;
+    }
+    TD_TRY(td_rank_all_gather(e->rank, own, sizeof own, e->gathered));
+    for (int32_t i = 0; i < e->rank->facts.world_size; i++) {
+        sum += e->gathered[2 * (size_t)i];
+        count += e->gathered[2 * (size_t)i + 1];
+    }
+    *out_known = !e->incomplete && count > 0;
+    *out_mean = *out_known ? sum / count : 0;
+    return TD_OK;
+}
+
 void td_epoch_metrics_next(struct td_epoch_metrics *e) {
     e->own.n = 0;
     e->incomplete = false;

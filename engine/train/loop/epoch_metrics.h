@@ -33,6 +33,10 @@ TD_MUST_USE td_status td_epoch_metrics_begin(struct td_epoch_metrics *e, struct 
 void td_epoch_metrics_add(struct td_epoch_metrics *e, const struct td_tallies *window);
 // Logs "train_<name>_epoch".
 void td_epoch_metrics_log(struct td_epoch_metrics *e, int64_t step, int64_t epoch);
+// Collective. The mean over the epoch so far and all ranks, of "train_loss" or "train_loss_epoch".
+// *out_known: false, if there is none.
+TD_MUST_USE td_status td_epoch_metrics_mean(struct td_epoch_metrics *e, const char *name,
+                                            bool *out_known, double *out_mean);
 // Another epoch begins.
 void td_epoch_metrics_next(struct td_epoch_metrics *e);
 // Collective. Fills in the manifest's training metrics, over all ranks, and the sums of each.

@@ -17,6 +17,7 @@
 #include "engine/train/config/limits.h"
 #include "engine/train/loop/batch.h"
 #include "engine/train/loop/boundary.h"
+#include "engine/train/loop/early_stopping.h"
 #include "engine/train/loop/evaluate.h"
 #include "engine/train/loop/host_step.h"
 #include "engine/train/rank/comm_hook.h"
@@ -58,7 +59,10 @@ static void take_validation(struct td_train_loop *l) {
 static td_status validate(struct td_train_loop *l, bool *out_interrupted) {
     struct td_rank *r = l->rank;
     TD_TRY(td_train_loop_evaluate(l, TD_SPLIT_VAL, "val", INT64_MAX, out_interrupted));
-    if (!*out_interrupted) take_validation(l);
+    if (!*out_interrupted) {
+        take_validation(l);
+        TD_TRY(td_early_stopping_validated(l));
+    }
     td_control_phase(&r->control, TD_PHASE_TRAINING);
     td_throughput_begin(&l->throughput, l->at.step);
     return TD_OK;
@@ -85,7 +89,7 @@ static td_status end_epoch(struct td_train_loop *l) {
     if (l->at.epoch_batches != l->epoch.n_batches && !l->fit_is_over) return TD_OK;
     TD_TRY(td_rank_hook(l->rank, TD_HOOK_TRAIN_EPOCH_END, l->at.epoch_batches));
     td_epoch_metrics_log(&l->played, l->at.step, l->at.epoch);
-    return TD_OK;
+    return td_early_stopping_epoch_ended(l);
 }
 
 // One that was done when the run was resumed has had its end.
@@ -117,23 +121,29 @@ static td_status at_boundary(struct td_train_loop *l, bool validates, bool *out_
     const struct td_agreement agreed = td_control_take(&l->rank->control);
     bool epoch_ends = l->at.epoch_batches == l->epoch.n_batches;
     int64_t epochs_done = l->at.epoch + epoch_ends;
-    l->fit_is_over = td_limits_reached(limits, epochs_done, l->at.step) ||
+    const bool ends_early = td_early_stopping_ends(l, epochs_done, l->at.step);
+    l->fit_is_over = td_limits_reached(limits, epochs_done, l->at.step) || ends_early ||
                      (agreed.timer && td_limits_may_stop_early(limits, epochs_done, l->at.step));
-    if (logs_step(l)) TD_TRY(td_boundary_log(l));
+    const bool logs = logs_step(l);
+    if (logs) TD_TRY(td_boundary_log(l));
     // After the last step there is nothing left to stop: let the job end, unless it is cancelled.
     if (agreed.stop && (agreed.now || !l->fit_is_over)) {
         *out_leave = true;
         return stop_here(l, agreed.save, validates, out_end);
     }
-    if (validates) {
+    if (validates || (ends_early && td_early_stopping_validates(l))) {
         bool interrupted;
         TD_TRY(validate(l, &interrupted));
         if (interrupted) {
             *out_leave = true;
             return stop_here(l, l->stop_saves, true, out_end);
         }
+        l->fit_is_over |= td_early_stopping_ends(l, epochs_done, l->at.step);
     }
     TD_TRY(end_epoch(l));
+    l->fit_is_over |= td_early_stopping_ends(l, epochs_done, l->at.step);
+    // Only now is it known that this step is the last.
+    if (l->fit_is_over && !logs && l->window_steps) TD_TRY(td_boundary_log(l));
     *out_leave = l->fit_is_over;
     if (l->fit_is_over) return TD_OK; // fit saves once more, and waits for it
     if (agreed.save) return td_boundary_save(l, TD_SAVE_ASKED);
@@ -148,7 +158,9 @@ static bool drains(const struct td_train_loop *l) {
     const bool epoch_ends = last->after.epoch_batches == l->epoch.n_batches;
     const bool ends_fit =
         td_limits_reached(&l->rank->config->limits, l->at.epoch, last->after.step);
-    const bool is_due = last->steps && (saves_after(l, last->after.step, last->steps) || ends_fit);
+    const bool ends_early = td_early_stopping_ends(l, l->at.epoch, last->after.step);
+    const bool is_due =
+        last->steps && (saves_after(l, last->after.step, last->steps) || ends_fit || ends_early);
     return is_due || epoch_ends || last->validates || td_control_is_pending(&l->rank->control);
 }
 
@@ -182,6 +194,13 @@ static td_status play_batch(struct td_train_loop *l, struct td_steps *steps, int
     return validates ? validate_in_window(l) : TD_OK;
 }
 
+// Before the first batch: did early stopping end fit where the attempt before left?
+static bool was_over(const struct td_train_loop *l) {
+    const struct td_epoch e = td_rank_epoch(l->rank, &l->at);
+    const bool epoch_ended = l->at.epoch_offset > 0 && l->at.epoch_batches == e.n_batches;
+    return td_early_stopping_ends(l, l->at.epoch + epoch_ended, l->at.step);
+}
+
 static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end) {
     struct td_rank *r = l->rank;
     const struct td_limits *limits = &r->config->limits;
@@ -190,8 +209,9 @@ static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end)
     TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_START, 0));
     bool interrupted = false;
     if (l->at.validation_pending) {
-        TD_TRY(validate(l, &interrupted));
         l->epoch = td_rank_epoch(r, &l->at);
+        TD_TRY(validate(l, &interrupted));
+        l->fit_is_over = !interrupted && was_over(l);
         if (!interrupted) TD_TRY(end_epoch(l));
         // Nothing was trained, so the checkpoint that was resumed from is still the newest.
         if (interrupted) *out_end = TD_LOOP_STOPPED;
@@ -211,7 +231,7 @@ static td_status play_epochs(struct td_train_loop *l, enum td_train_loop_end *ou
     const struct td_limits *limits = &r->config->limits;
     struct td_steps own;
     td_host_step_init(&own, l);
-    bool leave = td_limits_reached(limits, l->at.epoch, l->at.step);
+    bool leave = td_limits_reached(limits, l->at.epoch, l->at.step) || was_over(l);
     for (; !leave && !td_limits_reached(limits, l->at.epoch, l->at.step); l->at.epoch++) {
         TD_TRY(begin_epoch(l));
         for (int64_t b = l->epoch.first; b < l->epoch.n_batches && !leave; b++) {

@@ -59,6 +59,7 @@ void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank) {
     } else {
         l->at.plateau = (struct td_plateau){0};
     }
+    td_early_stop_begin(&l->at.early_stop, &rank->config->early_stop);
     if (!rank->resumed) return;
     l->saved_step = rank->start.step;
     recall_best(l);

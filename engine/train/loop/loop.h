@@ -12,6 +12,7 @@
 //   manual.h                       a loop that somebody else owns
 //   host_step.h                    a batch that a module plays itself
 //   evaluate.h                     one pass over a split
+//   early_stopping.h               when a metric ends fit
 //   predict.h, generate.h          the predict stage
 //   predictions.h                  the results of both
 //   stage_weights.h                which weights the stages after fit use

@@ -34,6 +34,7 @@ static const char *why_no_validation(const struct td_rank *r) {
 struct names {
     const char *wanted;
     bool found;
+    bool is_of_epochs; // those of a step are left out
     char list[LIST_BYTES];
     struct td_fit_list items; // in list
 };
@@ -75,7 +76,8 @@ static void offer_all(struct names *n, const struct td_rank *r, bool trains, boo
     for (int step = 0; trains && step < r->steps.n; step++) {
         const struct td_graph *train = graph_of(r, step);
         for (uint32_t i = 0; train && i < td_graph_n_outputs(train); i++) {
-            for (size_t k = 0; is_metric(train, i, &name) && k < TD_COUNTOF(suffixes); k++) {
+            const size_t n_suffixes = TD_COUNTOF(suffixes) - n->is_of_epochs;
+            for (size_t k = 0; is_metric(train, i, &name) && k < n_suffixes; k++) {
                 char text[80];
                 snprintf(text, sizeof text, "train_%s%s", name, suffixes[k]);
                 offer(n, text); // check_names bounds them
@@ -115,6 +117,25 @@ static td_status check_plateau(const struct td_rank *r) {
                        n.wanted, n.list);
 }
 
+// Not of a step: what that is in the middle of a window, or after a resume, nobody can say.
+static td_status check_early_stop(const struct td_rank *r) {
+    const struct td_early_stop_config *c = &r->config->early_stop;
+    const char *none = why_no_validation(r);
+    struct names n = {.wanted = c->monitor};
+    if (!n.wanted || !(r->config->stages & TD_STAGE_FIT)) return TD_OK;
+    if (none && c->when == TD_EARLY_STOP_AT_VALIDATION) {
+        return td_bad_spec("early_stopping.check_on_train_epoch_end is false, but no validation "
+                           "will end: %s",
+                           none);
+    }
+    n.is_of_epochs = true;
+    offer_all(&n, r, true, !none);
+    if (n.found) return TD_OK;
+    bool of_validation = none && strncmp(n.wanted, "val_", 4) == 0;
+    return td_bad_spec("early_stopping.monitor: this job gives no '%s'%s%s; it gives %s", n.wanted,
+                       of_validation ? ": " : "", of_validation ? none : "", n.list);
+}
+
 // Longer names would be cut in the records of points, and two of them could become one.
 static td_status check_names(const struct td_rank *r, int step, int *n) {
     enum { LONGEST = sizeof((struct td_metric_record *)0)->name - sizeof "train__epoch" };
@@ -141,5 +162,6 @@ td_status td_monitor_check(const struct td_rank *r) {
         TD_TRY(check_names(r, step, &n));
     }
     TD_TRY(check_best(r));
+    TD_TRY(check_early_stop(r));
     return check_plateau(r);
 }

@@ -1,10 +1,10 @@
 #ifndef TRAIND_ENGINE_TRAIN_PLAN_MONITOR_H
 #define TRAIND_ENGINE_TRAIN_PLAN_MONITOR_H
 
-// Monitor: what checkpoints that keep the best, and a schedule that follows a metric, need from the
-// job. Known once the programs are recorded, so a job whose monitor names a metric that it will
-// never give is refused while it is planned, before any memory is taken. So is a module whose
-// metrics could not be distinguished. Thread: the training thread.
+// Monitor: what checkpoints that keep the best, a schedule that follows a metric, and early
+// stopping need from the job. Known once the programs are recorded, so a job whose monitor names a
+// metric that it will never give is refused while it is planned, before any memory is taken. So is
+// a module whose metrics could not be distinguished. Thread: the training thread.
 
 #include "engine/train/rank/rank.h"
 

@@ -168,6 +168,23 @@ static void compare_schedules(const struct td_rank *r, struct td_resume_reasons 
     }
 }
 
+static void compare_early_stops(const struct td_rank *r, struct td_resume_reasons *out) {
+    const struct td_early_stop *was = &r->restored.manifest.progress.early_stop;
+    const struct td_early_stop_config *is = &r->config->early_stop;
+    const char *monitor = is->monitor ? is->monitor : "",
+               *mode = is->larger_is_better ? "max" : "min";
+    const bool same = strcmp(was->monitor, monitor) == 0;
+    if (same && (!*monitor || was->larger_is_better == is->larger_is_better)) return;
+    if (!*was->monitor) {
+        add(out, "early_stopping.monitor %s: its checks count from 0", monitor);
+    } else if (!*monitor) {
+        add(out, "early_stopping.monitor %s: not taken over, this job has none", was->monitor);
+    } else {
+        add(out, "early_stopping.monitor %s (%s) -> %s (%s): its checks count from 0", was->monitor,
+            was->larger_is_better ? "max" : "min", monitor, mode);
+    }
+}
+
 // The counts of a step are its own; what one has done says nothing of another.
 static void compare_steps(const struct td_rank *r, struct td_resume_reasons *out) {
     const struct td_progress *was = &r->restored.manifest.progress;
@@ -234,6 +251,7 @@ void td_resume_compare(const struct td_rank *r, uint32_t roles,
     if (!(r->config->stages & TD_STAGE_FIT)) return;
     compare_optimizers(r, roles & 1u << TD_ROLE_OPTIM, out_reasons);
     compare_schedules(r, out_reasons);
+    compare_early_stops(r, out_reasons);
     compare_steps(r, out_reasons);
     compare_scales(r, out_reasons);
     compare_own_state(r, out_reasons);

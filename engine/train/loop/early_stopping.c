@@ -1,0 +1,94 @@
+// See the header.
+
+#include "engine/train/loop/early_stopping.h"
+
+#include <string.h>
+
+#include "engine/train/config/limits.h"
+#include "engine/train/rank/batches.h"
+
+// Does an epoch's end check it, rather than a validation's?
+static bool checks_epochs(const struct td_train_loop *l) {
+    const struct td_limits *limits = &l->rank->config->limits;
+    const struct td_amount every = limits->val_check_interval;
+    switch (l->rank->config->early_stop.when) {
+    case TD_EARLY_STOP_AT_EPOCH:
+        return true;
+    case TD_EARLY_STOP_AT_VALIDATION:
+        return false;
+    case TD_EARLY_STOP_USUAL:
+        break;
+    }
+    const bool once = every.is_fraction && every.fraction >= 1;
+    return (once && limits->check_val_every_n_epoch == 1) ||
+           td_rank_eval_batches(l->rank, TD_SPLIT_VAL) == 0;
+}
+
+// Who reads the note knows that fit goes on.
+static const char *what_follows(const struct td_train_loop *l) {
+    const bool epoch_ends = l->at.epoch_batches == l->epoch.n_batches;
+    return td_early_stopping_ends(l, l->at.epoch + epoch_ends, l->at.step)
+               ? ""
+               : "; fit ends once min_epochs and min_steps are reached";
+}
+
+static void check(struct td_train_loop *l, double value) {
+    const struct td_early_stop_config *c = &l->rank->config->early_stop;
+    struct td_early_stop *s = &l->at.early_stop;
+    char reason[TD_EARLY_STOP_REASON_BYTES];
+    const enum td_early_stop_end end = td_early_stop_receive(s, c, value);
+    if (end == TD_EARLY_STOP_NOT || s->decided) return;
+    s->decided = true;
+    if (l->fit_is_over || !l->rank->facts.is_global_zero) return; // limits end it here anyway
+    td_early_stop_say(s, c, end, value, reason);
+    td_events_note(l->rank->events, "early stopping: %s, at step %lld (epoch %lld)%s", reason,
+                   (long long)l->at.step, (long long)l->at.epoch, what_follows(l));
+}
+
+// The newest value of the metric; false: it is not known.
+static td_status read_value(struct td_train_loop *l, bool *out_known, double *out_value) {
+    const struct td_early_stop *s = &l->at.early_stop;
+    if (strncmp(s->monitor, "train_", 6) == 0) {
+        return td_epoch_metrics_mean(&l->played, s->monitor, out_known, out_value);
+    }
+    *out_known = s->has_value;
+    *out_value = s->value;
+    return TD_OK;
+}
+
+static td_status look(struct td_train_loop *l) {
+    bool known;
+    double value;
+    TD_TRY(read_value(l, &known, &value));
+    if (known) check(l, value);
+    return TD_OK;
+}
+
+td_status td_early_stopping_validated(struct td_train_loop *l) {
+    struct td_early_stop *s = &l->at.early_stop;
+    const char *monitor = l->rank->config->early_stop.monitor;
+    if (!monitor) return TD_OK;
+    const struct td_tally *t = td_validated_find(&l->validated, monitor);
+    if (t) {
+        s->has_value = t->count > 0;
+        s->value = t->count > 0 ? t->sum / t->count : 0;
+    }
+    return checks_epochs(l) ? TD_OK : look(l);
+}
+
+td_status td_early_stopping_epoch_ended(struct td_train_loop *l) {
+    if (!l->rank->config->early_stop.monitor || !checks_epochs(l)) return TD_OK;
+    return l->at.epoch_batches == l->epoch.n_batches ? look(l) : TD_OK;
+}
+
+bool td_early_stopping_ends(const struct td_train_loop *l, int64_t epochs_done,
+                            int64_t steps_done) {
+    return l->at.early_stop.decided &&
+           td_limits_may_stop_early(&l->rank->config->limits, epochs_done, steps_done);
+}
+
+bool td_early_stopping_validates(const struct td_train_loop *l) {
+    const struct td_limits *limits = &l->rank->config->limits;
+    return (limits->min_epochs > 0 || limits->min_steps > 0) &&
+           (l->at.epoch + 1) % limits->check_val_every_n_epoch == 0;
+}
