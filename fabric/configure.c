@@ -85,6 +85,7 @@ static td_status place_checkpoints(struct td_worker_config *c, const struct td_w
     *to = (struct td_checkpoint_config){
         .every_n_epochs = from->every_n_epochs,
         .every_n_train_steps = from->every_n_train_steps,
+        .train_time_interval_s = from->train_time_interval_s,
         .save_top_k = from->save_top_k,
         .monitor = or_null(from->monitor),
         .monitor_max = strcmp(from->mode, "max") == 0,

@@ -153,6 +153,7 @@ enum td_control_flag {
     TD_CONTROL_TIMER,
     TD_CONTROL_NOW,        // with STOP: without saving
     TD_CONTROL_RANKS,      // 1 of each rank: the sum has to be the world size
+    TD_CONTROL_DUE,        // a checkpoint, by rank 0's clock
     TD_CONTROL_FLAGS = 16, // the tail's length in elements: one cache line
 };
 

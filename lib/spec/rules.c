@@ -41,8 +41,9 @@ static void resolve_checkpoint_period(struct td_check *c, struct td_json *root) 
     const struct td_json *epochs = td_json_get(section, "every_n_epochs");
     const struct td_json *steps = td_json_get(section, "every_n_train_steps");
     if (!epochs || !steps) return;
-    bool both_null = is_null(epochs) && is_null(steps);
-    if (is_null(epochs)) set_int(c, section, "every_n_epochs", both_null);
+    bool by_time = td_json_int(td_json_get(section, "train_time_interval"), 0) > 0;
+    bool none = is_null(epochs) && is_null(steps) && !by_time;
+    if (is_null(epochs)) set_int(c, section, "every_n_epochs", none);
     if (is_null(steps)) set_int(c, section, "every_n_train_steps", 0);
 }
 

@@ -128,6 +128,7 @@ static void read_checkpoint(const struct td_json *s, struct td_spec_checkpoint *
     *out = (struct td_spec_checkpoint){
         .every_n_epochs = i32(s, "every_n_epochs"),
         .every_n_train_steps = i32(s, "every_n_train_steps"),
+        .train_time_interval_s = int_of(s, "train_time_interval"),
         .save_top_k = i32(s, "save_top_k"),
         .monitor = text(s, "monitor"),
         .mode = text(s, "mode"),

@@ -110,13 +110,14 @@ struct td_spec_trainer {
 };
 
 struct td_spec_checkpoint {
-    int32_t every_n_epochs;      // 0: not by epochs
-    int32_t every_n_train_steps; // 0: not by steps
-    int32_t save_top_k;          // -1 all, 0 none
-    const char *monitor;         // "": none
-    const char *mode;            // min max
-    const char *store;           // auto fs stream
-    const char *dir;             // "": the daemon's own
+    int32_t every_n_epochs;        // 0: not by epochs
+    int32_t every_n_train_steps;   // 0: not by steps
+    int64_t train_time_interval_s; // 0: not by time
+    int32_t save_top_k;            // -1 all, 0 none
+    const char *monitor;           // "": none
+    const char *mode;              // min max
+    const char *store;             // auto fs stream
+    const char *dir;               // "": the daemon's own
 };
 
 struct td_spec_early_stopping {

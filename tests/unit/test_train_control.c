@@ -74,6 +74,81 @@ static void test_timer_is_raised_when_the_time_is_up(void **state) {
     td_clock_fake(-1, -1);
 }
 
+// Plays the steps of a golden row; returns how many saves it has.
+static int save_by_clock(const struct td_json *row) {
+    struct td_rank_page page = {0};
+    struct td_control zero, other;
+    float flags[TD_CONTROL_FLAGS];
+    const int64_t start_ns = 1000 * TD_NS_PER_S,
+                  interval_s = td_json_int(td_json_get(row, "interval"), 0);
+    const struct td_json *want = td_json_get(row, "saved")->first;
+    int64_t step = 0;
+    int saves = 0;
+    td_clock_fake(start_ns, 0);
+    td_control_init(&zero, &page, true, 0, 0);
+    td_control_init(&other, &page, false, 0, 0);
+    td_control_save_every(&zero, interval_s);
+    td_control_save_every(&other, interval_s);
+    for (const struct td_json *at = td_json_get(row, "at")->first; at; at = at->next) {
+        td_clock_fake(start_ns + td_json_int(at, 0) * TD_NS_PER_S, 0);
+        td_control_raise(&other, flags, true);
+        assert_false(td_control_read(flags).due); // one clock decides
+        td_control_raise(&zero, flags, false);
+        assert_false(td_control_read(flags).due); // a validation does not use it up
+        td_control_raise(&zero, flags, true);
+        const bool is_due = td_control_read(flags).due;
+        const bool wanted = want && td_json_int(want, 0) == ++step;
+        if (is_due != wanted) fail_msg("interval %d: step %d", (int)interval_s, (int)step);
+        assert_false(td_control_read(flags).save); // it is periodic, and may be left out
+        if (!is_due) continue;
+        td_control_saved(&zero);
+        want = want->next;
+        saves++;
+    }
+    assert_null(want);
+    td_clock_fake(-1, -1);
+    return saves;
+}
+
+static void test_checkpoint_is_due_when_lightning_s_is(void **state) {
+    (void)state;
+    struct td_buf text;
+    struct td_arena *a;
+    struct td_json *root;
+    int saves = 0;
+    td_buf_init(&text, 1 << 20);
+    assert_ok(td_fs_read("tests/golden/loop.json", 1 << 20, &text));
+    assert_ok(td_arena_create(1 << 20, &a));
+    assert_ok(td_json_parse(a, text.data, text.len, &root));
+    for (const struct td_json *r = td_json_get(root, "time_interval")->first; r; r = r->next) {
+        saves += save_by_clock(r);
+    }
+    assert_true(saves > 40);
+    td_arena_destroy(a);
+    td_buf_finish(&text);
+}
+
+static void test_time_counts_from_the_last_checkpoint_when_something_else_saved(void **state) {
+    (void)state;
+    struct td_rank_page page = {0};
+    struct td_control c;
+    float flags[TD_CONTROL_FLAGS];
+    td_clock_fake(1000 * TD_NS_PER_S, 0);
+    td_control_init(&c, &page, true, 0, 0);
+    td_control_save_every(&c, 10);
+    td_clock_fake(1009 * TD_NS_PER_S, 0);
+    td_control_saved(&c); // asked for, say
+    td_clock_fake(1018 * TD_NS_PER_S, 0);
+    td_control_raise(&c, flags, true);
+    assert_false(td_control_read(flags).due);
+    td_clock_fake(1019 * TD_NS_PER_S, 0);
+    td_control_raise(&c, flags, true);
+    assert_true(td_control_read(flags).due);
+    td_control_raise(&c, flags, true); // not again at the next step, if it was left out
+    assert_false(td_control_read(flags).due);
+    td_clock_fake(-1, -1);
+}
+
 static void test_abort_is_class_collective(void **state) {
     (void)state;
     struct td_rank_page page = {0};
@@ -91,6 +166,8 @@ int main(void) {
         cmocka_unit_test(test_all_read_the_same_when_only_one_rank_saw_the_wish),
         cmocka_unit_test(test_a_request_is_honoured_once_and_only_where_a_step_follows),
         cmocka_unit_test(test_timer_is_raised_when_the_time_is_up),
+        cmocka_unit_test(test_checkpoint_is_due_when_lightning_s_is),
+        cmocka_unit_test(test_time_counts_from_the_last_checkpoint_when_something_else_saved),
         cmocka_unit_test(test_abort_is_class_collective),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

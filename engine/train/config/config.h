@@ -127,14 +127,15 @@ struct td_named_optimizer {
 enum { TD_OPTIMIZERS_MAX = 8 };
 
 struct td_checkpoint_config {
-    const char *dir;             // parent of "step-<n>"; NULL: none are written
-    const char *label;           // what events call that parent: "a1"
-    int64_t patience_ns;         // how long the writing of one is waited for
-    int32_t every_n_epochs;      // 0: not by epochs
-    int32_t every_n_train_steps; // 0: not by steps
-    int32_t save_top_k;          // -1 all, 0 none but the one of an agreed stop
-    const char *monitor;         // NULL: keep the newest k
-    bool monitor_max;            // larger is better
+    const char *dir;               // parent of "step-<n>"; NULL: none are written
+    const char *label;             // what events call that parent: "a1"
+    int64_t patience_ns;           // how long the writing of one is waited for
+    int32_t every_n_epochs;        // 0: not by epochs
+    int32_t every_n_train_steps;   // 0: not by steps
+    int64_t train_time_interval_s; // 0: not by time
+    int32_t save_top_k;            // -1 all, 0 none but the one of an agreed stop
+    const char *monitor;           // NULL: keep the newest k
+    bool monitor_max;              // larger is better
 };
 
 // What ends fit by a metric; what the values mean is that of the knobs (early_stop.h).

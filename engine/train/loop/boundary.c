@@ -126,6 +126,7 @@ td_status td_boundary_save(struct td_train_loop *l, int flags) {
     if (r->precision_ops->state_save) {
         TD_TRY(r->precision_ops->state_save(r->precision, &l->at.precision));
     }
+    td_control_saved(&r->control);
     l->at.elapsed_ns = r->start.elapsed_ns + td_mono_now().ns - l->began_ns;
     struct td_manifest m = {
         .job = c->job,

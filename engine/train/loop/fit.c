@@ -147,7 +147,8 @@ static td_status at_boundary(struct td_train_loop *l, bool validates, bool *out_
     *out_leave = l->fit_is_over;
     if (l->fit_is_over) return TD_OK; // fit saves once more, and waits for it
     if (agreed.save) return td_boundary_save(l, TD_SAVE_ASKED);
-    bool is_due = saves_after(l, l->at.step, l->window_steps) || (epoch_ends && saves_by_epoch(l));
+    bool is_due = agreed.due || saves_after(l, l->at.step, l->window_steps) ||
+                  (epoch_ends && saves_by_epoch(l));
     return is_due ? td_boundary_save(l, 0) : TD_OK;
 }
 
@@ -222,6 +223,8 @@ static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end)
     }
     td_control_phase(&r->control, TD_PHASE_TRAINING);
     td_throughput_begin(&l->throughput, l->at.step);
+    const struct td_checkpoint_config *c = &r->config->checkpoint;
+    td_control_save_every(&r->control, c->save_top_k != 0 ? c->train_time_interval_s : 0);
     l->runs_ahead = td_rank_runs_ahead(r) ? TD_RUNS_AHEAD : 0;
     return TD_OK;
 }

@@ -1,5 +1,6 @@
 // Flags out, agreement in. A checkpoint request is a counter that only rank 0 follows: were every
-// rank to raise its own sight of it, one request could be summed at two different steps.
+// rank to raise its own sight of it, one request could be summed at two different steps. The same
+// holds for a checkpoint that is due by the clock.
 
 #include "engine/train/rank/control.h"
 
@@ -14,6 +15,19 @@ void td_control_init(struct td_control *c, struct td_rank_page *page, bool is_ze
     if (max_time_s > 0) c->timer_ns = td_mono_now().ns + max_time_s * TD_NS_PER_S - elapsed_ns;
 }
 
+void td_control_save_every(struct td_control *c, int64_t interval_s) {
+    c->interval_ns = c->is_zero && interval_s > 0 ? interval_s * TD_NS_PER_S : 0;
+    td_control_saved(c);
+}
+
+void td_control_saved(struct td_control *c) {
+    if (c->interval_ns) c->due_ns = td_mono_now().ns + c->interval_ns;
+}
+
+static bool is_due(const struct td_control *c) {
+    return c->interval_ns && td_mono_now().ns >= c->due_ns;
+}
+
 void td_control_raise(struct td_control *c, float *flags, bool step_follows) {
     memset(flags, 0, TD_CONTROL_FLAGS * sizeof *flags);
     flags[TD_CONTROL_RANKS] = 1;
@@ -26,6 +40,10 @@ void td_control_raise(struct td_control *c, float *flags, bool step_follows) {
         c->seen_checkpoint = request;
         flags[TD_CONTROL_CHECKPOINT] = 1;
     }
+    if (step_follows && is_due(c)) {
+        td_control_saved(c); // one that is left out is not asked for again at the next step
+        flags[TD_CONTROL_DUE] = 1;
+    }
 }
 
 void td_control_agreed(struct td_control *c) {
@@ -36,7 +54,7 @@ void td_control_agreed(struct td_control *c) {
 
 bool td_control_is_pending(const struct td_control *c) {
     const struct td_agreement a = td_control_read(c->agreed);
-    return a.stop || a.save || a.timer;
+    return a.stop || a.save || a.timer || a.due;
 }
 
 struct td_agreement td_control_take(struct td_control *c) {
@@ -50,6 +68,7 @@ struct td_agreement td_control_read(const float *flags) {
         .stop = flags[TD_CONTROL_STOP] != 0,
         .now = flags[TD_CONTROL_NOW] != 0,
         .timer = flags[TD_CONTROL_TIMER] != 0,
+        .due = flags[TD_CONTROL_DUE] != 0,
     };
     a.save = flags[TD_CONTROL_CHECKPOINT] != 0 || (a.stop && !a.now);
     return a;

@@ -20,6 +20,7 @@ struct td_agreement {
     bool save;  // save at this boundary
     bool now;   // with stop: without saving, and also when training is over already
     bool timer; // the time limit is reached
+    bool due;   // a periodic checkpoint is, by rank 0's clock
 };
 
 struct td_control {
@@ -27,6 +28,8 @@ struct td_control {
     bool is_zero;                   // raises what only one rank should raise
     int32_t seen_checkpoint;        // requests honoured
     int64_t timer_ns;               // td_mono at which the time limit is reached; 0: none
+    int64_t interval_ns;            // between two checkpoints by time; 0: there are none
+    int64_t due_ns;                 // td_mono of the next one
     float flags[TD_CONTROL_FLAGS];  // own before a run that carries them, then the sum
     float agreed[TD_CONTROL_FLAGS]; // sums that nobody has acted on, added up
 };
@@ -34,8 +37,12 @@ struct td_control {
 // elapsed_ns: what earlier attempts have used of max_time_s (0: no limit).
 void td_control_init(struct td_control *c, struct td_rank_page *page, bool is_zero,
                      int64_t max_time_s, int64_t elapsed_ns);
+// Fit begins: the time of checkpoints counts from now on, if rank 0 asks for any (interval_s > 0).
+void td_control_save_every(struct td_control *c, int64_t interval_s);
+// A checkpoint is taken: the time of the next one counts from now on.
+void td_control_saved(struct td_control *c);
 // This rank's flags, into flags[TD_CONTROL_FLAGS]. Before the last bucket is reduced. A request for
-// a checkpoint is only raised, and used up, where an optimizer step follows.
+// a checkpoint, or one that is due, is only raised, and used up, where an optimizer step follows.
 void td_control_raise(struct td_control *c, float *flags, bool step_follows);
 // flags are a sum: adds them to what is to be acted on.
 void td_control_agreed(struct td_control *c);
