@@ -128,6 +128,8 @@ static const char *const not_in_trainer[] = {
     "num_sanity_val_steps",
     "min_epochs",
     "log_every_n_steps",
+    "fast_dev_run",
+    "overfit_batches",
 };
 enum { OF_THE_STRUCT = 5 }; // the first of them
 

@@ -191,6 +191,17 @@ static bool has_own_keys(const struct td_knob *k) {
     return false;
 }
 
+static const char *names_or_plugin(struct td_arena *a, const struct td_knob *k) {
+    return td_arena_printf(a, "%s, or a map {name: plugin, %s: NAME, knobs: {...}}%s",
+                           join_choices(a, k), k->key,
+                           has_own_keys(k) ? ", or one of a name and its keys" : "");
+}
+
+// What may be in place of an integer.
+static const char *word_beside(const struct td_knob *k) {
+    return k->type == TD_KNOB_INT_OR_AUTO ? "or auto" : "true or false";
+}
+
 static const char *expects(struct td_arena *a, const struct td_knob *k) {
     char range[120];
     print_range(k, range, sizeof range);
@@ -200,7 +211,8 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
     case TD_KNOB_INT:
         return td_arena_printf(a, "%s%s", k->min < k->max ? "an integer " : "", range);
     case TD_KNOB_INT_OR_AUTO:
-        return td_arena_printf(a, "an integer %s, or auto", range);
+    case TD_KNOB_INT_OR_BOOL:
+        return td_arena_printf(a, "an integer %s, %s", range, word_beside(k));
     case TD_KNOB_INT_BY_EPOCH:
         return td_arena_printf(a, "an integer %s, or a map of up to %d epochs to such", range,
                                TD_LIMITS_WINDOWS);
@@ -213,9 +225,7 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
     case TD_KNOB_ENUM:
         return join_choices(a, k);
     case TD_KNOB_ENUM_OR_PLUGIN:
-        return td_arena_printf(a, "%s, or a map {name: plugin, %s: NAME, knobs: {...}}%s",
-                               join_choices(a, k), k->key,
-                               has_own_keys(k) ? ", or one of a name and its keys" : "");
+        return names_or_plugin(a, k);
     case TD_KNOB_NAME:
         return td_arena_printf(a, NAME_TEXT, k->max);
     case TD_KNOB_PLUGIN:

@@ -11,6 +11,7 @@ enum td_knob_type {
     TD_KNOB_BOOL,
     TD_KNOB_INT,
     TD_KNOB_INT_OR_AUTO,
+    TD_KNOB_INT_OR_BOOL,  // canonical: false is 0, true is 1
     TD_KNOB_INT_BY_EPOCH, // an integer, or a map from an epoch to the integer from there on
     TD_KNOB_REAL,
     TD_KNOB_AMOUNT,   // a count (integer) or a fraction (real)

@@ -12,6 +12,7 @@ static const char *const words[] = {
     [TD_KNOB_BOOL] = "bool",
     [TD_KNOB_INT] = "int",
     [TD_KNOB_INT_OR_AUTO] = "int or auto",
+    [TD_KNOB_INT_OR_BOOL] = "int or bool",
     [TD_KNOB_INT_BY_EPOCH] = "int by epoch",
     [TD_KNOB_REAL] = "real",
     [TD_KNOB_AMOUNT] = "count or fraction",

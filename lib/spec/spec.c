@@ -168,6 +168,40 @@ static void read_restart(const struct td_json *s, struct td_spec_restart *out) {
     }
 }
 
+// ---- knobs that stand for several others --------------------------------------------------------
+// One epoch of n batches, and n batches of each other stage.
+static void run_fast(struct td_spec *s, int32_t n) {
+    const struct td_amount batches = {.batches = n}, whole = {.is_fraction = true, .fraction = 1};
+    struct td_limits *l = &s->trainer.limits;
+    l->train_batches = l->val_batches = l->test_batches = l->predict_batches = batches;
+    l->max_epochs = 1;
+    l->max_steps = n;
+    l->sanity_batches = 0;
+    l->val_check_interval = whole;
+    l->check_val_every_n_epoch = 1;
+    s->checkpoint.every_n_epochs = s->checkpoint.every_n_train_steps = 0;
+    s->checkpoint.train_time_interval_s = 0;
+    s->checkpoint.save_top_k = 0;
+    s->checkpoint.monitor = "";
+    s->early_stopping.monitor = "";
+    if (strcmp(s->evaluate_from, "best") == 0) s->evaluate_from = "last";
+}
+
+static bool is_zero(struct td_amount a) {
+    return a.is_fraction ? a.fraction <= 0 : a.batches == 0;
+}
+
+// As in Lightning, overfit_batches says how many batches fit has, also of a fast run. The tree
+// stays as it was written.
+static void read_debug_run(const struct td_json *trainer, struct td_spec *s) {
+    const struct td_amount overfit = amount(trainer, "overfit_batches");
+    const int32_t fast = i32(trainer, "fast_dev_run");
+    if (fast > 0) run_fast(s, fast);
+    if (is_zero(overfit)) return;
+    s->trainer.limits.train_batches = s->trainer.limits.val_batches = overfit;
+    s->loader.shuffle = false;
+}
+
 void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
     struct td_spec s = {
         .tree = tree,
@@ -206,6 +240,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
         s.trainer.cpu_level = "auto";
         s.checkpoint.save_top_k = -1; // they say themselves what goes
     }
+    read_debug_run(td_json_get(tree, "trainer"), &s);
     *out_spec = s;
 }
 

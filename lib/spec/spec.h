@@ -69,7 +69,8 @@ TD_MUST_USE td_status td_spec_validate(struct td_arena *a, const struct td_json 
                                        struct td_json **out_tree);
 
 // ---- the view ----------------------------------------------------------------------------------
-// All strings and nodes are borrowed from the tree. "" is an absent string.
+// All strings and nodes are borrowed from the tree. "" is an absent string. trainer.fast_dev_run
+// and overfit_batches are in it as the limits and other values that they stand for.
 
 // A part chosen by name: `knobs` is its whole section (with `name`), every knob resolved. Of a
 // plugin: its own name, and the keys that it declares, which nobody has checked yet.

@@ -88,6 +88,11 @@ static struct td_json *check_int_or_auto(const struct subject *s, const struct t
     return check_int(s, v);
 }
 
+static struct td_json *check_int_or_bool(const struct subject *s, const struct td_json *v) {
+    if (v->kind == TD_JSON_BOOL) return fresh(s, td_json_new_int(s->c->arena, v->u.boolean));
+    return check_int(s, v);
+}
+
 // An epoch as a key of a map: its digits, without zeros in front; -1: it is none.
 static int64_t epoch_of(const char *key) {
     size_t len = strlen(key);
@@ -333,6 +338,8 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
         return check_int(s, v);
     case TD_KNOB_INT_OR_AUTO:
         return check_int_or_auto(s, v);
+    case TD_KNOB_INT_OR_BOOL:
+        return check_int_or_bool(s, v);
     case TD_KNOB_INT_BY_EPOCH:
         return check_int_by_epoch(s, v);
     case TD_KNOB_REAL:

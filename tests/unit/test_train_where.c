@@ -118,12 +118,23 @@ static void test_bad_label_is_named_with_stage_and_batch(void **state) {
 }
 
 static void test_batch_before_the_first_step_is_one_of_the_sanity_check(void **state) {
-    struct run r;
-    prepare(&r, TD_STAGE_FIT, "far", *state);
-    r.config.limits.sanity_batches = 2;
-    damage.how = BAD_LABEL;
-    damage.in = TD_SPLIT_VAL;
-    expect(&r, TD_INVALID_ARGUMENT, TD_CLASS_DATA, "sanity check at step 0 (epoch 0), batch 2: ");
+    static const struct {
+        int32_t sanity_batches; // the second is bad
+        const char *where;
+    } cases[] = {
+        {0, "validation at step 2 (epoch 0), batch 2: "},
+        {1, "validation at step 2 (epoch 0), batch 2: "},
+        {2, "sanity check at step 0 (epoch 0), batch 2: "},
+        {-1, "sanity check at step 0 (epoch 0), batch 2: "},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        struct run r;
+        prepare(&r, TD_STAGE_FIT, "far", *state);
+        r.config.limits.sanity_batches = cases[i].sanity_batches;
+        damage.how = BAD_LABEL;
+        damage.in = TD_SPLIT_VAL;
+        expect(&r, TD_INVALID_ARGUMENT, TD_CLASS_DATA, cases[i].where);
+    }
 }
 
 static void test_what_is_no_number_is_named_with_stage_and_batch(void **state) {

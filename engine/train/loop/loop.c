@@ -73,7 +73,7 @@ td_status td_train_loop_settle(struct td_train_loop *l) {
     int64_t n = td_rank_epoch_batches(l->rank);
     if (n == 0) {
         return td_bad_spec("an epoch has no batch for this rank; lower "
-                           "batch_size or raise limit_train_batches");
+                           "batch_size or raise limit_train_batches, or overfit_batches");
     }
     // Each training step has its schedule, which counts windows.
     const struct td_limits windows = td_rank_window_limits(l->rank);
