@@ -192,6 +192,7 @@ static td_status take_spec(struct td_worker_config *c) {
     t->batch_size = spec->loader.batch_size;
     t->shuffle = spec->loader.shuffle;
     t->drop_last = spec->loader.drop_last;
+    t->val_split = spec->loader.val_split;
     t->limits = spec->trainer.limits;
     take_early_stop(&spec->early_stopping, &t->early_stop);
     TD_TRY(td_worker_optimizer(spec, c->arena, &t->optimizer));

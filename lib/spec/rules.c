@@ -204,6 +204,18 @@ static void check_one_optimizer(struct td_check *c, const struct td_json *root) 
     }
 }
 
+// Rows that overlap would have tokens in both parts.
+static void check_val_split(struct td_check *c, const struct td_json *root) {
+    const struct td_json *data = get(root, "data"), *part = td_json_get(data, "val_split");
+    const int64_t block = td_json_int(td_json_get(data, "block_size"), 0);
+    const int64_t stride = td_json_int(td_json_get(data, "stride"), block);
+    if (td_json_real(part, 0) <= 0 || stride >= block) return;
+    td_check_violation(c, "data.val_split", part->line,
+                       "rows overlap (stride %lld, block_size %lld), so both parts would have the "
+                       "same tokens; leave stride out, or validate on data of its own",
+                       (long long)stride, (long long)block);
+}
+
 // Keys of early_stopping that say something, where no metric is checked.
 static void check_early_stopping(struct td_check *c, const struct td_json *root) {
     const struct td_json *section = get(root, "early_stopping");
@@ -267,4 +279,5 @@ void td_check_rules(struct td_check *c, struct td_json *canonical) {
     check_optimizers(c, canonical);
     check_one_optimizer(c, canonical);
     check_early_stopping(c, canonical);
+    check_val_split(c, canonical);
 }

@@ -226,6 +226,8 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
         .batch_size = int_of(data, "batch_size"),
         .shuffle = flag(data, "shuffle"),
         .drop_last = flag(data, "drop_last"),
+        .val_split =
+            is_zero(amount(data, "val_split")) ? (struct td_amount){0} : amount(data, "val_split"),
     };
     read_trainer(td_json_get(tree, "trainer"), &s.trainer);
     read_checkpoint(td_json_get(tree, "checkpoint"), &s.checkpoint);

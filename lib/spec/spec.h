@@ -84,6 +84,7 @@ struct td_spec_loader { // of data, whichever it is; batch_size is per rank
     int64_t batch_size;
     bool shuffle;
     bool drop_last;
+    struct td_amount val_split; // of the training samples, to validate on; 0 batches: none
 };
 
 struct td_spec_trainer {

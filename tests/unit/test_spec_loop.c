@@ -16,16 +16,17 @@ static int drop_arena(void **state) {
     return 0;
 }
 
-// A small job with these keys besides.
-static struct td_spec view(struct td_arena *a, const char *keys) {
+// A small job with these keys besides, or with these data if they are a map.
+static struct td_spec view(struct td_arena *a, const char *more) {
     struct td_json *tree;
     struct td_spec spec;
-    const char *text =
-        td_arena_printf(a,
-                        "model: {name: mlp, layers: [4, 2]}\n"
-                        "optimizer: {name: sgd}\n"
-                        "data: {name: synthetic, batch_size: 8, shuffle: true}\n%s\n",
-                        keys);
+    const bool is_data = *more == '{';
+    const char *data = is_data ? more : "{name: synthetic, batch_size: 8, shuffle: true}";
+    const char *text = td_arena_printf(a,
+                                       "model: {name: mlp, layers: [4, 2]}\n"
+                                       "optimizer: {name: sgd}\n"
+                                       "data: %s\n%s\n",
+                                       data, is_data ? "" : more);
     assert_non_null(text);
     assert_ok(td_spec_parse(a, text, strlen(text), NULL, 0, &tree));
     td_spec_read(tree, &spec);
@@ -90,12 +91,32 @@ static void test_overfitting_limits_both_splits_and_shuffles_nothing_when_it_is_
     assert_false(s.loader.shuffle);
 }
 
+static void test_part_is_kept_to_validate_on_with_every_dataset(void **state) {
+    static const char *const datasets[] = {
+        "{name: idx, path: /d, batch_size: 8",  "{name: tokens, train: [/d], batch_size: 8",
+        "{name: text, path: /d, batch_size: 8", "{name: npy, x: /x, y: /y, batch_size: 8",
+        "{name: synthetic, batch_size: 8",      "{name: plugin, dataset: own, batch_size: 8",
+    };
+    struct td_arena *a = *state;
+    assert_int_equal(view(a, "").loader.val_split.batches, 0);
+    assert_false(view(a, "").loader.val_split.is_fraction);
+    for (size_t i = 0; i < TD_COUNTOF(datasets); i++) {
+        struct td_spec s = view(a, td_arena_printf(a, "%s, val_split: 30}", datasets[i]));
+        assert_int_equal(s.loader.val_split.batches, 30);
+        s = view(a, td_arena_printf(a, "%s, val_split: 0.2}", datasets[i]));
+        assert_true(s.loader.val_split.is_fraction && s.loader.val_split.fraction == 0.2);
+        s = view(a, td_arena_printf(a, "%s, val_split: 0.0}", datasets[i]));
+        assert_false(s.loader.val_split.is_fraction);
+    }
+}
+
 #define test_in_arena(f) cmocka_unit_test_setup_teardown(f, make_arena, drop_arena)
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_arena(test_no_epoch_is_saved_when_checkpoints_go_by_time),
         test_in_arena(test_fast_run_says_what_limits_say_when_it_is_on),
         test_in_arena(test_overfitting_limits_both_splits_and_shuffles_nothing_when_it_is_on),
+        test_in_arena(test_part_is_kept_to_validate_on_with_every_dataset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static td_status open_owner(const struct owner *o, const struct td_json *knobs) 
 // Of the loader, which reads them from the plan itself.
 static bool is_loaders(const char *key) {
     return strcmp(key, "batch_size") == 0 || strcmp(key, "shuffle") == 0 ||
-           strcmp(key, "drop_last") == 0;
+           strcmp(key, "drop_last") == 0 || strcmp(key, "val_split") == 0;
 }
 
 // Each member of the map under another name, one at a time; the name of a choice stays.

@@ -28,6 +28,7 @@ struct td_data {
     size_t n_fields;
     int64_t batch_size;
     size_t batch_bytes;
+    struct td_holdout holdout;
     struct split_state split[TD_SPLIT_COUNT];
     int64_t *index;                           // (batch_size)
     void *staging[N_STAGING][TD_DATA_FIELDS]; // each (batch_size, sample_shape)
@@ -137,6 +138,7 @@ void td_data_close(struct td_data *d) {
         }
     }
     free(d->index);
+    td_holdout_finish(&d->holdout);
     d->ops->close(d->dataset);
     free(d);
 }
@@ -150,7 +152,20 @@ size_t td_data_batch_bytes(const struct td_data *d) {
     return d->batch_bytes;
 }
 
+td_status td_data_hold_out(struct td_data *d, struct td_amount part, uint64_t seed) {
+    TD_CHECK(!d->holdout.order);
+    return td_holdout_init(&d->holdout, d->ops->length(d->dataset, TD_SPLIT_TRAIN), part, seed);
+}
+
+// Is the split that part of the training samples which was kept?
+static bool is_held_out(const struct td_data *d, enum td_split split) {
+    if (!d->holdout.order || split == TD_SPLIT_TRAIN) return false;
+    return split == TD_SPLIT_VAL || d->ops->length(d->dataset, split) == 0;
+}
+
 int64_t td_data_length(const struct td_data *d, enum td_split split) {
+    if (is_held_out(d, split)) return d->holdout.n_val;
+    if (d->holdout.order && split == TD_SPLIT_TRAIN) return d->holdout.n_train;
     return d->ops->length(d->dataset, split);
 }
 
@@ -161,7 +176,7 @@ static td_status find_loaders(const struct td_data *d, enum td_split split, int6
     bool fits = true;
     *out_n = 1;
     out_samples[0] = length;
-    if (!evaluates || !d->ops->loaders) return TD_OK;
+    if (!evaluates || !d->ops->loaders || is_held_out(d, split)) return TD_OK;
     const size_t n = d->ops->loaders(d->dataset, split, out_samples);
     if (n < 1 || n > TD_LOADERS_MAX) {
         return td_fail(TD_INVALID_ARGUMENT,
@@ -178,6 +193,16 @@ static td_status find_loaders(const struct td_data *d, enum td_split split, int6
                    "the loaders of split %s do not make its %lld samples; each has 1 or more of "
                    "them, and each sample one loader",
                    td_split_name(split), (long long)length);
+}
+
+// The samples of d->index, as the split numbers them.
+static td_status gather_samples(struct td_data *d, enum td_split split, int64_t n, void **staging) {
+    const bool held_out = is_held_out(d, split);
+    if (held_out || (d->holdout.order && split == TD_SPLIT_TRAIN)) {
+        td_holdout_map(&d->holdout, held_out, d->index, n);
+        split = TD_SPLIT_TRAIN;
+    }
+    return d->ops->gather(d->dataset, split, d->index, n, staging);
 }
 
 static td_status gather(void *split, int32_t loader, int64_t offset, const void **out_fields,
@@ -198,9 +223,7 @@ static td_status gather(void *split, int32_t loader, int64_t offset, const void 
     }
     void **staging = d->staging[d->next];
     d->next = (d->next + 1) % N_STAGING;
-    if (n > 0) {
-        TD_TRY(d->ops->gather(d->dataset, (enum td_split)(s - d->split), d->index, n, staging));
-    }
+    if (n > 0) TD_TRY(gather_samples(d, (enum td_split)(s - d->split), n, staging));
     for (size_t f = 0; f < d->n_fields; f++) {
         out_fields[f] = staging[f];
     }

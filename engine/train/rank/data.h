@@ -13,6 +13,7 @@
 // Thread: the training thread.
 
 #include "engine/train/config/config.h"
+#include "engine/train/rank/holdout.h"
 #include "engine/train/rank/sampler.h"
 #include "traind/accelerator.h"
 #include "traind/dataset.h"
@@ -31,6 +32,10 @@ TD_DEFINE_AUTO(td_data, td_data_close);
 
 const struct td_field *td_data_fields(const struct td_data *d, size_t *out_n);
 size_t td_data_batch_bytes(const struct td_data *d); // of the buffers that batches are gathered in
+// Keeps a part of the training samples to validate on, in place of the dataset's own (holdout.h).
+// Where the dataset has none of its own to test on or to predict, those are this part, too. Once,
+// before anything is divided. Class bad_spec: no such part.
+TD_MUST_USE td_status td_data_hold_out(struct td_data *d, struct td_amount part, uint64_t seed);
 int64_t td_data_length(const struct td_data *d, enum td_split split); // 0: no such split
 // How a split is divided and ordered; before its first batch. n_samples is that of the split.
 // Nothing to do for an absent split. Errors: class user_code for loaders that do not make the

@@ -345,6 +345,9 @@ td_status td_rank_open_data(struct td_rank *r) {
                            "each of %d ranks; predict on 1, or leave it true",
                            r->facts.world_size);
     }
+    if (c->val_split.is_fraction || c->val_split.batches) {
+        TD_TRY(td_data_hold_out(r->data, c->val_split, c->seed));
+    }
     TD_TRY(divide_data(r, TD_SPLIT_TRAIN, true));
     TD_TRY(divide_data(r, TD_SPLIT_VAL, false));
     TD_TRY(divide_data(r, TD_SPLIT_TEST, false));

@@ -9,6 +9,7 @@
 //
 //   rank.h                        what a rank is, and how it ends
 //   plugins.h, data.h, sampler.h  open what the job names; its batches
+//   holdout.h                     samples that are kept to validate on
 //   group.h                       what ranks do together
 //   replicas.h                    state that becomes the same on all ranks
 //   bucket_list.h, buckets.h      gradients that they average

@@ -1,0 +1,63 @@
+// See the header.
+
+#include "engine/train/rank/holdout.h"
+
+#include <stdio.h>
+
+#include "engine/train/rank/sampler.h"
+#include "lib/base/rng.h"
+
+// "0.1", "5": as the knob has it.
+static void print_part(struct td_amount part, char out[32]) {
+    if (part.is_fraction) {
+        snprintf(out, 32, "%g", part.fraction);
+    } else {
+        snprintf(out, 32, "%lld", (long long)part.batches);
+    }
+}
+
+static td_status check(int64_t n, int64_t n_val, struct td_amount part) {
+    char text[32];
+    print_part(part, text);
+    if (n_val < 1) {
+        return td_bad_spec("data.val_split: %s of %lld samples is none to validate on; give a "
+                           "larger part",
+                           text, (long long)n);
+    }
+    if (n_val >= n) {
+        return td_bad_spec("data.val_split: %s of %lld samples leaves none to train on; give a "
+                           "smaller part",
+                           text, (long long)n);
+    }
+    if (n > TD_SAMPLER_MAX_SAMPLES) {
+        return td_bad_spec("data.val_split: %lld samples; %lld are the most that can be divided",
+                           (long long)n, (long long)TD_SAMPLER_MAX_SAMPLES);
+    }
+    return TD_OK;
+}
+
+td_status td_holdout_init(struct td_holdout *h, int64_t n, struct td_amount part, uint64_t seed) {
+    struct td_randperm permutation;
+    const int64_t n_val =
+        part.is_fraction ? (int64_t)((double)n * part.fraction) : TD_MIN(part.batches, n);
+    TD_TRY(check(n, n_val, part));
+    h->order = td_calloc((size_t)n, sizeof *h->order);
+    if (!h->order) return td_fail_oom();
+    td_randperm_begin(&permutation, seed, n, h->order);
+    td_randperm_extend(&permutation, n);
+    h->n_train = n - n_val;
+    h->n_val = n_val;
+    return TD_OK;
+}
+
+void td_holdout_finish(struct td_holdout *h) {
+    free(h->order);
+    *h = (struct td_holdout){0};
+}
+
+void td_holdout_map(const struct td_holdout *h, bool held_out, int64_t *index, int64_t n) {
+    const int64_t *from = held_out ? h->order + h->n_train : h->order;
+    for (int64_t i = 0; i < n; i++) {
+        index[i] = from[index[i]];
+    }
+}
