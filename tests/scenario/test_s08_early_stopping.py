@@ -66,11 +66,11 @@ def test_note_says_why_it_ended_and_once(tmp_path):
 
 
 # ---- cut off ------------------------------------------------------------------------------------
-def learning(directory, resume_from=None, max_steps=-1, interval=3):
+def learning(directory, resume_from=None, interval=3, **stopping):
     """Overfits: val_loss falls, then rises. Every third batch: a validation in the middle of a window, or at its end.
     Every second: each boundary has one, so that a stop leaves it pending."""
-    plan = plan_for(directory, {"patience": 6, "min_delta": 0.001},
-                    trainer={"accelerator": "cpu", "max_epochs": 200, "max_steps": max_steps, "val_check_interval": interval,
+    plan = plan_for(directory, {"patience": 6, "min_delta": 0.001} | stopping,
+                    trainer={"accelerator": "cpu", "max_epochs": 200, "val_check_interval": interval,
                              "accumulate_grad_batches": 2})
     plan["optimizer"] = {"name": "adamw", "lr": 0.02}
     plan["data"] |= {"samples": 256, "shuffle": True}
@@ -90,21 +90,23 @@ def stopped_at(directory, world, early):
 
 
 # Contract 41: all ranks end at the same step, and a resumed run where one that was not cut off does
-@pytest.mark.parametrize("how", ["at a step", "in a validation"])
+@pytest.mark.parametrize("how", ["at a step", "in a validation", "by the training loss"])
 @pytest.mark.parametrize("world", [1, 2])
 def test_run_that_is_cut_off_ends_at_the_same_step(tmp_path, world, how):
-    interval = 3 if how == "at a step" else 2
-    with Attempt(tmp_path, learning(tmp_path / "whole", interval=interval), world) as one:
+    more = {"interval": 2} if how == "in a validation" else {}
+    if how == "by the training loss":  # over an epoch so far, of which a checkpoint has a part
+        more = {"monitor": "train_loss", "min_delta": 0.02}
+    with Attempt(tmp_path, learning(tmp_path / "whole", **more), world) as one:
         assert one.wait() == [0] * world, one.story()
         (note,) = notes_of(one.ranks)
     last = max(steps_in(tmp_path / "whole"))
     waits = {s: manifest_of(tmp_path / "whole", s)["early_stopping"]["wait"] for s in steps_in(tmp_path / "whole")}
     assert waits[last] == 6 and last > 10
-    if how == "at a step":  # of a checkpoint that has counted checks, and not all of them
+    if how != "in a validation":  # of a checkpoint that has counted checks, and not all of them
         source = tmp_path / f"whole/step-{next(s for s in sorted(waits) if s < last and waits[s] in (3, 4))}"
     else:
         source = tmp_path / f"cut/step-{stopped_at(tmp_path / 'cut', world, last)}"
-    with Attempt(tmp_path, learning(tmp_path / "rest", str(source), interval=interval), world) as one:
+    with Attempt(tmp_path, learning(tmp_path / "rest", str(source), **more), world) as one:
         assert one.wait() == [0] * world, one.story()
         assert one.ranks[0].event("resumed")[0]["exact"]
         assert notes_of(one.ranks) == [note]

@@ -340,7 +340,9 @@ static void test_trainer_is_refused_what_nobody_acts_on(void **state) {
     } rows[] = {{"{precision: bf16-mixed}", "options.trainer has precision, which the options say"},
                 {"{devices: 2}", "options.trainer has devices"},
                 {"{accumulate_grad_batches: 2}", "the loop is the program's"},
-                {"{limit_val_batches: 0}", "limit_val_batches"}};
+                {"{limit_val_batches: 0}", "limit_val_batches"},
+                {"{fast_dev_run: true}", "fast_dev_run"},
+                {"{overfit_batches: 2}", "overfit_batches"}};
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         struct td_fabric_options o = options_of(NULL);
         o.trainer = rows[i].trainer;
