@@ -21,6 +21,8 @@
 #include "daemon/launcher/command.h"
 #include "daemon/launcher/ending.h"
 #include "daemon/launcher/environment.h"
+#include "daemon/launcher/logger.h"
+#include "daemon/launcher/logging.h"
 #include "daemon/launcher/lost.h"
 #include "daemon/launcher/memory.h"
 #include "daemon/launcher/orphans.h"
@@ -293,6 +295,7 @@ static void look(struct td_launcher *l) {
     td_journal_flush(&l->journal);
     if (td_launcher_find_lost(l)) kill_all(l, TD_LAUNCH_KILL_LOST);
     td_watchdog_look(l, now);
+    td_logging_look(l);
     if (now.ns >= l->term_at.ns) td_launch_command_terminate(l);
     if (now.ns >= l->kill_at.ns) kill_all(l, l->kill_due);
     if (l->alone_since.ns != INT64_MAX && l->stop_mode == TD_STOP_NONE &&
@@ -480,6 +483,7 @@ static td_status start(struct td_launcher *l) {
     }
     if (l->o.kind != TD_KIND_TRAIN) TD_TRY(td_launch_command_create(&l->o, &l->command));
     TD_TRY(start_ranks(l));
+    td_logging_start(l); // after the ranks: a thread that is there is nobody's to inherit
     return td_launcher_fill_group(l);
 }
 
@@ -494,6 +498,7 @@ static void run(struct td_launcher *l) {
         if (l->news && l->n_reported < NEWS_A_TICK) report_news(l);
     }
     td_orphans_end(l->signal_fd);
+    td_logging_end(l);
     td_launcher_note_end(l);
     td_buf_clear(&l->link.out); // a status that waits is superseded by the last one
     send_status(l, true);
@@ -507,6 +512,7 @@ static void finish(struct td_launcher *l) {
         td_launch_rank_finish(&l->ranks[i]);
     }
     free(l->ranks);
+    td_logger_destroy(l->logger);
     td_launch_command_destroy(l->command);
     td_journal_finish(&l->journal);
     td_buf_finish(&l->last_status);

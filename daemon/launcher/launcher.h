@@ -19,6 +19,11 @@
 //   journal.h      events.log
 //   boundary.h     which points are kept when a checkpoint is
 //   memory.h       what ranks share
+//   logging.h      when loggers begin and end, and what they note
+//   logger.h       metrics.csv and TensorBoard's files, by a thread of its own
+//   logger_rows.h  points of ranks, put together by step
+//   logger_sink.h  what writes them (logger_csv.c, logger_tensorboard.c)
+//   tfevents.h     records of TensorBoard's files
 //   file.h         whether a file is still the one that was opened
 //   link.h         the Unix socket and the daemon on it
 //   store.h        the rendezvous store of its ranks
@@ -33,13 +38,13 @@
 // the orphan timeout it stops the ranks with a checkpoint and ends. SIGTERM does the same at once,
 // SIGKILL kills all ranks.
 //
-// One thread: epoll, signalfd, and one periodic timer. Every 20 ms it drains rings: the smallest
-// models make 100000 points a second and rank, and a ring holds 8192. Every 100 ms it looks at
-// deadlines and reports to the daemon what changed. An event of a rank is reported at once, up to
-// eight times between two ticks, and with the next tick after that. So a client that waits for a
-// job's first step sees it in time, and a rank that makes events without end does not keep the
-// daemon busy. Nothing here waits for a disk that is full, for a daemon or for a rank; every stop
-// has a time after which SIGKILL follows.
+// One thread (and that of loggers): epoll, signalfd, and one periodic timer. Every 20 ms it drains
+// rings: the smallest models make 100000 points a second and rank, and a ring holds 8192. Every 100
+// ms it looks at deadlines and reports to the daemon what changed. An event of a rank is reported
+// at once, up to eight times between two ticks, and with the next tick after that. So a client that
+// waits for a job's first step sees it in time, and a rank that makes events without end does not
+// keep the daemon busy. Nothing here waits for a disk that is full, for a daemon or for a rank;
+// every stop has a time after which SIGKILL follows.
 
 // Runs an attempt from argv to its end; the exit code of the process. Errors before the ranks run
 // go to the ack descriptor as {"code":..,"class":..,"message":..}; success as {"ready":true}.

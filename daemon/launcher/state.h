@@ -21,6 +21,7 @@ enum td_launch_kill {
 };
 
 struct td_launch_command;
+struct td_logger;
 
 struct td_launcher {
     struct td_launch_options o;
@@ -34,6 +35,7 @@ struct td_launcher {
     struct td_launch_rank *ranks;      // (n_ranks)
     struct td_launch_store store;      // n_ranks 0: there is none
     struct td_launch_command *command; // what ranks run; NULL: traind-worker
+    struct td_logger *logger;          // NULL: the plan names none
     int32_t n_exited;
     int32_t first_failed;   // index of the first rank to blame; -1: none
     bool only_victim;       // that one is a mere victim of a peer

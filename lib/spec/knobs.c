@@ -249,8 +249,8 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
     case TD_KNOB_CHOICE:
         return td_arena_printf(a, "a map with the name of %s %s, or a bare name",
                                strchr("aeiou", k->values[0]) ? "an" : "a", k->values);
-    case TD_KNOB_LAYERS:
-        return list_of(a, k, "layers");
+    case TD_KNOB_CHOICES:
+        return list_of(a, k, td_arena_printf(a, "%ss", td_knob_entry_section(k)));
     case TD_KNOB_MAPS:
         return list_of(a, k, "maps of keys");
     case TD_KNOB_OBJECT:

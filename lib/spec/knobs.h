@@ -22,15 +22,15 @@ enum td_knob_type {
     TD_KNOB_PLUGIN,         // name of a plugin
     TD_KNOB_TEXT,
     TD_KNOB_PATH,
-    TD_KNOB_ENUMS,  // list of distinct names
-    TD_KNOB_INTS,   // list
-    TD_KNOB_REALS,  // list
-    TD_KNOB_PATHS,  // list
-    TD_KNOB_TEXTS,  // list; an integer counts as its digits
-    TD_KNOB_CHOICE, // a map with a name of an ITEM section, or the bare name
-    TD_KNOB_LAYERS, // list of maps, each a choice of section "layer"
-    TD_KNOB_MAPS,   // list of maps, each with the knobs of an ENTRY section
-    TD_KNOB_OBJECT, // anything, kept as it is
+    TD_KNOB_ENUMS,   // list of distinct names
+    TD_KNOB_INTS,    // list
+    TD_KNOB_REALS,   // list
+    TD_KNOB_PATHS,   // list
+    TD_KNOB_TEXTS,   // list; an integer counts as its digits
+    TD_KNOB_CHOICE,  // a map with a name of an ITEM section, or the bare name
+    TD_KNOB_CHOICES, // list of maps, each with a name of an ITEM section, or the bare name
+    TD_KNOB_MAPS,    // list of maps, each with the knobs of an ENTRY section
+    TD_KNOB_OBJECT,  // anything, kept as it is
     TD_KNOB_TYPE_COUNT,
 };
 
@@ -103,7 +103,7 @@ struct td_knob_choice {
 const char *td_knob_next_choice(const char *at, struct td_knob_choice *out_choice);
 // Bounds of a list's length, from `values`.
 void td_knob_items(const struct td_knob *k, size_t *out_min, size_t *out_max);
-// The ENTRY section of the maps of a list.
+// The ENTRY or ITEM section of the maps of a list.
 const char *td_knob_entry_section(const struct td_knob *k);
 bool td_knob_is_bytes(const struct td_knob *k); // takes 4GiB, too
 bool td_knob_max_exclusive(const struct td_knob *k);

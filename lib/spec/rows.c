@@ -29,7 +29,7 @@ static const char *const words[] = {
     [TD_KNOB_PATHS] = "paths",
     [TD_KNOB_TEXTS] = "texts",
     [TD_KNOB_CHOICE] = "choice",
-    [TD_KNOB_LAYERS] = "layers",
+    [TD_KNOB_CHOICES] = "choices",
     [TD_KNOB_MAPS] = "maps",
     [TD_KNOB_OBJECT] = "map",
 };

@@ -317,9 +317,9 @@ static struct td_json *check_names(const struct subject *s, const struct td_json
     return list;
 }
 
-// A layer: a map with a name, or the bare name.
-static struct td_json *check_layer(const struct subject *s, const struct td_json *v) {
-    return td_check_choice(s->c, "layer", s->path, v);
+// A layer, or a logger: a map with a name, or the bare name.
+static struct td_json *check_item(const struct subject *s, const struct td_json *v) {
+    return td_check_choice(s->c, td_knob_entry_section(s->k), s->path, v);
 }
 
 static struct td_json *check_map(const struct subject *s, const struct td_json *v) {
@@ -371,9 +371,9 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
         return check_list(s, v, check_word, min, max);
     case TD_KNOB_CHOICE:
         return td_check_choice(s->c, s->k->values, s->path, v);
-    case TD_KNOB_LAYERS:
+    case TD_KNOB_CHOICES:
         td_knob_items(s->k, &min, &max);
-        return check_list(s, v, check_layer, min, max);
+        return check_list(s, v, check_item, min, max);
     case TD_KNOB_MAPS:
         td_knob_items(s->k, &min, &max);
         return check_list(s, v, check_map, min, max);

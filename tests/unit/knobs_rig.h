@@ -38,9 +38,9 @@ static inline td_status knobs_fill_one(struct td_arena *a, const struct td_knob 
         return td_json_set(a, io_map, k->key, td_check_default(&c, k)) ? TD_OK : td_fail_oom();
     }
     if (v && k->type == TD_KNOB_CHOICE) return knobs_fill_choice(a, k->values, v);
-    if (!v || k->type != TD_KNOB_LAYERS) return TD_OK;
-    for (struct td_json *layer = v->first; layer; layer = layer->next) {
-        TD_TRY(knobs_fill_choice(a, "layer", layer));
+    if (!v || k->type != TD_KNOB_CHOICES) return TD_OK;
+    for (struct td_json *item = v->first; item; item = item->next) {
+        TD_TRY(knobs_fill_choice(a, td_knob_entry_section(k), item));
     }
     return TD_OK;
 }

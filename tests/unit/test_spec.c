@@ -74,9 +74,9 @@ static void test_command_has_its_own_keys_alone_when_canonical(void **state) {
     static const char want[] =
         "{\"name\":\"job\",\"kind\":\"command\",\"command\":[\"run\",\"3\"],\"env\":{\"A\":\"1\","
         "\"B\":\"x\"},"
-        "\"workdir\":null,\"trainer\":{\"devices\":2,\"num_nodes\":1},\"restart\":{\"max\":3,"
-        "\"backoff\":[1,5,25],\"stuck_timeout\":900},\"resources\":{\"nodes\":null,\"threads\":"
-        "\"auto\","
+        "\"workdir\":null,\"loggers\":[],\"trainer\":{\"devices\":2,\"num_nodes\":1},\"restart\":{"
+        "\"max\":3,\"backoff\":[1,5,25],\"stuck_timeout\":900},\"resources\":{\"nodes\":null,"
+        "\"threads\":\"auto\","
         "\"memory_bytes\":\"auto\",\"processes\":\"auto\",\"open_files\":64}}";
     struct td_json *tree = parse(*state, "kind: command\ncommand: [run, 3]\nenv: {A: 1, B: x}\n"
                                          "trainer: {devices: 2}\nresources: {open_files: 64}\n");
@@ -100,7 +100,8 @@ static void test_command_has_its_own_keys_alone_when_canonical(void **state) {
 static void test_program_has_keys_of_its_checkpoints_when_canonical(void **state) {
     static const char want[] =
         "{\"name\":\"job\",\"kind\":\"program\",\"command\":[\"run\"],\"env\":{},"
-        "\"workdir\":null,\"ckpt_path\":\"/c\",\"trainer\":{\"devices\":1,\"num_nodes\":1},"
+        "\"workdir\":null,\"ckpt_path\":\"/"
+        "c\",\"loggers\":[],\"trainer\":{\"devices\":1,\"num_nodes\":1},"
         "\"checkpoint\":{\"store\":\"fs\",\"dir\":null},\"restart\":{\"max\":3,"
         "\"backoff\":[1,5,25],\"stuck_timeout\":900},\"resources\":{\"nodes\":null,\"threads\":"
         "\"auto\","

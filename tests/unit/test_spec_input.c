@@ -52,7 +52,7 @@ static const struct {
     {"xyzzy: 2", "xyzzy (line 4)", "unknown key; known here: name, kind, seed_everything"},
     {"format: 1", "format (line 4)", "unknown key"},
     {"run: {attempt: 1}", "run (line 4)", "unknown key"},
-    {"trainer: {logger: true}", "trainer.logger (line 4)", "trainctl metrics"},
+    {"trainer: {logger: true}", "trainer.logger (line 4)", "the key is loggers"},
     {"trainer: 5", "trainer (line 4)", "expected a map of keys, found 5"},
     {"trainer:", "trainer (line 4)", "found nothing"},
     {"trainer: {devices: 0}", "trainer.devices (line 4)", "from 1 to 1024, or auto, found 0"},

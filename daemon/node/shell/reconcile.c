@@ -118,6 +118,25 @@ static void sweep_attempt(struct work *w, const char *state_dir, uint32_t attemp
     td_status_log(TD_LOG_WARN, s, "attempt's directory stays, continuing");
 }
 
+// What loggers wrote beside the checkpoints (daemon/launcher/logger.h); other files stay.
+static void sweep_logs(const struct work *w) {
+    int job_fd = open_dir(AT_FDCWD, w->dir), fd = job_fd >= 0 ? open_dir(job_fd, "logs") : -1;
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        bool ours = strncmp(e->d_name, "metrics.csv", strlen("metrics.csv")) == 0 ||
+                    strncmp(e->d_name, "events.out.tfevents.", strlen("events.out.tfevents.")) == 0;
+        if (ours) (void)unlinkat(fd, e->d_name, 0);
+    }
+    if (dir) {
+        closedir(dir);
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    if (job_fd < 0) return;
+    (void)unlinkat(job_fd, "logs", AT_REMOVEDIR);
+    close(job_fd);
+}
+
 // ---- what the catalog has, is it here? ----------------------------------------------------------
 static bool look_at(const char *dir, const Traind__V1__CatalogedCheckpoint *c,
                     char why[WHY_BYTES]) {
@@ -220,6 +239,7 @@ static bool advance(struct td_reconciler *r, struct work *w) {
         char attempts[TD_FS_PATH_BYTES];
         (void)snprintf(attempts, sizeof attempts, "%s/attempts/%s", r->o.state_dir, w->m->job);
         (void)rmdir(attempts);
+        if (!w->m->keep_checkpoints) sweep_logs(w);
         if (!w->m->keep_checkpoints) (void)rmdir(w->dir); // unless somebody's files are in it
     }
     w->answered = !answer(r, w);

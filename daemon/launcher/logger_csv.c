@@ -1,0 +1,355 @@
+// metrics.csv, as Lightning's CSVLogger writes it. The header has sorted names, among them epoch
+// and step; "\r\n" ends each line, and a cell is empty where a row has no such value. There is one
+// row a step, where Lightning may write several. A new column writes the whole file again, by a
+// temporary file and a rename. An open row is the last line, and is written over in place as it
+// grows.
+//
+// Lines wait in memory until the next flush. A write that fails is cut back to the last whole line,
+// and the sink is given up then: the logger opens the file again and puts the rows again.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/launcher/logger_sink.h"
+#include "lib/base/fsio.h"
+#include "lib/base/json.h"
+
+enum {
+    CSV_MAGIC = 0x6c637376,
+    COLUMNS_MAX = 256, // further metrics are left out
+    LINE_MAX_BYTES = 32 << 10,
+    PENDING_MAX = 256 << 10,
+    CELL_BYTES = 32,
+};
+
+struct column {
+    char name[TD_LOG_NAME];
+    char cell[CELL_BYTES]; // of the last row; "": none
+};
+struct csv_sink {
+    struct td_log_sink base;
+    char path[TD_FS_PATH_BYTES];
+    int fd;
+    struct column column[COLUMNS_MAX]; // sorted by name
+    size_t n;
+    bool has_row; // the last row, whose line begins at `at` when what waits is written
+    int64_t step;
+    bool dirty;            // it is not written as it is
+    uint64_t at;           // whole lines before that are in the file
+    struct td_buf pending; // closed lines that are not
+};
+
+// ---- texts --------------------------------------------------------------------------------------
+static void print_number(double v, char out[CELL_BYTES]) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, CELL_BYTES);
+    if (isfinite(v)) {
+        td_status_free(td_json_print_double(v, &text));
+        snprintf(out, CELL_BYTES, "%s", td_buf_cstr(&text));
+    } else {
+        snprintf(out, CELL_BYTES, "%s", isnan(v) ? "nan" : v < 0 ? "-inf" : "inf");
+    }
+}
+
+// A name in the header: in quotes where it needs them, as csv does.
+static td_status print_name(const char *name, struct td_buf *out) {
+    if (!strpbrk(name, ",\"\r\n")) return td_buf_str(out, name);
+    TD_TRY(td_buf_str(out, "\""));
+    for (const char *p = name; *p; p++) {
+        TD_TRY(td_buf_append(out, *p == '"' ? "\"\"" : p, *p == '"' ? 2 : 1));
+    }
+    return td_buf_str(out, "\"");
+}
+
+static td_status print_header(const struct csv_sink *s, struct td_buf *out) {
+    for (size_t i = 0; i < s->n; i++) {
+        if (i) TD_TRY(td_buf_str(out, ","));
+        TD_TRY(print_name(s->column[i].name, out));
+    }
+    return td_buf_str(out, "\r\n");
+}
+
+static td_status print_row(const struct csv_sink *s, struct td_buf *out) {
+    for (size_t i = 0; i < s->n; i++) {
+        if (i) TD_TRY(td_buf_str(out, ","));
+        TD_TRY(td_buf_str(out, s->column[i].cell));
+    }
+    return td_buf_str(out, "\r\n");
+}
+
+// The next cell of a line, without its quotes; NULL: it is the last, or damaged.
+static const char *read_cell(const char *at, char *out, size_t bytes) {
+    size_t n = 0;
+    bool quoted = *at == '"';
+    for (at += quoted; *at; at++) {
+        if (quoted && *at == '"' && at[1] != '"') {
+            at++;
+            break;
+        }
+        if (!quoted && (*at == ',' || *at == '\r')) break;
+        at += quoted && *at == '"';
+        if (n + 1 < bytes) out[n++] = *at;
+    }
+    out[n] = '\0';
+    return *at == ',' ? at + 1 : NULL;
+}
+
+// ---- columns ------------------------------------------------------------------------------------
+static struct column *find(struct csv_sink *s, const char *name) {
+    for (size_t i = 0; i < s->n; i++) {
+        if (strcmp(s->column[i].name, name) == 0) return &s->column[i];
+    }
+    return NULL;
+}
+
+// The place of each column in the header after those of `row` came to it; true: some did.
+static bool grow(struct csv_sink *s, const struct td_log_row *row, size_t out_was[COLUMNS_MAX]) {
+    bool grew = false;
+    for (size_t i = 0; i < s->n; i++) {
+        out_was[i] = i;
+    }
+    for (size_t i = 0; i < row->n + 2 && s->n < COLUMNS_MAX; i++) {
+        const char *name = i == 0 ? "epoch" : i == 1 ? "step" : row->value[i - 2].name;
+        if (find(s, name)) continue;
+        size_t at = s->n++;
+        for (; at > 0 && strcmp(s->column[at - 1].name, name) > 0; at--) {
+            s->column[at] = s->column[at - 1];
+            out_was[at] = out_was[at - 1];
+        }
+        s->column[at] = (struct column){0};
+        snprintf(s->column[at].name, sizeof s->column[at].name, "%s", name);
+        out_was[at] = SIZE_MAX; // it was not there
+        grew = true;
+    }
+    return grew;
+}
+
+// A line of the old columns as one of the new.
+static td_status widen(const struct csv_sink *s, const size_t *was, const char *line,
+                       struct td_buf *out) {
+    char cell[COLUMNS_MAX][CELL_BYTES] = {{0}};
+    const char *at = line;
+    for (size_t i = 0; i < COLUMNS_MAX && at; i++) {
+        at = read_cell(at, cell[i], sizeof cell[i]);
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        if (i) TD_TRY(td_buf_str(out, ","));
+        if (was[i] != SIZE_MAX) TD_TRY(td_buf_str(out, cell[was[i]]));
+    }
+    return td_buf_str(out, "\r\n");
+}
+
+// ---- the file -----------------------------------------------------------------------------------
+static struct csv_sink *csv_of(struct td_log_sink *sink) {
+    TD_CHECK(sink && sink->magic == CSV_MAGIC);
+    return (struct csv_sink *)(void *)sink;
+}
+
+static td_status flush(struct csv_sink *s) {
+    const size_t closed_bytes = s->pending.len;
+    if (s->has_row && s->dirty) TD_TRY(print_row(s, &s->pending));
+    const size_t bytes = s->pending.len;
+    if (bytes == 0) return TD_OK;
+    const ssize_t n = pwrite(s->fd, s->pending.data, bytes, (off_t)s->at);
+    if (n != (ssize_t)bytes) {
+        if (n >= 0) errno = ENOSPC; // a disk that takes a part takes no more
+        td_status failed = td_fs_fail("write", s->path);
+        if (ftruncate(s->fd, (off_t)s->at) != 0) errno = 0; // the next open cuts the torn line
+        return failed;
+    }
+    if (ftruncate(s->fd, (off_t)(s->at + bytes)) != 0) return td_fs_fail("cut", s->path);
+    s->at += closed_bytes;
+    s->dirty = false;
+    td_buf_clear(&s->pending);
+    return TD_OK;
+}
+
+// The new file's text, but the last row.
+static td_status copy_widened(struct csv_sink *s, const size_t *was, FILE *from, FILE *to,
+                              uint64_t *out_bytes) {
+    static _Thread_local char line[LINE_MAX_BYTES];
+    TD_AUTO_BUF text;
+    td_buf_init(&text, PENDING_MAX);
+    TD_TRY(print_header(s, &text));
+    uint64_t read = 0;
+    *out_bytes = 0;
+    for (bool more = true, is_header = true; more; is_header = false) {
+        more = read < s->at && fgets(line, sizeof line, from);
+        read += more ? strlen(line) : 0;
+        if (more && !is_header) TD_TRY(widen(s, was, line, &text));
+        if (more && text.len < PENDING_MAX - 2 * LINE_MAX_BYTES) continue;
+        if (fwrite(text.data, 1, text.len, to) != text.len) return td_fs_fail("write", s->path);
+        *out_bytes += text.len;
+        td_buf_clear(&text);
+    }
+    return fflush(to) == 0 ? TD_OK : td_fs_fail("write", s->path);
+}
+
+static void file_auto(FILE **f) {
+    if (*f) fclose(*f);
+}
+#define AUTO_FILE __attribute__((cleanup(file_auto))) FILE
+
+// The file with the columns that there are now. All before is in it, and nothing waits.
+static td_status rewrite(struct csv_sink *s, const size_t *was) {
+    char temporary[TD_FS_PATH_BYTES];
+    uint64_t bytes = 0;
+    TD_TRY(td_fs_path(temporary, "%s.tmp", s->path));
+    AUTO_FILE *from = fopen(s->path, "re");
+    AUTO_FILE *to = fopen(temporary, "we");
+    if (!from) return td_fs_fail("read", s->path);
+    if (!to) return td_fs_fail("write", temporary);
+    td_status failed = copy_widened(s, was, from, to, &bytes);
+    if (!failed && rename(temporary, s->path) != 0) failed = td_fs_fail("rename to", s->path);
+    if (failed) {
+        (void)unlink(temporary);
+        return failed;
+    }
+    close(s->fd);
+    s->fd = open(s->path, O_RDWR | O_CLOEXEC);
+    if (s->fd < 0) return td_fs_fail("open", s->path);
+    s->at = bytes;
+    s->dirty = s->has_row;
+    return TD_OK;
+}
+
+// ---- taking up a file ---------------------------------------------------------------------------
+static td_status not_ours(const struct csv_sink *s) {
+    return td_fail(TD_FAILED_PRECONDITION,
+                   "'%s' is not a file of metrics that traind wrote: its header has no `step`; "
+                   "move it away",
+                   s->path);
+}
+
+static bool is_whole(const char *line) {
+    size_t len = strlen(line);
+    return len >= 2 && line[len - 2] == '\r' && line[len - 1] == '\n';
+}
+
+static void read_header(struct csv_sink *s, const char *line) {
+    for (const char *at = line; at && s->n < COLUMNS_MAX; s->n++) {
+        at = read_cell(at, s->column[s->n].name, sizeof s->column[s->n].name);
+    }
+}
+
+// False: the line has more or fewer cells, or no step.
+static bool read_row(struct csv_sink *s, const char *line, int64_t last) {
+    static _Thread_local char cell[COLUMNS_MAX][CELL_BYTES];
+    const size_t step_at = (size_t)(find(s, "step") - s->column);
+    const char *at = line;
+    char *end;
+    size_t n = 0;
+    while (at && n < s->n) {
+        at = read_cell(at, cell[n++], CELL_BYTES);
+    }
+    if (at || n != s->n) return false;
+    const int64_t step = strtoll(cell[step_at], &end, 10);
+    if (end == cell[step_at] || *end || step > last) return false;
+    for (size_t i = 0; i < s->n; i++) {
+        memcpy(s->column[i].cell, cell[i], CELL_BYTES);
+    }
+    s->step = step;
+    return true;
+}
+
+// Reads up to the first row that is torn or too late, and cuts the file there.
+static td_status take_up(struct csv_sink *s, int64_t last) {
+    static _Thread_local char line[LINE_MAX_BYTES];
+    AUTO_FILE *f = fopen(s->path, "re");
+    if (!f) return td_fs_fail("read", s->path);
+    uint64_t end = 0;
+    if (!fgets(line, sizeof line, f)) return TD_OK; // empty
+    if (is_whole(line)) {
+        read_header(s, line);
+        if (!find(s, "step")) return not_ours(s);
+        end = strlen(line);
+        while (fgets(line, sizeof line, f) && is_whole(line) && read_row(s, line, last)) {
+            s->has_row = true;
+            s->at = end; // the row stays the last one
+            end += strlen(line);
+        }
+    }
+    if (!s->has_row) s->at = end;
+    return ftruncate(s->fd, (off_t)end) == 0 ? TD_OK : td_fs_fail("cut", s->path);
+}
+
+static void csv_close(struct td_log_sink *sink) {
+    if (!sink) return;
+    struct csv_sink *s = csv_of(sink);
+    s->base.magic = 0;
+    if (s->fd >= 0) close(s->fd);
+    td_buf_finish(&s->pending);
+    free(s);
+}
+
+static td_status csv_open(const struct td_log_open *how, struct td_log_sink **out_sink) {
+    struct csv_sink *s = td_calloc(1, sizeof *s);
+    if (!s) return td_fail_oom();
+    td_buf_init(&s->pending, PENDING_MAX + LINE_MAX_BYTES);
+    s->base.magic = CSV_MAGIC;
+    s->fd = -1;
+    td_status failed = td_fs_path(s->path, "%s/metrics.csv", how->dir);
+    if (!failed) {
+        s->fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | (how->fresh ? O_TRUNC : 0), 0666);
+        failed = s->fd < 0 ? td_fs_fail("open", s->path) : take_up(s, how->last);
+    }
+    if (failed) {
+        csv_close(&s->base);
+        return failed;
+    }
+    *out_sink = &s->base;
+    return TD_OK;
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+static td_status begin_row(struct csv_sink *s, int64_t step) {
+    if (s->has_row && s->dirty) TD_TRY(print_row(s, &s->pending));
+    if (s->has_row && !s->dirty) { // it is in the file as it is: lines go after it
+        TD_AUTO_BUF line;
+        td_buf_init(&line, LINE_MAX_BYTES);
+        TD_TRY(print_row(s, &line));
+        s->at += line.len;
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        s->column[i].cell[0] = '\0';
+    }
+    s->has_row = true;
+    s->step = step;
+    return TD_OK;
+}
+
+static td_status csv_put(struct td_log_sink *sink, const struct td_log_row *row, bool again) {
+    struct csv_sink *s = csv_of(sink);
+    size_t was[COLUMNS_MAX];
+    if (again && s->has_row && row->step < s->step) return TD_OK;
+    if (s->pending.len > PENDING_MAX - 2 * LINE_MAX_BYTES) TD_TRY(flush(s));
+    size_t n_new = 0;
+    for (size_t i = 0; i < row->n; i++) {
+        n_new += !find(s, row->value[i].name);
+    }
+    if (n_new || s->n == 0) {
+        TD_TRY(flush(s));
+        if (grow(s, row, was)) TD_TRY(rewrite(s, was));
+    }
+    if (!s->has_row || row->step != s->step) TD_TRY(begin_row(s, row->step));
+    for (size_t i = 0; i < row->n; i++) {
+        struct column *c = find(s, row->value[i].name);
+        if (c) print_number(row->value[i].value, c->cell);
+    }
+    snprintf(find(s, "step")->cell, CELL_BYTES, "%lld", (long long)row->step);
+    snprintf(find(s, "epoch")->cell, CELL_BYTES, "%lld", (long long)row->epoch);
+    s->dirty = true;
+    return TD_OK;
+}
+
+static td_status csv_flush(struct td_log_sink *sink) {
+    return flush(csv_of(sink));
+}
+
+const struct td_log_sink_ops td_log_csv = {
+    .name = "csv", .open = csv_open, .put = csv_put, .flush = csv_flush, .close = csv_close};

@@ -1,0 +1,38 @@
+#ifndef TRAIND_DAEMON_LAUNCHER_LOGGER_SINK_H
+#define TRAIND_DAEMON_LAUNCHER_LOGGER_SINK_H
+
+// Sink: a kind of file that a logger writes rows into. csv and tensorboard are the two.
+//
+// A row may be put again with more values while it is open, and once more after its file was opened
+// again. A sink keeps what it has of that step, and nothing is in its file twice. What is in the
+// file is whole at any time that somebody looks: a write that fails half way is cut back.
+// Thread: the logger's. Errors name the path.
+
+#include "daemon/launcher/logger_rows.h"
+
+// What each begins with, so that one is not taken for another.
+struct td_log_sink {
+    uint32_t magic;
+};
+
+// How a file of an earlier attempt, or of an earlier open, is taken up.
+struct td_log_open {
+    const char *dir; // is there
+    uint32_t attempt;
+    bool fresh;   // the job begins: files that are there are replaced
+    int64_t last; // what is there of later steps goes
+};
+
+struct td_log_sink_ops {
+    const char *name; // as the spec has it
+    td_status (*open)(const struct td_log_open *how, struct td_log_sink **out_sink);
+    // Into memory, or further. Rows come in the order of their steps; one that is older than the
+    // last row of the file is there already, where `again` is set.
+    td_status (*put)(struct td_log_sink *s, const struct td_log_row *row, bool again);
+    td_status (*flush)(struct td_log_sink *s);
+    void (*close)(struct td_log_sink *s); // accepts NULL; what was not flushed is gone
+};
+
+extern const struct td_log_sink_ops td_log_csv, td_log_tensorboard;
+
+#endif
