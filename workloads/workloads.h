@@ -17,7 +17,8 @@
 //                          by cache.c)
 //   datasets/tokens.c      rows of token ids: llm.c's and nanoGPT's files (tokens_file.c reads one)
 //   datasets/text.c        rows of bytes out of text (windows.c cuts rows for both)
-//   datasets/npy.c         any X.npy with labels y.npy (npy_file.c reads one)
+//   datasets/npy.c         any X.npy with labels y.npy, or both in an .npz (npy_file.c reads an
+//                          array, zip_file.c finds it in an archive)
 //   datasets/synthetic.c   random samples labelled by a random linear teacher
 //                          (mapped.c: a file in memory and the words of a refusal; scan_loops.c:
 //                          every element looked at; splits.c: names of the splits)

@@ -151,3 +151,38 @@ td_status td_gz_head(const char *path, size_t bytes, struct td_buf *out) {
     g->z_open = true;
     return inflate_all(g, out);
 }
+
+// zlib counts in 32 bits, so input and output go in parts.
+const char *td_gz_inflate(const void *data, size_t bytes, void *out, size_t out_bytes,
+                          size_t *out_at) {
+    enum { PART = 1 << 30 };
+    z_stream z = {.zalloc = gz_alloc, .zfree = gz_free};
+    uint8_t none; // inflate needs room even to say that it is done
+    size_t in_at = 0, made = 0;
+    int rc = inflateInit2(&z, -15);
+    if (rc != Z_OK) return "there is no memory for it";
+    while (rc == Z_OK) {
+        const size_t more = TD_MIN(bytes - in_at, (size_t)PART);
+        const size_t room = TD_MIN(out_bytes - made, (size_t)PART);
+        z.next_in = (uint8_t *)td_unconst(data) + in_at;
+        z.avail_in = (unsigned)more;
+        z.next_out = room ? (uint8_t *)out + made : &none;
+        z.avail_out = (unsigned)TD_MAX(room, 1);
+        rc = inflate(&z, Z_NO_FLUSH);
+        in_at += more - z.avail_in;
+        if (room) made += room - z.avail_out;
+        if (!room && z.avail_out == 0) rc = Z_BUF_ERROR; // more than was said
+    }
+    inflateEnd(&z);
+    *out_at = in_at;
+    if (rc == Z_STREAM_END && made == out_bytes) return NULL;
+    return rc == Z_MEM_ERROR    ? "there is no memory for it"
+           : rc == Z_STREAM_END ? "it ends before all of it is there"
+           : in_at == bytes     ? "it is cut short"
+           : rc == Z_BUF_ERROR  ? "it is longer than the archive says"
+                                : "it is no deflated data";
+}
+
+uint32_t td_gz_crc32(const void *data, size_t bytes) {
+    return (uint32_t)crc32_z(0, data, bytes);
+}

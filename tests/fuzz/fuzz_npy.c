@@ -1,6 +1,6 @@
-// Fuzz entry of workloads/datasets/npy_file: any bytes as a NumPy array. One that is believed has
-// the size of its shape, and all of its elements can be read; a refusal is of class data. Run by
-// tests/unit/test_fuzz_npy.c.
+// Fuzz entry of workloads/datasets/npy_file: any bytes as a NumPy array, or as an archive of one.
+// One that is believed has the size of its shape, and all of its elements can be read; a refusal is
+// of class data. Run by tests/unit/test_fuzz_npy.c.
 
 #include "tests/fuzz/fuzz.h"
 
@@ -10,7 +10,7 @@ static double touched; // so that no read is optimized away
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct td_npy a;
-    td_status s = td_npy_open(td_fuzz_file(data, size), &a);
+    td_status s = td_npy_open(td_fuzz_file(data, size), "x", NULL, &a);
     if (s) {
         td_fuzz_expect(td_status_class(s) == TD_CLASS_DATA);
         td_fuzz_expect_refusal(s, TD_DATA_LOSS, TD_DATA_LOSS);
@@ -20,7 +20,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int d = 0; d < a.shape.n_dims; d++) {
         td_fuzz_expect(td_size_mul(n, (size_t)a.shape.dim[d], &n));
     }
-    td_fuzz_expect(n * td_npy_bytes(a.kind) == size - a.offset);
+    const size_t bytes = n * td_npy_bytes(a.kind);
+    const bool is_image = a.image.data != NULL; // decoded, or turned to rows
+    const char *begin = is_image ? a.image.data : a.file.data;
+    const size_t room = (size_t)(begin - a.data) + (is_image ? a.image.bytes : a.file.bytes);
+    td_fuzz_expect(is_image || bytes <= room);
+    td_fuzz_expect(!is_image || bytes == room);
     for (size_t i = 0; i < n; i++) {
         float v;
         td_npy_floats(&a, (int64_t)i, 1, &v);

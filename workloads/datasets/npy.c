@@ -1,4 +1,4 @@
-// Dataset `npy`: samples and labels, or targets, out of arrays that NumPy saved.
+// Dataset `npy`: samples and labels, or targets, out of arrays that NumPy saved, as .npy or .npz.
 //
 // x is (n, ...): u1 stays u8 (pixels, which the modules divide by 255), every other type is handed
 // out as f32. y of integers is one label a sample, (n) or (n, 1); y of floats is as many targets a
@@ -91,8 +91,7 @@ static td_status no_class(const char *path, const struct td_npy *y, int64_t i, i
     char expected[48], found[24];
     snprintf(expected, sizeof expected, "0 to %" PRId64, limit - 1);
     snprintf(found, sizeof found, "%" PRId64, td_npy_int(y, i));
-    td_status s = td_data_fail_text(path, y->offset + (uint64_t)i * td_npy_bytes(y->kind), "label",
-                                    expected, found);
+    td_status s = td_data_fail_text(path, td_npy_offset(y, i), "label", expected, found);
     return td_status_context(
         s,
         "label %" PRId64 " is no class; data.classes says how many there are, "
@@ -116,7 +115,8 @@ static td_status check_labels(struct td_dataset *d, const char *path, const stru
 }
 
 static bool is_large(const struct td_npy *a) {
-    return !td_npy_is_integer(a->kind) && a->file.bytes > WHOLE_MAX;
+    return !td_npy_is_integer(a->kind) &&
+           (size_t)td_shape_elems(&a->shape) > WHOLE_MAX / td_npy_bytes(a->kind);
 }
 
 static td_status check_targets(const struct td_dataset *d, const struct td_npy *y, int64_t begin,
@@ -134,10 +134,12 @@ static td_status check_whole(const struct td_dataset *d, const struct half *h) {
     return td_npy_check(&h->x, &td_npy_finite, 0, td_shape_elems(&h->x.shape));
 }
 
-static td_status open_half(struct td_dataset *d, int i, const char *x_path, const char *y_path) {
+static td_status open_half(struct td_dataset *d, int i, const char *x_where, const char *y_where,
+                           const char *cache_dir) {
     struct half *h = &d->half[i], *first = &d->half[0];
-    TD_TRY(td_npy_open(x_path, &h->x));
-    TD_TRY(td_npy_open(y_path, &h->y));
+    TD_TRY(td_npy_open(x_where, i ? "val_x" : "x", cache_dir, &h->x));
+    TD_TRY(td_npy_open(y_where, i ? "val_y" : "y", cache_dir, &h->y));
+    const char *x_path = h->x.path, *y_path = h->y.path;
     TD_TRY(check_shapes(x_path, y_path, h));
     h->n = h->x.shape.dim[0];
     if (!has_targets(h)) TD_TRY(check_labels(d, y_path, &h->y));
@@ -177,13 +179,13 @@ static td_status npy_open(const struct td_dataset_config *config, struct td_data
     if (d->classes < 0 || d->classes > MAX_CLASSES) {
         return td_bad_spec("data.classes: out of range");
     }
-    TD_TRY(open_half(d, 0, path[0], path[1]));
+    TD_TRY(open_half(d, 0, path[0], path[1], config->cache_dir));
     if (has_targets(&d->half[0]) && d->classes) {
         return td_bad_spec("data.classes says that '%s' holds labels, but it holds %s: save it as "
                            "integers, or leave classes out",
                            path[1], td_npy_name(d->half[0].y.kind));
     }
-    if (*path[2]) TD_TRY(open_half(d, 1, path[2], path[3]));
+    if (*path[2]) TD_TRY(open_half(d, 1, path[2], path[3], config->cache_dir));
     *out_dataset = td_steal(d);
     return TD_OK;
 }

@@ -1,4 +1,4 @@
-// Reads one .npy file; see npy_file.h. The header is a Python literal, of which only what NumPy
+// Reads one array; see npy_file.h. The header is a Python literal, of which only what NumPy
 // itself writes is taken. That is a dict of three known keys, strings without escapes, True or
 // False, and a tuple of whole numbers. Anything else is refused at its offset.
 
@@ -10,10 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/fsio.h"
+#include "lib/base/gz.h"
 #include "lib/base/half.h"
 #include "workloads/datasets/scan_loops.h"
+#include "workloads/datasets/zip_file.h"
 
 enum { MAGIC_BYTES = 6, PREFIX_V1 = 10, PREFIX_V2 = 12, HEADER_MAX = 1 << 16 };
+enum { CHECKED_MAX = 1 << 30 }; // bytes of a stored array whose checksum is compared
 static const char magic[MAGIC_BYTES] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
 static const struct {
@@ -43,6 +47,7 @@ struct cursor {
     const char *path, *begin, *at, *end; // begin: of the file
     enum td_npy_kind kind;
     struct td_shape shape;
+    bool is_fortran;
     unsigned seen; // bits: descr, fortran_order, shape
 };
 
@@ -109,7 +114,7 @@ static td_status take_order(struct cursor *c) {
     for (size_t i = 0; i < TD_COUNTOF(words); i++) {
         size_t len = strlen(words[i]);
         if ((size_t)(c->end - c->at) < len || memcmp(c->at, words[i], len) != 0) continue;
-        if (i) return unexpected(c, "False: C order (save numpy.ascontiguousarray of it)");
+        c->is_fortran = i > 0;
         c->at += len;
         return TD_OK;
     }
@@ -169,52 +174,202 @@ static td_status take_dict(struct cursor *c) {
 }
 
 // ---- the file -----------------------------------------------------------------------------------
-static td_status find_header(const char *path, const struct td_mapped *f, struct cursor *out) {
-    const uint8_t *p = f->data;
-    if (f->bytes < PREFIX_V2 || memcmp(p, magic, sizeof magic) != 0) {
-        return td_data_fail_text(path, 0, "magic", "a NumPy array (numpy.save)", "something else");
+// at: of the array, in what begins with `begin`.
+static td_status find_header(const char *path, const char *begin, struct td_str at,
+                             struct cursor *out) {
+    const uint8_t *p = (const uint8_t *)at.data;
+    const uint64_t offset = (uint64_t)(at.data - begin);
+    if (at.len < PREFIX_V2 || memcmp(p, magic, sizeof magic) != 0) {
+        return td_data_fail_text(path, offset, "magic", "a NumPy array (numpy.save)",
+                                 "something else");
     }
     if (p[6] < 1 || p[6] > 3) {
-        return td_data_fail(path, 6, "version of the format, 1 to 3", 1, p[6]);
+        return td_data_fail(path, offset + 6, "version of the format, 1 to 3", 1, p[6]);
     }
     size_t prefix = p[6] == 1 ? PREFIX_V1 : PREFIX_V2, len = (size_t)p[8] | (size_t)p[9] << 8;
     if (p[6] > 1) len |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
     if (len > HEADER_MAX) {
-        return td_data_fail(path, 8, "bytes of the header, at most", HEADER_MAX, len);
+        return td_data_fail(path, offset + 8, "bytes of the header, at most", HEADER_MAX, len);
     }
-    if (prefix + len > f->bytes) {
-        return td_data_fail(path, 8, "bytes of the header, at most", f->bytes - prefix, len);
+    if (prefix + len > at.len) {
+        return td_data_fail(path, offset + 8, "bytes of the header, at most", at.len - prefix, len);
     }
-    const char *text = f->data;
     *out = (struct cursor){
-        .path = path, .begin = text, .at = text + prefix, .end = text + prefix + len};
+        .path = path, .begin = begin, .at = at.data + prefix, .end = at.data + prefix + len};
     return TD_OK;
 }
 
-static td_status check_size(const char *path, const struct td_npy *a) {
-    size_t bytes;
-    if (!td_shape_bytes(&a->shape, td_npy_bytes(a->kind), &bytes)) bytes = SIZE_MAX;
-    if (bytes == a->file.bytes - a->offset) return TD_OK;
-    return td_data_fail(path, a->offset, "bytes of the elements that the header promises", bytes,
-                        a->file.bytes - a->offset);
-}
-
-static td_status read_header(const char *path, struct td_npy *a) {
+static td_status read_array(struct td_npy *a, const char *begin, struct td_str at) {
     struct cursor c;
-    TD_TRY(find_header(path, &a->file, &c));
+    size_t bytes;
+    TD_TRY(find_header(a->path, begin, at, &c));
     TD_TRY(take_dict(&c));
     a->kind = c.kind;
     a->shape = c.shape;
+    a->is_fortran = c.is_fortran && c.shape.n_dims > 1;
     a->data = c.end;
-    a->offset = (size_t)(c.end - c.begin);
-    return check_size(path, a);
+    a->offset = (size_t)(c.end - begin);
+    const size_t found = at.len - (size_t)(c.end - at.data);
+    if (!td_shape_bytes(&a->shape, td_npy_bytes(a->kind), &bytes)) bytes = SIZE_MAX;
+    if (bytes == found) return TD_OK;
+    return td_data_fail(a->path, a->offset, "bytes of the elements that the header promises", bytes,
+                        found);
 }
 
-td_status td_npy_open(const char *path, struct td_npy *out_array) {
+// ---- images -------------------------------------------------------------------------------------
+// What an image in the cache is made from.
+struct source {
+    const char *cache_dir, *file;
+    const char *made; // how: the kind of the image
+};
+
+static td_status name_image(const struct td_npy *a, const struct source *from,
+                            char out[TD_IMAGE_PATH]) {
+    TD_AUTO_BUF key;
+    td_buf_init(&key, 4 * (size_t)TD_FS_PATH_BYTES);
+    TD_TRY(td_buf_printf(&key, "%s 1 %s\n", from->made, a->path));
+    TD_TRY(td_image_add_source(&key, from->file));
+    return td_image_path(from->cache_dir, from->made, &key, out);
+}
+
+static td_status new_image(size_t bytes, struct td_image *out) {
+    const size_t all = sizeof(struct td_image_head) + bytes;
+    *out = (struct td_image){.data = td_calloc(1, all), .bytes = all};
+    return out->data ? TD_OK : td_fail_oom();
+}
+
+static char *bytes_of(const struct td_image *image) {
+    return (char *)image->data + sizeof(struct td_image_head);
+}
+
+// As row-major elements. Blocks of rows, so that lines of the cache are read once.
+static void turn(const struct td_npy *a, char *out) {
+    enum { ROWS = 64 };
+    const size_t width = td_npy_bytes(a->kind);
+    const int64_t n = a->shape.dim[0], each = td_shape_elems(&a->shape) / n;
+    for (int64_t first = 0; first < n; first += ROWS) {
+        const int64_t rows = TD_MIN(n - first, (int64_t)ROWS);
+        int64_t at[TD_MAX_DIMS] = {0}; // of an element in its sample
+        for (int64_t k = 0; k < each; k++) {
+            int64_t to = 0;
+            for (int d = 1; d < a->shape.n_dims; d++) {
+                to = to * a->shape.dim[d] + at[d];
+            }
+            for (int64_t i = first; i < first + rows; i++) {
+                memcpy(out + (size_t)(i * each + to) * width, a->data + (size_t)(k * n + i) * width,
+                       width);
+            }
+            for (int d = 1; d < a->shape.n_dims && ++at[d] == a->shape.dim[d]; d++) {
+                at[d] = 0;
+            }
+        }
+    }
+}
+
+static td_status to_rows(struct td_npy *a, const char *cache_dir, const char *file) {
+    static const char image_magic[8] = "TDROWS1";
+    const struct source from = {cache_dir, file, "rows"};
+    char path[TD_IMAGE_PATH];
+    struct td_image image = {0};
+    size_t bytes;
+    TD_CHECK(td_shape_bytes(&a->shape, td_npy_bytes(a->kind), &bytes));
+    if (cache_dir) TD_TRY(name_image(a, &from, path));
+    if (!cache_dir || !td_image_map(path, image_magic, &image) ||
+        image.bytes != bytes + sizeof(struct td_image_head)) {
+        td_image_finish(&image);
+        TD_TRY(new_image(bytes, &image));
+        if (bytes) turn(a, bytes_of(&image));
+        td_image_seal(&image, image_magic);
+        if (cache_dir) td_image_share(cache_dir, path, &image);
+    }
+    td_image_finish(&a->image);
+    a->image = image;
+    a->data = bytes_of(&image);
+    return TD_OK;
+}
+
+// ---- archives -----------------------------------------------------------------------------------
+static td_status decode(const struct td_npy *a, const struct td_zip_entry *e,
+                        struct td_image *out_image) {
+    struct td_image image;
+    size_t at;
+    TD_TRY(new_image(e->bytes, &image));
+    const char *wrong = td_gz_inflate(e->data, e->stored_bytes, bytes_of(&image), e->bytes, &at);
+    td_status failed = TD_OK;
+    if (wrong) {
+        failed = td_data_fail_text(a->path, e->offset + at, "compressed data of the array",
+                                   "what numpy.savez_compressed wrote", wrong);
+    } else {
+        failed = td_zip_check(a->path, e, bytes_of(&image));
+    }
+    if (failed) {
+        td_image_finish(&image);
+        return failed;
+    }
+    *out_image = image;
+    return TD_OK;
+}
+
+static td_status read_compressed(struct td_npy *a, const struct td_zip_entry *e,
+                                 const char *cache_dir, const char *file) {
+    static const char image_magic[8] = "TDNPZ01";
+    const struct source from = {cache_dir, file, "npz"};
+    char path[TD_IMAGE_PATH];
+    if (cache_dir) TD_TRY(name_image(a, &from, path));
+    if (!cache_dir || !td_image_map(path, image_magic, &a->image)) {
+        TD_TRY(decode(a, e, &a->image));
+        td_image_seal(&a->image, image_magic);
+        if (cache_dir) td_image_share(cache_dir, path, &a->image);
+    }
+    const char *begin = bytes_of(&a->image);
+    const size_t bytes = a->image.bytes - sizeof(struct td_image_head);
+    return read_array(a, begin, (struct td_str){begin, bytes});
+}
+
+static td_status read_member(struct td_npy *a, const char *file, const char *name, bool is_asked,
+                             const char *cache_dir) {
+    struct td_zip_entry e;
+    char full[TD_FS_PATH_BYTES];
+    TD_TRY(td_zip_find(file, &a->file, name, is_asked, &e));
+    TD_TRY(td_fs_path(full, "%s:%.*s", file, (int)e.name.len, e.name.data));
+    free(a->path);
+    a->path = td_strdup(full);
+    if (!a->path) return td_fail_oom();
+    if (e.is_deflated) return read_compressed(a, &e, cache_dir, file);
+    if (e.bytes <= CHECKED_MAX) TD_TRY(td_zip_check(a->path, &e, e.data));
+    return read_array(a, a->file.data, (struct td_str){e.data, e.bytes});
+}
+
+// ---- opening ------------------------------------------------------------------------------------
+// "/d/set.npz:images" is the file and the name; of another path NULL.
+static const char *name_in(const char *where) {
+    const char *colon = strrchr(where, ':');
+    const size_t len = colon ? (size_t)(colon - where) : 0;
+    return len > 4 && memcmp(colon - 4, ".npz", 4) == 0 && colon[1] ? colon + 1 : NULL;
+}
+
+static td_status open_array(struct td_npy *a, const char *where, const char *key,
+                            const char *cache_dir) {
+    char file[TD_FS_PATH_BYTES];
+    const char *name = name_in(where);
+    TD_TRY(
+        td_fs_path(file, "%.*s", (int)(name ? (size_t)(name - 1 - where) : strlen(where)), where));
+    TD_TRY(td_mapped_init(file, &a->file));
+    a->path = td_strdup(file);
+    if (!a->path) return td_fail_oom();
+    if (td_zip_is(&a->file)) {
+        TD_TRY(read_member(a, file, name ? name : key, name != NULL, cache_dir));
+    } else {
+        const struct td_str all = {a->file.data, a->file.bytes};
+        TD_TRY(read_array(a, all.data, all));
+    }
+    return a->is_fortran ? to_rows(a, cache_dir, file) : TD_OK;
+}
+
+td_status td_npy_open(const char *where, const char *key, const char *cache_dir,
+                      struct td_npy *out_array) {
     struct td_npy a = {.data = NULL};
-    TD_TRY(td_mapped_init(path, &a.file));
-    a.path = td_strdup(path);
-    td_status s = a.path ? read_header(path, &a) : td_fail_oom();
+    td_status s = open_array(&a, where, key, cache_dir);
     if (s) {
         td_npy_close(&a);
         return s;
@@ -225,7 +380,25 @@ td_status td_npy_open(const char *path, struct td_npy *out_array) {
 
 void td_npy_close(struct td_npy *a) {
     td_mapped_finish(&a->file);
+    td_image_finish(&a->image);
     free(td_steal(a->path));
+}
+
+// In Fortran order the first index moves fastest.
+size_t td_npy_offset(const struct td_npy *a, int64_t i) {
+    int64_t in_file = i;
+    if (a->is_fortran) {
+        int64_t stride[TD_MAX_DIMS], at = 1;
+        for (int d = 0; d < a->shape.n_dims; d++) {
+            stride[d] = at;
+            at *= a->shape.dim[d];
+        }
+        in_file = 0;
+        for (int d = a->shape.n_dims; d-- > 0; i /= a->shape.dim[d]) {
+            in_file += i % a->shape.dim[d] * stride[d];
+        }
+    }
+    return a->offset + (size_t)in_file * td_npy_bytes(a->kind);
 }
 
 // ---- elements -----------------------------------------------------------------------------------
@@ -297,7 +470,7 @@ static td_status not_in_range(const struct td_npy *a, const struct td_npy_range 
     }
     snprintf(found, sizeof found, "%.9g", v);
     if (!isfinite(v)) snprintf(found, sizeof found, "%s", isnan(v) ? "nan" : "infinity");
-    td_status s = td_data_fail_text(a->path, a->offset + at, "element", expected, found);
+    td_status s = td_data_fail_text(a->path, td_npy_offset(a, i), "element", expected, found);
     int64_t each = td_shape_elems(&a->shape) / a->shape.dim[0];
     return td_status_context(s, "sample %" PRId64 " %s", i / each,
                              !isfinite(v) ? "is no number"

@@ -2,14 +2,18 @@
 #define TRAIND_WORKLOADS_DATASETS_NPY_FILE_H
 
 // One array as NumPy saves it: "\x93NUMPY", version (1, 2 or 3), length of the header, the header
-// (a Python dict of descr, fortran_order and shape), then the elements, row-major.
+// (a Python dict of descr, fortran_order and shape), then the elements.
 //
-// Little-endian numbers and booleans in C order are read; everything else (objects, text, records,
-// big-endian, Fortran order) is refused, saying how to save it instead. The shape's product is held
-// against the file's size, to the byte. Errors: DATA_LOSS, class data, with file, offset, expected
-// and found. The file stays mapped for as long as the array is open. One thread.
+// Little-endian numbers and booleans are read; everything else (objects, text, records, big-endian)
+// is refused, saying how to save it instead. The shape's product is held against the file's size,
+// to the byte. Errors: DATA_LOSS, class data, with file, offset, expected and found. The file stays
+// mapped for as long as the array is open. One thread.
+//
+// Elements are row-major here. An array in Fortran order is turned once, into an image in the
+// node's cache; so is one that an .npz holds compressed. One that is stored there is read in place.
 
 #include "traind/types.h"
+#include "workloads/datasets/cache.h"
 #include "workloads/datasets/mapped.h"
 
 enum td_npy_kind { // descr without its byte order
@@ -35,15 +39,22 @@ extern const struct td_npy_range td_npy_finite; // any that is a number
 
 struct td_npy {
     struct td_mapped file;
-    char *path; // for messages
+    struct td_image image; // decoded or turned: the elements are there
+    char *path;            // for messages: the file, or FILE.npz:NAME
     enum td_npy_kind kind;
     struct td_shape shape;
-    const char *data; // elements
-    size_t offset;    // of data in the file
+    bool is_fortran;  // in the file
+    const char *data; // elements, row-major
+    size_t offset;    // of the elements in the file; of compressed ones in what it holds
 };
 
-TD_MUST_USE td_status td_npy_open(const char *path, struct td_npy *out_array);
+// where: a file of one array; or an .npz, whose array `key` is meant, or the only one that it has;
+// or FILE.npz:NAME. cache_dir NULL: decode into private memory.
+TD_MUST_USE td_status td_npy_open(const char *where, const char *key, const char *cache_dir,
+                                  struct td_npy *out_array);
 void td_npy_close(struct td_npy *a);
+// Where element i is, as its offset.
+size_t td_npy_offset(const struct td_npy *a, int64_t i);
 size_t td_npy_bytes(enum td_npy_kind kind); // of an element
 bool td_npy_is_integer(enum td_npy_kind kind);
 const char *td_npy_name(enum td_npy_kind kind); // "u1"
