@@ -3,7 +3,9 @@
 // By hand everything that a launcher would collect goes to stdout as JSON lines. A signal asks for
 // a stop at the next optimizer step, with a checkpoint; a second Ctrl-C does without.
 
+#include <limits.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "daemon/worker/precision.h"
 #include "daemon/worker/worker.h"
@@ -19,12 +21,22 @@
 #include "lib/base/log.h"
 #include "lib/base/machine.h"
 
+static char rank_text[16];
+
+// What the engine says of its doings (td_events_say).
+static void say(const char *line) {
+    td_log_context("rank", rank_text); // it may be the thread that writes checkpoints
+    td_log_info("%s", line);
+}
+
 // The first lines of a rank's log: what it runs on.
 static void introduce(const struct td_worker_args *args, const struct td_worker_config *config) {
     const struct td_train_config *t = &config->train;
-    char gap[TD_CPU_GAP_BYTES];
-    td_log_info("rank starts world_size=%d accelerator=%s cpu_level=%s threads=%d", t->world_size,
-                td_rank_accelerator_name(t), td_cpu_level_name(td_cpu_level()), t->n_threads);
+    char gap[TD_CPU_GAP_BYTES], host[HOST_NAME_MAX + 1] = "unknown";
+    (void)gethostname(host, sizeof host - 1);
+    td_log_info("rank starts world_size=%d accelerator=%s cpu_level=%s threads=%d pid=%ld host=%s",
+                t->world_size, td_rank_accelerator_name(t), td_cpu_level_name(td_cpu_level()),
+                t->n_threads, (long)getpid(), host);
     if (args->device) td_log_info("rank has its own device uuid=%s", args->device);
     (void)td_cpu_level_of_machine(gap);
     td_log_cpu_gap(gap);
@@ -72,19 +84,23 @@ static int finish(td_status s, struct td_worker_io *io, struct td_events *events
         td_fatal_last_words(io->train.page, td_status_message(s));
         td_status_log(TD_LOG_ERROR, s, "rank failed");
     }
+    if (!s) {
+        td_log_info("rank ends outcome=%s step=%lld", td_outcome_name(outcome),
+                    (long long)result->step);
+    }
     uint64_t lost = atomic_load(&events->drops);
     if (lost) td_log_warn("events were not taken count=%llu, continuing", (unsigned long long)lost);
     return code;
 }
 
 int td_worker_run(const struct td_worker_args *args) {
-    char rank[16];
     struct td_worker_io io;
     struct td_events events;
     struct td_train_result result = {.end = TD_LOOP_DONE};
-    snprintf(rank, sizeof rank, "%d", args->rank);
-    td_log_context("rank", rank);
+    snprintf(rank_text, sizeof rank_text, "%d", args->rank);
+    td_log_context("rank", rank_text);
     td_events_init(&events, args->events_fd);
+    events.say = say;
     td_status s = td_worker_attach(args, &io);
     if (s) {
         // The launcher and this worker do not fit together, so events may not arrive either.

@@ -15,10 +15,12 @@
 #include "lib/base/fsio.h"
 
 static void announce_start(const struct td_rank *r, const char *stage) {
+    td_events_say(r->events, "stage begins stage=%s", stage);
     if (r->facts.is_global_zero) td_events_stage_start(r->events, stage);
 }
 
 static void announce_end(const struct td_rank *r, const char *stage, bool interrupted) {
+    td_events_say(r->events, "stage %s stage=%s", interrupted ? "is stopped" : "ends", stage);
     if (!r->facts.is_global_zero) return;
     td_events_stage_end(r->events, stage, interrupted ? TD_OUTCOME_STOPPED : TD_OUTCOME_DONE);
 }

@@ -90,7 +90,7 @@ def test_job_below_the_machine_runs_at_its_own_level(daemon, here):
         job = daemon.submit(SPEC, f"trainer.cpu_level={level}", "trainer.devices=2", "trainer.max_steps=2")
         daemon.finish(job)
         assert re.fullmatch(r"\S+ info rank starts world_size=2 accelerator=cpu "
-                            rf"cpu_level={level} threads=\d+ rank=0", first_line(daemon, job))
+                            rf"cpu_level={level} threads=\d+ pid=\d+ host=\S+ rank=0", first_line(daemon, job))
         manifest = next((daemon.state_dir / "checkpoints" / job).glob("a1/step-*/manifest.json"))
         assert f", {level}, " in json.loads(manifest.read_text())["resume_key"]["cpu"]
 

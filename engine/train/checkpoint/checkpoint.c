@@ -413,6 +413,8 @@ static td_status write_snapshot(struct td_checkpointer *c) {
     td_buf_init(&event, TD_EVENT_MAX);
     TD_TRY(append_event(c, path, label, bytes, digest, &event));
     td_events_send(c->o.events, event.data, event.len);
+    td_events_say(c->o.events, "checkpoint is saved path=%s bytes=%zu held_ms=%.3g", label, bytes,
+                  (double)c->held_ns / (double)TD_NS_PER_MS);
     td_retention_add(c->retention, step, monitored(c, &c->manifest));
     prune(c);
     return TD_OK;

@@ -174,6 +174,16 @@ void td_events_note(struct td_events *e, const char *fmt, ...) {
     send_line(e, &l);
 }
 
+void td_events_say(struct td_events *e, const char *fmt, ...) {
+    char text[TD_EVENT_TEXT_BYTES];
+    va_list ap;
+    if (!e->say) return;
+    va_start(ap, fmt);
+    (void)td_fit_v(text, sizeof text, fmt, ap);
+    va_end(ap);
+    e->say(text);
+}
+
 void td_events_end(struct td_events *e, enum td_outcome outcome, td_status failure, int64_t step) {
     if (atomic_exchange(&e->ended, true)) return;
     struct line l;

@@ -29,9 +29,13 @@
 
 #define TD_EVENTS_PATIENCE_NS (5 * TD_NS_PER_S)
 
+// A line of the rank's log, which only the program that is the rank may write.
+typedef void td_events_say_fn(const char *line);
+
 struct td_events {
     int fd;       // -1: lines
     int lines_fd; // where they go: stdout; -1: nowhere
+    td_events_say_fn *say; // NULL: nobody reads what the rank says of itself
     _Atomic bool ended;
     _Atomic uint64_t drops;
     pthread_mutex_t lock;
@@ -56,6 +60,8 @@ void td_events_memory(struct td_events *e, size_t state_bytes, size_t arena_byte
                       size_t scratch_bytes, const char *recompute);
 void td_events_frozen(struct td_events *e, const struct td_json *plan);
 void td_events_note(struct td_events *e, const char *fmt, ...) TD_PRINTF(2, 3);
+// What the rank does now, for people who read its log: no event. At most TD_EVENT_TEXT_BYTES.
+void td_events_say(struct td_events *e, const char *fmt, ...) TD_PRINTF(2, 3);
 // The last event; only the first call sends. FAILED comes with its status (borrowed; TD_OK
 // otherwise). Never NONE or KILLED.
 void td_events_end(struct td_events *e, enum td_outcome outcome, td_status failure, int64_t step);

@@ -20,6 +20,7 @@
 #include "engine/train/loop/early_stopping.h"
 #include "engine/train/loop/evaluate.h"
 #include "engine/train/loop/host_step.h"
+#include "engine/train/loop/narrate.h"
 #include "engine/train/rank/comm_hook.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/step.h"
@@ -89,6 +90,7 @@ static td_status end_epoch(struct td_train_loop *l) {
     if (l->at.epoch_batches != l->epoch.n_batches && !l->fit_is_over) return TD_OK;
     TD_TRY(td_rank_hook(l->rank, TD_HOOK_TRAIN_EPOCH_END, l->at.epoch_batches));
     td_epoch_metrics_log(&l->played, l->at.step, l->at.epoch);
+    td_narrate_epoch_end(l);
     return td_early_stopping_epoch_ended(l);
 }
 
@@ -99,12 +101,14 @@ static td_status begin_epoch(struct td_train_loop *l) {
     l->epoch = td_rank_epoch(r, &l->at);
     td_batch_begin(l);
     if (l->epoch.first >= l->epoch.n_batches) return TD_OK;
+    td_narrate_epoch_begin(l);
     return td_rank_hook(r, TD_HOOK_TRAIN_EPOCH_START, l->epoch.first);
 }
 
 // An agreed stop, with the validation that it found due.
 static td_status stop_here(struct td_train_loop *l, bool saves, bool pending,
                            enum td_train_loop_end *out_end) {
+    td_narrate_stop(l, saves);
     if (!saves || !pending) TD_TRY(end_epoch(l));
     l->at.validation_pending = pending;
     if (saves) TD_TRY(td_boundary_save(l, TD_SAVE_FINAL));
@@ -206,6 +210,7 @@ static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end)
     struct td_rank *r = l->rank;
     const struct td_limits *limits = &r->config->limits;
     TD_TRY(td_train_loop_settle(l));
+    td_narrate_plan(l);
     TD_TRY(td_epoch_metrics_begin(&l->played, r));
     TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_START, 0));
     bool interrupted = false;

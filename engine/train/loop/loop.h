@@ -55,6 +55,12 @@ struct td_batch_run {
     struct td_position after; // where the loop is when it is done
 };
 
+// What was said of epochs (narrate.h).
+struct td_narration {
+    int64_t n_epochs, began_ns, last_ns;
+    bool tells; // of the epoch that is played
+};
+
 struct td_train_loop {
     struct td_rank *rank;
     struct td_progress at;     // after what is done: what is reported, saved and counted
@@ -82,6 +88,7 @@ struct td_train_loop {
     struct td_schedule_config schedule[TD_OPTIMIZERS_MAX]; // of each optimizer
     struct td_throughput throughput;                       // since the last log point
     int64_t began_ns;                                      // this attempt's training
+    struct td_narration said;
 };
 
 void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank);
