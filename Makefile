@@ -110,7 +110,7 @@ launcher_o := $(call obj,daemon/launcher)
 fabric_o   := $(call obj,fabric)
 worker_o   := $(call obj,daemon/worker)
 client_o   := $(call obj,client)
-run_o      := $(call obj,client/run) $(addprefix $(B)/obj/client/,explain.o print.o place.o progress.o spec_file.o table.o)
+run_o      := $(call obj,client/run) $(addprefix $(B)/obj/client/,explain.o print.o place.o progress.o screen.o spec_file.o table.o)
 
 bins := $(addprefix $(B)/bin/,traind traind-launcher traind-worker traind-run trainctl)
 libs := $(B)/lib/libtraind.so $(B)/lib/traind/accelerator-cpu.so
@@ -283,7 +283,7 @@ $(B)/bin/traind-worker: $(worker_o) $(B)/lib/libtraind.so
 
 # ---- tests ----------------------------------------------------------------------------------------
 # Unit tests link everything; a test that needs the daemons' cores takes their objects too.
-test_libs := $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
+test_libs := $(addprefix $(B)/obj/client/,plot.o tail.o) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
 $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

@@ -12,6 +12,8 @@
 //   json.c       protobuf-c messages as proto3 JSON
 //   print.c      text on a terminal: control characters are shown
 //   table.c      aligned columns
+//   screen.c     width and characters of the terminal; plot.c draws curves on it
+//   flag_values.c  numbers and spans after flags
 //   pages.c      a listing from its first page to its last
 //   follow.c     WatchJob until a job ends, across restarts of the daemon; progress.c draws it,
 //                epochs.c adds a line an epoch
@@ -20,6 +22,9 @@
 //   spec_file.c  the text of a job spec
 //   place.c      what relative paths of a spec begin at
 //   submission.c the two together, as submit and plan hand them in
+//   series.c     the answer to a question about metrics; metrics_rows.c, metrics_plot.c and
+//                metrics_follow.c show it
+//   tail.c       the last lines of streams
 //
 // The verbs, a file each, or one for those that differ by a word:
 //
@@ -57,7 +62,7 @@ enum td_exit {
     TD_CTL_CONFLICT = 7,
 };
 
-enum td_output { TD_OUTPUT_TABLE, TD_OUTPUT_JSON, TD_OUTPUT_JSONL, TD_OUTPUT_NAME };
+enum td_output { TD_OUTPUT_TABLE, TD_OUTPUT_JSON, TD_OUTPUT_JSONL, TD_OUTPUT_NAME, TD_OUTPUT_CSV };
 static inline bool td_output_is_json(enum td_output o) {
     return o == TD_OUTPUT_JSON || o == TD_OUTPUT_JSONL;
 }
@@ -90,7 +95,9 @@ struct td_flags {
     uint32_t attempt, from_step, to_step;
     uint32_t points; // 0: as they are
     uint64_t offset;
-    bool follow, dry_run, out_only, err_only, resume, keep_checkpoints;
+    int64_t tail_lines;   // -1: all
+    int64_t reconnect_ns; // how long a daemon that went away is waited for
+    bool follow, dry_run, out_only, err_only, resume, keep_checkpoints, plot;
 };
 
 struct td_session;

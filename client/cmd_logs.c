@@ -6,6 +6,9 @@
 //
 // To a file or a pipe the bytes are the ranks' own. On a terminal characters that would act on it
 // are shown as \xNN; a character that is cut between two answers is held until its rest has come.
+//
+// --tail asks for some bytes at the end of each stream, and for eight times as many while one has
+// too few lines in them. --follow then goes on from there.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,6 +16,7 @@
 
 #include "client/print.h"
 #include "client/session.h"
+#include "client/tail.h"
 #include "lib/base/fsio.h"
 #include "lib/base/printable.h"
 #include "traind/v1/job.pb-c.h"
@@ -35,6 +39,8 @@ struct logs {
     uint32_t attempt;  // that is being read; 0: the newest, none yet
     uint64_t *offsets; // in it, of out and err of each rank: what comes next
     size_t n_offsets;
+    struct td_tail tail;
+    uint64_t tail_bytes; // that are asked for; 0: everything is shown as it comes
 };
 
 static td_status write_escaped(const char *data, size_t n) {
@@ -99,7 +105,6 @@ static td_status write_prefixed(struct logs *l, const Traind__V1__ReadLogsRespon
 }
 
 static td_status note_position(struct logs *l, const Traind__V1__ReadLogsResponse *r) {
-    if (r->rank >= RANKS_MAX) return td_fail(TD_INTERNAL, "the daemon named a rank %u", r->rank);
     size_t stream = stream_of(r);
     if (r->attempt != l->attempt) {
         l->attempt = r->attempt;
@@ -124,12 +129,29 @@ static void say_awaited(const Traind__V1__LogAwaited *x) {
              x->away ? "; it is not connected" : "");
 }
 
+static td_status show(struct logs *l, const Traind__V1__ReadLogsResponse *r) {
+    td_status s;
+    l->any |= r->data.len > 0;
+    l->dropped_bytes = TD_MAX(l->dropped_bytes, r->dropped_bytes);
+    if (td_output_is_json(l->session->flags->output)) {
+        s = td_session_print_json(l->session, &r->base);
+    } else if (l->prefix) {
+        s = write_prefixed(l, r);
+    } else {
+        s = put(l, stream_of(r), (const char *)r->data.data, r->data.len);
+    }
+    if (s) l->line_open = false; // and cannot be ended
+    return s ? s : note_position(l, r);
+}
+
 static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *message, void *arg) {
     struct logs *l = arg;
     const Traind__V1__ReadLogsResponse *r = (const Traind__V1__ReadLogsResponse *)message;
     if (l->failed) return;
     l->received = true;
-    if (r->n_awaited) { // the last one, without data
+    td_session_is_back(l->session);
+    if (r->n_awaited && l->n_awaited) return; // of a tail that was asked for before
+    if (r->n_awaited) {                       // the last one, without data
         l->n_awaited = r->n_awaited;
         for (size_t i = 0; i < r->n_awaited; i++) {
             say_awaited(r->awaited[i]);
@@ -139,17 +161,15 @@ static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *mes
         }
         return;
     }
-    l->any |= r->data.len > 0;
-    l->dropped_bytes = TD_MAX(l->dropped_bytes, r->dropped_bytes);
-    if (td_output_is_json(l->session->flags->output)) {
-        l->failed = td_session_print_json(l->session, &r->base);
-    } else if (l->prefix) {
-        l->failed = write_prefixed(l, r);
+    if (r->rank >= RANKS_MAX) {
+        l->failed = td_fail(TD_INTERNAL, "the daemon named a rank %u", r->rank);
+    } else if (l->tail_bytes) {
+        l->failed = td_tail_add(&l->tail, stream_of(r), r->offset, r->data.data, r->data.len);
+        l->attempt = r->attempt;
+        l->dropped_bytes = TD_MAX(l->dropped_bytes, r->dropped_bytes);
     } else {
-        l->failed = put(l, stream_of(r), (const char *)r->data.data, r->data.len);
+        l->failed = show(l, r);
     }
-    if (l->failed) l->line_open = false; // and cannot be ended
-    if (!l->failed) l->failed = note_position(l, r);
     if (l->failed) td_rpc_stream_cancel(stream);
 }
 
@@ -181,7 +201,8 @@ static td_status send_request(struct logs *l, struct td_rpc_stream *stream) {
     request.n_positions = l->n_offsets;
     request.rank = f->rank;
     request.offset = l->n_offsets ? 0 : f->offset;
-    request.follow = f->follow;
+    request.follow = f->follow && !l->tail_bytes;
+    request.tail_bytes = l->tail_bytes;
     request.out_only = f->out_only;
     request.err_only = f->err_only;
     td_rpc_stream_send(stream, &request.base);
@@ -218,6 +239,46 @@ static td_status ask_for_job(struct logs *l, uint32_t at_most) {
     return TD_OK;
 }
 
+// ---- the tail -----------------------------------------------------------------------------------
+static td_status show_tail(struct logs *l) {
+    for (size_t i = 0; i < l->tail.n_streams; i++) {
+        struct td_tail_stream *s = &l->tail.stream[i];
+        Traind__V1__ReadLogsResponse r = TRAIND__V1__READ_LOGS_RESPONSE__INIT;
+        r.attempt = l->attempt;
+        r.rank = (uint32_t)(i / 2);
+        r.err = i % 2;
+        r.offset = s->offset;
+        r.data.data = (uint8_t *)s->text.data;
+        r.data.len = s->text.len;
+        if (r.data.len) {
+            TD_TRY(show(l, &r));
+        } else {
+            TD_TRY(note_position(l, &r)); // where a follower goes on
+        }
+    }
+    return TD_OK;
+}
+
+// The first guess is right for lines of 128 bytes.
+static td_status read_tail(struct logs *l) {
+    const int64_t n_lines = l->tail.n_lines;
+    td_status failed;
+    bool enough;
+    l->tail_bytes = TD_MAX((uint64_t)n_lines, (uint64_t)64) * 128;
+    do {
+        td_tail_clear(&l->tail);
+        failed = one_round(l, l->session->flags->timeout_ns);
+        enough = td_tail_cut(&l->tail) || l->tail_bytes >= TD_TAIL_BYTES_MAX;
+        l->tail_bytes = TD_MIN(8 * l->tail_bytes, (uint64_t)TD_TAIL_BYTES_MAX);
+    } while (!failed && !enough);
+    l->tail_bytes = 0;
+    l->any |= !failed && l->attempt && l->tail.n_streams;
+    if (!failed) failed = show_tail(l);
+    td_tail_clear(&l->tail);
+    return failed;
+}
+
+// ---- all ----------------------------------------------------------------------------------------
 // The daemon did, not only the disk under it.
 static bool went_away(td_status s) {
     const char *reason = td_status_reason(s);
@@ -228,11 +289,16 @@ static bool went_away(td_status s) {
 // silent the ranks were meanwhile.
 static td_status read_all(struct logs *l, int64_t timeout_ns) {
     struct td_mono start = td_mono_now(), last = start;
+    if (l->tail.n_lines >= 0) {
+        TD_TRY(read_tail(l));
+        if (!l->session->flags->follow) return TD_OK;
+    }
     for (bool there = true;;) {
         int64_t left_ns = timeout_ns ? timeout_ns - (td_mono_now().ns - start.ns) : 0;
         if (left_ns < 0) return td_fail(TD_DEADLINE_EXCEEDED, "no time is left");
         td_status s = there ? TD_OK : ask_for_job(l, 1); // none before: its first
         there = !s;
+        if (there) td_session_is_back(l->session);
         if (there) s = one_round(l, left_ns);
         if (td_status_code(s) != TD_UNAVAILABLE || !l->session->flags->follow) return s;
         if (l->received || (there && went_away(s))) last = td_mono_now();
@@ -261,7 +327,11 @@ td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_e
     struct logs l = {.session = s,
                      .prefix = f->rank < 0,
                      .attempt = f->attempt,
+                     .tail = {.n_lines = f->tail_lines},
                      .escape = isatty(STDOUT_FILENO) == 1};
+    if (f->offset && f->tail_lines >= 0) {
+        return td_fail(TD_INVALID_ARGUMENT, "--offset and --tail exclude each other");
+    }
     if (f->follow) TD_TRY(ask_for_job(&l, UINT32_MAX));
     td_status failed = read_all(&l, f->timeout_ns);
     free(l.offsets);

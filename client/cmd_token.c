@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/flag_values.h"
 #include "client/print.h"
 #include "client/session.h"
 #include "client/table.h"
@@ -43,20 +44,8 @@ static td_status parse_role(const char *text, Traind__V1__Token__Role *out) {
                    text ? ", not '" : "", text ? text : "", text ? "'" : "");
 }
 
-// "30d", "12h", "90m", "45s".
 static td_status parse_span(const char *text, uint64_t *out_s) {
-    static const struct {
-        char unit;
-        uint64_t s;
-    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 24 * 3600}};
-    char *end;
-    unsigned long long n = strtoull(text, &end, 10);
-    for (size_t i = 0; i < TD_COUNTOF(units); i++) {
-        bool fits = *text >= '0' && *text <= '9' && *end == units[i].unit && !end[1];
-        if (!fits || !n || n > UINT32_MAX) continue;
-        *out_s = n * units[i].s;
-        return TD_OK;
-    }
+    if (td_span_parse(text, out_s)) return TD_OK;
     return td_fail(TD_INVALID_ARGUMENT, "--expires takes a span such as 30d, 12h or 90m, not '%s'",
                    text);
 }

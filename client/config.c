@@ -192,9 +192,12 @@ static td_status find_ca(const struct td_flags *f, struct td_client_config *c) {
 }
 
 td_status td_client_config_read(const struct td_flags *f, struct td_client_config *out_config) {
-    struct td_client_config c = {.color = isatty(STDERR_FILENO)};
+    struct td_client_config c = {.color = isatty(STDERR_FILENO),
+                                 .color_out = isatty(STDOUT_FILENO)};
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-    if ((no_color && *no_color) || (term && !strcmp(term, "dumb"))) c.color = false;
+    if ((no_color && *no_color) || (term && !strcmp(term, "dumb"))) {
+        c.color = c.color_out = false;
+    }
     bool in_context;
     TD_TRY(find_context(f, &c, &in_context));
     if (!in_context) {

@@ -23,7 +23,7 @@ struct td_client_config {
     char token[512];                 // "": there is a certificate
     char ca[600];                    // certificates that are trusted; "": none were named
     char certificate[512], key[512]; // files; "": the token is the credential
-    bool color;
+    bool color, color_out;           // of stderr, of stdout
 };
 
 // UNAVAILABLE NO_DAEMON says how to start one; FAILED_PRECONDITION when a file cannot be read.

@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "client/print.h"
+#include "client/series.h"
 #include "lib/base/clock.h"
-#include "traind/v1/metric.pb-c.h"
 
 #define ASK_AGAIN_NS (1 * TD_NS_PER_S)
 #define ANSWER_NS    (2 * TD_NS_PER_S)
@@ -28,14 +28,6 @@ void td_epochs_init(struct td_epochs *e, struct td_session *session,
                     struct td_progress_line *progress, bool from_start) {
     *e = (struct td_epochs){
         .session = session, .progress = progress, .known = from_start, .idle = true};
-}
-
-static const Traind__V1__Series *find_series(const Traind__V1__QueryMetricsResponse *r,
-                                             const char *name) {
-    for (size_t i = 0; i < r->n_series; i++) {
-        if (strcmp(r->series[i]->name, name) == 0) return r->series[i];
-    }
-    return NULL;
 }
 
 // One past the last epoch that is over.
@@ -59,7 +51,7 @@ static const Traind__V1__MetricPoint *last_of(const Traind__V1__Series *s, uint3
 static void say_epoch(struct td_epochs *e, const Traind__V1__QueryMetricsResponse *r) {
     const char *before = NULL;
     for (size_t i = 0; i < TD_COUNTOF(shown); i++) {
-        const Traind__V1__MetricPoint *p = last_of(find_series(r, shown[i]), e->next);
+        const Traind__V1__MetricPoint *p = last_of(td_series_find(r, shown[i]), e->next);
         if (!p) continue;
         if (!before) {
             td_progress_line_end(e->progress);
@@ -75,7 +67,7 @@ static void say_epoch(struct td_epochs *e, const Traind__V1__QueryMetricsRespons
 static void on_points(td_status take_status, const ProtobufCMessage *response, void *arg) {
     struct td_epochs *e = arg;
     const Traind__V1__QueryMetricsResponse *r = (const Traind__V1__QueryMetricsResponse *)response;
-    uint32_t over = r ? epochs_over(e, find_series(r, "train_loss_epoch")) : e->next;
+    uint32_t over = r ? epochs_over(e, td_series_find(r, "train_loss_epoch")) : e->next;
     if (over == e->next) e->not_before.ns = td_mono_now().ns + ASK_AGAIN_NS;
     for (; e->next < over; e->next++) {
         say_epoch(e, r);

@@ -14,6 +14,7 @@
 #include "lib/base/clock.h"
 
 struct follow {
+    struct td_session *session;
     td_follow_fn *fn;
     void *arg;
     char token[128];
@@ -25,6 +26,7 @@ static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *mes
     struct follow *f = arg;
     const Traind__V1__WatchJobResponse *r = (const Traind__V1__WatchJobResponse *)message;
     f->received = true;
+    td_session_is_back(f->session);
     if (f->finished || !r->job) return;
     snprintf(f->token, sizeof f->token, "%s", r->token);
     if (f->fn(r, f->arg)) {
@@ -81,7 +83,7 @@ static td_status too_long(const char *job, int64_t timeout_ns) {
 
 td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, td_follow_fn *fn,
                     void *arg) {
-    struct follow f = {.fn = fn, .arg = arg};
+    struct follow f = {.session = s, .fn = fn, .arg = arg};
     struct td_mono start = td_mono_now(), last = start;
     bool first = true;
     for (;;) {

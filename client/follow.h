@@ -11,7 +11,8 @@
 // Called for each response; return true to stop following.
 typedef bool td_follow_fn(const Traind__V1__WatchJobResponse *response, void *arg);
 
-// DEADLINE_EXCEEDED after timeout_ns (0: none). A lost daemon is waited for 30 s, then UNAVAILABLE.
+// DEADLINE_EXCEEDED after timeout_ns (0: none). A lost daemon is waited for as long as --reconnect
+// says, then UNAVAILABLE.
 TD_MUST_USE td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns,
                                 td_follow_fn *fn, void *arg);
 

@@ -7,9 +7,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 
 #include "client/print.h"
+#include "client/screen.h"
 #include "client/table.h"
 #include "lib/base/buf.h"
 
@@ -37,12 +37,6 @@ bool td_job_metric(const Traind__V1__Job *job, const char *name, double *out_val
         return true;
     }
     return false;
-}
-
-static int terminal_columns(void) {
-    struct winsize w;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col < 20) return 80;
-    return w.ws_col;
 }
 
 static const char *color_of(const struct td_progress_line *p, Traind__V1__Job__State state) {
@@ -105,7 +99,9 @@ static void draw_bar(struct td_progress_line *p, const Traind__V1__Job *job) {
         snprintf(tail + n, sizeof tail - (size_t)n, " %s samples/s ETA %s",
                  td_format_count(now->samples_per_s, rate), td_format_seconds(now->eta_s, left));
     }
-    int columns = terminal_columns() - 1;
+    int columns, rows;
+    td_screen_size(STDERR_FILENO, &columns, &rows);
+    columns--; // a line that is as wide as the terminal would wrap
     double done = now->total_steps ? (double)now->step / now->total_steps : 0;
     draw_cells(done, columns - (int)strlen(head) - (int)strlen(tail) - 2, cells);
     char line[320];

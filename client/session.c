@@ -16,8 +16,7 @@
 #include "lib/base/fsio.h"
 #include "traind/v1/job.pb-c.h"
 
-#define RETRY_NS      (200 * TD_NS_PER_MS)
-#define LOST_AFTER_NS (30 * TD_NS_PER_S)
+#define RETRY_NS (200 * TD_NS_PER_MS)
 
 static td_status connect_channel(struct td_session *s) {
     TD_TRY(td_client_config_read(s->flags, &s->config));
@@ -38,10 +37,50 @@ td_status td_session_open(struct td_session *s) {
     return connect_channel(s);
 }
 
+static const char *span_of(int64_t ns, char out[32]) {
+    const int64_t s = ns / TD_NS_PER_S;
+    const bool minutes = s >= 60 && s % 60 == 0;
+    snprintf(out, 32, "%lld %s", (long long)(minutes ? s / 60 : s), minutes ? "min" : "s");
+    return out;
+}
+
+// A progress bar may be on the line.
+static void clear_line(void) {
+    if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+}
+
+static void say_away(struct td_session *s) {
+    char span[32];
+    if (s->away) return;
+    s->away = true;
+    clear_line();
+    td_print(stderr,
+             "trainctl: the connection to traind at %s is lost; reconnecting for up to %s. The job "
+             "goes on without it\n",
+             s->config.address, span_of(s->flags->reconnect_ns, span));
+    fflush(stderr);
+}
+
+void td_session_is_back(struct td_session *s) {
+    if (!s->away) return;
+    s->away = false;
+    clear_line();
+    td_print(stderr, "trainctl: connected again\n");
+    fflush(stderr);
+}
+
+static td_status give_up(const struct td_session *s, td_status take_failed) {
+    char span[32];
+    return td_status_context(take_failed,
+                             "gave up after %s (--reconnect); the job goes on without the daemon",
+                             span_of(s->flags->reconnect_ns, span));
+}
+
 td_status td_session_reconnect(struct td_session *s, td_status take_failed,
                                struct td_mono last_answer) {
     static const bool never = false;
-    if (td_mono_now().ns - last_answer.ns > LOST_AFTER_NS) return take_failed;
+    if (td_mono_now().ns - last_answer.ns > s->flags->reconnect_ns) return give_up(s, take_failed);
+    say_away(s);
     td_status_free(take_failed);
     td_status slept = td_loop_run_until(s->loop, &never, RETRY_NS);
     if (td_status_code(slept) != TD_DEADLINE_EXCEEDED) return slept;

@@ -13,15 +13,21 @@ struct td_session {
     struct td_rpc_channel *channel;
     struct td_client_config config;
     const struct td_flags *flags;
+    bool away; // the daemon is, and stderr says so
 };
+
+#define TD_RECONNECT_NS (10 * 60 * TD_NS_PER_S) // unless --reconnect says otherwise
 
 // Reads the configuration and makes a channel (it connects with the first call).
 TD_MUST_USE td_status td_session_open(struct td_session *s);
 // After a stream broke because the daemon went away, which jobs do not notice: waits a moment and
-// makes a new channel, as the address may have changed. Gives the failure back when nothing was
-// received from the daemon for 30 s.
+// makes a new channel, as the address may have changed. The first time stderr says that the job
+// goes on. Gives the failure back, with what was waited, when nothing was received from the daemon
+// for --reconnect.
 TD_MUST_USE td_status td_session_reconnect(struct td_session *s, td_status take_failed,
                                            struct td_mono last_answer);
+// It has answered: stderr says so if it was away.
+void td_session_is_back(struct td_session *s);
 void td_session_close(struct td_session *s);
 
 // One unary call with the flags' timeout (30 s by default). out_response may be NULL.

@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 #include "client/find_job.h"
+#include "client/flag_values.h"
 #include "client/print.h"
 #include "client/help.h"
 #include "client/session.h"
 #include "client/rows.h"
+#include "client/tail.h"
 #include "lib/base/fsio.h"
 
 // ---- flags --------------------------------------------------------------------------------------
@@ -41,6 +43,10 @@ enum td_flag_bit {
     F_JOBS = 1 << 18,    // arguments are jobs
     F_CHANGES = 1 << 19, // with F_JOBS: it is not what it was
     F_ALL = 1 << 20,
+    F_RECONNECT = 1 << 21, // it stays while the daemon is away
+    F_TAIL = 1 << 22,
+    F_PLOT = 1 << 23,
+    F_CSV = 1 << 24, // -o csv
     F_COMMON = 1 << 30,
 };
 
@@ -74,6 +80,9 @@ enum {
     KEY_NAME,
     KEY_EXPIRES,
     KEY_CSR,
+    KEY_RECONNECT,
+    KEY_TAIL,
+    KEY_PLOT,
 };
 
 struct flag_row {
@@ -101,6 +110,9 @@ static const struct flag_row flag_table[] = {
      {"trace", KEY_TRACE, "DIR", 0,
       "each rank writes there, on its node, when it did what: trainer.trace_dir", 0}},
     {F_FOLLOW, {"follow", 'f', 0, 0, "stay until the job has ended", 0}},
+    {F_RECONNECT,
+     {"reconnect", KEY_RECONNECT, "SPAN", 0,
+      "how long to wait for a daemon that goes away meanwhile (default: 10m)", 0}},
     {F_DRY_RUN,
      {"dry-run", KEY_DRY_RUN, 0, 0, "check and plan the job, print its spec with every default",
       0}},
@@ -110,6 +122,9 @@ static const struct flag_row flag_table[] = {
     {F_STREAM, {"out-only", KEY_OUT_ONLY, 0, 0, "stdout only", 0}},
     {F_STREAM, {"err-only", KEY_ERR_ONLY, 0, 0, "stderr only", 0}},
     {F_STREAM, {"offset", KEY_OFFSET, "BYTES", 0, "start there (with --rank and one stream)", 0}},
+    {F_PLOT, {"plot", KEY_PLOT, 0, 0, "curves, as wide as the terminal", 0}},
+    {F_TAIL,
+     {"tail", KEY_TAIL, "N", 0, "only the last N lines of each rank's stdout and stderr", 0}},
     {F_STEPS, {"from", KEY_FROM, "STEP", 0, "first step", 0}},
     {F_STEPS, {"to", KEY_TO, "STEP", 0, "last step", 0}},
     {F_STEPS,
@@ -167,9 +182,10 @@ static const struct td_verb verb_table[] = {
     {"describe", "JOB", "everything about a job", 1, 1, F_JOB, td_cmd_describe},
     {"list", "", "jobs, newest first", 0, 0, F_STATE, td_cmd_list},
     {"logs", "JOB", "what the ranks printed", 1, 1,
-     F_FOLLOW | F_RANK | F_ATTEMPT | F_STREAM | F_JOB, td_cmd_logs},
-    {"metrics", "JOB [NAME...]", "points by step; without names: the last value of each", 1,
-     TD_MAX_ARGS, F_STEPS | F_JOB, td_cmd_metrics},
+     F_FOLLOW | F_RECONNECT | F_RANK | F_ATTEMPT | F_STREAM | F_TAIL | F_JOB, td_cmd_logs},
+    {"metrics", "JOB [NAME...]",
+     "points by step; without names the last value of each; -o csv, too", 1, TD_MAX_ARGS,
+     F_STEPS | F_FOLLOW | F_RECONNECT | F_PLOT | F_CSV | F_JOB, td_cmd_metrics},
     {"node list", "", "nodes and their slots", 0, 0, 0, td_cmd_node_list},
     {"node revoke", "NODE", "take back a node's certificate, and end its calls", 1, 1, 0,
      td_cmd_node_revoke},
@@ -186,7 +202,7 @@ static const struct td_verb verb_table[] = {
     {"run", "FILE", "train here without a daemon; ./<name>/ gets what comes of it", 1, 1,
      F_SET | F_FILE | F_RESUME | F_TRACE, td_cmd_run},
     {"submit", "FILE", "submit a job spec (- reads standard input)", 1, 1,
-     F_SET | F_FOLLOW | F_DRY_RUN | F_REQUEST_ID | F_TRACE, td_cmd_submit},
+     F_SET | F_FOLLOW | F_RECONNECT | F_DRY_RUN | F_REQUEST_ID | F_TRACE, td_cmd_submit},
     {"token create", "", "give out a credential; its text is shown once", 0, 0, F_TOKEN | F_NAME,
      td_cmd_token_create},
     {"token list", "", "credentials that were given out", 0, 0, 0, td_cmd_token_list},
@@ -195,9 +211,9 @@ static const struct td_verb verb_table[] = {
     {"token revoke", "ID", "end a credential, and its calls", 1, 1, 0, td_cmd_token_revoke},
     {"version", "", "of this program", 0, 0, 0, td_cmd_version},
     {"wait", "JOB...", "until the job has ended; exit 1 if it did not succeed", 1, TD_MAX_ARGS,
-     F_FOLLOW | F_JOBS, td_cmd_wait},
-    {"watch", "JOB", "each change of a job, until it has ended; exit 1 as of wait", 1, 1, F_JOB,
-     td_cmd_watch},
+     F_FOLLOW | F_RECONNECT | F_JOBS, td_cmd_wait},
+    {"watch", "JOB", "each change of a job, until it has ended; exit 1 as of wait", 1, 1,
+     F_RECONNECT | F_JOB, td_cmd_watch},
 };
 
 const struct td_verb *td_verb_at(size_t i) {
@@ -218,17 +234,6 @@ struct parse {
     struct td_flags flags;
 };
 
-static uint64_t parse_number(struct argp_state *state, const char *flag, const char *text,
-                             uint64_t max) {
-    char *end;
-    unsigned long long v = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || v > max) {
-        argp_error(state, "--%s takes a whole number from 0 to %" PRIu64 ", not '%s'", flag, max,
-                   text);
-    }
-    return v;
-}
-
 // A verb that writes a file takes its path with -o, too.
 static void parse_output(struct argp_state *state, const struct td_verb *verb, struct td_flags *f,
                          const char *text) {
@@ -243,19 +248,14 @@ static void parse_output(struct argp_state *state, const struct td_verb *verb, s
         f->output = (enum td_output)i;
         return;
     }
+    if ((verb->flags & F_CSV) && strcmp(text, "csv") == 0) {
+        f->output = TD_OUTPUT_CSV;
+        return;
+    }
     if (!(verb->flags & F_FILE)) {
         argp_error(state, "-o takes table, wide, json, jsonl or name, not '%s'", text);
     }
     f->out_path = text;
-}
-
-static int64_t parse_seconds(struct argp_state *state, const char *text) {
-    char *end;
-    double s = strtod(text, &end);
-    if (end == text || *end || !(s > 0 && s <= 1e7)) {
-        argp_error(state, "--timeout takes seconds above 0, not '%s'", text);
-    }
-    return (int64_t)(s * 1e9);
 }
 
 static void parse_override(struct argp_state *state, struct td_flags *f, const char *text) {
@@ -306,7 +306,7 @@ static error_t parse_common_flag(int key, char *arg, struct argp_state *state, s
         f->state_dir = arg;
         return 0;
     case KEY_TIMEOUT:
-        f->timeout_ns = parse_seconds(state, arg);
+        f->timeout_ns = td_flag_seconds(state, arg);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -330,6 +330,9 @@ static error_t parse_switch(int key, struct td_flags *f) {
         return 0;
     case KEY_RESUME:
         f->resume = true;
+        return 0;
+    case KEY_PLOT:
+        f->plot = true;
         return 0;
     case KEY_ALL:
         f->all = true;
@@ -378,22 +381,28 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
         parse_trace(state, f, arg);
         return 0;
     case KEY_RANK:
-        f->rank = (int)parse_number(state, "rank", arg, 1 << 20);
+        f->rank = (int)td_flag_number(state, "rank", arg, 1 << 20);
         return 0;
     case KEY_ATTEMPT:
-        f->attempt = (uint32_t)parse_number(state, "attempt", arg, 1 << 20);
+        f->attempt = (uint32_t)td_flag_number(state, "attempt", arg, 1 << 20);
         return 0;
     case KEY_OFFSET:
-        f->offset = parse_number(state, "offset", arg, INT64_MAX);
+        f->offset = td_flag_number(state, "offset", arg, INT64_MAX);
         return 0;
     case KEY_FROM:
-        f->from_step = (uint32_t)parse_number(state, "from", arg, UINT32_MAX);
+        f->from_step = (uint32_t)td_flag_number(state, "from", arg, UINT32_MAX);
         return 0;
     case KEY_TO:
-        f->to_step = (uint32_t)parse_number(state, "to", arg, UINT32_MAX);
+        f->to_step = (uint32_t)td_flag_number(state, "to", arg, UINT32_MAX);
+        return 0;
+    case KEY_TAIL:
+        f->tail_lines = (int64_t)td_flag_number(state, "tail", arg, TD_TAIL_LINES_MAX);
+        return 0;
+    case KEY_RECONNECT:
+        f->reconnect_ns = td_flag_span_ns(state, "reconnect", arg);
         return 0;
     case KEY_POINTS:
-        f->points = (uint32_t)parse_number(state, "points", arg, UINT32_MAX);
+        f->points = (uint32_t)td_flag_number(state, "points", arg, UINT32_MAX);
         if (!f->points) argp_error(state, "--points takes a number from 1 on");
         return 0;
     case KEY_STATE:
@@ -499,7 +508,8 @@ static void parse_flags(const struct td_verb *verb, int argc, char **argv, struc
     static char name[64];
     snprintf(name, sizeof name, "trainctl %s", verb->name);
     argv[0] = name;
-    *out = (struct parse){.verb = verb, .flags = {.rank = -1}};
+    *out = (struct parse){.verb = verb,
+                          .flags = {.rank = -1, .tail_lines = -1, .reconnect_ns = TD_RECONNECT_NS}};
     argp_err_exit_status = TD_CTL_USAGE;
     setenv("ARGP_HELP_FMT", "no-dup-args-note", 0); // two lines that say little
     argp_parse(&argp, argc, argv, 0, NULL, out);

@@ -101,8 +101,9 @@ def test_follower_gives_up_when_the_daemon_stays_away(rig):
         go_away(context)
 
     rig.rounds = [leave]
-    ran = rig.follow("-f")
+    ran = rig.follow("-f", "--reconnect", f"{LOST_AFTER_S}s")
     assert ran.returncode == UNAVAILABLE and "gone" in ran.stderr and len(rig.asked) == 1
+    assert "gave up after 30 s (--reconnect); the job goes on without the daemon" in ran.stderr
 
 
 @pytest.mark.parametrize("newest", [0, 2])

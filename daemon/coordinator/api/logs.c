@@ -33,7 +33,8 @@ struct reader {
     int32_t rank;     // -1: all
     bool out, err, follow;
     uint64_t first_offset;
-    uint64_t *offsets; // of 2 streams per rank
+    uint64_t tail_bytes; // of each stream of the first attempt; 0: all
+    uint64_t *offsets;   // of 2 streams per rank
     uint32_t n_streams;
     uint32_t at; // stream being read
 };
@@ -113,13 +114,14 @@ static td_status begin_attempt(struct reader *r, const struct td_attempt *a) {
         r->offsets[s] = r->first_offset;
         struct td_log_key key = key_of(r, s);
         uint64_t size = td_logs_size(r->c->logs, &key);
+        if (r->tail_bytes && size > r->tail_bytes) r->offsets[s] = size - r->tail_bytes;
         if (r->first_offset <= size || r->follow) continue;
         td_status f = td_fail(TD_OUT_OF_RANGE, "offset %" PRIu64 " is past the end, %" PRIu64,
                               r->first_offset, size);
         return td_status_with_meta(td_status_with_reason(f, "OFFSET_PAST_END"), "latest",
                                    "%" PRIu64, size);
     }
-    r->first_offset = 0;
+    r->first_offset = r->tail_bytes = 0;
     return TD_OK;
 }
 
@@ -281,6 +283,9 @@ static td_status check(const Traind__V1__ReadLogsRequest *q) {
     if (q->offset && (q->rank < 0 || !(q->err_only || q->out_only))) {
         return td_shell_bad_field("offset", "only with one rank and one stream");
     }
+    if (q->tail_bytes && (q->offset || q->n_positions)) {
+        return td_shell_bad_field("tail_bytes", "not together with offset or positions");
+    }
     if (q->n_positions && (q->attempt == 0 || !q->follow)) {
         return td_shell_bad_field("positions", "only to follow an attempt by its number");
     }
@@ -322,7 +327,8 @@ static td_status start(struct td_coordinator *c, const Traind__V1__ReadLogsReque
                          .out = !q->err_only,
                          .err = !q->out_only,
                          .follow = q->follow,
-                         .first_offset = q->offset};
+                         .first_offset = q->offset,
+                         .tail_bytes = q->tail_bytes};
     memcpy(r->job, j->id, sizeof r->job);
     uint32_t number = q->attempt ? q->attempt : j->n_attempts;
     td_status s = number ? begin_attempt(r, td_job_attempt(j, number)) : TD_OK;

@@ -33,8 +33,8 @@
 typedef void td_events_say_fn(const char *line);
 
 struct td_events {
-    int fd;       // -1: lines
-    int lines_fd; // where they go: stdout; -1: nowhere
+    int fd;                // -1: lines
+    int lines_fd;          // where they go: stdout; -1: nowhere
     td_events_say_fn *say; // NULL: nobody reads what the rank says of itself
     _Atomic bool ended;
     _Atomic uint64_t drops;

@@ -1,0 +1,100 @@
+// See the header. The pages are kept as they came; what is joined is the arrays of their points.
+
+#include "client/series.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/pages.h"
+#include "lib/base/arena.h"
+
+static const char method[] = "/traind.v1.MetricService/QueryMetrics";
+
+struct td_series {
+    struct td_rpc_message *page[TD_MAX_PAGES];
+    size_t n_pages;
+    struct td_arena *arena; // the arrays of `all`
+    Traind__V1__QueryMetricsResponse all;
+};
+
+static const Traind__V1__QueryMetricsResponse *page_at(const struct td_series *g, size_t i) {
+    return (const Traind__V1__QueryMetricsResponse *)td_rpc_message_get(g->page[i]);
+}
+
+void td_series_destroy(struct td_series *g) {
+    if (!g) return;
+    for (size_t i = 0; i < g->n_pages; i++) {
+        td_rpc_message_destroy(g->page[i]);
+    }
+    td_arena_destroy(g->arena);
+    free(g);
+}
+
+const Traind__V1__QueryMetricsResponse *td_series_get(const struct td_series *series) {
+    return &series->all;
+}
+
+const Traind__V1__Series *td_series_find(const Traind__V1__QueryMetricsResponse *r,
+                                         const char *name) {
+    for (size_t i = 0; i < r->n_series; i++) {
+        if (strcmp(r->series[i]->name, name) == 0) return r->series[i];
+    }
+    return NULL;
+}
+
+// The series of all pages under the heading of the newest page that has it.
+static td_status join_series(struct td_series *g, const Traind__V1__Series *heading) {
+    Traind__V1__Series *to = td_arena_alloc(g->arena, sizeof *to);
+    if (!to) return td_fail_oom();
+    *to = *heading;
+    size_t n = 0;
+    for (size_t i = 0; i < g->n_pages; i++) {
+        const Traind__V1__Series *part = td_series_find(page_at(g, i), heading->name);
+        n += part ? part->n_points : 0;
+    }
+    to->points = td_arena_array(g->arena, n + 1, sizeof *to->points);
+    if (!to->points) return td_fail_oom();
+    to->n_points = 0;
+    for (size_t i = 0; i < g->n_pages; i++) {
+        const Traind__V1__Series *part = td_series_find(page_at(g, i), heading->name);
+        if (!part || !part->n_points) continue;
+        memcpy(to->points + to->n_points, part->points, part->n_points * sizeof *to->points);
+        to->n_points += part->n_points;
+    }
+    g->all.series[g->all.n_series++] = to;
+    return TD_OK;
+}
+
+static td_status join(struct td_series *g) {
+    const Traind__V1__QueryMetricsResponse *last = page_at(g, g->n_pages - 1);
+    TD_TRY(td_arena_create((size_t)256 << 20, &g->arena));
+    traind__v1__query_metrics_response__init(&g->all);
+    g->all.next_page_token = last->next_page_token;
+    g->all.more_names = last->more_names;
+    g->all.n_more_names = last->n_more_names;
+    g->all.awaited = last->awaited;
+    g->all.n_awaited = last->n_awaited;
+    g->all.series = td_arena_array(g->arena, last->n_series + 1, sizeof(Traind__V1__Series *));
+    if (!g->all.series) return td_fail_oom();
+    for (size_t i = 0; i < last->n_series; i++) {
+        TD_TRY(join_series(g, last->series[i]));
+    }
+    return TD_OK;
+}
+
+td_status td_series_read(struct td_session *s, Traind__V1__QueryMetricsRequest *request,
+                         struct td_series **out_series) {
+    TD_AUTO(td_series) *g = td_calloc(1, sizeof *g);
+    if (!g) return td_fail_oom();
+    const char *next = "";
+    do {
+        request->page_token = td_unconst(next);
+        TD_TRY(td_session_call(s, method, &request->base,
+                               &traind__v1__query_metrics_response__descriptor,
+                               &g->page[g->n_pages]));
+        next = page_at(g, g->n_pages++)->next_page_token;
+    } while (next[0] && g->n_pages < TD_MAX_PAGES);
+    TD_TRY(join(g));
+    *out_series = td_steal(g);
+    return TD_OK;
+}
