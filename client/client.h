@@ -29,6 +29,7 @@
 // The verbs, a file each, or one for those that differ by a word:
 //
 //   cmd_submit.c      submit
+//   cmd_retry.c       retry, clone
 //   cmd_plan.c        plan, and what submit --dry-run has of it
 //   cmd_run.c         run: becomes traind-run, which trains without a daemon (run/run.h)
 //   cmd_list.c        list
@@ -37,6 +38,7 @@
 //   cmd_steer.c       cancel, pause, resume, delete
 //   cmd_logs.c        logs
 //   cmd_metrics.c     metrics
+//   cmd_compare.c     compare; spec_diff.c finds what specs say differently
 //   cmd_checkpoint.c  checkpoint list, download
 //   cmd_cluster.c     node list, cluster info, version
 //   cmd_plugins.c     plugins
@@ -116,7 +118,9 @@ struct td_verb {
 TD_VERB(td_cmd_cancel);
 TD_VERB(td_cmd_checkpoint_download);
 TD_VERB(td_cmd_checkpoint_list);
+TD_VERB(td_cmd_clone);
 TD_VERB(td_cmd_cluster_info);
+TD_VERB(td_cmd_compare);
 TD_VERB(td_cmd_completion);
 TD_VERB(td_cmd_context_add);
 TD_VERB(td_cmd_context_list);
@@ -133,6 +137,7 @@ TD_VERB(td_cmd_pause);
 TD_VERB(td_cmd_plan);
 TD_VERB(td_cmd_plugins);
 TD_VERB(td_cmd_resume);
+TD_VERB(td_cmd_retry);
 TD_VERB(td_cmd_run);
 TD_VERB(td_cmd_submit);
 TD_VERB(td_cmd_token_create);

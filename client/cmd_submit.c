@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/cmd_plan.h"
+#include "client/cmd_submit.h"
 #include "client/follow.h"
 #include "client/print.h"
 #include "client/submission.h"
@@ -23,21 +24,14 @@ static td_status dry_run(struct td_session *s, const struct td_flags *f) {
     return TD_OK;
 }
 
-td_status td_cmd_submit(struct td_session *s, const struct td_flags *f, int *out_exit) {
-    if (f->dry_run) return dry_run(s, f);
-    TD_AUTO(td_submission) *handed_in = NULL;
-    TD_TRY(td_submission_create(s, f, &handed_in));
-
+td_status td_submit_request(struct td_session *s, Traind__V1__CreateJobRequest *request,
+                            int *out_exit) {
+    const struct td_flags *f = s->flags;
     char request_id[37];
     td_uuid4(request_id);
-    Traind__V1__CreateJobRequest request = TRAIND__V1__CREATE_JOB_REQUEST__INIT;
-    request.spec = td_unconst(td_buf_cstr(&handed_in->spec));
-    request.client = &handed_in->client;
-    request.n_overrides = f->n_sets;
-    request.overrides = td_unconst(f->sets);
-    request.request_id = f->request_id ? td_unconst(f->request_id) : request_id;
+    request->request_id = f->request_id ? td_unconst(f->request_id) : request_id;
     TD_AUTO(td_rpc_message) *answer = NULL;
-    TD_TRY(td_session_call(s, "/traind.v1.JobService/CreateJob", &request.base,
+    TD_TRY(td_session_call(s, "/traind.v1.JobService/CreateJob", &request->base,
                            &traind__v1__job__descriptor, &answer));
     const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
     if (f->follow) {
@@ -56,4 +50,16 @@ td_status td_cmd_submit(struct td_session *s, const struct td_flags *f, int *out
              job->reason ? job->reason->text : "");
     td_print(stdout, "follow it with `trainctl wait %s --follow`\n", job->id);
     return TD_OK;
+}
+
+td_status td_cmd_submit(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    if (f->dry_run) return dry_run(s, f);
+    TD_AUTO(td_submission) *handed_in = NULL;
+    TD_TRY(td_submission_create(s, f, &handed_in));
+    Traind__V1__CreateJobRequest request = TRAIND__V1__CREATE_JOB_REQUEST__INIT;
+    request.spec = td_unconst(td_buf_cstr(&handed_in->spec));
+    request.client = &handed_in->client;
+    request.n_overrides = f->n_sets;
+    request.overrides = td_unconst(f->sets);
+    return td_submit_request(s, &request, out_exit);
 }

@@ -1,0 +1,128 @@
+"""A job again: retry, clone, and two jobs side by side."""
+import json
+
+import pytest
+
+from support import LONG, SPEC
+
+OK, USAGE, NOT_FOUND = 0, 2, 3
+
+
+@pytest.fixture
+def done(daemon):
+    job = daemon.submit(SPEC, "trainer.max_steps=40")
+    daemon.finish(job)
+    return job
+
+
+def spec_of(daemon, job):
+    return json.loads(daemon.job(job).spec_json)
+
+
+# ---- retry -------------------------------------------------------------------------------------
+
+def test_retry_begins_from_the_start_and_says_where_it_could_go_on(daemon, done):
+    ran = daemon.ctl("retry", done, "-o", "name", check=OK)
+    again = ran.stdout.strip()
+    assert again != done and spec_of(daemon, again) == spec_of(daemon, done)
+    assert ran.stderr == (f"trainctl: begins from the start; {done} has checkpoint a1/step-40, from which --resume "
+                          "would go on\n")
+    daemon.finish(again)
+    assert daemon.losses(again, 40) == daemon.losses(done, 40), "the same job gives the same numbers"
+
+
+def test_retry_goes_on_from_the_newest_checkpoint_when_asked_to(daemon):
+    job = daemon.submit(LONG)
+    daemon.wait_step(job, 60)
+    daemon.steer("Cancel", job)
+    daemon.wait_state(job, "CANCELLED")
+    newest = daemon.checkpoints(job)[0]
+    ran = daemon.ctl("retry", job, "--resume", "-o", "json", check=OK)
+    assert f"goes on from checkpoint {newest.path} of {job}" in ran.stderr
+    again = json.loads(ran.stdout)["id"]
+    assert spec_of(daemon, again)["ckpt_path"] == newest.directory
+    daemon.wait_step(again, newest.step + 1)
+    daemon.steer("Cancel", again)
+    daemon.wait_state(again, "CANCELLED")
+    assert min(p.step for p in daemon.points(again)) == newest.step + 1, "it did not begin again"
+
+
+def test_retry_of_a_job_without_a_checkpoint_begins_from_the_start_with_resume_too(daemon):
+    job = daemon.submit(SPEC, "checkpoint.save_top_k=0", "trainer.max_steps=3")
+    daemon.finish(job)
+    ran = daemon.ctl("retry", job, "--resume", "--follow", check=OK)
+    assert f"begins from the start; {job} has no whole checkpoint\n" in ran.stderr
+    assert "SUCCEEDED: step 3" in ran.stdout
+
+
+# ---- clone -------------------------------------------------------------------------------------
+
+def test_clone_changes_what_set_says_and_nothing_else(daemon, done):
+    made = daemon.ctl("clone", done, "--set", "optimizer.lr=0.5", "--set", "name=hot", "-o", "name", check=OK).stdout.strip()
+    spec, origin = spec_of(daemon, made), spec_of(daemon, done)
+    assert (spec["optimizer"]["lr"], spec["name"]) == (0.5, "hot")
+    spec["optimizer"]["lr"], spec["name"] = origin["optimizer"]["lr"], origin["name"]
+    assert spec == origin
+    daemon.finish(made)
+    refused = daemon.ctl("clone", done, "--set", "optimizer.weight_decya=1", check=USAGE).stderr
+    assert "optimizer.weight_decya" in refused and "did you mean weight_decay?" in refused
+    for verb in ("clone", "retry"):
+        daemon.ctl(verb, "j-000000000000", check=NOT_FOUND)
+
+
+# ---- compare -----------------------------------------------------------------------------------
+
+@pytest.fixture
+def pair(daemon, done):
+    other = daemon.submit(SPEC, "trainer.max_steps=40", "optimizer.lr=0.001", "model.layers=[16, 8, 4]",
+                          "lr_scheduler={name: linear, total_iters: 40}")
+    daemon.finish(other)
+    return done, other
+
+
+def rows(text):
+    return {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
+
+
+def test_compare_shows_differences_of_the_specs_and_metrics_side_by_side(daemon, pair):
+    left, right = pair
+    shown = rows(daemon.ctl("compare", left, right, check=OK).stdout)
+    assert shown["SPEC"] == shown["RESULT"] == [left, right]
+    assert shown["optimizer.lr"] == ["0.01", "0.001"] and shown["model.layers"] == ["[16,32,4]", "[16,8,4]"]
+    assert shown["lr_scheduler.name"] == ["constant", "linear"] and "optimizer.name" not in shown
+    assert shown["state"] == ["SUCCEEDED"] * 2 and shown["step"] == ["40", "40"]
+    wanted = [f"{daemon.job(job).metrics['val_loss']:.6g}" for job in pair]
+    assert shown["val_loss"] == wanted
+    one = rows(daemon.ctl("compare", left, right, "val_loss", check=OK).stdout)
+    assert one["val_loss"] == wanted and "val_accuracy" not in one
+
+
+def test_compare_as_json_has_values_and_not_text(daemon, pair):
+    left, right = pair
+    found = daemon.ctl_json("compare", left, right)
+    assert (found["left"], found["right"]) == pair
+    spec = {d["key"]: d for d in found["spec"]}
+    assert spec["model.layers"]["right"] == [16, 8, 4] and spec["optimizer.lr"]["left"] == 0.01
+    assert found["metrics"]["val_loss"]["right"] == daemon.job(right).metrics["val_loss"]
+    assert set(daemon.ctl("compare", left, right, "-o", "name", check=OK).stdout.split()) == set(spec)
+
+
+def test_compare_of_a_job_with_itself_finds_no_difference(daemon, done):
+    assert daemon.ctl("compare", done, done, check=OK).stdout.startswith("the specs are equal\n")
+
+
+def test_compare_draws_both_above_each_other_on_the_same_axes(daemon, pair):
+    left, right = pair
+    text = daemon.ctl("compare", left, right, "train_loss_step", "--plot", check=OK, env={"LC_ALL": "C.UTF-8"}).stdout
+    first, second = (text.split(f"train_loss_step of {job}\n")[1].splitlines() for job in pair)
+    most = max(p.value for job in pair for p in daemon.points(job))
+    least = min(p.value for job in pair for p in daemon.points(job))
+    for panel in (first, second):
+        assert panel[0].split()[0] == f"{most:.4g}" and panel[11].split()[0] == f"{least:.4g}"
+    assert text.index(f"of {left}") < text.index(f"of {right}")
+    assert "leave out -o" in daemon.ctl("compare", left, right, "--plot", "-o", "json", check=USAGE).stderr
+
+
+def test_compare_of_what_is_not_there_names_it(daemon, done):
+    assert "j-000000000000" in daemon.ctl("compare", done, "j-000000000000", check=NOT_FOUND).stderr
+    assert "JOB JOB" in daemon.ctl("compare", done, check=USAGE).stderr
