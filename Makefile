@@ -204,6 +204,7 @@ $(desc): $(protos)
 	$(Q)protoc-c -Iproto --include_imports --descriptor_set_out=$@ $(protos)
 
 $(B)/obj/lib/rpc/descriptors.o: $(desc)
+$(B)/obj/client/templates.o: $(wildcard examples/init/*)
 flags_lib_rpc := -DTD_DESCRIPTORS='"$(desc)"'
 # OpenMP is the cpu accelerator's own; nothing else may start its threads. Its sums may use FMA.
 flags_accelerators_cpu := -fopenmp -O3 -ffp-contract=fast

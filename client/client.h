@@ -4,6 +4,7 @@
 // trainctl: talks to a coordinator for a person or a script, and owns nothing.
 //
 //   trainctl.c   argv -> verb, the table of verbs and of flags
+//   find_verb.c  which row of the table the first words mean
 //   rows.h       what help and completion ask of these
 //   help.c       the list of verbs, examples, variables
 //   config.c     environment: where the daemon is, the token, colours (the only getenv)
@@ -32,6 +33,7 @@
 //   cmd_retry.c       retry, clone
 //   cmd_plan.c        plan, and what submit --dry-run has of it
 //   cmd_run.c         run: becomes traind-run, which trains without a daemon (run/run.h)
+//   cmd_init.c        init; templates.c has the files that it writes
 //   cmd_list.c        list
 //   cmd_describe.c    describe
 //   cmd_watch.c       watch, wait
@@ -99,7 +101,7 @@ struct td_flags {
     uint64_t offset;
     int64_t tail_lines;   // -1: all
     int64_t reconnect_ns; // how long a daemon that went away is waited for
-    bool follow, dry_run, out_only, err_only, resume, keep_checkpoints, plot;
+    bool follow, dry_run, out_only, err_only, resume, keep_checkpoints, plot, force;
 };
 
 struct td_session;
@@ -127,6 +129,7 @@ TD_VERB(td_cmd_context_list);
 TD_VERB(td_cmd_context_use);
 TD_VERB(td_cmd_delete);
 TD_VERB(td_cmd_describe);
+TD_VERB(td_cmd_init);
 TD_VERB(td_cmd_list);
 TD_VERB(td_cmd_logs);
 TD_VERB(td_cmd_metrics);

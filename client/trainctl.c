@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "client/find_job.h"
+#include "client/find_verb.h"
 #include "client/flag_values.h"
 #include "client/print.h"
 #include "client/help.h"
@@ -47,6 +48,7 @@ enum td_flag_bit {
     F_TAIL = 1 << 22,
     F_PLOT = 1 << 23,
     F_CSV = 1 << 24, // -o csv
+    F_FORCE = 1 << 25,
     F_COMMON = 1 << 30,
 };
 
@@ -83,6 +85,7 @@ enum {
     KEY_RECONNECT,
     KEY_TAIL,
     KEY_PLOT,
+    KEY_FORCE,
 };
 
 struct flag_row {
@@ -122,6 +125,7 @@ static const struct flag_row flag_table[] = {
     {F_STREAM, {"out-only", KEY_OUT_ONLY, 0, 0, "stdout only", 0}},
     {F_STREAM, {"err-only", KEY_ERR_ONLY, 0, 0, "stderr only", 0}},
     {F_STREAM, {"offset", KEY_OFFSET, "BYTES", 0, "start there (with --rank and one stream)", 0}},
+    {F_FORCE, {"force", KEY_FORCE, 0, 0, "replace files that are there", 0}},
     {F_PLOT, {"plot", KEY_PLOT, 0, 0, "curves, as wide as the terminal", 0}},
     {F_TAIL,
      {"tail", KEY_TAIL, "N", 0, "only the last N lines of each rank's stdout and stderr", 0}},
@@ -184,6 +188,8 @@ static const struct td_verb verb_table[] = {
     {"delete", "JOB...", "remove a job that does not run, with all it has on disks", 1, TD_MAX_ARGS,
      F_KEEP | F_JOBS | F_CHANGES | F_ALL, td_cmd_delete},
     {"describe", "JOB", "everything about a job", 1, 1, F_JOB, td_cmd_describe},
+    {"init", "[DIR]", "write a spec, a module, a dataset and data to begin with", 0, 1, F_FORCE,
+     td_cmd_init},
     {"list", "", "jobs, newest first", 0, 0, F_STATE, td_cmd_list},
     {"logs", "JOB", "what the ranks printed", 1, 1,
      F_FOLLOW | F_RECONNECT | F_RANK | F_ATTEMPT | F_STREAM | F_TAIL | F_JOB, td_cmd_logs},
@@ -234,6 +240,8 @@ size_t td_verb_options(const struct td_verb *v, struct argp_option *out) {
     }
     return n;
 }
+
+static const struct td_verbs verbs = {verb_table, TD_COUNTOF(verb_table)};
 
 struct parse {
     const struct td_verb *verb;
@@ -336,6 +344,9 @@ static error_t parse_switch(int key, struct td_flags *f) {
         return 0;
     case KEY_RESUME:
         f->resume = true;
+        return 0;
+    case KEY_FORCE:
+        f->force = true;
         return 0;
     case KEY_PLOT:
         f->plot = true;
@@ -444,66 +455,6 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     return known == ARGP_ERR_UNKNOWN ? parse_verb_flag(key, arg, state, f) : known;
 }
 
-// The row whose words are argv[1..]; *out_words says how many words it has.
-static const struct td_verb *find_verb(int argc, char **argv, int *out_words) {
-    for (size_t i = 0; argc > 1 && i < TD_COUNTOF(verb_table); i++) {
-        const char *space = strchr(verb_table[i].name, ' ');
-        size_t first = space ? (size_t)(space - verb_table[i].name) : strlen(verb_table[i].name);
-        if (strlen(argv[1]) != first || strncmp(argv[1], verb_table[i].name, first) != 0) continue;
-        if (space && (argc < 3 || strcmp(argv[2], space + 1) != 0)) continue;
-        *out_words = space ? 2 : 1;
-        return &verb_table[i];
-    }
-    return NULL;
-}
-
-// The first of two words alone, or with another second one: names the verbs that begin so.
-static bool refuse_half_a_verb(int argc, char **argv) {
-    size_t first = strlen(argv[1]);
-    bool any = false;
-    for (size_t i = 0; i < TD_COUNTOF(verb_table); i++) {
-        const char *name = verb_table[i].name;
-        if (strncmp(argv[1], name, first) != 0 || name[first] != ' ') continue;
-        if (!any && argc > 2 && argv[2][0] != '-') {
-            td_print(stderr, "trainctl: there is no verb '%s %s', but ", argv[1], argv[2]);
-        } else if (!any) {
-            td_print(stderr, "trainctl: the verb '%s' has a second word: ", argv[1]);
-        }
-        td_print(stderr, "%s'%s'", any ? ", " : "", name);
-        any = true;
-    }
-    if (any) td_print(stderr, "; `trainctl --help` lists all verbs\n");
-    return any;
-}
-
-static int refuse_verb(int argc, char **argv) {
-    if (argc < 2) {
-        td_help_print(stderr);
-        return TD_CTL_USAGE;
-    }
-    const char *nearest = NULL;
-    int best = 3;
-    if (argv[1][0] == '-') {
-        td_print(stderr,
-                 "trainctl: the verb comes first, then flags such as '%s'; `trainctl --help` "
-                 "lists the verbs\n",
-                 argv[1]);
-        return TD_CTL_USAGE;
-    }
-    if (refuse_half_a_verb(argc, argv)) return TD_CTL_USAGE;
-    for (size_t i = 0; i < TD_COUNTOF(verb_table); i++) {
-        int distance = td_edit_distance(argv[1], verb_table[i].name, best);
-        if (distance < best) {
-            best = distance;
-            nearest = verb_table[i].name;
-        }
-    }
-    td_print(stderr, "trainctl: there is no verb '%s'%s%s%s `trainctl --help` lists them\n",
-             argv[1], nearest ? ", did you mean '" : ";", nearest ? nearest : "",
-             nearest ? "'?" : "");
-    return TD_CTL_USAGE;
-}
-
 static void parse_flags(const struct td_verb *verb, int argc, char **argv, struct parse *out) {
     struct argp_option options[TD_VERB_OPTIONS_MAX + 2];
     size_t n = td_verb_options(verb, options);
@@ -577,8 +528,12 @@ int main(int argc, char **argv) {
     }
     if (argc > 1 && (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))) argv[1] = version;
     int words = 0;
-    const struct td_verb *verb = find_verb(argc, argv, &words);
-    if (!verb) return refuse_verb(argc, argv);
+    const struct td_verb *verb = td_verbs_find(&verbs, argc, argv, &words);
+    if (argc < 2) {
+        td_help_print(stderr);
+        return TD_CTL_USAGE;
+    }
+    if (!verb) return td_verbs_refuse(&verbs, argc, argv);
     struct parse parsed;
     parse_flags(verb, argc - words, argv + words, &parsed);
     struct td_session session = {.flags = &parsed.flags};

@@ -48,7 +48,8 @@ READS = {
 WRITES = ("submit", "plan", "run", "cancel", "pause", "resume", "delete", "logs", "checkpoint download",
           "token create", "token list", "token request", "token revoke", "node token", "node revoke",
           "context add", "context list", "context use",  # test_s66_roles.py
-          "retry", "clone", "compare")  # test_s77_again.py
+          "retry", "clone", "compare",  # test_s77_again.py
+          "init")  # test_s78_init.py
 
 
 @pytest.mark.parametrize("form", ["table", "json", "jsonl", "name"])
