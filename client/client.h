@@ -43,6 +43,7 @@
 //   cmd_compare.c     compare; spec_diff.c finds what specs say differently
 //   cmd_checkpoint.c  checkpoint list, download
 //   cmd_cluster.c     node list, cluster info, version
+//   cmd_top.c         top; top_page.c is what it shows, live.c a terminal that is drawn again
 //   cmd_plugins.c     plugins
 //   cmd_completion.c  completion for shells; complete.c finds the words
 //   cmd_token.c       token create, request, list, revoke
@@ -101,7 +102,7 @@ struct td_flags {
     uint64_t offset;
     int64_t tail_lines;   // -1: all
     int64_t reconnect_ns; // how long a daemon that went away is waited for
-    bool follow, dry_run, out_only, err_only, resume, keep_checkpoints, plot, force;
+    bool follow, dry_run, out_only, err_only, resume, keep_checkpoints, plot, force, once;
 };
 
 struct td_session;
@@ -147,6 +148,7 @@ TD_VERB(td_cmd_token_create);
 TD_VERB(td_cmd_token_list);
 TD_VERB(td_cmd_token_request);
 TD_VERB(td_cmd_token_revoke);
+TD_VERB(td_cmd_top);
 TD_VERB(td_cmd_version);
 TD_VERB(td_cmd_wait);
 TD_VERB(td_cmd_watch);

@@ -49,6 +49,7 @@ enum td_flag_bit {
     F_PLOT = 1 << 23,
     F_CSV = 1 << 24, // -o csv
     F_FORCE = 1 << 25,
+    F_ONCE = 1 << 26,
     F_COMMON = 1 << 30,
 };
 
@@ -86,6 +87,7 @@ enum {
     KEY_TAIL,
     KEY_PLOT,
     KEY_FORCE,
+    KEY_ONCE,
 };
 
 struct flag_row {
@@ -126,6 +128,7 @@ static const struct flag_row flag_table[] = {
     {F_STREAM, {"err-only", KEY_ERR_ONLY, 0, 0, "stderr only", 0}},
     {F_STREAM, {"offset", KEY_OFFSET, "BYTES", 0, "start there (with --rank and one stream)", 0}},
     {F_FORCE, {"force", KEY_FORCE, 0, 0, "replace files that are there", 0}},
+    {F_ONCE, {"once", KEY_ONCE, 0, 0, "print one page and end, as where there is no terminal", 0}},
     {F_PLOT, {"plot", KEY_PLOT, 0, 0, "curves, as wide as the terminal", 0}},
     {F_TAIL,
      {"tail", KEY_TAIL, "N", 0, "only the last N lines of each rank's stdout and stderr", 0}},
@@ -221,6 +224,8 @@ static const struct td_verb verb_table[] = {
     {"token request", "", "make the key of --key, and print the request for its certificate", 0, 0,
      F_NAME, td_cmd_token_request},
     {"token revoke", "ID", "end a credential, and its calls", 1, 1, 0, td_cmd_token_revoke},
+    {"top", "", "nodes, slots and running jobs, drawn again each second; q ends it", 0, 0,
+     F_ONCE | F_RECONNECT, td_cmd_top},
     {"version", "", "of this program", 0, 0, 0, td_cmd_version},
     {"wait", "JOB...", "until the job has ended; exit 1 if it did not succeed", 1, TD_MAX_ARGS,
      F_FOLLOW | F_RECONNECT | F_JOBS, td_cmd_wait},
@@ -344,6 +349,9 @@ static error_t parse_switch(int key, struct td_flags *f) {
         return 0;
     case KEY_RESUME:
         f->resume = true;
+        return 0;
+    case KEY_ONCE:
+        f->once = true;
         return 0;
     case KEY_FORCE:
         f->force = true;

@@ -49,7 +49,8 @@ WRITES = ("submit", "plan", "run", "cancel", "pause", "resume", "delete", "logs"
           "token create", "token list", "token request", "token revoke", "node token", "node revoke",
           "context add", "context list", "context use",  # test_s66_roles.py
           "retry", "clone", "compare",  # test_s77_again.py
-          "init")  # test_s78_init.py
+          "init",  # test_s78_init.py
+          "top")  # test_s79_top.py
 
 
 @pytest.mark.parametrize("form", ["table", "json", "jsonl", "name"])
