@@ -1,6 +1,7 @@
 // top: nodes with their slots, and the jobs that have ranks, with step and speed. On a terminal it
-// is drawn again each second until q or Ctrl-C; with --once, or where stdout is none, it is printed
-// once. While the daemon is away the last page stays, and a line on it says so, for as long as
+// is drawn again each second until q or Ctrl-C; with --once, or where stdout is none or TERM is
+// dumb, it is printed once. While the daemon is away the last page stays, and a line on it says so,
+// for as long as
 // --reconnect.
 
 #include <signal.h>
@@ -180,7 +181,9 @@ static td_status show_live(struct top *t) {
 td_status td_cmd_top(struct td_session *s, const struct td_flags *f, int *out_exit) {
     struct top t = {.session = s};
     (void)out_exit;
-    const bool live = !f->once && f->output == TD_OUTPUT_TABLE && isatty(STDOUT_FILENO);
+    TD_TRY(td_session_open(s));
+    const bool live =
+        !f->once && f->output == TD_OUTPUT_TABLE && isatty(STDOUT_FILENO) && !s->config.dumb;
     td_status failed = live ? show_live(&t) : print_once(&t);
     forget(&t);
     return failed;

@@ -195,7 +195,8 @@ td_status td_client_config_read(const struct td_flags *f, struct td_client_confi
     struct td_client_config c = {.color = isatty(STDERR_FILENO),
                                  .color_out = isatty(STDOUT_FILENO)};
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-    if ((no_color && *no_color) || (term && !strcmp(term, "dumb"))) {
+    c.dumb = term && !strcmp(term, "dumb");
+    if ((no_color && *no_color) || c.dumb) {
         c.color = c.color_out = false;
     }
     bool in_context;

@@ -24,6 +24,7 @@ struct td_client_config {
     char ca[600];                    // certificates that are trusted; "": none were named
     char certificate[512], key[512]; // files; "": the token is the credential
     bool color, color_out;           // of stderr, of stdout
+    bool dumb;                       // TERM says that a terminal obeys no control characters
 };
 
 // UNAVAILABLE NO_DAEMON says how to start one; FAILED_PRECONDITION when a file cannot be read.

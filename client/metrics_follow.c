@@ -217,15 +217,15 @@ static td_status pause_a_while(struct following *w) {
     return TD_OK;
 }
 
+// The daemon was there when the job was looked for.
 static td_status follow(struct following *w) {
     const int64_t timeout_ns = w->flags->timeout_ns;
     struct td_mono start = td_mono_now(), last = start, ended = {0};
-    for (bool first = true;;) {
+    for (;;) {
         bool more = false;
         td_status s = one_round(w, &more);
         const struct td_mono now = td_mono_now();
-        if (s && (first || td_status_code(s) != TD_UNAVAILABLE)) return s;
-        if (!s) first = false;
+        if (s && td_status_code(s) != TD_UNAVAILABLE) return s;
         if (!s || !w->session->away) last = now; // until this call it was there
         if (!s && w->ended && !ended.ns) ended = now;
         if (!s && w->ended && (!more || now.ns - ended.ns > SETTLE_NS)) return TD_OK;

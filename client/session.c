@@ -45,15 +45,15 @@ static const char *span_of(int64_t ns, char out[32]) {
 }
 
 // A progress bar may be on the line.
-static void clear_line(void) {
-    if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+static void clear_line(const struct td_session *s) {
+    if (isatty(STDERR_FILENO) && !s->config.dumb) fputs("\r\033[K", stderr);
 }
 
 static void say_away(struct td_session *s) {
     char span[32];
     if (s->away) return;
     s->away = true;
-    clear_line();
+    clear_line(s);
     td_print(stderr,
              "trainctl: the connection to traind at %s is lost; reconnecting for up to %s. The job "
              "goes on without it\n",
@@ -64,7 +64,7 @@ static void say_away(struct td_session *s) {
 void td_session_is_back(struct td_session *s) {
     if (!s->away) return;
     s->away = false;
-    clear_line();
+    clear_line(s);
     td_print(stderr, "trainctl: connected again\n");
     fflush(stderr);
 }

@@ -47,6 +47,17 @@ def test_retry_goes_on_from_the_newest_checkpoint_when_asked_to(daemon):
     assert min(p.step for p in daemon.points(again)) == newest.step + 1, "it did not begin again"
 
 
+def test_retry_of_a_job_that_began_with_weights_takes_those_of_its_checkpoint(daemon, done):
+    weights, *_ = daemon.checkpoints(done)
+    job = daemon.submit(SPEC, "trainer.max_steps=10", f"init_from={weights.directory}", "checkpoint.every_n_epochs=1")
+    daemon.finish(job)
+    newest = daemon.checkpoints(job)[0]
+    again = daemon.ctl("retry", job, "--resume", "-o", "name", check=OK).stdout.strip()
+    spec = spec_of(daemon, again)
+    assert spec["ckpt_path"] == newest.directory and spec["init_from"] is None
+    daemon.finish(again)
+
+
 def test_retry_of_a_job_without_a_checkpoint_begins_from_the_start_with_resume_too(daemon):
     job = daemon.submit(SPEC, "checkpoint.save_top_k=0", "trainer.max_steps=3")
     daemon.finish(job)

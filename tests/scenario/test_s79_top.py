@@ -82,11 +82,11 @@ def test_top_without_a_daemon_takes_no_terminal(daemon):
 class Screen:
     """trainctl top on a terminal of its own, and what it has written there."""
 
-    def __init__(self, daemon, *args, columns=100, rows=24):
+    def __init__(self, daemon, *args, columns=100, rows=24, term="xterm"):
         self.ours, self.theirs = pty.openpty()
         self.resize(columns, rows)
         self.before = termios.tcgetattr(self.theirs)
-        env = {**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir), "TERM": "xterm"}
+        env = {**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir), "TERM": term}
         # A session whose terminal it is, so that keys are signals.
         self.process = subprocess.Popen(
             [BIN / "trainctl", "top", *args], env=env, stdin=self.theirs, stdout=self.theirs, stderr=self.theirs,
@@ -185,6 +185,12 @@ def test_page_follows_the_size_of_the_terminal(daemon, job):
         screen.until("it is wide", lambda frames: "SAMPLES/S" in frames[-1] and "ETA" in frames[-1])
         screen.key(b"q")
         assert screen.end() == OK and screen.is_given_back()
+
+
+def test_terminal_that_obeys_no_control_characters_gets_one_page(daemon, job):
+    with Screen(daemon, term="dumb", columns=60) as screen:
+        assert screen.end() == OK and "\x1b" not in screen.seen and job in screen.seen
+        assert max(map(len, screen.seen.replace("\r", "").splitlines())) <= 60
 
 
 def test_last_page_stays_while_the_daemon_is_away(daemon, job):
