@@ -82,14 +82,13 @@ static td_status put_cluster(const Traind__V1__ClusterInfo *c, int columns, stru
 static td_status put_node(const Traind__V1__Node *n, int columns, struct td_buf *out) {
     const ProtobufCEnumValue *state =
         protobuf_c_enum_descriptor_get_value(&traind__v1__node__state__descriptor, (int)n->state);
-    char slots[32], jobs[32], memory[32];
+    char slots[32], jobs[32], used[32], all[32], memory[72];
     snprintf(slots, sizeof slots, "%" PRIu32 "/%" PRIu32, n->slots_used, n->slots);
     snprintf(jobs, sizeof jobs, "%zu", n->n_jobs);
-    const struct cell cells[] = {{n->name, -20},
-                                 {state ? state->name : "UNKNOWN", -8},
-                                 {slots, 7},
-                                 {jobs, 5},
-                                 {td_format_bytes(n->memory_bytes, memory), 10}};
+    snprintf(memory, sizeof memory, "%s/%s", td_format_bytes(n->memory_used_bytes, used),
+             td_format_bytes(n->memory_bytes, all));
+    const struct cell cells[] = {
+        {n->name, -20}, {state ? state->name : "UNKNOWN", -8}, {slots, 7}, {jobs, 5}, {memory, 20}};
     return put_cells(cells, TD_COUNTOF(cells), columns, out);
 }
 
@@ -126,7 +125,7 @@ static td_status put_more(size_t n, const char *what, int columns, struct td_buf
 
 td_status td_top_page(const struct td_top *t, int columns, int rows, struct td_buf *out) {
     static const struct cell nodes[] = {
-        {"NODE", -20}, {"STATE", -8}, {"SLOTS", 7}, {"JOBS", 5}, {"MEMORY", 10}};
+        {"NODE", -20}, {"STATE", -8}, {"SLOTS", 7}, {"JOBS", 5}, {"MEMORY", 20}};
     static const struct cell jobs[] = {{"JOB", -14}, {"NAME", -16},    {"STATE", -10},
                                        {"SLOTS", 5}, {"EPOCH", 5},     {"STEP", 13},
                                        {"LOSS", 9},  {"SAMPLES/S", 9}, {"ETA", 8}};

@@ -5,8 +5,8 @@
 //
 //   traind 0.1.0 at 127.0.0.1:7070, up 1:05: 1 running, 2 queued, slots 4 of 4
 //
-//   NODE              STATE     SLOTS  JOBS    MEMORY
-//   node-a            READY       4/4     1  15.6 GiB
+//   NODE              STATE     SLOTS  JOBS              MEMORY
+//   node-a            READY       4/4     1  1.2 GiB/15.6 GiB
 //
 //   JOB             NAME              STATE      SLOTS  EPOCH          STEP  ...  SAMPLES/S  ETA
 

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from support import BIN, LONG, SPEC, until
+from support import BIN, LONG, SPEC, spec_file, until
 
 OK, UNAVAILABLE = 0, 5
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
@@ -40,12 +40,15 @@ def rows_of(text, heading):
 
 # ---- once --------------------------------------------------------------------------------------
 
-def test_page_shows_nodes_and_jobs_that_run(daemon, job):
+def test_page_shows_nodes_and_jobs_that_run(daemon, job, tmp_path):
     daemon.wait_step(job, 20)
     until("its speed is known", lambda: daemon.job(job).progress.samples_per_s > 0)
     text = daemon.ctl("top", check=OK).stdout  # no terminal: once
     node, = rows_of(text, "NODE")
     slots = daemon.nodes()[0]
+    planned = daemon.ctl_json("plan", spec_file(tmp_path, LONG))["memory_bytes"]
+    assert slots.memory_used_bytes >= int(planned) > 1 << 20
+    assert re.fullmatch(rf"{slots.memory_used_bytes / 2**20:.1f} MiB/[0-9.]+ GiB", " ".join(node[4:]))
     assert node[:4] == [slots.name[:20], "READY", f"{slots.slots_used}/{slots.slots}", "1"] and "iB" in text
     shown, = rows_of(text, "JOB")
     id, name, state, used, epoch, step, loss, rate = shown[:8]

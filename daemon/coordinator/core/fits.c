@@ -43,10 +43,14 @@ static uint64_t bytes_of(uint32_t n_ranks, const struct td_plan_entry *p) {
     return p->memory_bytes * n_ranks + p->beside_bytes;
 }
 
+uint64_t td_fits_bytes(uint32_t n_ranks, const struct td_plan_entry *p, uint64_t asked_bytes) {
+    const uint64_t planned = p && p->memory_bytes ? bytes_of(n_ranks, p) : 0;
+    return TD_MAX(planned, asked_bytes * n_ranks);
+}
+
 bool td_fits_on(const struct td_host *n, uint32_t n_ranks, const struct td_plan_entry *p,
                 uint64_t asked_bytes) {
-    const uint64_t planned = p && p->memory_bytes ? bytes_of(n_ranks, p) : 0;
-    return !n->memory_bytes || TD_MAX(planned, asked_bytes * n_ranks) <= n->memory_bytes;
+    return !n->memory_bytes || td_fits_bytes(n_ranks, p, asked_bytes) <= n->memory_bytes;
 }
 
 td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,

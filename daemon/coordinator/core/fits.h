@@ -30,6 +30,8 @@ TD_MUST_USE td_status td_fits_devices(const struct td_core *core, uint32_t n_ran
 // UNSATISFIABLE if none of these has the memory that resources asks for. OK of a training.
 TD_MUST_USE td_status td_fits_kind(const struct td_core *core, enum td_job_kind kind,
                                    uint32_t n_ranks, const struct td_spec_resources *r);
+// Memory of so many ranks on one node, as planned (p NULL: not yet) and as asked for each.
+uint64_t td_fits_bytes(uint32_t n_ranks, const struct td_plan_entry *p, uint64_t asked_bytes);
 // The memory of n suffices for so many ranks, as planned (p NULL: not yet) and as asked for each.
 bool td_fits_on(const struct td_host *n, uint32_t n_ranks, const struct td_plan_entry *p,
                 uint64_t asked_bytes);

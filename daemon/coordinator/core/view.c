@@ -11,9 +11,11 @@
 #include "daemon/coordinator/core/core.h"
 #include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/exchange.h"
+#include "daemon/coordinator/core/fits.h"
 #include "daemon/coordinator/core/hosts.h"
 #include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/place.h"
+#include "daemon/coordinator/core/plans.h"
 #include "daemon/coordinator/core/removals.h"
 #include "lib/attempt/rank_page.h"
 
@@ -296,6 +298,18 @@ static uint32_t used_slots(const struct td_core *core, const struct td_host *n) 
     return used;
 }
 
+static uint64_t used_memory(const struct td_core *core, const struct td_host *n) {
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < core->n_live; i++) {
+        const struct td_job *j = core->live[i];
+        const struct td_attempt *a = td_job_live(j);
+        const struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
+        const int64_t asked = TD_MAX(j->knobs.resources.memory_bytes, (int64_t)0);
+        if (p) used += td_fits_bytes(p->n_ranks, td_plans_of(core, j, n), (uint64_t)asked);
+    }
+    return used;
+}
+
 static bool view_node_jobs(struct td_arena *a, const struct td_core *core, const struct td_host *n,
                            Traind__V1__Node *m) {
     m->jobs = td_arena_array(a, core->n_live + 1, sizeof *m->jobs);
@@ -396,6 +410,7 @@ static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *cor
     m->slots_used = used_slots(core, n);
     m->cores = n->cores;
     m->memory_bytes = n->memory_bytes;
+    m->memory_used_bytes = used_memory(core, n);
     m->version = copy(a, n->version);
     m->cpu_level = copy(a, n->cpu_level);
     m->cpu_level_held = copy(a, n->cpu_level_held);
