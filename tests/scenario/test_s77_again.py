@@ -1,5 +1,6 @@
 """A job again: retry, clone, and two jobs side by side."""
 import json
+import pathlib
 
 import pytest
 
@@ -77,6 +78,9 @@ def test_clone_changes_what_set_says_and_nothing_else(daemon, done):
     daemon.finish(made)
     refused = daemon.ctl("clone", done, "--set", "optimizer.weight_decya=1", check=USAGE).stderr
     assert "optimizer.weight_decya" in refused and "did you mean weight_decay?" in refused
+    here = daemon.ctl("clone", done, "--set", "predict.output=sample.npy", "-o", "name", check=OK).stdout.strip()
+    assert spec_of(daemon, here)["predict"]["output"] == str(pathlib.Path.cwd() / "sample.npy"), "relative to here"
+    daemon.finish(here)
     for verb in ("clone", "retry"):
         daemon.ctl(verb, "j-000000000000", check=NOT_FOUND)
 
