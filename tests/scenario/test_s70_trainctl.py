@@ -50,7 +50,8 @@ WRITES = ("submit", "plan", "run", "cancel", "pause", "resume", "delete", "logs"
           "context add", "context list", "context use",  # test_s66_roles.py
           "retry", "clone", "compare",  # test_s77_again.py
           "init",  # test_s78_init.py
-          "top")  # test_s79_top.py
+          "top",  # test_s79_top.py
+          "completion")  # test_s78_help.py
 
 
 @pytest.mark.parametrize("form", ["table", "json", "jsonl", "name"])
