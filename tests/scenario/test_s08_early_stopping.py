@@ -170,7 +170,9 @@ def test_note_says_that_fit_goes_on_when_a_minimum_is_not_met(tmp_path):
     ({"monitor": "train_loss_step"}, {}, "this job gives no 'train_loss_step'"),
     ({}, {"limit_val_batches": 0}, "nothing to validate on"),
     ({}, {"max_epochs": -1, "max_steps": 1}, "ends before its first validation"),
-    ({"monitor": "train_loss", "check_on_train_epoch_end": False}, {"limit_val_batches": 0}, "no validation will end"),
+    ({"monitor": "train_loss", "check_on_train_epoch_end": False}, {"limit_val_batches": 0},
+     "'train_loss' is checked when a validation ends, but none will: there is nothing to validate on"),
+    ({"monitor": "train_loss"}, {"check_val_every_n_epoch": 9}, "but none will: the run ends before its first validation"),
 ])
 def test_job_is_refused_when_nothing_could_be_checked(tmp_path, stopping, trainer, text):
     code, lines = run_by_hand(tmp_path, plan_for(tmp_path, stopping, trainer=trainer))

@@ -14,6 +14,21 @@ void td_early_stop_begin(struct td_early_stop *s, const struct td_early_stop_con
     snprintf(s->monitor, sizeof s->monitor, "%s", monitor);
 }
 
+bool td_early_stop_checks_epochs(const struct td_early_stop_config *c,
+                                 const struct td_limits *limits, bool has_validation) {
+    const struct td_amount every = limits->val_check_interval;
+    switch (c->when) {
+    case TD_EARLY_STOP_AT_EPOCH:
+        return true;
+    case TD_EARLY_STOP_AT_VALIDATION:
+        return false;
+    case TD_EARLY_STOP_USUAL:
+        break;
+    }
+    const bool once = every.is_fraction && every.fraction >= 1;
+    return !has_validation || (once && limits->check_val_every_n_epoch == 1);
+}
+
 static bool is_better(const struct td_early_stop_config *c, double value, double than) {
     return c->larger_is_better ? value > than : value < than;
 }

@@ -39,6 +39,10 @@ enum td_early_stop_end {
 // Makes s, which a checkpoint may have brought, ready for this job: one that followed another
 // metric or the other end of it is forgotten.
 void td_early_stop_begin(struct td_early_stop *s, const struct td_early_stop_config *c);
+// Is it checked when an epoch of training has ended, rather than a validation? has_validation:
+// there is data to validate on.
+bool td_early_stop_checks_epochs(const struct td_early_stop_config *c,
+                                 const struct td_limits *limits, bool has_validation);
 // One check. Counts, and says whether this value asks for the end.
 enum td_early_stop_end td_early_stop_receive(struct td_early_stop *s,
                                              const struct td_early_stop_config *c, double value);

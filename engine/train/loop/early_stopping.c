@@ -7,21 +7,10 @@
 #include "engine/train/config/limits.h"
 #include "engine/train/rank/batches.h"
 
-// Does an epoch's end check it, rather than a validation's?
 static bool checks_epochs(const struct td_train_loop *l) {
-    const struct td_limits *limits = &l->rank->config->limits;
-    const struct td_amount every = limits->val_check_interval;
-    switch (l->rank->config->early_stop.when) {
-    case TD_EARLY_STOP_AT_EPOCH:
-        return true;
-    case TD_EARLY_STOP_AT_VALIDATION:
-        return false;
-    case TD_EARLY_STOP_USUAL:
-        break;
-    }
-    const bool once = every.is_fraction && every.fraction >= 1;
-    return (once && limits->check_val_every_n_epoch == 1) ||
-           td_rank_eval_batches(l->rank, TD_SPLIT_VAL) == 0;
+    const struct td_train_config *c = l->rank->config;
+    return td_early_stop_checks_epochs(&c->early_stop, &c->limits,
+                                       td_rank_eval_batches(l->rank, TD_SPLIT_VAL) > 0);
 }
 
 // Who reads the note knows that fit goes on.

@@ -123,10 +123,11 @@ static td_status check_early_stop(const struct td_rank *r) {
     const char *none = why_no_validation(r);
     struct names n = {.wanted = c->monitor};
     if (!n.wanted || !(r->config->stages & TD_STAGE_FIT)) return TD_OK;
-    if (none && c->when == TD_EARLY_STOP_AT_VALIDATION) {
-        return td_bad_spec("early_stopping.check_on_train_epoch_end is false, but no validation "
-                           "will end: %s",
-                           none);
+    const bool has_validation = td_rank_eval_batches(r, TD_SPLIT_VAL) > 0;
+    if (none && !td_early_stop_checks_epochs(c, &r->config->limits, has_validation)) {
+        return td_bad_spec("early_stopping.check_on_train_epoch_end: '%s' is checked when a "
+                           "validation ends, but none will: %s; or set it to true",
+                           c->monitor, none);
     }
     n.is_of_epochs = true;
     offer_all(&n, r, true, !none);
