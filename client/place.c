@@ -20,7 +20,25 @@ td_status td_client_place_find(const char *home, struct td_client_place *out_pla
     return TD_OK;
 }
 
+// "data.npz:x" is an array of a file.
+static bool is_there(const char *path) {
+    char file[TD_FS_PATH_BYTES];
+    static const char end[] = ".npz";
+    if (access(path, F_OK) == 0) return true;
+    const int whole = errno;
+    const char *colon = strrchr(path, ':');
+    const size_t len = colon ? (size_t)(colon - path) : 0;
+    const bool is_array = len >= sizeof end && len < sizeof file &&
+                          strncmp(colon - (sizeof end - 1), end, sizeof end - 1) == 0;
+    if (is_array) {
+        snprintf(file, sizeof file, "%.*s", (int)len, path);
+        if (access(file, F_OK) == 0) return true;
+    }
+    errno = whole;
+    return false;
+}
+
 td_status td_client_place_look(const char *key, const char *given, const char *path) {
-    if (access(path, F_OK) == 0) return TD_OK;
+    if (is_there(path)) return TD_OK;
     return td_fail_errno(TD_INVALID_ARGUMENT, "%s: '%s' is '%s' here", key, given, path);
 }

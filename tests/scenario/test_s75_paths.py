@@ -52,6 +52,15 @@ def test_a_relative_path_that_is_not_there_was_refused_after_the_job_was_queued(
     assert not daemon.ctl_json("list").get("jobs")
 
 
+def test_arrays_of_an_archive_and_places_of_loggers_are_relative_too(daemon, here):
+    np.savez(here / "both.npz", a=np.load(here / "data/x.npy"), b=np.load(here / "data/y.npy"))
+    text = NPY.replace("X", "both.npz:a").replace("Y", "both.npz:b")
+    ctl(daemon, here, "submit", "-", "--follow", "--set", "loggers=[{name: csv, dir: curves}]", "--set", "stages=[fit]", stdin=text)
+    assert list((here / "curves").glob("*/*")), "a logger's place need not be there"
+    said = ctl(daemon, here, "submit", "-", check=USAGE, stdin=text.replace("both.npz:b", "none.npz:b")).stderr
+    assert f"data.y: 'none.npz:b' is '{here}/none.npz:b' here" in said
+
+
 def test_run_without_a_daemon_takes_the_same_paths(here):
     (here / "spec.yaml").write_text(NPY.replace("X", "data/x.npy").replace("Y", "../../home/y.npy"))
     run = lambda *more: subprocess.run([BIN / "trainctl", "run", "spec.yaml", "--set", "stages=[fit]", *more], cwd=here,
