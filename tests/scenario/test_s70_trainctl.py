@@ -45,7 +45,7 @@ READS = {
 
 
 # Verbs with tests of their own: they change something, or what they print has a form of its own.
-WRITES = ("submit", "plan", "run", "cancel", "pause", "resume", "delete", "logs", "checkpoint download",
+WRITES = ("completion", "submit", "plan", "run", "cancel", "pause", "resume", "delete", "logs", "checkpoint download",
           "token create", "token list", "token request", "token revoke", "node token", "node revoke",
           "context add", "context list", "context use",  # test_s66_roles.py
           "retry", "clone", "compare",  # test_s77_again.py

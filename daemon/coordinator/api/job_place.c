@@ -22,7 +22,7 @@ static td_status find_job(const struct td_core *core, const char *word, struct t
         struct td_job *j = core->order[i];
         if (strcmp(j->name, word) == 0) named = j;
         if (strncmp(j->id, word, strlen(word)) != 0) continue;
-        n += !begins || strcmp(j->id, word) != 0;
+        n++;
         begins = j;
     }
     *out_job = named ? named : begins;
