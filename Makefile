@@ -50,6 +50,7 @@ deps_full  := gcc-aarch64-linux-gnu qemu-user debootstrap
 deps_data  := dataset-fashion-mnist dict-gcide
 deps_pip   := grpcio==1.66.2 grpcio-tools==1.66.2 grpcio-health-checking==1.66.2 \
 	grpcio-reflection==1.66.2 pytest==8.3.3 safetensors==0.4.5 pillow==11.0.0 tensorboard==2.18.0 \
+	scikit-learn==1.5.2 \
 	'numpy==1.26.4;python_version<"3.13"' 'numpy==2.1.3;python_version>="3.13"'
 deps_rivals := torch lightning transformers safetensors numpy
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/train/rank/scores.h"
 #include "fabric/brought.h"
 #include "fabric/build.h"
 #include "fabric/known_precision.h"
@@ -170,6 +171,17 @@ static void take_early_stop(const struct td_spec_early_stopping *from,
     };
 }
 
+static unsigned scores_of(const struct td_json *names) {
+    unsigned scores = 0;
+    for (const struct td_json *v = names ? names->first : NULL; v; v = v->next) {
+        for (unsigned score = 1; score < TD_SCORE_CONFUSION; score <<= 1) {
+            if (strcmp(td_json_string(v, ""), td_score_name(score)) == 0) scores |= score;
+        }
+        if (strcmp(td_json_string(v, ""), "confusion_matrix") == 0) scores |= TD_SCORE_CONFUSION;
+    }
+    return scores;
+}
+
 static td_status take_spec(struct td_worker_config *c) {
     const struct td_spec *spec = &c->plan.spec;
     struct td_train_config *t = &c->train;
@@ -189,6 +201,7 @@ static td_status take_spec(struct td_worker_config *c) {
     t->decorator_knobs = t->decorator ? spec->trainer.collective.knobs : NULL;
     t->seed = spec->seed;
     t->stages = spec->stages;
+    t->scores = scores_of(spec->metrics);
     t->batch_size = spec->loader.batch_size;
     t->shuffle = spec->loader.shuffle;
     t->drop_last = spec->loader.drop_last;

@@ -209,6 +209,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
         .kind = td_job_kind_parse(text(tree, "kind")),
         .seed = (uint64_t)int_of(tree, "seed_everything"),
         .stages = stages_of(tree),
+        .metrics = td_json_get(tree, "metrics"),
         .model = part(tree, "model", "module"),
         .data = part(tree, "data", "dataset"),
         .optimizer = part(tree, "optimizer", ""),

@@ -152,9 +152,10 @@ struct td_spec_resources {
 struct td_spec {
     const struct td_json *tree;
     const char *name;
-    enum td_job_kind kind; // TRAIN alone has a model, data, an optimizer and stages
-    uint64_t seed;         // seed_everything
-    unsigned stages;       // enum td_stage
+    enum td_job_kind kind;         // TRAIN alone has a model, data, an optimizer and stages
+    uint64_t seed;                 // seed_everything
+    unsigned stages;               // enum td_stage
+    const struct td_json *metrics; // names of those of validations and the test
     struct td_spec_part model;
     struct td_spec_part data;
     struct td_spec_part optimizer;

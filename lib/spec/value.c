@@ -306,7 +306,8 @@ static struct td_json *check_word(const struct subject *s, const struct td_json 
 }
 
 static struct td_json *check_names(const struct subject *s, const struct td_json *v) {
-    struct td_json *list = check_list(s, v, check_enum, 1, 16);
+    const bool may_be_none = s->k->fallback && strcmp(s->k->fallback, "[]") == 0;
+    struct td_json *list = check_list(s, v, check_enum, may_be_none ? 0 : 1, 16);
     for (const struct td_json *a = list ? list->first : NULL; a; a = a->next) {
         for (const struct td_json *b = a->next; b; b = b->next) {
             if (!is_text(b, a->u.string.data)) continue;

@@ -168,6 +168,15 @@ struct td_predict_config {
     uint64_t seed;
 };
 
+// Metrics of an evaluation that are asked for (rank/scores.h).
+enum td_score {
+    TD_SCORE_PERPLEXITY = 1,
+    TD_SCORE_F1_MACRO = 2,
+    TD_SCORE_F1_MICRO = 4,
+    TD_SCORE_R2 = 8,
+    TD_SCORE_CONFUSION = 16,
+};
+
 struct td_train_config {
     const char *job; // "": started by hand
     int32_t attempt;
@@ -199,6 +208,7 @@ struct td_train_config {
     int n_optimizers;                            // 0: there is one; at most TD_OPTIMIZERS_MAX
     uint64_t seed;
     unsigned stages;            // enum td_stage
+    unsigned scores;            // enum td_score, of validations and the test
     bool manual;                // fit is a loop of somebody else's (loop/manual.h)
     bool manual_accumulates;    // in which micro-batches may add up
     bool manual_keeps_forwards; // and forwards of several steps may be open at once

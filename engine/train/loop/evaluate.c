@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/rank/scores.h"
 #include "engine/train/rank/validated.h"
 #include "engine/train/config/limits.h"
 #include "engine/train/loop/batch.h"
@@ -58,10 +59,76 @@ static td_status sum_over_ranks(struct td_rank *r, struct td_validated *v) {
     return TD_OK;
 }
 
+// ---- scores -------------------------------------------------------------------------------------
+// The matrix of the pass, beside the checkpoints: the later one stays. Nothing fails for it.
+static void write_matrix(struct td_train_loop *l, const char *prefix, const struct td_buf *text) {
+    struct td_rank *r = l->rank;
+    char path[TD_FS_PATH_BYTES];
+    const char *dir = r->config->checkpoint.dir;
+    td_status failed = TD_OK;
+    if (!dir) {
+        failed = td_fail(TD_FAILED_PRECONDITION, "there is no place for it: set checkpoint.dir");
+    } else {
+        failed = td_fs_path(path, "%s/confusion-%s.json", dir, prefix);
+    }
+    if (!failed) failed = td_fs_mkdirs(dir, 0777);
+    if (!failed) failed = td_fs_write(path, text->data, text->len, 0666, 0);
+    if (failed) {
+        td_events_note(r->events, "the confusion matrix of %s is not written: %s", prefix,
+                       td_status_message(failed));
+        td_status_free(failed);
+    } else if (!l->noted_matrix || strcmp(prefix, "val") != 0) {
+        td_events_note(r->events, "the confusion matrix of %s is in %s", prefix, path);
+        l->noted_matrix = true;
+    }
+}
+
+static td_status report_matrix(struct td_train_loop *l, const char *prefix,
+                               const struct td_scores *scores) {
+    char what[96];
+    bool has;
+    TD_AUTO_BUF text;
+    td_buf_init(&text, (size_t)TD_SCORE_CLASSES * TD_SCORE_CLASSES * 24);
+    snprintf(what, sizeof what, "\"stage\":\"%s\",\"step\":%lld,\"epoch\":%lld", prefix,
+             (long long)l->at.step, (long long)l->at.epoch);
+    if (!l->rank->facts.is_global_zero) return TD_OK;
+    TD_TRY(td_scores_matrix(scores, what, &text, &has));
+    if (has) write_matrix(l, prefix, &text);
+    return TD_OK;
+}
+
+// All ranks have the same values, so each reports them whole.
+static void report_new(struct td_train_loop *l, const char *prefix, int loader,
+                       const struct td_tallies *t, size_t first) {
+    char name[TD_VALIDATED_NAME_BYTES];
+    for (size_t i = first; i < t->n; i++) {
+        td_validated_name(name, prefix, t->item[i].name, loader);
+        td_metrics_value(&l->rank->metrics, name, l->at.step, l->at.epoch, t->item[i].sum);
+    }
+}
+
+static td_status report_scores(struct td_train_loop *l, const char *prefix,
+                               struct td_scores *scores, struct td_validated *io_all) {
+    size_t first[1 + TD_LOADERS_MAX] = {io_all->all.n};
+    for (int i = 0; i < io_all->n_loaders; i++) {
+        first[1 + i] = io_all->loader[i].n;
+    }
+    TD_TRY(td_scores_sum(scores, l->rank));
+    TD_TRY(td_scores_tally(scores, io_all));
+    report_new(l, prefix, -1, &io_all->all, first[0]);
+    for (int i = 0; i < io_all->n_loaders; i++) {
+        report_new(l, prefix, i, &io_all->loader[i], first[1 + i]);
+    }
+    return report_matrix(l, prefix, scores);
+}
+
+// ---- a pass -------------------------------------------------------------------------------------
 // Own sums go out as metrics; their sum over ranks is kept.
-static td_status report(struct td_train_loop *l, const char *prefix, struct td_validated *own) {
+static td_status report(struct td_train_loop *l, const char *prefix, struct td_validated *own,
+                        struct td_scores *scores) {
     report_part(l, prefix, -1, &own->all);
     TD_TRY(sum_over_ranks(l->rank, own));
+    if (scores) TD_TRY(report_scores(l, prefix, scores, own));
     const struct td_tally *loss;
     for (size_t i = 0; (loss = td_train_loop_loss(l, &own->all, i)); i++) {
         note_not_finite(l, prefix, loss);
@@ -78,8 +145,16 @@ static void name_tallies(const struct td_rank *r, struct td_tallies *own) {
     if (g) td_tallies_add(own, g, nothing, 0);
 }
 
+static td_status score_batch(struct td_rank *r, struct td_scores *scores, int loader,
+                             const void *const *inputs, int64_t n) {
+    const struct td_program_key key = td_rank_predict_key(r, n);
+    const struct td_graph *g;
+    TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, inputs, &g));
+    return td_scores_add(scores, r, loader, inputs, n);
+}
+
 static td_status evaluate_batch(struct td_train_loop *l, enum td_split split, int loader,
-                                int64_t offset, struct td_tallies *own) {
+                                int64_t offset, struct td_scores *scores, struct td_tallies *own) {
     struct td_rank *r = l->rank;
     const void *inputs[TD_DATA_FIELDS];
     const struct td_graph *g;
@@ -90,7 +165,7 @@ static td_status evaluate_batch(struct td_train_loop *l, enum td_split split, in
     const bool is_test = split == TD_SPLIT_TEST;
     TD_TRY(td_rank_step(r, is_test ? TD_STEP_TEST : TD_STEP_VALIDATE, &key, inputs, &g));
     td_tallies_add(own, g, r->outputs, n);
-    return TD_OK;
+    return scores && td_scores_predict(r) ? score_batch(r, scores, loader, inputs, n) : TD_OK;
 }
 
 // What a failure calls it.
@@ -110,8 +185,8 @@ static td_status leave(struct td_rank *r, bool is_test, int64_t done) {
 
 // Adds what it sees to all; done counts its batches.
 static td_status evaluate_loader(struct td_train_loop *l, enum td_split split, const char *prefix,
-                                 int loader, int64_t most, struct td_validated *all, int64_t *done,
-                                 bool *out_interrupted) {
+                                 int loader, int64_t most, struct td_scores *scores,
+                                 struct td_validated *all, int64_t *done, bool *out_interrupted) {
     struct td_rank *r = l->rank;
     const struct td_sampler *s = td_data_loader(r->data, split, loader);
     const int64_t n_batches = TD_MIN(most, td_rank_loader_batches(r, split, loader));
@@ -125,7 +200,7 @@ static td_status evaluate_loader(struct td_train_loop *l, enum td_split split, c
         TD_TRY(td_train_loop_agree(l, out_interrupted));
         if (*out_interrupted) return TD_OK;
         if (*done) td_train_loop_settled(l);
-        td_status failed = evaluate_batch(l, split, loader, offset, &own);
+        td_status failed = evaluate_batch(l, split, loader, offset, scores, &own);
         TD_TRY(td_batch_name(failed, l, stage_of(prefix), b));
         offset = td_sampler_next(s, offset, r->config->batch_size);
         ++*done;
@@ -139,19 +214,31 @@ static td_status evaluate_loader(struct td_train_loop *l, enum td_split split, c
     return TD_OK;
 }
 
-td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, const char *prefix,
-                                 int64_t most, bool *out_interrupted) {
+static td_status evaluate(struct td_train_loop *l, enum td_split split, const char *prefix,
+                          int64_t most, struct td_scores *scores, bool *out_interrupted) {
     struct td_rank *r = l->rank;
     const bool is_test = split == TD_SPLIT_TEST;
     const int n_loaders = td_data_n_loaders(r->data, split);
     struct td_validated own = {.n_loaders = n_loaders > 1 ? n_loaders : 0};
     int64_t done = 0;
-    *out_interrupted = false;
-    if (most == 0 || td_rank_eval_batches(r, split) == 0) return TD_OK;
     TD_TRY(enter(r, is_test));
     for (int i = 0; i < n_loaders && !*out_interrupted; i++) {
-        TD_TRY(evaluate_loader(l, split, prefix, i, most, &own, &done, out_interrupted));
+        TD_TRY(evaluate_loader(l, split, prefix, i, most, scores, &own, &done, out_interrupted));
     }
-    if (!*out_interrupted && *prefix) TD_TRY(report(l, prefix, &own));
+    if (!*out_interrupted && *prefix) TD_TRY(report(l, prefix, &own, scores));
     return leave(r, is_test, done);
+}
+
+td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, const char *prefix,
+                                 int64_t most, bool *out_interrupted) {
+    struct td_rank *r = l->rank;
+    struct td_scores *scores = NULL;
+    *out_interrupted = false;
+    if (most == 0 || td_rank_eval_batches(r, split) == 0) return TD_OK;
+    if (r->config->scores && *prefix) {
+        TD_TRY(td_scores_create(r, td_data_n_loaders(r->data, split), &scores));
+    }
+    td_status failed = evaluate(l, split, prefix, most, scores, out_interrupted);
+    td_scores_destroy(scores);
+    return failed;
 }

@@ -74,6 +74,7 @@ struct td_train_loop {
     bool stepped;          // this attempt has done a step
     bool stop_saves;       // the stop that interrupted an evaluation wants a checkpoint
     bool noted_not_finite; // that an evaluation's loss is no number
+    bool noted_matrix;     // where the validations' confusion matrix is
     float last_loss;
     int64_t saved_step;      // of the last checkpoint that was taken to be written; -1: none
     int64_t window_steps;    // optimizer steps that the last window came to

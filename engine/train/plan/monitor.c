@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/rank/scores.h"
 #include "engine/train/rank/validated.h"
 #include "engine/train/config/limits.h"
 #include "engine/train/rank/batches.h"
@@ -88,6 +89,10 @@ static void offer_all(struct names *n, const struct td_rank *r, bool trains, boo
     for (uint32_t i = 0; validates && eval && i < td_graph_n_outputs(eval); i++) {
         if (is_metric(eval, i, &name)) offer_validated(n, r, name);
     }
+    for (unsigned score = 1; validates && score <= r->config->scores; score <<= 1) {
+        name = r->config->scores & score ? td_score_name(score) : NULL;
+        if (name) offer_validated(n, r, name);
+    }
 }
 
 static td_status check_best(const struct td_rank *r) {
@@ -157,11 +162,22 @@ static td_status check_names(const struct td_rank *r, int step, int *n) {
     return TD_OK;
 }
 
+// What a checkpoint keeps of a validation has a bound.
+static td_status check_scores(const struct td_rank *r, int n) {
+    for (unsigned score = 1; score <= r->config->scores; score <<= 1) {
+        if (r->config->scores & score && td_score_name(score)) n++;
+    }
+    if (n <= TD_TALLIES) return td_scores_check(r);
+    return td_bad_spec("metrics: with those that model '%s' puts out they are more than %d",
+                       r->config->model.name, TD_TALLIES);
+}
+
 td_status td_monitor_check(const struct td_rank *r) {
     int n = 0; // metrics of all steps
     for (int step = 0; step < r->steps.n; step++) {
         TD_TRY(check_names(r, step, &n));
     }
+    TD_TRY(check_scores(r, n));
     TD_TRY(check_best(r));
     TD_TRY(check_early_stop(r));
     return check_plateau(r);

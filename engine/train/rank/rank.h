@@ -23,7 +23,7 @@
 //   init.h, init_loops.h          first values
 //   own_state.h                   what plugins keep of themselves in a checkpoint
 //   resume.h                      what a resumed run does not share
-//   validated.h                   what an evaluation measured
+//   validated.h, scores.h         what an evaluation measured
 //   step.h, tensor.h              one step; what host code reads of the state
 //   control.h                     how ranks agree to stop
 //

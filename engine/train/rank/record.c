@@ -1,12 +1,13 @@
 // Which programs a job has. Of each training step: one for every length of batch and window that
 // an epoch comes to. Besides, of the first step: one to evaluate full and last batches, one to
-// predict.
+// predict. Scores predict what is evaluated.
 
 #include "engine/train/rank/record.h"
 
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/data.h"
 #include "engine/train/rank/dump.h"
+#include "engine/train/rank/scores.h"
 #include "engine/train/rank/steps.h"
 
 // Every variant of an epoch played from p on: windows repeat, so its two ends have them all.
@@ -61,14 +62,14 @@ static td_status add_fit_programs(struct td_rank *r) {
     return add_train_programs(r, &r->start);
 }
 
-static td_status add_loader_programs(struct td_rank *r, enum td_split split, int loader) {
+static td_status add_loader_programs(struct td_rank *r, enum td_split split, int loader,
+                                     bool predicts) {
     if (td_rank_loader_batches(r, split, loader) == 0) return TD_OK;
     int64_t left = td_data_left(r->data, split, loader, 0), batch = r->config->batch_size;
     // A rank without samples records the model all the same: all must know what it has.
     int64_t sizes[] = {left >= batch ? batch : 0, left ? left % batch : 1};
     for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
         if (sizes[i] == 0) continue;
-        bool predicts = split == TD_SPLIT_PREDICT;
         struct td_program_key key =
             predicts ? td_rank_predict_key(r, sizes[i]) : td_rank_eval_key(r, sizes[i]);
         TD_TRY(td_programs_add(r->programs, &key));
@@ -77,8 +78,10 @@ static td_status add_loader_programs(struct td_rank *r, enum td_split split, int
 }
 
 static td_status add_eval_programs(struct td_rank *r, enum td_split split) {
+    const bool predicts = split == TD_SPLIT_PREDICT;
     for (int i = 0; i < td_data_n_loaders(r->data, split); i++) {
-        TD_TRY(add_loader_programs(r, split, i));
+        TD_TRY(add_loader_programs(r, split, i, predicts));
+        if (!predicts && td_scores_predict(r)) TD_TRY(add_loader_programs(r, split, i, true));
     }
     return TD_OK;
 }
