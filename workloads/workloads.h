@@ -11,7 +11,8 @@
 //   modules/llama.c        Llama 2 and 3
 //                          (decoder.c: tokens in, loss out; config_json.c: is a foreign config.json
 //                          that of this network? layers.c: what all modules have in common;
-//                          activations.def: the activations they take; loss.c: what they minimize)
+//                          activations.def: the activations they take; loss.c: what they minimize;
+//                          rope_scaling.c: rotary angles for long rows)
 //   datasets/idx.c         MNIST-like image sets: idx files, plain or gzip (idx_file.c reads one,
 //                          idx_cache.c keeps the decoded set for all ranks of a node,
 //                          by cache.c)

@@ -10,6 +10,7 @@
 
 #include "accelerators/reference/families.h"
 #include "traind/random.h"
+#include "traind/rope.h"
 
 enum { MASKED = 64 }; // keys whose mask is made at once
 
@@ -150,16 +151,15 @@ static td_status run_attention_grad(struct ref_call *c) {
     return TD_OK;
 }
 
-// Pair i of a head turns by (first + t) base^(-2i/D).
+// Pair i of a head turns by (first + t) times the turn of a token.
 static td_status run_rope(struct ref_call *c) {
     const struct td_shape *s = c->in[0].shape;
     const struct td_attrs *a = &c->node->attrs;
     int64_t depth = s->dim[3], half = depth / 2;
-    double base = a->base != 0 ? a->base : 10000;
     for (int64_t row = 0; depth && row < c->in[0].n / depth; row++) {
         int64_t token = a->start[0] + row / s->dim[2] % s->dim[1];
         for (int64_t i = 0; i < half; i++) {
-            double angle = (double)token * pow(base, -2 * (double)i / (double)depth);
+            double angle = (double)token * td_rope_turn(a, i, half);
             double turn = a->reverse ? -sin(angle) : sin(angle);
             int64_t first = row * depth + (a->interleaved ? 2 * i : i);
             int64_t second = a->interleaved ? first + 1 : first + half;

@@ -153,6 +153,10 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     if (a->interleaved) TD_TRY(td_buf_str(w->out, " interleaved"));
     if (a->reverse) TD_TRY(td_buf_str(w->out, " reverse"));
     if (a->base != 0) TD_TRY(td_buf_printf(w->out, " base=%g", a->base));
+    if (a->rope.factor != 0) {
+        TD_TRY(td_buf_printf(w->out, " rope=%g/%g,%g,%" PRId64, a->rope.factor, a->rope.low,
+                             a->rope.high, a->rope.original));
+    }
     if (a->groups) TD_TRY(td_buf_printf(w->out, " groups=%" PRId32, a->groups));
     if (a->axis) TD_TRY(td_buf_printf(w->out, " axis=%" PRId32, a->axis));
     if (node->op == TD_OP_TRANSPOSE || node->op == TD_OP_SLICE || node->op == TD_OP_PAD) {

@@ -266,9 +266,10 @@ td_build_self_attention(struct td_graph *g, td_value qkv, int32_t groups,
 }
 
 struct td_rope_options {
-    double base;         // of the angles; 0: 10000
-    bool interleaved;    // pairs (2i, 2i + 1) instead of halves
-    int64_t first_token; // of x's token 0
+    double base;                    // of the angles; 0: 10000
+    bool interleaved;               // pairs (2i, 2i + 1) instead of halves
+    int64_t first_token;            // of x's token 0
+    struct td_rope_scaling scaling; // factor 0: none
 };
 // x (B, T, H, D), D even -> x, each pair rotated by its token.
 TD_MUST_USE static inline td_status td_build_rope(struct td_graph *g, td_value x,
@@ -279,6 +280,7 @@ TD_MUST_USE static inline td_status td_build_rope(struct td_graph *g, td_value x
         a.base = options->base;
         a.interleaved = options->interleaved;
         a.start[0] = options->first_token;
+        a.rope = options->scaling;
     }
     return td_build_node(g, TD_OP_ROPE, &x, 1, &a, out_y);
 }

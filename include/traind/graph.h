@@ -217,6 +217,13 @@ static inline int32_t td_window_at_least_one(int32_t v) {
     return v ? v : 1;
 }
 
+// How rope's angles are stretched for rows longer than a model was trained on (traind/rope.h).
+struct td_rope_scaling {
+    double factor;    // 0: they are not
+    int64_t original; // tokens that the model was trained on; 0: all angles alike (linear)
+    double low, high; // below so many turns over them an angle is stretched, above it is not
+};
+
 // What an op needs to know besides its operands; ops.def says which op reads what. Zero is always
 // the plain form, so that a caller names only what it wants.
 struct td_attrs {
@@ -242,9 +249,10 @@ struct td_attrs {
     double label_smoothing;
     double eps;
     double momentum;
-    double drop;     // probability
-    double base;     // of rope's angles, 10000 if 0
-    uint64_t stream; // of random numbers: td_stream_of the op's name in the module
+    double drop;                 // probability
+    double base;                 // of rope's angles, 10000 if 0
+    struct td_rope_scaling rope; // of them
+    uint64_t stream;             // of random numbers: td_stream_of the op's name in the module
     double scale, scale_y;
     const double *values; // of constant: as many as it has elements; the graph keeps a copy
     double max_norm;

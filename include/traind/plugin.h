@@ -11,6 +11,7 @@
 //   knobs.h        what a person may set of a plugin
 //   graph.h        what a module records; ops.def: the ops
 //   build.h        a typed call for each op that a module records; gather.h: a value of all ranks
+//   rope.h         by how much rotary positions turn
 //   random.h       random numbers inside a step
 //   module.h       what is trained; steps.h: what it may do with a batch itself
 //   dataset.h      samples by index

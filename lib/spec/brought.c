@@ -11,7 +11,15 @@ static bool is_null(const struct td_json *v) {
 }
 
 static bool is_open(const struct td_knob *k, const struct td_json *knobs) {
-    return k->type == TD_KNOB_INT && td_knob_nullable(k) && is_null(td_json_get(knobs, k->key));
+    return (k->type == TD_KNOB_INT || k->type == TD_KNOB_OBJECT) && td_knob_nullable(k) &&
+           is_null(td_json_get(knobs, k->key));
+}
+
+// transformers has rope_scaling among rope_parameters since 5.0.
+static const struct td_json *find(const struct td_json *config, const char *key) {
+    const struct td_json *v = td_json_get(config, key);
+    bool is_moved = is_null(v) && strcmp(key, "rope_scaling") == 0;
+    return is_moved ? td_json_get(config, "rope_parameters") : v;
 }
 
 td_status td_spec_bring_sizes(struct td_arena *a, const struct td_json *knobs,
@@ -28,7 +36,7 @@ td_status td_spec_bring_sizes(struct td_arena *a, const struct td_json *knobs,
     c.what = from;
     const struct td_knob *end;
     for (const struct td_knob *k = td_section_knobs(s, &end); copy && k < end; k++) {
-        const struct td_json *found = td_json_get(config, k->key);
+        const struct td_json *found = find(config, k->key);
         if (!is_open(k, knobs) || is_null(found)) continue;
         struct td_json *taken = td_check_value(&c, k, k->key, found);
         if (taken && !td_json_set(a, copy, k->key, taken)) copy = NULL;

@@ -20,7 +20,21 @@ MODELS = {
         num_key_value_heads=2, rope_theta=500.0, **LLAMA)),
     "llama tied": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(
         tie_word_embeddings=True, **LLAMA)),
+    "llama wide": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        head_dim=12, num_key_value_heads=2, **LLAMA)),
+    "llama linear": lambda: stretched(rope_type="linear", factor=3.0),
+    "llama dynamic": lambda: stretched(rope_type="dynamic", factor=3.0),
+    # One angle is left, one is blended, two are stretched.
+    "llama 3": lambda: stretched(rope_type="llama3", factor=8.0, low_freq_factor=0.3, high_freq_factor=1.0,
+                                 original_max_position_embeddings=8, rope_theta=50.0),
 }
+
+
+def stretched(**rope):
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        rope_parameters={"rope_theta": 10000.0, **rope}, **LLAMA))
+
+
 RATE = 0.3
 
 

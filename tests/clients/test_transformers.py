@@ -11,7 +11,13 @@ MODELS = {  # those of hugging_face.py
     "gpt": dict(name="gpt", n_layer=2, n_head=2, n_embd=32),
     "llama": dict(LLAMA, num_key_value_heads=2, rope_theta=500.0),
     "llama tied": dict(LLAMA, tie_word_embeddings=True),
+    "llama wide": dict(LLAMA, head_dim=12, num_key_value_heads=2),
+    "llama linear": dict(LLAMA, rope_scaling={"rope_type": "linear", "factor": 3}),
+    "llama dynamic": dict(LLAMA, rope_scaling={"rope_type": "dynamic", "factor": 3}),
+    "llama 3": dict(LLAMA, rope_theta=50, rope_scaling=dict(
+        rope_type="llama3", factor=8, low_freq_factor=0.3, high_freq_factor=1, original_max_position_embeddings=8)),
 }
+ROPES = ("llama wide", "llama linear", "llama dynamic", "llama 3")
 TEXT = b"what one has written the other reads, and says the same of it. " * 40
 BLOCK, STEPS = 16, 16
 
@@ -53,14 +59,15 @@ def compare(tmp_path, hugging_face, model, accelerator, weights):
 
 
 @pytest.mark.parametrize("model, accelerator", [("gpt", "cpu"), ("gpt", "reference"), ("llama", "cpu"),
-                                                ("llama tied", "reference")])
+                                                ("llama tied", "reference")]
+                         + [(m, a) for m in ROPES for a in ("cpu", "reference")])
 def test_transformers_reads_what_traind_trained(tmp_path, hugging_face, model, accelerator):
     out, _ = run(tmp_path, model, accelerator)
     compare(tmp_path, hugging_face, model, accelerator, out / "step-10")
 
 
 @pytest.mark.parametrize("model, shard", [("gpt", "1GB"), ("gpt", "20KB"), ("llama", "20KB"),
-                                          ("llama tied", "1GB")])
+                                          ("llama tied", "1GB"), *((m, "1GB") for m in ROPES)])
 def test_traind_reads_what_transformers_saved(tmp_path, hugging_face, model, shard):
     hugging_face("make", model, tmp_path / "theirs", shard)
     index = tmp_path / "theirs/model.safetensors.index.json"
@@ -83,3 +90,10 @@ def test_both_train_alike_from_the_same_weights(tmp_path, hugging_face, model):
     theirs = np.load(tmp_path / "steps.npy")
     assert theirs[-1, 0] < theirs[0, 0] / 2
     assert ours == pytest.approx(theirs, rel=1e-4)
+
+
+@pytest.mark.parametrize("model", ["llama wide", "llama 3"])
+def test_head_dim_and_scaling_come_with_the_weights(tmp_path, hugging_face, model, monkeypatch):
+    hugging_face("make", model, tmp_path / "theirs", "1GB")
+    monkeypatch.setitem(MODELS, model, {k: v for k, v in MODELS[model].items() if k not in ("head_dim", "rope_scaling")})
+    compare(tmp_path, hugging_face, model, "cpu", tmp_path / "theirs")

@@ -373,13 +373,15 @@ static void cases_self_attention(struct subject *s) {
 }
 
 static void cases_rope(struct subject *s) {
-    for (int form = 0; form < 8; form++) {
+    static const struct td_rope_scaling scalings[] = {{0}, {3, 0, 0, 0}, {8, 20, 0.3, 1}};
+    for (int form = 0; form < 24; form++) {
         struct op_case c = {
             .op = TD_OP_ROPE, .n_in = 1, .in = {tensor((struct td_shape){4, {2, 7, 3, 10}})}};
         c.attrs.interleaved = form & 1;
         c.attrs.reverse = form & 2;
         c.attrs.base = form & 4 ? 500 : 0;
         c.attrs.start[0] = form & 4 ? 5 : 0;
+        c.attrs.rope = scalings[form / 8];
         check(s, &c);
         c.in[0] = tensor((struct td_shape){4, {3, 131, 2, 6}});
         check(s, &c);

@@ -163,12 +163,19 @@ static void test_config_is_refused_when_it_is_of_another_network(void **state) {
          "rope_theta: 500000, the model has 10000"},
         {"{\"num_attention_heads\":2,\"rope_parameters\":{\"rope_theta\":7}}", "rope_theta: 7"},
         {"{\"num_attention_heads\":2,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
-         "asks for rotary angles of rope_type 'llama3'"},
-        {"{\"num_attention_heads\":2,\"rope_scaling\":{\"type\":\"linear\"}}", "'linear'"},
+         "config.json.low_freq_factor: expected a number from 1e-06 to 1e9, and it is missing"},
+        {"{\"num_attention_heads\":2,\"rope_scaling\":{\"type\":\"linear\"}}",
+         "config.json.factor: expected a number from 1 to 1e9, and it is missing"},
+        {"{\"num_attention_heads\":2,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}}",
+         "config.json says rope_scaling: {\"rope_type\": \"linear\", \"factor\": 4}, the model has "
+         "null; "
+         "set model.rope_scaling"},
+        {"{\"num_attention_heads\":2,\"head_dim\":64}", "head_dim: 64, the model has"},
         {"{\"num_attention_heads\":2,\"rope_parameters\":{\"rope_type\":\"yarn\"}}", "'yarn'"},
         {"{\"num_attention_heads\":2,\"rope_parameters\":{\"rope_theta\":10000},"
-         "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
-         "asks for rotary angles of rope_type 'llama3'"},
+         "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"
+         "\"high_freq_factor\":4,\"original_max_position_embeddings\":8}}",
+         "high_freq_factor has to be above low_freq_factor"},
         {"{\"num_attention_heads\":2,\"rope_parameters\":{\"rope_theta\":10000},"
          "\"rope_scaling\":{\"rope_theta\":7}}",
          "rope_theta: 7"},

@@ -8,8 +8,8 @@
 // Knobs are named as in its config.json; max_position_embeddings and vocab_size are the dataset's
 // where nothing else says them. Initial values are its own too: normal with initializer_range,
 // norms 1. Norms are marked to be spared weight decay, table and head not to be Muon's. Fields and
-// output are those of decoder.h. Not built: rope scaling, biases, heads of another width than
-// hidden_size / num_attention_heads; a config.json that asks for them is refused.
+// output are those of decoder.h. Angles may be stretched for long rows (rope_scaling.h). Not built:
+// biases; a config.json that asks for them is refused.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,6 +19,7 @@
 #include "traind/knobs.h"
 #include "workloads/modules/config_json.h"
 #include "workloads/modules/decoder.h"
+#include "workloads/modules/rope_scaling.h"
 #include "workloads/workloads.h"
 
 enum { td_module_magic = 0x6c6c6d31 };
@@ -28,15 +29,20 @@ struct td_module {
     struct td_decoder decoder;
     int64_t width, inner, n_layers, n_heads, n_groups, depth; // depth: of a head
     double eps, rope_theta, initializer_range, attention_dropout;
+    struct td_rope_settings rope;
     bool tied;
-    char config[1536]; // config.json
+    char config[2048]; // config.json
 };
 
 // ---- opening ------------------------------------------------------------------------------------
 static td_status check_heads(const struct td_module *m) {
-    if (m->width % m->n_heads != 0 || m->width / m->n_heads % 2 != 0) {
+    if (m->depth > 0 && m->depth % 2 != 0) {
+        return td_bad_spec("model.head_dim is %" PRId64 "; a head's width is even", m->depth);
+    }
+    if (m->depth == 0 && (m->width % m->n_heads != 0 || m->width / m->n_heads % 2 != 0)) {
         return td_bad_spec("model.hidden_size is %" PRId64 ", which model.num_attention_heads, "
-                           "%" PRId64 ", does not divide into heads of an even width",
+                           "%" PRId64 ", does not divide into heads of an even width; "
+                           "model.head_dim gives another",
                            m->width, m->n_heads);
     }
     if (m->n_heads % m->n_groups == 0) return TD_OK;
@@ -57,8 +63,10 @@ static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
             "num_attention_heads and num_key_value_heads are at least 1; give them, or "
             "init_from a directory with config.json");
     }
+    TD_TRY(td_knob_int_or(knobs, "head_dim", 0, &m->depth));
+    if (m->depth < 0) return td_bad_spec("model.head_dim is below 1");
     TD_TRY(check_heads(m));
-    m->depth = m->width / m->n_heads;
+    if (m->depth == 0) m->depth = m->width / m->n_heads;
     return TD_OK;
 }
 
@@ -70,6 +78,7 @@ static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
     TD_TRY(td_knob_real(knobs, "rope_theta", &m->rope_theta));
     TD_TRY(td_knob_real(knobs, "initializer_range", &m->initializer_range));
     TD_TRY(td_knob_real(knobs, "attention_dropout", &m->attention_dropout));
+    TD_TRY(td_rope_read(td_json_get(knobs, "rope_scaling"), "model.rope_scaling", &m->rope));
     return td_knob_bool(knobs, "tie_word_embeddings", &m->tied);
 }
 
@@ -79,6 +88,8 @@ static void write_config(struct td_module *m) {
     const int64_t tokens = m->decoder.vocab_size;
     const char *begin = tokens == 32000 ? "1" : tokens == 128256 ? "128000" : "null";
     const char *end = tokens == 32000 ? "2" : tokens == 128256 ? "128001" : "null";
+    char rope[TD_ROPE_TEXT];
+    td_rope_print(&m->rope, rope);
     int n = snprintf(
         m->config, sizeof m->config,
         "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\",\n"
@@ -87,11 +98,11 @@ static void write_config(struct td_module *m) {
         "  \"num_key_value_heads\": %" PRId64 ",\n  \"head_dim\": %" PRId64 ",\n"
         "  \"max_position_embeddings\": %" PRId64 ",\n  \"vocab_size\": %" PRId64 ",\n"
         "  \"hidden_act\": \"silu\",\n  \"rms_norm_eps\": %.17g,\n  \"rope_theta\": %.17g,\n"
-        "  \"rope_scaling\": null,\n  \"initializer_range\": %.17g,\n"
+        "  \"rope_scaling\": %s,\n  \"initializer_range\": %.17g,\n"
         "  \"attention_dropout\": %.17g,\n  \"attention_bias\": false,\n  \"mlp_bias\": false,\n"
         "  \"tie_word_embeddings\": %s,\n  \"bos_token_id\": %s,\n  \"eos_token_id\": %s\n}\n",
         m->width, m->inner, m->n_layers, m->n_heads, m->n_groups, m->depth, m->decoder.n_positions,
-        tokens, m->eps, m->rope_theta, m->initializer_range, m->attention_dropout,
+        tokens, m->eps, m->rope_theta, rope, m->initializer_range, m->attention_dropout,
         m->tied ? "true" : "false", begin, end);
     TD_CHECK(n > 0 && (size_t)n < sizeof m->config);
 }
@@ -100,14 +111,20 @@ static const char *llama_config(struct td_module *m) {
     return m->config;
 }
 
-static td_status check_rope_type(const struct td_json *how) {
-    const struct td_json *type = td_config_key(how, "rope_type");
-    if (!type) type = td_config_key(how, "type");
-    const char *name = type ? td_json_string(type, "no text") : "default";
-    if (strcmp(name, "default") == 0) return TD_OK;
-    return td_bad_spec("config.json asks for rotary angles of rope_type '%.64s'; this model has "
-                       "the plain ones alone (default)",
-                       name);
+// *io_scales: some map of the file stretches them.
+static td_status check_rope_scaling(const struct td_module *m, const struct td_json *how,
+                                    bool *io_scales) {
+    struct td_rope_settings found;
+    char ours[TD_ROPE_TEXT], theirs[TD_ROPE_TEXT];
+    TD_TRY(td_rope_read(how, "config.json", &found));
+    if (found.kind == TD_ROPE_DEFAULT) return TD_OK;
+    *io_scales = true;
+    if (td_rope_equal(&found, &m->rope)) return TD_OK;
+    td_rope_print(&m->rope, ours);
+    td_rope_print(&found, theirs);
+    return td_bad_spec("config.json says rope_scaling: %s, the model has %s; set "
+                       "model.rope_scaling",
+                       theirs, ours);
 }
 
 // The base is beside the other keys, or, as transformers writes it since 5.0, among
@@ -115,13 +132,16 @@ static td_status check_rope_type(const struct td_json *how) {
 // have both: each is judged.
 static td_status check_rope(const struct td_module *m, const struct td_json *config) {
     static const char *const keys[] = {"rope_parameters", "rope_scaling"};
-    bool inside = false;
+    bool inside = false, scales = false;
     for (size_t i = 0; i < TD_COUNTOF(keys); i++) {
         const struct td_json *how = td_config_key(config, keys[i]);
-        TD_TRY(check_rope_type(how));
+        TD_TRY(check_rope_scaling(m, how, &scales));
         if (!td_config_key(how, "rope_theta")) continue;
         TD_TRY(td_config_number(how, "rope_theta", 10000, m->rope_theta));
         inside = true;
+    }
+    if (!scales && m->rope.kind != TD_ROPE_DEFAULT) {
+        return td_config_differs(NULL, "rope_scaling", "null", "model.rope_scaling");
     }
     return inside ? TD_OK : td_config_number(config, "rope_theta", 10000, m->rope_theta);
 }
@@ -134,6 +154,9 @@ static td_status llama_check_config(struct td_module *m, const struct td_json *c
     TD_TRY(td_config_flag(config, "mlp_bias", false, false));
     TD_TRY(td_config_flag(config, "tie_word_embeddings", false, m->tied));
     TD_TRY(td_config_number(config, "num_attention_heads", 32, (double)m->n_heads));
+    if (td_config_key(config, "head_dim")) {
+        TD_TRY(td_config_number(config, "head_dim", 0, (double)m->depth));
+    }
     TD_TRY(td_config_number(config, "rms_norm_eps", 1e-6, m->eps));
     return check_rope(m, config);
 }
@@ -207,8 +230,9 @@ static td_status heads(const struct td_module *m, struct td_graph *g, const char
 
 static td_status attention(const struct td_module *m, struct td_graph *g, const char *name,
                            td_value *h) {
-    const struct td_rope_options rope = {.base = m->rope_theta};
-    const struct td_shape shape = td_graph_value(g, *h)->shape;
+    const struct td_rope_options rope = {.base = m->rope_theta, .scaling = m->rope.scaling};
+    const struct td_shape *in = &td_graph_value(g, *h)->shape;
+    const struct td_shape shape = {3, {in->dim[0], in->dim[1], m->n_heads * m->depth}};
     char drop[TD_LAYER_NAME_BYTES];
     const struct td_attention_options causal = {
         .causal = true, .drop = m->attention_dropout, .name = drop};

@@ -15,6 +15,7 @@
 #include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/parallel.h"
 #include "lib/base/machine.h"
+#include "traind/rope.h"
 
 // PAD: tables begin at cache lines at every CPU level, whose vectors are a line at most.
 enum { BLOCK = 64, PAD = TD_LINE_BYTES / sizeof(float) };
@@ -25,7 +26,7 @@ struct rope {
     void *y;
     int64_t batch, tokens, heads, half; // half: pairs of a head
     int64_t first;                      // token
-    double base;
+    const struct td_attrs *attrs;       // how angles grow
     bool reverse, interleaved;
     char *buffer;
     size_t buffer_bytes; // of a thread
@@ -75,7 +76,7 @@ static void advance_angles(const struct buffers *r, int64_t half, float *cosines
 
 static void make_table(const struct rope *a, int64_t token, int64_t n, const struct buffers *r) {
     for (int64_t i = 0; i < a->half; i++) {
-        double step = pow(a->base, -(double)i / (double)a->half);
+        double step = td_rope_turn(a->attrs, i, a->half);
         if (a->reverse) step = -step;
         r->step_cos[i] = cos(step);
         r->step_sin[i] = sin(step);
@@ -147,7 +148,7 @@ static struct rope sizes_of(const struct td_kernel *k) {
                      .heads = dim[2],
                      .half = dim[3] / 2,
                      .first = k->attrs.start[0],
-                     .base = k->attrs.base != 0 ? k->attrs.base : 10000,
+                     .attrs = &k->attrs,
                      .reverse = k->attrs.reverse,
                      .interleaved = k->attrs.interleaved};
     a.buffer_bytes = buffer_bytes(&a);

@@ -101,6 +101,12 @@ static td_status shape_rope(const struct td_op_call *c) {
     if (!(c->attrs->base >= 0) || c->attrs->start[0] < 0) {
         return td_op_reject(c, "base and first token must not be negative");
     }
+    const struct td_rope_scaling *s = &c->attrs->rope;
+    if (!(s->factor >= 0) || s->original < 0 ||
+        (s->original && !(s->low > 0 && s->high > s->low))) {
+        return td_op_reject(c, "scaling needs a positive factor, and of an original length "
+                               "0 < low < high");
+    }
     return give(c, 0, arg(c, 0)->dtype, x);
 }
 
