@@ -125,7 +125,7 @@ static void show(const struct td_log_rows *t, const struct td_log_open_row *row,
     *out = (struct td_log_row){.step = row->step, .epoch = row->epoch, .real_ns = row->real_ns};
     for (size_t i = 0; i < row->n; i++) {
         const struct cell *c = &row->cell[i];
-        if (!closed && c->merges && c->n_has < t->n_ranks) continue;
+        if (!closed && c->n_has < t->n_ranks) continue;
         struct td_log_value *v = &out->value[out->n++];
         memcpy(v->name, c->name, sizeof v->name);
         v->value = value_of(t, c);

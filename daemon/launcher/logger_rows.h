@@ -8,7 +8,7 @@
 // metric twice at a step replaces what it said before.
 //
 // A row is closed when every rank has gone on to a later step. Until then a cell is shown only
-// when all ranks have reported it, or the metric does not merge. A point that comes after its row
+// when all ranks have reported it. A point that comes after its row
 // was closed makes another row of that step.
 //
 // Bounds: TD_LOG_ROWS open rows, of which the oldest is closed for another; TD_LOG_CELLS cells in
