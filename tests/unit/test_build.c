@@ -135,7 +135,7 @@ static void test_attention_is_built(void **state) {
     a = made(td_build_self_attention(g, floats(2, 5, 8, 6), 2, NULL, &y), TD_OP_SELF_ATTENTION, &y,
              "(2, 5, 4, 6)");
     assert_true(a->groups == 2 && a->drop == 0 && !a->causal);
-    const struct td_rope_options rope = {500, true, 3};
+    const struct td_rope_options rope = {.base = 500, .interleaved = true, .first_token = 3};
     a = made(td_build_rope(g, q, &rope, &y), TD_OP_ROPE, &y, "(2, 5, 4, 6)");
     assert_true(a->base == 500 && a->interleaved && a->start[0] == 3);
 }

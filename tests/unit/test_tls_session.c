@@ -17,6 +17,9 @@
 #include "lib/tls/session.h"
 
 enum { HOUR_S = 3600, PATHS = 64 };
+enum {
+    LOADED_S = 2
+}; // of a certificate that is still loaded, and then ends: whole seconds, so 1 to 2
 
 // Files of one authority in the scratch directory: <prefix>ca.pem, <prefix>NAME.pem and .key.
 struct home {
@@ -184,7 +187,7 @@ static void test_other_end_is_refused_when_the_host_is_another(void **state) {
 static void test_client_is_refused_when_its_certificate_ended_meanwhile(void **state) {
     struct home h = make_home(*state, "a-");
     issue(&h, "server", TD_TLS_SERVER, HOUR_S);
-    issue(&h, "n-1", TD_TLS_CLIENT, 1);
+    issue(&h, "n-1", TD_TLS_CLIENT, LOADED_S);
     struct td_tls_context *server = context_of(TD_TLS_SERVER, path_of(&h, "ca.pem"), &h, "server");
     struct td_tls_context *client = context_of(TD_TLS_CLIENT, path_of(&h, "ca.pem"), &h, "n-1");
     struct td_mono due = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS);
@@ -215,7 +218,7 @@ static void test_guest_is_judged_by_the_servers_rules(void **state) {
     struct td_tls_revoked *revoked;
     struct td_certificate c;
     issue(&h, "server", TD_TLS_SERVER, HOUR_S);
-    issue(&h, "n-1", TD_TLS_CLIENT, 1);
+    issue(&h, "n-1", TD_TLS_CLIENT, LOADED_S);
     issue(&h, "n-2", TD_TLS_CLIENT, HOUR_S);
     assert_ok(td_tls_revoked_create(&revoked));
     struct td_tls_context *server = context_of(TD_TLS_SERVER, path_of(&h, "ca.pem"), &h, "server");
