@@ -17,9 +17,8 @@
 #include "lib/tls/session.h"
 
 enum { HOUR_S = 3600, PATHS = 64 };
-enum {
-    LOADED_S = 2
-}; // of a certificate that is still loaded, and then ends: whole seconds, so 1 to 2
+// Of a certificate that is loaded and then ends. Seconds are whole ones: it has one to two.
+enum { LOADED_S = 2 };
 
 // Files of one authority in the scratch directory: <prefix>ca.pem, <prefix>NAME.pem and .key.
 struct home {
