@@ -43,7 +43,7 @@ say      = $(if $(filter 1,$(V)),,@printf '%-6s %s\n' $(1) $(2))
 
 # ---- packages: the one list of what the project needs (Debian's names) -------------------------
 deps_build := gcc g++ make pkg-config libc6-dev libgrpc-dev libprotobuf-c-dev protobuf-c-compiler \
-	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev libgloo-dev
+	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev libgloo-dev libsmartcols-dev
 deps_test  := libcmocka-dev clang clang-format libclang-rt-dev libomp-dev python3 python3-venv \
 	iproute2 nftables zsh fish strace
 deps_full  := gcc-aarch64-linux-gnu qemu-user debootstrap
@@ -111,7 +111,7 @@ launcher_o := $(call obj,daemon/launcher)
 fabric_o   := $(call obj,fabric)
 worker_o   := $(call obj,daemon/worker)
 client_o   := $(call obj,client)
-run_o      := $(call obj,client/run) $(addprefix $(B)/obj/client/,explain.o print.o place.o progress.o screen.o spec_file.o table.o)
+run_o      := $(call obj,client/run) $(addprefix $(B)/obj/client/,explain.o format.o print.o place.o progress.o screen.o spec_file.o)
 
 bins := $(addprefix $(B)/bin/,traind traind-launcher traind-worker traind-run trainctl)
 libs := $(B)/lib/libtraind.so $(B)/lib/traind/accelerator-cpu.so
@@ -140,7 +140,7 @@ no_probe := help clean config deps format lint demo check check-full rivals inst
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(no_probe),$(MAKECMDGOALS)),build),)
 missing := $(strip $(foreach p,grpc:libgrpc-dev libprotobuf-c:libprotobuf-c-dev libevent:libevent-dev \
 	sqlite3:libsqlite3-dev yaml-0.1:libyaml-dev jansson:libjansson-dev zlib:zlib1g-dev \
-	libxxhash:libxxhash-dev openssl:libssl-dev,$(if $(shell $(pkg) --exists $(firstword $(subst :, ,$(p))) 2>/dev/null && echo y),,$(lastword $(subst :, ,$(p))))) \
+	libxxhash:libxxhash-dev openssl:libssl-dev smartcols:libsmartcols-dev,$(if $(shell $(pkg) --exists $(firstword $(subst :, ,$(p))) 2>/dev/null && echo y),,$(lastword $(subst :, ,$(p))))) \
 	$(if $(shell command -v protoc-c),,protobuf-c-compiler) $(if $(wildcard $(dnnl_h)),,libdnnl-dev))
 $(if $(missing),$(error these Debian packages are missing: $(missing). Run `make deps`, or apt-get install them))
 ifeq ($(MAKELEVEL),0)
@@ -265,7 +265,7 @@ $(B)/bin/traind: $(daemon_o) $(coord_o) $(node_o) $(B)/lib/libtdspec.a $(B)/lib/
 $(B)/bin/trainctl: $(client_o) $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(ld) $^ $(grpc) -levent -lprotobuf-c -ljansson -lz -lssl -lcrypto -lm -o $@
+	$(Q)$(ld) $^ $(grpc) -levent -lprotobuf-c -ljansson -lz -lssl -lcrypto -lsmartcols -lm -o $@
 
 $(B)/bin/traind-run: $(run_o) $(B)/lib/libtdspec.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
@@ -433,7 +433,7 @@ demo: deps ## train Fashion-MNIST through the whole system, from nothing
 	@examples/demo.sh $(B)
 config: ## what was found here
 	@printf 'compiler   %s\nbuild      %s\nflags      %s\n' '$(shell $(CC) --version | head -1)' '$(B)' '$(OPT) $(san)'
-	@for p in grpc libprotobuf-c libevent sqlite3 yaml-0.1 jansson zlib libxxhash openssl; do \
+	@for p in grpc libprotobuf-c libevent sqlite3 yaml-0.1 jansson zlib libxxhash openssl smartcols; do \
 	  printf '%-10s %s\n' $$p "$$($(pkg) --modversion $$p 2>/dev/null || echo missing)"; done
 	@printf 'oneDNN     %s\n' '$(or $(dnnl_version),missing)'
 	@printf 'CPU level  %s\n' "$$(env -i $(B)/bin/traind --state-dir=/ --dump-config 2>/dev/null | \

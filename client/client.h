@@ -12,7 +12,7 @@
 //   session.c    channel to the daemon, unary calls, errors as people read them, exit codes
 //   json.c       protobuf-c messages as proto3 JSON
 //   print.c      text on a terminal: control characters are shown
-//   table.c      aligned columns
+//   table.c      aligned columns, as wide as the terminal; format.c: numbers, spans, ages
 //   screen.c     width and characters of the terminal; plot.c draws curves on it
 //   flag_values.c  numbers and spans after flags
 //   pages.c      a listing from its first page to its last

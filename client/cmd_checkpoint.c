@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/format.h"
 #include "client/print.h"
 #include "client/pages.h"
 #include "client/table.h"
@@ -20,30 +21,36 @@ static const char *state_name(Traind__V1__Checkpoint__State state) {
     return v ? v->name : "UNKNOWN";
 }
 
-static td_status show_table(const struct td_pages *p) {
+static td_status show_table(const struct td_pages *p, bool wide) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)64 << 20, &arena));
-    static const char *const heading[] = {"CHECKPOINT", "STATE", "STEP", "EPOCH",
-                                          "SIZE",       "WHERE", "TIME", "NOTE"};
+    const struct td_column columns[] = {{"CHECKPOINT", 0},
+                                        {"STATE", 0},
+                                        {"STEP", TD_COLUMN_MINOR},
+                                        {"EPOCH", TD_COLUMN_MINOR},
+                                        {"SIZE", TD_COLUMN_SPARE},
+                                        {"WHERE", TD_COLUMN_TEXT | TD_COLUMN_MINOR},
+                                        {wide ? "TIME" : "AGE", TD_COLUMN_MINOR},
+                                        {"NOTE", TD_COLUMN_TEXT | TD_COLUMN_SPARE}};
     struct td_table t;
-    td_table_init(&t, arena, TD_COUNTOF(heading), heading);
+    td_table_init(&t, arena, TD_COUNTOF(columns), columns);
     for (size_t i = 0; i < p->n_items; i++) {
         const Traind__V1__Checkpoint *c = p->item[i];
-        char size[32];
+        char size[32], age[32];
         TD_TRY(td_table_add(&t, "%s", c->path));
         TD_TRY(td_table_add(&t, "%s", state_name(c->state)));
         TD_TRY(td_table_add(&t, "%" PRIu32, c->step));
         TD_TRY(td_table_add(&t, "%" PRIu32, c->epoch));
         TD_TRY(td_table_add(&t, "%s", td_format_bytes(c->bytes, size)));
         TD_TRY(td_table_add(&t, "%s:%s", c->node[0] ? c->node : "coordinator", c->directory));
-        TD_TRY(td_table_add(&t, "%s", c->time));
+        TD_TRY(td_table_add(&t, "%s", wide ? c->time : td_format_age(c->time, age)));
         TD_TRY(td_table_add(&t, "%s", c->note));
     }
-    return td_table_print(&t);
+    return td_table_print(&t, wide);
 }
 
 static td_status show(struct td_session *s, enum td_output output, struct td_pages *p) {
-    if (output == TD_OUTPUT_TABLE) return show_table(p);
+    if (output == TD_OUTPUT_TABLE) return show_table(p, s->flags->wide);
     Traind__V1__ListCheckpointsResponse all = TRAIND__V1__LIST_CHECKPOINTS_RESPONSE__INIT;
     return td_pages_print(s, p, output, &all.base, "checkpoints", "path");
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/format.h"
 #include "client/print.h"
 #include "client/session.h"
 #include "client/table.h"
@@ -37,13 +38,20 @@ static td_status add_devices(struct td_table *t, struct td_arena *arena,
     return text ? td_table_add(t, "%s", *text ? text : "-") : td_fail_oom();
 }
 
-static td_status show_nodes(const Traind__V1__ListNodesResponse *r) {
+static td_status show_nodes(const Traind__V1__ListNodesResponse *r, bool wide) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)64 << 20, &arena));
-    static const char *const heading[] = {"ID",  "NAME",   "STATE",   "SLOTS", "CORES",
-                                          "CPU", "MEMORY", "DEVICES", "JOBS"};
+    static const struct td_column columns[] = {{"ID", TD_COLUMN_SPARE},
+                                               {"NAME", TD_COLUMN_TEXT},
+                                               {"STATE", 0},
+                                               {"SLOTS", 0},
+                                               {"CORES", TD_COLUMN_MINOR},
+                                               {"CPU", TD_COLUMN_MINOR},
+                                               {"MEMORY", TD_COLUMN_SPARE},
+                                               {"DEVICES", TD_COLUMN_TEXT | TD_COLUMN_SPARE},
+                                               {"JOBS", TD_COLUMN_SPARE}};
     struct td_table t;
-    td_table_init(&t, arena, TD_COUNTOF(heading), heading);
+    td_table_init(&t, arena, TD_COUNTOF(columns), columns);
     for (size_t i = 0; i < r->n_nodes; i++) {
         const Traind__V1__Node *n = r->nodes[i];
         const ProtobufCEnumValue *state = protobuf_c_enum_descriptor_get_value(
@@ -59,7 +67,7 @@ static td_status show_nodes(const Traind__V1__ListNodesResponse *r) {
         TD_TRY(add_devices(&t, arena, n));
         TD_TRY(td_table_add(&t, "%zu", n->n_jobs));
     }
-    return td_table_print(&t);
+    return td_table_print(&t, wide);
 }
 
 td_status td_cmd_node_list(struct td_session *s, const struct td_flags *f, int *out_exit) {
@@ -70,7 +78,7 @@ td_status td_cmd_node_list(struct td_session *s, const struct td_flags *f, int *
                            &traind__v1__list_nodes_response__descriptor, &answer));
     const Traind__V1__ListNodesResponse *r =
         (const Traind__V1__ListNodesResponse *)td_rpc_message_get(answer);
-    if (f->output == TD_OUTPUT_TABLE) return show_nodes(r);
+    if (f->output == TD_OUTPUT_TABLE) return show_nodes(r, f->wide);
     if (f->output == TD_OUTPUT_JSON) return td_session_print_json(s, &r->base);
     for (size_t i = 0; i < r->n_nodes; i++) {
         if (f->output == TD_OUTPUT_NAME) {

@@ -77,8 +77,10 @@ static td_status for_each_metric(struct compared *c, each_metric *fn, void *arg)
 
 // ---- as tables ----------------------------------------------------------------------------------
 static void init_table(const struct compared *c, struct td_table *t, const char *first) {
-    const char *const heading[] = {first, c->job[LEFT]->id, c->job[RIGHT]->id};
-    td_table_init(t, c->arena, TD_COUNTOF(heading), heading);
+    const struct td_column columns[] = {{first, TD_COLUMN_TEXT},
+                                        {c->job[LEFT]->id, TD_COLUMN_TEXT},
+                                        {c->job[RIGHT]->id, TD_COLUMN_TEXT}};
+    td_table_init(t, c->arena, TD_COUNTOF(columns), columns);
 }
 
 static td_status add_value(struct td_table *t, const struct td_json *v) {
@@ -118,13 +120,13 @@ static td_status show_tables(struct compared *c) {
     TD_TRY(td_table_add(&results, "%" PRIu32, c->job[RIGHT]->global_step));
     TD_TRY(for_each_metric(c, add_metric, &results));
     if (c->first) {
-        TD_TRY(td_table_print(&specs));
+        TD_TRY(td_table_print(&specs, c->flags->wide));
     } else {
         td_print(stdout, "the specs are equal\n");
     }
     td_print(stdout, "\n");
     TD_TRY(td_fs_flush_stdout()); // a table does not go through stdio
-    return td_table_print(&results);
+    return td_table_print(&results, c->flags->wide);
 }
 
 // ---- as JSON ------------------------------------------------------------------------------------

@@ -122,19 +122,23 @@ static td_status show(struct listing *l, const char *path) {
     if (whole) TD_TRY(td_buf_str(&l->json, "{\"contexts\":["));
     TD_TRY(td_contexts_each(path, add, l));
     if (whole) TD_TRY(td_buf_str(&l->json, "]}\n"));
-    if (l->flags->output == TD_OUTPUT_TABLE) return td_table_print(&l->table);
+    if (l->flags->output == TD_OUTPUT_TABLE) return td_table_print(&l->table, l->flags->wide);
     return td_fd_write_all(STDOUT_FILENO, l->json.data, l->json.len, "stdout");
 }
 
 td_status td_cmd_context_list(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)s, (void)out_exit;
-    static const char *const heading[] = {"", "NAME", "ADDRESS", "CA", "CREDENTIAL"};
+    static const struct td_column columns[] = {{"", 0},
+                                               {"NAME", TD_COLUMN_TEXT},
+                                               {"ADDRESS", TD_COLUMN_TEXT},
+                                               {"CA", TD_COLUMN_TEXT | TD_COLUMN_MINOR},
+                                               {"CREDENTIAL", TD_COLUMN_TEXT | TD_COLUMN_MINOR}};
     TD_AUTO(td_arena) *arena = NULL;
     char path[TD_CLIENT_PATH];
     struct listing l = {.flags = f};
     TD_TRY(td_client_contexts_path(path));
     TD_TRY(td_arena_create((size_t)8 << 20, &arena));
-    td_table_init(&l.table, arena, TD_COUNTOF(heading), heading);
+    td_table_init(&l.table, arena, TD_COUNTOF(columns), columns);
     td_buf_init(&l.json, (size_t)1 << 20);
     td_status failed = show(&l, path);
     td_buf_finish(&l.json);

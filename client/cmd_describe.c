@@ -4,10 +4,10 @@
 
 #include <stdio.h>
 
+#include "client/format.h"
 #include "client/print.h"
 #include "client/progress.h"
 #include "client/session.h"
-#include "client/table.h"
 
 static void line(const char *key, const char *value) {
     if (value && *value) td_print(stdout, "%-14s %s\n", key, value);

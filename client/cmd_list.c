@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "client/format.h"
 #include "client/pages.h"
 #include "client/progress.h"
 #include "client/table.h"
@@ -65,14 +66,20 @@ static td_status add_row(struct td_table *t, const Traind__V1__Job *job, bool wi
 static td_status show_table(const struct td_pages *p, bool wide) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)256 << 20, &arena));
-    const char *const heading[] = {
-        "ID", "NAME", "STATE", "STEP", "LOSS", "ATTEMPT", wide ? "CREATED" : "AGE", "REASON"};
+    const struct td_column columns[] = {{"ID", 0},
+                                        {"NAME", TD_COLUMN_TEXT},
+                                        {"STATE", 0},
+                                        {"STEP", TD_COLUMN_SPARE},
+                                        {"LOSS", TD_COLUMN_MINOR},
+                                        {"ATTEMPT", TD_COLUMN_MINOR},
+                                        {wide ? "CREATED" : "AGE", TD_COLUMN_SPARE},
+                                        {"REASON", TD_COLUMN_TEXT | TD_COLUMN_SPARE}};
     struct td_table table;
-    td_table_init(&table, arena, TD_COUNTOF(heading), heading);
+    td_table_init(&table, arena, TD_COUNTOF(columns), columns);
     for (size_t i = 0; i < p->n_items; i++) {
         TD_TRY(add_row(&table, p->item[i], wide));
     }
-    return td_table_print(&table);
+    return td_table_print(&table, wide);
 }
 
 static td_status show(struct td_session *s, enum td_output output, struct td_pages *p) {

@@ -83,10 +83,20 @@ static td_status add_point(struct td_table *t, const char *name, const Traind__V
 static td_status show_table(const struct td_flags *f, const Traind__V1__QueryMetricsResponse *r) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)1 << 30, &arena));
-    static const char *const points[] = {"NAME",  "STEP",  "EPOCH", "ATTEMPT",
-                                         "VALUE", "RANKS", "TIME"};
-    static const char *const picture[] = {"NAME", "STEP", "EPOCH",  "ATTEMPT", "MEAN",
-                                          "MIN",  "MAX",  "POINTS", "RANKS",   "TIME"};
+    static const struct td_column points[] = {
+        {"NAME", TD_COLUMN_TEXT},     {"STEP", 0},  {"EPOCH", TD_COLUMN_SPARE},
+        {"ATTEMPT", TD_COLUMN_MINOR}, {"VALUE", 0}, {"RANKS", TD_COLUMN_MINOR},
+        {"TIME", TD_COLUMN_MINOR}};
+    static const struct td_column picture[] = {{"NAME", TD_COLUMN_TEXT},
+                                               {"STEP", 0},
+                                               {"EPOCH", TD_COLUMN_SPARE},
+                                               {"ATTEMPT", TD_COLUMN_MINOR},
+                                               {"MEAN", 0},
+                                               {"MIN", TD_COLUMN_SPARE},
+                                               {"MAX", TD_COLUMN_SPARE},
+                                               {"POINTS", TD_COLUMN_MINOR},
+                                               {"RANKS", TD_COLUMN_MINOR},
+                                               {"TIME", TD_COLUMN_MINOR}};
     struct td_table t;
     td_table_init(&t, arena, f->points ? TD_COUNTOF(picture) : TD_COUNTOF(points),
                   f->points ? picture : points);
@@ -96,7 +106,7 @@ static td_status show_table(const struct td_flags *f, const Traind__V1__QueryMet
             TD_TRY(add_point(&t, series->name, series->points[k]));
         }
     }
-    return td_table_print(&t);
+    return td_table_print(&t, f->wide);
 }
 
 static td_status show_csv(const struct td_flags *f, const Traind__V1__QueryMetricsResponse *r) {

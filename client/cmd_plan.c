@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/format.h"
 #include "client/print.h"
 #include "client/session.h"
 #include "client/submission.h"
-#include "client/table.h"
 #include "lib/base/fsio.h"
 #include "traind/v1/job.pb-c.h"
 

@@ -24,12 +24,17 @@ static td_status add_names(struct td_table *t, const Traind__V1__Plugin *p) {
     return td_table_add(t, "%s", names.len ? td_buf_cstr(&names) : "-");
 }
 
-static td_status show_plugins(const Traind__V1__ListPluginsResponse *r) {
+static td_status show_plugins(const Traind__V1__ListPluginsResponse *r, bool wide) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)64 << 20, &arena));
-    static const char *const heading[] = {"KIND", "NAME", "FILE", "NODES", "KNOBS", "SUMMARY"};
+    static const struct td_column columns[] = {{"KIND", 0},
+                                               {"NAME", TD_COLUMN_TEXT},
+                                               {"FILE", TD_COLUMN_TEXT | TD_COLUMN_MINOR},
+                                               {"NODES", TD_COLUMN_MINOR},
+                                               {"KNOBS", TD_COLUMN_TEXT | TD_COLUMN_MINOR},
+                                               {"SUMMARY", TD_COLUMN_TEXT | TD_COLUMN_SPARE}};
     struct td_table t;
-    td_table_init(&t, arena, TD_COUNTOF(heading), heading);
+    td_table_init(&t, arena, TD_COUNTOF(columns), columns);
     for (size_t i = 0; i < r->n_plugins; i++) {
         const Traind__V1__Plugin *p = r->plugins[i]->plugin;
         if (!p) continue;
@@ -41,7 +46,7 @@ static td_status show_plugins(const Traind__V1__ListPluginsResponse *r) {
         TD_TRY(p->error[0] ? td_table_add(&t, "does not load: %s", p->error)
                            : td_table_add(&t, "%s", p->summary));
     }
-    return td_table_print(&t);
+    return td_table_print(&t, wide);
 }
 
 // "int 1..64 pixels", "relu|gelu", "path"
@@ -57,12 +62,15 @@ static td_status add_takes(struct td_table *t, const Traind__V1__PluginKnob *k) 
                         is_enum ? "" : k->values);
 }
 
-static td_status show_knobs(const Traind__V1__Plugin *p) {
+static td_status show_knobs(const Traind__V1__Plugin *p, bool wide) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)16 << 20, &arena));
-    static const char *const heading[] = {"KNOB", "TAKES", "DEFAULT", "MEANING"};
+    static const struct td_column columns[] = {{"KNOB", 0},
+                                               {"TAKES", TD_COLUMN_TEXT},
+                                               {"DEFAULT", TD_COLUMN_TEXT},
+                                               {"MEANING", TD_COLUMN_TEXT}};
     struct td_table t;
-    td_table_init(&t, arena, TD_COUNTOF(heading), heading);
+    td_table_init(&t, arena, TD_COUNTOF(columns), columns);
     for (size_t i = 0; i < p->n_knobs; i++) {
         const Traind__V1__PluginKnob *k = p->knobs[i];
         TD_TRY(td_table_add(&t, "%s", k->name));
@@ -71,7 +79,7 @@ static td_status show_knobs(const Traind__V1__Plugin *p) {
         TD_TRY(td_table_add(&t, "%s", k->prose));
     }
     if (!p->n_knobs && !p->file[0]) td_print(stdout, "its keys: docs/job-spec.md\n");
-    return p->n_knobs ? td_table_print(&t) : TD_OK;
+    return p->n_knobs ? td_table_print(&t, wide) : TD_OK;
 }
 
 static void show_head(const Traind__V1__Plugin *p, uint32_t nodes, uint32_t of) {
@@ -101,7 +109,7 @@ static td_status keep_named(struct td_arena *a, const char *name,
 static td_status show(struct td_session *s, const struct td_flags *f,
                       const Traind__V1__ListPluginsResponse *r) {
     if (f->output == TD_OUTPUT_JSON) return td_session_print_json(s, &r->base);
-    if (f->output == TD_OUTPUT_TABLE && !f->n_args) return show_plugins(r);
+    if (f->output == TD_OUTPUT_TABLE && !f->n_args) return show_plugins(r, f->wide);
     for (size_t i = 0; i < r->n_plugins; i++) {
         const Traind__V1__ListedPlugin *one = r->plugins[i];
         if (f->output == TD_OUTPUT_JSONL) {
@@ -110,7 +118,7 @@ static td_status show(struct td_session *s, const struct td_flags *f,
             td_print(stdout, "%s-%s\n", one->plugin->kind, one->plugin->name);
         } else if (one->plugin) {
             show_head(one->plugin, one->nodes, r->nodes);
-            TD_TRY(show_knobs(one->plugin));
+            TD_TRY(show_knobs(one->plugin, f->wide));
         }
     }
     return TD_OK;

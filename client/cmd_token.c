@@ -110,13 +110,19 @@ td_status td_cmd_token_request(struct td_session *s, const struct td_flags *f, i
 }
 
 // ---- list and revoke ----------------------------------------------------------------------------
-static td_status show(const Traind__V1__ListTokensResponse *r) {
-    static const char *const heading[] = {"ID",    "KIND",    "NAME",    "ROLE",
-                                          "STATE", "CREATED", "EXPIRES", "LAST USE"};
+static td_status show(const Traind__V1__ListTokensResponse *r, bool wide) {
+    static const struct td_column columns[] = {{"ID", 0},
+                                               {"KIND", TD_COLUMN_MINOR},
+                                               {"NAME", TD_COLUMN_TEXT},
+                                               {"ROLE", TD_COLUMN_SPARE},
+                                               {"STATE", 0},
+                                               {"CREATED", TD_COLUMN_MINOR},
+                                               {"EXPIRES", TD_COLUMN_MINOR},
+                                               {"LAST USE", TD_COLUMN_MINOR}};
     TD_AUTO(td_arena) *arena = NULL;
     struct td_table t;
     TD_TRY(td_arena_create((size_t)64 << 20, &arena));
-    td_table_init(&t, arena, TD_COUNTOF(heading), heading);
+    td_table_init(&t, arena, TD_COUNTOF(columns), columns);
     for (size_t i = 0; i < r->n_tokens; i++) {
         const Traind__V1__Token *k = r->tokens[i];
         TD_TRY(td_table_add(&t, "%s", k->id));
@@ -128,7 +134,7 @@ static td_status show(const Traind__V1__ListTokensResponse *r) {
         TD_TRY(td_table_add(&t, "%s", k->expire_time[0] ? k->expire_time : "never"));
         TD_TRY(td_table_add(&t, "%s", k->last_use_time[0] ? k->last_use_time : "-"));
     }
-    return td_table_print(&t);
+    return td_table_print(&t, wide);
 }
 
 td_status td_cmd_token_list(struct td_session *s, const struct td_flags *f, int *out_exit) {
@@ -139,7 +145,7 @@ td_status td_cmd_token_list(struct td_session *s, const struct td_flags *f, int 
                            &traind__v1__list_tokens_response__descriptor, &answer));
     const Traind__V1__ListTokensResponse *r =
         (const Traind__V1__ListTokensResponse *)td_rpc_message_get(answer);
-    if (f->output == TD_OUTPUT_TABLE) return show(r);
+    if (f->output == TD_OUTPUT_TABLE) return show(r, f->wide);
     if (f->output == TD_OUTPUT_JSON) return td_session_print_json(s, &r->base);
     for (size_t i = 0; i < r->n_tokens; i++) {
         if (f->output == TD_OUTPUT_NAME) {

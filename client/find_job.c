@@ -8,7 +8,6 @@
 
 #include "client/print.h"
 #include "client/progress.h"
-#include "client/table.h"
 #include "lib/base/buf.h"
 
 enum { ID_LEN = 14, SHOWN_MAX = 10 };

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/format.h"
 #include "client/print.h"
 #include "client/screen.h"
-#include "client/table.h"
 #include "lib/base/buf.h"
 
 enum { BAR_CELLS = 24 };

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/format.h"
 #include "client/progress.h"
-#include "client/table.h"
 #include "lib/base/printable.h"
 
 enum { LINE_BYTES = 8192, FIXED_ROWS = 5, LEAST_JOBS = 3 };

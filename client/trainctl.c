@@ -96,7 +96,7 @@ struct flag_row {
 };
 
 static const struct flag_row flag_table[] = {
-    {F_COMMON, {"output", 'o', "FORMAT", 0, "table (default), wide, json, jsonl or name", 0}},
+    {F_COMMON, {"output", 'o', "FORMAT", 0, "table (default, cut to the terminal), wide, json, jsonl or name", 0}},
     {F_COMMON, {"address", KEY_ADDRESS, "HOST:PORT", 0, "where the coordinator listens", 0}},
     {F_COMMON, {"token-file", KEY_TOKEN_FILE, "FILE", 0, "file that holds the token", 0}},
     {F_COMMON,
@@ -523,8 +523,14 @@ static bool is_help(const char *word) {
            !strcmp(word, "-?");
 }
 
+// `trainctl logs | head`: whoever reads has read enough, which is no failure.
+static void on_closed_output(int sig) {
+    (void)sig;
+    _exit(TD_CTL_OK);
+}
+
 int main(int argc, char **argv) {
-    signal(SIGPIPE, SIG_DFL); // `trainctl logs | head` ends quietly
+    signal(SIGPIPE, on_closed_output);
     static char version[] = "version", help[] = "--help";
     if (argc > 1 && is_help(argv[1])) {
         if (argc == 2 || argv[2][0] == '-') {

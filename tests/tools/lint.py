@@ -178,6 +178,7 @@ HOMES = [
     (r"cuda|cublas|cudnn|nvml", ["accelerators/cuda"], None),
     (r"gloo/|mpi\.h|nccl", ["strategies/collective"], None),
     (r"argp\.h", ["daemon", "client"], None),
+    (r"libsmartcols/", ["client"], 1),
 ]
 
 # Banned functions, and the files where they may be called nevertheless.

@@ -1,0 +1,15 @@
+#ifndef TRAIND_CLIENT_FORMAT_H
+#define TRAIND_CLIENT_FORMAT_H
+
+// Small formats that people read. Each returns out.
+
+#include "lib/base/base.h"
+
+const char *td_format_bytes(uint64_t bytes, char out[32]);   // "2.7 MiB"
+const char *td_format_count(double n, char out[32]);         // "41.2k"
+const char *td_format_seconds(double seconds, char out[32]); // "1:05", "2:03:04"
+// How long ago a time of an answer was: "12s", "5m", "3h", "2d". What is no such time is given
+// back, as far as there is room; one that is still to come, because clocks differ, is "0s".
+const char *td_format_age(const char *time, char out[32]);
+
+#endif

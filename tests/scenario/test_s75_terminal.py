@@ -1,0 +1,145 @@
+"""Tables on terminals of every width, real ones (a pty), and with none; output that is closed."""
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import termios
+import tty
+
+import pytest
+
+from support import BIN, LONG, SPEC
+
+OK = 0
+CONTROL = r"[\x00-\x09\x0b-\x1f\x7f-\x9f]"
+LONG_NAME = "a-rather-long-name-of-a-job-that-somebody-gave-it"
+
+
+@contextlib.contextmanager
+def terminal(columns):
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    try:
+        yield ours, theirs
+    finally:
+        os.close(ours)
+        with contextlib.suppress(OSError):
+            os.close(theirs)
+
+
+def read_all(ours):
+    seen = b""
+    with contextlib.suppress(OSError):  # EIO: the last writer is gone
+        while part := os.read(ours, 65536):
+            seen += part
+    return seen.decode()
+
+
+def shown(daemon, columns, *args, **env):
+    """What trainctl writes to a terminal so wide."""
+    env = {**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir), "TERM": "xterm", **env}
+    with terminal(columns) as (ours, theirs):
+        ran = subprocess.Popen([BIN / "trainctl", *args], stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+        os.close(theirs)
+        text = read_all(ours)
+        assert ran.wait(30) == OK, text
+    return text
+
+
+@pytest.fixture
+def some(daemon):
+    """A daemon with a job that has succeeded, and one that was cancelled for a long reason."""
+    job = daemon.submit(SPEC, f"name={LONG_NAME}")
+    daemon.finish(job)
+    other = daemon.submit(LONG)
+    daemon.ctl("cancel", other, "--reason", 20 * "the machine was wanted ", check=OK)
+    daemon.wait_state(other, "CANCELLED")
+    return daemon, job, other
+
+
+TABLES = (["list"], ["node", "list"], ["checkpoint", "list", "JOB"], ["plugins"], ["token", "list"],
+          ["metrics", "JOB"], ["metrics", "JOB", "train_loss_step", "--points", "4"], ["context", "list"])
+
+
+def test_no_table_is_wider_than_its_terminal(some):
+    daemon, job, _ = some
+    for args in TABLES:
+        args = [job if a == "JOB" else a for a in args]
+        whole = daemon.ctl(*args, check=OK).stdout
+        for columns in (20, 40, 0, 80, 200):
+            room = columns or 80
+            text = shown(daemon, columns, *args)
+            assert not re.search(CONTROL, text), (args, text)
+            lines = text.splitlines()
+            assert max(map(len, lines)) <= room, (args, columns, text)
+            assert len(lines) == len(whole.splitlines()), (args, columns)
+            assert lines == [line.rstrip() for line in lines], (args, columns)
+        assert shown(daemon, 40, *args, "-o", "wide") == daemon.ctl(*args, "-o", "wide", check=OK).stdout
+
+
+def test_narrow_list_keeps_what_matters_and_marks_what_it_cuts(some):
+    daemon, job, other = some
+    narrow = shown(daemon, 40, "list", LC_ALL="C").splitlines()
+    assert narrow[0].split() == ["ID", "NAME", "STATE"] and narrow[1].split() == [other, "long", "CANCELLED"]
+    name = narrow[2].split()[1]
+    assert narrow[2].split() == [job, name, "SUCCEEDED"] and name.endswith("...") and LONG_NAME.startswith(name[:-3])
+    middle = shown(daemon, 80, "list", LC_ALL="C.UTF-8").splitlines()
+    assert "REASON" in middle[0] and middle[1].endswith("…") and "cancelled: the" in middle[1]
+    reason = daemon.ctl_json("describe", other)["reason"]["text"]
+    for text in (daemon.ctl("list", check=OK).stdout, shown(daemon, 40, "list", "-o", "wide")):
+        assert reason.strip() in text and LONG_NAME in text
+
+
+@pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"TERM": ""}])
+def test_plain_terminals_get_plain_text(some, env):
+    daemon, job, _ = some
+    for args in (["list"], ["describe", job], ["wait", job]):
+        assert not re.search(CONTROL, shown(daemon, 80, *args, **env)), args
+
+
+def test_table_of_a_terminal_that_was_resized_has_its_new_width(some):
+    daemon, _, _ = some
+    env = {**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir)}
+    with terminal(200) as (ours, theirs):
+        for columns in (200, 60):
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            subprocess.run([BIN / "trainctl", "list"], stdout=theirs, check=True, env=env, timeout=30)
+            widest = max(map(len, os.read(ours, 65536).decode().splitlines()))
+            assert (60 if columns == 200 else 30) < widest <= columns
+
+
+def test_output_closed_in_the_middle_is_no_failure(some):
+    """The exit code was 141, which `set -o pipefail` took for a failure."""
+    daemon, job, _ = some
+    env = {**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir)}
+    for args in (["list"], ["describe", job], ["metrics", job, "train_loss_step"], ["list", "-o", "json"]):
+        ours, theirs = os.pipe()
+        os.close(ours)
+        ran = subprocess.run([BIN / "trainctl", *args], stdout=theirs, stderr=subprocess.PIPE, env=env, timeout=30)
+        os.close(theirs)
+        assert (ran.returncode, ran.stderr) == (OK, b""), args
+
+
+def test_ctrl_c_on_a_terminal_leaves_the_job_and_a_clean_line(daemon):
+    job = daemon.submit(LONG)
+    daemon.wait_step(job, 1)
+    env = {**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir), "TERM": "xterm", "NO_COLOR": "1"}
+    with terminal(40) as (ours, theirs):
+        ran = subprocess.Popen([BIN / "trainctl", "wait", job, "--follow"], stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+        os.close(theirs)
+        seen = ""
+        while "step" not in seen:
+            seen += os.read(ours, 65536).decode()
+        ran.send_signal(signal.SIGINT)
+        seen += read_all(ours)
+        assert ran.wait(30) in (-signal.SIGINT, 130)
+    assert f"{job} goes on" in seen
+    bars = [bar for line in seen.split("\n") for bar in line.replace("\x1b[K", "").split("\r") if "loss" in bar]
+    assert bars and max(map(len, bars)) < 40
+    assert json.loads(daemon.ctl("describe", job, "-o", "json", check=OK).stdout)["state"] == "RUNNING"
