@@ -50,6 +50,7 @@ enum td_flag_bit {
     F_CSV = 1 << 24, // -o csv
     F_FORCE = 1 << 25,
     F_ONCE = 1 << 26,
+    F_IN_THE_WAY = 1 << 27, // --force of delete
     F_COMMON = 1 << 30,
 };
 
@@ -64,6 +65,7 @@ enum {
     KEY_SET,
     KEY_TRACE,
     KEY_ALL,
+    KEY_FORCE,
     KEY_DRY_RUN,
     KEY_RANK,
     KEY_ATTEMPT,
@@ -86,7 +88,6 @@ enum {
     KEY_RECONNECT,
     KEY_TAIL,
     KEY_PLOT,
-    KEY_FORCE,
     KEY_ONCE,
 };
 
@@ -96,7 +97,9 @@ struct flag_row {
 };
 
 static const struct flag_row flag_table[] = {
-    {F_COMMON, {"output", 'o', "FORMAT", 0, "table (default, cut to the terminal), wide, json, jsonl or name", 0}},
+    {F_COMMON,
+     {"output", 'o', "FORMAT", 0, "table (default, cut to the terminal), wide, json, jsonl or name",
+      0}},
     {F_COMMON, {"address", KEY_ADDRESS, "HOST:PORT", 0, "where the coordinator listens", 0}},
     {F_COMMON, {"token-file", KEY_TOKEN_FILE, "FILE", 0, "file that holds the token", 0}},
     {F_COMMON,
@@ -149,6 +152,11 @@ static const struct flag_row flag_table[] = {
      {"resume", KEY_RESUME, 0, 0,
       "go on from the newest checkpoint: of the folder that is there, or of the job", 0}},
     {F_ALL, {"all", KEY_ALL, 0, 0, "all jobs of a name, where several have it", 0}},
+    {F_IN_THE_WAY,
+     {"force", KEY_FORCE, 0, 0,
+      "cancel what is in the way and wait for its end, 60 s or --timeout: the job, and those that "
+      "begin with a checkpoint of it",
+      0}},
     {F_KEEP,
      {"keep-checkpoints", KEY_KEEP_CHECKPOINTS, 0, 0, "leave the files of its checkpoints", 0}},
     {F_TOKEN,
@@ -189,7 +197,7 @@ static const struct td_verb verb_table[] = {
     {"context use", "NAME", "from now on where no flag says otherwise; - is none", 1, 1, 0,
      td_cmd_context_use},
     {"delete", "JOB...", "remove a job that does not run, with all it has on disks", 1, TD_MAX_ARGS,
-     F_KEEP | F_JOBS | F_CHANGES | F_ALL, td_cmd_delete},
+     F_KEEP | F_JOBS | F_CHANGES | F_ALL | F_IN_THE_WAY, td_cmd_delete},
     {"describe", "JOB", "everything about a job", 1, 1, F_JOB, td_cmd_describe},
     {"init", "[DIR]", "write a spec, a module, a dataset and data to begin with", 0, 1, F_FORCE,
      td_cmd_init},

@@ -580,6 +580,6 @@ def test_control_characters_of_a_node_name_do_not_reach_the_terminal(cluster):
         seen = bytes_on_terminal(daemon, *args, "-o", "json")
         assert not re.search(CONTROL, seen), (args, seen)
         json.loads(seen)
-    assert b"\\x1b]0;owned\\x07 \\xc2\\x9b31m" in bytes_on_terminal(daemon, "node", "list")
+    assert b"\\x1b]0;owned\\x07 \\xc2\\x9b31m" in bytes_on_terminal(daemon, "node", "list", "-o", "wide")
     seen = bytes_on_terminal(daemon, "node", "list", "-o", "json")
     assert b"\\u001b]0;owned\\u0007 \\u009b31m" in seen and json.loads(seen)["nodes"][0]["name"] == HOSTILE, seen

@@ -15,7 +15,7 @@ import pytest
 
 from support import BIN, LONG, SPEC
 
-OK = 0
+OK, CONFLICT = 0, 7
 CONTROL = r"[\x00-\x09\x0b-\x1f\x7f-\x9f]"
 LONG_NAME = "a-rather-long-name-of-a-job-that-somebody-gave-it"
 
@@ -143,3 +143,23 @@ def test_ctrl_c_on_a_terminal_leaves_the_job_and_a_clean_line(daemon):
     bars = [bar for line in seen.split("\n") for bar in line.replace("\x1b[K", "").split("\r") if "loss" in bar]
     assert bars and max(map(len, bars)) < 40
     assert json.loads(daemon.ctl("describe", job, "-o", "json", check=OK).stdout)["state"] == "RUNNING"
+
+
+def test_delete_with_force_cancels_what_is_in_the_way(daemon):
+    first = daemon.submit(SPEC)
+    daemon.finish(first)
+    path = daemon.ctl_json("checkpoint", "list", first)["checkpoints"][0]["directory"]
+    follows = daemon.submit(SPEC, f"ckpt_path={path}", "trainer.max_epochs=-1", "checkpoint.save_top_k=1")
+    daemon.wait_step(follows, 50)
+    running = daemon.submit(LONG)
+    daemon.wait_step(running, 1)
+    refused = daemon.ctl("delete", running, check=CONFLICT).stderr
+    assert running in refused and "--force" in refused
+    in_use = daemon.ctl("delete", first, check=CONFLICT).stderr
+    assert follows in in_use and "--force" in in_use
+    assert "deleted" in daemon.ctl("delete", running, "--force", check=OK).stdout
+    ran = daemon.ctl("delete", first, "--force", check=OK)
+    assert f"{first} deleted" in ran.stdout and f"{follows} is cancelled" in ran.stderr
+    assert daemon.state(follows) == "CANCELLED"
+    assert daemon.ctl("list", "-o", "name", check=OK).stdout.split() == [follows]
+    assert "deleted" in daemon.ctl("delete", follows, "--force", check=OK).stdout

@@ -182,15 +182,16 @@ td_status td_core_check_delete(const struct td_core *core, const char *id, bool 
     if (!may_be_deleted(j)) {
         char reason[48];
         snprintf(reason, sizeof reason, "STATE_%s_DELETE", td_job_state_name(j->state));
-        s = td_fail(TD_FAILED_PRECONDITION, "job %s is %s; cancel it, then delete it", j->id,
+        s = td_fail(TD_FAILED_PRECONDITION,
+                    "job %s is %s; cancel it first, or delete it with --force", j->id,
                     td_job_state_name(j->state));
         return td_status_with_meta(td_status_with_reason(s, reason), "job", "%s", j->id);
     }
     const struct td_job *user = keep_checkpoints ? NULL : td_retain_user(core, j, NULL);
     if (!user) return TD_OK;
     s = td_fail(TD_FAILED_PRECONDITION,
-                "job %s (%s) is %s and begins with a checkpoint of job %s; wait for its end, or "
-                "keep the checkpoints",
+                "job %s (%s) is %s and begins with a checkpoint of job %s; wait for its end, "
+                "keep the checkpoints, or delete with --force, which cancels it",
                 user->id, user->name, td_job_state_name(user->state), j->id);
     return td_status_with_meta(td_status_with_reason(s, "CHECKPOINT_IN_USE"), "job", "%s",
                                user->id);
