@@ -11,6 +11,7 @@
 //   contexts.c   coordinators by name, in a file of the person's own
 //   session.c    channel to the daemon, unary calls, errors as people read them, exit codes
 //   json.c       protobuf-c messages as proto3 JSON
+//   yaml.c       JSON as YAML, for a spec
 //   print.c      text on a terminal: control characters are shown
 //   table.c      aligned columns, as wide as the terminal; format.c: numbers, spans, ages
 //   screen.c     width and characters of the terminal; plot.c draws curves on it
@@ -35,7 +36,7 @@
 //   cmd_run.c         run: becomes traind-run, which trains without a daemon (run/run.h)
 //   cmd_init.c        init; templates.c has the files that it writes
 //   cmd_list.c        list
-//   cmd_describe.c    describe
+//   cmd_describe.c    describe, spec
 //   cmd_watch.c       watch, wait
 //   cmd_steer.c       cancel, pause, resume, delete
 //   cmd_logs.c        logs
@@ -143,6 +144,7 @@ TD_VERB(td_cmd_plugins);
 TD_VERB(td_cmd_resume);
 TD_VERB(td_cmd_retry);
 TD_VERB(td_cmd_run);
+TD_VERB(td_cmd_spec);
 TD_VERB(td_cmd_submit);
 TD_VERB(td_cmd_token_create);
 TD_VERB(td_cmd_token_list);

@@ -1,4 +1,6 @@
-// Numbers, spans and ages as people read them. Nothing here depends on a locale.
+// Numbers, spans and ages as people read them, for tables, for the bar of a follower, and for
+// traind-run. Nothing here depends on a locale. Times are the server's, and its clock may be ahead
+// of ours.
 
 #include "client/format.h"
 

@@ -1,7 +1,8 @@
 // Walks a message by its protobuf-c descriptor. The rules are proto3 JSON's: 64-bit integers are
-// strings, enums are names, bytes are base64, maps are objects. One is our own: fields without
-// presence are always printed, so that a script finds every key every time. Messages are printed
-// when set. protobuf-c forgets that a field is a map; the embedded descriptor set knows.
+// strings, enums are names, bytes are base64, maps are objects. Two are our own. A text that is
+// JSON itself is that value: spec_json is "spec". And fields without presence are always printed,
+// so that a script finds every key every time. Messages are printed when set. protobuf-c forgets
+// that a field is a map; the embedded descriptor set knows.
 //
 // Numbers have their shortest form that reads back equal (lib/base/json); non-finite doubles are
 // the strings "NaN", "Infinity", "-Infinity". Rejected: reflection through the generated structs'
@@ -174,6 +175,25 @@ static td_status print_repeated(struct printer *p, const ProtobufCFieldDescripto
     return close_bracket(p, "]", n > 0);
 }
 
+// A text that is JSON, such as spec_json, is printed as the value that it is: "spec".
+static bool is_json_text(const ProtobufCFieldDescriptor *f) {
+    const size_t n = strlen(f->name);
+    return f->type == PROTOBUF_C_TYPE_STRING && n > 5 && strcmp(f->name + n - 5, "_json") == 0;
+}
+
+static td_status print_json_text(struct printer *p, const ProtobufCFieldDescriptor *f,
+                                 const char *text, bool first) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *v;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strlen(f->name) - 5, f->name);
+    TD_TRY(print_key(p, name, first));
+    if (!text || !*text) return td_buf_str(p->out, "null");
+    TD_TRY(td_arena_create((size_t)64 << 20, &arena));
+    TD_TRY_CTX(td_json_parse(arena, text, strlen(text), &v), "the answer's %s", f->name);
+    return td_json_print(v, false, p->out);
+}
+
 static td_status print_field(struct printer *p, const ProtobufCMessage *m,
                              const ProtobufCFieldDescriptor *f, bool *first) {
     const char *member = (const char *)m + f->offset;
@@ -191,8 +211,12 @@ static td_status print_field(struct printer *p, const ProtobufCMessage *m,
     } else if (f->type == PROTOBUF_C_TYPE_MESSAGE && !*(void *const *)(const void *)member) {
         return TD_OK;
     }
-    TD_TRY(print_key(p, f->name, *first));
+    const bool is_first = *first;
     *first = false;
+    if (is_json_text(f)) {
+        return print_json_text(p, f, *(char *const *)(const void *)member, is_first);
+    }
+    TD_TRY(print_key(p, f->name, is_first));
     return print_value(p, f, member);
 }
 

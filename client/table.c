@@ -1,5 +1,5 @@
 // Cells are gathered first, because a column is as wide as its widest cell. libsmartcols lays the
-// table out and prints it to a string; which columns a narrow terminal loses is decided here, and
+// table out and prints it to a string. Which columns a narrow terminal loses is decided here. And
 // texts that do not fit are cut here, as libsmartcols knows no ellipsis. So a table that does not
 // fit is laid out three times: for the widths it would like, for those it gets, and with the cells
 // cut to them. Cells are UTF-8 whatever the locale is; the locale only says whether the ellipsis is
@@ -187,7 +187,6 @@ static td_status lay_out(struct layout *l, size_t columns, char **out_text) {
 static td_status print(struct layout *l, bool is_wide) {
     int columns = 0, rows; // 0: no bound
     TD_AUTO_FREE char *text = NULL;
-    TD_AUTO_BUF out;
     scols_table_set_column_separator(l->scols, "  ");
     scols_table_enable_minout(l->scols, 1);     // no blanks at an end
     scols_table_enable_noheadings(l->scols, 1); // the first row, which may be cut, too
@@ -196,6 +195,7 @@ static td_status print(struct layout *l, bool is_wide) {
     TD_TRY(add_rows(l));
     if (!is_wide && isatty(STDOUT_FILENO)) td_screen_size(STDOUT_FILENO, &columns, &rows);
     TD_TRY(lay_out(l, (size_t)columns, &text));
+    TD_AUTO_BUF out;
     td_buf_init(&out, (size_t)64 << 20);
     TD_TRY(td_buf_printf(&out, "%s\n", text));
     return td_fd_write_all(STDOUT_FILENO, out.data, out.len, "stdout");

@@ -224,6 +224,8 @@ static const struct td_verb verb_table[] = {
      F_RESUME | F_FOLLOW | F_RECONNECT | F_REQUEST_ID | F_JOB, td_cmd_retry},
     {"run", "FILE", "train here without a daemon; ./<name>/ gets what comes of it", 1, 1,
      F_SET | F_FILE | F_RESUME | F_TRACE, td_cmd_run},
+    {"spec", "JOB", "its spec as YAML, with every default; submit takes it", 1, 1, F_JOB,
+     td_cmd_spec},
     {"submit", "FILE", "submit a job spec (- reads standard input)", 1, 1,
      F_SET | F_FOLLOW | F_RECONNECT | F_DRY_RUN | F_REQUEST_ID | F_TRACE, td_cmd_submit},
     {"token create", "", "give out a credential; its text is shown once", 0, 0, F_TOKEN | F_NAME,

@@ -177,8 +177,7 @@ HOMES = [
     (r"dlfcn\.h", ["lib/base/registry.c", "fabric/place.c", "accelerators"], None),
     (r"cuda|cublas|cudnn|nvml", ["accelerators/cuda"], None),
     (r"gloo/|mpi\.h|nccl", ["strategies/collective"], None),
-    (r"argp\.h", ["daemon", "client"], None),
-    (r"libsmartcols/", ["client"], 1),
+    (r"argp\.h", ["daemon", "client"], None), (r"libsmartcols/", ["client"], 1),
 ]
 
 # Banned functions, and the files where they may be called nevertheless.
