@@ -11,7 +11,6 @@
 //   contexts.c   coordinators by name, in a file of the person's own
 //   session.c    channel to the daemon, unary calls, errors as people read them, exit codes
 //   json.c       protobuf-c messages as proto3 JSON
-//   yaml.c       JSON as YAML, for a spec
 //   print.c      text on a terminal: control characters are shown
 //   table.c      aligned columns, as wide as the terminal; format.c: numbers, spans, ages
 //   screen.c     width and characters of the terminal; plot.c draws curves on it
@@ -19,6 +18,7 @@
 //   pages.c      a listing from its first page to its last
 //   follow.c     WatchJob until a job ends, across restarts of the daemon; progress.c draws it,
 //                epochs.c adds a line an epoch
+//   spec_yaml.c  the spec of a job as YAML
 //   explain.c    an error on stderr
 //   find_job.c   the jobs that a word means
 //   spec_file.c  the text of a job spec
@@ -36,7 +36,8 @@
 //   cmd_run.c         run: becomes traind-run, which trains without a daemon (run/run.h)
 //   cmd_init.c        init; templates.c has the files that it writes
 //   cmd_list.c        list
-//   cmd_describe.c    describe, spec
+//   cmd_describe.c    describe
+//   cmd_spec.c        spec
 //   cmd_watch.c       watch, wait
 //   cmd_steer.c       cancel, pause, resume, delete
 //   cmd_logs.c        logs

@@ -1,6 +1,6 @@
 // describe: one job, everything: state with the reason's numbers, progress, metrics, failure with
-// its last words, notes, times, and the canonical spec as YAML; spec: that alone. Lines that would
-// be empty are left out, but for the numbers, which are always there.
+// its last words, notes, times. Then its spec, as far as it differs from defaults (-o wide: whole).
+// Lines that would be empty are left out, but for the numbers, which are always there.
 
 #include <stdio.h>
 
@@ -8,7 +8,7 @@
 #include "client/print.h"
 #include "client/progress.h"
 #include "client/session.h"
-#include "client/yaml.h"
+#include "client/spec_yaml.h"
 
 static void line(const char *key, const char *value) {
     if (value && *value) td_print(stdout, "%-14s %s\n", key, value);
@@ -55,15 +55,7 @@ static void show_failure(const Traind__V1__Failure *x) {
     if (x->last_words[0]) td_print(stdout, "%-14s %s\n", "last words", x->last_words);
 }
 
-static td_status show_spec(const Traind__V1__Job *job, int indent) {
-    TD_AUTO_BUF yaml;
-    td_buf_init(&yaml, (size_t)64 << 20);
-    TD_TRY(td_yaml_of_json(job->spec_json, indent, &yaml));
-    td_print(stdout, "%s", td_buf_cstr(&yaml));
-    return TD_OK;
-}
-
-static td_status show_job(const Traind__V1__Job *job) {
+static td_status show_job(const Traind__V1__Job *job, bool wide) {
     line("id", job->id);
     line("name", job->name);
     line("state", td_job_state_word(job->state));
@@ -100,31 +92,18 @@ static td_status show_job(const Traind__V1__Job *job) {
     line("created", job->create_time);
     line("started", job->start_time);
     line("ended", job->end_time);
-    td_print(stdout, "spec\n");
-    return show_spec(job, 2);
+    return td_spec_yaml_show(job, wide);
 }
 
 td_status td_cmd_describe(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
     TD_AUTO(td_rpc_message) *answer = NULL;
-    TD_TRY(td_session_get_job(s, &answer));
+    TD_TRY(td_spec_yaml_get(s, &answer));
     const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
     if (td_output_is_json(f->output)) {
         return td_session_print_json(s, &job->base);
     }
-    if (f->output == TD_OUTPUT_NAME) {
-        td_print(stdout, "%s\n", job->id);
-        return TD_OK;
-    }
-    return show_job(job);
-}
-
-td_status td_cmd_spec(struct td_session *s, const struct td_flags *f, int *out_exit) {
-    (void)out_exit;
-    TD_AUTO(td_rpc_message) *answer = NULL;
-    TD_TRY(td_session_get_job(s, &answer));
-    const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
-    if (f->output == TD_OUTPUT_TABLE) return show_spec(job, 0);
-    td_print(stdout, "%s\n", f->output == TD_OUTPUT_NAME ? job->id : job->spec_json);
+    if (f->output != TD_OUTPUT_NAME) return show_job(job, f->wide);
+    td_print(stdout, "%s\n", job->id);
     return TD_OK;
 }

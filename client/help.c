@@ -55,7 +55,9 @@ static const struct example examples[] = {
     {"retry", "  trainctl retry mnist --follow\n  trainctl retry mnist --resume\n"},
     {"retry", "  trainctl retry mnist\n  trainctl retry j-1f2e --resume --follow\n"},
     {"run", "  trainctl run job.yaml\n  trainctl run job.yaml --resume\n"},
-    {"spec", "  trainctl spec mnist > job.yaml\n"},
+    {"spec", "  trainctl spec mnist > job.yaml        to submit again\n"
+             "  trainctl spec mnist -o wide           every key, resolved\n"
+             "  trainctl spec mnist -o json\n"},
     {"submit", "  trainctl submit job.yaml --follow\n"
                "  trainctl submit job.yaml --set optimizer.lr=0.01 --set trainer.devices=2\n"
                "  trainctl submit job.yaml --set init_from=mnist/best\n"

@@ -1,8 +1,9 @@
 // Walks a message by its protobuf-c descriptor. The rules are proto3 JSON's: 64-bit integers are
-// strings, enums are names, bytes are base64, maps are objects. Two are our own. A text that is
-// JSON itself is that value: spec_json is "spec". And fields without presence are always printed,
-// so that a script finds every key every time. Messages are printed when set. protobuf-c forgets
-// that a field is a map; the embedded descriptor set knows.
+// strings, enums are names, bytes are base64, maps are objects. Two are our own. Fields without
+// presence are always printed, so that a script finds every key every time; messages are printed
+// when set. And a text that is JSON itself is the value that it is, under the field's name without
+// its end: spec_json is "spec", null where it is empty. protobuf-c forgets that a field is a map;
+// the embedded descriptor set knows.
 //
 // Numbers have their shortest form that reads back equal (lib/base/json); non-finite doubles are
 // the strings "NaN", "Infinity", "-Infinity". Rejected: reflection through the generated structs'
@@ -175,23 +176,42 @@ static td_status print_repeated(struct printer *p, const ProtobufCFieldDescripto
     return close_bracket(p, "]", n > 0);
 }
 
-// A text that is JSON, such as spec_json, is printed as the value that it is: "spec".
+// ---- fields whose text is JSON ------------------------------------------------------------------
+static const char json_end[] = "_json";
+
 static bool is_json_text(const ProtobufCFieldDescriptor *f) {
-    const size_t n = strlen(f->name);
-    return f->type == PROTOBUF_C_TYPE_STRING && n > 5 && strcmp(f->name + n - 5, "_json") == 0;
+    const size_t n = strlen(f->name), end = sizeof json_end - 1;
+    return f->type == PROTOBUF_C_TYPE_STRING && n > end && !strcmp(f->name + n - end, json_end);
+}
+
+static td_status print_tree(struct printer *p, const struct td_json *v) {
+    const bool is_map = v->kind == TD_JSON_OBJECT;
+    if (!is_map && v->kind != TD_JSON_ARRAY) return td_json_print(v, false, p->out);
+    TD_TRY(open_bracket(p, is_map ? "{" : "["));
+    for (const struct td_json *c = v->first; c; c = c->next) {
+        if (is_map) {
+            TD_TRY(print_key(p, c->key, c == v->first));
+        } else {
+            if (c != v->first) TD_TRY(td_buf_str(p->out, ","));
+            TD_TRY(newline(p));
+        }
+        TD_TRY(print_tree(p, c));
+    }
+    return close_bracket(p, is_map ? "}" : "]", v->first != NULL);
 }
 
 static td_status print_json_text(struct printer *p, const ProtobufCFieldDescriptor *f,
                                  const char *text, bool first) {
+    enum { NAME_BYTES = 64, ARENA_BYTES = 64 << 20 };
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *v;
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", (int)strlen(f->name) - 5, f->name);
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%.*s", (int)(strlen(f->name) + 1 - sizeof json_end), f->name);
     TD_TRY(print_key(p, name, first));
     if (!text || !*text) return td_buf_str(p->out, "null");
-    TD_TRY(td_arena_create((size_t)64 << 20, &arena));
-    TD_TRY_CTX(td_json_parse(arena, text, strlen(text), &v), "the answer's %s", f->name);
-    return td_json_print(v, false, p->out);
+    TD_TRY(td_arena_create(ARENA_BYTES, &arena));
+    TD_TRY_CTX(td_json_parse(arena, text, strlen(text), &v), "%s of the answer", f->name);
+    return print_tree(p, v);
 }
 
 static td_status print_field(struct printer *p, const ProtobufCMessage *m,

@@ -1,7 +1,8 @@
 #ifndef TRAIND_CLIENT_JSON_H
 #define TRAIND_CLIENT_JSON_H
 
-// proto3 JSON of any message, with the proto's field names (a frozen form, under test).
+// proto3 JSON of any message, with the proto's field names (a frozen form, under test). Of what is
+// JSON itself the name ends before "_json", and the value is no text.
 
 #include <protobuf-c/protobuf-c.h>
 

@@ -224,7 +224,7 @@ static const struct td_verb verb_table[] = {
      F_RESUME | F_FOLLOW | F_RECONNECT | F_REQUEST_ID | F_JOB, td_cmd_retry},
     {"run", "FILE", "train here without a daemon; ./<name>/ gets what comes of it", 1, 1,
      F_SET | F_FILE | F_RESUME | F_TRACE, td_cmd_run},
-    {"spec", "JOB", "its spec as YAML, with every default; submit takes it", 1, 1, F_JOB,
+    {"spec", "JOB", "a job's spec as YAML that submit takes; -o wide has every key", 1, 1, F_JOB,
      td_cmd_spec},
     {"submit", "FILE", "submit a job spec (- reads standard input)", 1, 1,
      F_SET | F_FOLLOW | F_RECONNECT | F_DRY_RUN | F_REQUEST_ID | F_TRACE, td_cmd_submit},

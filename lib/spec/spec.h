@@ -37,6 +37,8 @@
 //   read.h            reads knobs of a checked section by key
 //   reference.c       prints the tables for people
 //   rows.h            gives rows to lists of plugins
+//   brief.h           a spec without its defaults
+//   yaml_print.h      a tree as YAML
 //   language.h        what plans are written in, for nodes of another build
 //
 // Only td_spec_parse needs libyaml; a program that reads plans (JSON) does not.

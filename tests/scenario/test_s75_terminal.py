@@ -163,28 +163,3 @@ def test_delete_with_force_cancels_what_is_in_the_way(daemon):
     assert daemon.state(follows) == "CANCELLED"
     assert daemon.ctl("list", "-o", "name", check=OK).stdout.split() == [follows]
     assert "deleted" in daemon.ctl("delete", follows, "--force", check=OK).stdout
-
-
-AWKWARD = """
-name: awkward
-stages: [fit]
-model: {name: mlp, layers: [16, 32, 4], activation: relu}
-data: {name: synthetic, samples: 512, features: 16, classes: 4, batch_size: 16}
-optimizer: {name: adamw, lr: 1.0e-05, groups: [{match: "*bias*", weight_decay: 0.0}, {match: "on", lr_scale: 0.1}, {match: "a b: #c \\"d\\" größe 'e'", lr_scale: 1.0}]}
-trainer: {accelerator: cpu, devices: 1, max_epochs: 1, limit_val_batches: 0}
-"""
-
-
-@pytest.mark.parametrize("text", [SPEC, LONG, AWKWARD])
-def test_spec_of_a_job_can_be_submitted_again(daemon, text):
-    job = daemon.submit(text)
-    shown = daemon.ctl("spec", job, check=OK).stdout
-    again = daemon.ctl("submit", "-", "-o", "name", stdin=shown, check=OK).stdout.strip()
-    assert daemon.ctl("spec", again, check=OK).stdout == shown
-    spec = json.loads(daemon.ctl("spec", job, "-o", "json", check=OK).stdout)
-    assert spec == daemon.ctl_json("describe", again)["spec"] == daemon.ctl_json("describe", job)["spec"]
-    assert spec["name"] in text and spec["trainer"]["devices"] == 1
-    described = daemon.ctl("describe", job, check=OK).stdout
-    assert described.endswith("spec\n" + "".join("  " + line for line in shown.splitlines(True)))
-    assert "\nstages: [fit" in shown and "\n  devices: 1\n" in shown
-    daemon.ctl("cancel", job, again)

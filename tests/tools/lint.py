@@ -171,7 +171,7 @@ HOMES = [
     (r"jansson\.h", ["lib/base"], 1),
     (r"zlib\.h", ["lib/base"], 1),
     (r"xxhash\.h", ["lib/base"], 1),
-    (r"yaml\.h", ["lib/spec"], 1),
+    (r"yaml\.h", ["lib/spec"], 2),
     (r"openssl/", ["lib/tls"], None),
     (r"hwloc", ["daemon/node"], 1),
     (r"dlfcn\.h", ["lib/base/registry.c", "fabric/place.c", "accelerators"], None),

@@ -14,6 +14,7 @@
 #include "lib/base/digest.h"
 #include "lib/base/log.h"
 #include "lib/base/rng.h"
+#include "lib/spec/brief.h"
 #include "lib/spec/plan.h"
 
 enum {
@@ -50,11 +51,16 @@ static td_status read_spec(const struct td_coordinator *c, const struct td_rpc_c
 
 typedef void reply_fn(struct td_coordinator *c, struct td_rpc_call *call,
                       struct td_arena *take_arena, const ProtobufCMessage *message);
+// changes: spec_changes_json, or NULL.
 static td_status reply_job(struct td_coordinator *c, struct td_rpc_call *call,
-                           const struct td_job *j, reply_fn *reply) {
+                           const struct td_job *j, const char *changes, reply_fn *reply) {
     struct td_arena *arena = NULL;
     TD_TRY(td_shell_arena(&arena));
     Traind__V1__Job *m = td_view_job(arena, c->core, j, td_shell_now(), TD_VIEW_SPEC);
+    if (m && changes) {
+        m->spec_changes_json = td_arena_strdup(arena, changes);
+        if (!m->spec_changes_json) m = NULL;
+    }
     reply(c, call, arena, m ? &m->base : NULL);
     return TD_OK;
 }
@@ -121,7 +127,7 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
     if (s) return s;
     td_rpc_call_set_object(call, j->id);
     if (!again) td_log_info("job accepted job=%s ranks=%u", j->id, j->n_ranks);
-    return reply_job(c, call, j, td_shell_reply_changed);
+    return reply_job(c, call, j, NULL, td_shell_reply_changed);
 }
 
 static void create_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
@@ -318,11 +324,32 @@ static void plan_done(struct td_rpc_call *call, void *ctx) {
 }
 
 // ---- GetJob, ListJobs, WatchJob -----------------------------------------------------------------
+static td_status spec_changes(const struct td_job *j, char **out_json) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_AUTO_BUF text;
+    struct td_json *tree;
+    const struct td_json *brief;
+    td_buf_init(&text, SPEC_JSON_MAX);
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    TD_TRY(td_json_parse(arena, j->spec_json, strlen(j->spec_json), &tree));
+    TD_TRY(td_spec_brief(arena, tree, &brief));
+    TD_TRY(td_json_print(brief, false, &text));
+    *out_json = td_buf_take_cstr(&text);
+    return *out_json ? TD_OK : td_fail_oom();
+}
+
+static td_status get(struct td_coordinator *c, struct td_rpc_call *call,
+                     const Traind__V1__GetJobRequest *r) {
+    const struct td_job *j = NULL;
+    TD_AUTO_FREE char *changes = NULL;
+    TD_TRY(td_core_find_job(c->core, r->id, &j));
+    if (r->spec_changes) TD_TRY(spec_changes(j, &changes));
+    return reply_job(c, call, j, changes, td_shell_reply);
+}
+
 static void get_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
-    const struct td_job *j = NULL;
-    td_status s = td_core_find_job(c->core, ((const Traind__V1__GetJobRequest *)request)->id, &j);
-    if (!s) s = reply_job(c, call, j, td_shell_reply);
+    td_status s = get(c, call, (const Traind__V1__GetJobRequest *)request);
     if (s) td_shell_fail(c, call, s);
 }
 
@@ -415,7 +442,7 @@ static void cancel_job(struct td_rpc_call *call, const ProtobufCMessage *request
     td_status s = may_change(c, call, r->id);
     if (!s) s = td_core_cancel(c->core, td_shell_now(), r->id, r->reason, &j);
     td_shell_after(c);
-    if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
+    if (!s) s = reply_job(c, call, j, NULL, td_shell_reply_changed);
     if (s) td_shell_fail(c, call, s);
 }
 
@@ -426,7 +453,7 @@ static void pause_job(struct td_rpc_call *call, const ProtobufCMessage *request,
     td_status s = may_change(c, call, r->id);
     if (!s) s = td_core_pause(c->core, td_shell_now(), r->id, &j);
     td_shell_after(c);
-    if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
+    if (!s) s = reply_job(c, call, j, NULL, td_shell_reply_changed);
     if (s) td_shell_fail(c, call, s);
 }
 
@@ -437,7 +464,7 @@ static void resume_job(struct td_rpc_call *call, const ProtobufCMessage *request
     td_status s = may_change(c, call, r->id);
     if (!s) s = td_core_resume(c->core, td_shell_now(), r->id, &j);
     td_shell_after(c);
-    if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
+    if (!s) s = reply_job(c, call, j, NULL, td_shell_reply_changed);
     if (s) td_shell_fail(c, call, s);
 }
 

@@ -1,0 +1,131 @@
+// A spec without its defaults: it stays the same spec, is short, and survives as YAML. Texts that
+// could be taken for something else.
+
+#include "tests/unit/test.h"
+
+#include <string.h>
+
+#include "lib/spec/brief.h"
+#include "lib/spec/spec.h"
+#include "lib/spec/yaml_print.h"
+
+static const char minimal[] =
+    "model: {name: mlp, layers: [2, 2]}\n"
+    "data: {name: synthetic, samples: 8, features: 2, classes: 2, batch_size: 4}\n"
+    "optimizer: {name: sgd, lr: 0.1}\n";
+
+static const char *const specs[] = {
+    minimal,
+    "kind: command\ncommand: [sh, -c, 'echo \"a: b\" #; exit 1', '007', 'null']\n",
+    "model: {name: convnet, layers: [{name: conv, channels: 4, kernel: 3}, relu, flatten, "
+    "{name: linear, features: 10}]}\n"
+    "data: {name: idx, path: /d, batch_size: 4}\n"
+    "optimizer: {name: adamw, lr: 1e-3}\n"
+    "trainer: {max_epochs: 3, precision: bf16-mixed, limit_val_batches: 1.0, val_check_interval: "
+    "2}\n"
+    "checkpoint: {monitor: val_loss, every_n_train_steps: 7}\nloggers: [csv]\n",
+};
+
+static td_status parse(struct td_arena *a, const char *text, const char *const *overrides, size_t n,
+                       struct td_json **out_tree) {
+    return td_spec_parse(a, text, strlen(text), overrides, n, out_tree);
+}
+
+static void assert_same_tree(const struct td_json *a, const struct td_json *b) {
+    TD_AUTO_BUF left, right;
+    td_buf_init(&left, 1 << 20);
+    td_buf_init(&right, 1 << 20);
+    assert_ok(td_json_print(a, false, &left));
+    assert_ok(td_json_print(b, false, &right));
+    assert_string_equal(td_buf_cstr(&left), td_buf_cstr(&right));
+}
+
+static void test_spec_is_the_same_after_it_was_brief_and_yaml(void **state) {
+    (void)state;
+    for (size_t i = 0; i < TD_COUNTOF(specs); i++) {
+        TD_AUTO(td_arena) *a = NULL;
+        assert_ok(td_arena_create(4 * TD_SPEC_ARENA_BYTES, &a));
+        TD_AUTO_BUF yaml, whole;
+        td_buf_init(&yaml, 1 << 20);
+        td_buf_init(&whole, 1 << 20);
+        struct td_json *canonical, *again;
+        const struct td_json *brief;
+        assert_ok(parse(a, specs[i], NULL, 0, &canonical));
+        assert_ok(td_spec_brief(a, canonical, &brief));
+        assert_ok(td_yaml_print(brief, &yaml));
+        assert_ok(td_yaml_print(canonical, &whole));
+        assert_true(yaml.len < 2 * strlen(specs[i]) && 3 * yaml.len < whole.len);
+        assert_ok(parse(a, td_buf_cstr(&yaml), NULL, 0, &again));
+        assert_same_tree(canonical, again);
+        assert_ok(parse(a, td_buf_cstr(&whole), NULL, 0, &again));
+        assert_same_tree(canonical, again);
+    }
+}
+
+static void test_brief_has_what_differs_and_nothing_else(void **state) {
+    (void)state;
+    TD_AUTO(td_arena) *a = NULL;
+    assert_ok(td_arena_create(4 * TD_SPEC_ARENA_BYTES, &a));
+    TD_AUTO_BUF yaml;
+    td_buf_init(&yaml, 1 << 20);
+    static const char *const overrides[] = {"trainer.devices=2", "trainer.log_every_n_steps=50",
+                                            "seed_everything=7"};
+    struct td_json *canonical;
+    const struct td_json *brief;
+    assert_ok(parse(a, minimal, overrides, TD_COUNTOF(overrides), &canonical));
+    assert_ok(td_spec_brief(a, canonical, &brief));
+    assert_ok(td_yaml_print(brief, &yaml));
+    assert_string_equal(td_buf_cstr(&yaml), "seed_everything: 7\n"
+                                            "model:\n  name: mlp\n  layers: [2, 2]\n"
+                                            "data:\n  name: synthetic\n  samples: 8\n"
+                                            "  features: 2\n  classes: 2\n  batch_size: 4\n"
+                                            "optimizer:\n  name: sgd\n  lr: 0.1\n"
+                                            "trainer:\n  devices: 2\n");
+}
+
+static void test_yaml_reads_back_as_the_text_that_it_was(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "",    "null", "~",    "True", "no",  "12",   "0x1f",       "1e3", ".inf", "-",
+        "- a", "a: b", "a #b", "#b",   " a ", "it's", "\"q\"",      "{a}", "[a",   "&a",
+        "*a",  "!a",   "|",    ">",    "%a",  "@a",   "`a",         "é",   "/a b", "a:",
+        "?",   "---",  "...",  "<<",   "=",   "1:30", "2026-11-25", "y",   "_x",   "a,b"};
+    for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
+        TD_AUTO(td_arena) *a = NULL;
+        assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &a));
+        TD_AUTO_BUF yaml;
+        td_buf_init(&yaml, 1 << 16);
+        struct td_json *tree = td_json_new(a, TD_JSON_OBJECT),
+                       *list = td_json_new(a, TD_JSON_ARRAY);
+        assert_true(td_json_push(list, td_json_new_string(a, "true")));
+        assert_true(td_json_set(a, tree, "kind", td_json_new_string(a, "command")));
+        assert_true(td_json_push(list, td_json_new_string(a, texts[i])));
+        assert_true(td_json_set(a, tree, "command", list));
+        assert_ok(td_yaml_print(tree, &yaml));
+        struct td_json *again;
+        assert_ok(parse(a, td_buf_cstr(&yaml), NULL, 0, &again));
+        const struct td_json *read = td_json_get(again, "command");
+        assert_string_equal(td_json_string(read->first, "?"), "true");
+        assert_string_equal(td_json_string(read->last, "?"), texts[i]);
+    }
+}
+
+static void test_yaml_has_no_character_that_acts_on_a_terminal(void **state) {
+    (void)state;
+    TD_AUTO(td_arena) *a = NULL;
+    assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &a));
+    TD_AUTO_BUF yaml;
+    td_buf_init(&yaml, 1 << 16);
+    assert_ok(td_yaml_print(td_json_new_string(a, "a\x1b[31m\xc2\x9b\x7f"), &yaml));
+    assert_string_equal(td_buf_cstr(&yaml), "\"a\\e[31m\\x9B\\x7F\"\n");
+}
+
+int main(void) {
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spec_is_the_same_after_it_was_brief_and_yaml),
+        cmocka_unit_test(test_brief_has_what_differs_and_nothing_else),
+        cmocka_unit_test(test_yaml_reads_back_as_the_text_that_it_was),
+        cmocka_unit_test(test_yaml_has_no_character_that_acts_on_a_terminal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
