@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,11 +22,24 @@ static const char *state_name(Traind__V1__Checkpoint__State state) {
     return v ? v->name : "UNKNOWN";
 }
 
+static const char *mark_of(const Traind__V1__Checkpoint *c) {
+    if (c->best && c->last) return "best, last";
+    return c->best ? "best" : c->last ? "last" : "-";
+}
+
+// The column of the values is called what all of a job have: its monitor.
+static const char *monitor_of(const struct td_pages *p) {
+    const Traind__V1__Checkpoint *first = p->n_items ? p->item[0] : NULL;
+    return first && first->monitor[0] ? first->monitor : "MONITORED";
+}
+
 static td_status show_table(const struct td_pages *p, bool wide) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)64 << 20, &arena));
     const struct td_column columns[] = {{"CHECKPOINT", 0},
                                         {"STATE", 0},
+                                        {"MARK", TD_COLUMN_SPARE},
+                                        {monitor_of(p), TD_COLUMN_SPARE},
                                         {"STEP", TD_COLUMN_MINOR},
                                         {"EPOCH", TD_COLUMN_MINOR},
                                         {"SIZE", TD_COLUMN_SPARE},
@@ -39,6 +53,9 @@ static td_status show_table(const struct td_pages *p, bool wide) {
         char size[32], age[32];
         TD_TRY(td_table_add(&t, "%s", c->path));
         TD_TRY(td_table_add(&t, "%s", state_name(c->state)));
+        TD_TRY(td_table_add(&t, "%s", mark_of(c)));
+        TD_TRY(!c->monitor[0] || isnan(c->monitored) ? td_table_add(&t, "-")
+                                                     : td_table_add(&t, "%.6g", c->monitored));
         TD_TRY(td_table_add(&t, "%" PRIu32, c->step));
         TD_TRY(td_table_add(&t, "%" PRIu32, c->epoch));
         TD_TRY(td_table_add(&t, "%s", td_format_bytes(c->bytes, size)));

@@ -9,12 +9,31 @@
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/file_stream.h"
 #include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/changes.h"
+#include "daemon/coordinator/core/retain.h"
 #include "daemon/coordinator/shell/access.h"
 #include "lib/attempt/checkpoint_name.h"
 
 enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000, CHUNK_BYTES = 256 << 10 };
 
 // ---- ListCheckpoints, GetCheckpoint -------------------------------------------------------------
+// Where a job is that the core found: knobs of one that has ended are read when they are asked for.
+static struct td_retain_marks marks_of(const struct td_coordinator *c, const struct td_job *found) {
+    return td_retain_mark(td_core_job(c->core, found->id));
+}
+
+static Traind__V1__Checkpoint *view(struct td_arena *a, const struct td_coordinator *c,
+                                    const struct td_job *j, const struct td_checkpoint *cp,
+                                    const struct td_retain_marks *marks) {
+    Traind__V1__Checkpoint *m = td_view_checkpoint(a, c->core, j, cp);
+    if (!m) return NULL;
+    m->monitor = td_arena_strdup(a, marks->monitor);
+    m->monitored = td_retain_value(cp, marks->monitor);
+    m->best = cp == marks->best;
+    m->last = cp == marks->last;
+    return m->monitor ? m : NULL;
+}
+
 static td_status list(struct td_coordinator *c, struct td_rpc_call *call,
                       const Traind__V1__ListCheckpointsRequest *q) {
     const struct td_job *j = NULL;
@@ -40,9 +59,10 @@ static td_status list(struct td_coordinator *c, struct td_rpc_call *call,
     traind__v1__list_checkpoints_response__init(m);
     m->checkpoints = td_arena_array(arena, size, sizeof *m->checkpoints);
     if (!m->checkpoints) return td_fail_oom();
+    const struct td_retain_marks marks = marks_of(c, j);
     while (at > 0 && m->n_checkpoints < size) {
         at--;
-        Traind__V1__Checkpoint *row = td_view_checkpoint(arena, c->core, j, j->checkpoints[at]);
+        Traind__V1__Checkpoint *row = view(arena, c, j, j->checkpoints[at], &marks);
         if (!row) return td_fail_oom();
         m->checkpoints[m->n_checkpoints++] = row;
     }
@@ -81,7 +101,8 @@ static td_status get(struct td_coordinator *c, struct td_rpc_call *call,
     TD_TRY(td_access_may_read_checkpoints(c, call, j));
     struct td_arena *arena = NULL;
     TD_TRY(td_shell_arena(&arena));
-    Traind__V1__Checkpoint *m = td_view_checkpoint(arena, c->core, j, cp);
+    const struct td_retain_marks marks = marks_of(c, j);
+    Traind__V1__Checkpoint *m = view(arena, c, j, cp, &marks);
     td_shell_reply(c, call, arena, m ? &m->base : NULL);
     return TD_OK;
 }

@@ -75,7 +75,7 @@ static bool read_rule(struct td_job *j, struct books *b) {
     return true;
 }
 
-static double value_of(const struct td_checkpoint *c, const char *monitor) {
+double td_retain_value(const struct td_checkpoint *c, const char *monitor) {
     if (!monitor[0] || !c->metrics_json) return (double)NAN;
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *v = NULL;
@@ -101,7 +101,7 @@ static void fill(const struct td_job *j, struct books *b) {
         struct td_checkpoint *c = j->checkpoints[i];
         if (!counts(c)) continue;
         b->row[b->n] = c;
-        b->value[b->n++] = value_of(c, b->monitor);
+        b->value[b->n++] = td_retain_value(c, b->monitor);
     }
 }
 
@@ -126,6 +126,15 @@ const struct td_checkpoint *td_retain_best(struct td_job *j) {
     free(b.row);
     free(b.value);
     return best ? best : td_catalog_find(j, "");
+}
+
+struct td_retain_marks td_retain_mark(struct td_job *j) {
+    struct td_retain_marks m = {.monitor = "", .last = td_catalog_find(j, "")};
+    if (!td_job_has_knobs(j)) return m;
+    m.monitor = j->knobs.checkpoint.monitor;
+    const struct td_checkpoint *best = td_retain_best(j);
+    if (best && !isnan(td_retain_value(best, m.monitor))) m.best = best;
+    return m;
 }
 
 // ---- the rule, carried out ----------------------------------------------------------------------
@@ -161,7 +170,7 @@ static bool is_superseded(const struct books *b, const struct td_job *j, uint32_
     for (uint32_t i = 0; i < j->n_checkpoints; i++) {
         if (i == missing) {
             own = n;
-            value[n++] = value_of(j->checkpoints[i], b->monitor);
+            value[n++] = td_retain_value(j->checkpoints[i], b->monitor);
         } else if (k < b->n && b->row[k] == j->checkpoints[i]) {
             value[n++] = b->value[k++];
         }

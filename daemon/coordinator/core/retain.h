@@ -32,5 +32,13 @@ const struct td_job *td_retain_user(const struct td_core *core, const struct td_
 // The checkpoint that its rule would keep longest: by the monitored value, else the newest. NULL:
 // the job has none that is whole.
 const struct td_checkpoint *td_retain_best(struct td_job *j);
+// What a listing says of them beside themselves. best is NULL where no value says so.
+struct td_retain_marks {
+    const char *monitor; // dies with the job; "": none
+    const struct td_checkpoint *best, *last;
+};
+struct td_retain_marks td_retain_mark(struct td_job *j);
+// NaN: monitor is "", or has no value there.
+double td_retain_value(const struct td_checkpoint *c, const char *monitor);
 
 #endif
