@@ -285,7 +285,7 @@ $(B)/bin/traind-worker: $(worker_o) $(B)/lib/libtraind.so
 
 # ---- tests ----------------------------------------------------------------------------------------
 # Unit tests link everything; a test that needs the daemons' cores takes their objects too.
-test_libs := $(addprefix $(B)/obj/client/,$(addsuffix .o,metrics_rows plot print progress screen spec_diff table tail top_page)) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
+test_libs := $(addprefix $(B)/obj/client/,$(addsuffix .o,format metrics_rows plot print progress screen spec_diff tail top_page)) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
 $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
