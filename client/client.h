@@ -103,6 +103,7 @@ struct td_flags {
     uint32_t points; // 0: as they are
     uint64_t offset;
     int64_t tail_lines;   // -1: all
+    int64_t limit;        // of a list; 0: none, -1: not said
     int64_t reconnect_ns; // how long a daemon that went away is waited for
     bool follow, dry_run, out_only, err_only, resume, keep_checkpoints, plot, force, once;
 };

@@ -1,17 +1,19 @@
-// list: jobs, newest first, of some states or of all. Each form waits for the last page: the table
-// because its columns are as wide as their widest cell, json because it is one value. Jobs that
-// come or go between two pages may be missing or be there twice, as with any listing by pages.
+// list: jobs, newest first, of some states or of all. On a terminal a table has the newest 100,
+// where no other limit is given. Each form waits for the last page: the table because its columns
+// are as wide as their widest cell, json because it is one value. Jobs that come or go between two
+// pages may be missing or be there twice, as with any listing by pages.
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "client/format.h"
 #include "client/pages.h"
 #include "client/progress.h"
 #include "client/table.h"
 
-enum { STATES_MAX = 16 };
+enum { STATES_MAX = 16, ON_A_TERMINAL = 100 };
 
 static const ProtobufCEnumValue *state_of(const char *word, size_t len) {
     const ProtobufCEnumDescriptor *d = &traind__v1__job__state__descriptor;
@@ -96,7 +98,10 @@ td_status td_cmd_list(struct td_session *s, const struct td_flags *f, int *out_e
         TD_TRY(parse_states(f->state, states, &request.n_states));
         request.states = states;
     }
-    struct td_pages pages = {0};
+    const bool is_for_people = f->output == TD_OUTPUT_TABLE && isatty(STDOUT_FILENO);
+    struct td_pages pages = {.limit = f->limit >= 0   ? (size_t)f->limit
+                                      : is_for_people ? ON_A_TERMINAL
+                                                      : 0};
     td_status failed = td_pages_read(s, "/traind.v1.JobService/ListJobs", &request.base,
                                      &traind__v1__list_jobs_response__descriptor, "jobs", &pages);
     if (!failed) failed = show(s, f->output, &pages);

@@ -40,7 +40,7 @@ static const struct example examples[] = {
     {"init", "  trainctl init mine\n"},
     {"init", "  trainctl init my-job && cd my-job && make && trainctl run job.yaml\n"},
     {"list", "  trainctl list\n  trainctl list --state running,queued\n"
-             "  trainctl list -o name | head -1     the newest\n"},
+             "  trainctl list -o name --limit 1     the newest\n"},
     {"logs", "  trainctl logs mnist --tail 20 -f\n  trainctl logs mnist --rank 0 --err-only\n"},
     {"metrics", "  trainctl metrics mnist\n  trainctl metrics mnist val_loss -f\n"
                 "  trainctl metrics mnist --plot\n  trainctl metrics mnist -o csv > mnist.csv\n"},

@@ -1,6 +1,5 @@
 // Members are found by name in the messages' descriptors, as json.c does, so that every listing
-// shares this. Bound: TD_MAX_PAGES pages; what is left over has a token, and the caller's reader is
-// reported on stderr.
+// shares this. Bound: TD_MAX_PAGES pages; what is left over has a token, and is reported on stderr.
 
 #include "client/pages.h"
 
@@ -32,13 +31,18 @@ static td_status take_page(struct td_pages *p, const ProtobufCMessage *answer, c
 td_status td_pages_read(struct td_session *s, const char *method, ProtobufCMessage *request,
                         const ProtobufCMessageDescriptor *response_type, const char *items,
                         struct td_pages *p) {
-    *(uint32_t *)member(request, "page_size", false) = TD_PAGE_ITEMS;
+    uint32_t *const page_size = member(request, "page_size", false);
     *(char **)member(request, "page_token", false) = p->next;
     do {
+        const size_t left = p->limit ? p->limit - p->n_items : TD_PAGE_ITEMS;
+        *page_size = (uint32_t)TD_MIN(left, (size_t)TD_PAGE_ITEMS);
         TD_TRY(td_session_call(s, method, request, response_type, &p->page[p->n]));
         TD_TRY(take_page(p, td_rpc_message_get(p->page[p->n++]), items));
-    } while (p->next[0] && p->n < TD_MAX_PAGES);
-    if (p->next[0]) td_print(stderr, "trainctl: only the first %zu are shown\n", p->n_items);
+    } while (p->next[0] && p->n < TD_MAX_PAGES && (!p->limit || p->n_items < p->limit));
+    if (p->next[0]) {
+        td_print(stderr, "trainctl: only the first %zu are shown%s\n", p->n_items,
+                 p->limit ? "; --limit 0 shows all" : "");
+    }
     return TD_OK;
 }
 

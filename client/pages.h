@@ -13,11 +13,13 @@ struct td_pages {
     size_t n;
     void **item; // the pages' messages, in order; they own them
     size_t n_items;
-    char next[256]; // "" unless TD_MAX_PAGES were not enough
+    size_t limit;   // no more items than these, if more than 0
+    char next[256]; // "" unless the limit or TD_MAX_PAGES left something out
 };
 
 // request has page_size and page_token (both are set here), its answer next_page_token and the
-// repeated messages `items`. *p is zero; finish it in any case.
+// repeated messages `items`. *p is zero, but for its limit; finish it in any case. What is left out
+// is said on stderr.
 TD_MUST_USE td_status td_pages_read(struct td_session *s, const char *method,
                                     ProtobufCMessage *request,
                                     const ProtobufCMessageDescriptor *response_type,

@@ -87,6 +87,7 @@ enum {
     KEY_CSR,
     KEY_RECONNECT,
     KEY_TAIL,
+    KEY_LIMIT,
     KEY_PLOT,
     KEY_ONCE,
 };
@@ -142,6 +143,9 @@ static const struct flag_row flag_table[] = {
       "a picture: N points of each series, each the mean, least and largest of a range of steps",
       0}},
     {F_FILE, {"output-path", 'O', "PATH", 0, "where to write (-o FILE does the same)", 0}},
+    {F_STATE,
+     {"limit", KEY_LIMIT, "N", 0,
+      "the newest N jobs; 0: all (default, but for a table on a terminal: 100)", 0}},
     {F_STATE,
      {"state", KEY_STATE, "STATE", 0,
       "only jobs in these states: running, failed, queued,paused ...", 0}},
@@ -440,6 +444,9 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
         f->points = (uint32_t)td_flag_number(state, "points", arg, UINT32_MAX);
         if (!f->points) argp_error(state, "--points takes a number from 1 on");
         return 0;
+    case KEY_LIMIT:
+        f->limit = (int64_t)td_flag_number(state, "limit", arg, INT32_MAX);
+        return 0;
     case KEY_STATE:
         f->state = arg;
         return 0;
@@ -483,8 +490,9 @@ static void parse_flags(const struct td_verb *verb, int argc, char **argv, struc
     static char name[64];
     snprintf(name, sizeof name, "trainctl %s", verb->name);
     argv[0] = name;
-    *out = (struct parse){.verb = verb,
-                          .flags = {.rank = -1, .tail_lines = -1, .reconnect_ns = TD_RECONNECT_NS}};
+    *out = (struct parse){
+        .verb = verb,
+        .flags = {.rank = -1, .tail_lines = -1, .limit = -1, .reconnect_ns = TD_RECONNECT_NS}};
     argp_err_exit_status = TD_CTL_USAGE;
     setenv("ARGP_HELP_FMT", "no-dup-args-note", 0); // two lines that say little
     argp_parse(&argp, argc, argv, 0, NULL, out);

@@ -114,6 +114,18 @@ def test_table_of_a_terminal_that_was_resized_has_its_new_width(some):
             assert (60 if columns == 200 else 30) < widest <= columns
 
 
+def test_a_terminal_shows_the_newest_100_and_says_how_to_see_all(daemon):
+    jobs = [daemon.submit(LONG) for _ in range(102)][::-1]
+    lines = shown(daemon, 120, "list").splitlines()
+    assert lines[0] == "trainctl: only the first 100 are shown; --limit 0 shows all"
+    assert [line.split()[0] for line in lines[2:]] == jobs[:100]
+    assert len(shown(daemon, 120, "list", "--limit", "0").splitlines()) == 103
+    assert len(daemon.ctl("list", check=OK).stdout.splitlines()) == 103
+    few = daemon.ctl("list", "-o", "json", "--limit", "3", check=OK)
+    assert [job["id"] for job in json.loads(few.stdout)["jobs"]] == jobs[:3] and json.loads(few.stdout)["next_page_token"]
+    assert few.stderr == "trainctl: only the first 3 are shown; --limit 0 shows all\n"
+
+
 def test_output_closed_in_the_middle_is_no_failure(some):
     """The exit code was 141, which `set -o pipefail` took for a failure."""
     daemon, job, _ = some
