@@ -144,7 +144,7 @@ def costs(crowd, n, first):
     page = crowd.messages.ListJobsRequest(page_size=100)
     emit(f"queue of {n:,}: list, a page of 100", crowd.waits(lambda: crowd.stub.ListJobs(page)), "ms",
          better="less", asked=30)
-    one = crowd.messages.GetJobRequest(id=crowd.ids[-1])
+    one = crowd.messages.GetJobRequest(id=crowd.ids[-1], spec_changes=True)
     emit(f"queue of {n:,}: describe", crowd.waits(lambda: crowd.stub.GetJob(one)), "ms", better="less", asked=30)
     for args in (["list"], ["list", "--limit", "0"], ["list", "--state", "running"], ["describe", crowd.ids[-1]]):
         emit(f"queue of {n:,}: trainctl {' '.join(args[:1] if args[0] == 'describe' else args)} on a terminal",
