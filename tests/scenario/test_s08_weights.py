@@ -209,7 +209,8 @@ def test_llama_comes_back_from_what_it_wrote(tmp_path, llama):
 
 
 @pytest.mark.parametrize("change, text", [
-    ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_type 'llama3'"),
+    ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_scaling.low_freq_factor"),
+    ({"rope_scaling": {"rope_type": "yarn", "factor": 8.0}}, "rope_type 'yarn'"),
     ({"attention_bias": True}, "attention_bias: true, the model has false"),
     ({"rope_theta": 5e5}, "rope_theta: 500000, the model has 10000"),
 ])

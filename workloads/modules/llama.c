@@ -78,7 +78,10 @@ static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
     TD_TRY(td_knob_real(knobs, "rope_theta", &m->rope_theta));
     TD_TRY(td_knob_real(knobs, "initializer_range", &m->initializer_range));
     TD_TRY(td_knob_real(knobs, "attention_dropout", &m->attention_dropout));
-    TD_TRY(td_rope_read(td_json_get(knobs, "rope_scaling"), "model.rope_scaling", &m->rope));
+    const struct td_json *rope_scaling = td_json_get(knobs, "rope_scaling");
+    if (!rope_scaling) return td_bad_spec("knob 'rope_scaling' is missing: a map, or null");
+    TD_TRY_CTX(td_rope_read(rope_scaling, "model.rope_scaling", &m->rope),
+               "rotary angles of the spec, or of its weights' config.json");
     return td_knob_bool(knobs, "tie_word_embeddings", &m->tied);
 }
 
