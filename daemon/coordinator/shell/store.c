@@ -115,8 +115,8 @@ static const char *const state_migrations[] = {
     "CREATE TABLE tokens (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, digest INTEGER)",
     "CREATE TABLE members (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, digest INTEGER)",
     // Keys that ascend and rows that go soon: one page, and no second one for an index.
-    "CREATE TABLE audit (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, digest INTEGER) "
-    "WITHOUT ROWID",
+    ("CREATE TABLE audit (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, digest INTEGER) "
+     "WITHOUT ROWID"),
 };
 static td_status prepare(struct writer *w, const char *text, sqlite3_stmt **out) {
     return td_db_prepare(w->db, w->name, text, out);
