@@ -302,7 +302,7 @@ def test_bits_are_the_same_when_the_network_is_slow(hosts):
 
 
 def test_bits_are_the_same_when_packets_are_lost(hosts):
-    c, a, b, job = trains(hosts, steps=60)
+    c, a, b, job = trains(hosts, steps=180)
     c.wait_step(job, 5)
     b.host.lose(2)
     ends_as_undisturbed(c, job)
