@@ -64,6 +64,7 @@ enum {
     KEY_TIMEOUT,
     KEY_SET,
     KEY_TRACE,
+    KEY_PROFILE,
     KEY_ALL,
     KEY_FORCE,
     KEY_DRY_RUN,
@@ -118,6 +119,10 @@ static const struct flag_row flag_table[] = {
     {F_TRACE,
      {"trace", KEY_TRACE, "DIR", 0,
       "each rank writes there, on its node, when it did what: trainer.trace_dir", 0}},
+    {F_TRACE,
+     {"profile", KEY_PROFILE, 0, 0,
+      "at the end a table of kernels and their time, in a file that a note names: trainer.profile",
+      0}},
     {F_FOLLOW, {"follow", 'f', 0, 0, "stay until the job has ended", 0}},
     {F_RECONNECT,
      {"reconnect", KEY_RECONNECT, "SPAN", 0,
@@ -415,6 +420,9 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
         return 0;
     case KEY_SET:
         parse_override(state, f, arg);
+        return 0;
+    case KEY_PROFILE:
+        parse_override(state, f, "trainer.profile=true");
         return 0;
     case KEY_TRACE:
         parse_trace(state, f, arg);

@@ -324,7 +324,8 @@ td_status td_worker_configure(const struct td_worker_args *args,
     t->find_unused_parameters = c->plan.spec.trainer.find_unused_parameters;
     t->whole_data = !c->plan.spec.trainer.use_distributed_sampler;
     t->sync_batchnorm = c->plan.spec.trainer.sync_batchnorm;
-    t->profile = args->profile;
+    t->profile_file = c->plan.spec.trainer.profile && args->rank == 0 && !args->whole_job;
+    t->profile = args->profile || t->profile_file;
     t->trace_dir = args->whole_job ? NULL : or_null(c->plan.spec.trainer.trace_dir);
     t->recompute = c->plan.spec.trainer.recompute;
     t->memory_bytes = (size_t)c->plan.spec.resources.memory_bytes;

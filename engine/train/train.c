@@ -2,6 +2,8 @@
 
 #include "engine/train/train.h"
 
+#include <stdio.h>
+
 #include "engine/train/build.h"
 #include "engine/train/checkpoint/places.h"
 #include "engine/train/loop/evaluate.h"
@@ -11,6 +13,7 @@
 #include "engine/train/plan/profile.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/group.h"
+#include "engine/train/rank/result.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 
@@ -102,12 +105,46 @@ static void note_losses(const struct td_rank *r) {
     }
 }
 
-static void print_profile(const struct td_rank *r) {
+// ---- the profile --------------------------------------------------------------------------------
+static td_status print_profile(const struct td_profile *p) {
     TD_AUTO_BUF text;
-    td_buf_init(&text, 64 << 10);
-    td_status s = td_profile_print(r->programs, &text);
-    if (!s) s = td_fd_write_all(STDERR_FILENO, text.data, text.len, "stderr");
-    td_status_free(s); // for people; a run does not fail for it
+    td_buf_init(&text, TD_PROFILE_BYTES);
+    TD_TRY(td_profile_print(p, &text));
+    return td_fd_write_all(STDERR_FILENO, text.data, text.len, "stderr");
+}
+
+static td_status write_profile(const struct td_rank *r, const struct td_profile *p, int64_t step,
+                               char out_path[TD_FS_PATH_BYTES]) {
+    char what[128];
+    TD_AUTO_BUF text;
+    td_buf_init(&text, TD_PROFILE_BYTES);
+    if (td_profile_is_empty(p)) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "no kernel took any time: accelerator '%s' counts none, or nothing ran",
+                       r->accel_name);
+    }
+    snprintf(what, sizeof what, "\"attempt\":%d,\"rank\":%d,\"world_size\":%d,\"step\":%lld",
+             r->config->attempt, r->config->rank, r->config->world_size, (long long)step);
+    TD_TRY(td_profile_json(p, what, &text));
+    return td_rank_write_result(r, "profile.json", &text, out_path);
+}
+
+// For people: a run does not fail for it.
+static void report_profile(const struct td_rank *r, int64_t step) {
+    TD_AUTO(td_profile) *p = NULL;
+    char path[TD_FS_PATH_BYTES];
+    td_status failed = td_profile_take(r->programs, &p);
+    if (!failed) failed = print_profile(p);
+    if (!failed && r->config->profile_file) {
+        failed = write_profile(r, p, step, path);
+        if (!failed) {
+            td_events_note(r->events, "the profile of rank %d is in %s", r->config->rank, path);
+        }
+    }
+    if (failed) {
+        td_events_note(r->events, "the profile is not written: %s", td_status_message(failed));
+    }
+    td_status_free(failed);
 }
 
 // A device reports its error once, which may have been to the writer of a checkpoint.
@@ -135,7 +172,7 @@ td_status td_train(const struct td_train_config *config, struct td_train_io *io,
     if (!s) s = run_stages(&loop, &out_result->end);
     out_result->step = loop.at.step;
     note_losses(r);
-    if (config->profile && !s) print_profile(r);
+    if (config->profile && !s) report_profile(r, loop.at.step);
     if (td_status_class(s) == TD_CLASS_DEVICE) s = first_cause(r, s);
     if (!s) s = td_rank_finish(r);
     s = td_rank_classify(s);

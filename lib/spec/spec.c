@@ -119,6 +119,7 @@ static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
         .use_distributed_sampler = flag(s, "use_distributed_sampler"),
         .deterministic = flag(s, "deterministic"),
         .detect_anomaly = flag(s, "detect_anomaly"),
+        .profile = flag(s, "profile"),
         .trace_dir = text(s, "trace_dir"),
     };
     read_limits(s, &out->limits);

@@ -110,6 +110,7 @@ struct td_spec_trainer {
     bool deterministic;
     const char *recompute; // auto, none, selective, full
     bool detect_anomaly;
+    bool profile;
     const char *trace_dir; // "": none
 };
 

@@ -223,6 +223,7 @@ struct td_train_config {
     enum td_cpu_level most_cpu_level; // that a job can have here, for what a note advises
     const char *trace_dir;            // of its timeline; NULL: it writes none
     bool profile;                 // print where the time went, to stderr, when the run has ended
+    bool profile_file;            // and write it beside the checkpoints
     struct td_registry *registry; // of all plugins
     const char *cache_dir;        // NULL: none
     const char *choices_dir; // what was measured on this machine: kernels, rates; NULL: cache_dir

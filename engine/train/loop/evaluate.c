@@ -11,6 +11,7 @@
 #include "engine/train/config/limits.h"
 #include "engine/train/loop/batch.h"
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/result.h"
 #include "engine/train/rank/step.h"
 
 // Training goes on, so somebody has to know; once is enough.
@@ -63,16 +64,9 @@ static td_status sum_over_ranks(struct td_rank *r, struct td_validated *v) {
 // The matrix of the pass, beside the checkpoints: the later one stays. Nothing fails for it.
 static void write_matrix(struct td_train_loop *l, const char *prefix, const struct td_buf *text) {
     struct td_rank *r = l->rank;
-    char path[TD_FS_PATH_BYTES];
-    const char *dir = r->config->checkpoint.dir;
-    td_status failed = TD_OK;
-    if (!dir) {
-        failed = td_fail(TD_FAILED_PRECONDITION, "there is no place for it: set checkpoint.dir");
-    } else {
-        failed = td_fs_path(path, "%s/confusion-%s.json", dir, prefix);
-    }
-    if (!failed) failed = td_fs_mkdirs(dir, 0777);
-    if (!failed) failed = td_fs_write(path, text->data, text->len, 0666, 0);
+    char name[64], path[TD_FS_PATH_BYTES];
+    snprintf(name, sizeof name, "confusion-%s.json", prefix);
+    td_status failed = td_rank_write_result(r, name, text, path);
     if (failed) {
         td_events_note(r->events, "the confusion matrix of %s is not written: %s", prefix,
                        td_status_message(failed));

@@ -24,6 +24,7 @@
 //   own_state.h                   what plugins keep of themselves in a checkpoint
 //   resume.h                      what a resumed run does not share
 //   validated.h, scores.h         what an evaluation measured
+//   result.h                      files of results
 //   step.h, tensor.h              one step; what host code reads of the state
 //   control.h                     how ranks agree to stop
 //
