@@ -409,24 +409,8 @@ static error_t parse_access_flag(int key, char *arg, struct td_flags *f) {
     }
 }
 
-// Flags of some verbs: argp was given only those of this verb.
-static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, struct td_flags *f) {
+static error_t parse_number(int key, char *arg, struct argp_state *state, struct td_flags *f) {
     switch (key) {
-    case 'O':
-        f->out_path = arg;
-        return 0;
-    case 'h':
-        argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
-        return 0;
-    case KEY_SET:
-        parse_override(state, f, arg);
-        return 0;
-    case KEY_PROFILE:
-        parse_override(state, f, "trainer.profile=true");
-        return 0;
-    case KEY_TRACE:
-        parse_trace(state, f, arg);
-        return 0;
     case KEY_RANK:
         f->rank = (int)td_flag_number(state, "rank", arg, 1 << 20);
         return 0;
@@ -445,15 +429,38 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
     case KEY_TAIL:
         f->tail_lines = (int64_t)td_flag_number(state, "tail", arg, TD_TAIL_LINES_MAX);
         return 0;
-    case KEY_RECONNECT:
-        f->reconnect_ns = td_flag_span_ns(state, "reconnect", arg);
-        return 0;
     case KEY_POINTS:
         f->points = (uint32_t)td_flag_number(state, "points", arg, UINT32_MAX);
         if (!f->points) argp_error(state, "--points takes a number from 1 on");
         return 0;
     case KEY_LIMIT:
         f->limit = (int64_t)td_flag_number(state, "limit", arg, INT32_MAX);
+        return 0;
+    default:
+        return parse_access_flag(key, arg, f);
+    }
+}
+
+// Flags of some verbs: argp was given only those of this verb.
+static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, struct td_flags *f) {
+    switch (key) {
+    case 'O':
+        f->out_path = arg;
+        return 0;
+    case 'h':
+        argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
+        return 0;
+    case KEY_SET:
+        parse_override(state, f, arg);
+        return 0;
+    case KEY_PROFILE:
+        parse_override(state, f, "trainer.profile=true");
+        return 0;
+    case KEY_TRACE:
+        parse_trace(state, f, arg);
+        return 0;
+    case KEY_RECONNECT:
+        f->reconnect_ns = td_flag_span_ns(state, "reconnect", arg);
         return 0;
     case KEY_STATE:
         f->state = arg;
@@ -468,7 +475,7 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
         f->reason = arg;
         return 0;
     default:
-        return parse_access_flag(key, arg, f);
+        return parse_number(key, arg, state, f);
     }
 }
 
