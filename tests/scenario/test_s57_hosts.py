@@ -311,7 +311,7 @@ def test_bits_are_the_same_when_packets_are_lost(hosts):
 
 @pytest.mark.parametrize("ms", [3, pytest.param(40, marks=longer)])
 def test_job_goes_on_untouched_when_a_link_has_delay(hosts, ms):
-    c, a, b, job = trains(hosts, steps=60)
+    c, a, b, job = trains(hosts, steps=180)
     c.wait_step(job, 5)
     b.host.delay(ms)
     ends_as_undisturbed(c, job)
