@@ -127,7 +127,8 @@ td_status td_cmd_init(struct td_session *s, const struct td_flags *f, int *out_e
     TD_TRY(write_all(f, &place, templates));
     if (f->output == TD_OUTPUT_TABLE) {
         td_print(stdout,
-                 "next: `cd %s && make && trainctl run job.yaml`; README.md says the rest\n",
+                 "next: `cd %s && make && trainctl run job.yaml` (where traind is installed: `make "
+                 "install`); README.md says the rest\n",
                  place.dir);
     }
     return TD_OK;

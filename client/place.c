@@ -40,5 +40,13 @@ static bool is_there(const char *path) {
 
 td_status td_client_place_look(const char *key, const char *given, const char *path) {
     if (is_there(path)) return TD_OK;
+    const bool may_be_job = strcmp(key, "init_from") == 0 || strcmp(key, "ckpt_path") == 0;
+    if (may_be_job && !strchr("/.~", given[0])) {
+        return td_fail_errno(
+            TD_INVALID_ARGUMENT,
+            "%s: '%s' is no checkpoint of a job, which is JOB, JOB/best, JOB/last or "
+            "JOB/a1/step-N; as a path it is '%s' here",
+            key, given, path);
+    }
     return td_fail_errno(TD_INVALID_ARGUMENT, "%s: '%s' is '%s' here", key, given, path);
 }

@@ -9,9 +9,10 @@
 
 #include "client/format.h"
 #include "client/progress.h"
+#include "client/screen.h"
 #include "lib/base/printable.h"
 
-enum { LINE_BYTES = 8192, FIXED_ROWS = 5, LEAST_JOBS = 3 };
+enum { LINE_BYTES = 8192, FIXED_ROWS = 5, LEAST_JOBS = 3, STEP_WIDTH = 13 };
 
 struct cell {
     const char *text;
@@ -35,9 +36,12 @@ static td_status put_cell(struct cell c, struct td_buf *line) {
     TD_AUTO_BUF text;
     td_buf_init(&text, LINE_BYTES);
     TD_TRY(td_printable_add(&text, c.text, strnlen(c.text, LINE_BYTES / 8), ""));
-    const size_t bytes = bytes_of(td_buf_cstr(&text), text.len, width, &n);
-    if (c.width > 0) TD_TRY(td_buf_printf(line, "%*s", width - n, ""));
+    size_t bytes = bytes_of(td_buf_cstr(&text), text.len, width, &n);
+    const bool is_cut = bytes < text.len;
+    if (is_cut) bytes = bytes_of(td_buf_cstr(&text), text.len, width - 1, &n);
+    if (c.width > 0 && !is_cut) TD_TRY(td_buf_printf(line, "%*s", width - n, ""));
     TD_TRY(td_buf_append(line, text.data, bytes));
+    if (is_cut) return td_buf_str(line, td_screen_is_utf8() ? "\u2026" : "~");
     return c.width < 0 ? td_buf_printf(line, "%*s", width - n, "") : TD_OK;
 }
 
@@ -102,6 +106,9 @@ static td_status put_job(const Traind__V1__Job *j, int columns, struct td_buf *o
     snprintf(epoch, sizeof epoch, "%" PRIu32, runs ? p->epoch : j->epoch);
     const uint32_t at = runs ? p->step : j->global_step, all = j->total_steps;
     snprintf(step, sizeof step, all ? "%" PRIu32 "/%" PRIu32 : "%" PRIu32, at, all);
+    if (strlen(step) > STEP_WIDTH) { // 225k/1.6M
+        snprintf(step, sizeof step, "%s/%s", td_format_count(at, rate), td_format_count(all, left));
+    }
     if (td_job_metric(j, "train_loss_step", &value)) snprintf(loss, sizeof loss, "%.4f", value);
     if (runs && p->step) snprintf(loss, sizeof loss, "%.4f", p->loss);
     const struct cell cells[] = {{j->id, -14},
@@ -109,7 +116,7 @@ static td_status put_job(const Traind__V1__Job *j, int columns, struct td_buf *o
                                  {td_job_state_word(j->state), -10},
                                  {slots, 5},
                                  {epoch, 5},
-                                 {step, 13},
+                                 {step, STEP_WIDTH},
                                  {loss, 9},
                                  {moves ? td_format_count(p->samples_per_s, rate) : "-", 9},
                                  {moves && all ? td_format_seconds(p->eta_s, left) : "-", 8}};
@@ -127,7 +134,7 @@ td_status td_top_page(const struct td_top *t, int columns, int rows, struct td_b
     static const struct cell nodes[] = {
         {"NODE", -20}, {"STATE", -8}, {"SLOTS", 7}, {"JOBS", 5}, {"MEMORY", 20}};
     static const struct cell jobs[] = {{"JOB", -14}, {"NAME", -16},    {"STATE", -10},
-                                       {"SLOTS", 5}, {"EPOCH", 5},     {"STEP", 13},
+                                       {"SLOTS", 5}, {"EPOCH", 5},     {"STEP", STEP_WIDTH},
                                        {"LOSS", 9},  {"SAMPLES/S", 9}, {"ETA", 8}};
     size_t n_nodes = t->nodes->n_nodes, n_jobs = t->jobs->n_jobs;
     if (rows > 0) { // jobs have the rest, three rows at least

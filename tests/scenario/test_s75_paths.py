@@ -49,6 +49,9 @@ def test_a_relative_path_that_is_not_there_was_refused_after_the_job_was_queued(
     for verb in (["submit", "-"], ["plan", "-"], ["submit", "-", "--dry-run"]):
         said = ctl(daemon, here, *verb, check=USAGE, stdin=text).stderr
         assert f"data.x: 'data/typo.npy' is '{here}/data/typo.npy' here: No such file" in said, said
+    said = ctl(daemon, here, "submit", "-", "--set", "init_from=nobody/best", check=USAGE, stdin=NPY).stderr
+    assert "init_from: 'nobody/best' is no checkpoint of a job" in said, said
+    assert f"as a path it is '{here}/nobody/best' here: No such file" in said, said
     assert not daemon.ctl_json("list").get("jobs")
 
 
@@ -109,7 +112,8 @@ def test_checkpoints_of_other_jobs_by_name_id_and_prefix(daemon, here):
 
 @pytest.mark.parametrize("given, words", [
     ("small/a9/step-9", "has no checkpoint a9/step-9; `trainctl checkpoint list"),
-    ("small/best/x", "init_from: 'small/best/x' is '"), ("nobody", "init_from: 'nobody' is '"),
+    ("small/best/x", "init_from: 'small/best/x' is no checkpoint of a job"),
+    ("nobody", "init_from: 'nobody' is no checkpoint of a job"),
     ("./small", "init_from: './small' is '")])
 def test_references_that_lead_nowhere(daemon, here, given, words):
     daemon.finish(daemon.submit(SPEC, "trainer.max_steps=2"))

@@ -80,6 +80,24 @@ static void test_job_has_step_and_speed_when_it_runs(void **state) {
     free(text);
 }
 
+static void test_cell_says_so_when_it_has_no_room(void **state) {
+    (void)state;
+    static struct page p;
+    fill(&p);
+    setenv("LC_ALL", "C", 1);
+    p.progress.step = 225305;
+    p.job[0].total_steps = 1600000;
+    p.job[0].name = td_unconst("a-name-of-20-letters");
+    char *text = draw(&p, 1, 1, 120, 0);
+    assert_non_null(strstr(text, "  225.3k/1.6M"));
+    assert_non_null(strstr(text, "  a-name-of-20-le~  "));
+    free(text);
+    setenv("LC_ALL", "C.UTF-8", 1);
+    text = draw(&p, 1, 1, 120, 0);
+    assert_non_null(strstr(text, "  a-name-of-20-le\u2026  "));
+    free(text);
+}
+
 static void test_rest_is_counted_when_the_screen_is_short(void **state) {
     (void)state;
     static struct page p;
@@ -142,6 +160,7 @@ static void test_name_does_not_act_on_the_terminal_when_it_has_control_character
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_has_step_and_speed_when_it_runs),
+        cmocka_unit_test(test_cell_says_so_when_it_has_no_room),
         cmocka_unit_test(test_rest_is_counted_when_the_screen_is_short),
         cmocka_unit_test(test_no_line_is_wider_than_the_screen_when_names_are_long),
         cmocka_unit_test(test_name_does_not_act_on_the_terminal_when_it_has_control_characters),
