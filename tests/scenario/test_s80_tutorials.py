@@ -1,6 +1,8 @@
 """The pages of docs/tutorials, run as they are written: files are saved, commands typed into one shell, and what a page
 shows of their output is there."""
+import contextlib
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -51,6 +53,16 @@ def python_of(page):
     pytest.skip(f"no Python package {' or '.join(wants)}")
 
 
+def started_in(state):
+    """The daemon of a page, whose command line names no directory, and what it started."""
+    found = set(support.processes_of(state))
+    for p in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"TRAIND_STATE_DIR={state}".encode() in p.joinpath("environ").read_bytes().split(b"\0"):
+                found.add(int(p.name))
+    return found
+
+
 @pytest.fixture
 def shell(tmp_path):
     """One bash in an empty folder, and the daemon that a page starts."""
@@ -70,9 +82,9 @@ def shell(tmp_path):
         return out
 
     yield run
-    for pid in support.processes_of(tmp_path / "state"):
+    for pid in started_in(tmp_path / "state"):
         os.kill(pid, signal.SIGTERM)
-    support.until("nothing is left", lambda: not support.processes_of(tmp_path / "state"), 60)
+    support.until("nothing is left", lambda: not started_in(tmp_path / "state"), 60)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
