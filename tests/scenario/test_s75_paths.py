@@ -16,7 +16,7 @@ NPY = SPEC[:SPEC.index("data:")] + "data: {name: npy, x: X, y: Y, batch_size: 16
 @pytest.fixture
 def here(tmp_path):
     """A working directory with data in it, and a home with other data."""
-    place, home = tmp_path / "there" / "work", tmp_path / "home"
+    place, home = tmp_path / "there" / "project", tmp_path / "home"
     for folder in (place / "data", home):
         folder.mkdir(parents=True)
         rng = np.random.default_rng(1)
@@ -34,7 +34,7 @@ def ctl(daemon, here, *args, check=0, stdin=None):
 
 
 @pytest.mark.parametrize("given, place", [
-    ("data", "there/work/data"), ("./data", "there/work/data"), ("../work/data", "there/work/data"), ("~", "home")])
+    ("data", "there/project/data"), ("./data", "there/project/data"), ("../project/data", "there/project/data"), ("~", "home")])
 def test_paths_begin_where_the_client_is_and_are_shown_resolved(daemon, tmp_path, here, given, place):
     (here / "spec.yaml").write_text(NPY.replace("X", f"{given}/x.npy").replace("Y", f"{given}/y.npy"))
     resolved = json.loads(ctl(daemon, here, "submit", "spec.yaml", "--dry-run").stdout)
