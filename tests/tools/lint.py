@@ -558,20 +558,20 @@ def check_printed_docs(traind):
     for page, flag in PRINTED_DOCS.items():
         printed = subprocess.run([traind, flag], check=True, capture_output=True, text=True).stdout.splitlines()
         written = (ROOT / page).read_text().splitlines()
-        pairs = enumerate(zip(printed + [""], written + [""]), 1)
-        differs = next(((i, a) for i, (a, b) in pairs if a != b), None)
+        differs = next(((i, a) for i, (a, b) in enumerate(zip(printed + [""], written + [""]), 1) if a != b), None)
         if differs:
             problem(page, differs[0], f"differs from `traind {flag}`, which says: {differs[1][:100]}")
         elif len(printed) != len(written):
             problem(page, min(len(printed), len(written)), f"is not as long as `traind {flag}`")
+        prose.check_words(page, "\n".join(written), problem)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traind", required=True, help="the program whose pages the docs are held to")
     traind = parser.parse_args().traind
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.c", "*.h", "*.def",
-                             "*.py"], cwd=ROOT, check=True, capture_output=True, text=True)
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.c", "*.h", "*.def", "*.py"], cwd=ROOT,
+                            check=True, capture_output=True, text=True)
     users = defaultdict(list)
     paths = sorted(p for p in set(listed.stdout.split()) if (ROOT / p).exists())
     for path in paths:

@@ -21,7 +21,7 @@ GLOSSARY = {
     r"anew": "again",
     r"foretell|foretells|foretold": "predict",
     r"hear|hears|heard": "receive",
-    r"(?<!can )(?<!cannot )tells?(?! apart)|told(?! apart)": "report, or say",
+    r"(?<!can )(?<!cannot )tells?|told": "report, or say",
     r"lies": "is",
     r"stands?(?! for)": "is",
 }
@@ -60,7 +60,16 @@ def n_words(text):
     return len(re.findall(r"[^\s]*\w[^\s]*", text))
 
 
+def check_words(path, text, problem):
+    """The glossary alone: of a page that a program prints, whose cells are as long as they are."""
+    for number, block in blocks(text):
+        for word, better in GLOSSARY.items():
+            if m := re.search(rf"\b(?:{word})\b", plain(block), re.I):
+                problem(path, number, f"\"{m[0]}\": say {better} (CONVENTIONS.md, Prose)")
+
+
 def check(path, text, problem):
+    check_words(path, text, problem)
     code = False
     for number, line in enumerate(text.splitlines(), 1):
         code ^= line.lstrip().startswith("```")
@@ -74,9 +83,6 @@ def check(path, text, problem):
             if n_words(sentence) > MAX_SENTENCE_WORDS:
                 problem(path, number, f"the sentence \"{sentence[:40]}...\" has {n_words(sentence)} words, "
                         f"at most {MAX_SENTENCE_WORDS}")
-        for word, better in GLOSSARY.items():
-            if m := re.search(rf"\b(?:{word})\b", words, re.I):
-                problem(path, number, f"\"{m[0]}\": say {better} (CONVENTIONS.md, Prose)")
 
 
 def comments(text):
