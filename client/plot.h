@@ -10,9 +10,8 @@
 //          +---------
 //           1      96
 //
-// In UTF-8 a cell has 2 by 4 dots of braille. Several series are told apart by colour; where there
-// is none, or no UTF-8, each has a character of its own in cells. Values that are no finite number
-// leave a gap.
+// In UTF-8 a cell has 2 by 4 dots of braille. Several series differ by colour. Without colours,
+// or without UTF-8, each has a character of its own. Values that are no finite number leave a gap.
 
 #include "lib/base/buf.h"
 

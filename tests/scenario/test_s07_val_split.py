@@ -30,7 +30,7 @@ def samples_of(total):
 
 
 def seen(ranks, name):
-    """The samples of all ranks behind each point of a metric, in order."""
+    """The samples of all ranks that each point is of of a metric, in order."""
     steps = sorted({m["step"] for m in ranks[0].metrics if m["name"] == name})
     return [samples_of(sum(m["sum"] for r in ranks for m in r.metrics if (m["name"], m["step"]) == (name, s)))
             for s in steps]

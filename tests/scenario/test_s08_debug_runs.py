@@ -32,7 +32,7 @@ def samples_of(total):
 
 
 def seen(ranks, name):
-    """By step: the samples of all ranks behind that metric."""
+    """By step: the samples of all ranks that the metric is of."""
     steps = sorted({m["step"] for m in ranks[0].metrics if m["name"] == name})
     return [(s, samples_of(sum(m["sum"] for r in ranks for m in r.metrics if (m["name"], m["step"]) == (name, s))))
             for s in steps]

@@ -28,7 +28,7 @@ def masked(line):
 
 
 def is_shown(wanted, said):
-    """Lines of the page, in their order; `...` stands for any, also at the end of a line."""
+    """Lines of the page, in their order; `...` is any number of them, also at the end of a line."""
     lines, at = [masked(line) for line in said.splitlines()], 0
     for line in filter(None, map(masked, wanted.splitlines())):
         if line == "...":

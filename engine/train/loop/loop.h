@@ -58,7 +58,7 @@ struct td_batch_run {
 // What was said of epochs (narrate.h).
 struct td_narration {
     int64_t n_epochs, began_ns, last_ns;
-    bool tells; // of the epoch that is played
+    bool speaks; // of the epoch that is played
 };
 
 struct td_train_loop {

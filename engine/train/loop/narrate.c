@@ -37,9 +37,9 @@ void td_narrate_plan(const struct td_train_loop *l) {
 void td_narrate_epoch_begin(struct td_train_loop *l) {
     struct td_narration *n = &l->said;
     const int64_t now_ns = td_mono_now().ns;
-    n->tells = n->n_epochs < TD_NARRATED_EPOCHS || now_ns - n->last_ns >= NARRATE_AGAIN_NS;
+    n->speaks = n->n_epochs < TD_NARRATED_EPOCHS || now_ns - n->last_ns >= NARRATE_AGAIN_NS;
     n->n_epochs++;
-    if (!n->tells) return;
+    if (!n->speaks) return;
     n->began_ns = now_ns;
     td_events_say(l->rank->events, "epoch begins epoch=%lld step=%lld batch=%lld of %lld",
                   (long long)l->at.epoch, (long long)l->at.step, (long long)l->epoch.first,
@@ -48,10 +48,10 @@ void td_narrate_epoch_begin(struct td_train_loop *l) {
 
 void td_narrate_epoch_end(struct td_train_loop *l) {
     struct td_narration *n = &l->said;
-    if (!n->tells) return;
+    if (!n->speaks) return;
     char loss[40] = "";
     if (isfinite(l->last_loss)) snprintf(loss, sizeof loss, " loss=%.6g", (double)l->last_loss);
-    n->tells = false;
+    n->speaks = false;
     n->last_ns = td_mono_now().ns;
     td_events_say(l->rank->events, "epoch ends epoch=%lld step=%lld%s seconds=%.3g",
                   (long long)l->at.epoch, (long long)l->at.step, loss,
