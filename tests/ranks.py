@@ -48,7 +48,7 @@ class Rank:
         argv = [WORKER, "run", "--plan", plan_file, "--rank", str(rank), "--world-size", str(world),
                 "--page-fd", str(fds[0]), "--events-fd", str(fds[1]), *args]
         level = os.environ.get("TRAIND_CPU_ISA")
-        if level and not env:  # as a launcher says it
+        if level and "TRAIND_CPU_ISA" not in (env or {}):  # as a launcher says it
             argv += ["--cpu-level", level]
         if group_fd is not None:
             argv += ["--group-fd", str(group_fd)]

@@ -95,6 +95,15 @@ def test_job_below_the_machine_runs_at_its_own_level(daemon, here):
         assert f", {level}, " in json.loads(manifest.read_text())["resume_key"]["cpu"]
 
 
+def test_ranks_without_a_launcher_are_held_whatever_else_is_in_their_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAIND_CPU_ISA", "generic")
+    for i, env in enumerate((None, {"OMP_NUM_THREADS": "1"})):
+        (tmp_path / str(i)).mkdir()
+        with ranks.Attempt(tmp_path / str(i), plan_of(trainer={"max_steps": 1}), env=env) as one:
+            assert one.wait() == [EXIT["done"]]
+            assert b" cpu_level=generic " in one.ranks[0].process.stderr.read()
+
+
 @pytest.mark.parametrize("how", ["flag", "environment"])
 def test_daemon_bounds_its_jobs_and_its_node_says_so(cluster, here, how):
     daemon = cluster.make("--slots", "2", *(["--cpu-level", "generic"] if how == "flag" else []))
