@@ -265,6 +265,29 @@ bool td_json_bool(const struct td_json *v, bool fallback) {
     return v && v->kind == TD_JSON_BOOL ? v->u.boolean : fallback;
 }
 
+bool td_json_equal(const struct td_json *a, const struct td_json *b) {
+    const struct td_json *x = a->first, *y = b->first;
+    if (a->kind != b->kind || a->n_children != b->n_children) return false;
+    for (; x; x = x->next, y = y->next) {
+        if ((x->key && strcmp(x->key, y->key) != 0) || !td_json_equal(x, y)) return false;
+    }
+    switch (a->kind) {
+    case TD_JSON_NULL:
+    case TD_JSON_ARRAY:
+    case TD_JSON_OBJECT:
+        break;
+    case TD_JSON_BOOL:
+        return a->u.boolean == b->u.boolean;
+    case TD_JSON_INT:
+        return a->u.integer == b->u.integer;
+    case TD_JSON_REAL: // -0 is not 0
+        return memcmp(&a->u.real, &b->u.real, sizeof a->u.real) == 0;
+    case TD_JSON_STRING:
+        return strcmp(a->u.string.data, b->u.string.data) == 0;
+    }
+    return true;
+}
+
 // ---- builders -----------------------------------------------------------------------------------
 struct td_json *td_json_new(struct td_arena *a, enum td_json_kind kind) {
     struct td_json *v = td_arena_alloc(a, sizeof *v);

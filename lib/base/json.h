@@ -54,6 +54,8 @@ const char *td_json_string(const struct td_json *v, const char *fallback);
 int64_t td_json_int(const struct td_json *v, int64_t fallback);
 double td_json_real(const struct td_json *v, double fallback); // accepts INT
 bool td_json_bool(const struct td_json *v, bool fallback);
+// Would both print the same? Neither is NULL; members count in their order.
+bool td_json_equal(const struct td_json *a, const struct td_json *b);
 
 // Builders; NULL when the arena is full (check once at the end: they pass NULL through).
 struct td_json *td_json_new(struct td_arena *a, enum td_json_kind kind);

@@ -67,16 +67,11 @@ static td_status prune_items(struct brief *b, const struct td_knob *k, const str
 
 static td_status is_default(struct brief *b, const struct td_knob *k, const struct td_json *v,
                             bool *out) {
-    TD_AUTO_BUF mine, rows;
-    td_buf_init(&mine, TEXT_BYTES);
-    td_buf_init(&rows, TEXT_BYTES);
     *out = false;
     if (!k->fallback) return TD_OK;
     const struct td_json *fallback = td_check_default(&b->check, k);
     if (!fallback) return td_fail_oom();
-    TD_TRY(td_json_print(v, false, &mine));
-    TD_TRY(td_json_print(fallback, false, &rows));
-    *out = mine.len == rows.len && memcmp(mine.data, rows.data, mine.len) == 0;
+    *out = td_json_equal(v, fallback);
     return TD_OK;
 }
 

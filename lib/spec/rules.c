@@ -176,18 +176,6 @@ static void check_optimizers(struct td_check *c, const struct td_json *root) {
     }
 }
 
-static bool is_same(const struct td_json *a, const struct td_json *b) {
-    const struct td_json *x = a->first, *y = b->first;
-    if (a->kind != b->kind || a->n_children != b->n_children) return false;
-    if (a->kind == TD_JSON_STRING) return strcmp(a->u.string.data, b->u.string.data) == 0;
-    if (a->kind == TD_JSON_BOOL) return a->u.boolean == b->u.boolean;
-    if (!x) return td_json_real(a, 0) == td_json_real(b, 0);
-    for (; x; x = x->next, y = y->next) {
-        if ((x->key && strcmp(x->key, y->key) != 0) || !is_same(x, y)) return false;
-    }
-    return true;
-}
-
 // What one optimizer is beside several. The plan's canonical text names one that does nothing: it
 // is that of the tables.
 static void check_one_optimizer(struct td_check *c, const struct td_json *root) {
@@ -198,7 +186,7 @@ static void check_one_optimizer(struct td_check *c, const struct td_json *root) 
         const struct td_json *name = td_json_new_string(c->arena, idle[i][1]);
         if (!v || td_check_oom(c, name)) return;
         const struct td_json *none = td_check_choice(c, idle[i][0], idle[i][0], name);
-        if (!none || is_same(v, none)) continue;
+        if (!none || td_json_equal(v, none)) continue;
         td_check_violation(c, idle[i][0], v->line,
                            "is set beside optimizers; put it into each of them");
     }
@@ -222,7 +210,7 @@ static void check_early_stopping(struct td_check *c, const struct td_json *root)
     if (!is_null(td_json_get(section, "monitor"))) return;
     for (const struct td_json *v = section->first; v; v = v->next) {
         const struct td_json *usual = td_check_default(c, td_knob_find("early_stopping", v->key));
-        if (!usual || is_same(v, usual)) continue;
+        if (!usual || td_json_equal(v, usual)) continue;
         td_check_violation(c, td_check_path(c, "early_stopping", v->key), v->line,
                            "needs early_stopping.monitor, the metric that is checked, such as "
                            "val_loss");

@@ -168,6 +168,24 @@ static void test_readers_give_the_fallback_when_absent_or_other(void **state) {
     assert_int_equal(td_json_int(NULL, 7), 7);
 }
 
+static void test_trees_are_equal_when_they_print_the_same(void **state) {
+    static const char *const texts[] = {
+        "null",      "false",     "true",        "1",
+        "1.0",       "0.0",       "-0.0",        "9007199254740993",
+        "\"1\"",     "\"\"",      "[]",          "[1]",
+        "[1,2]",     "[2,1]",     "[[1],2]",     "{}",
+        "{\"a\":1}", "{\"b\":1}", "{\"a\":[1]}", "9007199254740992"};
+    struct td_json *tree[2][TD_COUNTOF(texts)];
+    for (size_t i = 0; i < 2 * TD_COUNTOF(texts); i++) {
+        assert_ok(parse(*state, texts[i / 2], &tree[i % 2][i / 2]));
+    }
+    for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
+        for (size_t k = 0; k < TD_COUNTOF(texts); k++) {
+            assert_int_equal(td_json_equal(tree[0][i], tree[1][k]), i == k);
+        }
+    }
+}
+
 static void test_member_is_replaced_in_place_when_set_again(void **state) {
     struct td_arena *a = *state;
     struct td_json *o = td_json_new(a, TD_JSON_OBJECT);
@@ -234,6 +252,7 @@ int main(void) {
         cmocka_unit_test(test_string_is_made_valid_when_bytes_are_not),
         test_in_arena(test_control_characters_are_escaped_when_a_string_is_printed),
         test_in_arena(test_readers_give_the_fallback_when_absent_or_other),
+        test_in_arena(test_trees_are_equal_when_they_print_the_same),
         test_in_arena(test_member_is_replaced_in_place_when_set_again),
         cmocka_unit_test(test_builders_pass_null_through_when_the_arena_is_full),
         cmocka_unit_test(test_reading_survives_when_allocations_fail),
