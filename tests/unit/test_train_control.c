@@ -1,5 +1,6 @@
 // Control flags: what ranks raise, and what they all read from the sum.
 
+#include "tests/unit/golden.h"
 #include "tests/unit/test.h"
 
 #include "engine/train/rank/control.h"
@@ -112,20 +113,13 @@ static int save_by_clock(const struct td_json *row) {
 
 static void test_checkpoint_is_due_when_lightning_s_is(void **state) {
     (void)state;
-    struct td_buf text;
-    struct td_arena *a;
-    struct td_json *root;
+    TD_AUTO(td_arena) *a = NULL;
+    const struct td_json *root = td_golden_read("tests/golden/loop.json", &a);
     int saves = 0;
-    td_buf_init(&text, 1 << 20);
-    assert_ok(td_fs_read("tests/golden/loop.json", 1 << 20, &text));
-    assert_ok(td_arena_create(1 << 20, &a));
-    assert_ok(td_json_parse(a, text.data, text.len, &root));
     for (const struct td_json *r = td_json_get(root, "time_interval")->first; r; r = r->next) {
         saves += save_by_clock(r);
     }
     assert_true(saves > 40);
-    td_arena_destroy(a);
-    td_buf_finish(&text);
 }
 
 static void test_time_counts_from_the_last_checkpoint_when_something_else_saved(void **state) {

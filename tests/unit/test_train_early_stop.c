@@ -2,6 +2,7 @@
 // (tests/golden/early_stopping.json, made by tests/tools/make_early_stopping_golden.py). Also what
 // a checkpoint keeps of it, and what becomes of states that come from another job.
 
+#include "tests/unit/golden.h"
 #include "tests/unit/test.h"
 
 #include <math.h>
@@ -76,21 +77,14 @@ static int follow(const struct td_json *c, int row) {
 // Contract 41: each check counts and ends as that of Lightning's EarlyStopping
 static void test_early_stop_follows_lightning_when_golden(void **state) {
     (void)state;
-    struct td_buf text;
-    struct td_arena *a;
-    struct td_json *root;
-    td_buf_init(&text, 1 << 20);
-    assert_ok(td_fs_read(GOLDEN, 1 << 20, &text));
-    assert_ok(td_arena_create(16 << 20, &a));
-    assert_ok(td_json_parse(a, text.data, text.len, &root));
+    TD_AUTO(td_arena) *a = NULL;
+    const struct td_json *root = td_golden_read(GOLDEN, &a);
     int rows = 0, ends = 0;
     for (const struct td_json *c = td_json_get(root, "checks")->first; c; c = c->next) {
         ends += follow(c, rows++);
     }
     assert_int_equal(rows, 33);
     assert_true(ends > rows);
-    td_arena_destroy(a);
-    td_buf_finish(&text);
 }
 
 static const struct td_early_stop_config quick = {

@@ -3,6 +3,7 @@
 
 #include "accelerators/reference/reference.h"
 #include "engine/train/rank/data.h"
+#include "tests/unit/golden.h"
 #include "tests/unit/test.h"
 
 enum { MOST = 64 };
@@ -114,20 +115,13 @@ static void check_split(const struct td_json *row) {
 
 static void test_parts_are_torch_s_when_golden(void **state) {
     (void)state;
-    struct td_buf text;
-    struct td_arena *a;
-    struct td_json *root;
+    TD_AUTO(td_arena) *a = NULL;
+    const struct td_json *root = td_golden_read("tests/golden/loop.json", &a);
     int rows = 0;
-    td_buf_init(&text, 1 << 20);
-    assert_ok(td_fs_read("tests/golden/loop.json", 1 << 20, &text));
-    assert_ok(td_arena_create(16 << 20, &a));
-    assert_ok(td_json_parse(a, text.data, text.len, &root));
     for (const struct td_json *r = td_json_get(root, "splits")->first; r; r = r->next, rows++) {
         check_split(r);
     }
     assert_int_equal(rows, 20);
-    td_arena_destroy(a);
-    td_buf_finish(&text);
 }
 
 static void test_parts_are_disjoint_and_the_same_for_all_ranks(void **state) {

@@ -2,6 +2,7 @@
 // (tests/golden/plateau.json, made by tests/tools/make_plateau_golden.py). Also what torch has no
 // word for: values that are infinite, states that come from another job.
 
+#include "tests/unit/golden.h"
 #include "tests/unit/test.h"
 
 #include <math.h>
@@ -50,13 +51,8 @@ static int follow(const struct td_json *c, double base_lr, int row) {
 
 static void test_plateau_follows_torch_when_golden(void **state) {
     (void)state;
-    struct td_buf text;
-    struct td_arena *a;
-    struct td_json *root;
-    td_buf_init(&text, 1 << 20);
-    assert_ok(td_fs_read(GOLDEN, 1 << 20, &text));
-    assert_ok(td_arena_create(16 << 20, &a));
-    assert_ok(td_json_parse(a, text.data, text.len, &root));
+    TD_AUTO(td_arena) *a = NULL;
+    const struct td_json *root = td_golden_read(GOLDEN, &a);
     double lr = td_json_real(td_json_get(root, "lr"), 0);
     int rows = 0, falls = 0;
     for (const struct td_json *c = td_json_get(root, "cases")->first; c; c = c->next) {
@@ -64,8 +60,6 @@ static void test_plateau_follows_torch_when_golden(void **state) {
     }
     assert_int_equal(rows, 36);
     assert_true(falls > rows);
-    td_arena_destroy(a);
-    td_buf_finish(&text);
 }
 
 static const struct td_plateau_config quick = {
