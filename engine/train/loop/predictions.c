@@ -2,9 +2,7 @@
 
 #include "engine/train/loop/predictions.h"
 
-#include <stdio.h>
-#include <string.h>
-
+#include "engine/train/rank/tensor.h"
 #include "lib/base/fsio.h"
 
 td_status td_predict_path(const struct td_rank *r, const char *name, char *out_path) {
@@ -21,15 +19,10 @@ td_status td_predict_path(const struct td_rank *r, const char *name, char *out_p
     return td_fs_path(out_path, "%s/%s", c->checkpoint.dir, name);
 }
 
-// Its tensors are "<name>:<rows>", one for each size of batch.
 td_status td_predict_columns(const struct td_rank *r, const char *name, int64_t *out_columns) {
-    size_t len = strlen(name);
-    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
-        const struct td_state_info *t = td_state_at(r->state, i);
-        if (t->role != TD_ROLE_RESULT || strncmp(t->name, name, len) != 0 || t->name[len] != ':') {
-            continue;
-        }
-        *out_columns = t->shape.dim[0] ? td_shape_elems(&t->shape) / t->shape.dim[0] : 0;
+    const int64_t columns = td_rank_result_width(r, name);
+    if (columns) {
+        *out_columns = columns;
         return TD_OK;
     }
     return td_fail(TD_INVALID_ARGUMENT, "model '%s' has no '%s' to predict with",

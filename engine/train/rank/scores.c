@@ -83,16 +83,6 @@ td_status td_scores_check(const struct td_rank *r) {
 }
 
 // ---- life ---------------------------------------------------------------------------------------
-// Results are tensors "logits:<rows>", one for each size of batch.
-static int64_t width_of(const struct td_rank *r) {
-    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
-        const struct td_state_info *t = td_state_at(r->state, i);
-        if (t->role != TD_ROLE_RESULT || strncmp(t->name, "logits:", 7) != 0) continue;
-        return t->shape.dim[0] ? td_shape_elems(&t->shape) / t->shape.dim[0] : 0;
-    }
-    return 0;
-}
-
 static int find_field(const struct td_rank *r, const char *name) {
     size_t n;
     const struct td_field *f = td_data_fields(r->data, &n);
@@ -103,7 +93,7 @@ static int find_field(const struct td_rank *r, const char *name) {
 }
 
 static td_status size_up(struct td_scores *s, const struct td_rank *r) {
-    s->width = width_of(r);
+    s->width = td_rank_result_width(r, "logits");
     s->y_field = find_field(r, "y");
     if (s->width < 1 || s->y_field < 0) {
         return td_bad_spec("metrics: they need a model that predicts 'logits' and data with a "

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/train/rank/steps.h"
 #include "lib/base/floats.h"
@@ -58,6 +59,19 @@ td_status td_rank_read_result(struct td_rank *r, const char *name, int64_t n_sam
     char path[64];
     snprintf(path, sizeof path, "%.40s:%" PRId64, name, n_samples);
     return td_rank_read_tensor(r, path, out, n);
+}
+
+// Its tensors are "<name>:<rows>", one for each size of batch.
+int64_t td_rank_result_width(const struct td_rank *r, const char *name) {
+    const size_t len = strlen(name);
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *t = td_state_at(r->state, i);
+        if (t->role != TD_ROLE_RESULT || strncmp(t->name, name, len) != 0 || t->name[len] != ':') {
+            continue;
+        }
+        return t->shape.dim[0] ? td_shape_elems(&t->shape) / t->shape.dim[0] : 0;
+    }
+    return 0;
 }
 
 static td_status clear(struct td_rank *r, const struct td_state_info *t) {

@@ -17,6 +17,8 @@ TD_MUST_USE td_status td_rank_read_tensor(struct td_rank *r, const char *name, f
 // The same of a result (td_graph_result) of the last step over so many samples.
 TD_MUST_USE td_status td_rank_read_result(struct td_rank *r, const char *name, int64_t n_samples,
                                           float *out, int64_t n);
+// How many numbers it has of a sample; 0: no program that was recorded has such a result.
+int64_t td_rank_result_width(const struct td_rank *r, const char *name);
 // The gradients of what this training step trains become zero. Nothing is queued.
 TD_MUST_USE td_status td_rank_clear_gradients(struct td_rank *r, const struct td_program_key *key);
 
