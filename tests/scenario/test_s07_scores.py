@@ -135,6 +135,20 @@ def test_score_that_does_not_go_with_the_loss_is_refused_by_the_plan(daemon, tmp
     assert getattr(failure, "class") == "bad_spec" and said in failure.message, failure
 
 
+PLANNED = [("cross_entropy", "[r2]", "stages=[test]", "r2 is of float targets"),
+           ("mse", "[confusion_matrix]", "stages=[validate]", "loss mse has r2"),
+           ("cross_entropy", "[confusion_matrix]", "model.layers=[6, 1025]", "has 1024 classes at most, the model has 1025")]
+
+
+@pytest.mark.parametrize("loss, asked, override, said", PLANNED)
+def test_scores_were_looked_at_only_when_the_job_trained_and_their_sizes_after_an_epoch(daemon, tmp_path, loss, asked, override, said):
+    data(tmp_path, loss)
+    spec = SPEC.format(metrics=asked, width=WIDTHS[loss], loss=loss, dir=tmp_path, ranks=1)
+    with pytest.raises(grpc.RpcError) as error:
+        daemon.stub("Job").PlanJob(daemon.cluster.stubs.job.PlanJobRequest(spec=spec, overrides=[override]), timeout=60)
+    assert said in error.value.details()
+
+
 def test_metric_that_is_not_known_is_refused(daemon):
     with pytest.raises(grpc.RpcError) as error:
         daemon.submit(LONG, "metrics=[auroc]")

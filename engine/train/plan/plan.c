@@ -7,10 +7,12 @@
 #include "engine/train/plan/sizes.h"
 #include "engine/train/rank/optimizer.h"
 #include "engine/train/rank/record.h"
+#include "engine/train/rank/scores.h"
 #include "engine/train/rank/steps.h"
 
 static td_status settle_state(struct td_rank *r) {
     const struct td_train_config *c = r->config;
+    TD_TRY(td_scores_check(r));
     if (c->stages & TD_STAGE_FIT) {
         TD_TRY(td_optimizers_check(c, r->state));
         TD_TRY(td_rank_check_steps(r));

@@ -10,6 +10,7 @@
 
 #include "engine/train/rank/data.h"
 #include "engine/train/rank/group.h"
+#include "engine/train/rank/programs.h"
 #include "engine/train/rank/step.h"
 #include "engine/train/rank/tensor.h"
 #include "lib/base/buf.h"
@@ -62,6 +63,48 @@ static td_status check_perplexity(const struct td_rank *r) {
     return TD_OK;
 }
 
+static bool wants_matrix(const struct td_rank *r) {
+    return r->config->scores & TD_SCORE_CONFUSION && r->targets.kind == TD_TARGET_CLASS;
+}
+
+static int find_field(const struct td_rank *r, const char *name) {
+    size_t n;
+    const struct td_field *f = td_data_fields(r->data, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(f[i].name, name) == 0) return (int)i;
+    }
+    return -1;
+}
+
+// One class a sample, or a number for each logit. Plugins may have anything else there.
+static td_status check_targets(const struct td_rank *r, const struct td_field *y, int64_t width) {
+    const bool of_classes = r->targets.kind == TD_TARGET_CLASS;
+    const enum td_dtype dtype = of_classes ? TD_I32 : TD_F32;
+    const int64_t wanted = of_classes ? 1 : width, found = td_shape_elems(&y->sample_shape);
+    if (y->dtype == dtype && found == wanted) return TD_OK;
+    return td_bad_spec("metrics: in field 'y' of a sample they need %lld of %s, and the data has "
+                       "%lld of %s; perplexity needs none",
+                       (long long)wanted, td_dtype_name(dtype), (long long)found,
+                       td_dtype_name(y->dtype));
+}
+
+static td_status check_sizes(const struct td_rank *r) {
+    const int64_t width = td_rank_result_width(r, "logits");
+    const int y_field = find_field(r, "y");
+    size_t n_fields;
+    if (width < 1 || y_field < 0) {
+        return td_bad_spec("metrics: they need a model that predicts 'logits' and data with a "
+                           "field 'y'; model '%s' has perplexity alone",
+                           r->config->model.name);
+    }
+    if (wants_matrix(r) && width > TD_SCORE_CLASSES) {
+        return td_bad_spec("metrics: a confusion matrix has %d classes at most, the model has "
+                           "%lld; f1_macro takes any number",
+                           TD_SCORE_CLASSES, (long long)width);
+    }
+    return check_targets(r, &td_data_fields(r->data, &n_fields)[y_field], width);
+}
+
 td_status td_scores_check(const struct td_rank *r) {
     const unsigned asked = r->config->scores;
     if (asked & TD_SCORE_PERPLEXITY) TD_TRY(check_perplexity(r));
@@ -79,35 +122,16 @@ td_status td_scores_check(const struct td_rank *r) {
     if (asked & OF_CLASSES && r->targets.kind == TD_TARGET_REAL) {
         return td_bad_spec("metrics: F1 and the confusion matrix are of classes; loss mse has r2");
     }
-    return TD_OK;
+    return td_programs_graph(r->programs, NULL, TD_MODE_EVAL) ? check_sizes(r) : TD_OK;
 }
 
 // ---- life ---------------------------------------------------------------------------------------
-static int find_field(const struct td_rank *r, const char *name) {
-    size_t n;
-    const struct td_field *f = td_data_fields(r->data, &n);
-    for (size_t i = 0; i < n; i++) {
-        if (strcmp(f[i].name, name) == 0) return (int)i;
-    }
-    return -1;
-}
-
 static td_status size_up(struct td_scores *s, const struct td_rank *r) {
     s->width = td_rank_result_width(r, "logits");
     s->y_field = find_field(r, "y");
-    if (s->width < 1 || s->y_field < 0) {
-        return td_bad_spec("metrics: they need a model that predicts 'logits' and data with a "
-                           "field 'y'; model '%s' has perplexity alone",
-                           r->config->model.name);
-    }
-    const bool has_matrix = s->asked & TD_SCORE_CONFUSION && s->kind == TD_TARGET_CLASS;
-    if (has_matrix && s->width > TD_SCORE_CLASSES) {
-        return td_bad_spec("metrics: a confusion matrix has %d classes at most, the model has "
-                           "%lld; f1_macro takes any number",
-                           TD_SCORE_CLASSES, (long long)s->width);
-    }
+    TD_CHECK(s->width > 0 && s->y_field >= 0); // td_scores_check
     const size_t w = (size_t)s->width;
-    s->n = 3 * w + 1 + (has_matrix ? w * w : 0);
+    s->n = 3 * w + 1 + (wants_matrix(r) ? w * w : 0);
     s->part = td_calloc((size_t)s->n_parts * s->n, sizeof *s->part);
     s->logits = td_calloc((size_t)r->config->batch_size * w, sizeof *s->logits);
     return s->part && s->logits ? TD_OK : td_fail_oom();

@@ -30,11 +30,12 @@ enum { TD_SCORE_CLASSES = 1024 };
 const char *td_score_name(enum td_score score);
 // config.scores asks for the model's predictions.
 bool td_scores_predict(const struct td_rank *r);
-// INVALID_ARGUMENT, class bad_spec: what is asked for does not go with the model's loss.
+// Once programs are recorded. INVALID_ARGUMENT, class bad_spec: what is asked for does not go with
+// the model's loss, with what it predicts, or with the data.
 TD_MUST_USE td_status td_scores_check(const struct td_rank *r);
 
 struct td_scores;
-// Parts: loaders of the split, 1 at least. Programs are recorded.
+// Parts: loaders of the split, 1 at least. After td_scores_check.
 TD_MUST_USE td_status td_scores_create(const struct td_rank *r, int n_parts,
                                        struct td_scores **out_scores);
 void td_scores_destroy(struct td_scores *s); // accepts NULL
