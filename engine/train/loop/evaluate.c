@@ -108,7 +108,7 @@ static td_status report_scores(struct td_train_loop *l, const char *prefix,
         first[1 + i] = io_all->loader[i].n;
     }
     TD_TRY(td_scores_sum(scores, l->rank));
-    TD_TRY(td_scores_tally(scores, io_all));
+    td_scores_tally(scores, io_all);
     report_new(l, prefix, -1, &io_all->all, first[0]);
     for (int i = 0; i < io_all->n_loaders; i++) {
         report_new(l, prefix, i, &io_all->loader[i], first[1 + i]);
@@ -208,31 +208,21 @@ static td_status evaluate_loader(struct td_train_loop *l, enum td_split split, c
     return TD_OK;
 }
 
-static td_status evaluate(struct td_train_loop *l, enum td_split split, const char *prefix,
-                          int64_t most, struct td_scores *scores, bool *out_interrupted) {
+td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, const char *prefix,
+                                 int64_t most, bool *out_interrupted) {
     struct td_rank *r = l->rank;
     const bool is_test = split == TD_SPLIT_TEST;
     const int n_loaders = td_data_n_loaders(r->data, split);
     struct td_validated own = {.n_loaders = n_loaders > 1 ? n_loaders : 0};
+    TD_AUTO(td_scores) *scores = NULL;
     int64_t done = 0;
+    *out_interrupted = false;
+    if (most == 0 || td_rank_eval_batches(r, split) == 0) return TD_OK;
+    if (r->config->scores && *prefix) TD_TRY(td_scores_create(r, n_loaders, &scores));
     TD_TRY(enter(r, is_test));
     for (int i = 0; i < n_loaders && !*out_interrupted; i++) {
         TD_TRY(evaluate_loader(l, split, prefix, i, most, scores, &own, &done, out_interrupted));
     }
     if (!*out_interrupted && *prefix) TD_TRY(report(l, prefix, &own, scores));
     return leave(r, is_test, done);
-}
-
-td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, const char *prefix,
-                                 int64_t most, bool *out_interrupted) {
-    struct td_rank *r = l->rank;
-    struct td_scores *scores = NULL;
-    *out_interrupted = false;
-    if (most == 0 || td_rank_eval_batches(r, split) == 0) return TD_OK;
-    if (r->config->scores && *prefix) {
-        TD_TRY(td_scores_create(r, td_data_n_loaders(r->data, split), &scores));
-    }
-    td_status failed = evaluate(l, split, prefix, most, scores, out_interrupted);
-    td_scores_destroy(scores);
-    return failed;
 }

@@ -32,8 +32,9 @@ struct td_scores {
     int y_field;
     int n_parts;
     int64_t width; // classes, labels or targets
-    size_t n;      // doubles of a part
+    size_t n;      // doubles of a part; 0: the loss says it all
     double *part;  // (n_parts, n)
+    double *all;   // (n), of all parts; after td_scores_sum
     float *logits; // (batch, width)
 };
 
@@ -133,35 +134,36 @@ static td_status size_up(struct td_scores *s, const struct td_rank *r) {
     const size_t w = (size_t)s->width;
     s->n = 3 * w + 1 + (wants_matrix(r) ? w * w : 0);
     s->part = td_calloc((size_t)s->n_parts * s->n, sizeof *s->part);
+    s->all = td_calloc(s->n, sizeof *s->all);
     s->logits = td_calloc((size_t)r->config->batch_size * w, sizeof *s->logits);
-    return s->part && s->logits ? TD_OK : td_fail_oom();
+    return s->part && s->all && s->logits ? TD_OK : td_fail_oom();
 }
 
 td_status td_scores_create(const struct td_rank *r, int n_parts, struct td_scores **out_scores) {
-    struct td_scores *s = td_calloc(1, sizeof *s);
+    TD_AUTO(td_scores) *s = td_calloc(1, sizeof *s);
     if (!s) return td_fail_oom();
     s->asked = r->config->scores;
     s->kind = r->targets.kind;
     s->ignores = r->targets.ignores;
     s->ignore_index = r->targets.ignore_index;
     s->n_parts = n_parts;
-    td_status failed = td_scores_predict(r) ? size_up(s, r) : TD_OK;
-    if (failed) {
-        td_scores_destroy(s);
-        return failed;
-    }
-    *out_scores = s;
+    if (td_scores_predict(r)) TD_TRY(size_up(s, r));
+    *out_scores = td_steal(s);
     return TD_OK;
 }
 
 void td_scores_destroy(struct td_scores *s) {
     if (!s) return;
     free(s->part);
+    free(s->all);
     free(s->logits);
     free(s);
 }
 
 // ---- adding up ----------------------------------------------------------------------------------
+static double *part_of(const struct td_scores *s, int i) {
+    return s->n ? s->part + (size_t)i * s->n : NULL;
+}
 static double *right_of(const struct td_scores *s, double *p) {
     (void)s;
     return p;
@@ -224,7 +226,7 @@ static void add_targets(const struct td_scores *s, double *p, const float *y, in
 
 td_status td_scores_add(struct td_scores *s, struct td_rank *r, int part, const void *const *inputs,
                         int64_t n) {
-    double *p = s->part + (size_t)part * s->n;
+    double *p = part_of(s, part);
     const void *y = inputs[s->y_field];
     TD_TRY(td_rank_read_result(r, "logits", n, s->logits, n * s->width));
     switch (s->kind) {
@@ -265,9 +267,9 @@ static void merge(const struct td_scores *s, double *into, double *from) {
     }
 }
 
-td_status td_scores_sum(struct td_scores *s, struct td_rank *r) {
+static td_status sum_over_ranks(struct td_scores *s, struct td_rank *r) {
     const size_t all = (size_t)s->n_parts * s->n, world = (size_t)r->facts.world_size;
-    if (all == 0 || world == 1) return TD_OK;
+    if (world == 1) return TD_OK;
     if (s->kind != TD_TARGET_REAL) return td_rank_sum(r, s->part, (int64_t)all, TD_F64);
     TD_AUTO_FREE double *gathered = td_calloc(world * all, sizeof *gathered);
     if (!gathered) return td_fail_oom();
@@ -275,8 +277,17 @@ td_status td_scores_sum(struct td_scores *s, struct td_rank *r) {
     memset(s->part, 0, all * sizeof *s->part);
     for (size_t k = 0; k < world; k++) {
         for (int p = 0; p < s->n_parts; p++) {
-            merge(s, s->part + (size_t)p * s->n, gathered + k * all + (size_t)p * s->n);
+            merge(s, part_of(s, p), gathered + k * all + (size_t)p * s->n);
         }
+    }
+    return TD_OK;
+}
+
+td_status td_scores_sum(struct td_scores *s, struct td_rank *r) {
+    if (!s->n) return TD_OK;
+    TD_TRY(sum_over_ranks(s, r));
+    for (int i = 0; i < s->n_parts; i++) {
+        merge(s, s->all, part_of(s, i));
     }
     return TD_OK;
 }
@@ -329,23 +340,12 @@ static void tally(const struct td_scores *s, double *p, struct td_tallies *t) {
     }
 }
 
-// Of all parts together, into out (n).
-static void join(const struct td_scores *s, double *out) {
-    for (int i = 0; i < s->n_parts; i++) {
-        merge(s, out, s->part + (size_t)i * s->n);
-    }
-}
-
-td_status td_scores_tally(const struct td_scores *s, struct td_validated *io_validated) {
-    TD_AUTO_FREE double *all = td_calloc(s->n + 1, sizeof *all);
-    if (!all) return td_fail_oom();
-    if (s->n) join(s, all);
-    tally(s, all, &io_validated->all);
+void td_scores_tally(const struct td_scores *s, struct td_validated *io_validated) {
+    tally(s, s->all, &io_validated->all);
     for (int i = 0; i < io_validated->n_loaders; i++) {
         if (io_validated->loader[i].n == 0) continue; // nothing of it was evaluated
-        tally(s, s->part ? s->part + (size_t)i * s->n : all, &io_validated->loader[i]);
+        tally(s, part_of(s, i), &io_validated->loader[i]);
     }
-    return TD_OK;
 }
 
 static td_status print_rows(const double *cell, int64_t rows, int64_t columns, struct td_buf *out) {
@@ -376,13 +376,10 @@ td_status td_scores_matrix(const struct td_scores *s, const char *what, struct t
                            bool *out_has) {
     *out_has = (s->asked & TD_SCORE_CONFUSION) != 0;
     if (!*out_has) return TD_OK;
-    TD_AUTO_FREE double *all = td_calloc(s->n, sizeof *all);
-    if (!all) return td_fail_oom();
-    join(s, all);
     TD_TRY(td_buf_printf(
         out, "{%s,\"rows\":\"true\",\"columns\":\"predicted\",\"%s\":%lld,\n\"matrix\":", what,
         s->kind == TD_TARGET_BINARY ? "labels" : "classes", (long long)s->width));
-    TD_TRY(s->kind == TD_TARGET_BINARY ? print_labels(s, all, out)
-                                       : print_rows(matrix_of(s, all), s->width, s->width, out));
+    TD_TRY(s->kind == TD_TARGET_BINARY ? print_labels(s, s->all, out)
+                                       : print_rows(matrix_of(s, s->all), s->width, s->width, out));
     return td_buf_str(out, "}\n");
 }

@@ -39,13 +39,14 @@ struct td_scores;
 TD_MUST_USE td_status td_scores_create(const struct td_rank *r, int n_parts,
                                        struct td_scores **out_scores);
 void td_scores_destroy(struct td_scores *s); // accepts NULL
+TD_DEFINE_AUTO(td_scores, td_scores_destroy);
 // The n samples of a batch that the rank has just predicted.
 TD_MUST_USE td_status td_scores_add(struct td_scores *s, struct td_rank *r, int part,
                                     const void *const *inputs, int64_t n);
-// Collective. After it each part is that of all ranks.
+// Collective, once. After it each part is that of all ranks.
 TD_MUST_USE td_status td_scores_sum(struct td_scores *s, struct td_rank *r);
 // Adds a tally for each score that is a number: to that of all, and of each loader.
-TD_MUST_USE td_status td_scores_tally(const struct td_scores *s, struct td_validated *io_validated);
+void td_scores_tally(const struct td_scores *s, struct td_validated *io_validated);
 // The confusion matrix of all parts as JSON; what: its first fields. False: nobody asked for it.
 TD_MUST_USE td_status td_scores_matrix(const struct td_scores *s, const char *what,
                                        struct td_buf *out, bool *out_has);
