@@ -95,15 +95,19 @@ static void offer_all(struct names *n, const struct td_rank *r, bool trains, boo
     }
 }
 
+// section: of the monitor. none: why there is no validation; NULL: there is one.
+static td_status find(struct names *n, const struct td_rank *r, const char *section,
+                      const char *none) {
+    offer_all(n, r, true, !none);
+    if (n->found) return TD_OK;
+    const bool of_validation = none && strncmp(n->wanted, "val_", 4) == 0;
+    return td_bad_spec("%s.monitor: this job gives no '%s'%s%s; it gives %s", section, n->wanted,
+                       of_validation ? ": " : "", of_validation ? none : "", n->list);
+}
+
 static td_status check_best(const struct td_rank *r) {
-    const char *none = why_no_validation(r);
     struct names n = {.wanted = r->config->checkpoint.monitor};
-    if (!n.wanted) return TD_OK;
-    offer_all(&n, r, true, !none);
-    if (n.found) return TD_OK;
-    bool of_validation = none && strncmp(n.wanted, "val_", 4) == 0;
-    return td_bad_spec("checkpoint.monitor: this job gives no '%s'%s%s; it gives %s", n.wanted,
-                       of_validation ? ": " : "", of_validation ? none : "", n.list);
+    return n.wanted ? find(&n, r, "checkpoint", why_no_validation(r)) : TD_OK;
 }
 
 static td_status check_plateau(const struct td_rank *r) {
@@ -126,20 +130,15 @@ static td_status check_plateau(const struct td_rank *r) {
 static td_status check_early_stop(const struct td_rank *r) {
     const struct td_early_stop_config *c = &r->config->early_stop;
     const char *none = why_no_validation(r);
-    struct names n = {.wanted = c->monitor};
-    if (!n.wanted || !(r->config->stages & TD_STAGE_FIT)) return TD_OK;
+    struct names n = {.wanted = c->monitor, .is_of_epochs = true};
+    if (!n.wanted) return TD_OK;
     const bool has_validation = td_rank_eval_batches(r, TD_SPLIT_VAL) > 0;
     if (none && !td_early_stop_checks_epochs(c, &r->config->limits, has_validation)) {
         return td_bad_spec("early_stopping.check_on_train_epoch_end: '%s' is checked when a "
                            "validation ends, but none will: %s; or set it to true",
                            c->monitor, none);
     }
-    n.is_of_epochs = true;
-    offer_all(&n, r, true, !none);
-    if (n.found) return TD_OK;
-    bool of_validation = none && strncmp(n.wanted, "val_", 4) == 0;
-    return td_bad_spec("early_stopping.monitor: this job gives no '%s'%s%s; it gives %s", n.wanted,
-                       of_validation ? ": " : "", of_validation ? none : "", n.list);
+    return find(&n, r, "early_stopping", none);
 }
 
 // Longer names would be cut in the records of points, and two of them could become one.
