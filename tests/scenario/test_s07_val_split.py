@@ -9,36 +9,20 @@ import pytest
 import support
 from plans import plan_of, state_of, steps_in
 from ranks import EXIT, Attempt, run_by_hand, sizes
+from telling import MODEL, arrays, seen
 
 GOLDEN = json.loads((pathlib.Path(support.ROOT) / "tests/golden/loop.json").read_text())
 N = 12
 SPLITS = [s for s in GOLDEN["splits"] if s["n"] == N]
 
 
-def numbers(directory, own=False):
-    """The model says 0 of everything, and sample i is off by 2**i: a sum of losses names its samples."""
-    data = {"name": "npy"}
-    for name, n in (("", N), ("val_", 3))[:2 if own else 1]:
-        for key, values in (("x", np.zeros((n, 1))), ("y", 2.0 ** np.arange(n))):
-            data[name + key] = str(directory / f"{name}{key}.npy")
-            np.save(data[name + key], values.astype("f4"))
-    return data
-
-
-def samples_of(total):
-    return [i for i in range(N) if int(total) // 4**i % 4 == 1]
-
-
-def seen(ranks, name):
-    """The samples of all ranks that each point is of of a metric, in order."""
-    steps = sorted({m["step"] for m in ranks[0].metrics if m["name"] == name})
-    return [samples_of(sum(m["sum"] for r in ranks for m in r.metrics if (m["name"], m["step"]) == (name, s)))
-            for s in steps]
+def numbers(directory, n_val=0):
+    return {"name": "npy"} | arrays(directory, N, n_val)
 
 
 def plan_for(directory, data, seed, part, batch, **more):
     plan = plan_of({"optimizer": {"name": "sgd", "lr": 0.1}, "seed_everything": seed, "stages": ["fit", "test"]},
-                   model={"layers": [1, 1], "bias": False, "loss": "mse"}, trainer={"max_epochs": 2} | more)
+                   model=MODEL, trainer={"max_epochs": 2} | more)
     plan["data"] = data | {"batch_size": batch, "val_split": part}
     plan["run"]["checkpoint_dir"] = str(directory / "a1")
     return plan
@@ -56,7 +40,7 @@ def test_samples_train_or_validate_as_torch_has_them(tmp_path, split):
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_parts_are_the_same_for_any_number_of_ranks(tmp_path, world):
     (split,) = [s for s in SPLITS if (s["val_split"], s["seed"]) == (0.5, 7)]
-    with Attempt(tmp_path, plan_for(tmp_path, numbers(tmp_path, own=True), 7, 0.5, 6 // world), world) as one:
+    with Attempt(tmp_path, plan_for(tmp_path, numbers(tmp_path, n_val=3), 7, 0.5, 6 // world), world) as one:
         assert one.wait() == [0] * world, one.story()
         assert seen(one.ranks, "train_loss_step") == 2 * [sorted(split["train"])]
         assert seen(one.ranks, "val_loss") == 2 * [sorted(split["val"])]

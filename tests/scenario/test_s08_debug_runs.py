@@ -7,45 +7,20 @@ import pytest
 import support
 from plans import plan_of, steps_in
 from ranks import EXIT, Attempt
+from telling import MODEL, arrays, seen
 
 GOLDEN = json.loads((pathlib.Path(support.ROOT) / "tests/golden/loop.json").read_text())
 TRAIN, VAL, BATCH = 12, 7, 2
 
 
-def arrays(directory):
-    """The model says 0 of everything, and sample i is off by 2**i: a sum of losses names its samples."""
-    paths = {}
-    for name, n in (("", TRAIN), ("val_", VAL)):
-        for key, values in (("x", np.zeros((n, 1))), ("y", 2.0 ** np.arange(n))):
-            paths[name + key] = str(directory / f"{name}{key}.npy")
-            np.save(paths[name + key], values.astype("f4"))
-    return paths
-
-
-def samples_of(total):
-    """Whose losses make that sum."""
-    total, found = int(total), []
-    for i in range(32):
-        assert total // 4**i % 4 in (0, 1)
-        found += [i] if total // 4**i % 4 else []
-    return found
-
-
-def seen(ranks, name):
-    """By step: the samples of all ranks that the metric is of."""
-    steps = sorted({m["step"] for m in ranks[0].metrics if m["name"] == name})
-    return [(s, samples_of(sum(m["sum"] for r in ranks for m in r.metrics if (m["name"], m["step"]) == (name, s))))
-            for s in steps]
-
-
 def plan_for(directory, trainer, **more):
     plan = plan_of({"optimizer": {"name": "sgd", "lr": 0.1}, "stages": ["fit", "test", "predict"]},
-                   model={"layers": [1, 1], "bias": False, "loss": "mse"},
+                   model=MODEL,
                    trainer={"max_epochs": 3} | trainer,
                    checkpoint={"every_n_train_steps": 1, "save_top_k": 1, "monitor": "val_loss"},
                    predict={"output": str(directory / "out.npy")},
                    run={"checkpoint_dir": str(directory / "a1")}, **more)
-    plan["data"] = {"name": "npy", "batch_size": BATCH, "shuffle": True} | arrays(directory)
+    plan["data"] = {"name": "npy", "batch_size": BATCH, "shuffle": True} | arrays(directory, TRAIN, VAL)
     return plan
 
 
@@ -60,9 +35,9 @@ def test_a_run_sees_the_samples_that_lightnings_does(tmp_path, case):
         window = case["trainer"].get("accumulate_grad_batches", 1)
         batches = [b for epoch in case["train"] for b in epoch]
         windows = [sorted(sum(batches[i:i + window], [])) for i in range(0, len(batches), window)]
-        assert [s for _, s in seen(one.ranks, "train_loss_step")] == windows
-        assert [s for _, s in seen(one.ranks, "val_loss")] == case["val"]
-        assert [s for _, s in seen(one.ranks, "test_loss")] == [case["test"]]
+        assert seen(one.ranks, "train_loss_step") == windows
+        assert seen(one.ranks, "val_loss") == case["val"]
+        assert seen(one.ranks, "test_loss") == [case["test"]]
         assert one.ranks[0].step == case["steps"]
         (weights,) = one.ranks[0].event("weights")
         assert weights["text"].startswith("last" if "fast_dev_run" in case["trainer"] else "best"), weights
@@ -74,8 +49,8 @@ def test_a_run_sees_the_samples_that_lightnings_does(tmp_path, case):
 def test_ranks_share_the_batches_of_a_fast_run(tmp_path):
     with Attempt(tmp_path, plan_for(tmp_path, {"fast_dev_run": 2, "overfit_batches": 2}), 2) as two:
         assert two.wait() == [0, 0], two.story()
-        assert [s for _, s in seen(two.ranks, "train_loss_step")] == [[0, 1, 2, 3], [4, 5, 6, 7]]
-        assert [s for _, s in seen(two.ranks, "val_loss")] == [list(range(VAL))]
+        assert seen(two.ranks, "train_loss_step") == [[0, 1, 2, 3], [4, 5, 6, 7]]
+        assert seen(two.ranks, "val_loss") == [list(range(VAL))]
 
 
 def test_overfitting_goes_on_with_the_same_bits(tmp_path):
@@ -86,7 +61,7 @@ def test_overfitting_goes_on_with_the_same_bits(tmp_path):
     plan["run"] |= {"checkpoint_dir": str(tmp_path / "a2"), "resume_from": str(tmp_path / "a1/step-7")}
     with Attempt(tmp_path, plan) as one:
         assert one.wait() == [0], one.story()
-        assert [s for _, s in seen(one.ranks, "train_loss_step")] == [[2, 3], [4, 5]] + [[0, 1], [2, 3], [4, 5]]
+        assert seen(one.ranks, "train_loss_step") == [[2, 3], [4, 5]] + [[0, 1], [2, 3], [4, 5]]
         assert one.ranks[0].event("resumed")[0]["exact"]
 
 
