@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "engine/train/config/limits.h"
 #include "engine/train/rank/sampler.h"
 #include "lib/base/rng.h"
 
@@ -38,8 +39,7 @@ static td_status check(int64_t n, int64_t n_val, struct td_amount part) {
 
 td_status td_holdout_init(struct td_holdout *h, int64_t n, struct td_amount part, uint64_t seed) {
     struct td_randperm permutation;
-    const int64_t n_val =
-        part.is_fraction ? (int64_t)((double)n * part.fraction) : TD_MIN(part.batches, n);
+    const int64_t n_val = td_amount_of(part, n);
     TD_TRY(check(n, n_val, part));
     h->order = td_calloc((size_t)n, sizeof *h->order);
     if (!h->order) return td_fail_oom();
