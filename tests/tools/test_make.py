@@ -1,6 +1,7 @@
 """The Makefile: one job server for all makes, as many jobs as the command line says, and what T builds."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,3 +37,11 @@ def test_number_of_jobs_is_the_command_line_s_when_it_says_one(tmp_path, words, 
 def test_unit_builds_what_it_runs_when_it_is_narrowed():
     built = dry("unit", "T=test_arena", "B=build-that-is-not-there").stdout
     assert "tests/unit/test_arena.c" in built and "tests/unit/test_buf.c" not in built
+
+
+def test_package_is_built_with_all_that_the_makefile_needs():
+    """A newer one was not among them."""
+    needed = re.search(r"^deps_build := (.*(?:(?<=\\)\n.*)*)$", (ROOT / "Makefile").read_text(), re.M)[1]
+    wanted = {name for name in needed.replace("\\", "").split() if re.fullmatch(r"lib\w+-dev|zlib\w+-dev", name)} - {"libc6-dev"}
+    given = re.search(r"^Build-Depends: (.*(?:\n .*)*)$", (ROOT / "deploy/debian/control").read_text(), re.M)[1]
+    assert len(wanted) > 8 and not wanted - set(re.findall(r"[\w-]+", given))
