@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "lib/base/wire.h"
+
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; // protobuf's kinds of fields
 enum { HEAD = 12, TAIL = 4, VALUE_MAX = 128 };
 
@@ -115,10 +117,6 @@ td_status td_tfevent_scalars(int64_t real_ns, int64_t step, const struct td_tfsc
 }
 
 // ---- reading ------------------------------------------------------------------------------------
-struct reader {
-    const unsigned char *at, *end;
-};
-
 static uint64_t little(const unsigned char *p, size_t bytes) {
     uint64_t v = 0;
     for (size_t i = bytes; i-- > 0;) {
@@ -127,79 +125,44 @@ static uint64_t little(const unsigned char *p, size_t bytes) {
     return v;
 }
 
-static bool take_varint(struct reader *r, uint64_t *out) {
-    uint64_t v = 0;
-    for (unsigned shift = 0; shift < 64 && r->at < r->end; shift += 7) {
-        const unsigned char byte = *r->at++;
-        v |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte & 0x80) continue;
-        *out = v;
-        return true;
-    }
-    return false;
+static struct td_wire fields_of(struct td_str bytes) {
+    return td_wire_of("a record", bytes.data, bytes);
 }
 
-struct field {
-    unsigned number, kind;
-    uint64_t varint;
-    struct reader bytes; // of kind BYTES
-};
-
-// False: there is none any more, and *io_whole goes where it is cut short.
-static bool take_field(struct reader *r, struct field *out, bool *io_whole) {
-    uint64_t key, length = 0;
-    if (r->at == r->end) return false;
-    *out = (struct field){0};
-    *io_whole = take_varint(r, &key) && key < UINT32_MAX;
-    if (!*io_whole) return false;
-    out->number = (unsigned)key >> 3;
-    out->kind = key & 7;
-    if (out->kind == VARINT) {
-        *io_whole = take_varint(r, &out->varint);
-        return *io_whole;
+static td_status read_value(struct td_str value, struct td_tfevent *out) {
+    struct td_wire w = fields_of(value);
+    struct td_wire_field f;
+    for (bool more;;) {
+        TD_TRY(td_wire_next(&w, &f, &more));
+        if (!more) return TD_OK;
+        if (f.number != 1 || f.wire_type != BYTES || out->n == TD_TFEVENT_VALUES) continue;
+        if (f.bytes.len >= TD_TFEVENT_TAG) continue; // no tag of ours
+        if (f.bytes.len) memcpy(out->tag[out->n], f.bytes.data, f.bytes.len);
+        out->tag[out->n++][f.bytes.len] = '\0';
     }
-    if (out->kind == BYTES) {
-        *io_whole = take_varint(r, &length);
-    } else {
-        length = out->kind == FIXED64 ? 8 : 4;
-        *io_whole = out->kind == FIXED64 || out->kind == FIXED32;
-    }
-    if (*io_whole) *io_whole = length <= (uint64_t)(r->end - r->at);
-    if (!*io_whole) return false;
-    out->bytes = (struct reader){r->at, r->at + length};
-    r->at += length;
-    return true;
 }
 
-static bool read_value(struct reader value, struct td_tfevent *out) {
-    struct field f;
-    bool whole = true;
-    while (take_field(&value, &f, &whole)) {
-        const size_t n = (size_t)(f.bytes.end - f.bytes.at);
-        if (f.number != 1 || f.kind != BYTES || out->n == TD_TFEVENT_VALUES) continue;
-        if (n >= TD_TFEVENT_TAG) continue; // no tag of ours
-        memcpy(out->tag[out->n], f.bytes.at, n);
-        out->tag[out->n++][n] = '\0';
+static td_status read_summary(struct td_str summary, struct td_tfevent *out) {
+    struct td_wire w = fields_of(summary);
+    struct td_wire_field f;
+    for (bool more;;) {
+        TD_TRY(td_wire_next(&w, &f, &more));
+        if (!more) return TD_OK;
+        if (f.number == 1 && f.wire_type == BYTES) TD_TRY(read_value(f.bytes, out));
     }
-    return whole;
 }
 
-static bool read_event(struct reader event, struct td_tfevent *out) {
-    struct field f, value;
-    bool whole = true;
+static td_status read_event(struct td_str event, struct td_tfevent *out) {
+    struct td_wire w = fields_of(event);
+    struct td_wire_field f;
     out->step = 0;
     out->n = 0;
-    while (take_field(&event, &f, &whole)) {
-        if (f.number == 2 && f.kind == VARINT) out->step = (int64_t)f.varint;
-        if (f.number != 5 || f.kind != BYTES) continue;
-        while (take_field(&f.bytes, &value, &whole)) {
-            if (value.number == 1 && value.kind == BYTES && !read_value(value.bytes, out)) {
-                return false;
-            }
-        }
-        if (!whole) return false;
+    for (bool more;;) {
+        TD_TRY(td_wire_next(&w, &f, &more));
+        if (!more) return TD_OK;
+        if (f.number == 2 && f.wire_type == VARINT) out->step = (int64_t)f.varint;
+        if (f.number == 5 && f.wire_type == BYTES) TD_TRY(read_summary(f.bytes, out));
     }
-    return whole;
 }
 
 size_t td_tfevent_read(const void *data, size_t bytes, struct td_tfevent *out_event) {
@@ -209,6 +172,8 @@ size_t td_tfevent_read(const void *data, size_t bytes, struct td_tfevent *out_ev
     if (length > TD_TFEVENT_MAX || length > bytes - HEAD - TAIL) return 0;
     if (little(p + 8, 4) != masked(p, 8)) return 0;
     if (little(p + HEAD + length, 4) != masked(p + HEAD, length)) return 0;
-    if (!read_event((struct reader){p + HEAD, p + HEAD + length}, out_event)) return 0;
-    return HEAD + (size_t)length + TAIL;
+    const struct td_str event = {(const char *)p + HEAD, (size_t)length};
+    td_status broken = read_event(event, out_event);
+    td_status_free(broken);
+    return broken ? 0 : HEAD + event.len + TAIL;
 }

@@ -24,6 +24,7 @@
 //   fsio.h          files that appear whole and durable, or not at all
 //   state_dir.h     where daemon and client find each other
 //   gz.h            reads gzip files
+//   wire.h          fields of protobuf messages, where protobuf-c is not there or knows too little
 //   digest.h        XXH3 digests
 //   proc.h          child processes
 //   ports.h         a range of TCP ports, as an option gives it

@@ -13,7 +13,7 @@
 
 #include "lib/base/arena.h"
 #include "lib/base/buf.h"
-#include "lib/rpc/wire.h"
+#include "lib/base/wire.h"
 
 enum { MAX_NESTING = 16 };
 

@@ -16,7 +16,7 @@
 
 #include "lib/base/arena.h"
 #include "lib/base/map.h"
-#include "lib/rpc/wire.h"
+#include "lib/base/wire.h"
 
 enum {
     MAX_FILES = 256,

@@ -6,7 +6,6 @@
 //   loop.h            one thread's event loop: wake-ups, timers, descriptors, signals (libevent)
 //   pump.h            one thread in a gRPC completion queue; hands its events to the loop (private)
 //   codec.h           protobuf-c messages <-> bytes, under a memory budget, UTF-8 checked
-//   wire.h            fields of a message where protobuf-c knows too little (private)
 //   buffer.h          messages in gRPC's byte buffers (private)
 //   server.h          table of methods, calls, streams, limits, drain (call.h, server_options.h)
 //   server_call.c     one call of a server; server_private.h: what both files share (private)

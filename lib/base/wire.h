@@ -1,12 +1,13 @@
-#ifndef TRAIND_LIB_RPC_WIRE_H
-#define TRAIND_LIB_RPC_WIRE_H
+#ifndef TRAIND_LIB_BASE_WIRE_H
+#define TRAIND_LIB_BASE_WIRE_H
 
 // The wire format of protobuf, read field by field where protobuf-c knows too little: the embedded
-// descriptor set, and strings, of which it forgets the length. Bytes are borrowed, nothing is
-// allocated, no nesting is followed: a caller that wants the inside of a field reads its bytes.
+// descriptor set, and strings, of which it forgets the length. Events of TensorBoard are read so,
+// too, as no proto of them is here. Bytes are borrowed, nothing is allocated, no nesting is
+// followed: a caller that wants the inside of a field reads its bytes.
 // Errors: INVALID_ARGUMENT with the offset from `base`.
 
-#include "lib/rpc/rpc.h"
+#include "lib/base/base.h"
 
 struct td_wire {
     const char *what; // for errors: "descriptor set"

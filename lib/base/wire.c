@@ -1,6 +1,6 @@
 // See the header. Groups (wire types 3 and 4) are of no message here and are refused.
 
-#include "lib/rpc/wire.h"
+#include "lib/base/wire.h"
 
 td_status td_wire_broken(const struct td_wire *w, const char *why) {
     return td_fail(TD_INVALID_ARGUMENT, "%s: %s at offset %td", w->what, why, w->at - w->base);
@@ -32,7 +32,7 @@ td_status td_wire_next(struct td_wire *w, struct td_wire_field *out_field, bool 
     *out_more = w->at != w->end;
     if (!*out_more) return TD_OK;
     struct td_wire_field f = {0};
-    uint64_t key;
+    uint64_t key = 0, len = 0; // set by what succeeds, which gcc does not see
     TD_TRY(read_varint(w, &key));
     f.number = (uint32_t)(key >> 3);
     f.wire_type = key & 7;
@@ -44,7 +44,6 @@ td_status td_wire_next(struct td_wire *w, struct td_wire_field *out_field, bool 
     } else if (f.wire_type == 5) {
         TD_TRY(skip(w, 4));
     } else if (f.wire_type == 2) {
-        uint64_t len;
         TD_TRY(read_varint(w, &len));
         f.bytes.data = w->at;
         TD_TRY(skip(w, len));
