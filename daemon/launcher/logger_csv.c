@@ -7,7 +7,6 @@
 // Lines wait in memory until the next flush. A write that fails is cut back to the last whole line,
 // and the sink is given up then: the logger opens the file again and puts the rows again.
 
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -155,13 +154,7 @@ static td_status flush(struct csv_sink *s) {
     if (s->has_row && s->dirty) TD_TRY(print_row(s, &s->pending));
     const size_t bytes = s->pending.len;
     if (bytes == 0) return TD_OK;
-    const ssize_t n = pwrite(s->fd, s->pending.data, bytes, (off_t)s->at);
-    if (n != (ssize_t)bytes) {
-        if (n >= 0) errno = ENOSPC; // a disk that takes a part takes no more
-        td_status failed = td_fs_fail("write", s->path);
-        if (ftruncate(s->fd, (off_t)s->at) != 0) errno = 0; // the next open cuts the torn line
-        return failed;
-    }
+    TD_TRY(td_log_sink_write(s->fd, s->path, &s->pending, s->at));
     if (ftruncate(s->fd, (off_t)(s->at + bytes)) != 0) return td_fs_fail("cut", s->path);
     s->at += closed_bytes;
     s->dirty = false;

@@ -9,6 +9,7 @@
 // Thread: the logger's. Errors name the path.
 
 #include "daemon/launcher/logger_rows.h"
+#include "lib/base/buf.h"
 
 // What each begins with, so that one is not taken for another.
 struct td_log_sink {
@@ -32,6 +33,10 @@ struct td_log_sink_ops {
     td_status (*flush)(struct td_log_sink *s);
     void (*close)(struct td_log_sink *s); // accepts NULL; what was not flushed is gone
 };
+
+// For a sink's flush: the bytes at `at` of its file. What fails half way is cut back to there.
+TD_MUST_USE td_status td_log_sink_write(int fd, const char *path, const struct td_buf *bytes,
+                                        uint64_t at);
 
 extern const struct td_log_sink_ops td_log_csv, td_log_tensorboard;
 

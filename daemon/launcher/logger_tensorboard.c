@@ -8,7 +8,6 @@
 // later steps.
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -132,13 +131,7 @@ static struct board *board_of(struct td_log_sink *sink) {
 static td_status board_flush(struct td_log_sink *sink) {
     struct board *s = board_of(sink);
     if (s->pending.len == 0) return TD_OK;
-    const ssize_t n = pwrite(s->fd, s->pending.data, s->pending.len, (off_t)s->bytes);
-    if (n != (ssize_t)s->pending.len) {
-        if (n >= 0) errno = ENOSPC; // a disk that takes a part takes no more
-        td_status failed = td_fs_fail("write", s->path);
-        if (ftruncate(s->fd, (off_t)s->bytes) != 0) errno = 0; // the next open cuts it
-        return failed;
-    }
+    TD_TRY(td_log_sink_write(s->fd, s->path, &s->pending, s->bytes));
     s->bytes += s->pending.len;
     td_buf_clear(&s->pending);
     return TD_OK;
