@@ -20,6 +20,7 @@ import circles
 import devices
 import names
 import prose
+import rpc_names
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_FILE_LINES = 600
@@ -453,9 +454,9 @@ def check_file(path, users):
     check_prints(path, without_strings(plain))
     check_one_way(path, without_strings(plain))
     check_buffers(path, plain)
-    braces.check(path, code, problem)
+    for check in (braces.check, prose.check_comments, rpc_names.check):
+        check(path, code, problem)
     devices.check(path, plain, problem)
-    prose.check_comments(path, code, problem)
     check_spelled_events(path, plain)
     check_spelled_outcomes(path, plain)
     if path.endswith(".h"):
@@ -590,8 +591,7 @@ def main():
     check_builders()
     for (pattern, most), places in users.items():
         for path, line in places[most:]:
-            first = places[0][0]
-            problem(path, line, f"{pattern} has its home in {first} already, one file may have it")
+            problem(path, line, f"{pattern} has its home in {places[0][0]} already, one file may have it")
     print("\n".join(problems) if problems else f"lint: {len(paths)} files, nothing to say")
     return 1 if problems else 0
 

@@ -9,8 +9,6 @@ does a point between two digits or in "i.e.".
 
 import re
 
-import rpc_names
-
 MAX_SENTENCE_WORDS = 30
 MAX_PARAGRAPH_WORDS = 120
 MAX_COLUMNS = 120
@@ -111,7 +109,6 @@ def paragraphs(text):
 
 
 def check_comments(path, text, problem):
-    rpc_names.check(path, text, problem)
     for number, block in paragraphs(text):
         for sentence in sentences(plain(block)):
             if n_words(sentence) > MAX_SENTENCE_WORDS:
