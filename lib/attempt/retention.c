@@ -29,3 +29,14 @@ bool td_retention_worst(const struct td_retention_rule *rule, const double *valu
     *out_at = worst;
     return true;
 }
+
+bool td_retention_best(const struct td_retention_rule *rule, const double *values, size_t n,
+                       size_t *out_at) {
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++) {
+        if (is_worse(rule, values, best, i)) best = i;
+    }
+    if (n == 0 || isnan(values[best])) return false;
+    *out_at = best;
+    return true;
+}

@@ -22,5 +22,8 @@ struct td_retention_rule {
 // True: *out_at is the one of values (n), oldest first, that goes next. False: all may stay.
 bool td_retention_worst(const struct td_retention_rule *rule, const double *values, size_t n,
                         size_t *out_at);
+// The one of values (n) that would go last, for a rule by value. False: none is a number.
+bool td_retention_best(const struct td_retention_rule *rule, const double *values, size_t n,
+                       size_t *out_at);
 
 #endif

@@ -114,12 +114,25 @@ static void test_rule_takes_the_worst_of_all_attempts_but_never_the_newest(void 
     assert_false(td_retention_worst(&all, falling, 4, &at));
 }
 
+static void test_best_is_the_older_of_equals_and_a_number(void **state) {
+    (void)state;
+    const struct td_retention_rule small = {.by_value = true};
+    const struct td_retention_rule large = {.by_value = true, .larger_is_better = true};
+    const double values[] = {NAN, 3, 1, 3, 1, NAN};
+    size_t at;
+    assert_true(td_retention_best(&small, values, 6, &at) && at == 2);
+    assert_true(td_retention_best(&large, values, 6, &at) && at == 1);
+    assert_false(td_retention_best(&large, (double[]){NAN, NAN}, 2, &at));
+    assert_false(td_retention_best(&large, values, 0, &at));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_survivors_follow_the_rules),
         cmocka_unit_test(test_best_stays_when_later_ones_repeat_its_value),
         cmocka_unit_test(test_files_that_ranks_write_are_known_by_name),
         cmocka_unit_test(test_rule_takes_the_worst_of_all_attempts_but_never_the_newest),
+        cmocka_unit_test(test_best_is_the_older_of_equals_and_a_number),
         cmocka_unit_test(test_the_one_resumed_from_stays_when_it_lies_in_the_same_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,17 +115,12 @@ const struct td_checkpoint *td_retain_best(struct td_job *j) {
     struct books b = {0};
     if (!read_rule(j, &b) || !b.rule.by_value) return td_catalog_find(j, "");
     fill(j, &b);
-    const struct td_checkpoint *best = NULL;
-    double most = (double)NAN;
-    for (size_t i = 0; i < b.n; i++) {
-        const double v = b.rule.larger_is_better ? b.value[i] : -b.value[i];
-        if (isnan(v) || (best && !(v > most))) continue;
-        best = b.row[i];
-        most = v;
-    }
+    size_t at;
+    const struct td_checkpoint *best =
+        td_retention_best(&b.rule, b.value, b.n, &at) ? b.row[at] : td_catalog_find(j, "");
     free(b.row);
     free(b.value);
-    return best ? best : td_catalog_find(j, "");
+    return best;
 }
 
 struct td_retain_marks td_retain_mark(struct td_job *j) {
