@@ -22,12 +22,9 @@ static const struct example examples[] = {
                             "  trainctl checkpoint download mnist a1/step-200 -O weights\n"},
     {"checkpoint list", "  trainctl checkpoint list mnist\n"},
     {"clone", "  trainctl clone mnist --set optimizer.lr=0.01 --follow\n"},
-    {"clone", "  trainctl clone mnist --set optimizer.lr=0.01 --follow\n"},
     {"cluster info", "  trainctl cluster info\n  trainctl cluster info -o json\n"},
     {"compare", "  trainctl compare j-1f2e j-77aa\n"
                 "  trainctl compare mnist-a mnist-b val_loss --plot\n"},
-    {"compare", "  trainctl compare mnist j-1f2e\n"
-                "  trainctl compare j-1f2e j-77aa val_loss --plot\n"},
     {"completion", "  source <(trainctl completion bash)                   this shell only\n"
                    "  trainctl completion zsh > ~/.zfunc/_trainctl         in fpath\n"
                    "  trainctl completion fish > ~/.config/fish/completions/trainctl.fish\n"},
@@ -38,7 +35,6 @@ static const struct example examples[] = {
     {"delete", "  trainctl delete mnist\n  trainctl delete j-1f2e j-77aa --keep-checkpoints\n"},
     {"describe", "  trainctl describe mnist\n  trainctl describe j-1f2e -o json\n"},
     {"init", "  trainctl init mine\n"},
-    {"init", "  trainctl init my-job && cd my-job && make && trainctl run job.yaml\n"},
     {"list", "  trainctl list\n  trainctl list --state running,queued\n"
              "  trainctl list -o name --limit 1     the newest\n"},
     {"logs", "  trainctl logs mnist --tail 20 -f\n  trainctl logs mnist --rank 0 --err-only\n"},
@@ -53,7 +49,6 @@ static const struct example examples[] = {
     {"plugins", "  trainctl plugins\n  trainctl plugins power_sgd\n"},
     {"resume", "  trainctl resume mnist\n"},
     {"retry", "  trainctl retry mnist --follow\n  trainctl retry mnist --resume\n"},
-    {"retry", "  trainctl retry mnist\n  trainctl retry j-1f2e --resume --follow\n"},
     {"run", "  trainctl run job.yaml\n  trainctl run job.yaml --resume\n"},
     {"spec", "  trainctl spec mnist > job.yaml        to submit again\n"
              "  trainctl spec mnist -o wide           every key, resolved\n"
@@ -66,7 +61,6 @@ static const struct example examples[] = {
     {"token list", "  trainctl token list\n"},
     {"token request", "  trainctl token request --key alice.key --name alice > alice.csr\n"},
     {"token revoke", "  trainctl token revoke t-4be1\n"},
-    {"top", "  trainctl top\n  trainctl top --once\n"},
     {"top", "  trainctl top\n  trainctl top --once\n"},
     {"version", "  trainctl version\n"},
     {"wait", "  trainctl wait mnist && echo done\n  trainctl wait j-1f2e --follow\n"},
