@@ -184,22 +184,6 @@ static bool is_json_text(const ProtobufCFieldDescriptor *f) {
     return f->type == PROTOBUF_C_TYPE_STRING && n > end && !strcmp(f->name + n - end, json_end);
 }
 
-static td_status print_tree(struct printer *p, const struct td_json *v) {
-    const bool is_map = v->kind == TD_JSON_OBJECT;
-    if (!is_map && v->kind != TD_JSON_ARRAY) return td_json_print(v, false, p->out);
-    TD_TRY(open_bracket(p, is_map ? "{" : "["));
-    for (const struct td_json *c = v->first; c; c = c->next) {
-        if (is_map) {
-            TD_TRY(print_key(p, c->key, c == v->first));
-        } else {
-            if (c != v->first) TD_TRY(td_buf_str(p->out, ","));
-            TD_TRY(newline(p));
-        }
-        TD_TRY(print_tree(p, c));
-    }
-    return close_bracket(p, is_map ? "}" : "]", v->first != NULL);
-}
-
 static td_status print_json_text(struct printer *p, const ProtobufCFieldDescriptor *f,
                                  const char *text, bool first) {
     enum { NAME_BYTES = 64, ARENA_BYTES = 64 << 20 };
@@ -211,7 +195,7 @@ static td_status print_json_text(struct printer *p, const ProtobufCFieldDescript
     if (!text || !*text) return td_buf_str(p->out, "null");
     TD_TRY(td_arena_create(ARENA_BYTES, &arena));
     TD_TRY_CTX(td_json_parse(arena, text, strlen(text), &v), "%s of the answer", f->name);
-    return print_tree(p, v);
+    return td_json_print_at(v, p->indent, p->depth, p->out);
 }
 
 static td_status print_field(struct printer *p, const ProtobufCMessage *m,

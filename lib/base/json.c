@@ -182,8 +182,6 @@ static td_status print_break(bool indent, int depth, struct td_buf *out) {
     return TD_OK;
 }
 
-static td_status print_value(const struct td_json *v, bool indent, int depth, struct td_buf *out);
-
 static td_status print_children(const struct td_json *v, bool indent, int depth,
                                 struct td_buf *out) {
     bool is_object = v->kind == TD_JSON_OBJECT;
@@ -194,14 +192,14 @@ static td_status print_children(const struct td_json *v, bool indent, int depth,
             TD_TRY(td_json_print_string(child->key, strlen(child->key), out));
             TD_TRY(td_buf_str(out, indent ? ": " : ":"));
         }
-        TD_TRY(print_value(child, indent, depth + 1, out));
+        TD_TRY(td_json_print_at(child, indent, depth + 1, out));
         if (child->next) TD_TRY(td_buf_str(out, ","));
     }
     if (v->first) TD_TRY(print_break(indent, depth, out));
     return td_buf_str(out, is_object ? "}" : "]");
 }
 
-static td_status print_value(const struct td_json *v, bool indent, int depth, struct td_buf *out) {
+td_status td_json_print_at(const struct td_json *v, bool indent, int depth, struct td_buf *out) {
     switch (v->kind) {
     case TD_JSON_NULL:
         return td_buf_str(out, "null");
@@ -221,7 +219,7 @@ static td_status print_value(const struct td_json *v, bool indent, int depth, st
 }
 
 td_status td_json_print(const struct td_json *v, bool indent, struct td_buf *out) {
-    return print_value(v, indent, 0, out);
+    return td_json_print_at(v, indent, 0, out);
 }
 
 // ---- readers ------------------------------------------------------------------------------------

@@ -42,6 +42,9 @@ struct td_json {
 TD_MUST_USE td_status td_json_parse(struct td_arena *a, const char *text, size_t len,
                                     struct td_json **out_root);
 TD_MUST_USE td_status td_json_print(const struct td_json *v, bool indent, struct td_buf *out);
+// The same as a value of a text that has so many brackets open.
+TD_MUST_USE td_status td_json_print_at(const struct td_json *v, bool indent, int depth,
+                                       struct td_buf *out);
 // Appends text as a JSON string literal, quotes included; control characters (C0, DEL, C1) escaped.
 TD_MUST_USE td_status td_json_print_string(const char *text, size_t len, struct td_buf *out);
 // Appends the shortest form that reads back equal; non-finite values become null.

@@ -207,6 +207,9 @@ static void test_member_is_replaced_in_place_when_set_again(void **state) {
     td_buf_clear(&out);
     assert_ok(td_json_print(copy, false, &out));
     assert_string_equal(td_buf_cstr(&out), "{\"a\":1,\"b\":\"B\",\"c\":[null],\"d\":\"\"}");
+    td_buf_clear(&out);
+    assert_ok(td_json_print_at(td_json_get(copy, "c"), true, 2, &out));
+    assert_string_equal(td_buf_cstr(&out), "[\n      null\n    ]");
 }
 
 static void test_builders_pass_null_through_when_the_arena_is_full(void **state) {
