@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/find_verb.h"
 #include "client/print.h"
 #include "client/progress.h"
 #include "client/rows.h"
@@ -55,18 +56,6 @@ static void offer_verbs(const char *first, const char *typed) {
         }
         last = name;
     }
-}
-
-static const struct td_verb *find_verb(const char *const *words, int n, int *out_words) {
-    for (size_t i = 0; td_verb_at(i); i++) {
-        const char *name = td_verb_at(i)->name, *space = strchr(name, ' ');
-        const size_t len = space ? (size_t)(space - name) : strlen(name);
-        if (strlen(words[0]) != len || strncmp(words[0], name, len) != 0) continue;
-        if (space && (n < 2 || strcmp(words[1], space + 1) != 0)) continue;
-        *out_words = space ? 2 : 1;
-        return td_verb_at(i);
-    }
-    return NULL;
 }
 
 // ---- the line -----------------------------------------------------------------------------------
@@ -250,7 +239,7 @@ td_status td_complete(struct td_session *s, const char *const *words, int n) {
     if (n < 1) return TD_OK;
     l = (struct line){.typed = words[n - 1]};
     struct td_flags asked = {.timeout_ns = ASKED_NS, .rank = -1};
-    l.verb = find_verb(words, n - 1, &l.n_verb_words);
+    l.verb = td_verb_find(words, n - 1, &l.n_verb_words);
     if (!l.verb) {
         if (n <= 2) offer_verbs(n == 2 ? words[0] : NULL, l.typed);
         return TD_OK;

@@ -5,33 +5,32 @@
 #include <string.h>
 
 #include "client/print.h"
+#include "client/rows.h"
 #include "lib/base/buf.h"
 
-// The row whose words are argv[1..]; *out_words says how many words it has.
-const struct td_verb *td_verbs_find(const struct td_verbs *t, int argc, char **argv,
-                                    int *out_words) {
-    for (size_t i = 0; argc > 1 && i < t->n; i++) {
-        const char *space = strchr(t->verb[i].name, ' ');
-        size_t first = space ? (size_t)(space - t->verb[i].name) : strlen(t->verb[i].name);
-        if (strlen(argv[1]) != first || strncmp(argv[1], t->verb[i].name, first) != 0) continue;
-        if (space && (argc < 3 || strcmp(argv[2], space + 1) != 0)) continue;
+const struct td_verb *td_verb_find(const char *const *words, int n, int *out_words) {
+    for (size_t i = 0; n > 0 && td_verb_at(i); i++) {
+        const char *name = td_verb_at(i)->name, *space = strchr(name, ' ');
+        const size_t first = strcspn(name, " ");
+        if (strlen(words[0]) != first || strncmp(words[0], name, first) != 0) continue;
+        if (space && (n < 2 || strcmp(words[1], space + 1) != 0)) continue;
         *out_words = space ? 2 : 1;
-        return &t->verb[i];
+        return td_verb_at(i);
     }
     return NULL;
 }
 
 // The first of two words alone, or with another second one: names the verbs that begin so.
-static bool refuse_half_a_verb(const struct td_verbs *t, int argc, char **argv) {
-    size_t first = strlen(argv[1]);
+static bool refuse_half_a_verb(const char *const *words, int n) {
+    size_t first = strlen(words[0]);
     bool any = false;
-    for (size_t i = 0; i < t->n; i++) {
-        const char *name = t->verb[i].name;
-        if (strncmp(argv[1], name, first) != 0 || name[first] != ' ') continue;
-        if (!any && argc > 2 && argv[2][0] != '-') {
-            td_print(stderr, "trainctl: there is no verb '%s %s', but ", argv[1], argv[2]);
+    for (size_t i = 0; td_verb_at(i); i++) {
+        const char *name = td_verb_at(i)->name;
+        if (strncmp(words[0], name, first) != 0 || name[first] != ' ') continue;
+        if (!any && n > 1 && words[1][0] != '-') {
+            td_print(stderr, "trainctl: there is no verb '%s %s', but ", words[0], words[1]);
         } else if (!any) {
-            td_print(stderr, "trainctl: the verb '%s' has a second word: ", argv[1]);
+            td_print(stderr, "trainctl: the verb '%s' has a second word: ", words[0]);
         }
         td_print(stderr, "%s'%s'", any ? ", " : "", name);
         any = true;
@@ -40,26 +39,26 @@ static bool refuse_half_a_verb(const struct td_verbs *t, int argc, char **argv) 
     return any;
 }
 
-int td_verbs_refuse(const struct td_verbs *t, int argc, char **argv) {
+int td_verb_refuse(const char *const *words, int n) {
     const char *nearest = NULL;
     int best = 3;
-    if (argv[1][0] == '-') {
+    if (words[0][0] == '-') {
         td_print(stderr,
                  "trainctl: the verb comes first, then flags such as '%s'; `trainctl --help` "
                  "lists the verbs\n",
-                 argv[1]);
+                 words[0]);
         return TD_CTL_USAGE;
     }
-    if (refuse_half_a_verb(t, argc, argv)) return TD_CTL_USAGE;
-    for (size_t i = 0; i < t->n; i++) {
-        int distance = td_edit_distance(argv[1], t->verb[i].name, best);
+    if (refuse_half_a_verb(words, n)) return TD_CTL_USAGE;
+    for (size_t i = 0; td_verb_at(i); i++) {
+        int distance = td_edit_distance(words[0], td_verb_at(i)->name, best);
         if (distance < best) {
             best = distance;
-            nearest = t->verb[i].name;
+            nearest = td_verb_at(i)->name;
         }
     }
     td_print(stderr, "trainctl: there is no verb '%s'%s%s%s `trainctl --help` lists them\n",
-             argv[1], nearest ? ", did you mean '" : ";", nearest ? nearest : "",
+             words[0], nearest ? ", did you mean '" : ";", nearest ? nearest : "",
              nearest ? "'?" : "");
     return TD_CTL_USAGE;
 }

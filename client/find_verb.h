@@ -6,15 +6,9 @@
 
 #include "client/client.h"
 
-struct td_verbs {
-    const struct td_verb *verb; // (n), in alphabetical order
-    size_t n;
-};
-
-// The row whose words are argv[1..], or NULL; *out_words says how many words it has.
-const struct td_verb *td_verbs_find(const struct td_verbs *t, int argc, char **argv,
-                                    int *out_words);
-// Says what is wrong with argv[1], which is there; the exit code.
-int td_verbs_refuse(const struct td_verbs *t, int argc, char **argv);
+// The row whose words come first, or NULL; *out_words says how many words it has.
+const struct td_verb *td_verb_find(const char *const *words, int n, int *out_words);
+// Says what is wrong with the first word, which is there; the exit code.
+int td_verb_refuse(const char *const *words, int n);
 
 #endif

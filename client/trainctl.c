@@ -265,8 +265,6 @@ size_t td_verb_options(const struct td_verb *v, struct argp_option *out) {
     return n;
 }
 
-static const struct td_verbs verbs = {verb_table, TD_COUNTOF(verb_table)};
-
 struct parse {
     const struct td_verb *verb;
     struct td_flags flags;
@@ -575,12 +573,13 @@ int main(int argc, char **argv) {
     }
     if (argc > 1 && (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))) argv[1] = version;
     int words = 0;
-    const struct td_verb *verb = td_verbs_find(&verbs, argc, argv, &words);
+    const char *const *given = (const char *const *)(argv + 1);
+    const struct td_verb *verb = td_verb_find(given, argc - 1, &words);
     if (argc < 2) {
         td_help_print(stderr);
         return TD_CTL_USAGE;
     }
-    if (!verb) return td_verbs_refuse(&verbs, argc, argv);
+    if (!verb) return td_verb_refuse(given, argc - 1);
     struct parse parsed;
     parse_flags(verb, argc - words, argv + words, &parsed);
     struct td_session session = {.flags = &parsed.flags};

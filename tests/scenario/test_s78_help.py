@@ -69,8 +69,8 @@ def jobs(coordinator):
 
 
 @pytest.mark.parametrize("line, wanted", [
-    ([""], {"cancel", "checkpoint", "submit", "node"}), (["su"], {"submit"}), (["checkpoint", ""], {"list", "download"}),
-    (["checkpoint", "d"], {"download"}), (["submit", "--dr"], {"--dry-run"}), (["submit", "--dry"], {"--dry-run"}),
+    ([""], {"cancel", "checkpoint", "submit", "node"}), (["su"], {"submit"}), (["cancel"], {"cancel"}),
+    (["checkpoint", ""], {"list", "download"}), (["checkpoint", "d"], {"download"}), (["submit", "--dr"], {"--dry-run"}), (["submit", "--dry"], {"--dry-run"}),
     (["list", "-o", "js"], {"json", "jsonl"}), (["list", "--output", "=", "n"], {"name"}),
     (["list", "--output=ta"], {"--output=table"}), (["list", "--state", "queued,pau"], {"queued,paused", "queued,pausing"}),
     (["token", "create", "--role", "v"], {"viewer"}), (["completion", ""], {"bash", "zsh", "fish"}),
