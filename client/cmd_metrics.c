@@ -157,12 +157,8 @@ td_status td_cmd_metrics(struct td_session *s, const struct td_flags *f, int *ou
     TD_TRY(check(f));
     if (f->plot) return td_metrics_plot(s, f);
     if (f->follow) return td_metrics_follow(s, f, last_only);
-    Traind__V1__QueryMetricsRequest request = TRAIND__V1__QUERY_METRICS_REQUEST__INIT;
-    request.job = td_unconst(f->args[0]);
-    request.n_names = (size_t)f->n_args - 1;
-    request.names = td_unconst(&f->args[1]);
-    request.from_step = f->from_step;
-    request.to_step = f->to_step;
+    Traind__V1__QueryMetricsRequest request;
+    td_series_request_init(f, &request);
     request.picture_points = f->points;
     request.max_points = last_only;
     TD_AUTO(td_series) *series = NULL;

@@ -169,13 +169,8 @@ static td_status show(struct following *w) {
 
 // ---- asking -------------------------------------------------------------------------------------
 static td_status ask(struct following *w, uint32_t newest, struct td_series **out_series) {
-    const struct td_flags *f = w->flags;
-    Traind__V1__QueryMetricsRequest request = TRAIND__V1__QUERY_METRICS_REQUEST__INIT;
-    request.job = td_unconst(f->args[0]);
-    request.n_names = (size_t)f->n_args - 1;
-    request.names = td_unconst(&f->args[1]);
-    request.from_step = f->from_step;
-    request.to_step = f->to_step;
+    Traind__V1__QueryMetricsRequest request;
+    td_series_request_init(w->flags, &request);
     request.max_points = newest;
     return td_series_read(w->session, &request, out_series);
 }

@@ -82,6 +82,16 @@ static td_status join(struct td_series *g) {
     return TD_OK;
 }
 
+void td_series_request_init(const struct td_flags *f,
+                            Traind__V1__QueryMetricsRequest *out_request) {
+    traind__v1__query_metrics_request__init(out_request);
+    out_request->job = td_unconst(f->args[0]);
+    out_request->n_names = (size_t)f->n_args - 1;
+    out_request->names = td_unconst(&f->args[1]);
+    out_request->from_step = f->from_step;
+    out_request->to_step = f->to_step;
+}
+
 td_status td_series_read(struct td_session *s, Traind__V1__QueryMetricsRequest *request,
                          struct td_series **out_series) {
     TD_AUTO(td_series) *g = td_calloc(1, sizeof *g);

@@ -10,6 +10,8 @@
 
 struct td_series;
 
+// As the arguments and the flags say: args[0] is a job, the others are names.
+void td_series_request_init(const struct td_flags *f, Traind__V1__QueryMetricsRequest *out_request);
 // The request's page_token is written.
 TD_MUST_USE td_status td_series_read(struct td_session *s, Traind__V1__QueryMetricsRequest *request,
                                      struct td_series **out_series);
