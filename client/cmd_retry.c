@@ -10,8 +10,8 @@
 
 #include "client/cmd_submit.h"
 #include "client/pages.h"
-#include "client/place.h"
 #include "client/print.h"
+#include "client/submission.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "traind/v1/checkpoint.pb-c.h"
@@ -33,15 +33,12 @@ static td_status ask_for_origin(struct td_session *s, struct origin *o) {
 static td_status submit(struct td_session *s, const struct origin *o, const char *const *overrides,
                         size_t n_overrides, int *out_exit) {
     struct td_client_place place;
-    Traind__V1__ClientPlace client = TRAIND__V1__CLIENT_PLACE__INIT;
+    Traind__V1__ClientPlace client;
     Traind__V1__CreateJobRequest request = TRAIND__V1__CREATE_JOB_REQUEST__INIT;
     request.spec = o->job->spec_json;
     request.overrides = td_unconst(overrides);
     request.n_overrides = n_overrides;
-    TD_TRY(td_client_place_find(td_client_home(), &place)); // of paths in the overrides
-    client.directory = place.directory;
-    client.home = place.home;
-    client.boot_id = place.boot_id;
+    TD_TRY(td_submission_place(&place, &client)); // of paths in the overrides
     request.client = &client;
     return td_submit_request(s, &request, out_exit);
 }

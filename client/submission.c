@@ -29,17 +29,23 @@ static td_status ask(struct td_submission *m, struct td_session *s, const struct
     return look((const Traind__V1__ValidateJobResponse *)td_rpc_message_get(answer));
 }
 
+td_status td_submission_place(struct td_client_place *out_place,
+                              Traind__V1__ClientPlace *out_client) {
+    TD_TRY(td_client_place_find(td_client_home(), out_place));
+    traind__v1__client_place__init(out_client);
+    out_client->directory = out_place->directory;
+    out_client->home = out_place->home;
+    out_client->boot_id = out_place->boot_id;
+    return TD_OK;
+}
+
 td_status td_submission_create(struct td_session *s, const struct td_flags *f,
                                struct td_submission **out_submission) {
     TD_AUTO(td_submission) *m = td_calloc(1, sizeof *m);
     if (!m) return td_fail_oom();
     td_buf_init(&m->spec, TD_SPEC_FILE_BUFFER);
     TD_TRY(td_spec_file_read(f->args[0], &m->spec));
-    TD_TRY(td_client_place_find(td_client_home(), &m->place));
-    traind__v1__client_place__init(&m->client);
-    m->client.directory = m->place.directory;
-    m->client.home = m->place.home;
-    m->client.boot_id = m->place.boot_id;
+    TD_TRY(td_submission_place(&m->place, &m->client));
     TD_TRY(ask(m, s, f));
     *out_submission = td_steal(m);
     return TD_OK;

@@ -14,6 +14,10 @@ struct td_submission {
     Traind__V1__ClientPlace client; // borrows the place
 };
 
+// Where this program is, for a request: out_client borrows out_place.
+TD_MUST_USE td_status td_submission_place(struct td_client_place *out_place,
+                                          Traind__V1__ClientPlace *out_client);
+
 // Reads args[0] of the flags and has the coordinator check it. INVALID_ARGUMENT: the file cannot be
 // one, the spec is wrong, or something that the spec names relative to here is not there.
 TD_MUST_USE td_status td_submission_create(struct td_session *s, const struct td_flags *f,
