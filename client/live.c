@@ -154,10 +154,7 @@ td_status td_live_show(struct td_live *l, const struct td_buf *text) {
 td_status td_live_wait(struct td_live *l, int64_t ns) {
     if (l->over) return TD_OK;
     l->wakes = false;
-    td_status s = td_loop_run_until(l->loop, &l->wakes, ns);
-    if (td_status_code(s) != TD_DEADLINE_EXCEEDED) return s;
-    td_status_free(s);
-    return TD_OK;
+    return td_loop_run_for(l->loop, &l->wakes, ns);
 }
 
 bool td_live_is_over(const struct td_live *l) {

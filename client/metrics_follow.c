@@ -204,14 +204,6 @@ static td_status one_round(struct following *w, bool *out_more) {
     return show(w);
 }
 
-static td_status pause_a_while(struct following *w) {
-    static const bool never = false;
-    td_status slept = td_loop_run_until(w->session->loop, &never, ASK_AGAIN_NS);
-    if (td_status_code(slept) != TD_DEADLINE_EXCEEDED) return slept;
-    td_status_free(slept);
-    return TD_OK;
-}
-
 // The daemon was there when the job was looked for.
 static td_status follow(struct following *w) {
     const int64_t timeout_ns = w->flags->timeout_ns;
@@ -229,7 +221,8 @@ static td_status follow(struct following *w) {
             return td_fail(TD_DEADLINE_EXCEEDED, "job %s has not ended within --timeout (%.9g s)",
                            w->flags->args[0], (double)timeout_ns / TD_NS_PER_S);
         }
-        TD_TRY(s ? td_session_reconnect(w->session, s, last) : pause_a_while(w));
+        TD_TRY(s ? td_session_reconnect(w->session, s, last)
+                 : td_loop_run_for(w->session->loop, NULL, ASK_AGAIN_NS));
     }
 }
 

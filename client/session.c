@@ -78,13 +78,10 @@ static td_status give_up(const struct td_session *s, td_status take_failed) {
 
 td_status td_session_reconnect(struct td_session *s, td_status take_failed,
                                struct td_mono last_answer) {
-    static const bool never = false;
     if (td_mono_now().ns - last_answer.ns > s->flags->reconnect_ns) return give_up(s, take_failed);
     say_away(s);
     td_status_free(take_failed);
-    td_status slept = td_loop_run_until(s->loop, &never, RETRY_NS);
-    if (td_status_code(slept) != TD_DEADLINE_EXCEEDED) return slept;
-    td_status_free(slept);
+    TD_TRY(td_loop_run_for(s->loop, NULL, RETRY_NS));
     td_rpc_channel_destroy(td_steal(s->channel));
     td_status lost = connect_channel(s);
     if (td_status_code(lost) != TD_UNAVAILABLE) return lost;

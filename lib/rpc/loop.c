@@ -312,6 +312,14 @@ td_status td_loop_run_until(struct td_loop *loop, const bool *done, int64_t time
     return TD_OK;
 }
 
+td_status td_loop_run_for(struct td_loop *loop, const bool *done, int64_t ns) {
+    static const bool never = false;
+    td_status s = td_loop_run_until(loop, done ? done : &never, ns);
+    if (td_status_code(s) != TD_DEADLINE_EXCEEDED) return s;
+    td_status_free(s);
+    return TD_OK;
+}
+
 void td_loop_stop(struct td_loop *loop) {
     atomic_store(&loop->stop, true);
     wake_loop(loop);

@@ -37,6 +37,8 @@ TD_MUST_USE td_status td_loop_run(struct td_loop *loop);
 // The same until *done is true, at most timeout_ns (then DEADLINE_EXCEEDED). CANCELLED:
 // td_loop_stop was called. For command line tools and tests; never from inside a callback.
 TD_MUST_USE td_status td_loop_run_until(struct td_loop *loop, const bool *done, int64_t timeout_ns);
+// The same, but all of the time may pass: that is no failure. done: NULL for nothing but the time.
+TD_MUST_USE td_status td_loop_run_for(struct td_loop *loop, const bool *done, int64_t ns);
 // Ends the current run, or the next one if none is going on. Any thread; not from signal handlers.
 void td_loop_stop(struct td_loop *loop);
 
