@@ -511,6 +511,12 @@ static void parse_flags(const struct td_verb *verb, int argc, char **argv, struc
     argp_parse(&argp, argc, argv, 0, NULL, out);
 }
 
+static int run_once(struct td_session *s, const struct td_verb *verb, const struct td_flags *f) {
+    int code = TD_CTL_OK;
+    td_status failed = verb->run(s, f, &code);
+    return failed ? td_session_explain(s, failed) : code;
+}
+
 // One job after the other: each failure is explained, the first one is the exit code.
 static int run_for_jobs(struct td_session *s, const struct td_verb *verb, struct td_flags *f) {
     static struct td_found_jobs found;
@@ -525,24 +531,17 @@ static int run_for_jobs(struct td_session *s, const struct td_verb *verb, struct
     }
     if (failed) return td_session_explain(s, failed);
     for (size_t i = 0; i < found.n; i++) {
-        int code = TD_CTL_OK;
         f->args[0] = found.id[i];
         f->n_args = is_several ? 1 : f->n_args;
-        failed = verb->run(s, f, &code);
-        if (failed) code = td_session_explain(s, failed);
+        const int code = run_once(s, verb, f);
         if (!first) first = code;
     }
     return first;
 }
 
 static int run(struct td_session *s, const struct td_verb *verb, struct td_flags *f) {
-    int code = TD_CTL_OK;
-    if (verb->flags & (F_JOB | F_JOBS)) {
-        code = run_for_jobs(s, verb, f);
-    } else {
-        td_status failed = verb->run(s, f, &code);
-        if (failed) code = td_session_explain(s, failed);
-    }
+    const bool is_for_jobs = verb->flags & (F_JOB | F_JOBS);
+    const int code = is_for_jobs ? run_for_jobs(s, verb, f) : run_once(s, verb, f);
     td_status cut = td_fs_flush_stdout(); // an answer that is cut off is none
     if (cut && !code) return td_session_explain(s, cut);
     td_status_free(cut);
