@@ -189,9 +189,8 @@ static td_status draw_one(const struct td_plot *window, const char *name,
     for (int i = 0; i < SIDES; i++) {
         static const Traind__V1__Series none;
         const Traind__V1__Series *found = td_series_find(td_series_get(series[i]), name);
-        char *label = td_arena_alloc(c->arena, TD_FOUND_ID_BYTES);
+        const char *label = td_arena_printf(c->arena, "%s of %s", name, c->job[i]->id);
         if (!label) return td_fail_oom();
-        snprintf(label, TD_FOUND_ID_BYTES, "%s of %s", name, c->job[i]->id);
         TD_TRY(td_metrics_plot_curve(found ? found : &none, label, c->arena, &curve[i]));
         td_plot_widen(&plot, &curve[i]);
     }

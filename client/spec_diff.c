@@ -18,9 +18,8 @@ static td_status walk(struct walk *w, const char *key, const struct td_json *lef
 static td_status differ(struct walk *w, const char *key, const struct td_json *left,
                         const struct td_json *right) {
     struct td_spec_difference *d = td_arena_alloc(w->arena, sizeof *d);
-    char *name = td_arena_alloc(w->arena, strlen(key) + 1);
+    const char *name = td_arena_strdup(w->arena, key);
     if (!d || !name) return td_fail_oom();
-    memcpy(name, key, strlen(key) + 1);
     *d = (struct td_spec_difference){.key = name, .left = left, .right = right};
     *w->end = d;
     w->end = &d->next;
