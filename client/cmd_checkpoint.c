@@ -17,9 +17,7 @@
 #include "traind/v1/checkpoint.pb-c.h"
 
 static const char *state_name(Traind__V1__Checkpoint__State state) {
-    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(
-        &traind__v1__checkpoint__state__descriptor, (int)state);
-    return v ? v->name : "UNKNOWN";
+    return td_format_enum(&traind__v1__checkpoint__state__descriptor, (int)state);
 }
 
 static const char *mark_of(const Traind__V1__Checkpoint *c) {

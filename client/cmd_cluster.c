@@ -54,12 +54,11 @@ static td_status show_nodes(const Traind__V1__ListNodesResponse *r, bool wide) {
     td_table_init(&t, arena, TD_COUNTOF(columns), columns);
     for (size_t i = 0; i < r->n_nodes; i++) {
         const Traind__V1__Node *n = r->nodes[i];
-        const ProtobufCEnumValue *state = protobuf_c_enum_descriptor_get_value(
-            &traind__v1__node__state__descriptor, (int)n->state);
         char memory[32];
         TD_TRY(td_table_add(&t, "%s", n->id));
         TD_TRY(td_table_add(&t, "%s", n->name));
-        TD_TRY(td_table_add(&t, "%s", state ? state->name : "UNKNOWN"));
+        TD_TRY(td_table_add(&t, "%s",
+                            td_format_enum(&traind__v1__node__state__descriptor, (int)n->state)));
         TD_TRY(td_table_add(&t, "%" PRIu32 "/%" PRIu32, n->slots_used, n->slots));
         TD_TRY(td_table_add(&t, "%" PRIu32, n->cores));
         TD_TRY(add_level(&t, n));

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/flag_values.h"
+#include "client/format.h"
 #include "client/print.h"
 #include "client/session.h"
 #include "client/table.h"
@@ -15,17 +16,12 @@
 #include "lib/tls/certificate.h"
 #include "traind/v1/admin.pb-c.h"
 
-static const char *word(const ProtobufCEnumDescriptor *of, int value) {
-    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(of, value);
-    return v ? v->name : "UNKNOWN";
-}
-
 static const char *role_of(const Traind__V1__Token *t) {
-    return word(&traind__v1__token__role__descriptor, (int)t->role);
+    return td_format_enum(&traind__v1__token__role__descriptor, (int)t->role);
 }
 
 static const char *state_of(const Traind__V1__Token *t) {
-    return word(&traind__v1__token__state__descriptor, (int)t->state);
+    return td_format_enum(&traind__v1__token__state__descriptor, (int)t->state);
 }
 
 static td_status parse_role(const char *text, Traind__V1__Token__Role *out) {

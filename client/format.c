@@ -1,6 +1,6 @@
-// Numbers, spans and ages as people read them, for tables, for the bar of a follower, and for
-// traind-run. Nothing here depends on a locale. Times are the server's, and its clock may be ahead
-// of ours.
+// Numbers, spans, ages and names of values as people read them, for tables, for the bar of a
+// follower, and for traind-run. Nothing here depends on a locale. Times are the server's, and its
+// clock may be ahead of ours.
 
 #include "client/format.h"
 
@@ -8,6 +8,11 @@
 #include <time.h>
 
 #include "lib/base/clock.h"
+
+const char *td_format_enum(const ProtobufCEnumDescriptor *type, int value) {
+    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(type, value);
+    return v ? v->name : "UNKNOWN";
+}
 
 const char *td_format_bytes(uint64_t bytes, char out[32]) {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};

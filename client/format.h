@@ -1,7 +1,9 @@
 #ifndef TRAIND_CLIENT_FORMAT_H
 #define TRAIND_CLIENT_FORMAT_H
 
-// Small formats that people read. Each returns out.
+// Small formats that people read. Those with an out return it.
+
+#include <protobuf-c/protobuf-c.h>
 
 #include "lib/base/base.h"
 
@@ -11,5 +13,7 @@ const char *td_format_seconds(double seconds, char out[32]); // "1:05", "2:03:04
 // How long ago a time of an answer was: "12s", "5m", "3h", "2d". What is no such time is given
 // back, as far as there is room; one that is still to come, because clocks differ, is "0s".
 const char *td_format_age(const char *time, char out[32]);
+// The name of an enum's value; that of a newer daemon is "UNKNOWN".
+const char *td_format_enum(const ProtobufCEnumDescriptor *type, int value);
 
 #endif

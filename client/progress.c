@@ -20,9 +20,7 @@ void td_progress_line_init(struct td_progress_line *p, bool color) {
 }
 
 const char *td_job_state_word(Traind__V1__Job__State state) {
-    const ProtobufCEnumValue *v =
-        protobuf_c_enum_descriptor_get_value(&traind__v1__job__state__descriptor, (int)state);
-    return v ? v->name : "UNKNOWN";
+    return td_format_enum(&traind__v1__job__state__descriptor, (int)state);
 }
 
 bool td_job_state_terminal(Traind__V1__Job__State state) {

@@ -84,15 +84,13 @@ static td_status put_cluster(const Traind__V1__ClusterInfo *c, int columns, stru
 }
 
 static td_status put_node(const Traind__V1__Node *n, int columns, struct td_buf *out) {
-    const ProtobufCEnumValue *state =
-        protobuf_c_enum_descriptor_get_value(&traind__v1__node__state__descriptor, (int)n->state);
+    const char *state = td_format_enum(&traind__v1__node__state__descriptor, (int)n->state);
     char slots[32], jobs[32], used[32], all[32], memory[72];
     snprintf(slots, sizeof slots, "%" PRIu32 "/%" PRIu32, n->slots_used, n->slots);
     snprintf(jobs, sizeof jobs, "%zu", n->n_jobs);
     snprintf(memory, sizeof memory, "%s/%s", td_format_bytes(n->memory_used_bytes, used),
              td_format_bytes(n->memory_bytes, all));
-    const struct cell cells[] = {
-        {n->name, -20}, {state ? state->name : "UNKNOWN", -8}, {slots, 7}, {jobs, 5}, {memory, 20}};
+    const struct cell cells[] = {{n->name, -20}, {state, -8}, {slots, 7}, {jobs, 5}, {memory, 20}};
     return put_cells(cells, TD_COUNTOF(cells), columns, out);
 }
 
