@@ -7,15 +7,8 @@ costs what its call, the check of its spec and its commit cost, whatever waits; 
 difference to a short queue. Creates are 50 at a time; jobs that end are one at a time, each waiting for the start of the
 next, and once more 50 at a time on a node of 50 slots.
 """
-import contextlib
-import fcntl
-import os
 import pathlib
-import pty
 import statistics
-import struct
-import subprocess
-import termios
 import time
 
 import grpc
@@ -23,6 +16,7 @@ import grpc
 from fake_node import FakeNode
 from daemons import rss_mb
 from harness import Cluster, Row, emit, support
+from terminals import on_terminal
 
 LENGTHS = (100, 1000, 10000)
 BATCHES, CREATES, ENDS, IN_FLIGHT, WATCHES, PER_CHANNEL = 5, 200, 60, 50, 300, 90
@@ -148,19 +142,5 @@ def costs(crowd, n, first):
     emit(f"queue of {n:,}: describe", crowd.waits(lambda: crowd.stub.GetJob(one)), "ms", better="less", asked=30)
     for args in (["list"], ["list", "--limit", "0"], ["list", "--state", "running"], ["describe", crowd.ids[-1]]):
         emit(f"queue of {n:,}: trainctl {' '.join(args[:1] if args[0] == 'describe' else args)} on a terminal",
-             crowd.waits(lambda a=args: on_a_terminal(crowd.daemon, *a)), "ms", better="less", asked=30)
-
-
-def on_a_terminal(daemon, *args):
-    """A whole run of trainctl whose output is a terminal of 120 columns."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-    env = {**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir), "TERM": "xterm"}
-    ran = subprocess.Popen([support.BIN / "trainctl", *args], stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, env=env)
-    os.close(theirs)
-    with contextlib.suppress(OSError):  # EIO: it has ended
-        while os.read(ours, 65536):
-            pass
-    os.close(ours)
-    if ran.wait(30):
-        raise RuntimeError(f"trainctl {' '.join(args)}: status {ran.returncode}")
+             crowd.waits(lambda a=args: on_terminal(crowd.daemon, *a, columns=120, rows=40, TERM="xterm")), "ms",
+             better="less", asked=30)

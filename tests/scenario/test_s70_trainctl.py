@@ -1,22 +1,17 @@
 """trainctl as a person and a script use it: every verb in every form, exit codes, a terminal, Ctrl-C."""
-import contextlib
-import fcntl
 import json
 import os
 import pathlib
-import pty
 import re
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import tty
 
 import grpc
 import pytest
 
 from support import BIN, LONG, ROOT, SPEC, spec_file, until, with_worker
+from terminals import on_terminal
 
 OK, JOB_FAILED, USAGE, NOT_FOUND, DENIED, UNAVAILABLE, TIMEOUT, CONFLICT = range(8)
 
@@ -386,35 +381,19 @@ def test_follow_survives_a_restart_of_the_daemon(daemon, sig):
     assert "SUCCEEDED: step 500" in out
 
 
-def on_terminal(daemon, job, columns=160, **env):
-    """What a follower writes to a terminal."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+def followed(daemon, job, columns=160, **env):
     env = {"TERM": "xterm", "NO_COLOR": "", **env}
-    follower = start_follow(daemon, job, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    seen = b""
-    while True:
-        try:
-            more = os.read(ours, 65536)
-        except OSError:  # the last writer is gone
-            break
-        if not more:
-            break
-        seen += more
-    os.close(ours)
-    assert follower.wait(30) == 0
-    return seen.decode()
+    return on_terminal(daemon, "wait", job, "--follow", columns=columns, raw=False, **env).decode()
 
 
 def test_terminal_shows_a_bar_and_colors_unless_asked_not_to(daemon):
-    seen = on_terminal(daemon, daemon.submit(LONG, "trainer.max_steps=400"))
+    seen = followed(daemon, daemon.submit(LONG, "trainer.max_steps=400"))
     bars = re.findall(r"epoch (\d+) \[(=*>? *)\] step (\d+)/400 loss ([\d.]+) \S+ samples/s ETA \S+", seen)
     assert bars, seen
     steps = [int(b[2]) for b in bars]
     assert steps == sorted(steps) and all(len(b[1]) == 24 for b in bars)
     assert "\x1b[32mSUCCEEDED" in seen
-    plain = on_terminal(daemon, daemon.submit(LONG, "trainer.max_steps=200"), 60, NO_COLOR="1")
+    plain = followed(daemon, daemon.submit(LONG, "trainer.max_steps=200"), 60, NO_COLOR="1")
     bars = [line for line in plain.replace("\x1b[K", "").split("\r") if not re.match(r"\s*epoch \d+:", line)]
     assert max(len(line) for line in bars) < 60 + len("\n")
     assert "\x1b[3" not in plain and "\x1b[1m" not in plain and "SUCCEEDED" in plain
@@ -520,19 +499,7 @@ CONTROL = rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]"
 
 
 def bytes_on_terminal(daemon, *args):
-    """What trainctl writes to a terminal, byte for byte."""
-    ours, theirs = pty.openpty()
-    tty.setraw(theirs)
-    done = subprocess.Popen([BIN / "trainctl", *args], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
-                            env={**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir), "NO_COLOR": "1"})
-    os.close(theirs)
-    seen = b""
-    with contextlib.suppress(OSError):  # EIO: the other end is closed
-        while part := os.read(ours, 65536):
-            seen += part
-    os.close(ours)
-    assert done.wait(20) in (0, 1)
-    return seen
+    return on_terminal(daemon, *args, exits=(0, 1), NO_COLOR="1")
 
 
 def test_half_a_character_of_one_rank_was_shown_in_the_line_of_another(cluster, tmp_path):

@@ -1,55 +1,22 @@
 """Tables on terminals of every width, real ones (a pty), and with none; output that is closed."""
-import contextlib
-import fcntl
 import json
 import os
-import pty
 import re
 import signal
-import struct
 import subprocess
-import termios
-import tty
 
 import pytest
 
 from support import BIN, LONG, SPEC
+from terminals import on_terminal, read_all, resize, terminal
 
 OK, CONFLICT = 0, 7
 CONTROL = r"[\x00-\x09\x0b-\x1f\x7f-\x9f]"
 LONG_NAME = "a-rather-long-name-of-a-job-that-somebody-gave-it"
 
 
-@contextlib.contextmanager
-def terminal(columns):
-    ours, theirs = pty.openpty()
-    tty.setraw(theirs)
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    try:
-        yield ours, theirs
-    finally:
-        os.close(ours)
-        with contextlib.suppress(OSError):
-            os.close(theirs)
-
-
-def read_all(ours):
-    seen = b""
-    with contextlib.suppress(OSError):  # EIO: the last writer is gone
-        while part := os.read(ours, 65536):
-            seen += part
-    return seen.decode()
-
-
 def shown(daemon, columns, *args, **env):
-    """What trainctl writes to a terminal so wide."""
-    env = {**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir), "TERM": "xterm", **env}
-    with terminal(columns) as (ours, theirs):
-        ran = subprocess.Popen([BIN / "trainctl", *args], stdin=theirs, stdout=theirs, stderr=theirs, env=env)
-        os.close(theirs)
-        text = read_all(ours)
-        assert ran.wait(30) == OK, text
-    return text
+    return on_terminal(daemon, *args, columns=columns, **{"TERM": "xterm", **env}).decode()
 
 
 @pytest.fixture
@@ -108,7 +75,7 @@ def test_table_of_a_terminal_that_was_resized_has_its_new_width(some):
     env = {**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir)}
     with terminal(200) as (ours, theirs):
         for columns in (200, 60):
-            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            resize(theirs, columns)
             subprocess.run([BIN / "trainctl", "list"], stdout=theirs, check=True, env=env, timeout=30)
             widest = max(map(len, os.read(ours, 65536).decode().splitlines()))
             assert (60 if columns == 200 else 30) < widest <= columns
@@ -149,7 +116,7 @@ def test_ctrl_c_on_a_terminal_leaves_the_job_and_a_clean_line(daemon):
         while "step" not in seen:
             seen += os.read(ours, 65536).decode()
         ran.send_signal(signal.SIGINT)
-        seen += read_all(ours)
+        seen += read_all(ours).decode()
         assert ran.wait(30) in (-signal.SIGINT, 130)
     assert f"{job} goes on" in seen
     bars = [bar for line in seen.split("\n") for bar in line.replace("\x1b[K", "").split("\r") if "loss" in bar]

@@ -1,19 +1,16 @@
 """Metrics as a person follows, exports and draws them."""
 import csv
-import fcntl
 import io
 import json
 import os
-import pty
 import re
-import struct
 import subprocess
-import termios
 import threading
 
 import pytest
 
 from support import BIN, LONG, SPEC, until
+from terminals import on_terminal
 
 OK, USAGE, NOT_FOUND = 0, 2, 3
 UTF8, ASCII = {"LC_ALL": "C.UTF-8"}, {"LC_ALL": "C"}
@@ -127,30 +124,17 @@ def test_plot_is_ascii_where_the_locale_is_no_utf8(daemon, done):
     assert by_itself.startswith("* train_loss_epoch  + train_loss_step  o val_loss\n")
 
 
-def on_terminal(daemon, columns, *args, **env):
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    env = {**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir), "TERM": "xterm", "NO_COLOR": "", **env}
-    command = subprocess.Popen([BIN / "trainctl", *args], env=env, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    seen = b""
-    while True:
-        try:
-            seen += os.read(ours, 65536)
-        except OSError:
-            break
-    os.close(ours)
-    assert command.wait(30) == OK
-    return seen.decode().replace("\r\n", "\n")
+def drawn(daemon, columns, *args, **env):
+    return on_terminal(daemon, *args, columns=columns, **{"TERM": "xterm", "NO_COLOR": "", **env}).decode()
 
 
 @pytest.mark.parametrize("columns", [20, 40, 133])
 def test_plot_is_as_wide_as_the_terminal_and_colored(daemon, done, columns):
-    text = on_terminal(daemon, columns, "metrics", done, "train_loss_step", "val_loss", "--plot", **UTF8)
+    text = drawn(daemon, columns, "metrics", done, "train_loss_step", "val_loss", "--plot", **UTF8)
     assert "\x1b[36m" in text and "\x1b[33m" in text
     plain = re.sub("\x1b\\[[0-9;]*m", "", text)
     assert max(map(len, plain.splitlines()[1:])) == columns
-    assert "\x1b" not in on_terminal(daemon, columns, "metrics", done, "--plot", NO_COLOR="1", **UTF8)
+    assert "\x1b" not in drawn(daemon, columns, "metrics", done, "--plot", NO_COLOR="1", **UTF8)
 
 
 def test_plot_of_nothing_says_so(daemon):

@@ -7,7 +7,6 @@ import pty
 import re
 import select
 import signal
-import struct
 import subprocess
 import termios
 import time
@@ -15,6 +14,7 @@ import time
 import pytest
 
 from support import BIN, LONG, SPEC, spec_file, until
+from terminals import resize
 
 OK, UNAVAILABLE = 0, 5
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
@@ -107,7 +107,7 @@ class Screen:
         os.close(self.theirs)
 
     def resize(self, columns, rows):
-        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        resize(self.theirs, columns, rows)
 
     def read(self, wait_s=0.05):
         while select.select([self.ours], [], [], wait_s)[0]:
