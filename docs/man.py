@@ -23,8 +23,8 @@ def roff(text):
 
 
 def inline(markdown):
-    """`code` and *stress* of the job spec's reference."""
-    parts = re.split(r"`([^`]*)`", markdown)
+    """`code` and *stress* of the job spec's reference; of a link, its text."""
+    parts = re.split(r"`([^`]*)`", re.sub(r"\[([^\[\]]*)\]\([^()]*\)", r"\1", markdown))
     return "".join(rf"\fB{roff(p)}\fR" if i % 2 else re.sub(r"\*([^*]+)\*", r"\\fI\1\\fR", roff(p))
                    for i, p in enumerate(parts))
 
@@ -115,9 +115,9 @@ def key(row):
     return f".TP\n{inline(name)}\n{inline(meaning)}.\nTakes {inline(takes)}{roff(unit)}. {inline(default)}\n"
 
 
-def job(program):
-    body = ".SH DESCRIPTION\n"
-    for line in said(program, "--dump-spec").splitlines()[1:]:
+def converted(markdown):
+    body = ""
+    for line in markdown.splitlines():
         cells = [c.strip().replace("\\|", "|") for c in re.split(r"(?<!\\)\|", line)[1:-1]]
         if line.startswith("### "):
             body += f".SS {inline(line[4:]).replace('`', '')}\n"
@@ -131,6 +131,12 @@ def job(program):
             body += f"{inline(line.strip())}\n" if line.startswith("  ") else f"{inline(line)}\n"
         elif not line:
             body += ".PP\n"
+    return body
+
+
+def job(program):
+    parts = re.split(r"^```(?:yaml)?\n", said(program, "--dump-spec").partition("\n")[2], flags=re.M)
+    body = ".SH DESCRIPTION\n" + "".join(example(p.rstrip()) if i % 2 else converted(p) for i, p in enumerate(parts))
     return page("traind-job", 5, "what a job of traind is made of", body + ".SH SEE ALSO\n.BR trainctl (1)\n")
 
 

@@ -213,6 +213,12 @@ class Daemon:
         request = self.cluster.stubs.job.CreateJobRequest(spec=spec, overrides=overrides, request_id=request_id)
         return self.stub("Job").CreateJob(request, timeout=20).id
 
+    def validated(self, spec, directory="/"):
+        """The canonical spec of one that was typed in a directory of this machine."""
+        m = self.cluster.stubs.job
+        place = m.ClientPlace(directory=str(directory), boot_id=pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        return self.stub("Job").ValidateJob(m.ValidateJobRequest(spec=spec, client=place), timeout=10).spec_json
+
     def job(self, job):
         return self.stub("Job").GetJob(self.cluster.stubs.job.GetJobRequest(id=job), timeout=20)
 

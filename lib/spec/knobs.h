@@ -67,7 +67,8 @@ struct td_section {
     enum td_section_kind kind;
     const char *fallback;
     const char *prose;
-    size_t first_knob; // of its rows; the next section's follow them
+    const char *example; // YAML of a spec's top level, whole lines; or NULL
+    size_t first_knob;   // of its rows; the next section's follow them
 };
 
 struct td_later {

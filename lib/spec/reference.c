@@ -21,6 +21,7 @@ static const char intro[] =
     "(`checkpoint`,\n"
     "`restart`, `resources`). See examples/fashion-mnist.yaml for a whole one.\n"
     "\n"
+    "- The examples below are parts: lines of the top level of a spec, which has the rest.\n"
     "- Only `model`, `data` and, to fit, `optimizer` are required; every other key has a default.\n"
     "- `name` picks a kind of model, data, optimizer or schedule; the keys beside it are its own.\n"
     "- `trainctl submit FILE --set trainer.devices=4` overrides a key; the value is YAML, so\n"
@@ -104,6 +105,7 @@ static td_status print_section(struct td_arena *a, const struct td_section *s, s
         TD_TRY(td_buf_printf(out, " Default: `{name: %s}`.", s->fallback));
     }
     TD_TRY(td_buf_str(out, "\n"));
+    if (s->example) TD_TRY(td_buf_printf(out, "\n```yaml\n%s```\n", s->example));
     return print_knobs(a, s->path, out);
 }
 

@@ -175,6 +175,7 @@ def test_manual_pages_know_every_setting_verb_and_key(build, tmp_path):
     assert "--dry-run" in client and "7 conflict" in client
     keys = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/job-spec.md").read_text(), re.M)
     assert len(keys) > 80 and all(f".TP\n\\fB{key}\\fR\n" in job for key in keys)
+    assert ".nf\nmodel:\n  name: convnet\n  layers:\n    - {name: conv," in job
     assert not re.search(r"`|\|---", job), "markdown is left in it"
 
 

@@ -66,9 +66,7 @@ def test_the_sheet_is_one_page_and_its_job_is_one():
 
 def test_the_job_of_the_sheet_is_taken(daemon):
     spec = re.search(r"```yaml\n(.*?)```", SHEET, re.S)[1]
-    request = daemon.cluster.stubs.job.ValidateJobRequest(
-        spec=spec, client=daemon.cluster.stubs.job.ClientPlace(directory="/", boot_id=open("/proc/sys/kernel/random/boot_id").read().strip()))
-    assert "mine" in daemon.stub("Job").ValidateJob(request, timeout=10).spec_json
+    assert "mine" in daemon.validated(spec)
 
 
 def test_pages_are_linked_from_the_readme():
