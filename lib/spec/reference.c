@@ -19,7 +19,7 @@ static const char intro[] =
     "A job spec is one YAML or JSON document of at most 1 MiB. It says what to train (`model`,\n"
     "`data`), how (`optimizer`, `lr_scheduler`, `trainer`) and what to do around it "
     "(`checkpoint`,\n"
-    "`restart`, `resources`). See examples/fashion-mnist.yaml for a whole one.\n"
+    "`restart`, `resources`). [Recipes](recipes.md) has whole ones, for what is often wanted.\n"
     "\n"
     "- The examples below are parts: lines of the top level of a spec, which has the rest.\n"
     "- Only `model`, `data` and, to fit, `optimizer` are required; every other key has a default.\n"

@@ -71,7 +71,7 @@ def test_the_job_of_the_sheet_is_taken(daemon):
 
 def test_pages_are_linked_from_the_readme():
     readme = (ROOT / "README.md").read_text()
-    for page in ("docs/tutorials/README.md", "docs/troubleshooting.md", "docs/cheat-sheet.md", "docs/figures.md"):
+    for page in ("docs/tutorials/README.md", "docs/troubleshooting.md", "docs/cheat-sheet.md", "docs/figures.md", "docs/recipes.md"):
         assert page in readme and (ROOT / page).exists()
 
 
