@@ -17,8 +17,9 @@ none() {
     echo "no arm64 root: $1"
     exit 0
 }
-for tool in apt-get dpkg-deb aarch64-linux-gnu-gcc qemu-aarch64; do
-    command -v $tool >/dev/null || none "$tool is not here (apt-get install gcc-aarch64-linux-gnu qemu-user)"
+for tool in apt-get dpkg-deb aarch64-linux-gnu-gcc aarch64-linux-gnu-g++ qemu-aarch64; do
+    command -v $tool >/dev/null ||
+        none "$tool is not here (apt-get install gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user)"
 done
 if [ "$(cat "$root/.packages" 2>/dev/null)" = "$*" ]; then exit 0; fi
 
