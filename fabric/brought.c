@@ -17,8 +17,9 @@ static td_status bring(struct td_arena *a, const char *path, const struct td_jso
     if (!s) s = td_json_parse(a, text.data ? text.data : "", text.len, &config);
     if (!s && config->kind != TD_JSON_OBJECT) s = td_fail(TD_DATA_LOSS, "it is no object");
     if (s) {
-        return td_status_with_class(td_status_context(s, "sizes of the model, '%s'", path),
-                                    TD_CLASS_DATA);
+        s = td_status_context(s, "sizes of the model (mend the file, or copy it again): '%s'",
+                              path);
+        return td_status_with_class(s, TD_CLASS_DATA);
     }
     return td_spec_bring_sizes(a, *io_knobs, config, path, io_knobs);
 }

@@ -5,7 +5,9 @@
 #include "tests/unit/test.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "accelerators/reference/reference.h"
 #include "engine/train/checkpoint/weights.h"
@@ -144,6 +146,29 @@ static void test_nothing_is_touched_when_a_tensor_does_not_fit(void **state) {
     assert_memory_equal(value(f, TD_ROLE_BUFFER), zero, sizeof zero);
 }
 
+static void test_nothing_is_touched_when_an_element_is_nan(void **state) {
+    struct fixture *f = *state;
+    static const float zero[N], other[N] = {1, INFINITY, 3}, bad[N] = {1, INFINITY, NAN};
+    static const uint16_t bf16[N] = {0x3f80, 0x7f80, 0x7fc0};
+    const struct td_tensor bads[] = {row("mean", TD_F32, bad, N), row("mean", TD_BF16, bf16, N)};
+    for (size_t i = 0; i < TD_COUNTOF(bads); i++) {
+        const struct td_tensor t[] = {row("net.a", TD_F32, other, N), bads[i]};
+        write_file(f, t, 2);
+        td_status s = load(f, true);
+        assert_int_equal(td_status_class(s), TD_CLASS_DATA);
+        assert_non_null(strstr(td_status_message(s), "(copy its files again)"));
+        // The bytes of the file end with the tensor.
+        struct stat st;
+        char place[80];
+        assert_int_equal(stat(f->path, &st), 0);
+        snprintf(place, sizeof place,
+                 "w.safetensors' offset %lld: element 2 of tensor 'mean' is nan",
+                 (long long)st.st_size - (long long)(bads[i].bytes / N));
+        assert_fails(s, TD_DATA_LOSS, place);
+        assert_memory_equal(value(f, TD_ROLE_PARAM), zero, sizeof zero);
+    }
+}
+
 static void test_load_refuses_when_nothing_fits_at_all(void **state) {
     struct fixture *f = *state;
     const struct td_tensor t[] = {row("other", TD_F32, mean, N)};
@@ -202,6 +227,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_floats_become_the_models_when_of_any_width),
         CASE(test_nothing_is_touched_when_a_tensor_does_not_fit),
+        CASE(test_nothing_is_touched_when_an_element_is_nan),
         CASE(test_load_refuses_when_nothing_fits_at_all),
         CASE(test_every_tensor_is_named_when_there_are_more_than_a_note_holds),
         CASE(test_load_fails_cleanly_when_any_allocation_fails),

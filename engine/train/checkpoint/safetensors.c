@@ -108,9 +108,10 @@ static const char *read_tensor(const struct td_json *v, const char *data, size_t
         return "data_offsets are malformed";
     }
     int64_t begin = td_json_int(offsets->first, -1), end = td_json_int(offsets->last, -1);
-    if (begin < 0 || end < begin || (size_t)end > data_bytes || (size_t)(end - begin) != bytes) {
-        return "data_offsets do not match shape or file size";
+    if (begin < 0 || end < begin || (size_t)(end - begin) != bytes) {
+        return "data_offsets do not match its shape";
     }
+    if ((size_t)end > data_bytes) return "data_offsets are past the end: the file is cut short";
     t->data = data + begin;
     t->bytes = bytes;
     return NULL;

@@ -3,6 +3,7 @@
 
 #include "engine/train/checkpoint/weights.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -285,8 +286,45 @@ static td_status choose(struct weights *w) {
     return judge(w, n_matched);
 }
 
+// The first element that is NaN; -1: none is.
+static int64_t find_nan(const struct td_tensor *t) {
+    const int64_t n = td_shape_elems(&t->shape);
+    if (!td_is_float(t->dtype) || td_float_all_finite(t->dtype, t->data, n)) return -1;
+    for (int64_t i = 0; i < n; i++) {
+        double v;
+        const char *at = (const char *)t->data + (size_t)i * td_dtype_bytes(t->dtype);
+        td_float_convert(t->dtype, at, 1, TD_F64, &v);
+        if (isnan(v)) return i;
+    }
+    return -1;
+}
+
+// A loss would be no number, and the spec be blamed.
+static td_status check_tensor(const struct weights *w, const struct td_tensor *t) {
+    const int64_t element = find_nan(t);
+    if (element < 0) return TD_OK;
+    for (size_t i = 0; i < w->n_shards; i++) {
+        const void *file;
+        size_t bytes;
+        td_safetensors_bytes(w->shard[i], &file, &bytes);
+        const uintptr_t offset = (uintptr_t)t->data - (uintptr_t)file;
+        if (offset >= bytes) continue;
+        return td_status_with_class(
+            td_fail(TD_DATA_LOSS, "'%s%s%s' offset %zu: element %lld of tensor '%.200s' is nan",
+                    w->dir, w->dir[0] ? "/" : "", w->shard_name[i],
+                    (size_t)offset + (size_t)element * td_dtype_bytes(t->dtype), (long long)element,
+                    t->name),
+            TD_CLASS_DATA);
+    }
+    return td_fail(TD_INTERNAL, "tensor '%.200s' is of no file", t->name);
+}
+
 static td_status copy(struct weights *w) {
-    for (uint32_t i = 0; i < td_state_count(w->to->state); i++) {
+    const uint32_t n = td_state_count(w->to->state);
+    for (uint32_t i = 0; i < n; i++) {
+        if (w->matched[i]) TD_TRY(check_tensor(w, w->matched[i]));
+    }
+    for (uint32_t i = 0; i < n; i++) {
         if (w->matched[i]) {
             TD_TRY(td_restore_tensor(w->matched[i], td_state_at(w->to->state, i), w->to));
         }
@@ -303,7 +341,8 @@ static td_status use(const struct td_weights_options *o, const struct td_restore
     td_buf_init(&w->misfits, LIST_MAX);
     td_status s = choose(w);
     if (!s && loads) s = copy(w);
-    return td_status_context(s, "%s", o->knob);
+    const bool of_file = td_status_code(s) == TD_DATA_LOSS && !o->data;
+    return td_status_context(s, "%s%s", o->knob, of_file ? " (copy its files again)" : "");
 }
 
 td_status td_weights_load(const struct td_weights_options *o, const struct td_restore_target *to) {

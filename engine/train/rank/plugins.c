@@ -338,8 +338,11 @@ td_status td_rank_open_data(struct td_rank *r) {
         .targets = &r->targets,
     };
     td_status s = td_data_open(r->accel_ops, r->accel, ops, &config, c->batch_size, &r->data);
-    const char *where = td_status_code(s) == TD_NOT_FOUND ? " (paths are those of this node)" : "";
-    if (s) return td_status_context(s, "open dataset '%s'%s", c->data.name, where);
+    const enum td_code code = td_status_code(s);
+    const char *advice = code == TD_NOT_FOUND   ? " (paths are those of this node)"
+                         : code == TD_DATA_LOSS ? " (mend the file, or copy it again)"
+                                                : "";
+    if (s) return td_status_context(s, "open dataset '%s'%s", c->data.name, advice);
     if (c->whole_data && (c->stages & TD_STAGE_PREDICT) && r->facts.world_size > 1) {
         return td_bad_spec("trainer.use_distributed_sampler: false would predict each sample on "
                            "each of %d ranks; predict on 1, or leave it true",
