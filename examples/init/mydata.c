@@ -6,6 +6,7 @@
 // in mydata_open, before training, so that a mistake is named with its line.
 // Of five rows three train, one validates and one tests. Fields: "x" f32 (columns - 1), "y" i32.
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,12 +53,12 @@ static td_status make_room(struct td_dataset *d) {
     return TD_OK;
 }
 
-// Numbers of a line; -1: something in it is none.
+// Numbers of a line; -1: something in it is none, or is "nan", or does not fit a float.
 static int64_t read_numbers(const char *at, double *out) {
     for (int64_t n = 0; n < COLUMNS_MAX; n++) {
         char *end;
         out[n] = strtod(at, &end);
-        if (end == at) return -1;
+        if (end == at || !isfinite((float)out[n])) return -1;
         end += strspn(end, " \t\r\n");
         if (!*end) return n + 1;
         if (*end != ',') return -1;
@@ -66,15 +67,25 @@ static int64_t read_numbers(const char *at, double *out) {
     return -1;
 }
 
+// The first line may name the columns.
+static bool is_names(const char *text) {
+    char *end;
+    strtod(text, &end);
+    return end == text;
+}
+
 static td_status add_row(struct td_dataset *d, const char *path, int64_t line, const char *text) {
     double column[COLUMNS_MAX];
     const int64_t n = read_numbers(text, column);
-    if (n < 0 && line == 1) return TD_OK; // names of the columns
+    if (n < 0 && line == 1 && is_names(text)) return TD_OK;
     if (n < 2) return damaged(path, line, "expected numbers with ',' between, and a class");
     if (!d->features) d->features = n - 1;
     if (n != d->features + 1) return damaged(path, line, "another number of columns than before");
-    const int32_t y = (int32_t)column[n - 1];
-    if (column[n - 1] != y || y < 0) return damaged(path, line, "a class is 0, 1, 2, ...");
+    const double class_of = column[n - 1];
+    if (class_of < 0 || class_of >= ROWS_MAX || class_of != floor(class_of)) {
+        return damaged(path, line, "a class is 0, 1, 2, ...");
+    }
+    const int32_t y = (int32_t)class_of;
     TD_TRY(make_room(d));
     for (int64_t i = 0; i < d->features; i++) {
         d->x[d->rows * d->features + i] = (float)column[i];
@@ -88,15 +99,22 @@ static td_status read_file(struct td_dataset *d, const char *path) {
     char *text = (char *)malloc(LINE_MAX_BYTES);
     FILE *file = text ? fopen(path, "r") : NULL;
     td_status s = TD_OK;
+    int64_t line = 1;
     if (!text) return td_fail_oom();
-    if (!file) s = td_bad_spec("mydata cannot open %s", path);
-    for (int64_t line = 1; !s && fgets(text, LINE_MAX_BYTES, file); line++) {
-        if (text[strspn(text, " \t\r\n")] == '\0') continue;
-        if (strlen(text) == LINE_MAX_BYTES - 1) s = damaged(path, line, "the line is too long");
-        if (!s) s = add_row(d, path, line, text);
+    if (!file) {
+        s = td_status_with_class(td_fail(TD_NOT_FOUND, "mydata cannot open %s", path),
+                                 TD_CLASS_DATA);
     }
-    if (!s && ferror(file)) s = damaged(path, 0, "it cannot be read");
-    if (!s && d->rows < 5) s = td_bad_spec("%s has %d rows, fewer than 5", path, (int)d->rows);
+    for (; !s && fgets(text, LINE_MAX_BYTES, file); line++) {
+        const size_t len = strlen(text);
+        if (!len || (text[len - 1] != '\n' && !feof(file))) { // fgets goes on after a byte 0
+            s = damaged(path, line, "the line is too long, or has a byte 0");
+        } else if (text[strspn(text, " \t\r\n")]) {
+            s = add_row(d, path, line, text);
+        }
+    }
+    if (!s && ferror(file)) s = damaged(path, line, "it cannot be read");
+    if (!s && d->rows < 5) s = damaged(path, line, "the file ends with fewer than 5 rows");
     if (file) fclose(file);
     free(text);
     return s;

@@ -105,17 +105,34 @@ def test_nothing_is_overwritten_without_force(env, tmp_path):
     ctl(env, "init", tmp_path / "a:b", check=USAGE)
 
 
-@pytest.mark.parametrize("text, words", [
-    ("1,2,0\n1,x,1\n", "line 2: expected numbers"), ("1,2,0\n1,2,3,0\n", "line 2: another number of columns"),
-    ("1,2,0\n1,2,0.5\n", "line 2: a class is 0, 1, 2"), ("1,2,0\n", "fewer than 5"), ("", "fewer than 5"),
-    ("a,b\n" + "1," * 70000 + "1\n", "line 2: the line is too long")])
-def test_data_that_is_damaged_is_named_with_its_line(env, tmp_path, text, words):
-    home = tmp_path / "job"
+GOOD = "1,2,0\n" * 5
+DAMAGED_CSV = {
+    "1,2,0\n1,x,1\n": "line 2: expected numbers", "1,2,0\n1,2,3,0\n": "line 2: another number of columns",
+    "1,2,0\n1,2,0.5\n": "line 2: a class is 0, 1, 2", "1,2,0\n": "line 2: the file ends with fewer than 5", "": "fewer than 5",
+    "a,b\n" + "1," * 70000 + "1\n": "line 2: the line is too long",
+    GOOD + "1,nan,0\n" + GOOD: "line 6: expected numbers", GOOD + "1,-inf,0\n": "line 6: expected numbers",
+    GOOD + "1,1e300,0\n": "line 6: expected numbers", GOOD + "1,2,nan\n": "line 6: expected numbers",
+    GOOD + "1,2,-1\n": "line 6: a class is", GOOD + "1,2,3000000000\n": "line 6: a class is",
+    GOOD + "\0" * 6 + GOOD: "line 6: the line is too long, or has a byte 0", GOOD + "1,2,0\0\0\0\n" + GOOD: "line 6: the line",
+    GOOD + "1,\udcff\udcfe,0\n": "line 6: expected numbers", "1,x,0\n" + GOOD: "line 1: expected numbers",
+    GOOD + "1,2": "line 6: another number", None: "cannot open"}
+
+
+@pytest.fixture(scope="module")
+def own_job(prefix, tmp_path_factory):
+    home, env = tmp_path_factory.mktemp("own") / "job", CLEAN | {"PATH": f"{prefix}/bin:{os.environ['PATH']}"}
     ctl(env, "init", home, check=OK)
     shell("make", env, home)
-    (home / "points.csv").write_text(text)
-    ran = ctl(env, "run", "job.yaml", cwd=home)
-    assert ran.returncode == 1 and words in ran.stderr + ran.stdout and "points.csv" in ran.stderr + ran.stdout
+    return home
+
+
+@pytest.mark.parametrize("text", DAMAGED_CSV, ids=lambda text: DAMAGED_CSV[text].replace(" ", "-"))
+def test_data_that_is_damaged_is_named_with_its_line(cluster, own_job, text):
+    own_job.joinpath("points.csv").unlink(missing_ok=True)
+    if text is not None:
+        own_job.joinpath("points.csv").write_bytes(text.encode(errors="surrogateescape"))
+    said = cluster.start(f"--plugin-dirs={own_job}").ctl("submit", "--follow", own_job / "job.yaml", check=1).stderr
+    assert "FAILED: data: open dataset 'mydata' (" in said and DAMAGED_CSV[text] in said and "points.csv" in said, said
 
 
 def test_init_needs_no_daemon_and_no_installation(build, tmp_path):
