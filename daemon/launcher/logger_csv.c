@@ -214,8 +214,8 @@ static td_status rewrite(struct csv_sink *s, const size_t *was) {
 // ---- taking up a file ---------------------------------------------------------------------------
 static td_status not_ours(const struct csv_sink *s) {
     return td_fail(TD_FAILED_PRECONDITION,
-                   "'%s' is not a file of metrics that traind wrote: its header has no `step`; "
-                   "move it away",
+                   "'%s' is not a file of metrics that traind wrote: its first line is no header "
+                   "with `epoch` and `step`; move it away",
                    s->path);
 }
 
@@ -224,13 +224,15 @@ static bool is_whole(const char *line) {
     return len >= 2 && line[len - 2] == '\r' && line[len - 1] == '\n';
 }
 
-static void read_header(struct csv_sink *s, const char *line) {
-    for (const char *at = line; at && s->n < COLUMNS_MAX; s->n++) {
+static bool read_header(struct csv_sink *s, const char *line) {
+    const char *at = line;
+    for (; at && s->n < COLUMNS_MAX; s->n++) {
         at = read_cell(at, s->column[s->n].name, sizeof s->column[s->n].name);
     }
+    return !at && find(s, "epoch") && find(s, "step");
 }
 
-// False: the line has more or fewer cells, or no step.
+// False: the line has more or fewer cells, or no step, or a cell in quotes, which no number is.
 static bool read_row(struct csv_sink *s, const char *line, int64_t last) {
     static _Thread_local char cell[COLUMNS_MAX][CELL_BYTES];
     const size_t step_at = (size_t)(find(s, "step") - s->column);
@@ -240,7 +242,7 @@ static bool read_row(struct csv_sink *s, const char *line, int64_t last) {
     while (at && n < s->n) {
         at = read_cell(at, cell[n++], CELL_BYTES);
     }
-    if (at || n != s->n) return false;
+    if (at || n != s->n || strchr(line, '"')) return false;
     const int64_t step = strtoll(cell[step_at], &end, 10);
     if (end == cell[step_at] || *end || step > last) return false;
     for (size_t i = 0; i < s->n; i++) {
@@ -257,9 +259,9 @@ static td_status take_up(struct csv_sink *s, int64_t last) {
     if (!f) return td_fs_fail("read", s->path);
     uint64_t end = 0;
     if (!fgets(line, sizeof line, f)) return TD_OK; // empty
-    if (is_whole(line)) {
-        read_header(s, line);
-        if (!find(s, "step")) return not_ours(s);
+    const bool is_torn = feof(f) && !strchr(line, '\n');
+    if (!is_torn) {
+        if (!is_whole(line) || !read_header(s, line)) return not_ours(s);
         end = strlen(line);
         while (fgets(line, sizeof line, f) && is_whole(line) && read_row(s, line, last)) {
             s->has_row = true;

@@ -172,14 +172,34 @@ static void test_csv_goes_on_where_it_can_be_read_and_nothing_is_there_twice(voi
 }
 
 static void test_csv_of_somebody_else_is_refused_by_its_path(void **state) {
+    static const char *const theirs[] = {"a,b\r\n1,2\r\n", "loss,step\r\n1.5,1\r\n",
+                                         "epoch,step\n0,1\n"};
     struct td_log_sink *s = NULL;
     struct td_log_open how = {.dir = *state, .attempt = 2};
-    append(*state, "a,b\r\n1,2\r\n");
-    td_status failed = td_log_csv.open(&how, &s);
-    assert_non_null(failed);
-    assert_non_null(strstr(td_status_message(failed), "/metrics.csv' is not a file of metrics"));
-    td_status_free(failed);
-    assert_string_equal(text_of(*state), "a,b\r\n1,2\r\n");
+    char path[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(path, "%s/metrics.csv", (char *)*state));
+    for (size_t i = 0; i < TD_COUNTOF(theirs); i++) {
+        (void)unlink(path);
+        append(*state, theirs[i]);
+        assert_fails(td_log_csv.open(&how, &s), TD_FAILED_PRECONDITION,
+                     "/metrics.csv' is not a file of metrics that traind wrote");
+        assert_string_equal(text_of(*state), theirs[i]);
+    }
+}
+
+static void test_csv_is_cut_before_what_is_no_row_of_numbers(void **state) {
+    static const char *const bad[] = {"0,\"1,2\",3\r\n", "0,1\r\n", "0,1,2,3\r\n",
+                                      "0,1,x\r\n",       "0,1,2\n", "0,1,9\r\n"};
+    char path[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(path, "%s/metrics.csv", (char *)*state));
+    for (size_t i = 0; i < TD_COUNTOF(bad); i++) {
+        (void)unlink(path);
+        append(*state, "epoch,loss,step\r\n0,1.5,1\r\n");
+        append(*state, bad[i]);
+        append(*state, "0,2.5,2\r\n");
+        td_log_csv.close(open_sink(&td_log_csv, *state, 2, 8));
+        assert_string_equal(text_of(*state), "epoch,loss,step\r\n0,1.5,1\r\n");
+    }
 }
 
 // ---- records ------------------------------------------------------------------------------------
@@ -220,6 +240,7 @@ int main(void) {
         test_in_scratch(test_columns_grow_and_the_open_row_is_written_over),
         test_in_scratch(test_csv_goes_on_where_it_can_be_read_and_nothing_is_there_twice),
         test_in_scratch(test_csv_of_somebody_else_is_refused_by_its_path),
+        test_in_scratch(test_csv_is_cut_before_what_is_no_row_of_numbers),
         cmocka_unit_test(test_checksum_is_that_of_rfc_3720),
         cmocka_unit_test(test_record_is_read_back_unless_a_byte_of_it_differs),
     };
