@@ -19,7 +19,7 @@
 //   group_memory.h       the memory that ranks of a program share
 //   signals.h            what a rank does with signals
 //   stop_signals.h       who asks for a stop
-//   fatal.h, place.h     last words, and the names in them
+//   fatal.h, place.h, mapping.h  last words, the names in them, files that were lost
 //
 // and for programs (include/traind/fabric.h):
 //

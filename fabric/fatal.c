@@ -1,6 +1,6 @@
-// The handler uses nothing but write(2), atomics, place.h and its own formatting. backtrace() is
-// not on the list of async-signal-safe functions because its first call loads libgcc; install calls
-// it once, so that in the handler it only walks the stack.
+// The handler uses nothing but write(2), atomics, place.h, mapping.h and its own formatting.
+// backtrace() is not on the list of async-signal-safe functions because its first call loads
+// libgcc; install calls it once, so that in the handler it only walks the stack.
 
 #include "fabric/fatal.h"
 
@@ -9,12 +9,14 @@
 #include <signal.h>
 #include <string.h>
 
+#include "fabric/mapping.h"
 #include "fabric/place.h"
 #include "lib/attempt/worker_exit.h"
 
 enum { STACK_BYTES = 64 << 10, FRAMES = 32, HANDLER_FRAMES = 2 }; // itself and the kernel's
 enum { NAME_BYTES = 48 }; // of each function: long ones leave room for those that called them
 
+_Static_assert(sizeof((struct td_rank_page *)0)->lost_data == TD_MAPPING_PATH, "it holds a path");
 static struct td_rank_page *fatal_page;
 static char fatal_stack[STACK_BYTES];
 
@@ -105,6 +107,19 @@ static void on_ask(int sig, siginfo_t *info, void *context) {
     errno = kept;
 }
 
+// A file was cut short while it was mapped, or its disk fails.
+static void add_file(struct text *t, uintptr_t address, struct td_rank_page *p) {
+    static struct td_mapping m;
+    if (!td_mapping_of(address, &m)) return;
+    add(t, " in '");
+    add(t, m.path);
+    add(t, "' offset ");
+    add_number(t, m.offset, 10);
+    if (!m.is_data) return;
+    memcpy(p->lost_data, m.path, sizeof p->lost_data);
+    p->lost_offset = (int64_t)m.offset;
+}
+
 static void on_fatal(int sig, siginfo_t *info, void *context) {
     (void)context;
     static struct text t; // not on the small stack; one crash at a time, the second only dies
@@ -116,6 +131,7 @@ static void on_fatal(int sig, siginfo_t *info, void *context) {
         add(&t, " at ");
         add_number(&t, (uint64_t)(uintptr_t)info->si_addr, 16);
     }
+    if (sig == SIGBUS && info->si_code == BUS_ADRERR) add_file(&t, (uintptr_t)info->si_addr, p);
     add_stack(&t, p);
     memcpy(p->last_words, t.data, t.len);
     p->last_words[t.len] = '\0';

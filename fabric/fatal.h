@@ -5,7 +5,8 @@
 //
 // The page is the launcher's memory, so it survives the rank. On SIGSEGV, SIGBUS, SIGFPE, SIGILL
 // and SIGABRT a handler on its own stack writes signal, address, phase, step and the functions of a
-// backtrace there (and to stderr). Then it lets the signal kill the process as it would have.
+// backtrace there (and to stderr). Of a SIGBUS it names the file that could not be read. Then it
+// lets the signal kill the process as it would have.
 
 #include "lib/attempt/rank_page.h"
 

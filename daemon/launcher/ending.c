@@ -97,6 +97,22 @@ static void last_words(const struct td_launch_rank *r, char *out, size_t out_byt
     out[n] = '\0';
 }
 
+static void died(const struct td_launch_rank *r, struct td_rank_ending *out) {
+    const struct td_rank_page *p = r->page;
+    const char *name = sigabbrev_np(r->signal);
+    if (r->signal == SIGBUS && p->lost_data[0]) {
+        say(out, TD_CLASS_DATA, NULL);
+        snprintf(out->message, sizeof out->message,
+                 "rank %d could not read '%.*s' offset %lld any more: the file was cut short while "
+                 "the job ran, or its disk fails; copy it again",
+                 r->rank, (int)sizeof p->lost_data, p->lost_data, (long long)p->lost_offset);
+        return;
+    }
+    say(out, TD_CLASS_INTERNAL, NULL);
+    snprintf(out->message, sizeof out->message, "rank %d died of signal %d (%s)", r->rank,
+             r->signal, name ? name : "?");
+}
+
 static const char *because_of(const struct td_launcher *l) {
     return l->kill_why == TD_LAUNCH_KILL_STUCK ? l->silent : l->lost;
 }
@@ -114,10 +130,7 @@ void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why, con
     } else if (r->stopped) {
         say(out, TD_CLASS_NONE, NULL);
     } else if (r->signal) {
-        const char *name = sigabbrev_np(r->signal);
-        say(out, TD_CLASS_INTERNAL, NULL);
-        snprintf(out->message, sizeof out->message, "rank %d died of signal %d (%s)", r->rank,
-                 r->signal, name ? name : "?");
+        died(r, out);
     } else if (r->exit_code == TD_EXIT_DONE || r->exit_code == TD_EXIT_STOPPED) {
         say(out, TD_CLASS_NONE, NULL);
     } else {

@@ -79,6 +79,8 @@ struct td_rank_page {
     // last words, written by the rank's fatal handler or before a failing exit
     _Alignas(TD_LINE_BYTES) _Atomic int32_t fatal_signal;
     char last_words[1024]; // NUL-terminated text
+    char lost_data[512];   // the file of data that could not be read any more (SIGBUS); "": none
+    int64_t lost_offset;   // in it
 };
 _Static_assert(sizeof(struct td_rank_page) <= TD_RANK_PAGE_BYTES, "it fits its place");
 

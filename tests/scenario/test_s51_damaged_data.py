@@ -2,13 +2,15 @@
 the place in it and what to do; nothing is tried again. (Arrays: test_s07_arrays; rows of a CSV file: test_s78_init.)"""
 import gzip
 import json
+import os
+import re
 import struct
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from support import spec_file
+from support import LONG, spec_file
 
 JOB_FAILED = 1
 SPEC = """
@@ -125,3 +127,17 @@ def test_job_ends_with_class_data_and_names_the_place_when_a_file_is_damaged(dae
         assert failed.failure.message in daemon.ctl("plan", spec, check=JOB_FAILED).stderr
     (folder / name).write_bytes(whole)
     daemon.ctl("submit", "--follow", spec, check=0)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_job_ends_with_class_data_when_its_file_is_cut_short_while_it_trains(daemon, tmp_path, ranks):
+    np.save(tmp_path / "x.npy", np.ones((8192, 128), "<f4"))
+    np.save(tmp_path / "y.npy", np.arange(8192) % 8)
+    spec = re.sub("data: {name: synthetic.*classes: 8", f"data: {{name: npy, x: {tmp_path}/x.npy, y: {tmp_path}/y.npy", LONG)
+    job = daemon.submit(spec, f"trainer.devices={ranks}")
+    daemon.wait_step(job, 5)
+    os.truncate(tmp_path / "x.npy", 5000)
+    failed = daemon.wait_state(job, "FAILED")
+    assert getattr(failed.failure, "class") == "data" and failed.restarts == 0 and failed.attempt == 1, failed
+    said = re.search(rf"rank . could not read '{tmp_path}/x.npy' offset (\d+) any more: .*; copy it again", failed.failure.message)
+    assert said and int(said[1]) >= 5000 and "SIGBUS" in failed.failure.last_words, failed.failure

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -14,6 +15,8 @@
 #include "tests/unit/test.h"
 
 enum { NAME_BYTES = 48, LONG_NAME_BYTES = 200, WORDS_BYTES = 1024 };
+
+static struct td_rank_page left; // what the last child left in its page
 
 // What a child that crashes in there leaves on stderr, NUL-terminated.
 static size_t words_of(void (*crash)(void), int sig, char *out, size_t out_bytes) {
@@ -41,6 +44,7 @@ static size_t words_of(void (*crash)(void), int sig, char *out, size_t out_bytes
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == sig);
     assert_int_equal(strlen(page->last_words), len - 1);
     assert_memory_equal(page->last_words, out, len - 1);
+    left = *page;
     munmap(page, page_bytes);
     return len;
 }
@@ -95,10 +99,40 @@ static void test_words_are_one_line_of_many_places_when_names_are_long(void **st
     assert_in_range(n_whole, 12, WORDS_BYTES / NAME_BYTES);
 }
 
+// ---- a file that is cut short -------------------------------------------------------------------
+static char file_path[128];
+static int file_flags;
+
+static void read_past_the_end(void) {
+    const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    const int fd = open(file_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, (off_t)(4 * page_bytes)) != 0) return;
+    const char *at = mmap(NULL, 3 * page_bytes, PROT_READ, file_flags, fd, (off_t)page_bytes);
+    if (at == MAP_FAILED || ftruncate(fd, 100) != 0) return;
+    (void)*(volatile const char *)(at + page_bytes + 7);
+}
+
+static void test_file_and_offset_are_named_when_it_was_cut_short(void **state) {
+    char words[4096], place[256];
+    const long long offset = 2 * sysconf(_SC_PAGESIZE) + 7;
+    snprintf(file_path, sizeof file_path, "%s/some data.npy", (const char *)*state);
+    snprintf(place, sizeof place, " in '%s' offset %lld, phase ", file_path, offset);
+    file_flags = MAP_SHARED;
+    words_of(read_past_the_end, SIGBUS, words, sizeof words);
+    assert_non_null(strstr(words, place));
+    assert_string_equal(left.lost_data, file_path);
+    assert_int_equal(left.lost_offset, offset);
+    file_flags = MAP_PRIVATE; // of the cache
+    words_of(read_past_the_end, SIGBUS, words, sizeof words);
+    assert_non_null(strstr(words, place));
+    assert_string_equal(left.lost_data, "");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_place_is_the_function_when_its_first_byte_faults),
         cmocka_unit_test(test_words_are_one_line_of_many_places_when_names_are_long),
+        test_in_scratch(test_file_and_offset_are_named_when_it_was_cut_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,7 +115,8 @@ bool td_image_map(const char *path, const char magic[8], struct td_image *out_im
     struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size <= 0) return false;
     struct td_image image = {.bytes = (size_t)st.st_size, .mapped = true};
-    image.data = mmap(NULL, image.bytes, PROT_READ, MAP_SHARED, fd, 0);
+    image.data =
+        mmap(NULL, image.bytes, PROT_READ, MAP_PRIVATE, fd, 0); // not as data: see mapped.h
     if (image.data == MAP_FAILED) return false;
     if (is_good(path, &st, &image, magic)) {
         *out_image = image;
