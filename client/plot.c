@@ -9,7 +9,7 @@
 
 #include "lib/base/printable.h"
 
-enum { LABEL_COLUMNS = 10, LEAST_CELLS = 8, NOBODY = -1 };
+enum { LABEL_COLUMNS = 10, LEAST_CELLS = 8, NOBODY = -1, NAME_BYTES = 1024 };
 
 static const char marks[TD_PLOT_SERIES] = {'*', '+', 'o', 'x', '#', '@'};
 static const char *const colors[TD_PLOT_SERIES] = {"\033[36m", "\033[33m", "\033[32m",
@@ -138,13 +138,29 @@ static td_status put_axis(const struct canvas *c, struct td_buf *out) {
                          right);
 }
 
+static int characters_of(const char *utf8) {
+    int n = 0;
+    for (; *utf8; utf8++) {
+        n += ((unsigned char)*utf8 & 0xc0) != 0x80;
+    }
+    return n;
+}
+
+// Names that have no room on a line go on with the next.
 static td_status put_legend(const struct canvas *c, const struct td_plot_series *series,
                             size_t n_series, struct td_buf *out) {
+    int used = 0; // of the line
     for (size_t i = 0; i < n_series; i++) {
-        TD_TRY(td_buf_str(out, i ? "  " : ""));
+        TD_AUTO_BUF name;
+        td_buf_init(&name, NAME_BYTES);
+        if (!c->braille && n_series > 1) TD_TRY(td_buf_printf(&name, "%c ", marks[i]));
+        TD_TRY(td_printable_add(&name, series[i].label, strlen(series[i].label), ""));
+        const int n = characters_of(td_buf_cstr(&name));
+        const bool fits = used + 2 + n <= c->plot->columns;
+        if (used) TD_TRY(td_buf_str(out, fits ? "  " : "\n"));
+        used = used && fits ? used + 2 + n : n;
         TD_TRY(put_color(c, (int8_t)i, out));
-        if (!c->braille && n_series > 1) TD_TRY(td_buf_printf(out, "%c ", marks[i]));
-        TD_TRY(td_printable_add(out, series[i].label, strlen(series[i].label), ""));
+        TD_TRY(td_buf_str(out, td_buf_cstr(&name)));
         TD_TRY(put_color(c, NOBODY, out));
     }
     return td_buf_str(out, "\n");

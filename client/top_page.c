@@ -1,10 +1,13 @@
-// A cell is cut or filled up to its width, in characters; a line is cut at the screen's. Characters
-// of double width are counted as one: a name of them may push its line's last cells out.
+// A cell is cut or filled up to its width, in characters; a line is cut at the screen's, and what
+// is cut ends in an ellipsis. Where the screen has no room for all columns, those that can be
+// spared are left out whole, so that step and loss are there in 40. Characters of double width are
+// counted as one: a name of them may push its line's last cells out.
 
 #include "client/top_page.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/format.h"
@@ -14,10 +17,17 @@
 
 enum { LINE_BYTES = 8192, FIXED_ROWS = 5, LEAST_JOBS = 3, STEP_WIDTH = 13 };
 
-struct cell {
-    const char *text;
+struct column {
+    const char *heading;
     int width; // below 0: on the left
+    int spare; // those of the largest number are left out first; 0: never
 };
+static const struct column node_columns[] = {
+    {"NODE", -20, 0}, {"STATE", -8, 0}, {"SLOTS", 7, 0}, {"JOBS", 5, 1}, {"MEMORY", 20, 2}};
+static const struct column job_columns[] = {
+    {"JOB", -14, 0}, {"NAME", -15, 2},    {"STATE", -10, 1},
+    {"SLOTS", 5, 6}, {"EPOCH", 5, 5},     {"STEP", STEP_WIDTH, 0},
+    {"LOSS", 9, 0},  {"SAMPLES/S", 9, 3}, {"ETA", 8, 4}};
 
 // Bytes of the first n characters of valid UTF-8.
 static size_t bytes_of(const char *text, size_t len, int n, int *out_characters) {
@@ -30,37 +40,59 @@ static size_t bytes_of(const char *text, size_t len, int n, int *out_characters)
     return at;
 }
 
-static td_status put_cell(struct cell c, struct td_buf *line) {
-    const int width = c.width < 0 ? -c.width : c.width;
-    int n;
-    TD_AUTO_BUF text;
-    td_buf_init(&text, LINE_BYTES);
-    TD_TRY(td_printable_add(&text, c.text, strnlen(c.text, LINE_BYTES / 8), ""));
-    size_t bytes = bytes_of(td_buf_cstr(&text), text.len, width, &n);
-    const bool is_cut = bytes < text.len;
-    if (is_cut) bytes = bytes_of(td_buf_cstr(&text), text.len, width - 1, &n);
-    if (c.width > 0 && !is_cut) TD_TRY(td_buf_printf(line, "%*s", width - n, ""));
-    TD_TRY(td_buf_append(line, text.data, bytes));
-    if (is_cut) return td_buf_str(line, td_screen_is_utf8() ? "\u2026" : "~");
-    return c.width < 0 ? td_buf_printf(line, "%*s", width - n, "") : TD_OK;
+// At most `width` characters, the last of them an ellipsis where there are more. Returns how many.
+static td_status put_cut(struct td_buf *text, int width, int *out_n, struct td_buf *out) {
+    size_t bytes = bytes_of(td_buf_cstr(text), text->len, width, out_n);
+    const bool is_cut = bytes < text->len;
+    if (is_cut) bytes = bytes_of(text->data, text->len, width - 1, out_n);
+    if (bytes) TD_TRY(td_buf_append(out, text->data, bytes));
+    if (!is_cut) return TD_OK;
+    ++*out_n;
+    return td_buf_str(out, td_screen_is_utf8() ? "\u2026" : "~");
 }
 
-static td_status put_line(const struct td_buf *line, int columns, struct td_buf *out) {
+static td_status put_cell(const char *from, int width, struct td_buf *line) {
     int n;
-    size_t bytes = bytes_of(line->data, line->len, columns, &n);
-    while (bytes && line->data[bytes - 1] == ' ') {
-        bytes--;
+    TD_AUTO_BUF text, cell;
+    td_buf_init(&text, LINE_BYTES);
+    td_buf_init(&cell, LINE_BYTES);
+    TD_TRY(td_printable_add(&text, from, strnlen(from, LINE_BYTES / 8), ""));
+    TD_TRY(put_cut(&text, abs(width), &n, &cell));
+    if (width > 0) TD_TRY(td_buf_printf(line, "%*s", width - n, ""));
+    TD_TRY(td_buf_str(line, td_buf_cstr(&cell)));
+    return width < 0 ? td_buf_printf(line, "%*s", -width - n, "") : TD_OK;
+}
+
+static td_status put_line(struct td_buf *line, int columns, struct td_buf *out) {
+    int n;
+    while (line->len && line->data[line->len - 1] == ' ') {
+        line->data[--line->len] = '\0';
     }
-    if (bytes) TD_TRY(td_buf_append(out, line->data, bytes));
+    TD_TRY(put_cut(line, columns, &n, out));
     return td_buf_str(out, "\n");
 }
 
-static td_status put_cells(const struct cell *cells, size_t n, int columns, struct td_buf *out) {
+static int width_of(const struct column *column, size_t n, int most_spare) {
+    int sum = -2;
+    for (size_t i = 0; i < n; i++) {
+        if (column[i].spare <= most_spare) sum += abs(column[i].width) + 2;
+    }
+    return sum;
+}
+
+// cell: a text for each column; NULL: the headings.
+static td_status put_row(const struct column *column, size_t n, const char *const *cell,
+                         int columns, struct td_buf *out) {
+    int most_spare = (int)n;
     TD_AUTO_BUF line;
     td_buf_init(&line, LINE_BYTES);
+    while (most_spare > 0 && width_of(column, n, most_spare) > columns) {
+        most_spare--;
+    }
     for (size_t i = 0; i < n; i++) {
-        TD_TRY(td_buf_str(&line, i ? "  " : ""));
-        TD_TRY(put_cell(cells[i], &line));
+        if (column[i].spare > most_spare) continue;
+        TD_TRY(td_buf_str(&line, line.len ? "  " : ""));
+        TD_TRY(put_cell(cell ? cell[i] : column[i].heading, column[i].width, &line));
     }
     return put_line(&line, columns, out);
 }
@@ -90,8 +122,8 @@ static td_status put_node(const Traind__V1__Node *n, int columns, struct td_buf 
     snprintf(jobs, sizeof jobs, "%zu", n->n_jobs);
     snprintf(memory, sizeof memory, "%s/%s", td_format_bytes(n->memory_used_bytes, used),
              td_format_bytes(n->memory_bytes, all));
-    const struct cell cells[] = {{n->name, -20}, {state, -8}, {slots, 7}, {jobs, 5}, {memory, 20}};
-    return put_cells(cells, TD_COUNTOF(cells), columns, out);
+    const char *const cell[TD_COUNTOF(node_columns)] = {n->name, state, slots, jobs, memory};
+    return put_row(node_columns, TD_COUNTOF(node_columns), cell, columns, out);
 }
 
 static td_status put_job(const Traind__V1__Job *j, int columns, struct td_buf *out) {
@@ -109,16 +141,17 @@ static td_status put_job(const Traind__V1__Job *j, int columns, struct td_buf *o
     }
     if (td_job_metric(j, "train_loss_step", &value)) snprintf(loss, sizeof loss, "%.4f", value);
     if (runs && p->step) snprintf(loss, sizeof loss, "%.4f", p->loss);
-    const struct cell cells[] = {{j->id, -14},
-                                 {j->name, -16},
-                                 {td_job_state_word(j->state), -10},
-                                 {slots, 5},
-                                 {epoch, 5},
-                                 {step, STEP_WIDTH},
-                                 {loss, 9},
-                                 {moves ? td_format_count(p->samples_per_s, rate) : "-", 9},
-                                 {moves && all ? td_format_seconds(p->eta_s, left) : "-", 8}};
-    return put_cells(cells, TD_COUNTOF(cells), columns, out);
+    const char *const cell[TD_COUNTOF(job_columns)] = {
+        j->id,
+        j->name,
+        td_job_state_word(j->state),
+        slots,
+        epoch,
+        step,
+        loss,
+        moves ? td_format_count(p->samples_per_s, rate) : "-",
+        moves && all ? td_format_seconds(p->eta_s, left) : "-"};
+    return put_row(job_columns, TD_COUNTOF(job_columns), cell, columns, out);
 }
 
 static td_status put_more(size_t n, const char *what, int columns, struct td_buf *out) {
@@ -129,11 +162,6 @@ static td_status put_more(size_t n, const char *what, int columns, struct td_buf
 }
 
 td_status td_top_page(const struct td_top *t, int columns, int rows, struct td_buf *out) {
-    static const struct cell nodes[] = {
-        {"NODE", -20}, {"STATE", -8}, {"SLOTS", 7}, {"JOBS", 5}, {"MEMORY", 20}};
-    static const struct cell jobs[] = {{"JOB", -14}, {"NAME", -16},    {"STATE", -10},
-                                       {"SLOTS", 5}, {"EPOCH", 5},     {"STEP", STEP_WIDTH},
-                                       {"LOSS", 9},  {"SAMPLES/S", 9}, {"ETA", 8}};
     size_t n_nodes = t->nodes->n_nodes, n_jobs = t->jobs->n_jobs;
     if (rows > 0) { // jobs have the rest, three rows at least
         const int room = TD_MAX(rows - FIXED_ROWS - (t->notice ? 1 : 0), 2);
@@ -146,13 +174,13 @@ td_status td_top_page(const struct td_top *t, int columns, int rows, struct td_b
     if (t->notice) TD_TRY(put_text(t->notice, columns, out));
     TD_TRY(put_cluster(t->cluster, columns, out));
     TD_TRY(td_buf_str(out, "\n"));
-    TD_TRY(put_cells(nodes, TD_COUNTOF(nodes), columns, out));
+    TD_TRY(put_row(node_columns, TD_COUNTOF(node_columns), NULL, columns, out));
     for (size_t i = 0; i < n_nodes; i++) {
         TD_TRY(put_node(t->nodes->nodes[i], columns, out));
     }
     TD_TRY(put_more(t->nodes->n_nodes - n_nodes, "nodes", columns, out));
     TD_TRY(td_buf_str(out, "\n"));
-    TD_TRY(put_cells(jobs, TD_COUNTOF(jobs), columns, out));
+    TD_TRY(put_row(job_columns, TD_COUNTOF(job_columns), NULL, columns, out));
     for (size_t i = 0; i < n_jobs; i++) {
         TD_TRY(put_job(t->jobs->jobs[i], columns, out));
     }

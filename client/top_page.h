@@ -8,7 +8,7 @@
 //   NODE              STATE     SLOTS  JOBS              MEMORY
 //   node-a            READY       4/4     1  1.2 GiB/15.6 GiB
 //
-//   JOB             NAME              STATE      SLOTS  EPOCH          STEP  ...  SAMPLES/S  ETA
+//   JOB             NAME             STATE      SLOTS  EPOCH          STEP  ...  SAMPLES/S  ETA
 
 #include "lib/base/buf.h"
 #include "traind/v1/admin.pb-c.h"
@@ -21,8 +21,8 @@ struct td_top {
     const char *notice;                       // a line on top; NULL: none
 };
 
-// Lines of at most `columns` characters. rows: nodes and jobs that do not fit are counted instead;
-// 0: all are shown.
+// Lines of at most `columns` characters: some columns are left out where they have no room. rows:
+// nodes and jobs that do not fit are counted instead; 0: all are shown.
 TD_MUST_USE td_status td_top_page(const struct td_top *t, int columns, int rows,
                                   struct td_buf *out);
 

@@ -85,7 +85,7 @@ def test_top_without_a_daemon_takes_no_terminal(daemon):
 class Screen:
     """trainctl top on a terminal of its own, and what it has written there."""
 
-    def __init__(self, daemon, *args, columns=100, rows=24, term="xterm"):
+    def __init__(self, daemon, *args, columns=110, rows=24, term="xterm"):
         self.ours, self.theirs = pty.openpty()
         self.resize(columns, rows)
         self.before = termios.tcgetattr(self.theirs)
@@ -183,6 +183,8 @@ def test_page_follows_the_size_of_the_terminal(daemon, job):
     with Screen(daemon, columns=40, rows=8) as screen:
         frame, *_ = screen.until("it is drawn", lambda frames: frames)
         assert max(map(len, frame.splitlines())) <= 40 and len(frame.splitlines()) <= 8
+        (shown_id, step, loss), = rows_of(frame, "JOB")
+        assert shown_id == job and step.isdecimal() and float(loss) > 0 and "JOB                      STEP       LOSS" in frame
         screen.resize(120, 24)
         screen.process.send_signal(signal.SIGWINCH)
         screen.until("it is wide", lambda frames: "SAMPLES/S" in frames[-1] and "ETA" in frames[-1])

@@ -65,6 +65,26 @@ static void test_series_have_characters_of_their_own_when_there_is_no_colour(voi
     free(text);
 }
 
+static void test_legend_goes_on_with_the_next_line_when_the_screen_is_narrow(void **state) {
+    (void)state;
+    const double y[] = {0, 1, 2, 3, 4};
+    const struct td_plot_series s[] = {series_of("train_loss_step", y),
+                                       series_of("train_loss_epoch", y), series_of("val_loss", y)};
+    struct td_plot p = {.columns = 40};
+    char *text = draw(&p, s, 3);
+    assert_true(strncmp(text, "* train_loss_step  + train_loss_epoch\no val_loss\n", 49) == 0);
+    free(text);
+    p = (struct td_plot){.columns = 43, .utf8 = true, .color = true};
+    text = draw(&p, s, 3);
+    assert_non_null(
+        strstr(text, "_step\033[0m  \033[33mtrain_loss_epoch\033[0m  \033[32mval_loss"));
+    free(text);
+    p.columns = 42;
+    text = draw(&p, s, 3);
+    assert_non_null(strstr(text, "train_loss_epoch\033[0m\n\033[32mval_loss\033[0m\n"));
+    free(text);
+}
+
 static void test_gap_is_left_when_a_value_is_no_number(void **state) {
     (void)state;
     const double y[] = {1, 1, (double)NAN, 1, (double)INFINITY};
@@ -110,6 +130,7 @@ int main(void) {
         cmocka_unit_test(test_line_goes_from_corner_to_corner_when_values_rise),
         cmocka_unit_test(test_cell_has_eight_dots_when_the_locale_has_braille),
         cmocka_unit_test(test_series_have_characters_of_their_own_when_there_is_no_colour),
+        cmocka_unit_test(test_legend_goes_on_with_the_next_line_when_the_screen_is_narrow),
         cmocka_unit_test(test_gap_is_left_when_a_value_is_no_number),
         cmocka_unit_test(test_no_line_is_wider_than_the_screen_when_it_is_narrow_or_wide),
         cmocka_unit_test(test_label_does_not_act_on_the_terminal_when_it_has_control_characters),

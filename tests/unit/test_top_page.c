@@ -74,7 +74,7 @@ static void test_job_has_step_and_speed_when_it_runs(void **state) {
     static struct page p;
     fill(&p);
     char *text = draw(&p, 1, 1, 120, 0);
-    assert_non_null(strstr(text, "j-0123456789ab  name              RUNNING"));
+    assert_non_null(strstr(text, "j-0123456789ab  name             RUNNING"));
     assert_non_null(strstr(text, "         7/10"));
     assert_non_null(strstr(text, "    41.2k"));
     free(text);
@@ -90,12 +90,42 @@ static void test_cell_says_so_when_it_has_no_room(void **state) {
     p.job[0].name = td_unconst("a-name-of-20-letters");
     char *text = draw(&p, 1, 1, 120, 0);
     assert_non_null(strstr(text, "  225.3k/1.6M"));
-    assert_non_null(strstr(text, "  a-name-of-20-le~  "));
+    assert_non_null(strstr(text, "  a-name-of-20-l~  "));
     free(text);
     setenv("LC_ALL", "C.UTF-8", 1);
     text = draw(&p, 1, 1, 120, 0);
-    assert_non_null(strstr(text, "  a-name-of-20-le\u2026  "));
+    assert_non_null(strstr(text, "  a-name-of-20-l\u2026  "));
     free(text);
+}
+
+static const char *after(const char *text, const char *what) {
+    const char *at = strstr(text, what);
+    assert_non_null(at);
+    return at;
+}
+
+static void test_columns_are_left_out_whole_when_the_screen_is_narrow(void **state) {
+    (void)state;
+    static struct page p;
+    fill(&p);
+    setenv("LC_ALL", "C", 1);
+    p.progress.loss = 0.5;
+    char *text = draw(&p, 1, 1, 40, 0);
+    assert_true(strncmp(text, "traind 1 at 127.0.0.1:1, up 0:00: 0 run~\n", 41) == 0);
+    assert_non_null(strstr(text, "\nNODE                  STATE       SLOTS\n"));
+    assert_non_null(strstr(text, "\nJOB                      STEP       LOSS\n"
+                                 "j-0123456789ab           7/10     0.5000\n"));
+    free(text);
+    text = draw(&p, 1, 1, 80, 0);
+    assert_true(strncmp(after(text, "\nJOB ") + 1,
+                        "JOB             NAME             STATE                STEP       LOSS  "
+                        "SAMPLES/S\n",
+                        81) == 0);
+    free(text);
+    text = draw(&p, 1, 1, 30, 0); // not even those that are never left out
+    assert_non_null(strstr(text, "\nJOB                      STEP~\n"));
+    free(text);
+    setenv("LC_ALL", "C.UTF-8", 1);
 }
 
 static void test_rest_is_counted_when_the_screen_is_short(void **state) {
@@ -161,6 +191,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_has_step_and_speed_when_it_runs),
         cmocka_unit_test(test_cell_says_so_when_it_has_no_room),
+        cmocka_unit_test(test_columns_are_left_out_whole_when_the_screen_is_narrow),
         cmocka_unit_test(test_rest_is_counted_when_the_screen_is_short),
         cmocka_unit_test(test_no_line_is_wider_than_the_screen_when_names_are_long),
         cmocka_unit_test(test_name_does_not_act_on_the_terminal_when_it_has_control_characters),
