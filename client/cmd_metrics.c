@@ -19,7 +19,7 @@
 #include "lib/base/fsio.h"
 
 // ---- what is missing, on stderr -----------------------------------------------------------------
-// A name without a point may come yet, or be misspelt.
+// A name without a point may come yet, or have points of other steps.
 static void say_absent(const struct td_flags *f, const Traind__V1__QueryMetricsResponse *r) {
     for (int a = 1; a < f->n_args; a++) {
         const Traind__V1__Series *found = td_series_find(r, f->args[a]);
@@ -163,6 +163,7 @@ td_status td_cmd_metrics(struct td_session *s, const struct td_flags *f, int *ou
     request.max_points = last_only;
     TD_AUTO(td_series) *series = NULL;
     TD_TRY(td_series_read(s, &request, &series));
+    TD_TRY(td_series_check_names(s, f, td_series_get(series)));
     say_missing(f, td_series_get(series));
     return show(s, f, td_series_get(series));
 }

@@ -204,6 +204,14 @@ static td_status one_round(struct following *w, bool *out_more) {
     return show(w);
 }
 
+// A name that never came is misspelt, or of another job.
+static td_status check_names(struct following *w) {
+    TD_AUTO(td_series) *series = NULL;
+    if (w->flags->n_args == 1) return TD_OK;
+    TD_TRY(ask(w, 1, &series));
+    return td_series_check_names(w->session, w->flags, td_series_get(series));
+}
+
 // The daemon was there when the job was looked for.
 static td_status follow(struct following *w) {
     const int64_t timeout_ns = w->flags->timeout_ns;
@@ -215,7 +223,7 @@ static td_status follow(struct following *w) {
         if (s && td_status_code(s) != TD_UNAVAILABLE) return s;
         if (!s || !w->session->away) last = now; // until this call it was there
         if (!s && w->ended && !ended.ns) ended = now;
-        if (!s && w->ended && (!more || now.ns - ended.ns > SETTLE_NS)) return TD_OK;
+        if (!s && w->ended && (!more || now.ns - ended.ns > SETTLE_NS)) return check_names(w);
         if (timeout_ns && now.ns - start.ns >= timeout_ns) {
             td_status_free(s);
             return td_fail(TD_DEADLINE_EXCEEDED, "job %s has not ended within --timeout (%.9g s)",

@@ -81,6 +81,7 @@ td_status td_metrics_plot(struct td_session *s, const struct td_flags *f) {
     td_metrics_plot_init(&plot, s);
     TD_TRY(td_metrics_plot_read(s, &plot, f->args[0], (size_t)f->n_args - 1, &f->args[1], &series));
     const Traind__V1__QueryMetricsResponse *r = td_series_get(series);
+    TD_TRY(td_series_check_names(s, f, r));
     for (size_t i = 0; i < r->n_series; i++) {
         if (!r->series[i]->n_points) continue;
         n_more += n == TD_PLOT_SERIES;

@@ -8,6 +8,7 @@
 #include "client/pages.h"
 #include "lib/base/arena.h"
 
+enum { LISTED = 40, LIST_BYTES = 8192 }; // names in a refusal
 static const char method[] = "/traind.v1.MetricService/QueryMetrics";
 
 struct td_series {
@@ -106,5 +107,51 @@ td_status td_series_read(struct td_session *s, Traind__V1__QueryMetricsRequest *
     } while (next[0] && g->n_pages < TD_MAX_PAGES);
     TD_TRY(join(g));
     *out_series = td_steal(g);
+    return TD_OK;
+}
+
+// ---- names --------------------------------------------------------------------------------------
+static bool has_points(const Traind__V1__QueryMetricsResponse *r, const char *name) {
+    const Traind__V1__Series *found = td_series_find(r, name);
+    return found && found->n_points;
+}
+
+static bool is_listed(const Traind__V1__QueryMetricsResponse *all, const char *name) {
+    for (size_t i = 0; i < all->n_more_names; i++) {
+        if (strcmp(all->more_names[i], name) == 0) return true;
+    }
+    return has_points(all, name);
+}
+
+static td_status refuse(const struct td_flags *f, const Traind__V1__QueryMetricsResponse *all,
+                        const char *name) {
+    TD_AUTO_BUF list;
+    td_buf_init(&list, LIST_BYTES);
+    size_t n = 0;
+    for (; n < all->n_series && n < LISTED; n++) {
+        TD_TRY(td_buf_printf(&list, "%s%s", n ? ", " : "", all->series[n]->name));
+    }
+    const size_t more = all->n_series + all->n_more_names - n;
+    if (more) TD_TRY(td_buf_printf(&list, " and %zu more", more));
+    return td_fail(TD_NOT_FOUND, "job %s has no metric '%s'; it has %s", f->args[0], name,
+                   td_buf_cstr(&list));
+}
+
+td_status td_series_check_names(struct td_session *s, const struct td_flags *f,
+                                const Traind__V1__QueryMetricsResponse *answer) {
+    bool lacks = false;
+    for (int a = 1; a < f->n_args; a++) {
+        lacks |= !has_points(answer, f->args[a]);
+    }
+    if (!lacks || answer->n_awaited) return TD_OK;
+    TD_AUTO(td_series) *series = NULL;
+    Traind__V1__QueryMetricsRequest request = TRAIND__V1__QUERY_METRICS_REQUEST__INIT;
+    request.job = td_unconst(f->args[0]);
+    request.max_points = 1;
+    TD_TRY(td_series_read(s, &request, &series));
+    const Traind__V1__QueryMetricsResponse *all = td_series_get(series);
+    for (int a = 1; a < f->n_args && all->n_series; a++) {
+        if (!is_listed(all, f->args[a])) return refuse(f, all, f->args[a]);
+    }
     return TD_OK;
 }

@@ -19,6 +19,11 @@ void td_series_destroy(struct td_series *series);
 TD_DEFINE_AUTO(td_series, td_series_destroy);
 
 const Traind__V1__QueryMetricsResponse *td_series_get(const struct td_series *series);
+// Refuses a name (args[1] and on) that no series of the job has, where there are others, and lists
+// these: NOT_FOUND. answer: to the question with these names; what nodes have yet to send may bring
+// the name, and so may other steps.
+TD_MUST_USE td_status td_series_check_names(struct td_session *s, const struct td_flags *f,
+                                            const Traind__V1__QueryMetricsResponse *answer);
 // NULL: there is none of that name.
 const Traind__V1__Series *td_series_find(const Traind__V1__QueryMetricsResponse *r,
                                          const char *name);

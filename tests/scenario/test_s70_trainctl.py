@@ -310,8 +310,18 @@ def test_metrics_by_name_and_steps(done):
     assert all(row.split()[5] == "2" for row in rows)
     shown = daemon.ctl_json("metrics", job, "val_loss")
     assert [s["name"] for s in shown["series"]] == ["val_loss"]
-    said = daemon.ctl("metrics", job, "train_loss_step", "tain_loss", check=OK).stderr
-    assert "no points of 'tain_loss'" in said and "'train_loss_step'" not in said and job in said
+    ran = daemon.ctl("metrics", job, "train_loss_step", "--from", "90000", check=OK)
+    assert f"no points of 'train_loss_step' here; `trainctl metrics {job}`" in ran.stderr
+
+
+@pytest.mark.parametrize("more", [[], ["--plot"], ["--follow"], ["-o", "csv"], ["--points", "5"]])
+def test_name_that_no_metric_has_is_refused_with_those_that_there_are(done, more):
+    daemon, job = done
+    ran = daemon.ctl("metrics", job, "train_loss_step", "tain_loss", *more, check=NOT_FOUND)
+    assert f"job {job} has no metric 'tain_loss'; it has " in ran.stderr
+    names = daemon.ctl("metrics", job, "-o", "name", check=OK).stdout.split()
+    assert ran.stderr.split("it has ")[1].splitlines()[0].split(", ") == names and "val_loss" in names
+    assert "--follow" in more or not ran.stdout
 
 
 def test_checkpoint_download_checks_digests_and_refuses_damage(done, tmp_path):
