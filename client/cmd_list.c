@@ -45,12 +45,12 @@ static td_status parse_states(const char *text, Traind__V1__Job__State *out_stat
     }
 }
 
-// Its loss is that of the last whole epoch, in the first one that of the last step.
+// Its loss is that of the last whole epoch, in the first one that of the last step, and says so.
 static td_status add_row(struct td_table *t, const Traind__V1__Job *job, bool wide) {
     char age[32];
     double loss = 0;
-    bool have = td_job_metric(job, "train_loss_epoch", &loss) ||
-                td_job_metric(job, "train_loss_step", &loss);
+    const bool of_epoch = td_job_metric(job, "train_loss_epoch", &loss);
+    const bool have = of_epoch || td_job_metric(job, "train_loss_step", &loss);
     TD_TRY(td_table_add(t, "%s", job->id));
     TD_TRY(td_table_add(t, "%s", job->name));
     TD_TRY(td_table_add(t, "%s", td_job_state_word(job->state)));
@@ -59,7 +59,8 @@ static td_status add_row(struct td_table *t, const Traind__V1__Job *job, bool wi
     } else {
         TD_TRY(td_table_add(t, "%u", job->global_step));
     }
-    TD_TRY(have ? td_table_add(t, "%.4f", loss) : td_table_add(t, "-"));
+    TD_TRY(have ? td_table_add(t, "%.4f %s", loss, of_epoch ? "epoch" : "step")
+                : td_table_add(t, "-"));
     TD_TRY(td_table_add(t, "%u", job->attempt));
     TD_TRY(td_table_add(t, "%s", wide ? job->create_time : td_format_age(job->create_time, age)));
     return td_table_add(t, "%s", job->reason ? job->reason->text : "");

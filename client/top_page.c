@@ -25,9 +25,9 @@ struct column {
 static const struct column node_columns[] = {
     {"NODE", -20, 0}, {"STATE", -8, 0}, {"SLOTS", 7, 0}, {"JOBS", 5, 1}, {"MEMORY", 20, 2}};
 static const struct column job_columns[] = {
-    {"JOB", -14, 0}, {"NAME", -15, 2},    {"STATE", -10, 1},
-    {"SLOTS", 5, 6}, {"EPOCH", 5, 5},     {"STEP", STEP_WIDTH, 0},
-    {"LOSS", 9, 0},  {"SAMPLES/S", 9, 3}, {"ETA", 8, 4}};
+    {"JOB", -14, 0},     {"NAME", -15, 2},    {"STATE", -10, 1},
+    {"SLOTS", 5, 6},     {"EPOCH", 5, 5},     {"STEP", STEP_WIDTH, 0},
+    {"STEP LOSS", 9, 0}, {"SAMPLES/S", 9, 3}, {"ETA", 8, 4}};
 
 // Bytes of the first n characters of valid UTF-8.
 static size_t bytes_of(const char *text, size_t len, int n, int *out_characters) {

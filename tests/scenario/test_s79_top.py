@@ -184,7 +184,7 @@ def test_page_follows_the_size_of_the_terminal(daemon, job):
         frame, *_ = screen.until("it is drawn", lambda frames: frames)
         assert max(map(len, frame.splitlines())) <= 40 and len(frame.splitlines()) <= 8
         (shown_id, step, loss), = rows_of(frame, "JOB")
-        assert shown_id == job and step.isdecimal() and float(loss) > 0 and "JOB                      STEP       LOSS" in frame
+        assert shown_id == job and step.isdecimal() and float(loss) > 0 and "JOB                      STEP  STEP LOSS" in frame
         screen.resize(120, 24)
         screen.process.send_signal(signal.SIGWINCH)
         screen.until("it is wide", lambda frames: "SAMPLES/S" in frames[-1] and "ETA" in frames[-1])
