@@ -132,15 +132,15 @@ static void say_end(const struct to_end *e, const Traind__V1__Job *job) {
     td_print(stdout, "%s %s: step %u, attempt %u\n", job->id, td_job_state_word(job->state),
              job->global_step, job->attempt);
     for (size_t i = 0; i < job->n_metrics; i++) {
-        td_print(stdout, "  %-20s %.6g\n", job->metrics[i]->key, job->metrics[i]->value);
+        td_print(stdout, TD_END_LINE "%.6g\n", job->metrics[i]->key, job->metrics[i]->value);
     }
-    if (job->checkpoint[0]) td_print(stdout, "  %-20s %s\n", "checkpoint", job->checkpoint);
-    if (job->weights[0]) td_print(stdout, "  %-20s %s\n", "weights", job->weights);
+    if (job->checkpoint[0]) td_print(stdout, TD_END_LINE "%s\n", "checkpoint", job->checkpoint);
+    if (job->weights[0]) td_print(stdout, TD_END_LINE "%s\n", "weights", job->weights);
     if (job->failure && job->state == TRAIND__V1__JOB__STATE__FAILED) {
-        td_print(stdout, "  %-20s %s\n  %-20s %s\n", "class", job->failure->class_, "error",
-                 job->failure->message);
+        td_print(stdout, TD_END_LINE "%s\n" TD_END_LINE "%s\n", "class", job->failure->class_,
+                 "error", job->failure->message);
         const char *words = job->failure->last_words;
-        if (words[0]) td_print(stdout, "  %-20s %.*s\n", "last words", WORDS_MAX, words);
+        if (words[0]) td_print(stdout, TD_END_LINE "%.*s\n", "last words", WORDS_MAX, words);
     }
 }
 

@@ -8,6 +8,9 @@
 #include "client/client.h"
 #include "traind/v1/job.pb-c.h"
 
+// What a line about a job that has ended begins with, for td_print: names of metrics fit.
+#define TD_END_LINE "  %-23s "
+
 struct td_progress_line {
     bool bar, color;
     int state; // last shown; -1: none

@@ -258,13 +258,13 @@ static bool conclude(struct following *f) {
                        : "FAILED",
              (long long)f->step, r->attempt);
     for (size_t i = 0; i < f->points.n_last; i++) {
-        td_print(stdout, "  %-16s %.6g\n", f->points.last[i].name, f->points.last[i].value);
+        td_print(stdout, TD_END_LINE "%.6g\n", f->points.last[i].name, f->points.last[i].value);
     }
-    if (f->checkpoint[0]) td_print(stdout, "  %-16s %s\n", "checkpoint", f->checkpoint);
+    if (f->checkpoint[0]) td_print(stdout, TD_END_LINE "%s\n", "checkpoint", f->checkpoint);
     if (done) return true;
     if (!stopped) {
-        td_print(stdout, "  %-16s %s\n  %-16s %s\n", "class", f->cls[0] ? f->cls : "internal",
-                 "error",
+        td_print(stdout, TD_END_LINE "%s\n" TD_END_LINE "%s\n", "class",
+                 f->cls[0] ? f->cls : "internal", "error",
                  f->message[0] ? f->message : "the launcher was killed, and its ranks with it");
     }
     print_resume(r);

@@ -75,6 +75,8 @@ def test_training_without_a_daemon_needed_one(here):
     assert re.search(r"^small SUCCEEDED: step 96, attempt 1$", ran.stdout, re.M) and "test_accuracy" in ran.stdout
     assert [line for line in ran.stderr.splitlines() if line.startswith("epoch ")], ran.stderr
     assert "RUNNING" in ran.stderr and "\r" not in ran.stderr
+    last_table = [re.match(r"  (\S+) +", line) for line in ran.stdout.splitlines() if line.startswith("  ")]
+    assert {"train_accuracy_epoch", "lr"} < {m[1] for m in last_table} and len({m.end() for m in last_table}) == 1, ran.stdout
     folder = here.path / "small"
     assert {"checkpoints", "metrics.jsonl", "logs"} <= {p.name for p in folder.iterdir()}
     assert (folder / "checkpoints/a1/step-96/manifest.json").exists()
