@@ -271,13 +271,16 @@ void td_rpc_call_cut(struct td_rpc_call *call, td_status take_status) {
     answer(call, take_status);
 }
 
+static td_status draining(void) {
+    return td_status_with_reason(
+        td_fail(TD_UNAVAILABLE, "the server is shutting down; try again when it is back"),
+        "DRAINING");
+}
+
 void td_rpc_call_drain(struct td_rpc_call *call) {
     td_outbox_discard(&call->outbox);
     if (!td_rpc_call_is_live(call)) return;
-    answer(call, td_status_with_reason(td_fail(TD_UNAVAILABLE,
-                                               "the server is shutting down; try again when it "
-                                               "is back"),
-                                       "DRAINING"));
+    answer(call, draining());
 }
 
 // ---- receiving --------------------------------------------------------------------------------
@@ -443,10 +446,7 @@ static enum td_peer_call kind_of(const struct td_rpc_route *route, td_status bor
 // After the credential: whether there is such a method, and room for one more call.
 static td_status admit(struct td_rpc_call *call, struct td_rpc_route *route) {
     struct td_rpc_server *server = call->server;
-    if (server->draining) {
-        return td_status_with_reason(td_fail(TD_UNAVAILABLE, "the server is shutting down"),
-                                     "DRAINING");
-    }
+    if (server->draining) return draining();
     if (!route) {
         return td_status_with_reason(td_fail(TD_UNIMPLEMENTED,
                                              "there is no method %.200s here; client and server "

@@ -102,6 +102,7 @@ def test_a_page_does_what_it_says(page, shell):
             shown[-1] = text
     script += "echo; echo '=== end'\n"
     out = shell(script, python)
+    assert not re.search(r"^(RUNNING|STARTING|QUEUED)\n\1$", out, re.M), out
     parts = re.split(r"^=== \S+$", out, flags=re.M)[1:]
     assert len(parts) == len(shown) + 1, out
     for said, wanted in zip(parts, shown):

@@ -36,6 +36,13 @@ def test_messages_are_those_of_the_programs(texts, title):
         assert all(p.partition(": No such file")[0] in texts for p in parts), message
 
 
+def test_messages_of_a_daemon_that_ends_are_listed(texts):
+    said = set(re.findall(r'td_fail\(TD_UNAVAILABLE,\s*"([^"]* (?:is stopping|is shutting down)[^"]*)"', texts))
+    assert len(said) >= 2
+    for message in said:
+        assert any(row.strip("`") in message for row in rows("No daemon, no access")), message
+
+
 def test_classes_are_those_of_the_programs():
     known = set(re.findall(r"^\| `(\w+)` \|", TROUBLE[TROUBLE.index("## A job that failed"):].split("\n## ")[0], re.M))
     real = set(re.findall(r'\[TD_CLASS_\w+\]\s*=\s*"(\w+)"|TD_CLASS\(\w+, "?(\w+)', (ROOT / "lib/base/status.c").read_text()))
