@@ -59,6 +59,9 @@ def test_what_the_readme_says_works_as_written(env, tmp_path):
     by_hand, (daemon, submit) = blocks(home / "README.md")
     shown = "".join(shell(line, env, home) for line in by_hand)
     assert accuracy(shown) > 0.9
+    name = re.search(r"^name: (\S+)", (home / "job.yaml").read_text(), re.M)[1]
+    assert (home / name / "checkpoints").is_dir() and f"folder `{name}`" in (home / "README.md").read_text()
+    assert f"init {name}`" not in (support.ROOT / "docs/cheat-sheet.md").read_text(), "a folder within one of its name"
     log = open(tmp_path / "traind.log", "wb")
     # The README's own line; a test has no fixed port, and the shell is to become the daemon.
     process = subprocess.Popen(["sh", "-c", f"exec {daemon} --listen 127.0.0.1:0"], env=env, cwd=home, stdout=log, stderr=log)
