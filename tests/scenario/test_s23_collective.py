@@ -2,6 +2,7 @@
 examples/plugins/fault.c, which a job names and a node permits."""
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -94,7 +95,7 @@ def test_job_goes_on_to_the_same_losses_when_a_fault_kills_a_rank_in_a_call(clus
 
 def test_both_calls_are_named_when_a_rank_dropped_one(build, plugins, tmp_path):
     code, said = run(build, tmp_path, spec_of(fault("drop", 3), plugins))
-    assert code != 0 and "class            user_code" in said, said
+    assert code != 0 and re.search("class +user_code", said), said
     assert "rank 1 is in broadcast of" in said or "rank 0 is in broadcast of" in said, said
     assert "all ranks must make the same calls in the same order" in said
 
@@ -106,7 +107,7 @@ def test_job_ends_at_the_deadline_it_asks_for_when_a_rank_is_late(build, plugins
     spec["trainer"]["collective_timeout"] = 2
     spec["checkpoint"]["every_n_train_steps"] = 0  # after one a rank may be late
     code, said = run(build, tmp_path, json.dumps(spec))
-    assert code != 0 and "class            collective" in said, said
+    assert code != 0 and re.search("class +collective", said), said
     assert "rank 1 of 2 did not arrive within 2.000 s (trainer.collective_timeout); see their logs" in said, said
 
 
