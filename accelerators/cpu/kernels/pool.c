@@ -25,6 +25,10 @@ enum { LANES = 8, STRIP = TD_LAYOUT_LANES };
 typedef float vec __attribute__((vector_size(LANES * 4)));
 typedef int32_t ivec __attribute__((vector_size(LANES * 4)));
 typedef int16_t hvec __attribute__((vector_size(STRIP * 2)));
+typedef int16_t hvec_8 __attribute__((vector_size(16)));
+typedef int16_t hvec_16 __attribute__((vector_size(32)));
+typedef uint8_t bvec_16 __attribute__((vector_size(16)));
+typedef int64_t qvec_2 __attribute__((vector_size(16)));
 typedef float vec_1 __attribute__((vector_size(4))); // of plain order
 typedef int32_t ivec_1 __attribute__((vector_size(4)));
 typedef int16_t hvec_1 __attribute__((vector_size(2)));
@@ -67,11 +71,66 @@ INLINE int64_t place_at(const struct pool *p, const struct window *w, int i, int
     return w->x + ((w->a.at + i) * p->w + w->b.at + j) * p->x_strips.step;
 }
 
+// ---- places in a window, a byte each in memory
+// Step by step, each of a whole vector: gcc has no instruction for eight words to eight bytes or
+// back, and takes them apart.
+INLINE void keep_bytes(const hvec_16 *where, uint8_t *to, int64_t n) {
+    const bvec_16 bytes = __builtin_convertvector(*where, bvec_16);
+    memcpy(to, &bytes, (size_t)n);
+}
+
+INLINE void keep_halves(const hvec *where, uint8_t *to, int64_t n) {
+#if defined(__AVX512F__)
+    keep_bytes(where, to, n);
+#else
+    const hvec_16 all =
+        __builtin_shufflevector(*where, *where, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
+    keep_bytes(&all, to, n);
+#endif
+}
+
+INLINE void keep_words(const ivec *where, uint8_t *to, int64_t n) {
+    const hvec_8 w = __builtin_convertvector(*where, hvec_8);
+    const hvec_16 all =
+        __builtin_shufflevector(w, w, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
+    keep_bytes(&all, to, n);
+}
+
+INLINE void read_halves(const uint8_t *from, int64_t n, hvec *where) {
+    bvec_16 bytes = {0};
+    memcpy(&bytes, from, (size_t)n);
+    const hvec_16 all = __builtin_convertvector(bytes, hvec_16);
+    memcpy(where, &all, sizeof *where);
+}
+
+INLINE void read_words(const uint8_t *from, int64_t n, ivec *where) {
+    int64_t eight = 0;
+    memcpy(&eight, from, (size_t)n);
+    const bvec_16 bytes = (bvec_16)(qvec_2){eight};
+    const hvec_16 all = __builtin_convertvector(bytes, hvec_16);
+    hvec_8 halves;
+    memcpy(&halves, &all, sizeof halves);
+    *where = __builtin_convertvector(halves, ivec);
+}
+
+// Of plain order: one.
+#define ONE(word, ints)                                                                            \
+    INLINE void keep_##word(const ints *where, uint8_t *to, int64_t n) {                           \
+        (void)n;                                                                                   \
+        *to = (uint8_t)(*where)[0];                                                                \
+    }                                                                                              \
+    INLINE void read_##word(const uint8_t *from, int64_t n, ints *where) {                         \
+        (void)n;                                                                                   \
+        (*where)[0] = *from;                                                                       \
+    }
+ONE(word, ivec_1)
+ONE(half, hvec_1)
+
 // ---- maxima: eight floats at a time, or sixteen bf16 by their bits
 // Both take a NaN always, and then nothing but another. How a window's best is kept:
 #define TAKE(best, take, other) (((take) & (other)) | (~(take) & (best)))
 
-#define F32_MAX(name, floats, ints)                                                                \
+#define F32_MAX(name, floats, ints, keep)                                                          \
     INLINE void name(const struct pool *p, const struct window *w, int64_t c, int64_t n) {         \
         floats best = {0}, v = {0};                                                                \
         ints where = {0};                                                                          \
@@ -88,15 +147,13 @@ INLINE int64_t place_at(const struct pool *p, const struct window *w, int i, int
             }                                                                                      \
         }                                                                                          \
         memcpy((float *)p->y + w->y + c, &best, (size_t)n * sizeof(float));                        \
-        for (int64_t l = 0; l < n; l++) {                                                          \
-            p->to_where[w->y + c + l] = (uint8_t)where[l];                                         \
-        }                                                                                          \
+        keep(&where, p->to_where + w->y + c, n);                                                   \
     }
-F32_MAX(f32_max, vec, ivec)
-F32_MAX(f32_max_1, vec_1, ivec_1)
+F32_MAX(f32_max, vec, ivec, keep_words)
+F32_MAX(f32_max_1, vec_1, ivec_1, keep_word)
 
 // Words order like the numbers once the negative ones are mirrored.
-#define BF16_MAX(name, words)                                                                      \
+#define BF16_MAX(name, words, keep)                                                                \
     INLINE void name(const struct pool *p, const struct window *w, int64_t n) {                    \
         words best = {0}, top = {0}, where = {0}, v = {0};                                         \
         bool seen = false;                                                                         \
@@ -114,21 +171,17 @@ F32_MAX(f32_max_1, vec_1, ivec_1)
             }                                                                                      \
         }                                                                                          \
         memcpy((int16_t *)p->y + w->y, &best, (size_t)n * sizeof(int16_t));                        \
-        for (int64_t l = 0; l < n; l++) {                                                          \
-            p->to_where[w->y + l] = (uint8_t)where[l];                                             \
-        }                                                                                          \
+        keep(&where, p->to_where + w->y, n);                                                       \
     }
-BF16_MAX(bf16_max, hvec)
-BF16_MAX(bf16_max_1, hvec_1)
+BF16_MAX(bf16_max, hvec, keep_halves)
+BF16_MAX(bf16_max_1, hvec_1, keep_half)
 
 // The gradient where windows tile: each place gets the window's, or zero.
-#define PUT(name, words, word)                                                                     \
+#define PUT(name, words, word, read)                                                               \
     INLINE void name(const struct pool *p, const struct window *w, int64_t c, int64_t n) {         \
         words dy = {0}, where = {0};                                                               \
         memcpy(&dy, (const word *)p->x + w->y + c, (size_t)n * sizeof(word));                      \
-        for (int64_t l = 0; l < n; l++) {                                                          \
-            where[l] = p->where[w->y + c + l];                                                     \
-        }                                                                                          \
+        read(p->where + w->y + c, n, &where);                                                      \
         for (int i = w->a.begin; i < w->a.end; i++) {                                              \
             for (int j = w->b.begin; j < w->b.end; j++) {                                          \
                 words put = (words)(where == (word)(i * p->kernel[1] + j)) & dy;                   \
@@ -136,10 +189,10 @@ BF16_MAX(bf16_max_1, hvec_1)
             }                                                                                      \
         }                                                                                          \
     }
-PUT(f32_put, ivec, int32_t)
-PUT(f32_put_1, ivec_1, int32_t)
-PUT(bf16_put, hvec, int16_t)
-PUT(bf16_put_1, hvec_1, int16_t)
+PUT(f32_put, ivec, int32_t, read_words)
+PUT(f32_put_1, ivec_1, int32_t, read_word)
+PUT(bf16_put, hvec, int16_t, read_halves)
+PUT(bf16_put_1, hvec_1, int16_t, read_half)
 
 // ---- means, and gradients of windows that overlap: eight floats at a time
 INLINE void load(const void *x, int64_t at, int64_t width, bool narrow, vec *out) {
@@ -183,9 +236,7 @@ INLINE void add_to(const struct pool *p, const struct window *w, int64_t c, int6
     vec dy, old = {0};
     ivec where = {0};
     load(p->x, w->y + c, n, narrow, &dy);
-    for (int64_t l = 0; p->where && l < n; l++) {
-        where[l] = p->where[w->y + c + l];
-    }
+    if (p->where) read_words(p->where + w->y + c, n, &where);
     if (!p->where) dy *= p->scale;
     for (int i = w->a.begin; i < w->a.end; i++) {
         for (int j = w->b.begin; j < w->b.end; j++) {
@@ -200,11 +251,24 @@ INLINE void add_to(const struct pool *p, const struct window *w, int64_t c, int6
 }
 
 // ---- windows
+// The windows of the next row are fetched ahead: two rows at a time are more than the processor
+// sees through.
+INLINE void fetch_next(const struct pool *p, const struct window *w, bool narrow) {
+    const int64_t next = p->stride[0] * p->w * p->x_strips.step;
+    for (int i = w->a.begin; i < w->a.end; i++) {
+        for (int j = w->b.begin; j < w->b.end; j++) {
+            const uintptr_t at = (uintptr_t)(place_at(p, w, i, j) + next);
+            __builtin_prefetch((const void *)((uintptr_t)p->x + at * (narrow ? 2 : 4)));
+        }
+    }
+}
+
 INLINE void max_window(const struct pool *p, const struct window *w, int64_t width, bool narrow) {
     if (width == 1) {
         narrow ? bf16_max_1(p, w, 1) : f32_max_1(p, w, 0, 1);
         return;
     }
+    fetch_next(p, w, narrow);
     if (narrow) bf16_max(p, w, width);
     for (int64_t c = 0; !narrow && c < width; c += LANES) {
         f32_max(p, w, c, TD_MIN(width - c, (int64_t)LANES));
