@@ -23,6 +23,7 @@
 #include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/onednn/conv.h"
 #include "accelerators/cpu/onednn/conv_layout.h"
+#include "accelerators/cpu/parts.h"
 #include "accelerators/cpu/product.h"
 #include "accelerators/cpu/tune.h"
 
@@ -252,6 +253,8 @@ static td_status plan_layouts(struct compiler *c) {
     c->exe->bridge_bytes = c->layout.bridge_bytes;
     c->exe->bridge = td_cpu_memory_alloc(&c->accel->memory, c->exe->bridge_bytes);
     if (!c->exe->bridge) return td_fail_oom();
+    // Who looks at every value has to find all of it.
+    if (!c->accel->detects_anomaly) td_parts_plan(c->graph, &c->layout, c->exe->kernel);
     for (td_node i = 0; i < n; i++) {
         c->exe->kernel[i].layout = (enum td_image_layout)c->layout.of_node[i];
         if (need[i] == TD_NEED_CONV) TD_TRY(build_conv(c, i));

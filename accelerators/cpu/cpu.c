@@ -6,6 +6,7 @@
 //   kernel.h       one step of a program
 //   compile.h      a program becomes a list of kernels with resolved operands
 //   layout.h       in which order the bytes of images are
+//   parts.h        kernels that run some images at a time, together
 //   product.h      from a matmul node to what gemm.h is asked for
 //   gemm.h         one matrix product (gemm_spec.h): oneDNN's or our own kernel
 //   packs.h        weights packed for products
@@ -171,9 +172,8 @@ static td_status cpu_copy(struct td_accelerator *a, struct td_buffer dst, size_t
     return TD_OK;
 }
 
-// One more run of a kernel, which began at *io_ns.
-static void count_run(const struct td_accelerator *a, struct td_kernel *k, int64_t *io_ns) {
-    k->runs++;
+// The time of a kernel, which began at *io_ns.
+static void count_time(const struct td_accelerator *a, struct td_kernel *k, int64_t *io_ns) {
     if (!a->profiles) return;
     const int64_t now = td_mono_now().ns;
     k->ns += now - *io_ns;
@@ -185,6 +185,25 @@ static td_status name_node(const struct td_executable *e, const struct td_kernel
     if (k->node == UINT32_MAX || k->op == TD_OP_ALL_REDUCE) return s;
     return td_status_context(s, "step '%s': node %u (%s)", e->program->key.step, k->node,
                              td_op_name(k->op));
+}
+
+// A kernel, with those that run part by part with it.
+static td_status run_kernel(struct td_executable *e, struct td_kernel *k, struct td_run *r,
+                            int64_t *io_ns) {
+    const struct td_kernel *end = k + k->joined + 1;
+    const int64_t images = k->joined ? k->out_shape.dim[0] : 1;
+    for (r->image = 0; r->image < images; r->image += TD_MAX(k->part, (int64_t)1)) {
+        for (struct td_kernel *j = k; j < end; j++) {
+            if (j->param) td_packs_param_changes(e->accel->packs, j->param);
+            td_status s = j->run(j, r);
+            if (s) return name_node(e, j, s);
+            count_time(e->accel, j, io_ns);
+        }
+    }
+    for (; k < end; k++) {
+        k->runs++;
+    }
+    return TD_OK;
 }
 
 // Done when it returns.
@@ -201,13 +220,9 @@ static td_status cpu_run(struct td_executable *e, uint32_t segments, const void 
     td_packs_begin(e->accel->packs, segments & TD_RUN_STEADY);
     const bool carries = e->control && td_run_carries_control(e->program, segments);
     if (carries) memcpy(e->control_tail, e->control, CONTROL_BYTES);
-    for (uint32_t i = 0; i < e->n_kernels; i++) {
+    for (uint32_t i = 0; i < e->n_kernels; i += e->kernel[i].joined + 1) {
         struct td_kernel *k = &e->kernel[i];
-        if (!(segments & 1u << k->segment)) continue;
-        if (k->param) td_packs_param_changes(e->accel->packs, k->param);
-        td_status s = k->run(k, &r);
-        if (s) return name_node(e, k, s);
-        count_run(e->accel, k, &begin);
+        if (segments & 1u << k->segment) TD_TRY(run_kernel(e, k, &r, &begin));
     }
     if (carries) memcpy(e->control, e->control_tail, CONTROL_BYTES);
     if (e->accel->spin) td_spin_watch(e->accel->spin, td_mono_now().ns);

@@ -22,6 +22,7 @@ struct td_run {
     struct td_packs *packs; // the accelerator's packed weights
     void *scratch; // the accelerator's, for what a kernel needs while it runs (scratch_bytes)
     bool *reduces; // all_reduce was called, and nobody waited
+    int64_t image; // of kernels that run part by part: the first of this part
 };
 
 static inline void *td_operand_at(const struct td_operand *o, const struct td_run *r) {
@@ -53,6 +54,8 @@ struct td_kernel {
     int64_t elems;               // of the output
     enum td_layout_need need;    // set by the family
     enum td_image_layout layout; // of its images, where it takes any
+    int64_t part;                // images of a part (parts.h); 0: all at once
+    uint32_t joined;             // kernels after this one that run part by part with it
     size_t scratch_bytes;
     bool slow; // loops that nobody made fast: correct, and reported (kernel_at)
     void *own; // what else the kernel needs, and its destructor

@@ -16,10 +16,13 @@
 #include "accelerators/cpu/onednn/conv_run.h"
 
 // ---- run ----------------------------------------------------------------------------------------
+// All parts of a forward convolution are written to one place.
 static struct td_conv_places places_of(const struct td_kernel *k, const struct td_run *r) {
     const struct td_conv *v = k->own;
     const enum td_conv_kind kind = v->shape.kind;
-    const void *a = td_operand_at(&k->in[0], r), *b = td_operand_at(&k->in[1], r);
+    const int64_t image = v->shape.c * v->shape.h * v->shape.w;
+    const char *a = td_operand_at(&k->in[0], r), *b = td_operand_at(&k->in[1], r);
+    if (k->part) a += (size_t)(r->image * image) * td_dtype_bytes(k->in_dtype[0]);
     const void *result = td_operand_at(&k->out[0], r);
     return (struct td_conv_places){
         .x = kind == TD_CONV_GRAD_X ? result : a,
@@ -97,6 +100,14 @@ td_status td_conv_take(struct td_kernel *k) {
     k->run = empty ? run_empty : td_conv_is_native(k->in_dtype[0]) ? run_conv : run_wide;
     if (!empty) k->need = TD_NEED_CONV;
     return TD_OK;
+}
+
+bool td_conv_takes_parts(const struct td_kernel *k, enum td_image_layout x_layout,
+                         enum td_image_layout y_layout) {
+    struct td_conv_shape s = td_conv_shape_of(k);
+    s.x_layout = x_layout;
+    s.y_layout = y_layout;
+    return s.kind == TD_CONV_FORWARD && !td_conv_may_be_winograd(&s);
 }
 
 static td_status build(struct td_conv *v, struct td_dnnl *e, const struct td_conv_shape *s,

@@ -13,5 +13,9 @@ td_kernel_family td_conv_take;
 TD_MUST_USE td_status td_conv_build(struct td_kernel *k, struct td_dnnl *e,
                                     enum td_image_layout x_layout, enum td_image_layout y_layout,
                                     const void *param);
+// Is it as fast some images at a time (parts.h) as all at once, in these layouts? Winograd's way is
+// not: it transforms the weights in each part, and its results go past the caches.
+bool td_conv_takes_parts(const struct td_kernel *k, enum td_image_layout x_layout,
+                         enum td_image_layout y_layout);
 
 #endif

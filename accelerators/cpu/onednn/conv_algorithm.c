@@ -19,7 +19,7 @@ static const char *const algorithm_names[] = {[TD_CONV_WINOGRAD] = "winograd",
                                               [TD_CONV_OWN_WINOGRAD] = "own_winograd",
                                               [TD_CONV_DIRECT] = "direct"};
 
-static bool wants_winograd(const struct td_conv_shape *s) {
+bool td_conv_may_be_winograd(const struct td_conv_shape *s) {
     bool plain = td_window_at_least_one(s->window.groups) == 1;
     for (int i = 0; i < 2; i++) {
         plain = plain && s->kernel[i] == 3 && td_window_at_least_one(s->window.stride[i]) == 1 &&
@@ -33,7 +33,7 @@ static bool wants_winograd(const struct td_conv_shape *s) {
 static td_status find_winograd(const struct td_conv_shape *s, const struct td_dnnl *e,
                                const struct td_conv_descs *d, enum td_conv_algorithm *out) {
     *out = TD_CONV_DIRECT;
-    if (!wants_winograd(s)) return TD_OK;
+    if (!td_conv_may_be_winograd(s)) return TD_OK;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t st = td_conv_pd(s, e->engine, d, dnnl_convolution_winograd, &pd);
     dnnl_primitive_desc_destroy(pd);

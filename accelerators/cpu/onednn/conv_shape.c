@@ -19,7 +19,7 @@ struct td_conv_shape td_conv_shape_of(const struct td_kernel *k) {
     const bool native = td_conv_is_native(k->in_dtype[0]);
     return (struct td_conv_shape){
         .kind = kind,
-        .n = x->dim[0],
+        .n = k->part ? k->part : x->dim[0],
         .c = x->dim[1],
         .h = x->dim[2],
         .w = x->dim[3],
