@@ -5,7 +5,8 @@
 #include "lib/spec/language.h"
 #include "tests/unit/test.h"
 
-static const struct td_section section = {"trainer", TD_SECTION_PLAIN, NULL, "how", 0};
+static const struct td_section section = {
+    .path = "trainer", .kind = TD_SECTION_PLAIN, .prose = "how"};
 static const struct td_knob knob = {.section = "trainer",
                                     .key = "devices",
                                     .type = TD_KNOB_INT,
@@ -37,7 +38,7 @@ static void test_language_is_another_when_a_reader_would_refuse_what_is_written(
         digest_of(&section, &others[i], other);
         assert_string_not_equal(same, other);
     }
-    const struct td_section choice = {"trainer", TD_SECTION_CHOICE, NULL, "how", 0};
+    const struct td_section choice = {.path = "trainer", .kind = TD_SECTION_CHOICE, .prose = "how"};
     digest_of(&choice, &knob, other);
     assert_string_not_equal(same, other);
     const struct td_knob two[] = {knob, knob};
