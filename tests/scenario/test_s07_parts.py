@@ -9,7 +9,7 @@ import levels
 import support
 from ranks import run_by_hand
 
-BATCH = 96  # 38 MB of fp32 behind 128 channels: more than fills what parts are measured by, of any processor
+BATCH = 96  # 38 MB of fp32 in 128 channels: more than the cache of any core
 LEVELS = [x for x in ("generic", "avx2") if x in levels.below(levels.of_machine(support.BUILD))]
 
 
