@@ -43,7 +43,7 @@ say      = $(if $(filter 1,$(V)),,@printf '%-6s %s\n' $(1) $(2))
 
 # ---- packages: the one list of what the project needs (Debian's names) -------------------------
 deps_build := gcc g++ make pkg-config libc6-dev libgrpc-dev libprotobuf-c-dev protobuf-c-compiler \
-	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev libgloo-dev libsmartcols-dev
+	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev libgloo-dev libsmartcols-dev libhwloc-dev
 deps_test  := libcmocka-dev clang clang-format libclang-rt-dev libomp-dev python3 python3-venv \
 	iproute2 nftables zsh fish strace
 deps_full  := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user debootstrap
@@ -97,6 +97,7 @@ base_o     := $(call obj,lib/base)
 attempt_o  := $(call obj,lib/attempt)
 spec_o     := $(call obj,lib/spec)
 tls_o      := $(call obj,lib/tls)
+topology_o := $(call obj,lib/topology)
 rpc_o      := $(call obj,lib/rpc)
 engine_o   := $(call obj,engine/graph engine/graph/rules engine/graph/passes engine/train \
 	$(addprefix engine/train/,config events checkpoint rank plan loop) \
@@ -140,7 +141,7 @@ no_probe := help clean config deps format lint demo check check-full rivals inst
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(no_probe),$(MAKECMDGOALS)),build),)
 missing := $(strip $(foreach p,grpc:libgrpc-dev libprotobuf-c:libprotobuf-c-dev libevent:libevent-dev \
 	sqlite3:libsqlite3-dev yaml-0.1:libyaml-dev jansson:libjansson-dev zlib:zlib1g-dev \
-	libxxhash:libxxhash-dev openssl:libssl-dev smartcols:libsmartcols-dev,$(if $(shell $(pkg) --exists $(firstword $(subst :, ,$(p))) 2>/dev/null && echo y),,$(lastword $(subst :, ,$(p))))) \
+	libxxhash:libxxhash-dev openssl:libssl-dev smartcols:libsmartcols-dev hwloc:libhwloc-dev,$(if $(shell $(pkg) --exists $(firstword $(subst :, ,$(p))) 2>/dev/null && echo y),,$(lastword $(subst :, ,$(p))))) \
 	$(if $(shell command -v protoc-c),,protobuf-c-compiler) $(if $(wildcard $(dnnl_h)),,libdnnl-dev))
 $(if $(missing),$(error these Debian packages are missing: $(missing). Run `make deps`, or apt-get install them))
 ifeq ($(MAKELEVEL),0)
@@ -230,6 +231,7 @@ $(B)/lib/libtdbase.a: $(base_o)
 $(B)/lib/libtdattempt.a: $(attempt_o)
 $(B)/lib/libtdspec.a: $(spec_o)
 $(B)/lib/libtdtls.a: $(tls_o)
+$(B)/lib/libtdtopology.a: $(topology_o)
 $(B)/lib/libtdrpc.a: $(rpc_o)
 $(B)/lib/libtdproto.a: $(gen_o)
 $(B)/lib/%.a:
@@ -257,20 +259,20 @@ $(B)/lib/traind/collective-hierarchy.so: $(gloo_o) $(B)/lib/libtraind.so
 	@mkdir -p $(@D)
 	$(Q)$(ld) -shared $(gloo_o) -L$(B)/lib -ltraind -lgloo -lstdc++ -Wl,-rpath,'$$ORIGIN/..' -o $@
 
-$(B)/bin/traind: $(daemon_o) $(coord_o) $(node_o) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
+$(B)/bin/traind: $(daemon_o) $(coord_o) $(node_o) $(B)/lib/libtdtopology.a $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(ld) $^ $(grpc) -levent -lsqlite3 -lyaml -lprotobuf-c -ljansson -lz -lssl -lcrypto -lm -o $@
+	$(Q)$(ld) $^ $(grpc) -levent -lsqlite3 -lyaml -lprotobuf-c -ljansson -lz -lssl -lcrypto -lhwloc -lm -o $@
 
 $(B)/bin/trainctl: $(client_o) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(ld) $^ $(grpc) -levent -lyaml -lprotobuf-c -ljansson -lz -lssl -lcrypto -lsmartcols -lm -o $@
 
-$(B)/bin/traind-run: $(run_o) $(B)/lib/libtdspec.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
+$(B)/bin/traind-run: $(run_o) $(B)/lib/libtdtopology.a $(B)/lib/libtdspec.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(ld) $^ -lyaml -Wl,-Bstatic -lprotobuf-c -ljansson -lz -Wl,-Bdynamic -lm -o $@
+	$(Q)$(ld) $^ -lyaml -lhwloc -Wl,-Bstatic -lprotobuf-c -ljansson -lz -Wl,-Bdynamic -lm -o $@
 
 $(B)/bin/traind-launcher: $(launcher_o) $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
@@ -285,12 +287,12 @@ $(B)/bin/traind-worker: $(worker_o) $(B)/lib/libtraind.so
 
 # ---- tests ----------------------------------------------------------------------------------------
 # Unit tests link everything; a test that needs the daemons' cores takes their objects too.
-test_libs := $(addprefix $(B)/obj/client/,$(addsuffix .o,format metrics_rows plot print progress screen spec_diff tail top_page)) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
+test_libs := $(addprefix $(B)/obj/client/,$(addsuffix .o,format metrics_rows plot print progress screen spec_diff tail top_page)) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(B)/lib/libtdtopology.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
 $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(cc) $(fuzzer) $(cpp) -MD -MP -MF $@.d $< $(test_libs) -L$(B)/lib -ltraind -lcmocka -lgrpc -lgpr -levent \
-	  -lsqlite3 -lyaml -lprotobuf-c -lssl -lcrypto -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
+	  -lsqlite3 -lyaml -lprotobuf-c -lssl -lcrypto -lhwloc -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
 
 # The test accelerator as a plugin of a stranger: never installed. The reference is in libtraind.
 $(B)/tests/plugins/accelerator-far.so: $(B)/obj/tests/plugins/far.o $(far_o) $(B)/lib/libtraind.so
@@ -433,7 +435,7 @@ demo: deps ## train Fashion-MNIST through the whole system, from nothing
 	@examples/demo.sh $(B)
 config: ## what was found here
 	@printf 'compiler   %s\nbuild      %s\nflags      %s\n' '$(shell $(CC) --version | head -1)' '$(B)' '$(OPT) $(san)'
-	@for p in grpc libprotobuf-c libevent sqlite3 yaml-0.1 jansson zlib libxxhash openssl smartcols; do \
+	@for p in grpc libprotobuf-c libevent sqlite3 yaml-0.1 jansson zlib libxxhash openssl smartcols hwloc; do \
 	  printf '%-10s %s\n' $$p "$$($(pkg) --modversion $$p 2>/dev/null || echo missing)"; done
 	@printf 'oneDNN     %s\n' '$(or $(dnnl_version),missing)'
 	@printf 'CPU level  %s\n' "$$(env -i $(B)/bin/traind --state-dir=/ --dump-config 2>/dev/null | \

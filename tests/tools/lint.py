@@ -37,12 +37,12 @@ CODE_COLUMNS, TABLE_COLUMNS = 100, 120
 PLUGIN = ["include", "lib/base"]
 TRAIN = ["include", "lib/base", "lib/attempt", "lib/job", "engine/train/config"]
 CORE = ["include", "lib/base", "lib/attempt", "lib/job", "lib/spec", "pb"]
-DAEMON = ["include", "lib/base", "lib/attempt", "lib/job", "lib/spec", "lib/tls", "lib/rpc", "pb"]
+DAEMON = ["include", "lib/base", "lib/topology", "lib/attempt", "lib/job", "lib/spec", "lib/tls", "lib/rpc", "pb"]
 LAYERS = {
     "include": [],
     "lib/base": ["include"],
     "lib/attempt": ["include", "lib/base"],
-    "lib/job": [], "lib/tls": ["include", "lib/base"],
+    "lib/job": [], "lib/tls": ["include", "lib/base"], "lib/topology": ["include", "lib/base"],
     "lib/spec": ["include", "lib/base", "lib/job"],
     "lib/rpc": ["include", "lib/base", "lib/spec", "lib/tls", "pb"],
     # the structure is below the rules, the builder and the pipeline above them (graph.h)
@@ -76,7 +76,7 @@ LAYERS = {
     "daemon/coordinator": DAEMON + ["daemon/coordinator/core", "daemon/coordinator/shell",
                                     "daemon/coordinator/api"],
     # the brain knows messages, and no file, socket or clock
-    "daemon/node/core": ["include", "lib/base", "lib/attempt", "pb"],
+    "daemon/node/core": ["include", "lib/base", "lib/topology", "lib/attempt", "pb"],
     "daemon/node/shell": DAEMON + ["daemon/node/core"],
     "daemon/node": DAEMON + ["daemon/node/core", "daemon/node/shell"],
     # how a node reaches its coordinator is chosen above both
@@ -117,7 +117,7 @@ STORIES = {
     "daemon": "main.c",
     "include/traind": "plugin.h",
     "lib/base": "base.h",
-    "lib/rpc": "rpc.h", "lib/tls": "tls.h",
+    "lib/rpc": "rpc.h", "lib/tls": "tls.h", "lib/topology": "topology.h",
     "strategies": "strategies.h",
     "strategies/collective": "collective.h", "strategies/collective/gloo": "gloo.h",
     "strategies/comm_hook": "comm_hook.h",
@@ -174,7 +174,7 @@ HOMES = [
     (r"xxhash\.h", ["lib/base"], 1),
     (r"yaml\.h", ["lib/spec"], 2),
     (r"openssl/", ["lib/tls"], None),
-    (r"hwloc", ["daemon/node"], 1),
+    (r"hwloc", ["lib/topology"], None),
     (r"dlfcn\.h", ["lib/base/registry.c", "fabric/place.c", "accelerators"], None),
     (r"cuda|cublas|cudnn|nvml", ["accelerators/cuda"], None),
     (r"gloo/|mpi\.h|nccl", ["strategies/collective"], None),
