@@ -15,6 +15,7 @@
 #include "lib/rpc/client.h"
 #include "lib/rpc/loop.h"
 #include "lib/tls/context.h"
+#include "lib/topology/topology.h"
 
 struct td_parts {
     enum td_daemon_role role;
@@ -139,11 +140,13 @@ static unsigned kinds_of(unsigned allowed) {
            (allowed & TD_ALLOW_PROGRAMS ? td_job_kind_bit(TD_KIND_PROGRAM) : 0);
 }
 
-static td_status start_node(struct td_parts *p, const struct td_config *c,
-                            const struct td_home *h) {
+static td_status start_node(struct td_parts *p, const struct td_config *c, const struct td_home *h,
+                            struct td_topology_reading *reading) {
     char bin_dir[4096];
     struct td_transport *transport;
+    struct td_topology topology;
     TD_TRY(td_proc_self_dir(bin_dir, sizeof bin_dir));
+    TD_TRY(td_topology_reading_await(reading, &topology));
     TD_TRY(make_transport(p, c, h, &transport));
     const struct td_node_options options = {
         .state_dir = c->state_dir,
@@ -155,6 +158,7 @@ static td_status start_node(struct td_parts *p, const struct td_config *c,
         .collective_interface = c->collective_interface,
         .version = TD_VERSION,
         .name = c->name[0] ? c->name : NULL,
+        .topology = &topology,
         .slots = (int32_t)c->slots,
         .take_transport = transport,
         .channel = p->channel,
@@ -174,8 +178,11 @@ td_status td_parts_start(struct td_loop *loop, const struct td_config *c, const 
     p->loop = loop;
     p->role = c->daemon_role;
     p->stop_grace_ns = c->stop_grace_ms * TD_NS_PER_MS;
-    if (p->role != TD_DAEMON_NODE) TD_TRY_CTX(start_coordinator(p, c, h), "start the coordinator");
-    if (p->role != TD_DAEMON_COORDINATOR) TD_TRY_CTX(start_node(p, c, h), "start the node");
+    bool coordinates = p->role != TD_DAEMON_NODE, trains = p->role != TD_DAEMON_COORDINATOR;
+    TD_AUTO(td_topology_reading) *reading = NULL;
+    if (trains) TD_TRY_CTX(td_topology_reading_create(&reading), "start the node");
+    if (coordinates) TD_TRY_CTX(start_coordinator(p, c, h), "start the coordinator");
+    if (trains) TD_TRY_CTX(start_node(p, c, h, reading), "start the node");
     *out_parts = td_steal(p);
     return TD_OK;
 }

@@ -18,6 +18,7 @@
 #include "client/spec_file.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
+#include "lib/topology/topology.h"
 
 enum { PLAN_MAX = 4 << 20, ANSWER_MAX = 2 << 20, WORDS_MAX = 4096 };
 
@@ -48,7 +49,9 @@ static td_status unsatisfiable(td_status take_status) {
 }
 
 static td_status share_cores(struct td_local_run *r) {
-    int32_t cores = td_proc_n_cpus(), asked = r->spec.resources.threads;
+    struct td_topology here;
+    TD_TRY(td_topology_read(NULL, &here));
+    int32_t cores = here.n_cores, asked = r->spec.resources.threads;
     r->n_ranks = td_spec_ranks(&r->spec);
     r->threads = asked ? asked : TD_MAX(cores / r->n_ranks, 1);
     if ((int64_t)r->threads * r->n_ranks <= cores) return TD_OK;

@@ -187,8 +187,9 @@ static td_status open_node(struct td_node_daemon *n, const struct td_node_option
     n->ports = o->ports;
     TD_TRY(copy(n->collective_interface, sizeof n->collective_interface,
                 o->collective_interface ? o->collective_interface : "", "collective interface"));
-    TD_TRY(td_inventory_read(n->state_dir, n->bin_dir, o->name, o->slots, &n->inventory));
-    td_inventory_core_ids(n->inventory.cores, &n->cores);
+    n->topology = *o->topology;
+    TD_TRY(td_inventory_read(n->state_dir, n->bin_dir, o->name, n->topology.n_cores, o->slots,
+                             &n->inventory));
     TD_TRY(td_node_core_create((uint32_t)n->inventory.slots, &n->core));
     TD_TRY(td_loop_timer_create(n->loop, on_timer, n, &n->timer));
     TD_TRY(td_fs_path(scratch, "%s/scratch", n->state_dir));

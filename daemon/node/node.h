@@ -47,9 +47,10 @@
 struct td_loop;
 struct td_node_daemon;
 struct td_rpc_channel;
+struct td_topology;
 struct td_transport;
 
-// Strings are copied; zero means the default.
+// Strings and the topology are copied; zero means the default.
 struct td_node_options {
     const char *state_dir;            // exists, locked by the caller
     const char *runtime_dir;          // for launcher sockets; exists, 0700
@@ -60,7 +61,8 @@ struct td_node_options {
     const char *collective_interface; // of ranks on several nodes (lib/base/interface.h); "": none
     const char *version;              // of this build
     const char *name;                 // shown to people; host name
-    int32_t slots;                    // cores
+    const struct td_topology *topology;  // the cores that ranks may use
+    int32_t slots;                       // cores
     struct td_transport *take_transport; // kept, also on failure
     struct td_rpc_channel *channel;      // bulk; NULL when embedded; outlives the node
     int64_t orphan_timeout_ns;           // 1 h

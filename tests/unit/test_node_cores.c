@@ -1,7 +1,6 @@
-// Cores for ranks: disjoint, in order, refused when there are not enough.
+// Cores for ranks: disjoint, in order, near each other, refused when there are not enough.
 
 #include "daemon/node/core/cores.h"
-#include "daemon/node/shell/inventory.h"
 #include "tests/unit/test.h"
 
 static cpu_set_t set_of(const char *lists) {
@@ -11,9 +10,23 @@ static cpu_set_t set_of(const char *lists) {
     return s;
 }
 
+// A machine of one NUMA node after the other: the CPUs that its cores are known by.
+static struct td_topology machine_of(const char *const *nodes, size_t n_nodes) {
+    struct td_topology t = {0};
+    for (size_t node = 0; node < n_nodes; node++) {
+        cpu_set_t cpus = set_of(nodes[node]);
+        for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+            if (!CPU_ISSET(cpu, &cpus)) continue;
+            t.core[t.n_cores++] = (struct td_topology_core){(uint16_t)cpu, (uint16_t)node};
+        }
+    }
+    return t;
+}
+
 static void test_ranks_get_disjoint_cores_when_there_are_enough(void **state) {
     (void)state;
-    cpu_set_t here = set_of("0-3,8-9"), used = set_of("1");
+    struct td_topology here = machine_of((const char *[]){"0-3,8-9"}, 1);
+    cpu_set_t used = set_of("1");
     char out[64];
     assert_true(td_cores_allocate(&here, &used, 2, 2, out, sizeof out));
     assert_string_equal(out, "0,2:3,8");
@@ -24,12 +37,27 @@ static void test_ranks_get_disjoint_cores_when_there_are_enough(void **state) {
 
 static void test_allocation_changes_nothing_when_there_are_too_few(void **state) {
     (void)state;
-    cpu_set_t here = set_of("0-3"), used = set_of("0:1");
+    struct td_topology here = machine_of((const char *[]){"0-3"}, 1);
+    cpu_set_t used = set_of("0:1");
     char out[64], tiny[3];
     assert_false(td_cores_allocate(&here, &used, 1, 3, out, sizeof out));
     assert_string_equal(out, "");
     assert_false(td_cores_allocate(&here, &used, 1, 2, tiny, sizeof tiny));
     assert_int_equal(CPU_COUNT(&used), 2);
+}
+
+static void test_rank_is_on_one_numa_node_when_any_has_room_for_it(void **state) {
+    (void)state;
+    struct td_topology here = machine_of((const char *[]){"0,2,4,6", "1,3,5,7"}, 2);
+    cpu_set_t used = set_of("");
+    char out[64];
+    assert_true(td_cores_allocate(&here, &used, 2, 3, out, sizeof out));
+    assert_string_equal(out, "0,2,4:1,3,5");
+    assert_true(td_cores_allocate(&here, &used, 1, 2, out, sizeof out)); // neither has room
+    assert_string_equal(out, "6,7");
+    used = set_of("0");
+    assert_true(td_cores_allocate(&here, &used, 3, 2, out, sizeof out));
+    assert_string_equal(out, "2,4:1,3:5,7");
 }
 
 static void test_lists_are_read_when_they_are_strange(void **state) {
@@ -40,15 +68,13 @@ static void test_lists_are_read_when_they_are_strange(void **state) {
     assert_int_equal(CPU_COUNT(&s), 0);
     s = set_of("0-99999999");
     assert_int_equal(CPU_COUNT(&s), CPU_SETSIZE);
-    cpu_set_t here;
-    td_inventory_core_ids(1, &here);
-    assert_int_equal(CPU_COUNT(&here), 1);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks_get_disjoint_cores_when_there_are_enough),
         cmocka_unit_test(test_allocation_changes_nothing_when_there_are_too_few),
+        cmocka_unit_test(test_rank_is_on_one_numa_node_when_any_has_room_for_it),
         cmocka_unit_test(test_lists_are_read_when_they_are_strange),
     };
     return cmocka_run_group_tests_name("node_cores", tests, NULL, NULL);

@@ -1,29 +1,52 @@
-// See the header. First fit, lowest ids first: ranks of one attempt are neighbours where they can
-// be, which on most machines share a cache. Rejected: a map of sockets and caches; until it is
-// measured to pay, the kernel's numbering is as good.
+// See the header. First fit, in the topology's order: ranks of one attempt are neighbours where
+// they can be, which share a cache. A rank is on one NUMA node if any has room for all of it: its
+// memory is next to the threads that first write it.
 
 #include "daemon/node/core/cores.h"
 
 #include <stdio.h>
 
-bool td_cores_allocate(const cpu_set_t *here, cpu_set_t *used, uint32_t n_ranks,
+enum { ANY_NODE = -1 };
+
+// The first NUMA node with so many free cores.
+static int32_t node_with_room(const struct td_topology *here, const cpu_set_t *taken,
+                              uint32_t wanted) {
+    uint32_t room = 0;
+    for (int32_t i = 0; i < here->n_cores; i++) {
+        const struct td_topology_core *c = &here->core[i];
+        if (i > 0 && c->numa != c[-1].numa) room = 0;
+        if (!CPU_ISSET(c->cpu, taken) && ++room == wanted) return c->numa;
+    }
+    return ANY_NODE;
+}
+
+// Takes the first free core of the NUMA node. -1: there is none.
+static int take_core(const struct td_topology *here, int32_t node, cpu_set_t *taken) {
+    for (int32_t i = 0; i < here->n_cores; i++) {
+        const struct td_topology_core *c = &here->core[i];
+        if (CPU_ISSET(c->cpu, taken) || (node != ANY_NODE && c->numa != node)) continue;
+        CPU_SET(c->cpu, taken);
+        return c->cpu;
+    }
+    return -1;
+}
+
+bool td_cores_allocate(const struct td_topology *here, cpu_set_t *used, uint32_t n_ranks,
                        uint32_t cores_per_rank, char *out, size_t out_bytes) {
     cpu_set_t taken = *used;
-    size_t len = 0, core = 0;
+    int32_t node = ANY_NODE;
+    size_t len = 0;
     out[0] = '\0';
     for (size_t i = 0; i < (size_t)n_ranks * cores_per_rank; i++) {
-        while (core < CPU_SETSIZE && (!CPU_ISSET(core, here) || CPU_ISSET(core, used))) {
-            core++;
-        }
+        if (i % cores_per_rank == 0) node = node_with_room(here, &taken, cores_per_rank);
+        int cpu = take_core(here, node, &taken);
         const char *mark = i == 0 ? "" : i % cores_per_rank ? "," : ":";
-        int n = core < CPU_SETSIZE ? snprintf(out + len, out_bytes - len, "%s%zu", mark, core) : -1;
+        int n = cpu >= 0 ? snprintf(out + len, out_bytes - len, "%s%d", mark, cpu) : -1;
         if (n < 0 || (size_t)n >= out_bytes - len) {
             out[0] = '\0';
             return false;
         }
         len += (size_t)n;
-        CPU_SET(core, &taken);
-        core++;
     }
     *used = taken;
     return true;

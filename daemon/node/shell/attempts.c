@@ -71,7 +71,7 @@ static td_status launch(struct td_node_daemon *n, struct td_local_attempt *a) {
     char cores[TD_ATTEMPT_CORES] = "";
     uint32_t per_slot = (uint32_t)(n->inventory.cores / n->inventory.slots);
     uint32_t per_rank = a->assigned.slots / a->assigned.n_ranks * per_slot;
-    bool own = per_slot > 0 && td_cores_allocate(&n->cores, &used, a->assigned.n_ranks, per_rank,
+    bool own = per_slot > 0 && td_cores_allocate(&n->topology, &used, a->assigned.n_ranks, per_rank,
                                                  cores, sizeof cores);
     struct td_launch_context c = {.bin_dir = n->bin_dir,
                                   .runtime_dir = n->runtime_dir,

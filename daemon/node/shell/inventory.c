@@ -1,7 +1,7 @@
-// The inventory. Cores and memory come from the machine and the cgroup (lib/base/proc),
-// accelerators from the file names in lib/traind. Loading one would cost the daemon its few
-// megabytes, and whether it works is found out by the planner, in a process of its own. The node's
-// id is random and kept, so that a renamed host is the same node.
+// The inventory. Memory comes from the machine and the cgroup (lib/base/proc), accelerators from
+// the file names in lib/traind. Loading one would cost the daemon its few megabytes, and whether it
+// works is found out by the planner, in a process of its own. The node's id is random and kept, so
+// that a renamed host is the same node.
 
 #include "daemon/node/shell/inventory.h"
 
@@ -74,8 +74,8 @@ td_status td_inventory_identify(const char *state_dir, const char *name,
 }
 
 td_status td_inventory_read(const char *state_dir, const char *bin_dir, const char *name,
-                            int32_t slots, struct td_inventory *out_inventory) {
-    struct td_inventory inv = {.cores = td_proc_n_cpus(),
+                            int32_t cores, int32_t slots, struct td_inventory *out_inventory) {
+    struct td_inventory inv = {.cores = cores,
                                .memory_bytes = td_proc_memory_bytes(),
                                .cpu_level = td_cpu_level_of_machine(NULL),
                                .cpu_level_held = td_cpu_level()};
@@ -85,16 +85,4 @@ td_status td_inventory_read(const char *state_dir, const char *bin_dir, const ch
     find_accelerators(bin_dir, &inv);
     *out_inventory = inv;
     return TD_OK;
-}
-
-void td_inventory_core_ids(int32_t n_cores, cpu_set_t *out_cores) {
-    cpu_set_t mask;
-    if (sched_getaffinity(0, sizeof mask, &mask) != 0) CPU_ZERO(&mask);
-    CPU_ZERO(out_cores);
-    int32_t n = 0;
-    for (size_t core = 0; core < CPU_SETSIZE && n < n_cores; core++) {
-        if (!CPU_ISSET(core, &mask)) continue;
-        CPU_SET(core, out_cores);
-        n++;
-    }
 }

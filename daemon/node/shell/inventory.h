@@ -4,8 +4,6 @@
 // What this machine has, and who it is: read once when the node starts. Nothing here initialises a
 // device; accelerators are the plugins that are beside the programs.
 
-#include <sched.h>
-
 #include "lib/base/cpu_level.h"
 
 enum { TD_INVENTORY_ACCELERATORS = 16 }; // what a client is shown
@@ -14,7 +12,7 @@ struct td_inventory {
     char node_id[40]; // "n-<12 hex>", made at the first start, kept in <state>/node_id
     char boot_id[37];
     char name[128];
-    int32_t cores; // that this process may use
+    int32_t cores;
     int32_t slots;
     uint64_t memory_bytes;                       // that it may use
     enum td_cpu_level cpu_level, cpu_level_held; // of the machine; of this process and its ranks
@@ -25,13 +23,9 @@ struct td_inventory {
 // Only node_id and name; what else is in it stays.
 TD_MUST_USE td_status td_inventory_identify(const char *state_dir, const char *name,
                                             struct td_inventory *out_inventory);
-// slots 0: one a core. name NULL or "": the host's.
+// cores: that this process may use. slots 0: one a core. name NULL or "": the host's.
 TD_MUST_USE td_status td_inventory_read(const char *state_dir, const char *bin_dir,
-                                        const char *name, int32_t slots,
+                                        const char *name, int32_t cores, int32_t slots,
                                         struct td_inventory *out_inventory);
-
-// The ids of the cores that this process may use, at most n_cores. A cgroup quota leaves fewer than
-// the affinity mask names, and the kernel spreads it over any of them.
-void td_inventory_core_ids(int32_t n_cores, cpu_set_t *out_cores);
 
 #endif

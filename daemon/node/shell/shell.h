@@ -20,6 +20,7 @@
 #include "daemon/node/shell/transport.h"
 #include "lib/base/interface.h"
 #include "lib/base/plugin_files.h"
+#include "lib/topology/topology.h"
 
 enum { td_node_daemon_magic = 0x4e4f4445 };
 
@@ -36,7 +37,7 @@ struct td_node_daemon {
     char collective_interface[64];                                    // as in td_node_options
     struct td_interface collective; // where that is, as registered; name "": it is not here
     struct td_plugin_files plugins;
-    cpu_set_t cores;
+    struct td_topology topology;
     struct td_node_core *core;
     struct td_transport *transport;
     struct td_rpc_channel *channel;
