@@ -135,7 +135,9 @@ def converted(markdown):
 
 
 def job(program):
-    parts = re.split(r"^```(?:yaml)?\n", said(program, "--dump-spec").partition("\n")[2], flags=re.M)
+    reference = said(program, "--dump-spec").partition("\n")[2]
+    reference = re.sub(r"^## Contents\n.*?(?=^## )", "", reference, flags=re.M | re.S)  # links lead nowhere here
+    parts = re.split(r"^```(?:yaml)?\n", reference, flags=re.M)
     body = ".SH DESCRIPTION\n" + "".join(example(p.rstrip()) if i % 2 else converted(p) for i, p in enumerate(parts))
     return page("traind-job", 5, "what a job of traind is made of", body + ".SH SEE ALSO\n.BR trainctl (1)\n")
 
