@@ -120,7 +120,7 @@ def test_job_goes_on_in_the_next_allocation_when_the_time_was_over(allocation, t
     before = len(allocation.said())
     allocation.ends(allocation.batch(), 0)
     said = allocation.said()[before:]
-    job, = re.findall(r"(j-\S+) +long +SUCCEEDED +600/600 +\S+ +2 ", said)
+    job, = re.findall(r"(j-\S+) +long +SUCCEEDED +600/600 +\S+ (?:epoch|step) +2 ", said)
     assert f"job={job} from=PAUSED" in said, said
 
 
