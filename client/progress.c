@@ -66,10 +66,16 @@ static void state_line(struct td_progress_line *p, const Traind__V1__Job *job) {
     snprintf(p->reason, sizeof p->reason, "%s", reason);
 }
 
+// A job of many notes has the last ones: what is new is what follows the one that was shown last.
 static void note_lines(struct td_progress_line *p, const Traind__V1__Job *job) {
-    for (; p->n_notes < job->n_notes; p->n_notes++) {
+    size_t first = job->n_notes;
+    while (first > 0 && strncmp(job->notes[first - 1], p->note, sizeof p->note - 1) != 0) {
+        first--;
+    }
+    for (size_t i = first; i < job->n_notes; i++) {
         td_progress_line_end(p);
-        td_print(stderr, "note: %s\n", job->notes[p->n_notes]);
+        td_print(stderr, "note: %s\n", job->notes[i]);
+        snprintf(p->note, sizeof p->note, "%s", job->notes[i]);
     }
 }
 
@@ -111,7 +117,9 @@ static void draw_bar(struct td_progress_line *p, const Traind__V1__Job *job) {
 }
 
 void td_progress_line_show(struct td_progress_line *p, const Traind__V1__Job *job) {
-    note_lines(p, job);
+    const bool over = td_job_state_terminal(job->state); // what came of it is its last line
+    if (over) note_lines(p, job);
     state_line(p, job);
+    if (!over) note_lines(p, job);
     draw_bar(p, job);
 }

@@ -13,9 +13,9 @@
 
 struct td_progress_line {
     bool bar, color;
-    int state; // last shown; -1: none
-    size_t n_notes;
-    bool drawn; // a bar is on the current line
+    int state;       // last shown; -1: none
+    char note[1024]; // last shown, or the beginning of it
+    bool drawn;      // a bar is on the current line
     char reason[256];
 };
 

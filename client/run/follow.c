@@ -61,20 +61,16 @@ static td_status on_note(struct following *f, const struct td_event *e) {
     return TD_OK;
 }
 
+// Why it is not exact is in notes of its own.
 static td_status on_resumed(struct following *f, const struct td_event *e) {
-    char text[TEXT_MAX];
-    if (TD_EVENT_HAS(&e->resumed, resumed, exact) && !e->resumed.exact) {
-        snprintf(text, sizeof text, "resume is not bit-exact: %s", e->resumed.reason);
-        note(f, text);
-    }
     f->step = e->resumed.step;
     return TD_OK;
 }
 
 static td_status on_skipped_checkpoint(struct following *f, const struct td_event *e) {
     char text[TEXT_MAX];
-    snprintf(text, sizeof text, "checkpoint %s is damaged and was passed over: %s",
-             e->skipped_checkpoint.path, e->skipped_checkpoint.reason);
+    snprintf(text, sizeof text, "checkpoint %s was skipped: %s", e->skipped_checkpoint.path,
+             e->skipped_checkpoint.reason);
     note(f, text);
     return TD_OK;
 }

@@ -123,6 +123,14 @@ def test_ctrl_c_saves_and_resume_gives_the_bits_of_an_uninterrupted_run(here, ra
     assert here.points("parts", "train_loss_step") == here.points("whole", "train_loss_step")
 
 
+def test_reasons_of_a_resume_were_notes_and_one_more_note(here):
+    here.run("long.yaml", "--set", "trainer.max_steps=20", "-O", "more")
+    changed = ["--set", "trainer.devices=2", "--set", "seed_everything=2", "--set", "trainer.max_steps=30"]
+    notes = [line for line in here.run("long.yaml", *changed, "-O", "more", "--resume").stderr.splitlines() if line.startswith("note: ")]
+    said = [n.removeprefix("note: resume is not bit-exact: ") for n in notes if "bit-exact" in n]
+    assert len(said) == 2 and said[0] == "world size 1 -> 2" and said[1].startswith("seed 1 -> 2: "), notes
+
+
 def test_points_after_the_checkpoint_were_there_twice_after_a_kill(here):
     same = ["--set", "trainer.max_steps=2000", "-O", "killed"]
     p = here.start("long.yaml", *same)
