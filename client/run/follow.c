@@ -314,6 +314,7 @@ td_status td_local_run_follow(struct td_local_run *r, int *out_exit) {
     f.job.reason = &f.reason;
     f.job.notes = f.notes;
     f.job.attempt = (uint32_t)r->attempt;
+    if (r->precision_note[0]) note(&f, r->precision_note);
     td_buf_init(&f.events, (size_t)2 * TD_SEGMENT_LINE_MAX + 16384);
     td_frame_reader_init(&f.frames);
     td_status s = open_all(&f);

@@ -282,6 +282,18 @@ static td_status take_devices(struct td_local_run *r, const struct td_json *size
     return TD_OK;
 }
 
+static td_status settle_precision(struct td_local_run *r, const struct td_json *sizes) {
+    const char *chosen = td_json_string(td_json_get(sizes, "precision"), "");
+    if (strcmp(r->spec.trainer.precision.name, "auto") != 0) return TD_OK;
+    if (!r->checkpoints->first) { // one to resume from has a choice of its own
+        td_plan_say_precision(chosen, td_json_real(td_json_get(sizes, "step_seconds"), 0),
+                              td_json_string(td_json_get(sizes, "other_precision"), ""),
+                              td_json_real(td_json_get(sizes, "other_step_seconds"), 0),
+                              r->precision_note);
+    }
+    return write_plan(r, chosen);
+}
+
 td_status td_local_run_prepare(struct td_local_run *r) {
     struct td_json *sizes;
     TD_TRY(share_cores(r));
@@ -292,6 +304,5 @@ td_status td_local_run_prepare(struct td_local_run *r) {
     TD_TRY(take_devices(r, sizes));
     r->shared_bytes = (uint64_t)td_json_int(td_json_get(sizes, "shared_bytes"), 0);
     r->total_steps = (uint32_t)td_json_int(td_json_get(sizes, "total_steps"), 0);
-    bool is_auto = strcmp(r->spec.trainer.precision.name, "auto") == 0;
-    return is_auto ? write_plan(r, td_json_string(td_json_get(sizes, "precision"), NULL)) : TD_OK;
+    return settle_precision(r, sizes);
 }

@@ -50,6 +50,7 @@ struct td_local_run {
     uint64_t shared_bytes;
     const char *devices; // one a rank; NULL: the accelerator has none but the host
     uint32_t total_steps;
+    char precision_note[TD_PLAN_PRECISION_BYTES]; // "": it was not auto, or is a checkpoint's
     // the launcher
     struct td_proc launcher;
     int signal_fd, link_fd;

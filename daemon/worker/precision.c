@@ -88,12 +88,9 @@ td_status td_worker_choose_precision(struct td_worker_config *config, struct td_
     struct td_worker_sized z;
     TD_TRY(td_worker_size_up(config, io, events, &z));
     td_rank_destroy(z.rank);
-    if (z.other && z.beside.seconds > 0) {
-        td_events_note(events, "trainer.precision: auto is %s here: %.3g ms a step, %s %.3g ms",
-                       z.precision, z.sizes.step.seconds * 1e3, z.other, z.beside.seconds * 1e3);
-    } else {
-        td_events_note(events, "trainer.precision: auto is %s here, nothing is known to be faster",
-                       z.precision);
-    }
+    char text[TD_PLAN_PRECISION_BYTES];
+    td_plan_say_precision(z.precision, z.sizes.step.seconds, z.other ? z.other : "",
+                          z.beside.seconds, text);
+    td_events_note(events, "%s", text);
     return TD_OK;
 }

@@ -9,6 +9,7 @@
 
 #include "lib/spec/plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *text(const struct td_json *run, const char *key) {
@@ -144,4 +145,19 @@ td_status td_plan_join(const char *spec_json, const struct td_plan_run *run,
         TD_TRY(td_buf_str(out, frozen_json));
     }
     return td_buf_str(out, "}}\n");
+}
+
+void td_plan_say_precision(const char *precision, double seconds, const char *other,
+                           double other_seconds, char out[TD_PLAN_PRECISION_BYTES]) {
+    const size_t bytes = TD_PLAN_PRECISION_BYTES;
+    if (other[0] && seconds > 0 && other_seconds > 0) {
+        const bool kept = seconds > other_seconds;
+        snprintf(out, bytes,
+                 "trainer.precision: auto %s %s%s: a step takes about %.3g ms, with %s %.3g ms",
+                 kept ? "keeps" : "chose", precision, kept ? " of the checkpoint" : "",
+                 seconds * 1e3, other, other_seconds * 1e3);
+    } else {
+        snprintf(out, bytes, "trainer.precision: auto chose %s: nothing is known to be faster",
+                 precision);
+    }
 }

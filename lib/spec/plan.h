@@ -11,7 +11,7 @@
 
 #include "lib/spec/spec.h"
 
-enum { TD_PLAN_FORMAT = 1 };
+enum { TD_PLAN_FORMAT = 1, TD_PLAN_PRECISION_BYTES = 160 };
 
 struct td_plan_run {
     const char *job;          // "": started by hand
@@ -54,5 +54,9 @@ TD_MUST_USE td_status td_plan_print(const struct td_plan *p, struct td_buf *out)
 // resume_before). Nothing is checked here.
 TD_MUST_USE td_status td_plan_join(const char *spec_json, const struct td_plan_run *run,
                                    const char *frozen_json, struct td_buf *out);
+// The note of a job whose trainer.precision is auto. Seconds are those of a step, estimated; 0:
+// they are not known. other: what it was compared with; "": nothing.
+void td_plan_say_precision(const char *precision, double seconds, const char *other,
+                           double other_seconds, char out[TD_PLAN_PRECISION_BYTES]);
 
 #endif

@@ -150,8 +150,8 @@ def test_auto_keeps_what_was_frozen_or_is_in_the_checkpoint(tmp_path, kept):
 
 def test_auto_is_settled_by_a_run_by_hand_too(tmp_path):
     out = worker("run", "--plan", plan_of(tmp_path, trainer={"precision": "auto"}))
-    note, = [x["text"] for x in map(json.loads, out.splitlines()) if x.get("event") == "note" and "auto is" in x["text"]]
-    assert manifest_of(tmp_path / "out/step-4")["frozen"]["precision"] in note.split("here")[0]
+    note, = [x["text"] for x in map(json.loads, out.splitlines()) if x.get("event") == "note" and "auto chose" in x["text"]]
+    assert manifest_of(tmp_path / "out/step-4")["frozen"]["precision"] in note.split("auto chose ")[1].split(":")[0]
 
 
 def test_auto_is_frozen_and_shown_and_kept_when_the_job_resumes(cluster):
@@ -159,7 +159,7 @@ def test_auto_is_frozen_and_shown_and_kept_when_the_job_resumes(cluster):
     job = daemon.submit(LONG, "trainer.precision=auto")
     daemon.wait_step(job, 60)
     note, = [n for n in daemon.ctl("describe", job, check=0).stdout.splitlines() if "precision" in n and n.startswith("note")]
-    chosen = note.split("auto is ")[1].split(":")[0].split(",")[0]
+    chosen = note.split("auto chose ")[1].split(":")[0]
     assert chosen in ("32-true", "bf16-mixed")
     daemon.steer("Pause", job)
     daemon.wait_state(job, "PAUSED")

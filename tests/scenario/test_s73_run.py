@@ -131,6 +131,13 @@ def test_reasons_of_a_resume_were_notes_and_one_more_note(here):
     assert len(said) == 2 and said[0] == "world size 1 -> 2" and said[1].startswith("seed 1 -> 2: "), notes
 
 
+def test_precision_that_auto_chose_is_a_note(here):
+    ran = here.run("spec.yaml", "--set", "trainer.precision=auto", "-O", "auto")
+    said, = [line for line in ran.stderr.splitlines() if "trainer.precision" in line]
+    manifest = json.loads((here.path / "auto/checkpoints/a1/step-96/manifest.json").read_text())
+    assert said.startswith(f"note: trainer.precision: auto chose {manifest['frozen']['precision']}: "), said
+
+
 def test_points_after_the_checkpoint_were_there_twice_after_a_kill(here):
     same = ["--set", "trainer.max_steps=2000", "-O", "killed"]
     p = here.start("long.yaml", *same)

@@ -1,6 +1,7 @@
 // Plans that do not come, in the coordinator's core: a planner that ran into its deadline, a node
 // that does not answer, and questions that nobody waits for any more.
 
+#include "lib/spec/plan.h"
 #include "tests/unit/coord_rig.h"
 
 static const char late[] = "planning took more than 60 s and was stopped";
@@ -265,6 +266,31 @@ static void test_used_up_restarts_are_noted_only_where_one_was_wanted(void **sta
     assert_string_equal(note_after(", restart: {max: 0}", "numeric", 1), "");
 }
 
+static void test_auto_precision_is_said_as_it_was_chosen(void **state) {
+    (void)state;
+    static const struct {
+        const char *precision, *other;
+        double seconds, other_seconds;
+        const char *want;
+    } rows[] = {
+        {"bf16-mixed", "32-true", 0.002, 0.004,
+         "chose bf16-mixed: a step takes about 2 ms, with 32-true 4 ms"},
+        {"32-true", "bf16-mixed", 0.002, 0.002,
+         "chose 32-true: a step takes about 2 ms, with bf16-mixed 2 ms"},
+        {"bf16-mixed", "32-true", 0.004, 0.002,
+         "keeps bf16-mixed of the checkpoint: a step takes about 4 ms, with 32-true 2 ms"},
+        {"32-true", "", 0.002, 0, "chose 32-true: nothing is known to be faster"},
+        {"32-true", "bf16-mixed", 0.002, 0, "chose 32-true: nothing is known to be faster"},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        char got[TD_PLAN_PRECISION_BYTES], want[TD_PLAN_PRECISION_BYTES];
+        snprintf(want, sizeof want, "trainer.precision: auto %s", rows[i].want);
+        td_plan_say_precision(rows[i].precision, rows[i].seconds, rows[i].other,
+                              rows[i].other_seconds, got);
+        assert_string_equal(got, want);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_only_node_is_asked_once_when_its_planner_does_not_end),
@@ -277,6 +303,7 @@ int main(void) {
         cmocka_unit_test(test_reason_names_the_job_that_slots_are_kept_for),
         cmocka_unit_test(test_reason_names_the_job_that_reserves_the_node),
         cmocka_unit_test(test_used_up_restarts_are_noted_only_where_one_was_wanted),
+        cmocka_unit_test(test_auto_precision_is_said_as_it_was_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,13 +35,9 @@ const char *td_plans_precision(const struct td_plan_entry *e, const struct td_jo
 void td_plans_note(const struct td_plan_entry *e, struct td_job *j) {
     if (e && e->slow) td_job_note(j, "%s", e->slow); // the ranks will say the same
     if (!td_plans_precision_is_auto(j) || !e || !e->precision[0]) return;
-    if (e->other[0] && e->step_seconds > 0 && e->other_seconds > 0) {
-        td_job_note(j, "trainer.precision: auto is %s: %.3g ms a step, %s %.3g ms", e->precision,
-                    e->step_seconds * 1e3, e->other, e->other_seconds * 1e3);
-    } else {
-        td_job_note(j, "trainer.precision: auto is %s, nothing is known to be faster",
-                    e->precision);
-    }
+    char text[TD_PLAN_PRECISION_BYTES];
+    td_plan_say_precision(e->precision, e->step_seconds, e->other, e->other_seconds, text);
+    td_job_note(j, "%s", text);
 }
 
 // ---- of a job -----------------------------------------------------------------------------------
