@@ -172,6 +172,19 @@ static void test_job_record_reads_back_equal(void **state) {
     assert_string_equal(td_buf_cstr(&text), td_buf_cstr(&again));
 }
 
+static void test_note_is_kept_whole_when_it_names_many_tensors(void **state) {
+    (void)state;
+    TD_AUTO(td_job) *j = NULL;
+    char text[950];
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
+    assert_null(td_job_create("j-000000000001", &j));
+    td_job_note(j, "init_from: %s", text);
+    td_job_note(j, "init_from: %s", text);
+    assert_int_equal(j->n_notes, 1);
+    assert_int_equal(strlen(j->notes[0]), strlen("init_from: ") + sizeof text - 1);
+}
+
 static void test_job_record_is_data_loss_when_its_state_is_unknown(void **state) {
     (void)state;
     TD_AUTO(td_job) *j = NULL;
@@ -403,6 +416,7 @@ int main(void) {
         cmocka_unit_test(test_terminal_states_never_change),
         cmocka_unit_test(test_states_have_the_numbers_and_names_of_the_wire),
         cmocka_unit_test(test_job_record_reads_back_equal),
+        cmocka_unit_test(test_note_is_kept_whole_when_it_names_many_tensors),
         cmocka_unit_test(test_job_record_is_data_loss_when_its_state_is_unknown),
         cmocka_unit_test(test_attempt_record_reads_back_equal),
         cmocka_unit_test(test_record_of_an_attempt_from_before_there_were_parts_has_one),

@@ -141,7 +141,7 @@ td_status td_failure_set(struct td_failure *f, const struct td_failure *from) {
 }
 
 void td_job_note(struct td_job *j, const char *fmt, ...) {
-    char text[320];
+    char text[TD_JOB_NOTE_BYTES];
     va_list ap;
     va_start(ap, fmt);
     (void)td_fit_v(text, sizeof text, fmt, ap);

@@ -60,6 +60,7 @@ bool td_job_state_waits(enum td_job_state s);       // QUEUED or RECOVERING: wan
 enum {
     TD_JOB_ID_MAX = 16, // "j-<12 hex>" and a NUL
     TD_JOB_MAX_NOTES = 32,
+    TD_JOB_NOTE_BYTES = 1024, // of one, with its NUL; a longer one ends in "..."
     TD_JOB_MAX_METRICS = 64,
     TD_JOB_MAX_EXCLUDED = 8,
     TD_JOB_MAX_ATTEMPTS = 1000,
