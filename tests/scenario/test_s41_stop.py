@@ -73,7 +73,7 @@ def check_stopped_on_node(daemon, job, whole, last, n_ranks):
     """It saved, was queued without a failure, and went on to the same bits."""
     done = daemon.finish(job)
     assert done.attempt == 2 and done.restarts == 0 and not done.HasField("failure"), done
-    assert [n for n in done.notes if "attempt 1 was stopped on node" in n], done.notes
+    assert [n for n in done.notes if f"attempt 1 was stopped on node {daemon.node_name}, " in n], done.notes
     second = [p.step for p in daemon.points(job) if p.attempt == 2]
     first = [p.step for p in daemon.points(job) if p.attempt == 1]
     assert second == list(range(len(first) + 1, last + 1)), "no step was lost or made twice"

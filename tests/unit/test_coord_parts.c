@@ -277,6 +277,21 @@ static void test_job_succeeds_when_both_parts_have_ended_well(void **state) {
     end_two(&t);
 }
 
+// It was said to be the first of them.
+static void test_node_is_not_named_when_a_job_of_several_is_stopped_on_one(void **state) {
+    (void)state;
+    static const char stopped_line[] = "{\"event\":\"launcher_end\",\"outcome\":\"stopped\"}\n";
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    say_at(&t, t.b, stopped_line);
+    say_at(&t, t.a, stopped_line);
+    const struct td_job *j = job(&t.r, 0);
+    assert_int_equal(j->n_notes, 1);
+    assert_non_null(strstr(j->notes[0], "attempt 1 was stopped on one of its nodes, not by"));
+    end_two(&t);
+}
+
 static void test_part_that_is_refused_takes_the_other_along(void **state) {
     (void)state;
     struct two t;
@@ -365,6 +380,7 @@ int main(void) {
         cmocka_unit_test(test_cause_replaces_the_consequence_that_came_first),
         cmocka_unit_test(test_abort_is_said_again_to_a_node_that_comes_back),
         cmocka_unit_test(test_job_succeeds_when_both_parts_have_ended_well),
+        cmocka_unit_test(test_node_is_not_named_when_a_job_of_several_is_stopped_on_one),
         cmocka_unit_test(test_part_that_is_refused_takes_the_other_along),
         cmocka_unit_test(test_silence_is_enough_once_the_other_part_lost_it),
         cmocka_unit_test(test_silence_alone_gives_nothing_up_before_its_time),

@@ -126,8 +126,13 @@ static void job_stopped(struct td_core *core, struct td_job *j, struct td_attemp
     } else {
         td_reason_set(&j->reason, "STOPPED_ON_NODE", "attempt %u was stopped on its node",
                       a->number);
-        td_job_note(j, "attempt %u was stopped on node %s, not by the coordinator", a->number,
-                    a->parts[0].node);
+        const struct td_host *n = td_nodes_find(core, a->parts[0].node);
+        const bool alone = a->n_parts == 1; // of several, which one it was is not known here
+        const char *name = n ? n->name : a->parts[0].node;
+        td_job_note(j,
+                    "attempt %u was stopped on %s%s, not by a command of `trainctl`; the job goes "
+                    "on with the next attempt",
+                    a->number, alone ? "node " : "one of its nodes", alone ? name : "");
     }
 }
 
