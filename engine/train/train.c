@@ -91,11 +91,11 @@ static void note_losses(const struct td_rank *r) {
         td_events_note(r->events, "%llu metric points were dropped at a full ring",
                        (unsigned long long)drops);
     }
-    if (saves.skipped) {
+    if (saves.skipped > 1) { // the first was named when it was due
         td_events_note(r->events,
-                       "%llu periodic checkpoint%s skipped because the one before was still "
-                       "being written",
-                       (unsigned long long)saves.skipped, saves.skipped == 1 ? " was" : "s were");
+                       "%llu periodic checkpoints were skipped in all, because the one before was "
+                       "still being written",
+                       (unsigned long long)saves.skipped);
     }
     if (saves.waited_ns >= TD_NS_PER_S) { // less is the loop's business
         td_events_note(r->events,

@@ -32,6 +32,18 @@ def test_short_epochs_do_not_wait_for_the_disk_when_only_the_newest_is_kept(tmp_
     assert len(notes) == 2 and "step 16 is skipped" in notes[0] and notes[1].startswith("3 periodic checkpoints"), notes
 
 
+def test_one_skipped_checkpoint_was_said_twice(tmp_path):
+    plan = plan_of(checkpoint={"every_n_train_steps": 8, "save_top_k": 1}, run={"checkpoint_dir": str(tmp_path / "a1")},
+                   trainer={"max_epochs": 3, "limit_train_batches": 8, "limit_val_batches": 0})
+    with Attempt(tmp_path, plan) as one:
+        one.commits = False
+        one.until(lambda a: a.ranks[0].step > 16)  # the checkpoint of step 8 is still being written
+        one.commits = True
+        assert one.wait() == [0], one.story()
+        note, = [e["text"] for e in one.ranks[0].event("note") if "skipped" in e["text"]]
+    assert "step 16 is skipped" in note
+
+
 def test_epochs_that_are_among_the_best_wait_for_the_disk(tmp_path):
     plan = plan_of(checkpoint={"every_n_train_steps": 0, "every_n_epochs": 1, "save_top_k": 1, "monitor": "train_loss"},
                    run={"checkpoint_dir": str(tmp_path / "a1")}, optimizer={"lr": 0.02},

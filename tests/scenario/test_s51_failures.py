@@ -60,6 +60,16 @@ def test_killed_launcher_takes_its_ranks_along_and_the_job_goes_on(daemon):
     daemon.losses(job, 1000, 2)
 
 
+def test_note_is_said_once_by_all_ranks_and_attempts(daemon):
+    job = daemon.submit(LONG, "trainer.devices=2", "trainer.precision=64-true", "trainer.max_steps=200", "model.layers=[128, 16, 8]")
+    daemon.wait_step(job, 60)
+    os.kill(daemon.launcher(job), signal.SIGKILL)
+    done = daemon.finish(job)
+    assert done.attempt == 2 and len([n for n in done.notes if "no fast kernel" in n]) == 1, done.notes
+    shown = [line for line in daemon.ctl("describe", job, check=0).stdout.splitlines() if line.startswith("note ")]
+    assert [line.split(maxsplit=1)[1] for line in shown] == list(done.notes)
+
+
 def test_checkpoint_that_no_launcher_wrote_down_is_found(daemon):
     """save_top_k 1, killed between the rank's removal of the one before and the launcher's word of the new one."""
     job = daemon.submit(LONG, "trainer.max_steps=1000000", "checkpoint.every_n_train_steps=10")
