@@ -133,7 +133,7 @@ static void give_up(struct td_logger *g, struct slot *slot, td_status failed) {
     slot->retry_at = td_mono_add(td_mono_now(), RETRY_NS);
     (void)td_fit(text, sizeof text,
                  "the %s logger cannot write: %s; the job goes on, it is tried again, and "
-                 "`trainctl metrics` has all points",
+                 "`trainctl metrics` has all metrics",
                  slot->ops->name, td_status_message(failed));
     td_status_free(failed);
     if (!slot->noted) say(g, text);
@@ -342,8 +342,8 @@ static td_status make(struct td_logger *g, const struct td_launch_options *o) {
     if (g->n_ranks == o->world_size) return TD_OK;
     char text[TD_LOGGER_NOTE];
     snprintf(text, sizeof text,
-             "loggers show the points of the first node's ranks alone, %d of %d; `trainctl "
-             "metrics` merges all of them",
+             "loggers write the metrics of the first node's ranks alone, %d of %d; `trainctl "
+             "metrics` has those of all",
              g->n_ranks, o->world_size);
     say(g, text);
     return TD_OK;

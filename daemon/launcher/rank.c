@@ -273,7 +273,7 @@ void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j)
         }
         struct td_event_writer note;
         char text[512];
-        (void)td_fit(text, sizeof text, "an event of the rank was dropped: %s",
+        (void)td_fit(text, sizeof text, "rank %d sent an event that cannot be read: %s", r->rank,
                      td_status_message(s));
         td_journal_begin(j, TD_EVENT_NOTE, &note);
         td_event_rank(&note, r->rank);

@@ -21,9 +21,11 @@ static void note(struct td_launcher *l, struct td_launch_rank *r, const char *te
     struct td_event_writer line;
     td_journal_begin(&l->journal, TD_EVENT_NOTE, &line);
     td_event_rank(&line, r->rank);
-    td_event_note_text(&line, ++r->n_notes == TD_TALK_NOTES
-                                  ? "this rank has given enough notes; further ones are dropped"
-                                  : text);
+    char last[128];
+    snprintf(last, sizeof last,
+             "rank %d has written %d notes, the most of one rank: more are dropped", r->rank,
+             TD_TALK_NOTES);
+    td_event_note_text(&line, ++r->n_notes == TD_TALK_NOTES ? last : text);
     td_journal_append(&l->journal, &line);
 }
 

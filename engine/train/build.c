@@ -29,8 +29,8 @@ static void note_programs(const struct td_rank *r) {
     if (n) td_events_note(r->events, "%s", slow);
     n = td_programs_unreached(r->programs, names, sizeof names);
     if (n) {
-        td_events_note(r->events, "nothing trains %u parameter%s that no training step reaches: %s",
-                       n, n == 1 ? "" : "s", names);
+        td_events_note(r->events, "%u parameter%s not trained, as no training step uses %s: %s", n,
+                       n == 1 ? " is" : "s are", n == 1 ? "it" : "them", names);
     }
 }
 

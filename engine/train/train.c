@@ -35,8 +35,10 @@ static td_status evaluate_stage(struct td_train_loop *l, enum td_split split, co
     bool interrupted;
     announce_start(r, stage);
     if (n == 0) {
-        td_events_note(r->events, "stage %s has nothing to do: no samples or a limit of 0 batches",
-                       stage);
+        td_events_note(r->events,
+                       "stage %s has nothing to do: its split has no samples, or limit_%s_batches "
+                       "is 0",
+                       stage, td_split_name(split));
     }
     TD_TRY(td_train_loop_evaluate(l, split, prefix, INT64_MAX, &interrupted));
     announce_end(r, stage, interrupted);
@@ -49,8 +51,8 @@ static td_status predict_stage(struct td_train_loop *l, enum td_train_loop_end *
     bool interrupted;
     announce_start(r, "predict");
     if (!td_rank_generates(r) && td_rank_eval_batches(r, TD_SPLIT_PREDICT) == 0) {
-        td_events_note(r->events, "stage predict has nothing to do: no samples or a limit of 0 "
-                                  "batches");
+        td_events_note(r->events, "stage predict has nothing to do: there are no samples, or "
+                                  "limit_predict_batches is 0");
     }
     l->fit_is_over = true;
     TD_TRY(td_predict(l, &interrupted));
@@ -88,8 +90,10 @@ static void note_losses(const struct td_rank *r) {
     uint64_t drops = td_metrics_drops(&r->metrics);
     struct td_checkpointer_counts saves = td_checkpointer_counts(r->checkpointer);
     if (drops) {
-        td_events_note(r->events, "%llu metric points were dropped at a full ring",
-                       (unsigned long long)drops);
+        td_events_note(r->events,
+                       "%llu metric values of rank %d are lost, as they came faster than they were "
+                       "stored; a larger trainer.log_every_n_steps logs fewer",
+                       (unsigned long long)drops, r->facts.global_rank);
     }
     if (saves.skipped > 1) { // the first was named when it was due
         td_events_note(r->events,
@@ -98,10 +102,12 @@ static void note_losses(const struct td_rank *r) {
                        (unsigned long long)saves.skipped);
     }
     if (saves.waited_ns >= TD_NS_PER_S) { // less is the loop's business
-        td_events_note(r->events,
-                       "%llu checkpoint%s waited for the one before to be written, %.3g s in all",
-                       (unsigned long long)saves.waited, saves.waited == 1 ? "" : "s",
-                       (double)saves.waited_ns / (double)TD_NS_PER_S);
+        td_events_note(
+            r->events,
+            "training waited %.3g s in all for %llu checkpoint%s, because the one before "
+            "was still being written; save less often, or to a faster disk",
+            (double)saves.waited_ns / (double)TD_NS_PER_S, (unsigned long long)saves.waited,
+            saves.waited == 1 ? "" : "s");
     }
 }
 

@@ -45,7 +45,7 @@ def plugin(role, name):
 # The combination of each row, in the order of the table, and what is said of it.
 CASES = [
     ({"comm_hook": {"name": "bf16"}, "trainer": {"strategy": plugin("strategy", "sign_vote")}},
-     "so that comm_hook 'bf16' has no part in it; use comm_hook: none"),
+     "so that comm_hook 'bf16' has nothing to do; use comm_hook: none"),
     ({"comm_hook": plugin("comm_hook", "one_bit"), "trainer": {"precision": "16-mixed"}},
      "comm_hook 'one_bit' keeps state but has no end_step, and precision '16-mixed' may skip steps; use another "
      "precision, such as bf16-mixed"),

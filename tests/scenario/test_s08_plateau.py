@@ -2,6 +2,7 @@
 off goes on with what it remembered. Its rules alone are held against torch in test_train_plateau.c."""
 import json
 import math
+import re
 import signal
 
 import numpy as np
@@ -62,7 +63,8 @@ def manifest_of(directory, step):
 
 def falls(ranks):
     """Rank 0 alone reports them."""
-    return [e for r in ranks for e in r.event("note") if "is on a plateau" in e["text"]]
+    fall = re.compile(r"\w+ is on a plateau \(.*\): the learning rate is now \S+, at step \d+ \(epoch \d+\)")
+    return [e for r in ranks for e in r.event("note") if fall.fullmatch(e["text"])]
 
 
 def counting(directory, counter):

@@ -184,9 +184,9 @@ def test_note_says_so_when_a_strategy_does_not_resume_exactly(tree, tmp_path):
 
 
 @pytest.mark.parametrize("strategy, world, said", [
-    ("local_sgd", 1, "strategy local_sgd: not taken over: what it kept of each of 2 ranks, because there are 1 now"),
-    (None, 2, "strategy local_sgd -> ddp: not taken over: what local_sgd kept of itself"),
-    ("vague_sgd", 2, "strategy local_sgd -> vague_sgd: not taken over: what local_sgd kept of itself"),
+    ("local_sgd", 1, "strategy local_sgd: its state is not taken over, because it is of 2 ranks and the world size is now 1"),
+    (None, 2, "strategy local_sgd -> ddp: the state of local_sgd is not taken over"),
+    ("vague_sgd", 2, "strategy local_sgd -> vague_sgd: the state of local_sgd is not taken over"),
 ])
 def test_state_is_dropped_aloud_when_it_has_no_taker(tree, tmp_path, whole, strategy, world, said):
     plan = plan_for(tmp_path / "rest", strategy, world, tmp_path / "whole/step-6")

@@ -92,10 +92,10 @@ def test_state_is_each_ranks_own_in_a_checkpoint(hooks, tmp_path):
 
 
 @pytest.mark.parametrize("hook, world, said", [
-    (POWER, 1, "comm_hook power_sgd: not taken over: what it kept of each rank"),
-    (POWER, 3, "comm_hook power_sgd: not taken over: what it kept of each of 2 ranks, because there are 3 now"),
-    ({"name": "none"}, 2, "comm_hook power_sgd: not taken over: what it kept of each rank"),
-    (ONE_BIT, 2, "comm_hook power_sgd: not taken over: what it kept of each rank"),
+    (POWER, 1, "comm_hook power_sgd: its state is not taken over"),
+    (POWER, 3, "comm_hook power_sgd: its state is not taken over, because it is of 2 ranks and the world size is now 3"),
+    ({"name": "none"}, 2, "comm_hook power_sgd: its state is not taken over"),
+    (ONE_BIT, 2, "comm_hook power_sgd: its state is not taken over"),
 ])
 def test_state_is_dropped_aloud_when_it_has_no_taker(hooks, tmp_path, hook, world, said):
     run(hooks, tmp_path, plan_for(hooks, tmp_path / "first", POWER, max_steps=5))

@@ -17,7 +17,8 @@ def texts():
     found = []
     for folder in ("client", "daemon", "engine", "fabric", "lib", "workloads", "strategies"):
         for path in (ROOT / folder).rglob("*.[ch]"):
-            code = re.sub(r'"\s*(?:PRI\w+\s*)?\n?\s*"', "", path.read_text(errors="replace"))
+            code = re.sub(r"(?m)^\s*//.*$| // .*$", "", path.read_text(errors="replace"))  # no message is a comment
+            code = re.sub(r'"\s*(?:PRI\w+\s*)?\n?\s*"', "", code)
             found.append(code)
     return "\n".join(found)
 
@@ -27,7 +28,7 @@ def rows(title):
     return [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("|")][2:]
 
 
-@pytest.mark.parametrize("title", ["No daemon, no access", "A spec that is refused", "A job that waits", "It works, but"])
+@pytest.mark.parametrize("title", ["No daemon, no access", "A spec that is refused", "A job that waits", "It works, but", "A note of a job"])
 def test_messages_are_those_of_the_programs(texts, title):
     for message in rows(title):
         quoted = re.fullmatch(r"`([^`]+)`", message)

@@ -375,7 +375,7 @@ static void test_checkpoint_that_its_node_lost_on_the_way_is_said(void **state) 
     assert_int_equal(j->n_checkpoints, 0);
     bool said = false;
     for (uint32_t i = 0; i < j->n_notes; i++) {
-        said |= strstr(j->notes[i], "a1/step-10 had not arrived whole") != NULL;
+        said |= strstr(j->notes[i], "a1/step-10 is lost") != NULL;
     }
     assert_true(said);
     free_world(w);

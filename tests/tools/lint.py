@@ -20,7 +20,7 @@ import circles
 import devices
 import names
 import prose
-import rpc_names
+import said
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_FILE_LINES = 600
@@ -454,7 +454,7 @@ def check_file(path, users):
     check_prints(path, without_strings(plain))
     check_one_way(path, without_strings(plain))
     check_buffers(path, plain)
-    for check in (braces.check, prose.check_comments, rpc_names.check):
+    for check in (braces.check, prose.check_comments, said.check):
         check(path, code, problem)
     devices.check(path, plain, problem)
     check_spelled_events(path, plain)

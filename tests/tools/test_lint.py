@@ -13,7 +13,7 @@ import circles  # noqa: E402
 import devices  # noqa: E402
 import lint  # noqa: E402
 import names  # noqa: E402
-import rpc_names  # noqa: E402
+import said  # noqa: E402
 
 OPS = 'TD_OP(ADD, "add", 2, 2, 1)\nTD_OP(CLAMP, "clamp", 1, 1, 1)\n'
 EVENTS = ("TD_EVENT(NOTE, note, \"n\")\nTD_WRITER(note, RANK)\nTD_READER(note, COORDINATOR)\nTD_EVENT_DONE(note)\n"
@@ -382,5 +382,27 @@ def test_every_page_that_people_write_is_held_to_the_prose_rules():
     ('// CancelJob ends it', 0)])
 def test_a_text_that_names_a_method_is_found(text, n):
     found = []
-    rpc_names.check("x.c", text, lambda *what: found.append(what))
+    said.check("x.c", text, lambda *what: found.append(what))
     assert len(found) == n
+
+
+@pytest.mark.parametrize("body, n", [
+    ('td_job_note(j, "it is; a %s", "lease here");', 1), ('td_events_note(e,\n "a full\\" ring; %d", x.part);', 1),
+    ('char text[9];\n    (void)td_fit(text, 9, "its slot %d", 1);\n    say(g, text);', 1), ('note(l, r, "of td_ring_push() it");', 1),
+    ('td_job_note(j, "its node has a partner: ringing");', 0), ('td_log_warn("its lease is over");', 0)])
+def test_a_note_in_words_of_the_code_is_found(body, n):
+    found = []
+    said.check("x.c", f"static void f(struct x *x) {{\n    {body}\n}}\n", lambda *what: found.append(what))
+    assert len(found) == n, found
+
+
+def test_texts_that_become_notes_are_found_where_they_are_written():
+    writers = {"engine/train/rank/resume.c": "lr_scheduler %s -> %s", "engine/train/rank/own_state.c": "cannot load the state",
+               "engine/train/checkpoint/manifest.c": "world size %d -> %d", "engine/train/config/early_stop.c": "did not improve",
+               "engine/train/loop/stage_weights.c": "is not on this node", "engine/train/plan/sizes.c": "no fast kernel",
+               "lib/spec/plan.c": "a step takes about", "daemon/node/shell/forward.c": "was removed or cut",
+               "daemon/launcher/logger.c": "logger cannot write",
+               "daemon/coordinator/core/queue.c": "all ranks run at CPU level", "client/run/follow.c": "was skipped"}
+    for path, words in writers.items():
+        notes = said.notes((lint.ROOT / path).read_text()).values()
+        assert any(words in n for n in notes), (path, words, notes)

@@ -198,7 +198,7 @@ static void test_job_goes_on_from_the_one_before_when_the_node_of_points_is_give
     assert_int_equal(j->attempts[0]->parts[1].state, TD_ATTEMPT_FENCED);
     assert_null(td_catalog_find(j, "a1/step-6"));
     assert_string_equal(td_catalog_find(j, NULL)->path, "a1/step-3");
-    assert_non_null(strstr(note_of(&t, "a1/step-6"), "points of node n-2 up to step 6 are lost"));
+    assert_non_null(strstr(note_of(&t, "a1/step-6"), "metrics of node n-2 up to step 6 are lost"));
     t.b = join_as(&t.r, "n-2", 2, "avx2", NULL);
     answer_all(&t.r);
     assert_int_equal(job(&t.r, 0)->n_attempts, 2);

@@ -50,8 +50,9 @@ static void test_all_ranks_run_at_the_lowest_level_and_a_note_says_so(void **sta
     }
     const struct td_job *j = job(&t.r, 0);
     assert_int_equal(j->n_notes, 1);
-    assert_string_equal(j->notes[0], "all ranks run at CPU level avx2, which all its nodes have; "
-                                     "node n-1 has avx512");
+    assert_string_equal(j->notes[0],
+                        "all ranks run at CPU level avx2, the highest that each of their "
+                        "nodes has; node n-1 has avx512");
     end_two(&t);
 }
 

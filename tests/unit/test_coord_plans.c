@@ -259,7 +259,7 @@ static const char *note_after(const char *restart, const char *cls, uint32_t n_a
 static void test_used_up_restarts_are_noted_only_where_one_was_wanted(void **state) {
     (void)state;
     static const char one[] = ", restart: {max: 1, backoff: [0]}",
-                      used[] = "restart.max (1) is used up";
+                      used[] = "the job is not restarted again: restart.max (1) is used up";
     assert_string_equal(note_after(one, "internal", 2), used);
     assert_string_equal(note_after(one, "user_code", 1), "");
     assert_string_equal(note_after(", restart: {max: 0}", "internal", 1), "");

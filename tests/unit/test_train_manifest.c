@@ -244,7 +244,7 @@ static void test_key_names_what_differs(void **state) {
     b = a;
     b.build[0] = '2';
     td_resume_key_compare(&a, &b, TD_CPU_AMX, reason, sizeof reason);
-    assert_string_equal(reason, "build 1 -> 2");
+    assert_string_equal(reason, "build of traind 1 -> 2");
 }
 
 static void test_key_names_the_knob_when_the_cpu_level_alone_differs(void **state) {

@@ -98,7 +98,8 @@ static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt
     bool retry = worth_retry(j, cls);
     if (retry) count_retry(core, j, cls);
     if (!retry && budget(j) && is_retried(j, cls)) {
-        td_job_note(j, "restart.max (%d) is used up", j->knobs.restart.max);
+        td_job_note(j, "the job is not restarted again: restart.max (%d) is used up",
+                    j->knobs.restart.max);
     }
     td_core_apply(core, j, retry ? TD_JOB_ON_RETRY : TD_JOB_ON_FAIL);
     td_core_touch(core, j);
@@ -120,8 +121,8 @@ static void job_stopped(struct td_core *core, struct td_job *j, struct td_attemp
         td_reason_set(&j->reason, "LAUNCHER_UPGRADED", "attempt %u ran under another build",
                       a->number);
         td_job_note(j,
-                    "attempt %u ran under a build whose launcher frames differ: stopped with a "
-                    "checkpoint and resumed",
+                    "attempt %u ran under another version of traind: it was stopped with a "
+                    "checkpoint, and the next one resumes from it",
                     a->number);
     } else {
         td_reason_set(&j->reason, "STOPPED_ON_NODE", "attempt %u was stopped on its node",
@@ -288,7 +289,9 @@ static void blame_loss(struct td_core *core, struct td_job *j, struct td_attempt
 void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
                      struct td_attempt_part *p, bool counted, const char *why) {
     if (a->closing) { // its end is known
-        td_job_note(j, "attempt %u: what was still on its way is lost: %s", a->number, why);
+        td_job_note(
+            j, "attempt %u: metrics, logs and checkpoints that were still to come are lost: %s",
+            a->number, why);
         td_catalog_attempt_over(core, j, a);
         close_attempt(core, j, a);
         td_retain(core, j); // it could not before, while this one counted as live
@@ -296,7 +299,9 @@ void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *
     }
     if (!td_attempt_part_live(p)) { // the end of the part is known, that of others is not
         if (p->forgotten) {
-            td_job_note(j, "attempt %u: what was still on its way is lost: %s", a->number, why);
+            td_job_note(
+                j, "attempt %u: metrics, logs and checkpoints that were still to come are lost: %s",
+                a->number, why);
             td_catalog_part_lost(core, j, a, p);
         }
         td_core_save_attempt(core, j, a);

@@ -157,10 +157,11 @@ void td_catalog_remove(struct td_core *core, struct td_job *j, uint32_t at) {
 // save_top_k asked to keep more than the catalog holds: the oldest is not listed any more, and its
 // files stay.
 static void unlist_oldest(struct td_core *core, struct td_job *j) {
-    td_job_note(j,
-                "the catalog holds the newest %d checkpoints; older ones stay on disk and are not "
-                "listed",
-                TD_CORE_MAX_CHECKPOINTS);
+    td_job_note(
+        j,
+        "`trainctl checkpoint list` shows the newest %d checkpoints; files of older ones stay "
+        "on disk",
+        TD_CORE_MAX_CHECKPOINTS);
     j->unlisted = true;
     drop_row(core, j, 0);
     td_core_touch(core, j);
@@ -236,10 +237,11 @@ static void make_void(struct td_core *core, struct td_job *j, const struct td_at
     const struct td_host *n = td_nodes_find(core, part->node);
     char prefix[160];
     snprintf(prefix, sizeof prefix, "%s/%s/", j->id, c->path);
-    td_job_note(j,
-                "checkpoint %s is not used: metric points of node %s up to step %u are lost, which "
-                "an attempt that goes on before it makes again",
-                c->path, n ? n->name : part->node, c->step);
+    td_job_note(
+        j,
+        "checkpoint %s is not used: metrics of node %s up to step %u are lost; the job goes "
+        "on from the checkpoint before it and measures them again",
+        c->path, n ? n->name : part->node, c->step);
     td_catalog_remove(core, j, at);
     td_catalog_drop_shards(core, prefix);
     td_core_touch(core, j);
@@ -390,7 +392,11 @@ void td_catalog_on_missing(struct td_core *core, struct td_job *j, struct td_che
     free(c->damage);
     c->damage = why ? td_core_dup(text) : NULL;
     c->missing = why != NULL;
-    td_job_note(j, "checkpoint %s on %s", c->path, text);
+    if (why) {
+        td_job_note(j, "checkpoint %s on %s cannot be used: %s", c->path, where, why);
+    } else {
+        td_job_note(j, "checkpoint %s on %s can be used: its files are back", c->path, where);
+    }
     td_core_log(core, "checkpoint %s job=%s path=%s why=\"%s\"",
                 why ? "is missing" : "is whole again", j->id, c->path, text);
     save(core, j, c);

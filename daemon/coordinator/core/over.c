@@ -26,7 +26,9 @@ void td_catalog_on_gone(struct td_core *core, struct td_job *j, const struct td_
         if (c->committed || c->attempt != a->number || strcmp(c->path, path) != 0) continue;
         char prefix[160];
         snprintf(prefix, sizeof prefix, "%s/%s/", j->id, path);
-        td_job_note(j, "checkpoint %s was removed on its node before it had arrived whole: dropped",
+        td_job_note(j,
+                    "checkpoint %s is lost: it was removed on its node before the coordinator had "
+                    "a whole copy",
                     path);
         td_catalog_remove(core, j, i);
         td_catalog_drop_shards(core, prefix);
@@ -40,7 +42,9 @@ static void drop_pending(struct td_core *core, struct td_job *j, const struct td
         const struct td_checkpoint *c = j->checkpoints[i];
         if (c->committed || c->attempt != a->number) continue;
         if (node && strcmp(c->node, node) != 0) continue;
-        td_job_note(j, "checkpoint %s had not arrived whole when attempt %u was given up: dropped",
+        td_job_note(j,
+                    "checkpoint %s is lost: attempt %u was given up before the coordinator had a "
+                    "whole copy",
                     c->path, a->number);
         td_catalog_remove(core, j, i);
     }

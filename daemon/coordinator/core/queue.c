@@ -293,7 +293,9 @@ static void say_start(struct td_job *j, const struct td_attempt *a, const struct
 static void note_level(struct td_job *j, const struct gang *g) {
     for (uint32_t i = 0; g->level && i < g->n; i++) {
         if (strcmp(g->nodes[i]->cpu_level_held, g->level) == 0) continue;
-        td_job_note(j, "all ranks run at CPU level %s, which all its nodes have; node %s has %s",
+        td_job_note(j,
+                    "all ranks run at CPU level %s, the highest that each of their nodes has; node "
+                    "%s has %s",
                     g->level, g->nodes[i]->name, g->nodes[i]->cpu_level_held);
         return;
     }

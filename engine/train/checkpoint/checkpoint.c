@@ -366,7 +366,8 @@ static void prune(struct td_checkpointer *c) {
         td_status s = remove_old(c, step);
         if (!s) continue;
         // A leftover costs disk, not correctness.
-        td_events_note(c->o.events, "could not remove an old checkpoint: %s, continuing",
+        td_events_note(c->o.events,
+                       "an old checkpoint still takes disk space, as it cannot be removed: %s",
                        td_status_message(s));
         td_status_free(s);
     }
@@ -376,10 +377,11 @@ static void prune(struct td_checkpointer *c) {
 static void await_points(struct td_checkpointer *c, uint32_t asked) {
     td_status s = td_metrics_await_drain(c->o.metrics, asked);
     if (!s) return;
-    td_events_note(c->o.events,
-                   "the checkpoint of step %lld is committed before the metric points up to it are "
-                   "kept: %s",
-                   (long long)c->manifest.progress.step, td_status_message(s));
+    td_events_note(
+        c->o.events,
+        "the checkpoint of step %lld is saved before the metrics up to it are stored: %s; "
+        "a job that resumes from it may lack some",
+        (long long)c->manifest.progress.step, td_status_message(s));
     td_status_free(s);
 }
 
@@ -449,7 +451,7 @@ static void skip(struct td_checkpointer *c, int64_t step) {
     if (c->counts.skipped++) return; // the others are counted at the end
     td_events_note(c->o.events,
                    "the checkpoint of step %lld is skipped because the one before is still being "
-                   "written; so are later ones that only a newer one would replace",
+                   "written; later ones may be, too, but never the last",
                    (long long)step);
 }
 

@@ -109,7 +109,7 @@ void td_resume_key_compare(const struct td_resume_key *saved, const struct td_re
     } else if (strcmp(saved->cpu, now->cpu) != 0) {
         compare_cpu(saved->cpu, now->cpu, most, out_reason, out_bytes);
     } else if (strcmp(saved->build, now->build) != 0) {
-        snprintf(out_reason, out_bytes, "build %s -> %s", saved->build, now->build);
+        snprintf(out_reason, out_bytes, "build of traind %s -> %s", saved->build, now->build);
     } else if (saved->precision[0] && strcmp(saved->precision, now->precision) != 0) {
         snprintf(out_reason, out_bytes, "precision %s -> %s", saved->precision, now->precision);
     }

@@ -52,8 +52,12 @@ static void take_validation(struct td_train_loop *l) {
     double value = t->sum / t->count;
     if (td_plateau_receive(&l->at.plateau, c, r->config->optimizer.lr, value) &&
         r->facts.is_global_zero) {
-        td_events_note(r->events, "%s is on a plateau (%g, best %g): the learning rate is now %g",
-                       c->monitor, value, l->at.plateau.best, td_batch_rate(l, 0));
+        td_events_note(
+            r->events,
+            "%s is on a plateau (%g, best %g): the learning rate is now %g, at step %lld "
+            "(epoch %lld)",
+            c->monitor, value, l->at.plateau.best, td_batch_rate(l, 0), (long long)l->at.step,
+            (long long)l->at.epoch);
     }
 }
 

@@ -52,7 +52,7 @@ td_status td_rank_open_hook(struct td_rank *r) {
                                      : td_arena_strdup(r->arena, name);
     if (!r->hook_name) return td_fail_oom();
     if (!r->strategy_ops->rewrite || r->strategy_ops->reduce_gradients) {
-        return td_bad_spec("strategy '%s' %s, so that comm_hook '%s' has no part in it; use "
+        return td_bad_spec("strategy '%s' %s, so that comm_hook '%s' has nothing to do; use "
                            "comm_hook: none",
                            r->strategy_name,
                            r->strategy_ops->rewrite ? "reduces gradients by itself"
