@@ -307,3 +307,7 @@ td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
 const char *td_config_notify_socket(void) {
     return getenv("NOTIFY_SOCKET");
 }
+
+const char *td_config_journal_stream(void) {
+    return getenv("JOURNAL_STREAM");
+}

@@ -33,7 +33,8 @@ TD_MUST_USE td_status td_config_read(int argc, char **argv, struct td_config *ou
 // default. INVALID_ARGUMENT: there is none, or its path is too long.
 TD_MUST_USE td_status td_config_state_dir(const char *given, char out[TD_CONFIG_TEXT]);
 
-// $NOTIFY_SOCKET, or NULL.
+// $NOTIFY_SOCKET and $JOURNAL_STREAM, or NULL.
 const char *td_config_notify_socket(void);
+const char *td_config_journal_stream(void);
 
 #endif

@@ -13,7 +13,7 @@
 //   join.h        how this machine becomes a node of a cluster
 //   renewal.h     and keeps its certificate fresh
 //   roles.h       coordinator and node, started and stopped as the role says
-//   notify.h      readiness, reported to systemd
+//   notify.h      readiness, reported to systemd, and its journal
 //   coordinator/  jobs, catalog, metrics and the API (coordinator.h)
 //   node/         the attempts of this machine (node.h)
 //   launcher/     traind-launcher: the ranks of one attempt (launcher.h)
@@ -23,6 +23,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/init.h"
 #include "daemon/notify.h"
@@ -121,6 +122,7 @@ int main(int argc, char **argv) {
     if (failed) return refuse(failed, 2);
     if (config.only_print) return refuse(td_fs_flush_stdout(), 1);
     td_log_set_level(level);
+    td_log_for_journal(td_notify_is_journal(STDERR_FILENO));
     raise_files();
     keep_heap();
     failed = hold_cpu_level(&config);

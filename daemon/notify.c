@@ -1,11 +1,16 @@
 // sd_notify without libsystemd: a supervisor gives the path of a datagram socket ('@' means the
 // abstract name space) in NOTIFY_SOCKET, and reads "KEY=VALUE" texts from it.
-// The variable is read by config.c's rule: nothing else in the daemon looks at the environment.
+// A stream to journald is known by "DEVICE:INODE" in JOURNAL_STREAM. Whoever redirects a program of
+// a unit leaves the variable in its environment, so it says nothing without the comparison.
+// Variables are read by config.c's rule: nothing else in the daemon looks at the environment.
 
 #include "daemon/notify.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "daemon/config.h"
@@ -21,4 +26,13 @@ void td_notify(const char *state) {
     if (fd < 0) return;
     // A supervisor that does not read waits for its own time limit.
     (void)!sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to, bytes);
+}
+
+bool td_notify_is_journal(int fd) {
+    const char *stream = td_config_journal_stream();
+    char own[64];
+    struct stat st;
+    if (!stream || fstat(fd, &st) != 0) return false;
+    snprintf(own, sizeof own, "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+    return strcmp(stream, own) == 0;
 }

@@ -23,7 +23,16 @@ static const char *const level_names[] = {
     [TD_LOG_DEBUG] = "debug",
 };
 
+// syslog's numbers, as journald reads them.
+static const char *const priorities[] = {
+    [TD_LOG_ERROR] = "<3>",
+    [TD_LOG_WARN] = "<4>",
+    [TD_LOG_INFO] = "<6>",
+    [TD_LOG_DEBUG] = "<7>",
+};
+
 static _Atomic int max_level = TD_LOG_INFO;
+static _Atomic bool for_journal;
 
 static _Thread_local struct {
     char key[KEY_BYTES]; // "": free
@@ -32,6 +41,10 @@ static _Thread_local struct {
 
 void td_log_set_level(enum td_log_level level) {
     atomic_store(&max_level, (int)level);
+}
+
+void td_log_for_journal(bool is_journal) {
+    atomic_store(&for_journal, is_journal);
 }
 
 td_status td_log_level_parse(const char *text, enum td_log_level *out_level) {
@@ -115,7 +128,9 @@ void td_log_line(enum td_log_level level, const char *fmt, ...) {
     td_real_format(td_real_now(), now, sizeof now);
     size_t n_tail = put_context(tail, sizeof tail);
     size_t cap = sizeof line - n_tail - 1;
-    size_t len = put_escaped(line, 0, cap, now, false);
+    const char *priority = atomic_load(&for_journal) ? priorities[level] : "";
+    size_t len = put_escaped(line, 0, cap, priority, false);
+    len = put_escaped(line, len, cap, now, false);
     len = put_escaped(line, len, cap, " ", false);
     len = put_escaped(line, len, cap, level_names[level], false);
     len = put_escaped(line, len, cap, " ", false);

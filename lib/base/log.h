@@ -16,6 +16,8 @@ enum td_log_level { TD_LOG_ERROR, TD_LOG_WARN, TD_LOG_INFO, TD_LOG_DEBUG };
 // Process-wide; default INFO, stderr.
 void td_log_set_level(enum td_log_level level);
 TD_MUST_USE td_status td_log_level_parse(const char *text, enum td_log_level *out_level);
+// Process-wide: lines begin with "<3>" to "<7>", which journald takes off and keeps as priorities.
+void td_log_for_journal(bool is_journal);
 // Context of this thread: at most 8 pairs; value NULL removes the key. Copies at most 63 bytes.
 void td_log_context(const char *key, const char *value);
 

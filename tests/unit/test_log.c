@@ -126,6 +126,19 @@ static void test_context_is_bounded_when_many_pairs(void **state) {
     assert_int_equal(strlen(text), 32 + 8 * (4 + 63));
 }
 
+static void test_lines_begin_with_their_priority_when_the_journal_reads_them(void **state) {
+    (void)state;
+    begin();
+    td_log_for_journal(true);
+    td_log_error("one");
+    td_log_info("two");
+    td_log_for_journal(false);
+    td_log_warn("three");
+    assert_string_equal(end(), "<3>1970-01-01T00:00:00.000Z error one\n"
+                               "<6>1970-01-01T00:00:00.000Z info two\n"
+                               "1970-01-01T00:00:00.000Z warn three\n");
+}
+
 static void test_status_is_consumed_when_logged(void **state) {
     (void)state;
     begin();
@@ -144,6 +157,7 @@ int main(void) {
         cmocka_unit_test(test_line_is_silent_when_below_the_level),
         cmocka_unit_test(test_message_is_cut_and_context_kept_when_line_is_long),
         cmocka_unit_test(test_context_is_bounded_when_many_pairs),
+        cmocka_unit_test(test_lines_begin_with_their_priority_when_the_journal_reads_them),
         cmocka_unit_test(test_status_is_consumed_when_logged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
