@@ -118,6 +118,15 @@ static td_status make_certificate(struct init *self) {
     return write_file(self, "server.pem", &pem);
 }
 
+// As root it goes on as the state directory's owner, whose daemon reads what it makes.
+static td_status become_owner(const char *state_dir) {
+    struct stat st;
+    if (geteuid() != 0 || stat(state_dir, &st) != 0 || st.st_uid == 0) return TD_OK;
+    if (setegid(st.st_gid) == 0 && seteuid(st.st_uid) == 0) return TD_OK;
+    return td_fail_errno(TD_FAILED_PRECONDITION, "become uid %u, which owns '%s'", st.st_uid,
+                         state_dir);
+}
+
 static td_status run(struct init *self) {
     char host[256] = "localhost", state_dir[TD_CONFIG_TEXT];
     (void)gethostname(host, sizeof host - 1);
@@ -129,6 +138,7 @@ static td_status run(struct init *self) {
     TD_TRY(td_config_state_dir(self->state_dir, state_dir));
     TD_TRY(td_fs_path(self->dir, "%s/tls", state_dir));
     umask(077);
+    TD_TRY(become_owner(state_dir));
     TD_TRY_CTX(td_fs_mkdirs(self->dir, 0700), "make the directory of certificates");
     TD_TRY(make_ca(self, host));
     TD_TRY(make_certificate(self));
@@ -153,7 +163,8 @@ int td_init_main(int argc, char **argv) {
         parse_flag,
         NULL,
         "Makes a CA and the coordinator's certificate, for a coordinator that listens beyond its "
-        "own machine. A CA that is there is kept.",
+        "own machine. A CA that is there is kept. Run by root, it makes "
+        "files of the state directory's owner.",
         NULL,
         NULL,
         NULL};
