@@ -133,5 +133,9 @@ def test_packages_have_what_is_installed_and_make_the_user(installed, tmp_path):
     wanted = {os.path.basename(name) for name in files(installed)} - {"installed"}
     assert wanted <= found, wanted - found
     subprocess.run(["dpkg-deb", "-e", debs["traind"], tmp_path / "control"], check=True)
-    assert "sysusers" in (tmp_path / "control/postinst").read_text()
+    scripts = {name: (tmp_path / "control" / name).read_text() for name in ("postinst", "prerm")}
+    assert "sysusers" in scripts["postinst"] and "_dh_action=restart" in scripts["postinst"]
+    for unit_name in ("traind.service", "traind-node.service"):
+        assert f"deb-systemd-invoke $_dh_action '{unit_name}'" in scripts["postinst"], "an upgrade restarts what runs"
+        assert f"deb-systemd-invoke stop '{unit_name}'" in scripts["prerm"], "a removal stops it"
     assert "ldconfig" in (tmp_path / "control/triggers").read_text()
