@@ -46,7 +46,7 @@ deps_build := gcc g++ make pkg-config libc6-dev libgrpc-dev libprotobuf-c-dev pr
 	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev libgloo-dev libsmartcols-dev libhwloc-dev
 deps_test  := libcmocka-dev clang clang-format libclang-rt-dev libomp-dev python3 python3-venv \
 	iproute2 nftables zsh fish strace
-deps_full  := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user debootstrap
+deps_full  := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user debootstrap systemd-container
 deps_data  := dataset-fashion-mnist dict-gcide
 deps_pip   := grpcio==1.66.2 grpcio-tools==1.66.2 grpcio-health-checking==1.66.2 \
 	grpcio-reflection==1.66.2 pytest==8.3.3 safetensors==0.4.5 pillow==11.0.0 tensorboard==2.18.0 \

@@ -86,6 +86,7 @@ def test_units_are_hardened(installed, name):
     text = unit(installed, name).read_text()
     assert "ExecStart=/opt/tr/bin/traind" in text and "User=traind" in text and "StateDirectory=traind" in text
     assert not re.search(r"^MemoryDenyWriteExecute", text, re.M), "kernels are made while ranks run"
+    assert not re.search(r"^OOMScoreAdjust", text, re.M), "ranks inherit it: others would be killed for memory that they take"
     if not shutil.which("systemd-analyze"):
         pytest.skip("no systemd-analyze here")
     ran = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=40", unit(installed, name)],

@@ -58,7 +58,7 @@ BUILD_LEVELS = {"asan": ("generic", "avx2"), "clang": ("generic", "avx2", "avx51
 BUILD_PROGRAMS = ("conform_ops", "conform_ops_nn", "conform_ops_optim")
 
 ALLOWED_SKIPS = [r"no GPU", r"no PJRT plugin", r"no arm64 root", r"no Debian 13 root", r"no network namespace",
-                 r"no libgloo", r"no systemd-analyze",
+                 r"no libgloo", r"no systemd-(analyze|nspawn)",
                  r"no packaging tools"]
 if not FULL:
     ALLOWED_SKIPS.append(r"only in check-full")
