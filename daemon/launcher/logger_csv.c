@@ -224,12 +224,19 @@ static bool is_whole(const char *line) {
     return len >= 2 && line[len - 2] == '\r' && line[len - 1] == '\n';
 }
 
+// True: it is what would be written for its names. Any other may not be read again as it is
+// written, such as a name in quotes that end on another line.
 static bool read_header(struct csv_sink *s, const char *line) {
     const char *at = line;
     for (; at && s->n < COLUMNS_MAX; s->n++) {
         at = read_cell(at, s->column[s->n].name, sizeof s->column[s->n].name);
     }
-    return !at && find(s, "epoch") && find(s, "step");
+    TD_AUTO_BUF again;
+    td_buf_init(&again, LINE_MAX_BYTES);
+    td_status failed = print_header(s, &again);
+    const bool is_same = !failed && strcmp(td_buf_cstr(&again), line) == 0;
+    td_status_free(failed);
+    return is_same && find(s, "epoch") && find(s, "step");
 }
 
 // False: the line has more or fewer cells, or no step, or a cell in quotes, which no number is.

@@ -173,7 +173,8 @@ static void test_csv_goes_on_where_it_can_be_read_and_nothing_is_there_twice(voi
 
 static void test_csv_of_somebody_else_is_refused_by_its_path(void **state) {
     static const char *const theirs[] = {"a,b\r\n1,2\r\n", "loss,step\r\n1.5,1\r\n",
-                                         "epoch,step\n0,1\n"};
+                                         "epoch,step\n0,1\n", "epoch,step,a\"b\r\n1,2,3\r\n",
+                                         "epoch,step,\"a\r\nb\"\r\n1,2,3\r\n"};
     struct td_log_sink *s = NULL;
     struct td_log_open how = {.dir = *state, .attempt = 2};
     char path[TD_FS_PATH_BYTES];
