@@ -246,6 +246,7 @@ td_status td_complete(struct td_session *s, const char *const *words, int n) {
     }
     l.n_options = td_verb_options(l.verb, l.options);
     read_line(&l, &asked, words, n);
+    const struct td_flags *const own = s->flags;
     s->flags = &asked;
     if (l.open) {
         offer_values(&l);
@@ -254,5 +255,6 @@ td_status td_complete(struct td_session *s, const char *const *words, int n) {
     } else {
         offer_argument(s, &l);
     }
+    s->flags = own;
     return TD_OK;
 }
