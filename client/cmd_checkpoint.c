@@ -1,12 +1,14 @@
 // checkpoint list and download. A download goes file by file into a directory of the checkpoint's
 // own name (or -O), through a temporary name. The digest of each file is checked before it appears,
-// so that what is there is whole.
+// so that what is there is whole. Files that are there and are the same are not copied again. Where
+// one is another, nothing is written, unless --force is given.
 
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "client/format.h"
 #include "client/print.h"
@@ -172,6 +174,45 @@ static td_status download_file(struct td_session *s, const Traind__V1__Checkpoin
     return failed;
 }
 
+// Is this file there as the checkpoint has it?
+static td_status is_there(const char *path, const Traind__V1__CheckpointFile *file, bool *out_is) {
+    enum { PIECE_BYTES = 64 << 10 };
+    static char piece[PIECE_BYTES];
+    struct stat st;
+    *out_is = false;
+    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return TD_OK;
+    if ((uint64_t)st.st_size != file->bytes) return TD_OK;
+    TD_AUTO(td_digest) *digest = NULL;
+    TD_TRY(td_digest_create(&digest));
+    ssize_t n;
+    while ((n = read(fd, piece, sizeof piece)) > 0) {
+        td_digest_update(digest, piece, (size_t)n);
+    }
+    char hex[TD_DIGEST_HEX];
+    td_digest_hex(digest, hex);
+    *out_is = n == 0 && strcmp(hex, file->digest) == 0;
+    return TD_OK;
+}
+
+// Marks the files that are there already; refused where others have their names.
+static td_status look(const Traind__V1__Checkpoint *c, const char *dir, bool force, bool *out_has) {
+    TD_AUTO_BUF found;
+    td_buf_init(&found, 4096);
+    for (size_t i = 0; i < c->n_files; i++) {
+        char path[TD_FS_PATH_BYTES];
+        TD_TRY(td_fs_path(path, "%s/%s", dir, c->files[i]->name));
+        TD_TRY(is_there(path, c->files[i], &out_has[i]));
+        if (out_has[i] || force || !td_fs_exists(path)) continue;
+        TD_TRY(td_buf_printf(&found, "%s%s", found.len ? ", " : "", c->files[i]->name));
+    }
+    if (!found.len) return TD_OK;
+    return td_fail(TD_ALREADY_EXISTS,
+                   "'%s' has another %s, and nothing was written; --force replaces what is there, "
+                   "-O names another directory",
+                   dir, td_buf_cstr(&found));
+}
+
 td_status td_cmd_checkpoint_download(struct td_session *s, const struct td_flags *f,
                                      int *out_exit) {
     (void)out_exit;
@@ -184,9 +225,12 @@ td_status td_cmd_checkpoint_download(struct td_session *s, const struct td_flags
     const Traind__V1__Checkpoint *c = (const Traind__V1__Checkpoint *)td_rpc_message_get(answer);
     const char *slash = strrchr(c->path, '/');
     const char *dir = f->out_path ? f->out_path : slash ? slash + 1 : c->path;
+    TD_AUTO_FREE bool *has = td_calloc(c->n_files + 1, sizeof *has);
+    if (!has) return td_fail_oom();
+    TD_TRY(look(c, dir, f->force, has));
     TD_TRY(td_session_local(td_fs_mkdirs(dir, 0777)));
     for (size_t i = 0; i < c->n_files; i++) {
-        TD_TRY(download_file(s, c, c->files[i], dir));
+        if (!has[i]) TD_TRY(download_file(s, c, c->files[i], dir));
     }
     if (td_output_is_json(f->output)) {
         return td_session_print_json(s, &c->base);

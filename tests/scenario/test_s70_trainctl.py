@@ -343,6 +343,15 @@ def test_checkpoint_download_checks_digests_and_refuses_damage(done, tmp_path):
     older = listed[-1]["path"]
     daemon.ctl("checkpoint", "download", job, older, "-O", tmp_path / "older", check=OK)
     assert json.loads((tmp_path / "older/manifest.json").read_text())["step"] == int(older.split("-")[-1])
+    # what is there and the same is kept; what is another's is not replaced unasked
+    (out / "model.safetensors").write_bytes(b"mine")
+    refused = daemon.ctl("checkpoint", "download", job, "-O", out, check=CONFLICT).stderr
+    assert f"'{out}' has another model.safetensors, and nothing was written; --force replaces" in refused
+    assert (out / "model.safetensors").read_bytes() == b"mine"
+    kept = (out / "manifest.json").stat().st_ino
+    daemon.ctl("checkpoint", "download", job, "-O", out, "--force", check=OK)
+    assert (out / "model.safetensors").read_bytes() != b"mine" and (out / "manifest.json").stat().st_ino == kept
+    daemon.ctl("checkpoint", "download", job, "-O", out, check=OK)
     deep = tmp_path / "/".join([200 * "d"] * 4)
     daemon.ctl("checkpoint", "download", job, "-O", deep, check=OK)
     assert sorted(p.name for p in deep.iterdir()) == sorted(p.name for p in out.iterdir())

@@ -366,7 +366,8 @@ static void test_parameter_is_named_when_the_loss_does_not_reach_it(void **state
     }
     close(pair[1]);
     received[n] = '\0';
-    assert_non_null(strstr(received, "1 parameter that no training step reaches: idle.weight\""));
+    assert_non_null(
+        strstr(received, "1 parameter is not trained, as no training step uses it: idle.weight\""));
 }
 
 // A module that names one parameter more in one of its modes.
