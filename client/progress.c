@@ -1,6 +1,7 @@
 // The bar is one line: state, epoch, steps, loss, rate and what is left. It is drawn as often as
-// Watch sends (10 a second at most) and cut at the terminal's width, so that it never wraps. A
-// state change prints a line of its own, which stays in the scroll-back with the reason's numbers.
+// Watch sends (10 a second at most) and cut at the terminal's width, so that it never wraps: rate
+// and cells are left out whole. A state change prints a line of its own, which stays in the
+// scroll-back with the reason's numbers.
 
 #include "client/progress.h"
 
@@ -13,10 +14,11 @@
 #include "client/screen.h"
 #include "lib/base/buf.h"
 
-enum { BAR_CELLS = 24 };
+enum { BAR_CELLS = 24, LEAST_CELLS = 4 };
 
 void td_progress_line_init(struct td_progress_line *p, bool color) {
-    *p = (struct td_progress_line){.bar = isatty(STDERR_FILENO), .color = color, .state = -1};
+    *p = (struct td_progress_line){
+        .bar = isatty(STDERR_FILENO) && !td_screen_is_dumb(), .color = color, .state = -1};
 }
 
 const char *td_job_state_word(Traind__V1__Job__State state) {
@@ -81,7 +83,8 @@ static void note_lines(struct td_progress_line *p, const Traind__V1__Job *job) {
 
 // "[=====>    ]" in what the rest of the line leaves of the terminal, 4 to 24 cells.
 static void draw_cells(double done, int room, char *out) {
-    int cells = TD_MAX(4, TD_MIN(room, BAR_CELLS)), full = (int)(TD_MIN(done, 1.0) * cells);
+    int cells = TD_MAX(LEAST_CELLS, TD_MIN(room, BAR_CELLS)),
+        full = (int)(TD_MIN(done, 1.0) * cells);
     out[0] = '[';
     memset(out + 1, '=', (size_t)full);
     memset(out + 1 + full, ' ', (size_t)(cells - full));
@@ -99,17 +102,21 @@ static void draw_bar(struct td_progress_line *p, const Traind__V1__Job *job) {
              training ? "" : " ", now->epoch);
     int n = snprintf(tail, sizeof tail, " step %" PRIu32 "/%" PRIu32 " loss %.4f", now->step,
                      now->total_steps, now->loss);
-    if (now->samples_per_s > 0) {
-        snprintf(tail + n, sizeof tail - (size_t)n, " %s samples/s ETA %s",
-                 td_format_count(now->samples_per_s, rate), td_format_seconds(now->eta_s, left));
-    }
     int columns, rows;
     td_screen_size(STDERR_FILENO, &columns, &rows);
     columns--; // a line that is as wide as the terminal would wrap
+    if (now->samples_per_s > 0) {
+        const int more = snprintf(tail + n, sizeof tail - (size_t)n, " %s samples/s ETA %s",
+                                  td_format_count(now->samples_per_s, rate),
+                                  td_format_seconds(now->eta_s, left));
+        if ((int)strlen(head) + LEAST_CELLS + 2 + n + more > columns) tail[n] = '\0';
+    }
     double done = now->total_steps ? (double)now->step / now->total_steps : 0;
-    draw_cells(done, columns - (int)strlen(head) - (int)strlen(tail) - 2, cells);
+    const int room = columns - (int)strlen(head) - (int)strlen(tail) - 2;
+    draw_cells(done, room, cells);
     char line[320];
-    n = snprintf(line, sizeof line, "%s%s%s", head, cells, tail);
+    n = snprintf(line, sizeof line, "%s%s%s", head, room < LEAST_CELLS ? "" : cells,
+                 tail + (room < LEAST_CELLS)); // one space is enough then
     fputs("\r\033[K", stderr);
     td_print(stderr, "%.*s", TD_MIN(n, columns), line);
     p->drawn = true;

@@ -10,7 +10,7 @@ import pytest
 from support import BIN, LONG, SPEC
 from terminals import on_terminal, read_all, resize, terminal
 
-OK, CONFLICT = 0, 7
+OK, TIMEOUT, CONFLICT = 0, 6, 7
 CONTROL = r"[\x00-\x09\x0b-\x1f\x7f-\x9f]"
 LONG_NAME = "a-rather-long-name-of-a-job-that-somebody-gave-it"
 
@@ -105,6 +105,13 @@ def test_output_closed_in_the_middle_is_no_failure(some):
         assert (ran.returncode, ran.stderr) == (OK, b""), args
 
 
+def test_follow_of_a_dumb_terminal_has_no_bar(daemon):
+    job = daemon.submit(LONG)
+    daemon.wait_step(job, 1)
+    seen = on_terminal(daemon, "wait", job, "--follow", "--timeout", "2", exits=(TIMEOUT,), TERM="dumb").decode()
+    assert "RUNNING" in seen and not re.search(CONTROL, seen), seen
+
+
 def test_ctrl_c_on_a_terminal_leaves_the_job_and_a_clean_line(daemon):
     job = daemon.submit(LONG)
     daemon.wait_step(job, 1)
@@ -121,6 +128,7 @@ def test_ctrl_c_on_a_terminal_leaves_the_job_and_a_clean_line(daemon):
     assert f"{job} goes on" in seen
     bars = [bar for line in seen.split("\n") for bar in line.replace("\x1b[K", "").split("\r") if "loss" in bar]
     assert bars and max(map(len, bars)) < 40
+    assert all(re.search(r"step \d+/\d+ loss \d+\.\d{4}$", bar) for bar in bars), bars  # no number is cut
     assert json.loads(daemon.ctl("describe", job, "-o", "json", check=OK).stdout)["state"] == "RUNNING"
 
 
