@@ -2,6 +2,7 @@
 What is shown of nodes over loopback in test_s56 holds over a network, and over what can happen to one."""
 import json
 import os
+import re
 import pathlib
 import signal
 import subprocess
@@ -203,10 +204,12 @@ def test_job_goes_on_when_a_link_was_down_for_longer_than_the_lease(hosts, where
     ends_as_undisturbed(c, job, attempt=2)
 
 
-# By the deadline of data, or before: their connection ends when 4 s passed without an answer, of a lease of 1 s.
+# By the deadline of data, or before: their connection ends when 4 s passed without an answer, of a lease of 1 s. The one
+# that ends it first resets that of the other, whose failure may arrive before its own.
 @pytest.mark.parametrize("timeout_s, said", [
-    (3, "not done within 2.625 s (seven eighths of trainer.collective_timeout): node "),
-    pytest.param(60, " is gone, the attempt is over: its machine does not answer any more", marks=longer)])
+    (3, r"not done within 2\.625 s \(seven eighths of trainer\.collective_timeout\): node "),
+    pytest.param(60, " is gone, the attempt is over(: its machine does not answer any more|; its own error says why)",
+                 marks=longer)])
 def test_attempt_ends_when_only_the_ranks_lose_each_other(hosts, timeout_s, said):
     c, a, b, job = has_saved(hosts, f"trainer.collective_timeout={timeout_s}")
     b.host.deaf_to(a.host)
@@ -215,7 +218,7 @@ def test_attempt_ends_when_only_the_ranks_lose_each_other(hosts, timeout_s, said
     watch.took("the attempt has failed", 6)
     assert getattr(failure, "class") == "collective", failure
     other = {"a": "node 1 (b)", "b": "node 0 (a)"}[failure.node]
-    assert said in failure.message and other in failure.message, failure
+    assert re.search(said, failure.message) and other in failure.message, failure
     assert len(c.nodes("READY")) == 2
     b.host.lose_nothing()
     again(c, job)
