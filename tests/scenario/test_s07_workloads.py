@@ -162,6 +162,17 @@ def test_decoder_learns_when_the_text_repeats(tmp_path, data, model):
     assert losses[0] == pytest.approx(np.log(256), abs=0.2) and losses[-1] < 2.7
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_decoder_of_so_many_tokens_that_its_logits_are_never_whole_trains(tmp_path, data, tied):
+    """128 rows of 70000 logits are more than 32 MB. The gradient of a last layer of its own is written as the loss is."""
+    plan = plan_of(dict(LLAMA, tie_word_embeddings=tied), dict(data["tokens"], vocab_size=70000),
+                   trainer={"accelerator": "cpu", "max_steps": 3, "limit_val_batches": 0})
+    code, records = run_by_hand(tmp_path, plan)
+    losses = [x["value"] for x in records if x.get("name") == "train_loss_step"]
+    assert code == 0 and len(losses) == 3 and losses[2] < losses[0], records[-1]
+
+
+
 @pytest.mark.parametrize("activation", ["relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid"])
 def test_mlp_learns_with_every_activation(tmp_path, data, activation):
     model = {"name": "mlp", "layers": [64, 32, 2], "activation": activation}
