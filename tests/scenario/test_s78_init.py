@@ -56,7 +56,7 @@ def test_what_the_readme_says_works_as_written(env, tmp_path):
     home = tmp_path / "my job's home"
     said = ctl(env, "init", home, check=OK).stdout
     assert {p.name for p in home.iterdir()} == FILES and "make && trainctl run job.yaml" in said
-    by_hand, (daemon, submit) = blocks(home / "README.md")
+    by_hand, (daemon,), (submit,) = blocks(home / "README.md")
     shown = "".join(shell(line, env, home) for line in by_hand)
     assert accuracy(shown) > 0.9
     name = re.search(r"^name: (\S+)", (home / "job.yaml").read_text(), re.M)[1]

@@ -20,7 +20,8 @@ static td_status fit_sizes(struct td_decoder *d, const char *positions) {
     }
     if (tokens <= d->vocab_size && d->vocab_size > 0) return TD_OK;
     return td_bad_spec("the dataset's tokens are below %" PRId64 ", but model.vocab_size is "
-                       "%" PRId64,
+                       "%" PRId64
+                       " (of tokens out of files data.vocab_size says below what they are)",
                        tokens, d->vocab_size);
 }
 
