@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "client/contexts.h"
-#include "client/screen.h"
 #include "lib/base/fsio.h"
 #include "lib/base/state_dir.h"
 #include "lib/rpc/client.h"
@@ -195,8 +194,8 @@ static td_status find_ca(const struct td_flags *f, struct td_client_config *c) {
 td_status td_client_config_read(const struct td_flags *f, struct td_client_config *out_config) {
     struct td_client_config c = {.color = isatty(STDERR_FILENO),
                                  .color_out = isatty(STDOUT_FILENO)};
-    const char *no_color = getenv("NO_COLOR");
-    c.dumb = td_screen_is_dumb();
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    c.dumb = term && !strcmp(term, "dumb");
     if ((no_color && *no_color) || c.dumb) {
         c.color = c.color_out = false;
     }

@@ -196,7 +196,7 @@ td_status td_follow_to_end(struct td_session *s, const char *job, int flags, int
     TD_TRY(td_session_open(s));
     part_with_words(job);
     struct to_end e = {.session = s, .show = flags & TD_FOLLOW_SHOW};
-    td_progress_line_init(&e.progress, s->config.color);
+    td_progress_line_init(&e.progress, s->config.dumb, s->config.color);
     td_epochs_init(&e.epochs, s, &e.progress, flags & TD_FOLLOW_FROM_START);
     td_status failed = td_follow(s, job, s->flags->timeout_ns, on_change, &e);
     td_epochs_wait(&e.epochs);

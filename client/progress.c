@@ -1,7 +1,7 @@
 // The bar is one line: state, epoch, steps, loss, rate and what is left. It is drawn as often as
-// Watch sends (10 a second at most) and cut at the terminal's width, so that it never wraps: rate
-// and cells are left out whole. A state change prints a line of its own, which stays in the
-// scroll-back with the reason's numbers.
+// Watch sends, 10 a second at most. It never wraps: where the terminal is too narrow, rate and
+// cells are left out whole. A state change prints a line of its own, which stays in the scroll-back
+// with the reason's numbers.
 
 #include "client/progress.h"
 
@@ -16,9 +16,9 @@
 
 enum { BAR_CELLS = 24, LEAST_CELLS = 4 };
 
-void td_progress_line_init(struct td_progress_line *p, bool color) {
+void td_progress_line_init(struct td_progress_line *p, bool dumb, bool color) {
     *p = (struct td_progress_line){
-        .bar = isatty(STDERR_FILENO) && !td_screen_is_dumb(), .color = color, .state = -1};
+        .bar = isatty(STDERR_FILENO) && !dumb, .color = color, .state = -1};
 }
 
 const char *td_job_state_word(Traind__V1__Job__State state) {

@@ -19,7 +19,8 @@ struct td_progress_line {
     char reason[256];
 };
 
-void td_progress_line_init(struct td_progress_line *p, bool color);
+// dumb: TERM says that the terminal obeys no control characters, so it gets no bar.
+void td_progress_line_init(struct td_progress_line *p, bool dumb, bool color);
 void td_progress_line_show(struct td_progress_line *p, const Traind__V1__Job *job);
 // Leaves the cursor on a fresh line.
 void td_progress_line_end(struct td_progress_line *p);

@@ -5,7 +5,6 @@
 
 #include <langinfo.h>
 #include <locale.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -18,11 +17,6 @@ void td_screen_size(int fd, int *out_columns, int *out_rows) {
     if (ioctl(fd, TIOCGWINSZ, &w) != 0) return;
     if (w.ws_col) *out_columns = TD_MAX(LEAST_COLUMNS, TD_MIN((int)w.ws_col, TD_SCREEN_MAX));
     if (w.ws_row) *out_rows = TD_MAX(LEAST_ROWS, TD_MIN((int)w.ws_row, TD_SCREEN_MAX));
-}
-
-bool td_screen_is_dumb(void) {
-    const char *term = getenv("TERM");
-    return term && strcmp(term, "dumb") == 0;
 }
 
 bool td_screen_is_utf8(void) {

@@ -12,7 +12,5 @@ enum { TD_SCREEN_COLUMNS = 80, TD_SCREEN_ROWS = 24, TD_SCREEN_MAX = 1000 };
 void td_screen_size(int fd, int *out_columns, int *out_rows);
 // Does the locale (LC_ALL, LC_CTYPE, LANG) write UTF-8?
 bool td_screen_is_utf8(void);
-// Does TERM say that a terminal obeys no control characters?
-bool td_screen_is_dumb(void);
 
 #endif

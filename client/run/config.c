@@ -3,12 +3,18 @@
 // getenv of this program.
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/run/run.h"
 #include "lib/base/cpu_level.h"
 
 const char *td_local_run_home(void) {
     return getenv("HOME");
+}
+
+bool td_local_run_is_dumb(void) {
+    const char *term = getenv("TERM");
+    return term && strcmp(term, "dumb") == 0;
 }
 
 td_status td_local_run_read_cpu_level(struct td_local_run *r) {

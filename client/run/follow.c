@@ -296,7 +296,7 @@ static td_status loop(struct following *f) {
 static td_status open_all(struct following *f) {
     struct td_local_run *r = f->run;
     char path[TD_FS_PATH_BYTES];
-    td_progress_line_init(&f->progress, false);
+    td_progress_line_init(&f->progress, td_local_run_is_dumb(), false);
     TD_TRY(td_fs_path(path, "%s/%s", r->log_dir, TD_SEGMENT_EVENTS));
     f->events_fd = open(path, O_RDONLY | O_CLOEXEC);
     if (f->events_fd < 0) return td_fs_fail("open", path);

@@ -67,6 +67,8 @@ void td_local_run_close_folder(struct td_local_run *r,
 TD_MUST_USE td_status td_local_run_read_cpu_level(struct td_local_run *r);
 // HOME; NULL: unset.
 const char *td_local_run_home(void);
+// Does TERM say that a terminal obeys no control characters?
+bool td_local_run_is_dumb(void);
 TD_MUST_USE td_status td_local_run_read_spec(struct td_local_run *r);
 // Needs the folder. FAILED_PRECONDITION UNSATISFIABLE or the planner's failure, PLAN_FAILED;
 // DEADLINE_EXCEEDED: it had not ended within plan_timeout_ns.

@@ -2,8 +2,8 @@
 What is shown of nodes over loopback in test_s56 holds over a network, and over what can happen to one."""
 import json
 import os
-import re
 import pathlib
+import re
 import signal
 import subprocess
 import time

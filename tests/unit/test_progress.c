@@ -37,7 +37,7 @@ static void test_notes_are_shown_once_each_when_the_oldest_go(void **state) {
     assert_non_null(file);
     const int kept = dup(STDERR_FILENO);
     dup2(fileno(file), STDERR_FILENO);
-    td_progress_line_init(&p, false);
+    td_progress_line_init(&p, false, false);
     show(&p, TRAIND__V1__JOB__STATE__RUNNING, 1);
     show(&p, TRAIND__V1__JOB__STATE__RUNNING, 1);
     show(&p, TRAIND__V1__JOB__STATE__RUNNING, 2);
