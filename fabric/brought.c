@@ -31,6 +31,11 @@ td_status td_worker_bring_sizes(struct td_arena *a, const struct td_plan *plan,
                                    spec->evaluate_from};
     char path[TD_FS_PATH_BYTES];
     if (spec->model.is_plugin || !*io_knobs) return TD_OK;
+    // Else the model would miss its sizes, and not say why. A later attempt needs it no more.
+    const bool begins = plan->run.attempt <= 1 && !*plan->run.resume_from;
+    if (begins && *spec->init_from && !td_fs_exists(spec->init_from)) {
+        return td_bad_spec("init_from: '%s': No such file or directory", spec->init_from);
+    }
     for (size_t i = 0; i < TD_COUNTOF(sources); i++) {
         if (!sources[i] || sources[i][0] != '/') continue;
         TD_TRY(td_fs_path(path, "%s/config.json", sources[i]));

@@ -34,6 +34,7 @@ def test_plan_shows_numbers_and_writes_what_a_worker_runs(daemon, tmp_path):
     ({"trainer.devices": "200"}, "ranks need 200 slots on one node"),
     ({"model.layers": "[17, 32, 4]"}, "16"),
     ({"init_from": "/nowhere"}, "init_from: '/nowhere'"),
+    ({"init_from": "/nowhere", "model": "{name: gpt}"}, "init_from: '/nowhere': No such file"),
     ({"evaluate_from": "/nowhere"}, "evaluate_from: there is no '/nowhere'"),
     ({"ckpt_path": "/nowhere"}, "/nowhere/manifest.json"),
     ({"stages": "[fit, predict]", "predict.output": "/nowhere/p.npy"}, "(predict.output) cannot be written in '/nowhere'"),
