@@ -174,25 +174,17 @@ static td_status download_file(struct td_session *s, const Traind__V1__Checkpoin
     return failed;
 }
 
-// Is this file there as the checkpoint has it?
-static td_status is_there(const char *path, const Traind__V1__CheckpointFile *file, bool *out_is) {
-    enum { PIECE_BYTES = 64 << 10 };
-    static char piece[PIECE_BYTES];
+// Is this file there as the checkpoint has it? One that cannot be read is another.
+static bool is_there(const char *path, const Traind__V1__CheckpointFile *file) {
     struct stat st;
-    *out_is = false;
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return TD_OK;
-    if ((uint64_t)st.st_size != file->bytes) return TD_OK;
-    TD_AUTO(td_digest) *digest = NULL;
-    TD_TRY(td_digest_create(&digest));
-    ssize_t n;
-    while ((n = read(fd, piece, sizeof piece)) > 0) {
-        td_digest_update(digest, piece, (size_t)n);
-    }
     char hex[TD_DIGEST_HEX];
-    td_digest_hex(digest, hex);
-    *out_is = n == 0 && strcmp(hex, file->digest) == 0;
-    return TD_OK;
+    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return false;
+    if ((uint64_t)st.st_size != file->bytes) return false;
+    td_status failed = td_digest_fd(fd, path, hex);
+    const bool is_same = !failed && strcmp(hex, file->digest) == 0;
+    td_status_free(failed);
+    return is_same;
 }
 
 // Marks the files that are there already; refused where others have their names.
@@ -202,7 +194,7 @@ static td_status look(const Traind__V1__Checkpoint *c, const char *dir, bool for
     for (size_t i = 0; i < c->n_files; i++) {
         char path[TD_FS_PATH_BYTES];
         TD_TRY(td_fs_path(path, "%s/%s", dir, c->files[i]->name));
-        TD_TRY(is_there(path, c->files[i], &out_has[i]));
+        out_has[i] = is_there(path, c->files[i]);
         if (out_has[i] || force || !td_fs_exists(path)) continue;
         TD_TRY(td_buf_printf(&found, "%s%s", found.len ? ", " : "", c->files[i]->name));
     }
