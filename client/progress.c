@@ -14,7 +14,7 @@
 #include "client/screen.h"
 #include "lib/base/buf.h"
 
-enum { BAR_CELLS = 24, LEAST_CELLS = 4 };
+enum { BAR_CELLS = 24, LEAST_CELLS = 4, AROUND_CELLS = 3 };
 
 void td_progress_line_init(struct td_progress_line *p, bool dumb, bool color) {
     *p = (struct td_progress_line){
@@ -81,26 +81,28 @@ static void note_lines(struct td_progress_line *p, const Traind__V1__Job *job) {
     }
 }
 
-// "[=====>    ]" in what the rest of the line leaves of the terminal, 4 to 24 cells.
-static void draw_cells(double done, int room, char *out) {
-    int cells = TD_MAX(LEAST_CELLS, TD_MIN(room, BAR_CELLS)),
-        full = (int)(TD_MIN(done, 1.0) * cells);
+// "[=====>    ] " in what the rest of the line leaves of the terminal, 4 to 24 cells; "": fewer.
+static void draw_cells(double done, int room, char out[BAR_CELLS + AROUND_CELLS + 1]) {
+    const int cells = TD_MIN(room - AROUND_CELLS, BAR_CELLS);
+    const int full = (int)(TD_MIN(done, 1.0) * cells);
+    out[0] = '\0';
+    if (cells < LEAST_CELLS) return;
+    memset(out, ' ', (size_t)cells + AROUND_CELLS);
     out[0] = '[';
     memset(out + 1, '=', (size_t)full);
-    memset(out + 1 + full, ' ', (size_t)(cells - full));
     if (full < cells) out[1 + full] = '>';
     out[1 + cells] = ']';
-    out[2 + cells] = '\0';
+    out[cells + AROUND_CELLS] = '\0';
 }
 
 static void draw_bar(struct td_progress_line *p, const Traind__V1__Job *job) {
     const Traind__V1__Progress *now = job->progress;
     if (!p->bar || !now || job->state != TRAIND__V1__JOB__STATE__RUNNING) return;
-    char rate[32], left[32], head[64], tail[160], cells[BAR_CELLS + 3];
+    char rate[32], left[32], head[64], tail[160], cells[BAR_CELLS + AROUND_CELLS + 1];
     bool training = !strcmp(now->phase, "training");
     snprintf(head, sizeof head, "%s%sepoch %" PRIu32 " ", training ? "" : now->phase,
              training ? "" : " ", now->epoch);
-    int n = snprintf(tail, sizeof tail, " step %" PRIu32 "/%" PRIu32 " loss %.4f", now->step,
+    int n = snprintf(tail, sizeof tail, "step %" PRIu32 "/%" PRIu32 " loss %.4f", now->step,
                      now->total_steps, now->loss);
     int columns, rows;
     td_screen_size(STDERR_FILENO, &columns, &rows);
@@ -109,14 +111,13 @@ static void draw_bar(struct td_progress_line *p, const Traind__V1__Job *job) {
         const int more = snprintf(tail + n, sizeof tail - (size_t)n, " %s samples/s ETA %s",
                                   td_format_count(now->samples_per_s, rate),
                                   td_format_seconds(now->eta_s, left));
-        if ((int)strlen(head) + LEAST_CELLS + 2 + n + more > columns) tail[n] = '\0';
+        const int least = (int)strlen(head) + LEAST_CELLS + AROUND_CELLS + n + more;
+        if (least > columns) tail[n] = '\0';
     }
     double done = now->total_steps ? (double)now->step / now->total_steps : 0;
-    const int room = columns - (int)strlen(head) - (int)strlen(tail) - 2;
-    draw_cells(done, room, cells);
+    draw_cells(done, columns - (int)strlen(head) - (int)strlen(tail), cells);
     char line[320];
-    n = snprintf(line, sizeof line, "%s%s%s", head, room < LEAST_CELLS ? "" : cells,
-                 tail + (room < LEAST_CELLS)); // one space is enough then
+    n = snprintf(line, sizeof line, "%s%s%s", head, cells, tail);
     fputs("\r\033[K", stderr);
     td_print(stderr, "%.*s", TD_MIN(n, columns), line);
     p->drawn = true;
