@@ -3,6 +3,7 @@
 
 #include "client/plot.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -138,14 +139,6 @@ static td_status put_axis(const struct canvas *c, struct td_buf *out) {
                          right);
 }
 
-static int characters_of(const char *utf8) {
-    int n = 0;
-    for (; *utf8; utf8++) {
-        n += ((unsigned char)*utf8 & 0xc0) != 0x80;
-    }
-    return n;
-}
-
 // Names that have no room on a line go on with the next.
 static td_status put_legend(const struct canvas *c, const struct td_plot_series *series,
                             size_t n_series, struct td_buf *out) {
@@ -155,7 +148,8 @@ static td_status put_legend(const struct canvas *c, const struct td_plot_series 
         td_buf_init(&name, NAME_BYTES);
         if (!c->braille && n_series > 1) TD_TRY(td_buf_printf(&name, "%c ", marks[i]));
         TD_TRY(td_printable_add(&name, series[i].label, strlen(series[i].label), ""));
-        const int n = characters_of(td_buf_cstr(&name));
+        int n;
+        (void)td_utf8_prefix(td_buf_cstr(&name), name.len, INT_MAX, &n);
         const bool fits = used + 2 + n <= c->plot->columns;
         if (used) TD_TRY(td_buf_str(out, fits ? "  " : "\n"));
         used = used && fits ? used + 2 + n : n;

@@ -29,22 +29,11 @@ static const struct column job_columns[] = {
     {"SLOTS", 5, 6},     {"EPOCH", 5, 5},     {"STEP", STEP_WIDTH, 0},
     {"STEP LOSS", 9, 0}, {"SAMPLES/S", 9, 3}, {"ETA", 8, 4}};
 
-// Bytes of the first n characters of valid UTF-8.
-static size_t bytes_of(const char *text, size_t len, int n, int *out_characters) {
-    size_t at = 0;
-    *out_characters = 0;
-    while (at < len && *out_characters < n) {
-        at += TD_MAX(td_utf8_sequence(text + at, len - at), (size_t)1);
-        ++*out_characters;
-    }
-    return at;
-}
-
 // At most `width` characters, the last of them an ellipsis where there are more. Returns how many.
 static td_status put_cut(struct td_buf *text, int width, int *out_n, struct td_buf *out) {
-    size_t bytes = bytes_of(td_buf_cstr(text), text->len, width, out_n);
+    size_t bytes = td_utf8_prefix(td_buf_cstr(text), text->len, width, out_n);
     const bool is_cut = bytes < text->len;
-    if (is_cut) bytes = bytes_of(text->data, text->len, width - 1, out_n);
+    if (is_cut) bytes = td_utf8_prefix(text->data, text->len, width - 1, out_n);
     if (bytes) TD_TRY(td_buf_append(out, text->data, bytes));
     if (!is_cut) return TD_OK;
     ++*out_n;

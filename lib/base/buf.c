@@ -127,6 +127,16 @@ size_t td_utf8_sequence(const void *data, size_t bytes) {
     return len;
 }
 
+size_t td_utf8_prefix(const char *text, size_t bytes, int n, int *out_n) {
+    size_t at = 0;
+    *out_n = 0;
+    while (at < bytes && *out_n < n) {
+        at += TD_MAX(td_utf8_sequence(text + at, bytes - at), (size_t)1);
+        ++*out_n;
+    }
+    return at;
+}
+
 bool td_utf8_valid(const void *data, size_t bytes) {
     const char *p = data;
     while (bytes > 0) {
