@@ -1,4 +1,4 @@
-// What families of kernels ask of a node's types. Contract in kernel.h.
+// What families of kernels ask of a node's types, and of a value. Contract in kernel.h.
 
 #include "accelerators/cpu/kernel.h"
 
@@ -18,4 +18,13 @@ bool td_kernel_all(const struct td_kernel *k, enum td_dtype t) {
 bool td_kernel_narrow(const struct td_kernel *k) {
     enum td_dtype t = k->n_in ? k->in_dtype[0] : k->out_dtype[0];
     return td_cpu_is_narrow(t) && td_kernel_all(k, t);
+}
+
+bool td_kernel_is_output(const struct td_graph *g, td_value v) {
+    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
+        td_value output;
+        td_graph_output_at(g, i, NULL, &output, NULL);
+        if (output == v) return true;
+    }
+    return false;
 }

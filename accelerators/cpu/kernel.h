@@ -74,6 +74,8 @@ struct td_kernel {
 // own, sets k->run and what that needs (scratch_bytes; own). Everything else of k is filled in.
 typedef td_status td_kernel_family(struct td_kernel *k);
 
+// Is the value one of the program's outputs?
+bool td_kernel_is_output(const struct td_graph *g, td_value v);
 // True if all operands and results are of one type that kernels/convert.h takes.
 bool td_kernel_narrow(const struct td_kernel *k);
 // True if all operands and results are of type t.

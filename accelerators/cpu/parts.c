@@ -63,12 +63,7 @@ static bool is_alone(const struct td_graph *g, td_value made, td_node pool) {
             if (reader->inputs[i] == made) return false;
         }
     }
-    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
-        td_value v;
-        td_graph_output_at(g, i, NULL, &v, NULL);
-        if (v == made) return false;
-    }
-    return true;
+    return !td_kernel_is_output(g, made);
 }
 
 // Is the node after the convolution a pool of its result, with no reorder between them, and at most

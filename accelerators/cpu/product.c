@@ -87,12 +87,7 @@ bool td_product_absorbs(const struct td_product_site *site, td_node cast) {
             if (!reads_param(site, n, node->outputs[0])) return false;
         }
     }
-    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
-        td_value v;
-        td_graph_output_at(g, i, NULL, &v, NULL);
-        if (v == node->outputs[0]) return false;
-    }
-    return true;
+    return !td_kernel_is_output(g, node->outputs[0]);
 }
 
 // ---- kernels ------------------------------------------------------------------------------------
