@@ -286,12 +286,15 @@ static void blame_loss(struct td_core *core, struct td_job *j, struct td_attempt
     core->counters[TD_COUNT_LOST]++;
 }
 
+static void note_rest_lost(struct td_job *j, const struct td_attempt *a, const char *why) {
+    td_job_note(j, "attempt %u: metrics, logs and checkpoints that were still to come are lost: %s",
+                a->number, why);
+}
+
 void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
                      struct td_attempt_part *p, bool counted, const char *why) {
     if (a->closing) { // its end is known
-        td_job_note(
-            j, "attempt %u: metrics, logs and checkpoints that were still to come are lost: %s",
-            a->number, why);
+        note_rest_lost(j, a, why);
         td_catalog_attempt_over(core, j, a);
         close_attempt(core, j, a);
         td_retain(core, j); // it could not before, while this one counted as live
@@ -299,9 +302,7 @@ void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *
     }
     if (!td_attempt_part_live(p)) { // the end of the part is known, that of others is not
         if (p->forgotten) {
-            td_job_note(
-                j, "attempt %u: metrics, logs and checkpoints that were still to come are lost: %s",
-                a->number, why);
+            note_rest_lost(j, a, why);
             td_catalog_part_lost(core, j, a, p);
         }
         td_core_save_attempt(core, j, a);
