@@ -29,6 +29,17 @@ static size_t path_length(struct td_check *c, const char *text, int line) {
     return 0;
 }
 
+// `optimizer: adam` is a name alone: as a map, in which more can be set.
+static struct td_json *map_of_name(struct td_check *c, struct td_json *parent, const char *key,
+                                   const struct td_json *name) {
+    struct td_json *map = td_json_new(c->arena, TD_JSON_OBJECT);
+    if (!map) return NULL;
+    map->line = name->line;
+    const bool done = td_json_set(c->arena, map, "name", td_json_copy(c->arena, name)) &&
+                      td_json_set(c->arena, parent, key, map);
+    return done ? map : NULL;
+}
+
 // Sets value at the path below root, making maps on the way.
 static void set_at(struct td_check *c, struct td_json *root, char *path, struct td_json *value) {
     struct td_json *map = root;
@@ -44,6 +55,10 @@ static void set_at(struct td_check *c, struct td_json *root, char *path, struct 
             child = td_json_new(c->arena, TD_JSON_OBJECT);
             if (child) child->line = value->line;
             if (td_check_oom(c, td_json_set(c->arena, map, part, child) ? child : NULL)) return;
+        }
+        if (child->kind == TD_JSON_STRING) {
+            child = map_of_name(c, map, part, child);
+            if (td_check_oom(c, child)) return;
         }
         if (child->kind != TD_JSON_OBJECT) {
             td_check_violation(c, path, value->line, "is %s, not a map: nothing can be set in it",

@@ -97,11 +97,27 @@ static void test_key_is_named_when_it_cannot_be_read(void **state) {
     }
 }
 
+static void test_override_goes_into_what_was_a_name_alone(void **state) {
+    (void)state;
+    static const char base[] = "model: {name: mlp, layers: [4, 2]}\n"
+                               "data: {name: synthetic, batch_size: 2}\n"
+                               "optimizer: adam\n";
+    static const char *const overrides[] = {"optimizer.lr=0.5"};
+    TD_AUTO(td_arena) *a = NULL;
+    struct td_json *tree;
+    assert_ok(td_arena_create(1 << 22, &a));
+    assert_ok(td_spec_parse(a, base, strlen(base), overrides, 1, &tree));
+    const struct td_json *optimizer = td_json_get(tree, "optimizer");
+    assert_string_equal(td_json_string(td_json_get(optimizer, "name"), ""), "adam");
+    assert_float_equal(td_json_real(td_json_get(optimizer, "lr"), 0), 0.5, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_knobs_are_read_when_each_has_its_kind),
         cmocka_unit_test(test_open_knob_is_what_it_stands_for),
         cmocka_unit_test(test_key_is_named_when_it_cannot_be_read),
+        cmocka_unit_test(test_override_goes_into_what_was_a_name_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
