@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/format.h"
 #include "client/print.h"
 #include "client/progress.h"
 #include "lib/base/buf.h"
@@ -52,8 +53,10 @@ static td_status refuse(const char *word, const char *what, Traind__V1__Job *con
     TD_AUTO_BUF text;
     td_buf_init(&text, 64 << 10);
     for (size_t i = 0; i < TD_MIN(n, (size_t)SHOWN_MAX); i++) {
-        TD_TRY(td_buf_printf(&text, "\n  %s  %s  %s  since %s", jobs[i]->id, jobs[i]->name,
-                             td_job_state_word(jobs[i]->state), jobs[i]->create_time));
+        char age[32];
+        TD_TRY(td_buf_printf(&text, "\n  %s  %s  %s  %s old", jobs[i]->id, jobs[i]->name,
+                             td_job_state_word(jobs[i]->state),
+                             td_format_age(jobs[i]->create_time, age)));
     }
     if (n > SHOWN_MAX) TD_TRY(td_buf_printf(&text, "\n  and %zu more", n - SHOWN_MAX));
     return td_fail(TD_INVALID_ARGUMENT, "%zu jobs have %s '%s'; give the id of one%s:%s", n, what,

@@ -241,7 +241,8 @@ def test_jobs_are_found_by_name_and_by_the_beginning_of_an_id(daemon, tmp_path):
     for refused in (daemon.ctl("pause", "long", check=USAGE), daemon.ctl("describe", "j-", check=USAGE)):
         assert first in refused.stderr and second in refused.stderr
     assert daemon.state(first) not in ("PAUSING", "PAUSED")
-    assert "--all" in daemon.ctl("cancel", "long", check=USAGE).stderr
+    refused = daemon.ctl("cancel", "long", check=USAGE).stderr
+    assert "--all" in refused and len(re.findall(r"^  j-\S+  long  [A-Z]+  \d+[sm] old$", refused, re.M)) == 2, refused
     cancelled = daemon.ctl("cancel", "long", other, "--all", "-o", "jsonl", check=OK).stdout.splitlines()
     assert {json.loads(line)["id"] for line in cancelled} == {first, second, other}
     assert "jsonl" in daemon.ctl("wait", first, other, "-o", "json", check=USAGE).stderr
