@@ -2,6 +2,13 @@
 
 #include "daemon/launcher/boundary.h"
 
+#include <string.h>
+
+#include "daemon/launcher/logger.h"
+#include "lib/base/clock.h"
+
+#define HOLD_NS TD_NS_PER_S // the loggers' files
+
 void td_launcher_note_boundary(struct td_launcher *l, int32_t idx, uint32_t passed) {
     struct td_launch_rank *r = &l->ranks[idx];
     if (!td_launcher_counts_boundaries(l) || passed <= r->boundary) return;
@@ -13,6 +20,32 @@ void td_launcher_note_boundary(struct td_launcher *l, int32_t idx, uint32_t pass
     td_event_boundary_metrics_bytes(&line, (int64_t)r->metrics_bytes);
     td_journal_append(&l->journal, &line);
     l->news = true; // a checkpoint waits for it
+}
+
+static void hold(struct td_launcher *l, const uint32_t *asked, const bool *due) {
+    struct td_launch_held *h = &l->held;
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        h->is |= due[i] && asked[i] != h->asked[i];
+    }
+    if (!h->is) return;
+    h->since = td_mono_now();
+    memcpy(h->due, due, sizeof h->due);
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        if (due[i]) h->asked[i] = asked[i];
+        h->bytes[i] = l->ranks[i].metrics_bytes;
+    }
+}
+
+static void answer_held(struct td_launcher *l) {
+    struct td_launch_held *h = &l->held;
+    if (!h->is) return;
+    const bool has = td_logger_has(l->logger, h->bytes);
+    if (!has && !h->late && td_mono_now().ns - h->since.ns < HOLD_NS) return;
+    h->late = !has;
+    h->is = false;
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        if (h->due[i]) td_rank_page_answer_drain(l->ranks[i].page, h->asked[i]);
+    }
 }
 
 void td_launcher_drain_metrics(struct td_launcher *l) {
@@ -28,7 +61,10 @@ void td_launcher_drain_metrics(struct td_launcher *l) {
         td_launch_rank_drain_metrics(&l->ranks[i]);
         td_launcher_note_boundary(l, i, passed[i]);
     }
+    bool due[TD_LAUNCH_RANKS_MAX] = {0};
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
-        if (passed[i] <= least) td_rank_page_answer_drain(l->ranks[i].page, asked[i]);
+        due[i] = passed[i] <= least;
     }
+    if (!l->held.is) hold(l, asked, due);
+    answer_held(l);
 }

@@ -1,4 +1,5 @@
-// See the header. The thread looks at the segments five times a second. Each round takes at most a
+// See the header. The thread looks at the segments five times a second, and when it is woken. Each
+// round takes at most a
 // chunk of each rank, so that ranks stay in step and few rows are open.
 
 #include "daemon/launcher/logger.h"
@@ -7,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -59,7 +61,9 @@ struct td_logger {
     bool begun;
     int64_t first_step; // the lowest of the first points
     struct td_mono present_at;
-    int stop_fd, done_fd;
+    _Atomic uint64_t written[TD_LAUNCH_RANKS_MAX]; // as far as the segments are in all files
+    _Atomic bool fails;                            // one of them cannot be written
+    int stop_fd, done_fd, look_fd;
     pthread_t thread;
     bool runs;
     pthread_mutex_t lock; // of what follows
@@ -271,13 +275,39 @@ static void turn(struct td_logger *g, struct td_metric_record *chunk, bool is_la
     flush_all(g, flags);
 }
 
+static void say_how_far(struct td_logger *g) {
+    bool fails = false;
+    for (size_t i = 0; i < g->n_slots && g->begun; i++) {
+        fails |= !g->slot[i].sink;
+    }
+    for (int32_t i = 0; i < g->n_ranks && !fails; i++) {
+        atomic_store(&g->written[i], g->segments.offset[i]);
+    }
+    atomic_store(&g->fails, fails);
+}
+
+bool td_logger_has(struct td_logger *g, const uint64_t *bytes) {
+    if (!g || atomic_load(&g->fails)) return true;
+    bool has = true;
+    for (int32_t i = 0; i < g->n_ranks; i++) {
+        has &= atomic_load(&g->written[i]) >= bytes[i];
+    }
+    if (!has) (void)eventfd_write(g->look_fd, 1);
+    return has;
+}
+
 static void *logger_main(void *arg) {
     struct td_logger *g = arg;
     TD_AUTO_FREE struct td_metric_record *chunk = td_calloc(CHUNK_RECORDS, sizeof *chunk);
     for (bool is_last = false; chunk && !is_last;) {
-        struct pollfd stop = {.fd = g->stop_fd, .events = POLLIN};
-        is_last = poll(&stop, 1, LOOK_MS) > 0;
+        struct pollfd asked[] = {{.fd = g->stop_fd, .events = POLLIN},
+                                 {.fd = g->look_fd, .events = POLLIN}};
+        eventfd_t looks;
+        (void)poll(asked, TD_COUNTOF(asked), LOOK_MS);
+        if (asked[1].revents) (void)eventfd_read(g->look_fd, &looks);
+        is_last = asked[0].revents;
         turn(g, chunk, is_last);
+        say_how_far(g);
     }
     for (size_t i = 0; i < g->n_slots; i++) {
         g->slot[i].ops->close(g->slot[i].sink);
@@ -333,7 +363,8 @@ static td_status make(struct td_logger *g, const struct td_launch_options *o) {
     (void)open_segments(g, g->attempt_dir, &g->segments);
     g->stop_fd = eventfd(0, EFD_CLOEXEC);
     g->done_fd = eventfd(0, EFD_CLOEXEC);
-    if (g->stop_fd < 0 || g->done_fd < 0) {
+    g->look_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (g->stop_fd < 0 || g->done_fd < 0 || g->look_fd < 0) {
         return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make an eventfd for the loggers");
     }
     errno = pthread_create(&g->thread, NULL, logger_main, g);
@@ -354,7 +385,7 @@ td_status td_logger_start(const struct td_launch_options *o, struct td_logger **
     if (o->first_rank != 0) return TD_OK;
     struct td_logger *g = td_calloc(1, sizeof *g);
     if (!g) return td_fail_oom();
-    g->stop_fd = g->done_fd = -1;
+    g->stop_fd = g->done_fd = g->look_fd = -1;
     for (size_t i = 0; i < TD_LAUNCH_RANKS_MAX; i++) {
         g->segments.fd[i] = -1;
     }
@@ -392,6 +423,7 @@ void td_logger_destroy(struct td_logger *g) {
     td_log_rows_finish(&g->rows);
     td_auto_close(&g->stop_fd);
     td_auto_close(&g->done_fd);
+    td_auto_close(&g->look_fd);
     pthread_mutex_destroy(&g->lock);
     free(g);
 }

@@ -4,7 +4,8 @@
 // Logger: the spec's `loggers`, files of metrics that others read: metrics.csv, TensorBoard's.
 //
 // They are written from the attempt's metric segments, by a thread of the launcher that shares
-// nothing with its loop. So a slow or hanging directory holds up no rank. After a failure the
+// nothing with its loop but how far it is. So a slow or hanging directory holds up no rank, and a
+// checkpoint for a second at most (boundary.h). After a failure the
 // files are opened every 5 s and once more at the end, and rows that are missing are read from the
 // segments again. A failure is a note of the job, with the path,
 // and never the end of it.
@@ -29,6 +30,9 @@ TD_MUST_USE td_status td_logger_start(const struct td_launch_options *o,
                                       struct td_logger **out_logger);
 // What people should know of it; false: nothing is new. Accepts NULL.
 bool td_logger_take_note(struct td_logger *g, char out_text[TD_LOGGER_NOTE]);
+// Are the points in all files, up to these offsets of the ranks' segments? If not, the thread looks
+// at once. Also true where files cannot be written, which is a note, and of NULL.
+bool td_logger_has(struct td_logger *g, const uint64_t *bytes);
 // All segments are complete: writes the rest, and waits for it. False: it did not end in time, and
 // keeps its memory until the process ends. Accepts NULL.
 bool td_logger_finish(struct td_logger *g);

@@ -23,6 +23,15 @@ enum td_launch_kill {
 struct td_launch_command;
 struct td_logger;
 
+// Answers to writers of checkpoints, until the loggers' files have the points that were kept.
+struct td_launch_held {
+    bool is, late; // late: the loggers took too long before, so nobody waits for them
+    struct td_mono since;
+    bool due[TD_LAUNCH_RANKS_MAX];
+    uint32_t asked[TD_LAUNCH_RANKS_MAX]; // as answered last, or as held
+    uint64_t bytes[TD_LAUNCH_RANKS_MAX]; // of the ranks' points
+};
+
 struct td_launcher {
     struct td_launch_options o;
     char self[4096];
@@ -36,6 +45,7 @@ struct td_launcher {
     struct td_launch_store store;      // n_ranks 0: there is none
     struct td_launch_command *command; // what ranks run; NULL: traind-worker
     struct td_logger *logger;          // NULL: the plan names none
+    struct td_launch_held held;
     int32_t n_exited;
     int32_t first_failed;   // index of the first rank to blame; -1: none
     bool only_victim;       // that one is a mere victim of a peer

@@ -7,7 +7,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "daemon/launcher/logger.h"
 #include "lib/attempt/segments.h"
+#include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "tests/unit/test.h"
 
@@ -109,6 +111,57 @@ static void test_writer_does_not_wait_for_a_rank_that_has_exited(void **state) {
     finish(&r);
 }
 
+// Ranks 0 and 1, a csv logger, and its file.
+static void make_logged(struct rig *r, const char *dir, char csv[TD_FS_PATH_BYTES]) {
+    static char plan[TD_FS_PATH_BYTES];
+    char text[2 * TD_FS_PATH_BYTES];
+    make(r, dir, N_RANKS);
+    assert_ok(td_fs_path(plan, "%s/plan.json", dir));
+    assert_ok(td_fs_path(csv, "%s/out/j/metrics.csv", dir));
+    const int n =
+        snprintf(text, sizeof text, "{\"loggers\":[{\"name\":\"csv\",\"dir\":\"%s/out\"}]}", dir);
+    assert_ok(td_fs_write(plan, text, (size_t)n, 0600, 0));
+    r->l.o.first_rank = 0;
+    r->l.o.attempt = 1;
+    r->l.o.dir = dir;
+    r->l.o.job = "j";
+    r->l.o.plan = plan;
+    for (int i = 0; i < N_RANKS; i++) {
+        char path[TD_FS_PATH_BYTES];
+        close(r->ranks[i].metrics_fd);
+        assert_ok(td_fs_path(path, "%s/" TD_SEGMENT_METRICS, dir, (unsigned)i));
+        r->ranks[i].metrics_fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        assert_true(r->ranks[i].metrics_fd >= 0);
+    }
+    assert_ok(td_logger_start(&r->l.o, &r->l.logger));
+    assert_non_null(r->l.logger);
+}
+
+// A launcher that was killed took the rows with it, and the next attempt began after them.
+static void test_writer_waits_for_the_files_of_loggers(void **state) {
+    struct rig r;
+    char csv[TD_FS_PATH_BYTES];
+    make_logged(&r, *state, csv);
+    push(&r, 0);
+    push(&r, 1);
+    (void)td_rank_page_pass(r.ranks[0].page);
+    (void)td_rank_page_pass(r.ranks[1].page);
+    const uint32_t asked = td_rank_page_ask_drain(r.ranks[0].page);
+    const struct td_mono end = td_mono_add(td_mono_now(), 30 * TD_NS_PER_S);
+    for (bool answered = false; !answered;) {
+        assert_true(td_mono_now().ns < end.ns);
+        td_launcher_drain_metrics(&r.l);
+        answered = is_answered(&r, 0, asked);
+    }
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 4096);
+    assert_ok(td_fs_read(csv, 4096, &text));
+    assert_string_equal(td_buf_cstr(&text), "epoch,step,train_loss_step\r\n0,0,1.0\r\n");
+    assert_true(td_logger_finish(r.l.logger));
+    td_logger_destroy(r.l.logger);
+    finish(&r);
+}
+
 static void
 test_boundary_is_written_with_the_points_before_it_when_ranks_are_elsewhere(void **state) {
     struct rig r;
@@ -130,6 +183,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_writer_waits_when_another_rank_has_not_passed_its_boundary),
         test_in_scratch(test_writer_does_not_wait_for_a_rank_that_has_exited),
+        test_in_scratch(test_writer_waits_for_the_files_of_loggers),
         test_in_scratch(
             test_boundary_is_written_with_the_points_before_it_when_ranks_are_elsewhere),
     };
