@@ -5,6 +5,7 @@
 
 #include "lib/base/json.h"
 #include "lib/spec/read.h"
+#include "lib/spec/spec.h"
 
 static const char text[] =
     "{\"real\":0.5,\"int\":3,\"auto\":\"auto\",\"null\":null,\"yes\":true,\"word\":\"max\","
