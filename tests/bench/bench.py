@@ -2,13 +2,14 @@
 
     python3 tests/bench/bench.py --build build [--rounds 3] [--only throughput-mlp,start] [--torch PYTHON]
 
-Parts, in order: fma, throughput, products, fabric, ddp, lightning, contended, predicted, start, spawn, checkpoint, latency, command,
-queue, shards, hosts, idle, programs. `throughput` and `predicted` have parts of their own, such as throughput-gpt-bf16;
-`throughput` brings the rows of `predicted` along, which runs without a rival and only when it is named. Where the
-rival is not installed its column says "no rival". --level holds both sides to a CPU level (harness.py). A row that fails or hangs says
-`failed: why`, and the others follow (guard.py). Nothing here passes or fails: the exit
-status is 0 unless the bench itself breaks. All of it takes some 20 minutes on two quiet cores; figures of a machine
-that does anything else are worth little (column `others`).
+Parts, in order: fma, throughput, products, fabric, ddp, lightning, contended, predicted, start, spawn, checkpoint,
+latency, command, queue, shards, hosts, idle, programs. `throughput`, `predicted`, `fabric`, `ddp` and `hosts` have
+parts of their own, such as throughput-gpt-bf16, ddp-mlp or hosts-first; `throughput` brings the rows of `predicted`
+along, which runs without a rival and only when it is named. Where the rival is not installed its column says "no
+rival". --level holds both sides to a CPU level (harness.py). A row that fails or hangs says `failed: why`, and the
+others follow (guard.py). Nothing here passes or fails: the exit status is 0 unless the bench itself breaks. All of it
+takes some 20 minutes on two quiet cores; figures of a machine that does anything else are worth little (column
+`others`).
 """
 import os
 import pathlib

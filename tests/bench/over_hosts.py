@@ -16,7 +16,7 @@ import time
 import wires
 from crowd import cpu_ms
 from daemons import stubs
-from harness import A, HERE, ROW_S, TORCH, Cluster, Row, emit, note, support
+from harness import A, HERE, ROW_S, TORCH, Cluster, Row, chosen, emit, note, support
 
 SECONDS, STARTS, RUN_S, IDLE_S = 2, 5, 120, 30
 EXPOSED_STEPS = 6
@@ -26,18 +26,17 @@ SILENCE = ("--heartbeat-ms", 200, "--lease-ms", 1000, "--lost-after-ms", 1000)
 
 
 def hosts(folder, torch):
-    with Row("hosts: all_reduce", "ms", ROW_S * A.rounds):
-        all_reduce(folder, torch)
-    with Row("hosts: CreateJob to the first step of 4 ranks", "s", ROW_S * A.rounds):
-        first_collective(folder, torch)
-    with Row("hosts: bytes of a gpt step, of its gradients", "share", ROW_S):
-        step_bytes(folder)
-    with Row("hosts: exposed communication of a gpt step at 1 Gbit/s", "ms", ROW_S * A.rounds):
-        exposed(folder)
-    with Row("hosts: idle node session", "share", ROW_S):
-        idle_session(folder)
-    with Row("hosts: SIGKILL", "s", ROW_S * A.rounds):
-        killed(folder)
+    rounds = ROW_S * A.rounds
+    for part, row, unit, limit_s, run in (
+            ("all_reduce", "all_reduce", "ms", rounds, lambda: all_reduce(folder, torch)),
+            ("first", "CreateJob to the first step of 4 ranks", "s", rounds, lambda: first_collective(folder, torch)),
+            ("bytes", "bytes of a gpt step, of its gradients", "share", ROW_S, lambda: step_bytes(folder)),
+            ("exposed", "exposed communication of a gpt step at 1 Gbit/s", "ms", rounds, lambda: exposed(folder)),
+            ("idle", "idle node session", "share", ROW_S, lambda: idle_session(folder)),
+            ("killed", "SIGKILL", "s", rounds, lambda: killed(folder))):
+        if chosen(f"hosts-{part}"):
+            with Row(f"hosts: {row}", unit, limit_s):
+                run()
 
 
 # ---- programs on several hosts ------------------------------------------------------------------
