@@ -77,6 +77,7 @@ td_status td_fabric_call(struct td_fabric *f, const char *hook, const void *data
 
 td_status td_fabric_take_wishes(struct td_fabric *f, struct td_fabric_wishes *out_wishes) {
     TD_TRY(td_fabric_need_setup(f, "td_fabric_take_wishes"));
+    TD_TRY(td_fabric_failed(f, td_manual_agree(&f->manual)));
     const struct td_agreement a = td_control_take(&f->rank->control);
     const bool stop = a.stop || a.timer;
     const struct td_fabric_wishes wishes = {

@@ -287,8 +287,11 @@ TD_MUST_USE td_status td_fabric_put_weights(struct td_fabric *f, struct td_spawn
 
 // ---- talking ------------------------------------------------------------------------------------
 
-// What a job was asked for, agreed on by all ranks with the last updates that were read. Alone
-// nobody asks. Each wish is reported once.
+// What a job was asked for. Ranks agree on it with the gradients of their backward passes. Where
+// there was none with sync since the last call, as in a loop that only evaluates, this call agrees
+// and waits for all ranks. So all of them call it at the same places, where no gradients wait for
+// an update: there td_fabric_save is refused. Alone nobody asks. Each wish is reported
+// once. Errors: ABORTED (class collective), others of the collective, where it agrees.
 struct td_fabric_wishes {
     uint32_t struct_bytes;
     bool stop; // leave the loop

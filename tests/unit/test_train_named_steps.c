@@ -204,6 +204,54 @@ static void test_ranks_stop_alike_and_go_on_to_the_same_bits_whenever_one_is_sto
     }
 }
 
+// ---- host code that updates nothing -------------------------------------------------------------
+static td_status pass_over(struct td_module *m, struct td_steps *s, int64_t batch_idx) {
+    (void)m, (void)s, (void)batch_idx;
+    return TD_OK;
+}
+
+static td_status forget(struct td_module *m, struct td_steps *s, int64_t batch_idx) {
+    (void)m, (void)batch_idx;
+    TD_TRY(td_steps_no_backward_sync(s, true));
+    TD_TRY(td_steps_forward(s, "first"));
+    TD_TRY(td_steps_backward(s));
+    return td_steps_zero_grad(s, "first");
+}
+
+static void validate_nothing(struct run *r, const char *dir) {
+    use_pair(r, dir);
+    r->config.limits.val_batches = (struct td_amount){0};
+    r->config.limits.sanity_batches = 0;
+}
+
+// No backward pass carries the flags there, and no validation asks.
+static void test_stop_reaches_all_ranks_where_host_code_updates_nothing(void **state) {
+    static struct td_module_ops ops[2];
+    static const struct td_plugin_desc modules[] = {
+        TD_PLUGIN_DESC(MODULE, "pair", "host code that skips its batches", &ops[0]),
+        TD_PLUGIN_DESC(MODULE, "pair", "host code that forgets its gradients", &ops[1])};
+    ops[0] = ops[1] = pair_ops;
+    ops[0].training_step = pass_over;
+    ops[1].training_step = forget;
+    for (int i = 0; i < 4; i++) {
+        char dir[4096];
+        struct ranks all;
+        struct job j = noisy("reference", 1 + i / 2);
+        j.max_epochs = 1 << 20;
+        j.own = &modules[i % 2];
+        j.change = validate_nothing;
+        snprintf(dir, sizeof dir, "%s/%d", (char *)*state, i);
+        start_ranks(&all, &j, dir);
+        atomic_store(&all.rank[j.world - 1].run.page.stop, TD_STOP_CHECKPOINT);
+        join_ranks(&all);
+        for (int32_t rank = 0; rank < j.world; rank++) {
+            assert_ok(all.rank[rank].failed);
+            assert_int_equal(all.rank[rank].result.end, TD_LOOP_STOPPED);
+            assert_int_equal(all.rank[rank].result.step, 0);
+        }
+    }
+}
+
 // ---- several optimizers -------------------------------------------------------------------------
 static struct td_named_optimizer several[3];
 
@@ -410,6 +458,7 @@ int main(void) {
         CASE(test_host_code_draws_what_the_loop_draws),
         CASE(test_resumed_run_gives_the_bits_of_one_that_was_not_interrupted),
         CASE(test_ranks_stop_alike_and_go_on_to_the_same_bits_whenever_one_is_stopped),
+        CASE(test_stop_reaches_all_ranks_where_host_code_updates_nothing),
         CASE(test_each_optimizer_has_its_rate_and_its_schedule),
         CASE(test_optimizers_are_refused_when_they_do_not_share_the_parameters),
         CASE(test_step_is_refused_when_its_name_is_none),

@@ -199,7 +199,10 @@ static td_status play_batch(struct td_train_loop *l, struct td_steps *steps, int
     const bool validates = td_limits_validates_after(&l->rank->config->limits, &l->epoch, batch);
     bool boundary;
     TD_TRY(td_host_step(steps, batch, &boundary));
-    if (boundary) return at_boundary(l, validates, out_leave, out_end);
+    if (boundary) {
+        TD_TRY(td_manual_agree(&steps->manual));
+        return at_boundary(l, validates, out_leave, out_end);
+    }
     return validates ? validate_in_window(l) : TD_OK;
 }
 

@@ -531,3 +531,13 @@ bool td_manual_has_gradients(const struct td_manual *m) {
     }
     return false;
 }
+
+td_status td_manual_agree(struct td_manual *m) {
+    struct td_rank *r = m->l->rank;
+    for (int i = 0; i < m->n_runs; i++) {
+        if (m->run[i].run.agrees) return TD_OK;
+    }
+    if (r->control.n_agreed) return TD_OK;
+    TD_TRY(td_manual_drain(m));
+    return r->control.n_agreed ? TD_OK : td_rank_agree(r, !td_manual_has_gradients(m));
+}

@@ -137,6 +137,10 @@ TD_MUST_USE td_status td_manual_result(struct td_manual *m, const char *name, fl
                                        int64_t n);
 // Runs what was asked for, and waits for all of it.
 TD_MUST_USE td_status td_manual_drain(struct td_manual *m);
+// Ranks agree on their control flags, where no backward pass does so that was read since they were
+// taken last, or is queued. All ranks call it; where they have yet to agree, it waits for the
+// others and for what was asked for.
+TD_MUST_USE td_status td_manual_agree(struct td_manual *m);
 // Are there gradients that no update has used?
 bool td_manual_has_gradients(const struct td_manual *m);
 

@@ -7,9 +7,9 @@
 // different steps. Nobody acts on what it saw. A rank raises flags, which the run of a step carries
 // after the last gradient bucket (traind/accelerator.h). The all-reduce sums them, and every rank
 // acts on the same sum at the same optimizer-step boundary. World 1 takes the same path, its sum is
-// its own. Outside of optimizer steps (validation, test) the same flags travel in a small reduction
-// of their own at batch boundaries. Also here: the progress words of the page, written with relaxed
-// stores. Thread: the training thread.
+// its own. Outside of optimizer steps (validation, test, batches from which host code updates
+// nothing) the same flags travel in a small reduction of their own at batch boundaries. Also here:
+// the progress words of the page, written with relaxed stores. Thread: the training thread.
 
 #include "engine/train/checkpoint/manifest.h"
 #include "engine/train/config/config.h"
@@ -32,6 +32,7 @@ struct td_control {
     int64_t due_ns;                 // td_mono of the next one
     float flags[TD_CONTROL_FLAGS];  // own before a run that carries them, then the sum
     float agreed[TD_CONTROL_FLAGS]; // sums that nobody has acted on, added up
+    int n_agreed;                   // how many those are
 };
 
 // elapsed_ns: what earlier attempts have used of max_time_s (0: no limit).

@@ -186,6 +186,13 @@ static td_status agree(struct td_rank *r, bool summed) {
         TD_CLASS_USER_CODE);
 }
 
+td_status td_rank_agree(struct td_rank *r, bool step_follows) {
+    td_control_beat(&r->control);
+    td_control_raise(&r->control, r->control.flags, step_follows);
+    TD_TRY(td_control_check_abort(&r->control));
+    return agree(r, false);
+}
+
 bool td_rank_runs_ahead(const struct td_rank *r) {
     const struct td_strategy_ops *o = r->strategy_ops;
     const bool takes_part =
