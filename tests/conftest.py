@@ -6,6 +6,7 @@ fixed time: a daemon says where it listens by its `address` file, and waits have
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -75,6 +76,16 @@ def daemon(cluster):
 def coordinator(cluster):
     """A coordinator without a node, which tests play (fake_node.py)."""
     return cluster.start("--role", "coordinator", "--heartbeat-ms", "5000", "--lease-ms", "20000", name="c")
+
+
+@pytest.fixture(scope="session")
+def torch_python():
+    """The Python that has torch, where there is one: torch has some GB, so `make check` does not fetch it."""
+    probe = [support.RIVAL, "-c", "import torch"]
+    if not os.path.exists(support.RIVAL) or subprocess.run(probe, capture_output=True).returncode:
+        why = f"({support.RIVAL} has none; `make rivals`, or TORCH names another)"
+        pytest.skip(f"no Python package torch {why}" if os.environ.get("TD_FULL") else f"only where torch is {why}")
+    return support.RIVAL
 
 
 @pytest.fixture(scope="session")

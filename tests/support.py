@@ -17,6 +17,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("TRAIND_BUILD", ROOT / "build")).resolve()
 BIN = BUILD / "bin"
+# The Python that has torch, Lightning and transformers: `make rivals` makes it.
+RIVAL = os.environ.get("TORCH") or str(BUILD / "venv-rivals/bin/python")
 TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
 
 # The smallest job that trains: synthetic data, a few hundred steps, one rank.

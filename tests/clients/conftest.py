@@ -1,5 +1,4 @@
-"""The Python that has torch and transformers, which is not the one that runs pytest: TORCH names it, or
-`make rivals` makes it."""
+"""What runs in the Python that has torch and transformers, which is not the one that runs pytest."""
 import os
 import pathlib
 import subprocess
@@ -9,7 +8,6 @@ import pytest
 import support
 
 HERE = pathlib.Path(__file__).parent
-PYTHON = os.environ.get("TORCH") or str(pathlib.Path(support.BUILD) / "venv-rivals/bin/python")
 PROBE = "import importlib.util, sys; sys.exit(not importlib.util.find_spec(sys.argv[1]))"
 
 
@@ -17,11 +15,12 @@ PROBE = "import importlib.util, sys; sys.exit(not importlib.util.find_spec(sys.a
 def rival(full):
     """rival(package, script): a function that runs the script of this folder and gives what it printed."""
     def runner(package, script):
-        if not os.path.exists(PYTHON) or subprocess.run([PYTHON, "-c", PROBE, package], timeout=60).returncode:
-            pytest.skip(f"no Python package {package} ({PYTHON}; TORCH names another)")
+        probe = [support.RIVAL, "-c", PROBE, package]
+        if not os.path.exists(support.RIVAL) or subprocess.run(probe, timeout=60).returncode:
+            pytest.skip(f"no Python package {package} ({support.RIVAL}; TORCH names another)")
 
         def run(*args):
-            ran = subprocess.run([PYTHON, HERE / script, *map(str, args)], capture_output=True, text=True,
+            ran = subprocess.run([support.RIVAL, HERE / script, *map(str, args)], capture_output=True, text=True,
                                  timeout=300)
             assert ran.returncode == 0, ran.stderr
             return ran.stdout

@@ -11,7 +11,7 @@ import textwrap
 import grpc
 import pytest
 
-from support import BIN, BUILD, ROOT, alive, until
+from support import BIN, ROOT, alive, until
 
 CLIENT = ROOT / "clients/python"
 
@@ -129,7 +129,9 @@ def test_children_are_reaped_also_those_in_sessions_of_their_own(daemon, tmp_pat
 def test_log_is_cut_and_counted(daemon):
     job = daemon.submit(spec("sh", "-c", "head -c 1073741824 /dev/zero | tr '\\0' x"))
     done = daemon.finish(job, deadline_s=120)
-    assert sum(len(m.data) for m in daemon.logs(job, follow=True)) == 64 << 20 and done.attempt == 1
+    said = list(daemon.logs(job, follow=True))
+    assert sum(len(m.data) for m in said) == 64 << 20 and done.attempt == 1
+    assert max(m.dropped_bytes for m in said) == (1 << 30) - (64 << 20)
 
 
 def test_limits_hold(daemon, tmp_path):
@@ -416,18 +418,8 @@ def test_client_can_be_installed_from_the_tree(tmp_path):
     assert (tmp_path / "here/traind/__init__.py").exists()
 
 
-def torch_python():
-    if not os.environ.get("TD_FULL") and not os.environ.get("TORCH"):
-        pytest.skip("only in check-full: it has torch")
-    python = os.environ.get("TORCH") or str(BUILD / "venv-rivals/bin/python")
-    asked = [python, "-c", "import torch"]
-    if not pathlib.Path(python).exists() or subprocess.run(asked, capture_output=True).returncode:
-        pytest.skip(f"no Python package torch ({python}; TORCH names another)")
-    return python
-
-
-def test_torch_script_over_gloo_is_restarted_after_a_rank_is_killed(daemon, tmp_path):
-    job = daemon.submit(spec(torch_python(), ROOT / "examples/commands/ddp.py", 400, trainer={"devices": 2}))
+def test_torch_script_over_gloo_is_restarted_after_a_rank_is_killed(daemon, torch_python):
+    job = daemon.submit(spec(torch_python, ROOT / "examples/commands/ddp.py", 400, trainer={"devices": 2}))
     state = daemon.state_dir / "checkpoints" / job / "state.pt"
     until("it has kept a state", state.exists, 120)
     pids = [int(line.split("pid ")[1]) for rank in (0, 1)

@@ -2,16 +2,14 @@
 What is shown of nodes over loopback in test_s56 holds over a network, and over what can happen to one."""
 import json
 import os
-import pathlib
 import re
 import signal
-import subprocess
 import time
 
 import pytest
 
 import hosts as net
-from support import BUILD, LONG, ROOT, SPEC, until
+from support import LONG, ROOT, SPEC, until
 from test_s26_fabric import built  # noqa: F401
 
 longer = pytest.mark.skipif(not os.environ.get("TD_FULL"), reason="only in check-full")
@@ -322,18 +320,11 @@ def test_job_goes_on_untouched_when_a_link_has_delay(hosts, ms):
 
 
 # ---- what a stranger would run ------------------------------------------------------------------
-def torch_python():
-    python = os.environ.get("TORCH") or str(BUILD / "venv-rivals/bin/python")
-    if not pathlib.Path(python).exists() or subprocess.run([python, "-c", "import torch"], capture_output=True).returncode:
-        pytest.skip(f"no Python package torch ({python}; TORCH names another)")
-    return python
-
-
 @longer
-def test_torch_script_over_two_hosts_is_restarted_after_a_rank_is_killed(hosts):
+def test_torch_script_over_two_hosts_is_restarted_after_a_rank_is_killed(hosts, torch_python):
     c, a, b = hosts.start("a", "b", slots=1, options=OPTIONS)
     job = c.submit(json.dumps({"kind": "command", "restart": {"max": 2, "backoff": [0]}, "trainer": {"num_nodes": 2},
-                               "command": [torch_python(), str(ROOT / "examples/commands/ddp.py"), "400"]}))
+                               "command": [torch_python, str(ROOT / "examples/commands/ddp.py"), "400"]}))
     state = a.state_dir / "checkpoints" / job / "state.pt"
     c.wait_state(job, "RUNNING")
     until("it has kept a state", state.exists, 120)

@@ -42,9 +42,8 @@ def is_shown(wanted, said):
 
 def python_of(page):
     """A folder for PATH whose python3 has what the page imports."""
-    rival = os.environ.get("TORCH") or str(support.BUILD / "venv-rivals/bin/python")
     wants = sorted(set(re.findall(r"^(?:import|from) (transformers|PIL|numpy|grpc)\b", page.read_text(), re.M)))
-    for python in (sys.executable, rival):
+    for python in (sys.executable, support.RIVAL):
         probe = "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))"
         if os.path.exists(python) and not subprocess.run([python, "-c", probe, *wants]).returncode:
             return python
