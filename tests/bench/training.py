@@ -349,7 +349,7 @@ WAIT_S = 300
 WARM_STEPS = 5
 DDP = {"mlp": (0.90, "fashion.py", ["--job", "mlp", "--batch", 256]),
        "convnet": (0.95, "fashion.py", ["--job", "convnet", "--channels-last", "--batch", 256]),
-       "gpt": (0.95, None, [])}
+       "gpt": (0.95, "gpt.py", ["--batch", 32])}
 
 
 def lockstep(plan):
@@ -386,9 +386,10 @@ def ddp(folder, torch):
                     together.append(rates_of_ranks([both], job))
                 with ranks_of(plan, 1) as one, ranks_of(plan, 1) as other:
                     apart.append(rates_of_ranks([one, other], job))
-                if torch and rival:
-                    ran = run_rival("-m", "torch.distributed.run", "--nproc-per-node", 2, rival, *args, "--steps", cuts[0],
-                                    "--window", min(cuts[1], 58), "--no-test", "--precision", "fp32", "--threads", 1)
+                if torch:
+                    steps = rival_args(job, cuts[0], min(cuts[1], 58))[0] if job != "gpt" else []  # gpt.py has its own
+                    ran = run_rival("-m", "torch.distributed.run", "--nproc-per-node", 2, rival, *args, *steps,
+                                    "--precision", "fp32", "--threads", 1)
                     theirs += [x["median"] for x in ran.lines]
             emit(name, together, JOBS[job]["unit"], apart, rival_is="two runs of one rank at once", asked=asked)
             emit(f"{name}: the two runs, if each step waited for the slower", bound, "of them")

@@ -236,7 +236,9 @@ open("{kept}", "a").write(f"{{own.pid}} {{session.pid}}")
 def test_log_is_cut_and_counted(daemon):
     job = daemon.submit(spec("sh", "-c", "head -c 1073741824 /dev/zero | tr '\\0' x"))
     done = daemon.finish(job, deadline_s=120)
-    assert sum(len(m.data) for m in daemon.logs(job, follow=True)) == 64 << 20 and done.attempt == 1
+    said = list(daemon.logs(job, follow=True))
+    assert sum(len(m.data) for m in said) == 64 << 20 and done.attempt == 1
+    assert max(m.dropped_bytes for m in said) == (1 << 30) - (64 << 20)
 
 
 # ---- what is refused ----------------------------------------------------------------------------

@@ -175,6 +175,7 @@ struct power_case {
     int save_at; // state of this step goes to a hook that goes on; 0: none
     int skip_at; // this step is reduced twice, and skipped the first time; 0: none
     int zero_at; // the gradients of this step are 0; 0: none are
+    int sends;   // values in each step that is compressed; 0: not looked at
 };
 
 static td_status move(struct rank_ctx *r, const struct power_case *c, const struct td_bucket *b,
@@ -217,7 +218,10 @@ static td_status reduce_power(struct rank_ctx *r, void *arg) {
         }
         fill(x, r->rank, step);
         if (c->zero_at && step == c->zero_at) memset(x, 0, sizeof x);
+        const uint64_t before = inner.ops->sent_bytes(inner.h);
         TD_TRY(k.ops->reduce(k.h, &b));
+        const uint64_t sent = inner.ops->sent_bytes(inner.h) - before;
+        RANK_CHECK(!c->sends || step < 2 || sent == (uint64_t)c->sends * sizeof *x);
         memcpy(got[r->rank][step], x, sizeof x);
         if (c->save_at && step + 1 == c->save_at) TD_TRY(move(r, c, &b, &k, &inner));
     }
@@ -307,7 +311,8 @@ static void test_factors_are_those_of_the_paper_when_it_is_computed_in_fp64(void
     for (int feedback = 0; feedback < 2; feedback++) {
         struct power_case c = {.knobs = feedback ? POWER(2, 2, 1, "true", "true")
                                                  : POWER(2, 2, 1, "false", "true"),
-                               .steps = STEPS};
+                               .steps = STEPS,
+                               .sends = 2 * (ROWS + COLS) + BIAS + 2 * (ROWS2 + COLS2)};
         run(reduce_power, &c);
         expect_equal_ranks(STEPS);
         for (int step = 0; step < 2; step++) { // whole until then
