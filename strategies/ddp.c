@@ -15,7 +15,7 @@
 #include "traind/rewrite.h"
 #include "traind/strategy.h"
 
-enum { NODES_CAP_MB = 4 }; // of several nodes: see docs/measurements.md
+static const double nodes_cap_mb = 4; // of several nodes: see docs/measurements.md
 
 struct td_strategy {
     struct td_strategy_config config;
@@ -29,7 +29,7 @@ struct td_strategy {
 static td_status read_knobs(struct td_strategy *s) {
     struct td_strategy_config *c = &s->config;
     const bool joins_nodes = c->collective_facts && c->collective_facts->joins_nodes;
-    double mb = joins_nodes ? NODES_CAP_MB : (double)(TD_BUCKET_CAP_BYTES >> 20);
+    double mb = joins_nodes ? nodes_cap_mb : (double)(TD_BUCKET_CAP_BYTES >> 20);
     s->overlaps = true;
     if (td_knob_is_set(c->knobs, "bucket_cap_mb")) {
         TD_TRY(td_knob_real(c->knobs, "bucket_cap_mb", &mb));
