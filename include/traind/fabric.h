@@ -10,7 +10,7 @@
 // What a job spec says in YAML is said here in the same words: docs/job-spec.md lists every key.
 // All programs are recorded and compiled by setup, for the batches of the loaders. So there is no
 // autocast to enter and nothing to move to a device: the precision rewrites the recorded steps, and
-// forward moves its batch.
+// next moves its batch.
 //
 // A program runs alone, as ranks that it spawns itself (traind/spawn.h), or as a job (kind: program
 // in docs/commands.md). It is the same binary; TRAIND_RANK in its environment says which rank it
