@@ -6,6 +6,7 @@
 #include "tests/unit/test.h"
 
 #include "tests/unit/trace_rig.h"
+#include "tests/unit/trace_strategy.h"
 
 // Of one trace.
 struct trace_case {
@@ -29,8 +30,8 @@ static void change_rank_0(struct run *r) {
     const struct td_plugin_desc *strategy =
         now->ddp ? &td_strategy_ddp : &td_strategy_single_device;
     trace_add_accelerator(r, now->far ? &td_accelerator_far : &td_accelerator_reference);
-    trace_add_strategy(r, strategy);
     trace_add_precision(r, now->precision);
+    trace_add_strategy(r, strategy, now->ddp);
     trace_add_collective(r, now->ddp ? &td_collective_shm : &td_collective_local);
     trace_add_workload(r);
     if (now->hook) trace_add_hook(r, now->hook);
@@ -113,9 +114,11 @@ static void record(const struct trace_case *c, const char *dir, struct ranks *al
                           .accumulate = c->accumulate ? c->accumulate : 1,
                           .max_epochs = c->max_epochs ? c->max_epochs : 1,
                           .resume_from = c->resume_from,
+                          .own = c->ddp && c->all_slots ? trace_peer_of(&td_strategy_ddp) : NULL,
                           .change = change};
     memset(&trace, 0, sizeof trace);
     td_buf_init(&trace.text, 1 << 20);
+    td_buf_init(&trace.beside, 1 << 20);
     trace.all_slots = c->all_slots;
     trace.late = c->late;
     trace.loaders = c->loaders;
@@ -126,6 +129,10 @@ static void record(const struct trace_case *c, const char *dir, struct ranks *al
     trace.gather_fails_at = c->gather_fails_at;
     start_ranks(all, &j, dir);
     join_ranks(all);
+    if (trace.beside.len) {
+        assert_ok(td_buf_printf(&trace.text, "%s", td_buf_cstr(&trace.beside)));
+    }
+    td_buf_finish(&trace.beside);
 }
 
 static void say_over(const struct trace_case *c) {
@@ -190,6 +197,17 @@ static void test_fit_has_this_trace_when_a_strategy_acts_between_segments(void *
                                .precision = &td_precision_fp16_mixed,
                                .all_slots = true,
                                .accumulate = 2},
+          *state);
+}
+
+// Contract 26: the calls of a fit of several ranks, with every slot of a strategy
+static void test_fit_has_this_trace_when_a_strategy_of_two_ranks_has_all_slots(void **state) {
+    check(&(struct trace_case){.name = "fit_slots_ddp",
+                               .precision = &td_precision_fp32,
+                               .ddp = true,
+                               .all_slots = true,
+                               .accumulate = 2,
+                               .max_epochs = 2},
           *state);
 }
 
@@ -333,6 +351,7 @@ int main(void) {
         test_in_scratch(test_fit_has_this_trace_when_a_module_has_one_step),
         test_in_scratch(test_fit_has_this_trace_when_a_module_has_several_steps),
         test_in_scratch(test_fit_has_this_trace_when_a_strategy_acts_between_segments),
+        test_in_scratch(test_fit_has_this_trace_when_a_strategy_of_two_ranks_has_all_slots),
         test_in_scratch(test_fit_has_this_trace_when_precision_is),
         test_in_scratch(test_fit_has_this_trace_when_ranks_accumulate),
         test_in_scratch(test_fit_has_this_trace_when_ranks_have_a_comm_hook),

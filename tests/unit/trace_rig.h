@@ -3,14 +3,15 @@
 
 // Plugins that write down each call of a slot, and hand it on to a real one of their kind. All
 // write into one buffer, so that it shows in which order a rank calls them. In a registry their
-// name is "traced". A slot that the real one lacks is absent here, too; trace.all_slots adds those
-// between the segments of a step.
+// name is "traced". A slot that the real one lacks is absent here, too. The strategy's are in
+// trace_strategy.h, where trace.all_slots adds those that it lacks.
 //
 // A line is "<kind>.<slot>" and what is the same in each run of it. Left out are calls that say
 // nothing of the order: memory (but where optimizers are late), copies, facts that are asked again,
-// and calls of other threads.
+// and calls of other threads. What the thread that writes checkpoints asks comes last.
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "strategies/comm_hook/comm_hook.h"
 #include "tests/unit/ranks_rig.h"
@@ -19,9 +20,9 @@
 enum { TRACE_TICKETS = 4096 };
 
 static struct {
-    struct td_buf text;
-    pthread_t thread; // whose calls are written down: the training thread of rank 0
-    bool is_known;
+    struct td_buf text, beside; // beside: of the thread that writes checkpoints
+    pthread_t thread;           // whose calls are written down: the training thread of rank 0
+    atomic_bool is_known;       // that there is one: other ranks call, too
     const struct td_accelerator_ops *accelerator;
     const struct td_strategy_ops *strategy;
     const struct td_precision_ops *precision;
@@ -119,114 +120,6 @@ static td_status trace_accel_wait(struct td_accelerator *a, td_ticket ticket, in
         if (trace.ticket[i] == ticket) trace_line("accelerator.wait #%d", i + 1);
     }
     return s;
-}
-
-// ---- strategy -----------------------------------------------------------------------------------
-#define TRACE_STRATEGY(slot, args, params, pass) TRACE_SLOT(, slot, strategy, args, params, pass)
-
-static td_status trace_strategy_open(const struct td_strategy_config *config,
-                                     struct td_strategy **out) {
-    trace_line("strategy.open");
-    return trace.strategy->open(config, out);
-}
-static void trace_strategy_close(struct td_strategy *s) {
-    trace_line("strategy.close");
-    trace.strategy->close(s);
-}
-static td_status trace_strategy_environment(struct td_strategy *s, struct td_strategy_facts *f) {
-    trace_line("strategy.environment");
-    TD_TRY(trace.strategy->environment(s, f));
-    f->hooks_batches = trace.all_slots;
-    f->late_optimizers = trace.late;
-    return TD_OK;
-}
-TRACE_STRATEGY(rewrite,
-               ("strategy.rewrite %s %s%s", key->step, td_mode_name(key->mode),
-                key->sync ? " sync" : ""),
-               (struct td_strategy * s, struct td_graph *g, const struct td_program_key *key),
-               (s, g, key))
-TRACE_STRATEGY(place, ("strategy.place"),
-               (struct td_strategy * s, const struct td_state_table *t,
-                struct td_strategy_memory *m),
-               (s, t, m))
-
-// Slots that neither of the two strategies has, or not both.
-static td_status trace_strategy_connect(struct td_strategy *s, const struct td_module_ops *ops,
-                                        struct td_module *m) {
-    trace_line("strategy.connect");
-    return trace.strategy->connect ? trace.strategy->connect(s, ops, m) : TD_OK;
-}
-static td_status trace_strategy_build_begin(struct td_strategy *s) {
-    trace_line("strategy.build_begin");
-    return trace.strategy->build_begin ? trace.strategy->build_begin(s) : TD_OK;
-}
-static td_status trace_strategy_build_end(struct td_strategy *s) {
-    trace_line("strategy.build_end");
-    return trace.strategy->build_end ? trace.strategy->build_end(s) : TD_OK;
-}
-static td_status trace_strategy_pre_backward(struct td_strategy *s) {
-    trace_line("strategy.pre_backward");
-    return trace.strategy->pre_backward ? trace.strategy->pre_backward(s) : TD_OK;
-}
-static td_status trace_strategy_post_backward(struct td_strategy *s) {
-    trace_line("strategy.post_backward");
-    return trace.strategy->post_backward ? trace.strategy->post_backward(s) : TD_OK;
-}
-static td_status trace_strategy_setup(struct td_strategy *s, const struct td_state_table *t,
-                                      const struct td_strategy_memory *m) {
-    const bool has_optimizers = m->region[TD_ROLE_OPTIM].bytes > 0;
-    trace_line("strategy.setup %s", has_optimizers ? "with optimizers" : "without optimizers");
-    return trace.strategy->setup ? trace.strategy->setup(s, t, m) : TD_OK;
-}
-static td_status trace_strategy_step_end(struct td_strategy *s, enum td_strategy_step kind,
-                                         const struct td_graph *g, int64_t n, double *outputs) {
-    static const char *const names[] = {"train", "validate", "test", "predict"};
-    trace_line("strategy.step_end %s %s n=%lld outputs=%u", names[kind], td_graph_step(g),
-               (long long)n, td_graph_n_outputs(g));
-    return trace.strategy->step_end ? trace.strategy->step_end(s, kind, g, n, outputs) : TD_OK;
-}
-static td_status trace_strategy_hook(struct td_strategy *s, enum td_strategy_hook hook,
-                                     int64_t batch) {
-    static const char *const names[] = {
-        "train_start",  "train_batch_start", "train_end",       "eval_start",
-        "eval_end",     "train_epoch_start", "train_epoch_end", "validate_start",
-        "validate_end", "test_start",        "test_end",        "predict_start",
-        "predict_end",  "eval_loader_start",
-    };
-    assert_true((size_t)hook < TD_COUNTOF(names));
-    if (hook == TD_HOOK_TRAIN_BATCH_START || hook >= TD_HOOK_TRAIN_EPOCH_START) {
-        trace_line("strategy.hook %s %lld", names[hook], (long long)batch);
-    } else {
-        trace_line("strategy.hook %s", names[hook]);
-    }
-    return trace.strategy->hook ? trace.strategy->hook(s, hook, batch) : TD_OK;
-}
-static td_status trace_strategy_optimizer_state(struct td_strategy *s,
-                                                const struct td_state_table *t,
-                                                struct td_strategy_memory *m) {
-    trace_line("strategy.optimizer_state");
-    return trace.strategy->optimizer_state ? trace.strategy->optimizer_state(s, t, m) : TD_OK;
-}
-static td_status trace_strategy_state_save(struct td_strategy *s, enum td_strategy_state which,
-                                           struct td_span *out) {
-    static char kept[] = "kept";
-    trace_line("strategy.state_save %s", which == TD_STRATEGY_WHOLE ? "whole" : "rank");
-    if (trace.strategy->state_save) return trace.strategy->state_save(s, which, out);
-    *out = (struct td_span){.data = kept, .bytes = sizeof kept};
-    return TD_OK;
-}
-static td_status trace_strategy_state_load(struct td_strategy *s, enum td_strategy_state which,
-                                           const void *data, size_t bytes) {
-    trace_line("strategy.state_load %s", which == TD_STRATEGY_WHOLE ? "whole" : "rank");
-    return trace.strategy->state_load ? trace.strategy->state_load(s, which, data, bytes) : TD_OK;
-}
-static void trace_strategy_on_exception(struct td_strategy *s, enum td_code code) {
-    trace_line("strategy.on_exception %s", td_code_name(code));
-    if (trace.strategy->on_exception) trace.strategy->on_exception(s, code);
-}
-static td_status trace_strategy_teardown(struct td_strategy *s) {
-    trace_line("strategy.teardown");
-    return trace.strategy->teardown ? trace.strategy->teardown(s) : TD_OK;
 }
 
 // ---- precision ----------------------------------------------------------------------------------
@@ -373,7 +266,6 @@ static void trace_dataset_close(struct td_dataset *d) {
     if (trace.kind->slot) trace_##kind##_ops.slot = trace_##kind##_##slot
 
 static struct td_accelerator_ops trace_accelerator_ops;
-static struct td_strategy_ops trace_strategy_ops;
 static struct td_precision_ops trace_precision_ops;
 static struct td_collective_ops trace_collective_ops;
 static struct td_comm_hook_ops trace_hook_ops;
@@ -399,33 +291,6 @@ static inline void trace_add_accelerator(struct run *r, const struct td_plugin_d
     trace_accelerator_ops.run = trace_accel_run;
     trace_accelerator_ops.wait = trace_accel_wait;
     trace_add(r, real, &trace_accelerator_ops);
-}
-
-static inline void trace_add_strategy(struct run *r, const struct td_plugin_desc *real) {
-    struct td_strategy_ops *o = &trace_strategy_ops;
-    trace.strategy = real->ops;
-    *o = *trace.strategy;
-    o->open = trace_strategy_open;
-    o->close = trace_strategy_close;
-    o->environment = trace_strategy_environment;
-    TRACE_TAKE(strategy, rewrite);
-    TRACE_TAKE(strategy, place);
-    o->connect = trace_strategy_connect;
-    o->build_begin = trace_strategy_build_begin;
-    o->build_end = trace_strategy_build_end;
-    o->hook = trace_strategy_hook;
-    o->optimizer_state = trace_strategy_optimizer_state;
-    if (trace.all_slots) {
-        o->pre_backward = trace_strategy_pre_backward;
-        o->post_backward = trace_strategy_post_backward;
-        o->step_end = trace_strategy_step_end;
-        o->teardown = trace_strategy_teardown;
-        o->on_exception = trace_strategy_on_exception;
-        o->state_save = trace_strategy_state_save;
-        o->state_load = trace_strategy_state_load;
-    }
-    if (trace.late) o->setup = trace_strategy_setup;
-    trace_add(r, real, o);
 }
 
 static inline void trace_add_precision(struct run *r, const struct td_plugin_desc *real) {
