@@ -16,15 +16,21 @@ struct trace_case {
     bool late;      // optimizers, which have state then
     bool loaders;   // two, of the split to validate on
     bool host_code; // of the module
-    bool prompted;  // tokens are continued
-    bool stops;     // the other rank is asked to, before its first step
-    int accumulate; // 0: 1
+    int host_window, host_fails_at;
+    double loss_scale; // to begin with
+    bool prompted;     // tokens are continued
+    bool stops;        // the other rank is asked to, before its first step
+    int accumulate;    // 0: 1
     int n_steps, fails_at, gather_fails_at;
     int32_t max_epochs; // 0: 1
     unsigned stages;    // 0: fit
     const char *resume_from;
 };
 static const struct trace_case *now;
+
+// A loss scale. Gradients of logits are below 1 / 4 in a batch of 4: with half of this they fit
+// fp16, with this they do not.
+enum { SKIPPED_SCALE = 1 << 19 };
 
 static void change_rank_0(struct run *r) {
     const struct td_plugin_desc *strategy =
@@ -80,6 +86,10 @@ static void change(struct run *r, const char *dir) {
     // The other rank has the same plugins, as they are.
     assert_ok(td_registry_add(r->registry, now->precision));
     r->config.precision = now->precision->name;
+    if (now->host_code) {
+        assert_ok(td_registry_add(r->registry, &trace_descs[TD_PLUGIN_MODULE]));
+        r->config.model.name = "traced";
+    }
     if (!now->hook) return;
     assert_ok(td_registry_add(r->registry, now->hook));
     r->config.comm_hook.name = now->hook->name;
@@ -123,6 +133,9 @@ static void record(const struct trace_case *c, const char *dir, struct ranks *al
     trace.late = c->late;
     trace.loaders = c->loaders;
     trace.host_code = c->host_code;
+    trace.host_window = c->host_window;
+    trace.host_fails_at = c->host_fails_at;
+    trace.loss_scale = c->loss_scale;
     trace.prompted = c->prompted;
     trace.n_steps = c->n_steps;
     trace.fails_at = c->fails_at;
@@ -219,6 +232,9 @@ static void test_fit_has_this_trace_when_precision_is(void **state) {
         {.name = "fit_bf16_true", .precision = &td_precision_bf16_true},
         {.name = "fit_fp16_mixed", .precision = &td_precision_fp16_mixed, .accumulate = 2},
         {.name = "fit_fp16_true", .precision = &td_precision_fp16_true},
+        {.name = "fit_fp16_skips",
+         .precision = &td_precision_fp16_mixed,
+         .loss_scale = SKIPPED_SCALE},
     };
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         char dir[TD_FS_PATH_BYTES];
@@ -304,6 +320,35 @@ static void test_fit_has_this_trace_when_a_module_has_host_code(void **state) {
           *state);
 }
 
+// Contract 26: the calls of a fit with host code, where a loss scale is too large, and of the run
+// that goes on with what became of it
+static void test_fit_has_this_trace_when_host_code_is_skipped_and_resumed(void **state) {
+    struct trace_case c = {.name = "fit_host_code_skips",
+                           .precision = &td_precision_fp16_mixed,
+                           .host_code = true,
+                           .loss_scale = SKIPPED_SCALE};
+    char from[TD_FS_PATH_BYTES], dir[TD_FS_PATH_BYTES];
+    check(&c, *state);
+    assert_ok(td_fs_path(from, "%s/step-3", (char *)*state));
+    assert_ok(td_fs_path(dir, "%s/resumed", (char *)*state));
+    c.name = "fit_host_code_resumed";
+    c.loss_scale = 0;
+    c.max_epochs = 2;
+    c.resume_from = from;
+    check(&c, dir);
+}
+
+// Contract 26: the calls of a fit with host code of several ranks, and every slot of a strategy
+static void test_fit_has_this_trace_when_host_code_has_ranks(void **state) {
+    check(&(struct trace_case){.name = "fit_host_code_ddp",
+                               .precision = &td_precision_fp32,
+                               .ddp = true,
+                               .all_slots = true,
+                               .host_code = true,
+                               .host_window = 2},
+          *state);
+}
+
 // Contract 26: the calls of a predict that continues a prompt
 static void test_predict_has_this_trace_when_it_continues_a_prompt(void **state) {
     check(&(struct trace_case){.name = "predict_prompt",
@@ -346,6 +391,16 @@ static void test_run_has_this_trace_when_a_validation_fails(void **state) {
     check_failing(&c, *state, "batch 5 of the test");
 }
 
+// Contract 26: the calls of a run whose host code fails, once a pass of its batch ran
+static void test_run_has_this_trace_when_host_code_fails(void **state) {
+    const struct trace_case c = {.name = "host_code_fails",
+                                 .precision = &td_precision_fp32,
+                                 .all_slots = true,
+                                 .host_code = true,
+                                 .host_fails_at = 2};
+    check_failing(&c, *state, "batch 1 of host code");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_fit_has_this_trace_when_a_module_has_one_step),
@@ -361,10 +416,13 @@ int main(void) {
         test_in_scratch(test_fit_has_this_trace_when_it_is_resumed),
         test_in_scratch(test_fit_has_this_trace_when_the_other_rank_is_asked_to_stop),
         test_in_scratch(test_fit_has_this_trace_when_a_module_has_host_code),
+        test_in_scratch(test_fit_has_this_trace_when_host_code_is_skipped_and_resumed),
+        test_in_scratch(test_fit_has_this_trace_when_host_code_has_ranks),
         test_in_scratch(test_predict_has_this_trace_when_it_continues_a_prompt),
         test_in_scratch(test_stage_has_this_trace_when_nothing_is_trained),
         test_in_scratch(test_run_has_this_trace_when_a_step_fails),
         test_in_scratch(test_run_has_this_trace_when_a_validation_fails),
+        test_in_scratch(test_run_has_this_trace_when_host_code_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

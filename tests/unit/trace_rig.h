@@ -31,6 +31,9 @@ static struct {
     struct td_accelerator *device;
     bool prompted;      // gpt continues tokens; else mlp learns the synthetic data
     bool host_code;     // the module has a training_step
+    int host_window;    // whose updates come after so many batches; 0: one
+    int host_fails_at;  // and whose batch n fails, from 1; 0: none does
+    double loss_scale;  // of the precision, to begin with; 0: its own
     bool all_slots;     // of the strategy
     bool late;          // its late_optimizers
     bool loaders;       // the split to validate on has two
@@ -126,8 +129,10 @@ static td_status trace_accel_wait(struct td_accelerator *a, td_ticket ticket, in
 #define TRACE_PRECISION(slot, args, params, pass) TRACE_SLOT(, slot, precision, args, params, pass)
 static td_status trace_precision_open(const struct td_precision_config *config,
                                       struct td_precision **out) {
+    const struct td_precision_state state = {.loss_scale = trace.loss_scale};
     trace_line("precision.open");
-    return trace.precision->open(config, out);
+    TD_TRY(trace.precision->open(config, out));
+    return trace.loss_scale > 0 ? trace.precision->state_load(*out, &state) : TD_OK;
 }
 static void trace_precision_close(struct td_precision *p) {
     trace_line("precision.close");
@@ -138,8 +143,11 @@ TRACE_PRECISION(rewrite,
                  key->sync ? " sync" : ""),
                 (struct td_precision * p, struct td_graph *g, const struct td_program_key *key),
                 (p, g, key))
-TRACE_PRECISION(pre_backward, ("precision.pre_backward"),
-                (struct td_precision * p, double *scalars), (p, scalars))
+static td_status trace_precision_pre_backward(struct td_precision *p, double *scalars) {
+    TD_TRY(trace.precision->pre_backward(p, scalars));
+    trace_line("precision.pre_backward scale=%.0f", scalars[TD_SCALAR_LOSS_SCALE]);
+    return TD_OK;
+}
 TRACE_PRECISION(step_gate, ("precision.step_gate finite=%d", finite),
                 (struct td_precision * p, bool finite, bool *out), (p, finite, out))
 TRACE_PRECISION(state_save, ("precision.state_save"),
@@ -236,16 +244,26 @@ static bool trace_module_step_at(struct td_module *m, uint32_t i, struct td_step
     return true;
 }
 
-// What the loop of a job does, said by the module.
+// What the loop of a job does, said by the module. Ranks agree on the end of a window.
 static td_status trace_module_training_step(struct td_module *m, struct td_steps *s,
                                             int64_t batch_idx) {
-    bool stepped;
+    bool steps = true, stepped;
     double loss;
     (void)m;
     trace_line("module.training_step %lld", (long long)batch_idx);
+    if (trace.host_window) {
+        steps = (batch_idx + 1) % trace.host_window == 0;
+        TD_TRY(td_steps_decide(s, steps, true, &steps));
+        TD_TRY(td_steps_divide_loss(s, trace.host_window));
+        TD_TRY(td_steps_no_backward_sync(s, !steps));
+    }
     TD_TRY(td_steps_forward(s, NULL));
     TD_TRY(td_steps_backward(s));
     if (batch_idx % 2) TD_TRY(td_steps_value(s, "loss", &loss)); // parts the segments
+    if (batch_idx + 1 == trace.host_fails_at) {
+        return td_fail(TD_INTERNAL, "batch %lld of host code", (long long)batch_idx);
+    }
+    if (!steps) return TD_OK;
     TD_TRY(td_steps_optimizer_step(s, NULL, &stepped));
     trace_line("module.training_step %lld %s", (long long)batch_idx, stepped ? "steps" : "skips");
     return TD_OK;
