@@ -254,8 +254,8 @@ struct td_strategy_ops {
     // With either, forward, backward and the rest run one by one: the same bits as the fused step.
     td_status (*pre_backward)(struct td_strategy *s);
     td_status (*post_backward)(struct td_strategy *s);
-    // (optional) Instead of running finish and apply; out_ticket: of its last run. Absent: they run
-    // with the step.
+    // (optional) Instead of running finish and apply; out_ticket: of its last run. A precision that
+    // may skip steps is refused beside it. Absent: they run with the step.
     td_status (*optimizer_step)(struct td_strategy *s, struct td_executable *exe,
                                 const void *const *inputs, td_ticket *out_ticket);
     // (optional) Averages a bucket in place over the world, and sums its control flags. Called for

@@ -38,6 +38,19 @@ def one_bit_without(slot):
         "static void bit_end_step", "__attribute__((unused)) static void bit_end_step")
 
 
+def stepping():
+    """sign_vote, with a slot that is never called."""
+    text = (EXAMPLES / "sign_vote.c").read_text().replace('"sign_vote"', '"steps"')
+    slot = """static td_status own_step(struct td_strategy *s, struct td_executable *exe, const void *const *inputs,
+                          td_ticket *out_ticket) {
+    (void)s, (void)exe, (void)inputs, (void)out_ticket;
+    return NULL;
+}
+"""
+    head = "static const struct td_strategy_ops ops = {\n"
+    return text.replace(head, slot + head + "    .optimizer_step = own_step,\n")
+
+
 def plugin(role, name):
     return {"name": "plugin", role: name, "knobs": {}}
 
@@ -48,6 +61,9 @@ CASES = [
      "so that comm_hook 'bf16' has nothing to do; use comm_hook: none"),
     ({"comm_hook": plugin("comm_hook", "one_bit"), "trainer": {"precision": "16-mixed"}},
      "comm_hook 'one_bit' keeps state but has no end_step, and precision '16-mixed' may skip steps; use another "
+     "precision, such as bf16-mixed"),
+    ({"trainer": {"strategy": plugin("strategy", "steps"), "precision": "16-mixed"}},
+     "strategy 'steps' has an optimizer_step of its own, and precision '16-mixed' may skip steps; use another "
      "precision, such as bf16-mixed"),
     ({"comm_hook": {"name": "power_sgd", "start_powerSGD_iter": 3}, "trainer": {"precision": "64-true"}},
      "comm_hook power_sgd computes in fp32"),
@@ -61,6 +77,7 @@ CASES = [
 # What is built for them: the object's name, and its source.
 SOURCES = {
     "strategy-sign_vote": (EXAMPLES / "sign_vote.c").read_text(),
+    "strategy-steps": stepping(),
     "comm_hook-one_bit": one_bit_without("end_step"),
     "collective-fault": (EXAMPLES / "fault.c").read_text().replace("wraps = true", "wraps = false"),
     "accelerator-blind": BLIND,

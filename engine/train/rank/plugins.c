@@ -259,6 +259,11 @@ td_status td_rank_open_named_precision(struct td_rank *r) {
                        "precision '%s' scales the loss but lacks pre_backward or step_gate",
                        r->config->precision);
     }
+    if (r->precision_ops->step_gate && r->strategy_ops->optimizer_step) {
+        return td_bad_spec("strategy '%s' has an optimizer_step of its own, and precision '%s' may "
+                           "skip steps; use another precision, such as bf16-mixed",
+                           r->strategy_name, r->precision_name);
+    }
     if (r->config->optimizer.stochastic && facts->param != TD_BF16) {
         return td_bad_spec(
             "stochastic_rounding rounds bf16 weights, but precision '%s' stores them as "
