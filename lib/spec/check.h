@@ -10,6 +10,8 @@
 
 struct td_spec_place;
 
+#define TD_CHECK_IDLE_OPTIMIZER "sgd" // what a plan names where the job needs no `optimizer`
+
 enum { TD_CHECK_SHOWN = 64 }; // violations kept with text: as many as a status carries
 
 struct td_violation {

@@ -269,7 +269,7 @@ static void read_choice(struct td_check *c, const struct td_section *s, struct m
     const struct td_json *several = td_json_get(canonical, "optimizers");
     bool is_optimizer = strcmp(s->path, "optimizer") == 0;
     bool is_idle = !stages_include_fit(canonical) || (several && several->n_children);
-    if (is_optimizer && is_idle) fallback = "sgd";
+    if (is_optimizer && is_idle) fallback = TD_CHECK_IDLE_OPTIMIZER;
     const struct td_json *name = bare ? bare : td_json_get(m->node, "name");
     if (!m->node && !bare && fallback) {
         name = td_json_new_string(c->arena, fallback);

@@ -1,5 +1,7 @@
-// What no single row can say: defaults that depend on other knobs, and contradictions that take
-// more than two values to see. Those of two are rows of refused.def.
+// What no single row can say: defaults that depend on other knobs, and contradictions that compare
+// numbers, take a third key to see, or search a list. Those within one optimizer or one schedule
+// are here as well, because each of `optimizers` has them too. A value that is wrong alone, or
+// beside a value of one other key, is a row of refused.def.
 //
 // Rules run on the canonical tree even when other things were wrong, so that one answer has all
 // errors. A knob that was refused is simply absent there, and its rules stay quiet. A rule that
@@ -54,23 +56,16 @@ static void check_val_interval(struct td_check *c, const struct td_json *root) {
                        "must be above 0; to leave validation out set limit_val_batches: 0");
 }
 
-// What best asks for; by default the last weights are taken where there is no best.
+// Only a job that trains has a best. What else best asks for, refused.def has.
 static void check_evaluation(struct td_check *c, const struct td_json *root) {
-    const struct td_json *from = get(root, "evaluate_from"), *stage = NULL;
-    if (!text_is(from, "best")) return;
+    const struct td_json *from = get(root, "evaluate_from");
     const struct td_json *stages = get(root, "stages");
-    for (stage = stages ? stages->first : NULL; stage; stage = stage->next) {
-        if (text_is(stage, "fit")) break;
+    if (!stages || !text_is(from, "best")) return;
+    for (const struct td_json *stage = stages->first; stage; stage = stage->next) {
+        if (text_is(stage, "fit")) return;
     }
-    const char *missing = NULL;
-    if (stages && !stage) {
-        missing = "fit among the stages; a job that trains nothing has no best";
-    } else if (is_null(get(root, "checkpoint.monitor"))) {
-        missing = "checkpoint.monitor, to know which is best";
-    } else if (td_json_int(get(root, "checkpoint.save_top_k"), 1) == 0) {
-        missing = "checkpoints that are kept, but checkpoint.save_top_k is 0";
-    }
-    if (missing) td_check_violation(c, "evaluate_from", from->line, "best needs %s", missing);
+    td_check_violation(c, "evaluate_from", from->line,
+                       "best needs fit among the stages; a job that trains nothing has no best");
 }
 
 // torch.optim.SGD refuses it; its Muon does without momentum, where to look ahead changes nothing.
@@ -163,32 +158,11 @@ static void check_optimizers(struct td_check *c, const struct td_json *root) {
         check_nesterov(c, optimizer, td_json_get(v, "optimizer"));
         check_muon(c, optimizer, td_json_get(v, "optimizer"));
         check_schedule(c, root, where, schedule);
-        if (text_is(td_json_get(schedule, "name"), "reduce_on_plateau")) {
-            td_check_violation(c, where, schedule->line,
-                               "reduce_on_plateau follows one metric of the job, and goes with "
-                               "`optimizer` alone; take another schedule here");
-        }
         for (const struct td_json *before = list->first; before != v; before = before->next) {
             if (!text_is(td_json_get(before, "name"), name)) continue;
             td_check_violation(c, td_check_path(c, path, "name"), v->line, "'%s' is there twice",
                                name);
         }
-    }
-}
-
-// What one optimizer is beside several. The plan's canonical text names one that does nothing: it
-// is that of the tables.
-static void check_one_optimizer(struct td_check *c, const struct td_json *root) {
-    static const char *const idle[][2] = {{"optimizer", "sgd"}, {"lr_scheduler", "constant"}};
-    const struct td_json *list = get(root, "optimizers");
-    for (size_t i = 0; list && list->n_children && i < TD_COUNTOF(idle); i++) {
-        const struct td_json *v = get(root, idle[i][0]);
-        const struct td_json *name = td_json_new_string(c->arena, idle[i][1]);
-        if (!v || td_check_oom(c, name)) return;
-        const struct td_json *none = td_check_choice(c, idle[i][0], idle[i][0], name);
-        if (!none || td_json_equal(v, none)) continue;
-        td_check_violation(c, idle[i][0], v->line,
-                           "is set beside optimizers; put it into each of them");
     }
 }
 
@@ -202,19 +176,6 @@ static void check_val_split(struct td_check *c, const struct td_json *root) {
                        "rows overlap (stride %lld, block_size %lld), so both parts would have the "
                        "same tokens; leave stride out, or validate on data of its own",
                        (long long)stride, (long long)block);
-}
-
-// Keys of early_stopping that say something, where no metric is checked.
-static void check_early_stopping(struct td_check *c, const struct td_json *root) {
-    const struct td_json *section = get(root, "early_stopping");
-    if (!is_null(td_json_get(section, "monitor"))) return;
-    for (const struct td_json *v = section->first; v; v = v->next) {
-        const struct td_json *usual = td_check_default(c, td_knob_find("early_stopping", v->key));
-        if (!usual || td_json_equal(v, usual)) continue;
-        td_check_violation(c, td_check_path(c, "early_stopping", v->key), v->line,
-                           "needs early_stopping.monitor, the metric that is checked, such as "
-                           "val_loss");
-    }
 }
 
 // resources.nodes says it for trainer.num_nodes.
@@ -265,7 +226,5 @@ void td_check_rules(struct td_check *c, struct td_json *canonical) {
     check_schedule(c, canonical, "lr_scheduler", td_json_get(canonical, "lr_scheduler"));
     check_plateau(c, canonical);
     check_optimizers(c, canonical);
-    check_one_optimizer(c, canonical);
-    check_early_stopping(c, canonical);
     check_val_split(c, canonical);
 }

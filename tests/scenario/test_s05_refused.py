@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 
+import numpy as np
 import pytest
 
 import support
@@ -38,22 +39,21 @@ def one_bit_without(slot):
         "static void bit_end_step", "__attribute__((unused)) static void bit_end_step")
 
 
-def stepping():
-    """sign_vote, with a slot that is never called."""
-    text = (EXAMPLES / "sign_vote.c").read_text().replace('"sign_vote"', '"steps"')
-    slot = """static td_status own_step(struct td_strategy *s, struct td_executable *exe, const void *const *inputs,
-                          td_ticket *out_ticket) {
-    (void)s, (void)exe, (void)inputs, (void)out_ticket;
-    return NULL;
-}
-"""
-    head = "static const struct td_strategy_ops ops = {\n"
-    return text.replace(head, slot + head + "    .optimizer_step = own_step,\n")
+def with_slot(example, ops, function, slot):
+    """An example that has one slot more, which is never called."""
+    head = f"static const struct {ops} ops = {{\n"
+    text = (EXAMPLES / f"{example}.c").read_text()
+    assert head in text
+    return text.replace(head, f"{function}\n{head}    .{slot},\n")
 
 
 def plugin(role, name):
     return {"name": "plugin", role: name, "knobs": {}}
 
+
+TEXT = {"name": "text", "path": str(support.ROOT / "README.md"), "block_size": 8, "batch_size": 4}
+IMAGES = {"name": "synthetic", "samples": 64, "features": 784, "classes": 10, "batch_size": 8}
+FLOATS = {"name": "npy", "x": "x.npy", "y": "y.npy", "batch_size": 4}  # of the test's folder
 
 # The combination of each row, in the order of the table, and what is said of it.
 CASES = [
@@ -73,12 +73,37 @@ CASES = [
      "accelerator 'blind' cannot look for anomalies; leave detect_anomaly out"),
     ({"trainer": {"collective": plugin("collective", "fault") | {"knobs": {"fault": "drop"}}}},
      "collective 'fault' wraps no other; trainer.collective takes one that does"),
+    ({"trainer": {"use_distributed_sampler": False}, "stages": ["fit", "predict"]},
+     "trainer.use_distributed_sampler: false would predict each sample on"),
+    ({"trainer": {"accumulate_grad_batches": 2}, "model": plugin("module", "gan"), "data": IMAGES},
+     "accumulate_grad_batches with module 'gan', whose training_step adds up gradients itself"),
+    ({"metrics": ["perplexity"], "model": {"loss": {"name": "mse"}}, "data": FLOATS},
+     "metrics: perplexity is of loss cross_entropy alone"),
+    ({"metrics": ["perplexity"], "model": {"loss": {"name": "cross_entropy", "label_smoothing": 0.1}}},
+     "metrics: perplexity is that of the plain cross entropy; leave out"),
+    ({"metrics": ["f1_macro"], "model": {"name": "gpt", "n_layer": 1, "n_head": 1, "n_embd": 8}, "data": TEXT},
+     "predicts tokens, of which there is perplexity alone"),
+    ({"metrics": ["r2"], "model": {"loss": {"name": "cross_entropy"}}},
+     "metrics: r2 is of float targets; set model.loss to mse, or leave it out"),
+    ({"metrics": ["f1_macro"], "model": {"loss": {"name": "mse"}}, "data": FLOATS},
+     "metrics: F1 and the confusion matrix are of classes; loss mse has r2"),
 ]
 # What is built for them: the object's name, and its source.
 SOURCES = {
     "strategy-sign_vote": (EXAMPLES / "sign_vote.c").read_text(),
-    "strategy-steps": stepping(),
+    "strategy-steps": with_slot("sign_vote", "td_strategy_ops", """
+static td_status own_step(struct td_strategy *s, struct td_executable *exe, const void *const *inputs, td_ticket *out) {
+    (void)s, (void)exe, (void)inputs, (void)out;
+    return NULL;
+}
+""", "optimizer_step = own_step").replace('"sign_vote"', '"steps"'),
     "comm_hook-one_bit": one_bit_without("end_step"),
+    "module-gan": with_slot("gan", "td_module_ops", """
+static td_status play(struct td_module *m, struct td_steps *s, int64_t batch) {
+    (void)m, (void)s, (void)batch;
+    return NULL;
+}
+""", "training_step = play"),
     "collective-fault": (EXAMPLES / "fault.c").read_text().replace("wraps = true", "wraps = false"),
     "accelerator-blind": BLIND,
 }
@@ -110,8 +135,13 @@ def test_each_row_has_a_case():
 @pytest.mark.parametrize("case, words", CASES, ids=["-".join(filter(None, row[::2])) for row in ROWS])
 def test_plan_refuses_each_row(plugins, tmp_path, case, words):
     file = tmp_path / "plan.json"
+    for name, width in (("x", 16), ("y", 4)):
+        np.save(tmp_path / f"{name}.npy", np.zeros((64, width), np.float32))
     sections = {"trainer": {}, "plugins": [str(plugins)], **case}
-    file.write_text(json.dumps(plan_of(**sections | {"trainer": {"devices": 2, **sections["trainer"]}})))
+    whole = {name: sections.pop(name) for name in ("model", "data") if "name" in sections.get(name, {})}
+    plan = plan_of(whole, **sections | {"trainer": {"devices": 2, **sections["trainer"]}})
+    file.write_text(json.dumps(plan).replace('"x.npy', f'"{tmp_path}/x.npy').replace(
+        '"y.npy', f'"{tmp_path}/y.npy'))
     out = subprocess.run([support.BUILD / "bin/traind-worker", "plan", "--plan", file, "--world-size", "2",
                           "--plugin-dirs", plugins], capture_output=True, text=True, timeout=60)
     said = out.stdout + out.stderr

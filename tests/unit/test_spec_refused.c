@@ -8,8 +8,8 @@
 #include "lib/spec/spec.h"
 
 static const char base[] = "model: {name: mlp, layers: [4, 2]}\n"
-                           "data: {name: synthetic, batch_size: 8}\n"
-                           "optimizer: {name: sgd}\n";
+                           "data: {name: synthetic, batch_size: 8}\n";
+static const char usual[] = "optimizer: {name: sgd}\n"; // where a case names none
 
 // In the order of the rows: the combination, and each half of it that is taken alone.
 static const struct {
@@ -41,6 +41,24 @@ static const struct {
      "checkpoint: {train_time_interval: 2, every_n_epochs: 0}", "checkpoint: {every_n_epochs: 1}"},
     {"checkpoint.save_top_k", "checkpoint.monitor", "checkpoint: {save_top_k: 2}",
      "checkpoint: {save_top_k: 2, monitor: val_loss}", "checkpoint: {save_top_k: 1}"},
+    {"evaluate_from", "checkpoint.monitor", "evaluate_from: best", "evaluate_from: last", ""},
+    {"evaluate_from", "checkpoint.save_top_k",
+     "evaluate_from: best\ncheckpoint: {monitor: val_loss, save_top_k: 0}",
+     "evaluate_from: best\ncheckpoint: {monitor: val_loss, save_top_k: -1}",
+     "evaluate_from: last\ncheckpoint: {save_top_k: 0}"},
+    {"early_stopping.*", "early_stopping.monitor", "early_stopping: {patience: 5}",
+     "early_stopping: {patience: 5, monitor: val_loss}", "early_stopping: {patience: 3}"},
+    {"optimizer", "optimizers",
+     "optimizer: {name: sgd, lr: 0.5}\noptimizers: [{name: a, match: x, optimizer: adam}]",
+     "optimizer: {name: sgd, lr: 0.5}",
+     "optimizer: sgd\noptimizers: [{name: a, match: x, optimizer: adam}]"},
+    {"lr_scheduler", "optimizers",
+     "lr_scheduler: cosine\noptimizers: [{name: a, match: x, optimizer: adam}]",
+     "lr_scheduler: cosine",
+     "lr_scheduler: constant\noptimizers: [{name: a, match: x, optimizer: adam}]"},
+    {"optimizers.*.lr_scheduler", "",
+     "optimizers: [{name: a, match: x, optimizer: sgd, lr_scheduler: reduce_on_plateau}]",
+     "optimizers: [{name: a, match: x, optimizer: sgd, lr_scheduler: cosine}]", ""},
     {"init_from", "ckpt_path", "init_from: /a\nckpt_path: /b", "init_from: /a", "ckpt_path: /b"},
     {"predict.prompt_tokens", "predict.prompt", "predict: {prompt: a, prompt_tokens: [1]}",
      "predict: {prompt_tokens: [1]}", "predict: {prompt: a}"},
@@ -61,7 +79,8 @@ static const struct {
 static td_status parse(struct td_arena *a, const char *more) {
     struct td_json *tree;
     const char *head = strncmp(more, "model:", 6) == 0 ? strchr(base, '\n') + 1 : base;
-    const char *text = td_arena_printf(a, "%s%s\n", head, more);
+    const char *optimizer = strncmp(more, "optimizer:", 10) == 0 ? "" : usual;
+    const char *text = td_arena_printf(a, "%s%s%s\n", head, optimizer, more);
     assert_non_null(text);
     return td_spec_parse(a, text, strlen(text), NULL, 0, &tree);
 }
@@ -70,13 +89,22 @@ static bool has(const char *text, const char *part) {
     return strstr(text, part) != NULL;
 }
 
+// Is a violation's place that of a row's key, whose `*` is any key or item?
+static bool is_at(const char *field, const char *key) {
+    const size_t len = strcspn(key, "*");
+    const char *rest = key[len] ? strpbrk(key + len, ".") : NULL;
+    if (!key[len]) return has(field, key);
+    // "optimizers.*" is at "optimizers[0]"
+    return strncmp(field, key, len - 1) == 0 && (!rest || has(field + len, rest));
+}
+
 static void expect_refused(td_status s, const struct td_refused *row) {
     const char *field = "", *text = "";
     assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
     assert_int_equal(td_status_n_fields(s), 1);
     td_status_field(s, 0, &field, &text);
     const bool says =
-        has(field, row->key) && has(text, row->why) && (!row->beside || has(text, row->beside));
+        is_at(field, row->key) && has(text, row->why) && (!row->beside || has(text, row->beside));
     if (!says) fail_msg("'%s: %s' is not row %s", field, text, row->key);
     td_status_free(s);
 }
@@ -141,15 +169,28 @@ static void test_word_fits_only_what_it_says(void **state) {
         const char *json, *is;
         bool fits;
     } words[] = {
-        {"\"ddp\"", "ddp", true},    {"{\"name\":\"ddp\"}", "ddp", true},
-        {"\"ddp\"", "!ddp", false},  {"\"zero\"", "!ddp", true},
-        {"\"auto\"", "!ddp", false}, {"2", ">1", true},
-        {"1", ">1", false},          {"\"auto\"", ">1", false},
-        {"null", "null", true},      {"0", "null", false},
-        {"false", "false", true},    {"true", "false", false},
-        {"[]", "set", false},        {"[1]", "set", true},
-        {"null", "set", false},      {"{\"name\":\"none\"}", "set", false},
-        {"\"x\"", "set", true},      {"null", "!ddp", false},
+        {"\"ddp\"", "ddp", true},
+        {"{\"name\":\"ddp\"}", "ddp", true},
+        {"\"ddp\"", "!ddp", false},
+        {"\"zero\"", "!ddp", true},
+        {"\"auto\"", "!ddp", false},
+        {"2", ">1", true},
+        {"1", ">1", false},
+        {"\"auto\"", ">1", false},
+        {"null", "null", true},
+        {"0", "null", false},
+        {"false", "false", true},
+        {"true", "false", false},
+        {"[]", "set", false},
+        {"[1]", "set", true},
+        {"null", "set", false},
+        {"{\"name\":\"none\"}", "set", false},
+        {"\"x\"", "set", true},
+        {"null", "!ddp", false},
+        {"0", "0", true},
+        {"0.5", "0", false},
+        {"\"0\"", ">0", false},
+        {"16", "16-true", false},
     };
     for (size_t i = 0; i < TD_COUNTOF(words); i++) {
         TD_AUTO(td_arena) *a = NULL;
