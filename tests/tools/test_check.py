@@ -216,6 +216,7 @@ def shared(folder, monkeypatch, capfd, **files):
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(ANY + text)
     monkeypatch.setattr(check, "python_folders", lambda: [folder])
+    monkeypatch.setattr(check, "FULL", False)  # there one process runs all, for up to an hour
     results = check.run_pytest("", dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
     ran = [line.split() for line in (folder / "ran").read_text().splitlines()] if (folder / "ran").exists() else []
     counts = [sum(map(of, results)) for of in (lambda r: r.passed, lambda r: len(r.failures), lambda r: len(r.skips))]
