@@ -95,10 +95,7 @@ td_status td_train_loop_settle(struct td_train_loop *l) {
 
 td_status td_train_loop_agree(struct td_train_loop *l, bool *out_leave) {
     float flags[TD_CONTROL_FLAGS];
-    td_control_beat(&l->rank->control);
-    td_control_raise(&l->rank->control, flags, false);
-    TD_TRY(td_control_check_abort(&l->rank->control));
-    TD_TRY(td_rank_sum(l->rank, flags, TD_CONTROL_FLAGS, TD_F32));
+    TD_TRY(td_rank_sum_flags(l->rank, false, flags));
     struct td_agreement a = td_control_read(flags);
     bool fits = l->rank->config->stages & TD_STAGE_FIT;
     // Once fit is over a pause lets the job end; a cancellation never waits.

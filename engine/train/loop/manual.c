@@ -537,7 +537,8 @@ td_status td_manual_agree(struct td_manual *m) {
     for (int i = 0; i < m->n_runs; i++) {
         if (m->run[i].run.agrees) return TD_OK;
     }
-    if (r->control.n_agreed) return TD_OK;
+    if (td_control_has_agreed(&r->control)) return TD_OK;
     TD_TRY(td_manual_drain(m));
-    return r->control.n_agreed ? TD_OK : td_rank_agree(r, !td_manual_has_gradients(m));
+    if (td_control_has_agreed(&r->control)) return TD_OK;
+    return td_rank_agree(r, !td_manual_has_gradients(m));
 }

@@ -50,7 +50,10 @@ void td_control_agreed(struct td_control *c) {
     for (int i = 0; i < TD_CONTROL_FLAGS; i++) {
         c->agreed[i] += c->flags[i];
     }
-    c->n_agreed++;
+}
+
+bool td_control_has_agreed(const struct td_control *c) {
+    return c->agreed[TD_CONTROL_RANKS] > 0;
 }
 
 bool td_control_is_pending(const struct td_control *c) {
@@ -61,7 +64,6 @@ bool td_control_is_pending(const struct td_control *c) {
 struct td_agreement td_control_take(struct td_control *c) {
     const struct td_agreement a = td_control_read(c->agreed);
     memset(c->agreed, 0, sizeof c->agreed);
-    c->n_agreed = 0;
     return a;
 }
 

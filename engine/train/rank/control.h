@@ -32,7 +32,6 @@ struct td_control {
     int64_t due_ns;                 // td_mono of the next one
     float flags[TD_CONTROL_FLAGS];  // own before a run that carries them, then the sum
     float agreed[TD_CONTROL_FLAGS]; // sums that nobody has acted on, added up
-    int n_agreed;                   // how many those are
 };
 
 // elapsed_ns: what earlier attempts have used of max_time_s (0: no limit).
@@ -47,6 +46,8 @@ void td_control_saved(struct td_control *c);
 void td_control_raise(struct td_control *c, float *flags, bool step_follows);
 // flags are a sum: adds them to what is to be acted on.
 void td_control_agreed(struct td_control *c);
+// Did ranks agree, were it on nothing to do, since the last td_control_take?
+bool td_control_has_agreed(const struct td_control *c);
 // Is there something to act on at the next boundary?
 bool td_control_is_pending(const struct td_control *c);
 // Takes what was agreed on since the last call.

@@ -186,11 +186,16 @@ static td_status agree(struct td_rank *r, bool summed) {
         TD_CLASS_USER_CODE);
 }
 
-td_status td_rank_agree(struct td_rank *r, bool step_follows) {
+td_status td_rank_sum_flags(struct td_rank *r, bool step_follows, float *out_flags) {
     td_control_beat(&r->control);
-    td_control_raise(&r->control, r->control.flags, step_follows);
+    td_control_raise(&r->control, out_flags, step_follows);
     TD_TRY(td_control_check_abort(&r->control));
-    return agree(r, false);
+    return td_rank_sum(r, out_flags, TD_CONTROL_FLAGS, TD_F32);
+}
+
+td_status td_rank_agree(struct td_rank *r, bool step_follows) {
+    TD_TRY(td_rank_sum_flags(r, step_follows, r->control.flags));
+    return agree(r, true);
 }
 
 bool td_rank_runs_ahead(const struct td_rank *r) {

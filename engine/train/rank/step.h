@@ -46,8 +46,11 @@ TD_MUST_USE td_status td_rank_step_end(struct td_rank *r, const struct td_rank_r
 TD_MUST_USE td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
                                    const struct td_program_key *key, const void *const *inputs,
                                    const struct td_graph **out_graph);
-// Ranks agree on their control flags at a boundary that no backward pass led to. step_follows: see
-// td_control_raise. No run that carries flags may be queued. Errors: those of td_rank_read.
+// The ranks' control flags in a reduction of their own: out_flags[TD_CONTROL_FLAGS] is the sum.
+// step_follows: see td_control_raise. Errors: those of td_rank_read.
+TD_MUST_USE td_status td_rank_sum_flags(struct td_rank *r, bool step_follows, float *out_flags);
+// The same at a boundary that no backward pass led to; the sum is added to r->control. No run that
+// carries flags may be queued.
 TD_MUST_USE td_status td_rank_agree(struct td_rank *r, bool step_follows);
 TD_MUST_USE td_status td_rank_hook(struct td_rank *r, enum td_strategy_hook hook, int64_t batch);
 // Sums n values over the ranks, in place.
