@@ -144,7 +144,7 @@ td_status td_refused_print(struct td_buf *out) {
                       "but x and auto. A `*` in a key is each key of\na section, or each item of "
                       "a list.\n"));
     TD_TRY(print_rows(out, false));
-    TD_TRY(td_buf_str(out, "\nThese depend on what plugins say of themselves. The plan of a job "
-                           "refuses them, on the node.\n"));
+    TD_TRY(td_buf_str(out, "\nThese depend on what plugins say of themselves, or on how many ranks "
+                           "there are. The plan of a job\nrefuses them, on the node.\n"));
     return print_rows(out, true);
 }

@@ -53,7 +53,7 @@ def plugin(role, name):
 
 TEXT = {"name": "text", "path": str(support.ROOT / "README.md"), "block_size": 8, "batch_size": 4}
 IMAGES = {"name": "synthetic", "samples": 64, "features": 784, "classes": 10, "batch_size": 8}
-FLOATS = {"name": "npy", "x": "x.npy", "y": "y.npy", "batch_size": 4}  # of the test's folder
+FLOATS = {"name": "npy", "x": "x.npy", "y": "y.npy", "batch_size": 4}  # where the plugins are
 
 # The combination of each row, in the order of the table, and what is said of it.
 CASES = [
@@ -119,6 +119,8 @@ def plugins(tmp_path_factory):
         subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-O1", "-shared", "-fPIC", f"-I{support.ROOT}/include",
                         source, "-o", so, "-lm"], check=True)
         so.chmod(0o644)
+    for name, width in (("x", 16), ("y", 4)):
+        np.save(folder / f"{name}.npy", np.zeros((64, width), np.float32))
     return folder
 
 
@@ -135,14 +137,11 @@ def test_each_row_has_a_case():
 @pytest.mark.parametrize("case, words", CASES, ids=["-".join(filter(None, row[::2])) for row in ROWS])
 def test_plan_refuses_each_row(plugins, tmp_path, case, words):
     file = tmp_path / "plan.json"
-    for name, width in (("x", 16), ("y", 4)):
-        np.save(tmp_path / f"{name}.npy", np.zeros((64, width), np.float32))
     sections = {"trainer": {}, "plugins": [str(plugins)], **case}
     whole = {name: sections.pop(name) for name in ("model", "data") if "name" in sections.get(name, {})}
     plan = plan_of(whole, **sections | {"trainer": {"devices": 2, **sections["trainer"]}})
-    file.write_text(json.dumps(plan).replace('"x.npy', f'"{tmp_path}/x.npy').replace(
-        '"y.npy', f'"{tmp_path}/y.npy'))
+    file.write_text(json.dumps(plan))
     out = subprocess.run([support.BUILD / "bin/traind-worker", "plan", "--plan", file, "--world-size", "2",
-                          "--plugin-dirs", plugins], capture_output=True, text=True, timeout=60)
+                          "--plugin-dirs", plugins], cwd=plugins, capture_output=True, text=True, timeout=60)
     said = out.stdout + out.stderr
     assert out.returncode == EXIT["bad_spec"] and words in said, f"exit {out.returncode}: {said}"
