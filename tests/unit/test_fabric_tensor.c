@@ -4,27 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/unit/test.h"
-#include "traind/fabric.h"
+#include "tests/unit/fabric_rig.h"
 
 enum { WEIGHTS = 8 * 16 };
-
-static struct td_fabric *set_up(const char *precision) {
-    const struct td_fabric_options o = {.struct_bytes = sizeof o,
-                                        .accelerator = "reference",
-                                        .precision = precision,
-                                        .threads = 1,
-                                        .quiet = true};
-    struct td_fabric *f;
-    assert_ok(td_fabric_create(&o, &f));
-    assert_ok(td_fabric_seed_everything(f, 3));
-    assert_ok(td_fabric_setup_module(f, "{name: mlp, layers: [8, 16, 4]}"));
-    assert_ok(td_fabric_setup_optimizers(f, "{name: sgd, lr: 0.5}", NULL));
-    assert_ok(td_fabric_setup_dataloaders(f, "{name: synthetic, samples: 64, features: 8, "
-                                             "classes: 4, batch_size: 8}"));
-    assert_ok(td_fabric_setup(f));
-    return f;
-}
 
 static void expect_refused(td_status s, enum td_code code, const char *text) {
     assert_int_equal(td_status_code(s), code);

@@ -4,21 +4,7 @@
 #include <stdatomic.h>
 
 #include "fabric/fabric.h"
-#include "tests/unit/test.h"
-#include "traind/fabric.h"
-
-static struct td_fabric *set_up(void) {
-    const struct td_fabric_options o = {
-        .struct_bytes = sizeof o, .accelerator = "reference", .threads = 1, .quiet = true};
-    struct td_fabric *f;
-    assert_ok(td_fabric_create(&o, &f));
-    assert_ok(td_fabric_setup_module(f, "{name: mlp, layers: [8, 16, 4]}"));
-    assert_ok(td_fabric_setup_optimizers(f, "{name: sgd, lr: 0.5}", NULL));
-    assert_ok(td_fabric_setup_dataloaders(f, "{name: synthetic, samples: 64, features: 8, "
-                                             "classes: 4, batch_size: 8}"));
-    assert_ok(td_fabric_setup(f));
-    return f;
-}
+#include "tests/unit/fabric_rig.h"
 
 static void take_batch(struct td_fabric *f, enum td_split split, struct td_fabric_batch *out) {
     *out = (struct td_fabric_batch){.struct_bytes = sizeof *out};
@@ -63,7 +49,7 @@ static void test_stop_is_learned_at_the_next_call_whatever_the_loop_does(void **
     static void (*const bodies[])(struct td_fabric *) = {do_nothing, evaluate, forget_gradients,
                                                          train};
     for (size_t i = 0; i < TD_COUNTOF(bodies); i++) {
-        struct td_fabric *f = set_up();
+        struct td_fabric *f = set_up("32-true");
         for (int batch = 0; batch < 3; batch++) {
             bodies[i](f);
             assert_false(stops(f));
