@@ -200,10 +200,11 @@ def exposed(folder):
                 s.wait(s.submit(gpt(16), f"trainer.max_steps={EXPOSED_STEPS}", f"trainer.trace_dir={traces}",
                                 f"trainer.strategy={{name: ddp, overlap: {str(overlap).lower()}}}"))
                 found[overlap] += waits_of(traces / "timeline-a1-rank0.json")[1:]
+    name = "hosts: exposed communication of a gpt 10.8M step at 1 Gbit/s"
     without = statistics.median(found[False]) if found[False] else None
-    emit("hosts: exposed communication of a gpt 10.8M step at 1 Gbit/s", found[True], "ms", better="less",
-         without_overlap=without and round(without, 1),
-         share_of_without=without and round(statistics.median(found[True]) / without, 3), asked_share=0.6)
+    emit(name, found[True], "ms", better="less", without_overlap=without and round(without, 1))
+    emit(f"{name}, of that without overlap", [x / without for x in found[True]] if without else [], "share",
+         better="less", asked=0.6)
 
 
 def step_bytes(folder):
