@@ -203,6 +203,13 @@ struct td_peer_identity td_peers_identity(struct td_peers *p, int number) {
     return known ? s->identity : (struct td_peer_identity){0};
 }
 
+bool td_peers_is_over(struct td_peers *p, int number) {
+    TD_ON_LOOP(p->home);
+    struct slot *s = slot_of(p, number);
+    bool known = s && atomic_load_explicit(&s->taken, memory_order_acquire);
+    return !known || atomic_load(&s->gone);
+}
+
 // ---- life ---------------------------------------------------------------------------------------
 // A connection needs a number of the range and two below it; the rest is the daemon's own.
 static void choose_range(struct td_peers *p) {

@@ -74,5 +74,9 @@ void td_peers_begin(struct td_peers *p, int number, enum td_peer_call kind,
                     char out_name[TD_PEER_NAME_BYTES]);
 // Before td_peers_begin of a call of that number. All "" for a number of no connection.
 struct td_peer_identity td_peers_identity(struct td_peers *p, int number);
+// Before td_peers_begin of a call of that number, too: is its connection over? True for a number of
+// no connection. Nobody waits for the answer to such a call, and whoever sent it may not be the one
+// who has the number next.
+bool td_peers_is_over(struct td_peers *p, int number);
 
 #endif

@@ -15,7 +15,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
@@ -24,6 +23,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/map.h"
 #include "lib/rpc/buffer.h"
+#include "lib/rpc/credential.h"
 #include "lib/rpc/front.h"
 #include "lib/rpc/loop.h"
 #include "lib/rpc/server_private.h"
@@ -392,31 +392,6 @@ static void on_closed(struct td_pump_tag *tag, bool ok) {
     end_if_over(call);
 }
 
-static td_status unauthenticated(const char *why) {
-    return td_status_with_reason(td_fail(TD_UNAUTHENTICATED,
-                                         "%s; send metadata `authorization: Bearer <token>` with "
-                                         "the token of the server's state directory",
-                                         why),
-                                 "TOKEN_INVALID");
-}
-
-static td_status authorize(struct td_rpc_call *call, const struct td_rpc_route *route,
-                           const grpc_metadata_array *metadata) {
-    if (route && route->row->open) return TD_OK;
-    const struct td_rpc_server_options *o = &call->server->options;
-    struct td_str value = td_rpc_metadata_get(metadata, "authorization");
-    if (!value.data && call->certificate.serial[0] && o->authorize_peer) {
-        return o->authorize_peer(&call->certificate, route ? route->row : NULL, o->ctx,
-                                 &call->identity);
-    }
-    if (!value.data) return unauthenticated("this call needs exactly one credential");
-    if (value.len < 7 || strncasecmp(value.data, "Bearer ", 7) != 0) {
-        return unauthenticated("the credential is no bearer token");
-    }
-    struct td_str token = {value.data + 7, value.len - 7};
-    return o->authorize(token, route ? route->row : NULL, o->ctx, &call->identity);
-}
-
 // Who only tries cannot use up what others need: open rows have a count of their own, so do rows
 // with own_calls, and calls that were refused are in none.
 static td_status count_in(struct td_rpc_call *call, struct td_rpc_route *route) {
@@ -533,7 +508,10 @@ void td_rpc_call_begin(struct td_rpc_accept *accept) {
     struct td_rpc_route *route = td_map_get(server->routes, call->path);
     call->named = route ? route->row : NULL;
     call->certificate = td_peers_identity(peers, number); // while the number is surely its own
-    td_status s = authorize(call, route, &accept->metadata);
+    td_status s = td_peers_is_over(peers, number)
+                      ? td_rpc_connection_over()
+                      : td_rpc_authorize(&server->options, call->named, &accept->metadata,
+                                         &call->certificate, &call->identity);
     td_peers_begin(peers, number, kind_of(route, s), call->peer);
     if (!s) s = admit(call, route);
     if (s) {

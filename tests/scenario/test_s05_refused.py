@@ -53,7 +53,7 @@ def plugin(role, name):
 
 TEXT = {"name": "text", "path": str(support.ROOT / "README.md"), "block_size": 8, "batch_size": 4}
 IMAGES = {"name": "synthetic", "samples": 64, "features": 784, "classes": 10, "batch_size": 8}
-FLOATS = {"name": "npy", "x": "x.npy", "y": "y.npy", "batch_size": 4}  # where the plugins are
+FLOATS = {"name": "npy", "x": "x.npy", "y": "y.npy", "batch_size": 4}  # in the folder of plugins
 
 # The combination of each row, in the order of the table, and what is said of it.
 CASES = [

@@ -1,6 +1,7 @@
 """Certificates instead of tokens: the roles matrix of test_s66_roles.py with what a handshake can show, what becomes of
 open calls when a certificate ends, and the verbs of trainctl. The coordinator is on a host of its own (tests/hosts.py),
 behind TLS; gRPC's stock client comes to it by a relay."""
+import contextlib
 import json
 import subprocess
 import time
@@ -178,6 +179,37 @@ def test_open_connection_is_refused_every_method_when_its_certificate_has_ended(
             with pytest.raises(grpc.RpcError) as error:
                 channel.unary_unary(listing, **raw)(b"", timeout=10)
             assert reason in dict(error.value.trailing_metadata())["grpc-status-details-bin"]
+
+
+@contextlib.contextmanager
+def few_descriptors(daemon, folder):
+    """Restarted so that 32 numbers are all it has for connections; afterwards again as it was."""
+    before = daemon.bin
+    (folder / "traind").write_text(f"#!/bin/bash\nulimit -n 128\nexec {BIN}/traind \"$@\"\n")
+    (folder / "traind").chmod(0o755)
+    daemon.bin = folder
+    try:
+        daemon.restart()
+        yield
+    finally:
+        daemon.bin = before
+        daemon.restart()
+
+
+def test_connection_never_has_the_identity_of_the_one_that_had_its_number_before(beyond, folder, tmp_path):
+    admin, viewer = certify(beyond, folder, "admin", "before"), certify(beyond, folder, "viewer", "after")
+    listing = lambda channel: channel.unary_unary("/" + ADMIN + "ListTokens", request_serializer=lambda b: b,
+                                                  response_deserializer=lambda b: b)
+    with few_descriptors(beyond, tmp_path):
+        for i in range(100):
+            with admin.channel(beyond) as channel:
+                listing(channel)(b"", timeout=20)
+                for _ in range(i % 4):
+                    listing(channel).future(b"", timeout=20)  # it ends with the connection, read or not
+            with viewer.channel(beyond) as channel:
+                assert code_of(listing(channel), b"") == Code.PERMISSION_DENIED, i
+            with beyond.dial() as channel:
+                assert code_of(listing(channel), b"") == Code.UNAUTHENTICATED, i
 
 
 def test_streams_end_within_a_second_when_a_certificate_ends(beyond, folder):

@@ -1,14 +1,17 @@
-// The parts of the server's front, each alone. Covered are whose connection a number is, a listener
-// without descriptors, the check that a listener answers, and the health that it is a part of.
+// The parts of the server's front, each alone: whose connection a number is, a call whose
+// connection is over, and a listener without descriptors. Then the check that a listener answers,
+// and the health that it is a part of.
 
 #include "tests/unit/test.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "lib/base/clock.h"
 #include "lib/rpc/front.h"
 #include "lib/rpc/health.h"
 #include "lib/rpc/listener.h"
@@ -88,9 +91,12 @@ test_number_is_not_given_again_while_a_call_of_its_last_connection_may_come(void
     close(numbers[0]);
     td_peers_free(p, numbers[0], 2); // gRPC has one more call of it
     assert_int_equal(take(p, "next"), -1);
+    assert_true(td_peers_is_over(p, numbers[0]) && !td_peers_is_over(p, numbers[1]));
     expect_call(p, numbers[0], TD_PEER_TRUSTED, "peer-0"); // and still knows whose it is
     int again = take(p, "next");
     assert_int_equal(again, numbers[0]);
+    assert_false(td_peers_is_over(p, again));
+    assert_true(td_peers_is_over(p, 0) && td_peers_is_over(p, INT32_MAX));
     assert_false(td_peers_is_trusted(p, again));
     expect_call(p, again, TD_PEER_STRANGER, "next");
     assert_false(td_peers_is_trusted(p, again));
@@ -326,6 +332,98 @@ static void test_owner_and_listener_overwrote_what_the_other_said_of_health(void
     td_rpc_server_destroy(server);
 }
 
+// ---- a call and its connection ----
+struct judged {
+    bool answered;
+    int n_judged;
+    char reason[32], peer[TD_PEER_NAME_BYTES];
+};
+
+static td_status judge(struct td_str token, const struct td_rpc_method *row, void *ctx,
+                       uint64_t *out_identity) {
+    struct judged *j = ctx;
+    j->n_judged++;
+    return authorize_all(token, row, ctx, out_identity);
+}
+
+static void note_answer(const struct td_rpc_call *call, td_status borrow_status, void *ctx) {
+    struct judged *j = ctx;
+    snprintf(j->reason, sizeof j->reason, "%s", td_status_reason(borrow_status));
+    snprintf(j->peer, sizeof j->peer, "%s", td_rpc_call_peer(call));
+    j->answered = true;
+}
+
+// A call of a method that nobody has, and a ping after it: what answers that has read the call.
+static void send_call(int fd) {
+    static const char bytes[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+                                "\0\0\0\4\0\0\0\0\0"    // settings
+                                "\0\0\x43\1\4\0\0\0\1"  // headers of stream 1
+                                "\x83\x86\4\4/x/y\1\1x" // :method POST, :path, host
+                                "\x0f\x10\x10"          // content-type
+                                "application/grpc"      //
+                                "\0\2te\x08trailers"    //
+                                "\0\x0d"
+                                "authorization\x08"
+                                "Bearer x" //
+                                "\0\0\x08\6\0\0\0\0\0"
+                                "12345678"; // ping
+    assert_int_equal(send(fd, bytes, sizeof bytes - 1, MSG_NOSIGNAL), sizeof bytes - 1);
+    char heard[1024];
+    size_t n = 0;
+    while (!memmem(heard, n, "12345678", 8)) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        assert_int_equal(poll(&p, 1, 5000), 1);
+        ssize_t got = recv(fd, heard + n, sizeof heard - n, 0);
+        assert_true(got > 0);
+        n += (size_t)got;
+    }
+}
+
+static bool has_connections(struct td_peers *p) {
+    for (int number = 0; number < 1 << 16; number++) {
+        if (!td_peers_is_over(p, number)) return true;
+    }
+    return false;
+}
+
+static void wait_until_over(struct td_peers *p) {
+    struct td_mono until = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS);
+    while (has_connections(p)) {
+        assert_true(td_mono_now().ns < until.ns);
+        sched_yield();
+    }
+}
+
+static void test_call_whose_connection_is_over_is_refused_unjudged(void **state) {
+    (void)state;
+    struct judged judged = {0};
+    const struct td_rpc_server_options o = {
+        .listen = "127.0.0.1:0", .authorize = judge, .on_answered = note_answer, .ctx = &judged};
+    struct td_rpc_server *server;
+    assert_ok(td_rpc_server_create(loop, &o, &server));
+    assert_ok(td_rpc_server_start(server));
+    struct td_peers *peers = td_front_borrow_peers(server->front);
+    for (int i = 0; i < 20; i++) {
+        bool stays = i % 2;
+        judged = (struct judged){0};
+        int fd = dial(td_rpc_server_address(server));
+        char own[TD_PEER_NAME_BYTES];
+        snprintf(own, sizeof own, "%s", peer_of(fd));
+        send_call(fd); // this loop has not seen it
+        if (!stays) {
+            close(fd);
+            wait_until_over(peers);
+        }
+        assert_ok(td_loop_run_until(loop, &judged.answered, TD_TEST_WAIT_NS));
+        assert_string_equal(judged.reason, stays ? "METHOD_UNKNOWN" : "CONNECTION_OVER");
+        assert_int_equal(judged.n_judged, stays);
+        assert_string_equal(judged.peer, own);
+        if (stays) close(fd);
+        wait_until_over(peers);
+    }
+    td_rpc_server_destroy(server);
+}
+
 // ---- the front ----
 static void pass_number(int take_fd, void *ctx) {
     const int *pipe_fds = ctx;
@@ -407,6 +505,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(
             test_client_waited_for_ever_when_its_number_was_closed_after_its_connection, set_up,
             tear_down),
+        cmocka_unit_test_setup_teardown(test_call_whose_connection_is_over_is_refused_unjudged,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_owner_and_listener_overwrote_what_the_other_said_of_health, set_up, tear_down),
     };
