@@ -2,7 +2,9 @@
 coordinator does. It writes them to a new file, hashes and syncs that with the last one, renames it over the one before,
 and reads it back in pieces of the same size.
 
-    python3 tests/bench/listener.py STUBS FOLDER      prints its port, serves until stdin ends
+    python3 tests/bench/listener.py STUBS FOLDER [HOST CERTIFICATES]      prints its address, serves until stdin ends
+
+With TLS on HOST where there is one: CERTIFICATES has server.pem and server.key.
 """
 import concurrent.futures
 import importlib
@@ -15,7 +17,7 @@ PIECE = 256 << 10
 
 
 def main():
-    stubs, folder = sys.argv[1:]
+    stubs, folder, *tls = sys.argv[1:]
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:0] = [stubs, os.path.dirname(here)]
     load = lambda name: importlib.import_module(f"traind.v1.{name}")
@@ -43,7 +45,12 @@ def main():
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
     load("node_pb2_grpc").add_NodeServiceServicer_to_server(Node(), server)
     load("checkpoint_pb2_grpc").add_CheckpointServiceServicer_to_server(Checkpoint(), server)
-    print(server.add_insecure_port("127.0.0.1:0"), flush=True)
+    if tls:
+        read = lambda name: open(os.path.join(tls[1], name), "rb").read()
+        credentials = grpc.ssl_server_credentials([(read("server.key"), read("server.pem"))])
+        print(f"{tls[0]}:{server.add_secure_port(f'{tls[0]}:0', credentials)}", flush=True)
+    else:
+        print(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}", flush=True)
     server.start()
     sys.stdin.read()
     server.stop(None)
