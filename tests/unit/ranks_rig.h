@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <semaphore.h>
 
+#include "engine/train/build.h"
+#include "engine/train/rank/group.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "tests/unit/train_rig.h"
@@ -46,6 +48,26 @@ static inline void *run_rank(void *arg) {
     return NULL;
 }
 
+// What a rank does instead of a whole run. Its peers are woken when it fails.
+typedef td_status rank_fn(struct td_rank *r);
+
+// The rest of a body of a job, which chooses fn.
+static inline void *be_a_rank(struct rank *k, rank_fn *fn) {
+    struct td_rank *r = NULL;
+    k->failed = td_rank_create(&k->run.config, &k->run.io, &k->run.events, &r);
+    if (!k->failed) {
+        k->failed = fn(r);
+        if (k->failed) {
+            td_rank_fail(r, k->failed);
+        } else {
+            k->failed = td_rank_finish(r);
+        }
+        td_rank_destroy(r);
+    }
+    sem_post(&k->left);
+    return NULL;
+}
+
 static inline void prepare_rank(struct rank *k, const struct job *j, const char *dir) {
     static const char small[] = "{\"bucket_first_bytes\":8,\"bucket_cap_bytes\":8}";
     struct td_json *frozen = NULL; // so that there are several buckets
@@ -68,6 +90,7 @@ static inline void prepare_rank(struct rank *k, const struct job *j, const char 
     r->config.resume_from = &j->resume_from;
     r->config.n_resume_from = j->resume_from ? 1 : 0;
     k->failed = TD_OK;
+    k->result = (struct td_train_result){0};
     assert_int_equal(sem_init(&k->left, 0, 0), 0);
 }
 
@@ -108,7 +131,7 @@ static inline void join_ranks(struct ranks *all) {
     free(all->group);
 }
 
-// A whole job, whose ranks end alike: how, and after how many steps.
+// A whole job, whose ranks end alike: how, and after how many steps. All 0 with a body of its own.
 static inline struct td_train_result run_job(const struct job *j, const char *dir) {
     struct ranks all;
     start_ranks(&all, j, dir);

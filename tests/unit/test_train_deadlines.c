@@ -66,18 +66,8 @@ static td_status train(struct td_rank *rank) {
 
 static void *late_rank(void *arg) {
     struct rank *k = arg;
-    struct td_rank *rank;
     k->run.config.manual = k->run.config.manual_accumulates = true;
-    td_status s = td_rank_create(&k->run.config, &k->run.io, &k->run.events, &rank);
-    if (!s) s = train(rank);
-    if (!s) {
-        s = td_rank_finish(rank);
-    } else {
-        td_rank_fail(rank, s);
-    }
-    td_rank_destroy(rank);
-    k->failed = s;
-    return NULL;
+    return be_a_rank(k, train);
 }
 
 static void shorten(struct run *r, const char *dir) {

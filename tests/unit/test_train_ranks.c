@@ -68,31 +68,6 @@ static bool same(const struct values *a, const struct values *b) {
     return memcmp(a->raw, b->raw, sizeof a->raw) == 0;
 }
 
-// A rank that does something else than a whole run. Its peers are woken when it fails.
-typedef td_status rank_fn(struct run *r, struct td_rank *rank);
-
-static td_status do_in_rank(struct rank *k, rank_fn *fn) {
-    struct td_rank *rank;
-    TD_TRY(td_rank_create(&k->run.config, &k->run.io, &k->run.events, &rank));
-    td_status s = fn(&k->run, rank);
-    if (s) {
-        td_rank_fail(rank, s);
-    } else {
-        s = td_rank_finish(rank);
-    }
-    td_rank_destroy(rank);
-    return s;
-}
-
-static void run_in_ranks(const struct job *j, const char *dir) {
-    struct ranks all;
-    start_ranks(&all, j, dir);
-    join_ranks(&all);
-    for (int32_t i = 0; i < j->world; i++) {
-        assert_ok(all.rank[i].failed);
-    }
-}
-
 // ---- gradients ----------------------------------------------------------------------------------
 static td_status pass(struct td_manual *m, bool syncs, struct values *out) {
     m->syncs = syncs;
@@ -103,10 +78,10 @@ static td_status pass(struct td_manual *m, bool syncs, struct values *out) {
 }
 
 // The same batch three times: without sync, with it, and both one after the other.
-static td_status make_passes(struct run *r, struct td_rank *rank) {
+static td_status make_passes(struct td_rank *rank) {
     struct td_train_loop l;
     struct td_manual m;
-    struct values *of = gradients[r->config.rank];
+    struct values *of = gradients[rank->config->rank];
     int64_t n;
     bool stepped;
     td_train_loop_init(&l, rank);
@@ -115,7 +90,7 @@ static td_status make_passes(struct run *r, struct td_rank *rank) {
     td_manual_init(&m, &l);
     TD_TRY(td_manual_next(&m, &n));
     TD_TRY(pass(&m, false, &of[OWN]));
-    refused[r->config.rank] = td_manual_optimizer_step(&m, 0, &stepped);
+    refused[rank->config->rank] = td_manual_optimizer_step(&m, 0, &stepped);
     TD_TRY(td_manual_zero_grad(&m, 0));
     TD_TRY(pass(&m, true, &of[SYNCED]));
     TD_TRY(td_manual_zero_grad(&m, 0));
@@ -123,15 +98,13 @@ static td_status make_passes(struct run *r, struct td_rank *rank) {
     TD_TRY(pass(&m, true, &of[ADDED]));
     TD_TRY(td_manual_optimizer_step(&m, 0, &stepped));
     TD_TRY(td_manual_drain(&m));
-    return read_values(rank, TD_ROLE_PARAM, &parameters[r->config.rank]);
+    return read_values(rank, TD_ROLE_PARAM, &parameters[rank->config->rank]);
 }
 
 static void *manual_rank(void *arg) {
     struct rank *k = arg;
     k->run.config.manual = k->run.config.manual_accumulates = true;
-    k->failed = do_in_rank(k, make_passes);
-    sem_post(&k->left);
-    return NULL;
+    return be_a_rank(k, make_passes);
 }
 
 // error: of a value, against the largest.
@@ -157,7 +130,7 @@ static void test_gradients_stay_on_their_rank_when_a_pass_does_not_sync(void **s
         struct job j = two_ranks;
         j.precision = precisions[p];
         j.body = manual_rank;
-        run_in_ranks(&j, NULL);
+        run_job(&j, NULL);
         assert_false(same(&gradients[0][OWN], &gradients[1][OWN]));
         for (int i = 0; i < RANKS; i++) {
             assert_fails(refused[i], TD_FAILED_PRECONDITION, "after a backward without sync");
@@ -176,7 +149,7 @@ static void test_gradients_are_equal_when_the_loop_is_the_callers(void **state) 
         struct job j = two_ranks;
         j.precision = precisions[p];
         j.body = manual_rank;
-        run_in_ranks(&j, NULL);
+        run_job(&j, NULL);
         for (int i = 0; i < RANKS; i++) {
             td_status_free(refused[i]);
         }
@@ -188,35 +161,29 @@ static void test_gradients_are_equal_when_the_loop_is_the_callers(void **state) 
 }
 
 // ---- a fit, and what goes on from it ------------------------------------------------------------
-static td_status look(struct run *r, struct td_rank *rank) {
-    const int32_t i = r->config.rank;
+static td_status look(struct td_rank *rank) {
+    const int32_t i = rank->config->rank;
     TD_TRY(read_values(rank, TD_ROLE_PARAM, &parameters[i]));
     return read_values(rank, TD_ROLE_OPTIM, &moments[i]);
 }
 
-static td_status fit_and_look(struct run *r, struct td_rank *rank) {
+static td_status fit_and_look(struct td_rank *rank) {
     struct td_train_loop l;
     enum td_train_loop_end end;
     td_train_loop_init(&l, rank);
     TD_TRY(td_train_loop_fit(&l, &end));
     if (end != TD_LOOP_DONE) return td_fail(TD_INTERNAL, "the fit was stopped");
-    if (r->config.rank == 0) last_step = l.at.step;
-    TD_TRY(read_values(rank, TD_ROLE_GRAD, &gradients[r->config.rank][SYNCED]));
-    return look(r, rank);
+    if (rank->config->rank == 0) last_step = l.at.step;
+    TD_TRY(read_values(rank, TD_ROLE_GRAD, &gradients[rank->config->rank][SYNCED]));
+    return look(rank);
 }
 
-static void *fitting_rank(void *arg) {
-    struct rank *k = arg;
-    k->failed = do_in_rank(k, fit_and_look);
-    sem_post(&k->left);
-    return NULL;
+static void *fitting_rank(void *rank) {
+    return be_a_rank(rank, fit_and_look);
 }
 
-static void *looking_rank(void *arg) {
-    struct rank *k = arg;
-    k->failed = do_in_rank(k, look);
-    sem_post(&k->left);
-    return NULL;
+static void *looking_rank(void *rank) {
+    return be_a_rank(rank, look);
 }
 
 static void expect_equal_after_a_fit(const char *precision, int accumulate) {
@@ -226,7 +193,7 @@ static void expect_equal_after_a_fit(const char *precision, int accumulate) {
     j.body = fitting_rank;
     j.accumulate = accumulate;
     memset(gradients, 0, sizeof gradients);
-    run_in_ranks(&j, NULL);
+    run_job(&j, NULL);
     assert_false(same(&gradients[0][SYNCED], &zero));
     assert_true(same(&gradients[0][SYNCED], &gradients[1][SYNCED]));
     assert_true(same(&parameters[0], &parameters[1]));
@@ -257,9 +224,9 @@ static void test_parameters_are_equal_when_ranks_do_not_fit(void **state) {
         one.precision = two.precision = precisions[p];
         one.change = two.change = change_to_validate;
         one.body = two.body = looking_rank;
-        run_in_ranks(&one, NULL);
+        run_job(&one, NULL);
         const struct values first = parameters[0];
-        run_in_ranks(&two, NULL);
+        run_job(&two, NULL);
         assert_true(same(&parameters[0], &first)); // those of rank 0
         assert_true(same(&parameters[1], &first));
         say_over_job(&one);
@@ -279,7 +246,7 @@ static void expect_it_goes_on(const char *scratch, struct job from, struct job t
     assert_ok(td_fs_path(saved, "%s/%s-of-%s", scratch, from.precision, from.strategy));
     assert_ok(td_fs_path(rest, "%s/%s-on-%s", scratch, from.precision, to.strategy));
     from.body = fitting_rank;
-    run_in_ranks(&from, saved);
+    run_job(&from, saved);
     const struct values left = parameters[0], left_moments = moments[0];
     assert_ok(td_fs_path(path, "%s/step-%lld", saved, (long long)last_step));
     to.resume_from = path;
@@ -287,7 +254,7 @@ static void expect_it_goes_on(const char *scratch, struct job from, struct job t
     to.change = change_to_go_on;
     memset(parameters, 0, sizeof parameters);
     memset(moments, 0, sizeof moments);
-    run_in_ranks(&to, rest);
+    run_job(&to, rest);
     for (int32_t i = 0; i < to.world; i++) {
         assert_true(same(&parameters[i], &left));
         assert_true(same(&moments[i], &left_moments));

@@ -236,37 +236,11 @@ static td_status fit_and_look(struct td_rank *r) {
     return look(r);
 }
 
-static void *be_a_rank(struct rank *k, td_status (*fn)(struct td_rank *)) {
-    struct td_rank *r = NULL;
-    td_status s = td_rank_create(&k->run.config, &k->run.io, &k->run.events, &r);
-    if (!s) {
-        s = fn(r);
-        if (s) {
-            td_rank_fail(r, s);
-        } else {
-            s = td_rank_finish(r);
-        }
-        td_rank_destroy(r);
-    }
-    k->failed = s;
-    sem_post(&k->left);
-    return NULL;
-}
-
 static void *looking_rank(void *rank) {
     return be_a_rank(rank, look);
 }
 static void *fitting_rank(void *rank) {
     return be_a_rank(rank, fit_and_look);
-}
-
-static void run_ranks(const struct job *j, const char *dir) {
-    struct ranks all;
-    start_ranks(&all, j, dir);
-    join_ranks(&all);
-    for (int32_t i = 0; i < j->world; i++) {
-        assert_ok(all.rank[i].failed);
-    }
 }
 
 // All ranks fail alike.
@@ -353,7 +327,7 @@ static void test_steps_run_on_the_batch_that_the_strategy_moved(void **state) {
     j.max_epochs = 1;
     j.change = plain_descent;
     j.body = moving_rank;
-    run_ranks(&j, NULL);
+    run_job(&j, NULL);
     assert_int_equal(seen[0].moves, seen[0].ends); // each batch once, those of a validation, too
     assert_true(last_step == 4 && seen[0].moves > 4);
     expect_trained_on_zeros();
@@ -366,7 +340,7 @@ static void test_callers_loop_runs_on_the_batch_that_the_strategy_moved(void **s
     own_ops.step_end = own_step_end;
     j.change = plain_descent;
     j.body = moving_by_hand;
-    run_ranks(&j, NULL);
+    run_job(&j, NULL);
     assert_int_equal(seen[0].moves, 1);
     expect_trained_on_zeros();
 }
@@ -413,7 +387,7 @@ static void test_group_calls_have_the_answers_of_the_strategy(void **state) {
     (void)state;
     struct job j = job_of(2);
     j.body = calling_rank;
-    run_ranks(&j, NULL);
+    run_job(&j, NULL);
     for (int32_t i = 0; i < RANKS; i++) {
         const struct seen *k = &by_hand[i].reduce;
         assert_true(k->data == by_hand[i].x && k->n == 2);
@@ -474,7 +448,7 @@ static void test_ranks_begin_with_what_the_strategy_broadcast(void **state) {
         j.body = looking_rank;
         j.change = validate_only;
         script.broadcasts_zeros = zeros;
-        run_ranks(&j, NULL);
+        run_job(&j, NULL);
         for (int i = 0; i < RANKS; i++) {
             assert_true(seen[i].broadcasts > 0);
             assert_int_equal(seen[i].src, 0);
@@ -503,7 +477,7 @@ static void test_steps_are_skipped_when_the_strategy_decides_so(void **state) {
         j.precision = "16-mixed";
         j.body = fitting_rank;
         script.decides_no = no;
-        run_ranks(&j, NULL);
+        run_job(&j, NULL);
         for (int i = 0; i < RANKS; i++) {
             assert_true(seen[i].decisions >= 8 && seen[i].decisions == seen[0].decisions);
             assert_true(seen[i].all);
@@ -543,7 +517,7 @@ static void test_resumed_run_has_the_roles_that_the_strategy_reads(void **state)
     char from[TD_FS_PATH_BYTES], rest[TD_FS_PATH_BYTES];
     struct job j = job_of(2);
     j.body = fitting_rank;
-    run_ranks(&j, *state);
+    run_job(&j, *state);
     const struct region left = parameters[0], left_moments = moments[0];
     assert_false(is_zero(&left_moments));
     assert_ok(td_fs_path(from, "%s/step-%lld", (char *)*state, (long long)last_step));
@@ -554,7 +528,7 @@ static void test_resumed_run_has_the_roles_that_the_strategy_reads(void **state)
         j.body = looking_rank;
         j.change = change_seed;
         script.reads = roles[i];
-        run_ranks(&j, rest);
+        run_job(&j, rest);
         for (int k = 0; k < RANKS; k++) {
             assert_true(seen[k].loads > 0);
             assert_true(same(&parameters[k], &left));
