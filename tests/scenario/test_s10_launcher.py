@@ -17,7 +17,7 @@ from support import BIN, ROOT, until
 
 WORKER = ROOT / "tests/tools/fake_worker.py"
 HELLO, STATUS, STOP, SAVE = 1, 2, 3, 4
-CHECKPOINT, NOW, KILL = 1, 2, 3
+CHECKPOINT, NOW, KILL, ABORT = 1, 2, 3, 4
 
 
 def alive(pid):
@@ -216,6 +216,88 @@ def test_fenced_attempt_is_killed_at_once(launch, stubs):
     l.event("ready")
     l.attach(stubs).stop(KILL)
     assert l.wait()["outcome"] == "killed"
+
+
+# ---- the word that another part of the attempt has failed ---------------------------------------
+def took_s(first, last):
+    """By the launcher's own clock, between two of its lines."""
+    return (last["real_ns"] - first["real_ns"]) / 1e9
+
+
+def stops(l):
+    return [e["mode"] for e in l.events if e["event"] == "stop"]
+
+
+def test_abort_is_passed_on_at_once(launch, stubs):
+    l = launch({"*": [["wait", "abort"]]}, ranks=2)
+    until("both run", lambda: len(l.ranks()) == 2)
+    l.attach(stubs).stop(ABORT)
+    end = l.wait()
+    exits = [e for e in l.events if e["event"] == "rank_exit"]
+    assert [(e["code"], e["class"]) for e in exits] == [(31, "collective")] * 2
+    assert (end["outcome"], end["class"]) == ("failed", "collective")
+    assert stops(l) == ["abort"] and took_s(l.event("stop"), end) < 2, "of a grace of 20 s"
+
+
+def test_rank_that_does_not_obey_an_abort_is_killed_after_its_grace(launch, stubs):
+    l = launch({"0": [["wait", "abort"]], "1": [["hang"]]}, ranks=2)
+    until("both run", lambda: len(l.ranks()) == 2)
+    l.attach(stubs).stop(ABORT, grace_ms=500)
+    l.wait()
+    exits = {e["rank"]: e for e in l.events if e["event"] == "rank_exit"}
+    assert exits[0]["code"] == 31 and exits[1]["signal"] == 9
+    assert exits[1]["class"] == "collective" and "killed after a peer failed" in exits[1]["message"]
+    assert 0.5 <= took_s(l.event("stop"), exits[1]) < 2
+
+
+def test_weaker_stop_after_an_abort_changes_nothing(launch, stubs):
+    l = launch({"*": [["wait", "save"], ["asked"], ["hang"]]})
+    l.event("ready")
+    d = l.attach(stubs)
+    d.stop(ABORT, grace_ms=1000)
+    d.stop(CHECKPOINT, grace_ms=0)
+    d.stop(NOW, grace_ms=0)
+    d.send(SAVE)  # frames are obeyed in their order: by then both stops were
+    end = l.wait()
+    assert [e["text"] for e in l.events if e["event"] == "note"][-1] == "stop 0, abort 1"
+    assert stops(l) == ["abort"] and took_s(l.event("stop"), end) >= 1, "its grace is still that of the abort"
+    assert (end["outcome"], end["class"]) == ("failed", "collective")
+
+
+def test_abort_takes_over_from_a_weaker_stop(launch, stubs):
+    l = launch({"*": [["wait", "save"], ["asked"], ["wait", "save"], ["asked"], ["hang"]]})
+    l.event("ready")
+    d = l.attach(stubs)
+    d.stop(CHECKPOINT, grace_ms=20000)
+    d.send(SAVE)
+    asked = lambda n: [e["text"] for e in l.events if e["event"] == "note" and "abort" in e["text"]][n:]
+    until("it has seen the first", lambda: asked(0))
+    d.stop(ABORT, grace_ms=500)
+    d.send(SAVE)
+    end = l.wait()
+    assert asked(0) == ["stop 1, abort 0", "stop 1, abort 1"]
+    assert stops(l) == ["checkpoint", "abort"]
+    abort = [e for e in l.events if e["event"] == "stop"][1]
+    assert 0.5 <= took_s(abort, end) < 2, "of a grace of 20 s"
+    assert (end["outcome"], end["class"]) == ("failed", "collective")
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_abort_holds_for_a_rank_that_is_still_starting(launch, stubs, tmp_path, comes):
+    go, slow = tmp_path / "go", tmp_path / "slow-worker"
+    slow.write_text(f'#!/bin/bash\nwhile [ ! -e "{go}" ]; do sleep 0.01; done\nexec "{WORKER}" "$@"\n')
+    slow.chmod(0o755)
+    l = launch({"*": [["wait", "abort"]]}, worker=slow)
+    l.attach(stubs).stop(ABORT, grace_ms=20000 if comes else 500)
+    l.event("stop")
+    assert not l.ranks()
+    if comes:
+        go.touch()
+    end = l.wait()
+    left = l.event("rank_exit")
+    assert (left["code"], left["signal"]) == ((31, 0) if comes else (-1, 9)), left
+    assert (end["outcome"], end["class"]) == ("failed", "collective")
+    assert comes or took_s(l.event("stop"), end) < 2
 
 
 def test_ranks_die_with_the_launcher(launch):

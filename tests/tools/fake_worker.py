@@ -75,7 +75,10 @@ def main():
                 sys.exit(10)
             if asked == "abort":
                 sys.exit(31)
+            saved += 1
             event("note", text="asked to save")
+        elif verb == "asked":
+            event("note", text=f"stop {read(STOP)}, abort {read(ABORT)}")
         elif verb == "hang":
             time.sleep(600)
         elif verb == "signal":
