@@ -1,11 +1,13 @@
 """Real daemons for tests: start, find, kill, and see that nothing is left over."""
 import contextlib
+import datetime
 import fnmatch
 import importlib
 import itertools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -167,6 +169,16 @@ class Daemon:
 
     def tail(self, n=30):
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-n:]) if self.log.exists() else ""
+
+    def logged_at(self, pattern, deadline_s=30):
+        """When it wrote the first line of its log that fits, in seconds of time.time(): what a test that polls, and a
+        machine with much to do, add to a time is not in it."""
+        fits = lambda: next((line for line in self.log.read_text(errors="replace").splitlines() if re.search(pattern, line)), None)
+        return datetime.datetime.fromisoformat(until(f"{pattern} is logged", fits, deadline_s).split()[0]).timestamp()
+
+    def attempt_ended_at(self, job):
+        """When the job left its first attempt: it waits for another, or has ended."""
+        return self.logged_at(f"job moved job={job} from=RUNNING ")
 
     @property
     def node_name(self):

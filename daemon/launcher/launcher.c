@@ -39,10 +39,9 @@
 enum {
     ARENA_BYTES = 1 << 20,
     TICK_MS = 20,
-    TICKS_A_LOOK = 5,   // to deadlines and what the daemon receives
-    NEWS_A_TICK = 8,    // reports of events at once; further ones wait for the tick
-    ABORT_GRACE_S = 10, // after a rank failed: then the others are killed
-    STOP_GRACE_S = 60,  // of stops that nobody gave a grace for
+    TICKS_A_LOOK = 5,  // to deadlines and what the daemon receives
+    NEWS_A_TICK = 8,   // reports of events at once; further ones wait for the tick
+    STOP_GRACE_S = 60, // of stops that nobody gave a grace for
 };
 enum source {
     SRC_SIGNAL,
@@ -273,7 +272,9 @@ static void reap(struct td_launcher *l) {
                              info.si_status);
         td_launcher_note_boundary(l, idx, td_rank_page_boundary(l->ranks[idx].page));
         l->n_exited++;
-        if (td_launcher_note_exit(l, idx)) abort_ranks(l, ABORT_GRACE_S * TD_NS_PER_S);
+        if (!td_launcher_note_exit(l, idx)) continue;
+        abort_ranks(l, TD_ABORT_GRACE_MS * TD_NS_PER_MS);
+        l->news = true; // ranks on other nodes end by it
     }
 }
 

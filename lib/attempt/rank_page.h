@@ -54,6 +54,10 @@ enum td_stop_mode {
     TD_STOP_KILL,       // SIGKILL at once; of launchers, never in a rank's page, as the next
     TD_STOP_ABORT,      // ranks on other nodes failed: leave every collective now
 };
+// From the word to abort until SIGKILL, on the node of the rank that failed and on all others. An
+// attempt that has failed saves nothing, so this is only for what ranks still have to say. It is
+// short because the attempt ends with its last rank, and one in user code does not see the word.
+enum { TD_ABORT_GRACE_MS = 1000 };
 // 0: none; the stronger of two has the larger number. -1: no mode.
 int td_stop_strength(int mode);
 

@@ -232,6 +232,46 @@ static void test_part_that_fails_aborts_the_other_and_its_error_is_the_jobs(void
     end_two(&t);
 }
 
+// Its launcher gives the others there time to end. Those of other nodes have the same time, and not
+// one after it.
+static void test_other_part_is_aborted_while_the_first_still_ends(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    say_at(&t, t.b,
+           "{\"event\":\"rank_exit\",\"rank\":1,\"signal\":9,\"class\":\"internal\","
+           "\"status\":\"INTERNAL\",\"message\":\"it was killed\"}\n");
+    assert_int_equal(t.r.n_stops, 1); // none to the part itself
+    assert_true(t.r.stops[0].session == t.a);
+    assert_int_equal(t.r.stops[0].mode, TRAIND__V1__STOP__MODE__ABORT);
+    assert_string_equal(job(&t.r, 0)->reason.code, "ENDING");
+    say_at(&t, t.b, failed_line);
+    assert_int_equal(t.r.n_stops, 1); // it was said
+    say_at(&t, t.a, victim_line);
+    pass(&t, 6, 0);
+    assert_int_equal(job(&t.r, 0)->state, TD_JOB_RECOVERING);
+    assert_string_equal(job(&t.r, 0)->failure.message, "it was killed");
+    end_two(&t);
+}
+
+static void test_rank_that_ends_by_a_stop_aborts_no_other_part(void **state) {
+    (void)state;
+    static const char *const classes[] = {"none", "stuck", "preempted"};
+    for (size_t i = 0; i < TD_COUNTOF(classes); i++) {
+        struct two t;
+        char line[256];
+        begin_two(&t, "avx2", "avx2");
+        run_both(&t);
+        snprintf(line, sizeof line, "{\"event\":\"rank_exit\",\"rank\":1,\"class\":\"%s\"}\n",
+                 classes[i]);
+        say_at(&t, t.b, line);
+        assert_int_equal(t.r.n_stops, 0);
+        assert_false(td_attempt_aborts(job(&t.r, 0)->attempts[0]));
+        end_two(&t);
+    }
+}
+
 static void test_cause_replaces_the_consequence_that_came_first(void **state) {
     (void)state;
     struct two t;
@@ -378,6 +418,8 @@ int main(void) {
         cmocka_unit_test(test_nodes_that_do_not_meet_take_no_parts_of_one_attempt),
         cmocka_unit_test(test_nodes_of_one_machine_meet_by_loopback),
         cmocka_unit_test(test_part_that_fails_aborts_the_other_and_its_error_is_the_jobs),
+        cmocka_unit_test(test_other_part_is_aborted_while_the_first_still_ends),
+        cmocka_unit_test(test_rank_that_ends_by_a_stop_aborts_no_other_part),
         cmocka_unit_test(test_cause_replaces_the_consequence_that_came_first),
         cmocka_unit_test(test_abort_is_said_again_to_a_node_that_comes_back),
         cmocka_unit_test(test_job_succeeds_when_both_parts_have_ended_well),

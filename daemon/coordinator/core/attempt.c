@@ -227,6 +227,9 @@ static void on_rank_exit(struct line *l) {
     if (f.cls == TD_CLASS_NONE) return;
     if (f.code == TD_UNKNOWN) f.code = TD_INTERNAL;
     keep_failure(l, &f);
+    // A launcher that kills for these kills all its ranks, and its end may be that of a stop.
+    if (f.cls == TD_CLASS_STUCK || f.cls == TD_CLASS_PREEMPTED) return;
+    td_attempt_part_fails(l->core, l->job, l->attempt, l->part);
 }
 
 static void on_launcher_end(struct line *l) {

@@ -232,6 +232,14 @@ static void part_over(struct td_core *core, struct td_job *j, struct td_attempt 
     td_attempt_maybe_close(core, j, a);
 }
 
+void td_attempt_part_fails(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                           struct td_attempt_part *p) {
+    if (p->failing || !td_attempt_part_live(p) || a->n_parts == 1) return;
+    p->failing = true;
+    td_rendezvous_over(core, j, a);
+    td_attempt_abort(core, j, a);
+}
+
 void td_attempt_part_ended(struct td_core *core, struct td_job *j, struct td_attempt *a,
                            struct td_attempt_part *p, enum td_outcome outcome) {
     p->state = TD_ATTEMPT_ENDED;

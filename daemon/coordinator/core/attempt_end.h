@@ -26,6 +26,9 @@ void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_a
 // too. With the last part the attempt closes, when what is on its way has come.
 void td_attempt_part_ended(struct td_core *core, struct td_job *j, struct td_attempt *a,
                            struct td_attempt_part *p, enum td_outcome outcome);
+// A rank of it has failed, and its launcher ends the others there: those of other parts end, too.
+void td_attempt_part_fails(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                           struct td_attempt_part *p);
 // Where it aborts: says so to the parts that live.
 void td_attempt_abort(struct td_core *core, struct td_job *j, struct td_attempt *a);
 void td_attempt_maybe_close(struct td_core *core, struct td_job *j, struct td_attempt *a);

@@ -5,8 +5,9 @@
 #include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/hosts.h"
 #include "daemon/coordinator/core/out.h"
+#include "lib/attempt/rank_page.h"
 
-enum { CANCEL_GRACE_MS = 15000, ABORT_GRACE_MS = 5000 };
+enum { CANCEL_GRACE_MS = 15000 };
 
 void td_attempt_ack(struct td_core *core, const struct td_host *node, const struct td_job *j,
                     const struct td_attempt *a, Traind__V1__Segment__Kind kind, uint32_t rank,
@@ -28,7 +29,7 @@ static void fill_stop(const struct td_core *core, const struct td_attempt *a,
                       Traind__V1__Stop *stop) {
     if (td_attempt_aborts(a)) {
         stop->mode = TRAIND__V1__STOP__MODE__ABORT;
-        stop->grace_ms = ABORT_GRACE_MS;
+        stop->grace_ms = TD_ABORT_GRACE_MS;
     } else if (a->stop == TD_STOP_CAUSE_CANCEL) {
         stop->mode = TRAIND__V1__STOP__MODE__NOW;
         stop->grace_ms = CANCEL_GRACE_MS;
@@ -41,8 +42,10 @@ static void fill_stop(const struct td_core *core, const struct td_attempt *a,
 static void send_stop(struct td_core *core, struct td_job *j, struct td_attempt *a,
                       struct td_attempt_part *p) {
     struct td_host *node = td_nodes_find(core, p->node);
-    bool *sent = td_attempt_aborts(a) ? &p->abort_sent : &p->stop_sent;
+    const bool aborts = td_attempt_aborts(a);
+    bool *sent = aborts ? &p->abort_sent : &p->stop_sent;
     if (*sent || !td_attempt_part_live(p) || !node || !node->session) return;
+    if (aborts && p->failing) return; // its launcher began with it
     Traind__V1__AttemptId id;
     td_core_attempt_id(j, a, &id);
     Traind__V1__Stop stop = TRAIND__V1__STOP__INIT;

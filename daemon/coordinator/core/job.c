@@ -246,7 +246,7 @@ bool td_attempt_aborts(const struct td_attempt *a) {
     bool bad = false;
     for (uint32_t i = 0; i < a->n_parts; i++) {
         const struct td_attempt_part *p = &a->parts[i];
-        bad = bad || p->state == TD_ATTEMPT_FENCED ||
+        bad = bad || p->failing || p->state == TD_ATTEMPT_FENCED ||
               (p->state == TD_ATTEMPT_ENDED && p->outcome == TD_OUTCOME_FAILED);
     }
     return bad && td_attempt_n_live(a);

@@ -258,7 +258,7 @@ bool td_attempt_forgotten(const struct td_attempt *a); // everything of all part
 // Nothing more comes of it: each part is given up, or everything of it is here.
 bool td_attempt_over(const struct td_attempt *a);
 uint32_t td_attempt_n_live(const struct td_attempt *a); // parts
-// A part ended badly, or was given up, while others live: these are to end at once.
+// A part fails, ended badly, or was given up, while some live: these are to end at once.
 bool td_attempt_aborts(const struct td_attempt *a);
 uint32_t td_attempt_slots(const struct td_attempt *a);
 

@@ -10,8 +10,9 @@
 // What is asked of all parts of an attempt is in job.h.
 //
 // A part lives until its launcher's end is here (ENDED), or until it is given up (FENCED): then
-// whatever its node still says of it is stale. Where a part ends badly while others live, these are
-// aborted, and the attempt ends when the last of them has.
+// whatever its node still says of it is stale. Where a rank of a part has failed, its launcher ends
+// the others there, and parts on other nodes are aborted meanwhile. The attempt ends when the last
+// of them has. The same where a part ends badly without a word of a rank, or is given up.
 
 #include "lib/attempt/outcome.h"
 #include "lib/base/buf.h"
@@ -43,6 +44,7 @@ struct td_attempt_part {
     uint64_t events;      // committed bytes of its launcher's event log
     bool stop_sent;       // since the session of its node began
     bool abort_sent;      // the same of the word to end at once
+    bool failing;         // of several: one of its ranks has failed; not durable
     bool forgotten;       // everything of it is here
     double samples_per_s; // of its ranks, by its last sample; not durable
     bool reconciled;      // its node's disk holds what the catalog says; not durable
