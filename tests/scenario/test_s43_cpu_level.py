@@ -285,3 +285,38 @@ def test_plans_and_kernels_are_made_for_the_level_of_each_node(cluster, here):
     until("it is gone", lambda: len(c.nodes("READY")) == 1)
     c.finish(c.submit(LONG, "trainer.max_steps=400"))  # the same spec, a node of another level
     assert c.ctl_json("cluster", "info")["counters"]["plans_asked"] == asked + (len(here) > 1)
+
+
+def test_gang_of_unlike_nodes_runs_at_the_lowest_level_with_its_bits(cluster, here):
+    """As two nodes of that level have them, and not as one that holds all."""
+    if len(here) == 1:
+        return
+    c = cluster.start("--role", "coordinator", "--heartbeat-ms", "200", "--lease-ms", "1000", "--lost-after-ms", "1000", name="c")
+    node = lambda slots, name, level: cluster.node(c, slots, name, "--collective-interface", "lo", "--cpu-level", level)
+    over = lambda n_nodes, devices: c.submit(SPEC, f"trainer.num_nodes={n_nodes}", f"trainer.devices={devices}",
+                                             "resources.threads=1", "trainer.max_epochs=1")
+
+    def levels_of(job):
+        assert c.finish(job).n_ranks == 2
+        return [re.search(r" cpu_level=(\w+) ", c.output(job, rank, err_only=True))[1] for rank in (0, 1)]
+
+    def made(job):
+        manifest, = (c.state_dir / "checkpoints" / job).glob("a1/step-*/manifest.json")
+        found = json.loads(manifest.read_text())
+        return c.weights(job)["model.safetensors"], found["resume_key"], found["frozen"]
+
+    high, _ = node(2, "a", here[-1]), node(1, "b", "generic")
+    until("both are ready", lambda: len(c.nodes("READY")) == 2)
+    mixed, alone = over(2, 1), over(1, 2)  # two slots are on the high one alone
+    assert levels_of(mixed) == ["generic"] * 2 and levels_of(alone) == [here[-1]] * 2
+    note = f"all ranks run at CPU level generic, the highest that each of their nodes has; node a has {here[-1]}"
+    assert note in c.ctl("describe", mixed, check=0).stdout and note not in c.ctl("describe", alone, check=0).stdout
+
+    until("its attempts are forgotten", lambda: not high.attempts())
+    assert high.kill(signal.SIGTERM) == 0
+    node(1, "d", "generic")
+    until("both are ready", lambda: sorted(n.name for n in c.nodes("READY")) == ["b", "d"])
+    low = over(2, 1)
+    assert levels_of(low) == ["generic"] * 2 and "all ranks run at CPU level" not in c.ctl("describe", low, check=0).stdout
+    assert made(mixed) == made(low)
+    assert made(mixed)[0] != made(alone)[0], "the levels differ in their bits"
