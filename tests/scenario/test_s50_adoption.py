@@ -1,9 +1,11 @@
 """Daemons come and go, ranks train on: after any kill the same attempt is adopted by the next daemon, and
 everything that it made meanwhile arrives once."""
+import contextlib
 import json
 import os
 import random
 import signal
+import sqlite3
 
 import grpc
 import pytest
@@ -48,6 +50,57 @@ def test_same_attempt_is_adopted_after_the_daemon_is_killed(daemon, ranks):
     done = daemon.finish(job)
     assert done.attempt == 1 and done.global_step == LAST
     daemon.losses(job, LAST, ranks)
+
+
+# ---- a coordinator of another build --------------------------------------------------------------
+OLD_SCHEMA = 4  # before rows had rowids, and there were tokens, nodes that join and an audit log
+
+
+def as_an_older_build_left_it(path):
+    """Tables and rows of state.db as of that schema. An attempt was on one node, and had no parts: what is its part's
+    now was its own, and of ranks there were fewer numbers. Returns the keys of the attempts."""
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        for name, in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'schema'").fetchall():
+            if name not in ("tokens", "members", "audit"):
+                db.execute(f"CREATE TABLE old_{name} (key TEXT PRIMARY KEY, body TEXT NOT NULL, digest INTEGER) WITHOUT ROWID")
+                db.execute(f"INSERT INTO old_{name} SELECT key, body, digest FROM {name}")
+            db.execute(f"DROP TABLE {name}")
+            if name not in ("tokens", "members", "audit"):
+                db.execute(f"ALTER TABLE old_{name} RENAME TO {name}")
+        rows = db.execute("SELECT key, body FROM attempts").fetchall()
+        for key, body in rows:
+            now = json.loads(body)
+            (part,), ranks = now.pop("parts"), now.pop("ranks")
+            old = {**now, **{k: part[k] for k in ("node", "slots", "events", "forgotten")}, "ranks": [r[:7] for r in ranks]}
+            db.execute("UPDATE attempts SET body = ?, digest = NULL WHERE key = ?", (json.dumps(old), key))
+        assert db.execute("DELETE FROM schema WHERE version > ?", (OLD_SCHEMA,)).rowcount > 0
+        return [key for key, _ in rows]
+
+
+def test_attempt_of_an_older_state_db_is_adopted_with_its_ranks(cluster):
+    c = cluster.start("--role", "coordinator", "--heartbeat-ms", "200", "--lease-ms", "1000", name="c")
+    node = cluster.node(c, 2, "a")
+    until("it is ready", lambda: len(c.nodes("READY")) == 1)
+    job = c.submit(LONG, "trainer.devices=2")
+    c.wait_step(job, 20)
+    pids = node.workers(job)
+    c.kill()
+    assert as_an_older_build_left_it(c.state_dir / "state.db") == [f"{job}/a1"]
+    ranks_go_on(node, job, pids)
+    c.start()
+    until("its node has registered", lambda: len(c.nodes("READY")) == 1)
+    now = c.job(job)
+    assert [(p.node, p.first_rank, p.n_ranks, p.state) for p in now.parts] == [("a", 0, 2, "started")]
+    assert (c.state(job), now.attempt, now.restarts) == ("RUNNING", 1, 0) and node.workers(job) == pids
+    c.wait_step(job, now.global_step + 10)
+    c.steer("Cancel", job)
+    done = c.wait_state(job, "CANCELLED")
+    assert (done.attempt, done.restarts) == (1, 0) and done.global_step >= now.global_step + 10
+    c.losses(job, done.global_step, 2)
+    with contextlib.closing(sqlite3.connect(f"file:{c.state_dir}/state.db?mode=ro", uri=True)) as db:
+        assert db.execute("SELECT max(version) FROM schema").fetchone()[0] > OLD_SCHEMA
+        (body,), = db.execute("SELECT body FROM attempts").fetchall()
+        assert len(json.loads(body)["parts"]) == 1
 
 
 def test_attempt_that_ended_while_no_daemon_ran_counts(daemon):
