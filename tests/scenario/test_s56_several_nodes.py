@@ -189,9 +189,10 @@ def test_attempt_ends_within_two_seconds_of_a_kill_when_no_other_rank_obeys(two)
 
 def test_attempt_of_a_command_ends_within_two_seconds_when_the_others_ignore_sigterm(two, tmp_path):
     c, a, b = two
-    go, went = tmp_path / "go", tmp_path / "went"
+    go, went, deaf = tmp_path / "go", tmp_path / "went", [tmp_path / f"deaf.{rank}" for rank in range(4)]
     job = c.submit(spec(tmp_path, f"""
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open(f"{tmp_path}/deaf.{{rank}}", "w").close()
 while rank == 3 and not os.path.exists("{go}"):
     time.sleep(0.01)
 if rank == 3:
@@ -201,6 +202,7 @@ while True:
     signal.pause()
 """, trainer={"num_nodes": 2, "devices": 2}))
     c.wait_state(job, "RUNNING")
+    until("all ignore it", lambda: all(f.exists() for f in deaf))
     go.touch()
     failure = c.wait_state(job, "FAILED").failure
     assert took_s(c, job, float(went.read_text())) < 2
