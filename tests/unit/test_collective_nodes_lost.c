@@ -217,6 +217,87 @@ static void test_deadline_names_the_node_when_it_stops_within_a_call(void **stat
     nodes_finish(&n);
 }
 
+// ---- a node that takes a connection and does not greet ------------------------------------------
+// The socket of this process that listens, and where; -1: none.
+static int find_listener(struct sockaddr_in *out) {
+    for (int fd = 0; fd < 256; fd++) {
+        int on = 0;
+        socklen_t bytes = sizeof on;
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &bytes) < 0 || !on) continue;
+        bytes = sizeof *out;
+        return getsockname(fd, (struct sockaddr *)out, &bytes) == 0 ? fd : -1;
+    }
+    return -1;
+}
+
+enum greets { KEEPS_THEM_WAITING, TAKES_AND_IS_SILENT, GREETS_BY_HALF, GREETS_FALSELY, HANGS_UP };
+
+// In place of node 0's own greeting: takes who comes until all others have ended.
+static td_status greet(struct node_rank *r, enum greets how) {
+    char greeting[48]; // as many bytes as the true one
+    int taken[64], n_taken = 0;
+    struct sockaddr_in listener;
+    struct pollfd polled = {.fd = find_listener(&listener), .events = POLLIN};
+    NODE_CHECK(polled.fd >= 0);
+    while (atomic_load(&r->nodes->page->stage) < r->world - 1) {
+        if (how == KEEPS_THEM_WAITING || poll(&polled, 1, 1) <= 0) continue;
+        const int fd = accept4(polled.fd, NULL, NULL, SOCK_CLOEXEC);
+        NODE_CHECK(fd >= 0);
+        NODE_CHECK(recv(fd, greeting, sizeof greeting, MSG_WAITALL) == sizeof greeting);
+        const size_t bytes = how == GREETS_BY_HALF   ? sizeof greeting / 2
+                             : how == GREETS_FALSELY ? sizeof greeting
+                                                     : 0;
+        NODE_CHECK(send(fd, greeting, bytes, MSG_NOSIGNAL) == (ssize_t)bytes);
+        if (how == HANGS_UP || how == GREETS_FALSELY) {
+            close(fd);
+            continue;
+        }
+        NODE_CHECK(n_taken < (int)TD_COUNTOF(taken)); // each tries once, and waits
+        taken[n_taken++] = fd;
+    }
+    while (n_taken) {
+        close(taken[--n_taken]);
+    }
+    return TD_OK;
+}
+
+static td_status rank_meets_a_strange_node(struct node_rank *r, void *arg) {
+    if (r->node == 0) return greet(r, *(const enum greets *)arg);
+    const int64_t began_ns = td_mono_now().ns;
+    td_status s = r->ops->barrier(r->c, "all are there");
+    const int64_t took_ns = td_mono_now().ns - began_ns;
+    atomic_fetch_add(&r->nodes->page->stage, 1);
+    if (took_ns >= 350 * TD_NS_PER_MS && took_ns < 5 * TD_NS_PER_S) return s;
+    return td_status_context(s, "after %.3f s", (double)took_ns / (double)TD_NS_PER_S);
+}
+static void test_deadline_names_the_node_when_it_does_not_greet(void **state) {
+    static const char *const why[] = {
+        [KEEPS_THEM_WAITING] = "(it takes the connection and does not answer)",
+        [TAKES_AND_IS_SILENT] = "(it takes the connection and does not answer)",
+        [GREETS_BY_HALF] = "(it takes the connection and does not answer)",
+        [GREETS_FALSELY] = "(", // of the last try, which the deadline may end
+        [HANGS_UP] = "(",
+    };
+    (void)state;
+    for (enum greets how = 0; how < TD_COUNTOF(why); how++) {
+        struct nodes n;
+        char text[128];
+        nodes_init(&n, 3, three);
+        n.timeout_ns = 400 * TD_NS_PER_MS;
+        nodes_run_but(&n, rank_meets_a_strange_node, &how, -1);
+        assert_int_equal(n.page->outcome[0].code, TD_CODE_OK);
+        snprintf(text, sizeof text, "node 0 of 3 did not come in time %s", why[how]);
+        for (int32_t rank = 1; rank < 3; rank++) {
+            const struct outcome *o = &n.page->outcome[rank];
+            if (o->code != TD_DEADLINE_EXCEEDED || o->cls != TD_CLASS_COLLECTIVE ||
+                !strstr(o->message, text) || strstr(o->message, "after ")) {
+                fail_msg("rank %d: %s: %s", rank, td_code_name(o->code), o->message);
+            }
+        }
+        nodes_finish(&n);
+    }
+}
+
 // ---- a network that is silent -------------------------------------------------------------------
 // In a network of its own, whose only link goes down: nothing is refused, and nothing answers.
 static bool enter_own_network(void) {
@@ -314,18 +395,6 @@ static void test_disagreement_names_both_calls_and_nodes_when_calls_differ(void 
 }
 
 // ---- strangers ----------------------------------------------------------------------------------
-// Finds the port of this process that listens.
-static bool find_listener(struct sockaddr_in *out) {
-    for (int fd = 0; fd < 256; fd++) {
-        int on = 0;
-        socklen_t bytes = sizeof on;
-        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &bytes) < 0 || !on) continue;
-        bytes = sizeof *out;
-        return getsockname(fd, (struct sockaddr *)out, &bytes) == 0;
-    }
-    return false;
-}
-
 enum { STRANGERS = 40 }; // more than may be greeting at once
 static int strangers[STRANGERS];
 
@@ -346,7 +415,7 @@ static td_status rank_with_strangers(struct node_rank *r, void *arg) {
     struct sockaddr_in listener;
     float x = (float)r->rank;
     (void)arg;
-    NODE_CHECK(find_listener(&listener));
+    NODE_CHECK(find_listener(&listener) >= 0);
     NODE_CHECK(r->rank != 0 || ntohl(listener.sin_addr.s_addr) == 0x7f000001);
     if (r->rank == 0) {
         NODE_CHECK(bother(&listener));
@@ -355,7 +424,7 @@ static td_status rank_with_strangers(struct node_rank *r, void *arg) {
     nodes_wait_stage(r->nodes, 1);
     TD_TRY(r->ops->all_reduce(r->c, &x, 1, TD_F32, TD_REDUCE_SUM));
     NODE_CHECK(x == (float)(r->world * (r->world - 1) / 2));
-    NODE_CHECK(!find_listener(&listener));
+    NODE_CHECK(find_listener(&listener) < 0);
     char byte;
     for (int i = 0; r->rank == 0 && i < STRANGERS; i++) { // all were dropped
         NODE_CHECK(recv(strangers[i], &byte, 1, 0) <= 0);
@@ -438,6 +507,7 @@ int main(void) {
         cmocka_unit_test(test_deadline_names_the_node_when_it_never_comes),
         cmocka_unit_test(test_deadline_names_the_node_when_it_is_connected_and_sends_nothing),
         cmocka_unit_test(test_deadline_names_the_node_when_it_stops_within_a_call),
+        cmocka_unit_test(test_deadline_names_the_node_when_it_does_not_greet),
         cmocka_unit_test(test_disagreement_names_both_calls_and_nodes_when_calls_differ),
         cmocka_unit_test(test_job_goes_on_when_strangers_connect),
         cmocka_unit_test(test_bytes_between_nodes_are_two_shares_of_the_gradients),

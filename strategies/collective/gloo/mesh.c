@@ -359,45 +359,49 @@ static td_status accept_nodes(struct td_mesh *m, int64_t deadline_ns, int *fds) 
 }
 
 // ---- connecting ---------------------------------------------------------------------------------
-// One try. out_fd stays -1 where the other end is not there, or went again; out_errno says why.
+// One try. out_fd stays -1 where the other end is not there, or went again; out_why says why.
 static td_status dial(struct td_mesh *m, int32_t node, int64_t deadline_ns, int *out_fd,
-                      int *out_errno) {
+                      const char **out_why) {
     TD_AUTO_CLOSE int fd = -1;
     struct sockaddr_storage to;
     const socklen_t bytes = address_of(m, node, &to);
     bool ready;
     TD_TRY(open_socket(m, &fd));
-    *out_errno = 0;
     if (connect(fd, (const struct sockaddr *)&to, bytes) < 0 && errno != EINPROGRESS) {
-        *out_errno = errno;
+        *out_why = strerror(errno);
         return TD_OK;
     }
     struct pollfd polled = {.fd = fd, .events = POLLOUT};
     TD_TRY(wait_some(m, &polled, 1, deadline_ns, &ready));
-    socklen_t size = sizeof *out_errno;
-    if (!ready) *out_errno = ETIMEDOUT;
-    if (ready) (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, out_errno, &size);
-    if (*out_errno) return TD_OK;
+    int error = ready ? 0 : ETIMEDOUT;
+    socklen_t size = sizeof error;
+    if (ready) (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error) {
+        *out_why = strerror(error);
+        return TD_OK;
+    }
     struct greeting out = {.from = m->config.node, .to = node}, back;
     memcpy(out.magic, greeting_magic_text, sizeof out.magic);
     memcpy(out.token, m->nodes[node].token, sizeof out.token);
     if (send(fd, &out, sizeof out, MSG_NOSIGNAL) != (ssize_t)sizeof out) {
-        *out_errno = errno;
+        *out_why = strerror(errno);
         return TD_OK;
     }
     polled.events = POLLIN;
     for (size_t have = 0; have < sizeof back;) {
         TD_TRY(wait_some(m, &polled, 1, deadline_ns, &ready));
         const ssize_t n = ready ? recv(fd, (char *)&back + have, sizeof back - have, 0) : 0;
-        *out_errno = !ready ? ETIMEDOUT : n < 0 ? errno : ECONNRESET;
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+        *out_why = !ready  ? "it takes the connection and does not answer"
+                   : n < 0 ? strerror(errno)
+                           : "it closes the connection";
         if (n <= 0) return TD_OK;
         have += (size_t)n;
     }
     const bool knows = memcmp(back.magic, greeting_magic_text, sizeof back.magic) == 0 &&
                        back.from == node && back.to == m->config.node &&
                        same_token(back.token, m->nodes[m->config.node].token);
-    *out_errno = knows ? 0 : EPROTO;
+    *out_why = "what answers at its address is not the node";
     if (knows) TD_TRY(watch_link(m, fd));
     if (knows) *out_fd = td_steal_fd(&fd);
     return TD_OK;
@@ -406,12 +410,12 @@ static td_status dial(struct td_mesh *m, int32_t node, int64_t deadline_ns, int 
 static td_status connect_to(struct td_mesh *m, int32_t node, int64_t deadline_ns, int *out_fd) {
     TD_TRY(read_node(m, node, deadline_ns));
     for (;;) {
-        int why;
+        const char *why = "";
         TD_TRY(dial(m, node, deadline_ns, out_fd, &why));
         if (*out_fd >= 0) return TD_OK;
         if (td_mono_now().ns >= deadline_ns) {
             char name[TD_MESH_NODE_TEXT];
-            return fail_missing(m, td_mesh_node(&m->config, node, name), strerror(why));
+            return fail_missing(m, td_mesh_node(&m->config, node, name), why);
         }
         (void)poll(NULL, 0, RETRY_MS); // the next try
     }
