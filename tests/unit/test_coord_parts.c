@@ -181,6 +181,73 @@ static void test_nodes_that_do_not_meet_take_no_parts_of_one_attempt(void **stat
     }
 }
 
+// Each time a node more without an address: the reason has the first of them by name, and how
+// many. Its mark changes, so watchers see it.
+static void test_nodes_without_an_interface_are_named_and_counted(void **state) {
+    (void)state;
+    static const struct {
+        const char *joins, *words;
+    } cases[] = {
+        {"n-5", "a part: n-1; node n-5 has no collective interface (traind"},
+        {"n-3", "; nodes n-3, n-5 have no collective interface (traind"},
+        {"n-7", "; nodes n-3, n-5, n-7 have no"},
+        {"n-6", "; nodes n-3, n-5, n-6, n-7 have no"},
+        {"n-2", "; nodes n-2, n-3, n-5, n-6 and 1 more have no"},
+        {"n-8", "; nodes n-2, n-3, n-5, n-6 and 2 more have no"},
+    };
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 2}");
+    struct rig r;
+    struct td_reason why;
+    begin_alone(&r, &o);
+    join_at(&r, "n-1", "10.0.0.1", "one");
+    create(&r, 0, spec);
+    settle(&r);
+    answer_all(&r);
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        const uint64_t before = td_core_reason_mark(r.core, job(&r, 0), r.now.mono);
+        join_at(&r, cases[i].joins, "", "two");
+        answer_all(&r);
+        td_core_reason(r.core, job(&r, 0), r.now.mono, &why);
+        assert_string_equal(why.code, "WAITING_FOR_NODE");
+        assert_non_null(strstr(why.text, "needs 2 nodes for 1 rank each, 1 connected node could"));
+        if (!strstr(why.text, cases[i].words)) fail_msg("%s", why.text);
+        assert_true(td_core_reason_mark(r.core, job(&r, 0), r.now.mono) != before);
+    }
+    end(&r);
+}
+
+static void test_nodes_of_other_networks_are_named_and_counted(void **state) {
+    (void)state;
+    static const char *const others[] = {"fd00::2",   "127.0.0.1", "127.0.0.1",
+                                         "127.0.0.1", "127.0.0.1", ""};
+    static const char *const boots[] = {"two", "three", "four", "five", "six", "seven"};
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 3}");
+    struct rig r;
+    struct td_reason why;
+    begin_alone(&r, &o);
+    join_at(&r, "n-1", "10.0.0.1", "one");
+    join_at(&r, "n-2", "10.0.0.2", "one");
+    for (size_t i = 0; i < TD_COUNTOF(others); i++) {
+        char name[8];
+        snprintf(name, sizeof name, "n-%zu", i + 3);
+        join_at(&r, name, others[i], boots[i]);
+    }
+    create(&r, 0, spec);
+    settle(&r);
+    answer_all(&r);
+    td_core_reason(r.core, job(&r, 0), r.now.mono, &why);
+    if (!strstr(why.text,
+                "2 connected nodes could take a part: n-1, n-2; node n-8 has no collective "
+                "interface (traind --collective-interface); nodes n-3 (fd00::2), n-4 "
+                "(127.0.0.1), n-5 (127.0.0.1), n-6 (127.0.0.1) and 1 more have collective "
+                "addresses of another network")) {
+        fail_msg("%s", why.text);
+    }
+    end(&r);
+}
+
 static void test_nodes_of_one_machine_meet_by_loopback(void **state) {
     (void)state;
     const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
@@ -416,6 +483,8 @@ int main(void) {
         cmocka_unit_test(test_all_ranks_have_the_threads_that_each_node_has_for_one),
         cmocka_unit_test(test_store_is_decided_by_the_job_and_not_by_each_of_its_nodes),
         cmocka_unit_test(test_nodes_that_do_not_meet_take_no_parts_of_one_attempt),
+        cmocka_unit_test(test_nodes_without_an_interface_are_named_and_counted),
+        cmocka_unit_test(test_nodes_of_other_networks_are_named_and_counted),
         cmocka_unit_test(test_nodes_of_one_machine_meet_by_loopback),
         cmocka_unit_test(test_part_that_fails_aborts_the_other_and_its_error_is_the_jobs),
         cmocka_unit_test(test_other_part_is_aborted_while_the_first_still_ends),

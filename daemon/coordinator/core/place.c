@@ -178,6 +178,16 @@ static void add_best(const struct td_job *j, struct best *b, struct td_host *n) 
     b->nodes[at] = n;
 }
 
+static void add_few(struct td_place_few *few, const struct td_host *n) {
+    uint32_t at = TD_MIN(few->n, (uint32_t)TD_PLACE_NAMED);
+    few->n++;
+    while (at > 0 && strcmp(n->name, few->nodes[at - 1]->name) < 0) {
+        at--;
+        if (at + 1 < TD_PLACE_NAMED) few->nodes[at + 1] = few->nodes[at];
+    }
+    if (at < TD_PLACE_NAMED) few->nodes[at] = n;
+}
+
 // Whether the job may run there at all; if not, c says why.
 static bool is_able(const struct td_core *core, const struct td_job *j, const struct td_host *n,
                     const struct td_plan_entry *any, struct td_place *c) {
@@ -192,11 +202,11 @@ static bool is_able(const struct td_core *core, const struct td_job *j, const st
         return false;
     }
     if (j->knobs.num_nodes > 1 && !n->collective_address[0]) {
-        c->apart = n;
+        add_few(&c->apart, n);
         return false;
     }
     if (c->network && !td_hosts_meet(c->network, n)) {
-        c->elsewhere = n;
+        add_few(&c->elsewhere, n);
         return false;
     }
     return true;

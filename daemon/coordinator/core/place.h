@@ -13,6 +13,14 @@ struct td_core;
 struct td_host;
 struct td_host_accel;
 
+enum { TD_PLACE_NAMED = 4 };
+
+// Nodes that cannot take a part, all for one reason: the first of them by name.
+struct td_place_few {
+    uint32_t n;                                  // of all of them
+    const struct td_host *nodes[TD_PLACE_NAMED]; // as many as there are
+};
+
 struct td_place {
     // To run on now; NULL: nowhere. Of several nodes the one whose plan holds for all: of which not
     // all is known, else of the lowest CPU level.
@@ -27,11 +35,11 @@ struct td_place {
     uint32_t few_devices; // a node has the slots and never so many devices: this many ranks
     const struct td_host *withheld; // one of them has a build that gives ranks none
     bool any_ready;
-    bool forbidden;              // a ready node does not allow its kind
-    bool away;                   // its newest checkpoint is on a node that is not ready
-    const struct td_host *apart; // has no address for traffic between nodes, which the job needs
-    const struct td_host *elsewhere; // has one that those of network do not reach
-    const struct td_host *network;   // all parts go to nodes that meet this one; NULL: to any
+    bool forbidden;                // a ready node does not allow its kind
+    bool away;                     // its newest checkpoint is on a node that is not ready
+    struct td_place_few apart;     // have no address for traffic between nodes, which the job needs
+    struct td_place_few elsewhere; // have one that those of network do not reach
+    const struct td_host *network; // all parts go to nodes that meet this one; NULL: to any
 };
 
 struct td_place td_place_choose(const struct td_core *core, const struct td_job *j);

@@ -17,7 +17,7 @@
 #include "daemon/coordinator/core/queue.h"
 #include "lib/base/cpu_level.h"
 
-enum { EXACT_POSITIONS = 10, SHOWN_NODES = 4 };
+enum { EXACT_POSITIONS = 10, SHOWN_NODES = TD_PLACE_NAMED, FEW_BYTES = 256 };
 
 static bool left_by_an_end(const struct td_job *j) {
     static const char *const codes[] = {"DAEMON_STOPPED", "LAUNCHER_UPGRADED", "STOPPED_ON_NODE"};
@@ -105,23 +105,53 @@ static void name_able(const struct td_core *core, const struct td_job *j, uint32
     }
 }
 
+// "node a", "nodes a, b", "nodes a, b, c, d and 2 more"; with_address: each as "a (10.0.0.1)".
+static void name_few(const struct td_place_few *few, bool with_address, char *out, size_t bytes) {
+    const uint32_t shown = TD_MIN(few->n, (uint32_t)TD_PLACE_NAMED);
+    size_t len = (size_t)snprintf(out, bytes, few->n == 1 ? "node" : "nodes");
+    for (uint32_t i = 0; i < shown && len < bytes; i++) {
+        const struct td_host *n = few->nodes[i];
+        len += (size_t)snprintf(out + len, bytes - len, with_address ? "%s %s (%s)" : "%s %s",
+                                i ? "," : "", n->name, n->collective_address);
+    }
+    if (len < bytes && few->n > shown) {
+        snprintf(out + len, bytes - len, " and %u more", few->n - shown);
+    }
+}
+
+// Nodes that could take a part but for their collective interface; "": there are none.
+static void say_no_way(const struct td_place *p, char *out, size_t bytes) {
+    char names[FEW_BYTES];
+    size_t len = 0;
+    out[0] = '\0';
+    if (p->apart.n) {
+        name_few(&p->apart, false, names, sizeof names);
+        len = (size_t)snprintf(out, bytes,
+                               "; %s %s no collective interface "
+                               "(traind --collective-interface)",
+                               names, p->apart.n == 1 ? "has" : "have");
+    }
+    if (p->elsewhere.n == 1 && len < bytes) {
+        snprintf(out + len, bytes - len,
+                 "; node %s has the collective address %s, of another network",
+                 p->elsewhere.nodes[0]->name, p->elsewhere.nodes[0]->collective_address);
+    } else if (p->elsewhere.n && len < bytes) {
+        name_few(&p->elsewhere, true, names, sizeof names);
+        snprintf(out + len, bytes - len, "; %s have collective addresses of another network",
+                 names);
+    }
+}
+
 // It spans more nodes than there are for it.
 static void say_few_nodes(const struct td_core *core, const struct td_job *j,
                           const struct td_place *p, struct td_reason *r) {
-    char names[200], apart[184] = "";
+    char names[FEW_BYTES], no_way[2 * FEW_BYTES + 128];
     name_able(core, j, p->able, names, sizeof names);
-    if (p->apart) {
-        snprintf(apart, sizeof apart,
-                 "; node %s has no collective interface (traind --collective-interface)",
-                 p->apart->name);
-    } else if (p->elsewhere) {
-        snprintf(apart, sizeof apart, "; node %s has the collective address %s, of another network",
-                 p->elsewhere->name, p->elsewhere->collective_address);
-    }
+    say_no_way(p, no_way, sizeof no_way);
     td_reason_set(r, "WAITING_FOR_NODE",
                   "needs %u nodes for %u rank%s each, %u connected node%s could take a part%s%s",
                   p->wanted, td_job_node_ranks(j), td_job_node_ranks(j) == 1 ? "" : "s", p->able,
-                  p->able == 1 ? "" : "s", names, apart);
+                  p->able == 1 ? "" : "s", names, no_way);
 }
 
 // The first of the jobs before it that slots of the node are kept for; NULL: none. out_slots: how
@@ -218,6 +248,11 @@ void td_core_reason(const struct td_core *core, const struct td_job *j, struct t
     out_reason->position = td_queue_position(core, j);
 }
 
+static uint64_t few_mark(const struct td_place *p) {
+    return (uint64_t)p->wanted << 12 ^ p->able ^ (uint64_t)p->apart.n << 16 ^
+           (uint64_t)p->elsewhere.n << 20;
+}
+
 uint64_t td_core_reason_mark(const struct td_core *core, const struct td_job *j,
                              struct td_mono now) {
     struct td_place p;
@@ -228,7 +263,7 @@ uint64_t td_core_reason_mark(const struct td_core *core, const struct td_job *j,
     }
     if (unit > 1) position = position * 10 / unit * unit; // two digits of it
     uint64_t slots = why == WHY_SLOTS       ? (uint64_t)p.needed << 12 | (p.free + 31 * p.fit)
-                     : why == WHY_FEW_NODES ? (uint64_t)p.wanted << 12 | p.able
+                     : why == WHY_FEW_NODES ? few_mark(&p)
                      : why == WHY_DEVICES   ? (uint64_t)p.needed_devices << 12 | p.free_devices
                                             : 0;
     const struct td_host *n = why == WHY_SLOTS ? p.nearest : NULL;
