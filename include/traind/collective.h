@@ -84,6 +84,10 @@ struct td_collective_config {
     const char *const *node_names; // (n_nodes) for errors; NULL: they have numbers alone
     // A node whose machine acknowledges nothing for so long is gone; 0: the backend's own.
     int64_t link_timeout_ns;
+    // (optional) What people should know of the group beside its errors: a line, copied. From the
+    // thread of a call.
+    void (*note)(void *arg, const char *text);
+    void *note_arg;
 };
 
 // What all_reduce_bucket takes. One of the first two at least. With both, gradients stay where the

@@ -38,6 +38,8 @@ struct outcome {
     enum td_class cls;
     char message[512];
     int64_t ended_ns;
+    int n_notes;
+    char note[512]; // the last one
 };
 
 // What all processes share.
@@ -164,6 +166,13 @@ static inline int32_t first_rank_of(const struct nodes *n, int32_t node) {
     return first;
 }
 
+static inline void take_note(void *arg, const char *text) {
+    struct node_rank *r = arg;
+    struct outcome *o = &r->nodes->page->outcome[r->rank];
+    o->n_notes++;
+    snprintf(o->note, sizeof o->note, "%s", text);
+}
+
 static inline void rank_body(struct node_rank *r, node_rank_fn *fn, void *arg) {
     struct nodes *n = r->nodes;
     char address[32];
@@ -184,6 +193,8 @@ static inline void rank_body(struct node_rank *r, node_rank_fn *fn, void *arg) {
         .store = &n->store,
         .node_names = n->names,
         .link_timeout_ns = n->link_timeout_ns,
+        .note = take_note,
+        .note_arg = r,
     };
     td_status s = r->ops->join(&config, &r->c);
     if (!s) s = fn(r, arg);
@@ -209,7 +220,7 @@ static inline void nodes_run_but(struct nodes *n, node_rank_fn *fn, void *arg, i
                                   .node = p,
                                   .local_rank = l,
                                   .ops = n->ops};
-            n->page->outcome[r.rank].code = TD_UNKNOWN;
+            n->page->outcome[r.rank] = (struct outcome){.code = TD_UNKNOWN};
             n->pid[r.rank] = -1;
             if (p == absent) continue;
             n->pid[r.rank] = fork();

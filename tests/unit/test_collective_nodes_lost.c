@@ -397,6 +397,7 @@ static void test_disagreement_names_both_calls_and_nodes_when_calls_differ(void 
 // ---- strangers ----------------------------------------------------------------------------------
 enum { STRANGERS = 40 }; // more than may be greeting at once
 static int strangers[STRANGERS];
+static const char *const rack[] = {"rack-a", "rack-b", "rack-c"};
 
 static bool bother(const struct sockaddr_in *to) {
     char garbage[100];
@@ -435,7 +436,15 @@ static void test_job_goes_on_when_strangers_connect(void **state) {
     (void)state;
     struct nodes n;
     nodes_init(&n, 3, three);
+    n.names = rack;
     nodes_run(&n, rank_with_strangers, NULL);
+    const struct outcome *o = n.page->outcome;
+    if (!strstr(o[0].note, "node 0 (rack-a) dropped 40 connections of strangers to 127.0.0.1, ") ||
+        !strstr(o[0].note, "the first came from 127.0.0.1, port ") || strchr(o[0].note, '?')) {
+        fail_msg("%s", o[0].note);
+    }
+    assert_int_equal(o[0].n_notes, 1); // one line, however many they are
+    assert_int_equal(o[1].n_notes + o[2].n_notes, 0);
     nodes_finish(&n);
 }
 

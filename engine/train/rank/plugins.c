@@ -129,6 +129,10 @@ td_status td_rank_find_group(struct td_rank *r) {
     return r->config->decorator ? wrap_group(r) : TD_OK;
 }
 
+static void note_of_group(void *arg, const char *text) {
+    td_events_note(arg, "%s", text);
+}
+
 td_status td_rank_join_group(struct td_rank *r) {
     r->deadlines[TD_RANK_SAVES] =
         (struct td_collective_deadline){r->config->save_timeout_ns, "trainer.save_timeout"};
@@ -155,6 +159,8 @@ td_status td_rank_join_group(struct td_rank *r) {
         .store = r->io->store,
         .node_names = r->config->node_names,
         .link_timeout_ns = r->config->link_timeout_ns,
+        .note = note_of_group,
+        .note_arg = r->events,
     };
     TD_TRY_CTX(r->group_ops->join(&config, &r->group), "join the group of ranks");
     return TD_OK;

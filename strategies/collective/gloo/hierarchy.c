@@ -179,7 +179,9 @@ static td_status join_nodes(struct td_collective *c, const struct td_collective_
                                                     .names = config->node_names,
                                                     .link_timeout_ns = config->link_timeout_ns,
                                                     .aborted = is_over,
-                                                    .aborted_arg = c},
+                                                    .aborted_arg = c,
+                                                    .note = config->note,
+                                                    .note_arg = config->note_arg},
                                            .deadline = config->deadline};
     return td_between_create(&c->config, &c->between);
 }

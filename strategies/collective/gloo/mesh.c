@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -43,6 +44,7 @@ struct guest {
     int fd; // -1: none
     size_t have;
     int64_t deadline_ns;
+    struct sockaddr_storage from;
     struct greeting greeting;
 };
 
@@ -52,7 +54,9 @@ struct td_mesh {
     struct sockaddr_storage address;
     socklen_t address_bytes;
     struct guest guests[GUESTS_MAX];
-    struct record nodes[]; // (n_nodes); those that were read have a family
+    uint64_t n_strangers;          // that were dropped
+    struct sockaddr_storage first; // of them
+    struct record nodes[];         // (n_nodes); those that were read have a family
 };
 
 const char *td_mesh_node(const struct td_mesh_config *c, int32_t node,
@@ -251,14 +255,30 @@ td_status td_mesh_create(const struct td_mesh_config *config, struct td_mesh **o
     return TD_OK;
 }
 
-static void drop_guest(struct guest *g) {
-    if (g->fd >= 0) close(g->fd);
+// A stranger, or a node that had to give way.
+static void drop_guest(struct td_mesh *m, struct guest *g) {
+    if (g->fd < 0) return;
+    close(g->fd);
     g->fd = -1;
+    if (!m->n_strangers++) m->first = g->from;
+}
+
+static void say_strangers(const struct td_mesh *m) {
+    char host[INET6_ADDRSTRLEN] = "?", port[8] = "?", name[TD_MESH_NODE_TEXT], text[384];
+    if (!m->n_strangers || !m->config.note) return;
+    (void)getnameinfo((const struct sockaddr *)&m->first, sizeof m->first, host, sizeof host, port,
+                      sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+    snprintf(text, sizeof text,
+             "node %s dropped %" PRIu64 " connection%s of strangers to %s, where it waited for the "
+             "other nodes; the first came from %s, port %s",
+             td_mesh_node(&m->config, m->config.node, name), m->n_strangers,
+             m->n_strangers == 1 ? "" : "s", m->config.address, host, port);
+    m->config.note(m->config.note_arg, text);
 }
 
 static void stop_listening(struct td_mesh *m) {
     for (int i = 0; i < GUESTS_MAX; i++) {
-        drop_guest(&m->guests[i]);
+        drop_guest(m, &m->guests[i]);
     }
     if (m->listener >= 0) close(m->listener);
     m->listener = -1;
@@ -278,15 +298,18 @@ static struct guest *guest_place(struct td_mesh *m) {
         if (g->fd < 0) return g;
         if (g->deadline_ns < oldest->deadline_ns) oldest = g;
     }
-    drop_guest(oldest);
+    drop_guest(m, oldest);
     return oldest;
 }
 
 static void take_guests(struct td_mesh *m) {
     for (int i = 0; i < GUESTS_MAX; i++) {
-        const int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0) return; // none left; one that is gone again is no error of ours
-        *guest_place(m) = (struct guest){.fd = fd, .deadline_ns = td_mono_now().ns + GREETING_NS};
+        struct guest g = {.deadline_ns = td_mono_now().ns + GREETING_NS};
+        socklen_t bytes = sizeof g.from;
+        g.fd =
+            accept4(m->listener, (struct sockaddr *)&g.from, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (g.fd < 0) return; // none left; one that is gone again is no error of ours
+        *guest_place(m) = g;
     }
 }
 
@@ -313,7 +336,7 @@ static td_status read_guest(struct td_mesh *m, struct guest *g, int64_t deadline
     if (n > 0 && g->have < sizeof g->greeting) return TD_OK;
     const int32_t from = g->greeting.from;
     if (n <= 0 || !is_expected(m, &g->greeting, fds)) {
-        drop_guest(g);
+        drop_guest(m, g);
         return TD_OK;
     }
     TD_TRY(read_node(m, from, deadline_ns));
@@ -336,7 +359,7 @@ static td_status look_at_guests(struct td_mesh *m, int64_t deadline_ns, int *fds
     for (int i = 0; i < GUESTS_MAX; i++) {
         struct guest *g = &m->guests[i];
         if (polled[i + 1].revents) TD_TRY(read_guest(m, g, deadline_ns, fds));
-        if (g->fd >= 0 && now >= g->deadline_ns) drop_guest(g);
+        if (g->fd >= 0 && now >= g->deadline_ns) drop_guest(m, g);
     }
     if (polled[0].revents) take_guests(m);
     *out_late = now >= deadline_ns;
@@ -432,6 +455,7 @@ td_status td_mesh_connect(struct td_mesh *m, int64_t deadline_ns, int *out_fds,
     }
     if (!s) s = accept_nodes(m, deadline_ns, out_fds);
     stop_listening(m);
+    say_strangers(m);
     for (int32_t p = 0; p < m->config.n_nodes; p++) {
         if (!s) out_places[p] = (struct td_mesh_place){m->nodes[p].first_rank, m->nodes[p].n_ranks};
         if (!s || out_fds[p] < 0) continue;

@@ -9,7 +9,8 @@
 // come from the store, so each end knows that the other is of this attempt. A stranger who has no
 // token is dropped: after a wrong or half greeting, at the latest after GREETING_NS. At most
 // GUESTS_MAX may be greeting at once; the oldest gives way, and a node that had to go tries again.
-// When all nodes are connected nobody listens any more.
+// When all nodes are connected nobody listens any more. Then a note says how many were dropped, if
+// any were, and from where the first came. It is one line, however many they are.
 //
 // A connection has TCP's keepalive and user timeout: one whose other machine acknowledges nothing
 // for link_timeout_ns ends with ETIMEDOUT, or with what the network said meanwhile. So a host
@@ -43,6 +44,8 @@ struct td_mesh_config {
     int64_t link_timeout_ns;     // 0: TD_MESH_LINK_NS
     bool (*aborted)(void *arg);  // NULL: nobody asks
     void *aborted_arg;
+    void (*note)(void *arg, const char *text); // NULL: nobody reads what strangers do
+    void *note_arg;
 };
 
 // The ranks of a node, as it gave them.
