@@ -36,6 +36,7 @@ class FakeCoordinator:
     def __init__(self, stubs, plan_json, port=0):
         self.m, self.plan_json, self.lock = stubs.node, plan_json, threading.Lock()
         self.values, self.wanted, self.sets, self.ended, self.registered, self.out = {}, set(), [], set(), {}, {}
+        self.stale = {}  # what each node dropped, by its heartbeats
         self.server = grpc.server(futures.ThreadPoolExecutor(16))
         played = {name: getattr(self, name) for name in ("Session", "PutLog", "PutShard")}  # no test calls the others
         service = type("Service", (stubs.node_grpc.NodeServiceServicer,), {})()
@@ -98,6 +99,9 @@ class FakeCoordinator:
                                                      adopt=[self.m.AttemptCursor(id=i) for i in held]))
         self.registered[node] = held
 
+    def on_heartbeat(self, node, m, out):
+        self.stale[node] = m.stale_messages
+
     def on_segment(self, node, m, out):
         self.send(node, segment_ack=self.m.SegmentAck(id=m.id, kind=m.kind, rank=m.rank, offset=m.offset + len(m.data)))
         if b'"launcher_end"' in m.data:
@@ -144,7 +148,10 @@ def two_nodes(cluster, stubs, tmp_path):
         return made[-1]
 
     def finish(go=b"now"):
+        before = dict(made[-1].stale)
         made[-1].give("go", b"stale", epoch=EPOCH + 1)
+        until("both say that they dropped it",
+              lambda: all(made[-1].stale.get(n, 0) > before.get(n, 0) for n in ("n0", "n1")))
         made[-1].give("go", go)
         until("both have ended", lambda: made[-1].ended == {"n0", "n1"})
         for i in range(2):

@@ -94,6 +94,31 @@ static void test_stale_messages_are_dropped_and_counted(void **state) {
     end_meeting(&m);
 }
 
+static uint32_t beat(struct meeting *m, int node, uint32_t n_stale) {
+    Traind__V1__Heartbeat h = TRAIND__V1__HEARTBEAT__INIT;
+    Traind__V1__NodeMessage up = TRAIND__V1__NODE_MESSAGE__INIT;
+    h.stale_messages = n_stale;
+    up.body_case = TRAIND__V1__NODE_MESSAGE__BODY_HEARTBEAT;
+    up.heartbeat = &h;
+    m->rig.session = m->sessions[node];
+    say(&m->rig, &up);
+    return td_core_counter(m->rig.core, TD_COUNT_NODE_STALE);
+}
+
+static void test_what_nodes_drop_is_counted_once(void **state) {
+    (void)state;
+    struct meeting m;
+    begin_meeting(&m, 2);
+    assert_int_equal(beat(&m, 0, 0), 0);
+    assert_int_equal(beat(&m, 0, 3), 3);
+    assert_int_equal(beat(&m, 0, 3), 3);
+    assert_int_equal(beat(&m, 1, 2), 5);
+    assert_int_equal(beat(&m, 0, 4), 6);
+    assert_int_equal(beat(&m, 0, 1), 7); // its daemon has begun again
+    assert_string_equal(td_core_counter_name(TD_COUNT_NODE_STALE), "node_stale_messages");
+    end_meeting(&m);
+}
+
 static void test_few_values_are_on_their_way_to_a_node(void **state) {
     (void)state;
     struct meeting m;
@@ -185,6 +210,7 @@ int main(void) {
         cmocka_unit_test(test_value_goes_to_the_node_that_waits_for_it),
         cmocka_unit_test(test_other_bytes_are_refused_and_the_first_ones_stay),
         cmocka_unit_test(test_stale_messages_are_dropped_and_counted),
+        cmocka_unit_test(test_what_nodes_drop_is_counted_once),
         cmocka_unit_test(test_few_values_are_on_their_way_to_a_node),
         cmocka_unit_test(test_node_that_registers_again_says_its_wants_again),
         cmocka_unit_test(test_coordinator_that_is_started_again_learns_it_again),

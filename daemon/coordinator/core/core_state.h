@@ -54,6 +54,7 @@ struct td_host {
     uint32_t n_removals; // rows of deleted jobs
     struct td_host_devices devices;
     uint32_t values_flying; // rendezvous.h
+    uint32_t stale;         // messages that its daemon has dropped, by its last heartbeat
 };
 
 struct td_node_session {

@@ -43,10 +43,10 @@ void td_core_out_finish(struct td_core_out *out) {
     }
 }
 
-static const char *const counter_names[] = {"stale_messages", "segment_gaps",  "bad_event_lines",
-                                            "bad_points",     "attempts_lost", "restarts",
-                                            "registrations",  "plans_asked",   "stalls",
-                                            "queue_passes",   "queue_looks",   "reconcile_looks"};
+static const char *const counter_names[] = {
+    "stale_messages", "segment_gaps",    "bad_event_lines",    "bad_points", "attempts_lost",
+    "restarts",       "registrations",   "plans_asked",        "stalls",     "queue_passes",
+    "queue_looks",    "reconcile_looks", "node_stale_messages"};
 _Static_assert(TD_COUNTOF(counter_names) == TD_COUNT_COUNT, "one name per counter");
 
 const char *td_core_counter_name(enum td_core_counter c) {

@@ -135,6 +135,7 @@ enum td_core_counter {
     TD_COUNT_PASSES,      // of the queue
     TD_COUNT_LOOKS,       // at a waiting job, by passes
     TD_COUNT_DUE_LOOKS,   // at a job, for what is due on a node that has registered
+    TD_COUNT_NODE_STALE,  // messages that nodes dropped, by their heartbeats
     TD_COUNT_COUNT,
 };
 const char *td_core_counter_name(enum td_core_counter c); // "stale_messages"

@@ -160,6 +160,9 @@ void td_nodes_take_probe(struct td_core *core, struct td_host *n, const Traind__
 
 void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m) {
     td_nodes_set_plugins(core, n, m->plugins);
+    const uint32_t before = m->stale_messages < n->stale ? 0 : n->stale; // it has begun again
+    core->counters[TD_COUNT_NODE_STALE] += m->stale_messages - before;
+    n->stale = m->stale_messages;
     if (!n->settling) return;
     td_nodes_count(core);
     core->queue_dirty = true; // what jobs that wait keep is not counted any more
