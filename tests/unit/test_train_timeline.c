@@ -3,6 +3,10 @@
 
 #include "tests/unit/test.h"
 
+#include <math.h>
+#include <poll.h>
+#include <stdatomic.h>
+
 #include "tests/unit/ranks_rig.h"
 
 static char *trace_dir;
@@ -106,6 +110,108 @@ static void test_timeline_shows_buckets_beside_backward_when_a_thread_reduces_th
     assert_int_equal(count(events, "thread_name"), 2);
 }
 
+// ---- overlap ------------------------------------------------------------------------------------
+// A rank of the test does not wait for its buckets before the first of them is being reduced. So
+// the order of the two is no matter of speed: one that reduces in its wait fails at the deadline.
+static struct td_collective *joined[RANKS];
+static atomic_int begun[RANKS]; // reductions of bucket 0
+static _Thread_local int own_rank, n_passes;
+static _Thread_local td_status (*real_wait)(void *arg);
+
+static td_status join_and_remember(const struct td_collective_config *config,
+                                   struct td_collective **out_c) {
+    const struct td_collective_ops *shm = td_collective_shm.ops;
+    own_rank = config->rank;
+    n_passes = 0;
+    TD_TRY(shm->join(config, out_c));
+    joined[config->rank] = *out_c;
+    return TD_OK;
+}
+
+static td_status reduce_and_say(struct td_collective *c, const struct td_bucket *b) {
+    const struct td_collective_ops *shm = td_collective_shm.ops;
+    if (b->index == 0) atomic_fetch_add(&begun[c == joined[0] ? 0 : 1], 1);
+    return shm->all_reduce_bucket(c, b);
+}
+
+// All of the pass is computed.
+static td_status wait_until_begun(void *arg) {
+    n_passes++;
+    for (const int64_t deadline_ns = td_mono_now().ns + 20 * TD_NS_PER_S;;) {
+        if (atomic_load(&begun[own_rank]) >= n_passes) return real_wait(arg);
+        if (td_mono_now().ns > deadline_ns) {
+            return td_fail(TD_DEADLINE_EXCEEDED, "pass %d: no bucket is reduced beside it",
+                           n_passes);
+        }
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+static td_status compile_held(struct td_accelerator *a, const struct td_program *p,
+                              const struct td_bindings *b, struct td_executable **out) {
+    const struct td_accelerator_ops *reference = td_accelerator_reference.ops;
+    struct td_bindings own = *b;
+    if (own.all_reduce_wait) {
+        real_wait = own.all_reduce_wait;
+        own.all_reduce_wait = wait_until_begun;
+    }
+    return reference->compile(a, p, &own, out);
+}
+
+static struct td_accelerator_ops held_ops;
+static const struct td_plugin_desc held =
+    TD_PLUGIN_DESC(ACCELERATOR, "held", "reference, which waits after a backward pass", &held_ops);
+static void set_held(struct run *r, const char *dir) {
+    set_trace_dir(r, dir);
+    assert_ok(td_registry_add(r->registry, &held));
+}
+
+static double number_of(const struct td_json *e, const char *key) {
+    return td_json_real(td_json_get(e, key), NAN);
+}
+
+// The event number i of that name.
+static const struct td_json *event_at(const struct td_json *events, const char *name, int i) {
+    for (const struct td_json *e = events->first; e; e = e->next) {
+        if (strcmp(name_of(e), name) == 0 && i-- == 0) return e;
+    }
+    fail_msg("no event '%s'", name);
+    return NULL;
+}
+
+static void test_timeline_shows_a_bucket_that_begins_before_its_backward_pass_ends(void **state) {
+    struct td_collective_ops ops = *(const struct td_collective_ops *)td_collective_shm.ops;
+    const struct td_plugin_desc nodes = TD_PLUGIN_DESC(COLLECTIVE, "shm", "of nodes", &ops);
+    struct job j = job_of("held", "32-true");
+    held_ops = *(const struct td_accelerator_ops *)td_accelerator_reference.ops;
+    held_ops.compile = compile_held;
+    ops.facts = facts_of_nodes;
+    ops.join = join_and_remember;
+    ops.all_reduce_bucket = reduce_and_say;
+    j.accumulate = 1; // each backward pass has buckets
+    j.own = &nodes;
+    j.change = set_held;
+    trace_dir = *state;
+    const int64_t steps = run_job(&j, *state).step;
+    assert_true(steps > 1);
+    for (int rank = 0; rank < RANKS; rank++) {
+        TD_AUTO(td_arena) *arena = NULL;
+        assert_ok(td_arena_create(8 << 20, &arena));
+        const struct td_json *events = read_timeline(arena, rank);
+        assert_int_equal(count(events, "backward"), steps);
+        for (int i = 0; i < steps; i++) {
+            const struct td_json *pass = event_at(events, "backward", i);
+            const struct td_json *wait = event_at(events, "wait for buckets", i);
+            const struct td_json *bucket = event_at(events, "bucket 0", i);
+            const double began = number_of(bucket, "ts"), pass_began = number_of(pass, "ts");
+            assert_true(began >= pass_began && began <= pass_began + number_of(pass, "dur"));
+            assert_true(began <= number_of(wait, "ts")); // nothing is left to compute from there on
+            assert_int_equal(number_of(wait, "tid"), number_of(pass, "tid"));
+            assert_true(number_of(bucket, "tid") != number_of(pass, "tid"));
+        }
+    }
+}
+
 static void test_rank_fails_when_its_timeline_has_no_directory(void **state) {
     char gone[TD_FS_PATH_BYTES];
     struct job j = job_of("reference", "32-true");
@@ -124,6 +230,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_timeline_has_each_segment_and_no_bit_changes_when_ranks_write_one),
         test_in_scratch(test_timeline_shows_buckets_beside_backward_when_a_thread_reduces_them),
+        test_in_scratch(test_timeline_shows_a_bucket_that_begins_before_its_backward_pass_ends),
         test_in_scratch(test_rank_fails_when_its_timeline_has_no_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
