@@ -109,7 +109,10 @@ static td_status why_failed(struct td_tls_session *s, int kind, int err) {
                                        : td_fail(TD_UNAVAILABLE, "it ended in the handshake");
         return td_status_with_reason(gone, "TLS_CLOSED");
     }
-    return td_tls_fail(TD_INVALID_ARGUMENT, "the handshake of TLS 1.3 failed");
+    bool unreadable = ERR_GET_LIB(ERR_peek_error()) == ERR_LIB_ASN1; // the cause is the oldest
+    return td_tls_fail(TD_INVALID_ARGUMENT, "%s",
+                       unreadable ? "what it shows as its certificate cannot be read"
+                                  : "the handshake of TLS 1.3 failed");
 }
 
 td_status td_tls_session_handshake(struct td_tls_session *s, enum td_tls_step *out_step) {

@@ -168,6 +168,51 @@ def test_handshake_is_refused_when_the_version_or_a_certificate_is_wrong(coordin
     assert dial(coordinator, context_of(ca))[0] == "TLSv1.3"
 
 
+# Of a program that dials by libssl: what it shows as its certificate is what a file has, whatever that is.
+SHOWN = """
+#include <stdio.h>
+int i2d_X509(const void *x, unsigned char **out) {
+    static unsigned char bytes[1 << 16];
+    FILE *f = fopen(SHOWN_FILE, "re");
+    (void)x;
+    int n = f ? (int)fread(bytes, 1, sizeof bytes, f) : 0;
+    if (f) fclose(f);
+    for (int i = 0; out && i < n; i++) *(*out)++ = bytes[i];
+    return n;
+}
+"""
+
+
+def test_handshake_is_refused_when_what_is_shown_is_no_certificate(coordinator, tmp_path):
+    shown, source, library = tmp_path / "shown", tmp_path / "shown.c", tmp_path / "shown.so"
+    source.write_text(SHOWN)
+    subprocess.run(["cc", "-shared", "-fPIC", f'-DSHOWN_FILE="{shown}"', "-o", library, source], check=True)
+    ca, key, csr, pem = tls(coordinator.state_dir, "ca.pem"), *(tmp_path / x for x in ("key", "csr", "pem"))
+    ctl = lambda *args: coordinator.ctl(*args, "--state-dir", coordinator.state_dir, env={"LD_PRELOAD": ""})
+    csr.write_text(ctl("token", "request", "--key", key, "--name", "alice").stdout)
+    pem.write_text(ctl("token", "create", "--role", "viewer", "--csr", csr).stdout)
+    good = ssl.PEM_cert_to_DER_cert(pem.read_text())
+
+    def dials(what):
+        shown.write_bytes(what)
+        done = subprocess.run(["openssl", "s_client", "-connect", coordinator.address, "-CAfile", ca, "-cert", pem, "-key",
+                               key, "-alpn", "h2", "-quiet", "-no_ign_eof"], input=b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                              capture_output=True, timeout=20, env=dict(os.environ, LD_PRELOAD=str(library)))
+        return done.stderr.decode(errors="replace")
+
+    assert "alert" not in dials(good) and coordinator.counter("handshakes_failed") == 0
+    noises = (b"no certificate", os.urandom(300), good[:-1], good[:len(good) // 2], good + b"x", b"\x30\x00",
+              b"\x30\x84\xff\xff\xff\xff", good[:4] + b"\xff" + good[5:], bytes(60000))
+    for number, noise in enumerate(noises, 1):
+        dials(noise)
+        until(f"{noise[:40]} is counted", lambda: coordinator.counter("handshakes_failed") >= number)
+    dials(good)
+    assert coordinator.counter("handshakes_failed") == len(noises)
+    said, = coordinator.lines("connection refused peer=")  # the others of these seconds are counted
+    assert "what it shows as its certificate cannot be read: " in said, said
+    assert dial(coordinator, context_of(ca, pem, key))[0] == "TLSv1.3"
+
+
 def test_client_says_what_is_wrong_when_the_host_or_the_ca_is_another(start, cluster):
     init(cluster.folder / "c", "--host", HOST)
     init(cluster.folder / "other")
