@@ -1,8 +1,11 @@
-"""Certificates instead of tokens: the roles matrix of test_s66_roles.py with what a handshake can show, what becomes of
-open calls when a certificate ends, and the verbs of trainctl. The coordinator is on a host of its own (tests/hosts.py),
-behind TLS; gRPC's stock client comes to it by a relay."""
+"""What needs TLS of the roles matrix of test_s66_roles.py: certificates instead of tokens, and join tokens. What becomes of
+open calls when a certificate ends, and the verbs of trainctl. The coordinator is on a host of its own (tests/hosts.py);
+gRPC's stock client comes to it by a relay."""
+import base64
 import contextlib
 import json
+import signal
+import ssl
 import subprocess
 import time
 
@@ -12,9 +15,17 @@ import pytest
 import hosts as net
 from support import BIN, SPEC, Cluster, until
 from test_s66_join import request_of
-from test_s66_roles import ADMIN, JOB, LADDER, NEEDS, NODE, OPEN, allows, call, code_of, ends_with, lines_of, methods_of, revoke
+from test_s66_roles import (ADMIN, JOB, JOIN, LADDER, NEEDS, NODE, OPEN, REASONS, ROLES, STATES, ask, call, code_of, ends_with,
+                            judge, lines_of, methods_of, revoke)
 
 Code = grpc.StatusCode
+HOLDERS = [*LADDER, "node"]  # of certificates
+# garbled: its signature is broken. unknown: of the CA, which nobody gave, and with a role in its name.
+REFUSED_IN_THE_HANDSHAKE = ["expired", "revoked", "foreign", "garbled"]
+CERTIFICATE_STATES = ["good", *REFUSED_IN_THE_HANDSHAKE, "unknown"]
+# used up: by a node that joined, and then revoked.
+JOIN_REASONS = {**REASONS, "used": "TOKEN_USED", "used up": "TOKEN_USED"}
+JOIN_STATES = ["good", *JOIN_REASONS]
 
 
 @pytest.fixture(scope="module")
@@ -64,37 +75,54 @@ def certify(daemon, folder, role, name, expires_s=0):
     return Shown(folder, name, made.certificate, key, made.token.id)
 
 
-def join(daemon, folder, name):
+def join_token(daemon, name=""):
+    """(text, id) of a new one. The text without the CA's fingerprint, which is for the node."""
+    m = daemon.cluster.stubs.admin
+    made = daemon.stub("NodeAdmin").CreateJoinToken(m.CreateJoinTokenRequest(name=name), timeout=20)
+    return made.text.split(".")[0], made.token.id
+
+
+def join(daemon, folder, name, text=None):
     """The certificate of a node that joins."""
-    m, admin = daemon.cluster.stubs.node, daemon.cluster.stubs.admin
-    made = daemon.stub("NodeAdmin").CreateJoinToken(admin.CreateJoinTokenRequest(name=name), timeout=20)
+    m = daemon.cluster.stubs.node
     request, key = request_of(folder, f"n-{name}")
     with daemon.dial() as channel:
         answer = daemon.cluster.stubs.node_grpc.NodeServiceStub(channel).Join(
             m.JoinRequest(node_id=f"n-{name}", name=name, request=request), timeout=20,
-            metadata=[("authorization", "Bearer " + made.text.split(".")[0])])
+            metadata=[("authorization", "Bearer " + (text or join_token(daemon, name)[0]))])
     return Shown(folder, f"n-{name}", answer.certificate, key, f"n-{name}")
+
+
+def signed(folder, tls, file, like, serial, subject):
+    """A certificate by the CA of a folder, for the key of a good one."""
+    request = subprocess.run(["openssl", "req", "-new", "-key", like.key, "-subj", subject], check=True, capture_output=True)
+    (folder / "client.ext").write_text("extendedKeyUsage=clientAuth\n")
+    made = subprocess.run(["openssl", "x509", "-req", "-CA", tls / "ca.pem", "-CAkey", tls / "ca.key", "-set_serial", serial,
+                           "-days", "2", "-extfile", folder / "client.ext"],
+                          check=True, input=request.stdout, capture_output=True)
+    return Shown(folder, file, made.stdout.decode(), like.key, of=like.pem.stem)
 
 
 def foreign(folder, role, like):
     """Of another CA, with the name and the serial number of a good one."""
     other = folder / "other"
     subprocess.run([BIN / "traind", "init", "--state-dir", other], check=True, stdout=subprocess.DEVNULL)
-    name = like.pem.stem
-    request = subprocess.run(["openssl", "req", "-new", "-key", like.key, "-subj", f"/CN={name}"], check=True,
-                             capture_output=True)
-    (folder / "client.ext").write_text("extendedKeyUsage=clientAuth\n")
-    made = subprocess.run(["openssl", "x509", "-req", "-CA", other / "tls/ca.pem", "-CAkey", other / "tls/ca.key",
-                           "-set_serial", "0x" + like.serial(), "-days", "2", "-extfile", folder / "client.ext"],
-                          check=True, input=request.stdout, capture_output=True)
-    return Shown(folder, f"foreign-{role}", made.stdout.decode(), like.key, of=name)
+    return signed(folder, other / "tls", f"foreign-{role}", like, "0x" + like.serial(), f"/CN={like.pem.stem}")
+
+
+def garbled(folder, role, like):
+    """A good one but for the last bit of its signature."""
+    text = like.pem.read_text().split("-----")
+    der = bytearray(base64.b64decode(text[2]))
+    der[-1] ^= 1
+    return Shown(folder, f"garbled-{role}", ssl.DER_cert_to_PEM_cert(bytes(der)), like.key, of=like.pem.stem)
 
 
 @pytest.fixture(scope="module")
 def certificates(beyond, folder):
     """By (role, kind). A node's were given when it joined."""
     shown = {("node", "expired"): join(beyond, folder, "expired")}
-    until("the node's certificate is over", lambda: beyond.log.read_text().count("certificate expired node=") == 1, 20)
+    until("the node's certificate is over", lambda: "certificate expired node=n-expired" in beyond.log.read_text(), 20)
     beyond.args[beyond.args.index("--node-certificate-s") + 1] = "3600"
     beyond.restart()
     admin, m = beyond.stub("NodeAdmin"), beyond.cluster.stubs.admin
@@ -105,10 +133,40 @@ def certificates(beyond, folder):
         shown[role, "good"] = certify(beyond, folder, role, f"good-{role}")
     shown["node", "revoked"], shown["node", "good"] = (join(beyond, folder, x) for x in ("revoked", "good"))
     admin.RevokeNode(m.RevokeNodeRequest(node="revoked"), timeout=20)
-    for role in (*LADDER, "node"):
-        shown[role, "foreign"] = foreign(folder, role, shown[role, "good"])
-    until("the certificates of people are over", lambda: beyond.log.read_text().count("token expired") == len(LADDER), 20)
+    for number, role in enumerate(HOLDERS):
+        good = shown[role, "good"]
+        shown[role, "foreign"], shown[role, "garbled"] = foreign(folder, role, good), garbled(folder, role, good)
+        subject = f"/O={role}/OU={role}/CN={good.pem.stem}"
+        shown[role, "unknown"] = signed(folder, beyond.state_dir / "tls", f"unknown-{role}", good, str(4711 + number), subject)
+    late = [f"token expired token={shown[role, 'expired'].id}" for role in LADDER]
+    until("the certificates of people are over", lambda: all(x in beyond.log.read_text() for x in late), 20)
     return shown
+
+
+@pytest.fixture(scope="module")
+def join_tokens(beyond, folder):
+    """By state: the text of a join token."""
+    texts = {state: join_token(beyond) for state in ("good", "revoked", "used", "used up")}
+    revoke(beyond, texts["revoked"][1])
+    for state in ("used", "used up"):
+        join(beyond, folder, state.replace(" ", "-"), texts[state][0])
+    revoke(beyond, texts["used up"][1])
+    texts = {state: text for state, (text, _) in texts.items()}
+    texts["garbled"] = texts["good"][:-1] + ("0" if texts["good"][-1] != "0" else "1")
+    other = net.HostDaemon(beyond.cluster, beyond.host.network.host("other"), ["--role", "coordinator"])
+    there = other.host.address
+    subprocess.run([BIN / "traind", "init", "--state-dir", other.state_dir, "--host", there], check=True,
+                   stdout=subprocess.DEVNULL)
+    other.args += ["--listen", f"{there}:0"]
+    texts["foreign"] = other.start().ctl("node", "token", check=0).stdout.split(".")[0]
+    other.kill(signal.SIGTERM)
+    beyond.args += ["--join-token-s", "1"]
+    beyond.restart()
+    texts["expired"], token_id = join_token(beyond)
+    until("it has expired", lambda: f"token expired token={token_id}" in beyond.log.read_text(), 20)
+    del beyond.args[-2:]
+    beyond.restart()
+    return texts
 
 
 def failed_handshakes(daemon):
@@ -117,34 +175,84 @@ def failed_handshakes(daemon):
 
 
 def every_call(daemon, shown):
-    """The code of every method of the server, by its path."""
+    """How every method of the server was refused, by its path. None: it was not."""
     known = methods_of(daemon)
     with shown.channel(daemon) as channel:
-        return {path: call(channel, path, method) for path, method in known.items()}
+        return {path: ask(channel, path, method) for path, method in known.items()}
 
 
-@pytest.mark.parametrize("role", [*LADDER, "node"])
+def codes(answers):
+    return {path: refused.code() if refused else Code.OK for path, refused in answers.items()}
+
+
+def test_no_credential_of_the_coordinator_is_without_cells(beyond, folder):
+    """What it gives out, and what can become of that, is what the tests here and in the other file go over."""
+    m, create = beyond.cluster.stubs.admin, beyond.stub("Admin").CreateToken
+    words = lambda enum: {word.lower() for word, number in enum.items() if number}
+
+    def is_given(role, request):
+        try:
+            create(m.CreateTokenRequest(role=role.upper(), request=request), timeout=20)
+        except grpc.RpcError as e:
+            assert e.code() == Code.INVALID_ARGUMENT and "role" in e.details(), e
+            return False
+        return True
+
+    request, _ = request_of(folder, "whoever")
+    assert {role for role in words(m.Token.Role) if is_given(role, "")} == set(ROLES)
+    assert {role for role in words(m.Token.Role) if is_given(role, request)} == set(HOLDERS) - {"node"}  # which joins
+    assert words(m.Token.Role) == {*ROLES, *HOLDERS, JOIN}
+    ends = words(m.Token.State) - {"valid"}
+    assert ends == ends & set(JOIN_STATES) and ends - {"used"} <= set(STATES) & set(CERTIFICATE_STATES)
+
+
+@pytest.mark.parametrize("state", JOIN_STATES)
+def test_every_method_with_a_join_token(beyond, folder, join_tokens, state):
+    m = beyond.cluster.stubs.node
+    request, _ = request_of(folder, "n-another")  # a token that was used is one machine's, which may say the same again
+    whole = m.JoinRequest(node_id="n-another", name="another", request=request).SerializeToString()
+    with beyond.dial() as channel:
+        for path, method in methods_of(beyond).items():
+            message = whole if path == NODE + "Join" and state != "good" else None
+            judge(path, JOIN, ask(channel, path, method, join_tokens[state], message), JOIN_REASONS.get(state))
+    admin = beyond.cluster.stubs.admin
+    listed = {t.id: t.state for t in beyond.stub("Admin").ListTokens(admin.ListTokensRequest(), timeout=20).tokens}
+    assert listed[join_tokens["good"].split("_")[1]] == admin.Token.VALID  # none of these has spent it
+
+
+@pytest.mark.parametrize("role", HOLDERS)
 def test_every_method_with_a_good_certificate_of_every_role(beyond, certificates, role):
-    for path, code in every_call(beyond, certificates[role, "good"]).items():
-        if allows(role, NEEDS[path]):
-            assert code not in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED, Code.UNIMPLEMENTED, Code.UNAVAILABLE,
-                                Code.DEADLINE_EXCEEDED, Code.INTERNAL, Code.UNKNOWN), (path, role, code)
-        else:
-            assert code == Code.PERMISSION_DENIED, (path, role, code)
+    for path, refused in every_call(beyond, certificates[role, "good"]).items():
+        judge(path, role, refused)
 
 
-@pytest.mark.parametrize("kind", ["expired", "revoked", "foreign"])
-@pytest.mark.parametrize("role", [*LADDER, "node"])
-def test_handshake_is_refused_and_counted_when_the_certificate_is_not_good(beyond, certificates, role, kind):
-    excused = (role, kind) == ("node", "expired")  # it is let in to renew, and for nothing else
+@pytest.mark.parametrize("role", HOLDERS)
+def test_certificate_of_the_ca_is_nobodys_when_it_was_not_given(beyond, certificates, role):
+    """Roles are not in certificates: what its name says of a role is worth nothing."""
+    for path, refused in every_call(beyond, certificates[role, "unknown"]).items():
+        judge(path, role, refused, "CERTIFICATE_UNKNOWN")
+
+
+@pytest.mark.parametrize("state", REFUSED_IN_THE_HANDSHAKE)
+@pytest.mark.parametrize("role", HOLDERS)
+def test_handshake_is_refused_and_counted_when_the_certificate_is_not_good(beyond, certificates, role, state):
+    excused = (role, state) == ("node", "expired")  # it is let in to renew, and for nothing else
     before = failed_handshakes(beyond)
-    for path, code in every_call(beyond, certificates[role, kind]).items():
+    for path, code in codes(every_call(beyond, certificates[role, state])).items():
         if excused:
             open_to_it = NEEDS[path] == OPEN or path == NODE + "Renew"
             assert (code == Code.UNAUTHENTICATED) != open_to_it and code != Code.UNAVAILABLE, (path, code)
         else:
-            assert code == Code.UNAVAILABLE, (path, role, kind, code)
+            assert code == Code.UNAVAILABLE, (path, role, state, code)
     assert (failed_handshakes(beyond) > before) != excused
+
+
+def test_token_is_judged_when_a_certificate_is_shown_too(beyond, certificates, join_tokens):
+    known = methods_of(beyond)
+    with certificates["admin", "good"].channel(beyond) as channel:
+        for path, method in known.items():
+            judge(path, JOIN, ask(channel, path, method, join_tokens["good"]))
+            judge(path, "admin", ask(channel, path, method, join_tokens["revoked"]), "TOKEN_REVOKED")
 
 
 @pytest.mark.parametrize("role, kind", [("admin", "expired"), ("admin", "revoked"), ("admin", "foreign"), ("node", "revoked"),
@@ -153,11 +261,11 @@ def test_line_says_why_when_a_handshake_is_refused(beyond, certificates, role, k
     beyond.restart()  # one line every few seconds says how many there were: this is the first
     shown, seen = certificates[role, kind], len(beyond.log.read_text())
     before = failed_handshakes(beyond)
-    assert set(every_call(beyond, shown).values()) == {Code.UNAVAILABLE}
+    assert set(codes(every_call(beyond, shown)).values()) == {Code.UNAVAILABLE}
     assert failed_handshakes(beyond) > before
     name = shown.of or shown.pem.stem
     why = {"expired": "has expired on 20", "revoked": f"was revoked (serial {shown.serial()})",
-           "foreign": "was issued by another CA"}[kind]
+           "foreign": "was issued by another CA", "garbled": "was issued by another CA"}[kind]
     said = until("a line says so", lambda: [x for x in beyond.log.read_text()[seen:].splitlines() if "connection refused" in x])
     assert len(said) == 1 and f"the certificate of '{name}' {why}" in said[0], said
 

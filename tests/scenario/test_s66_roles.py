@@ -1,9 +1,9 @@
 """Who may what: every method that the server knows, as every role, with every kind of credential; whose job it is; what
 becomes of open calls when a token ends; and what the audit log has of it.
 
-Certificates as a credential go through the same matrix in test_s66_certificates.py, over TLS. The methods come from the
-running server's reflection. One that NEEDS does not name fails the test: say there which role
-it needs, beside the row of the method table."""
+Certificates and join tokens, which need TLS, go through the same matrix in test_s66_certificates.py. The methods come from
+the running server's reflection. One that NEEDS does not name fails the test: say there which role it needs, beside the row
+of the method table. A role that no credential here has fails in the other file."""
 import contextlib
 import json
 import sqlite3
@@ -20,9 +20,11 @@ from support import LONG, SPEC, Token, until
 Code = grpc.StatusCode
 RAW = dict(request_serializer=lambda b: b, response_deserializer=lambda b: b)
 LADDER = ["viewer", "submitter", "operator", "admin"]
-ROLES = [*LADDER, "node"]
+ROLES = [*LADDER, "node"]  # of tokens that an admin gives out
+REASONS = {"expired": "TOKEN_EXPIRED", "revoked": "TOKEN_REVOKED", "garbled": "TOKEN_WRONG", "foreign": "TOKEN_WRONG"}
+STATES = ["good", *REASONS]
 OPEN, ANY = "open", "any"  # no credential; any good one
-JOIN = "join"  # of a join token, which no other role has (test_s66_join.py)
+JOIN = "join"  # of a join token, which no other role has
 READER = "reader"  # a viewer, or a node, for attempts that it holds
 CHECKPOINT = "traind.v1.CheckpointService/"
 JOB, NODE, ADMIN = "traind.v1.JobService/", "traind.v1.NodeService/", "traind.v1.AdminService/"
@@ -48,7 +50,7 @@ def allows(role, needed):
     if needed in (OPEN, ANY):
         return True
     if needed == READER:
-        return True
+        return role != JOIN
     if {"node", JOIN} & {role, needed}:
         return role == needed
     return LADDER.index(role) >= LADDER.index(needed)
@@ -87,11 +89,12 @@ def methods_of(daemon):
     return found
 
 
-def call(channel, path, method, text=None):
-    """One empty message, whatever the method's kind, and its code. A stream that begins is ended by us: it was let in."""
+def ask(channel, path, method, text=None, message=None):
+    """One message, an empty one unless it is given, whatever the method's kind: how it was refused. None: it was not. A
+    stream that begins is ended by us: it was let in."""
     kind = ("stream" if method.client_streaming else "unary") + "_" + ("stream" if method.server_streaming else "unary")
     metadata = [] if text is None else [("authorization", f"Bearer {text}")]
-    message = message_factory.GetMessageClass(method.input_type)().SerializeToString()
+    message = message or message_factory.GetMessageClass(method.input_type)().SerializeToString()
     try:
         answer = getattr(channel, kind)("/" + path, **RAW)(
             iter([message]) if method.client_streaming else message, metadata=metadata, timeout=10)
@@ -99,9 +102,27 @@ def call(channel, path, method, text=None):
             for _ in answer:
                 answer.cancel()
                 break
-        return Code.OK
+        return None
     except grpc.RpcError as e:
-        return e.code()
+        return e
+
+
+def call(channel, path, method, text=None):
+    refused = ask(channel, path, method, text)
+    return refused.code() if refused else Code.OK
+
+
+def judge(path, role, refused, unless=None):
+    """It went as the role may, or, `unless` it is good, its credential was refused for that reason."""
+    code = refused.code() if refused else Code.OK
+    packed = dict(refused.trailing_metadata() or ()).get("grpc-status-details-bin", b"") if refused else b""
+    if NEEDS[path] != OPEN and unless:
+        assert code == Code.UNAUTHENTICATED and unless.encode() in packed, (path, role, unless, refused)
+    elif allows(role, NEEDS[path]):
+        assert code not in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED, Code.UNIMPLEMENTED, Code.UNAVAILABLE,
+                            Code.DEADLINE_EXCEEDED, Code.INTERNAL, Code.UNKNOWN), (path, role, refused)
+    else:
+        assert code == Code.PERMISSION_DENIED and b"ROLE_NEEDED" in packed, (path, role, refused)
 
 
 @pytest.fixture(scope="module")
@@ -149,19 +170,12 @@ def test_every_method_of_the_server_says_which_role_it_needs(world):
     assert set(methods_of(world[0])) ^ set(NEEDS) == set()
 
 
-@pytest.mark.parametrize("kind", ["good", "expired", "revoked", "garbled", "foreign"])
+@pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("role", ROLES)
-def test_every_method_as_every_role(world, credentials, role, kind):
+def test_every_method_as_every_role(world, credentials, role, state):
     with grpc.insecure_channel(world[0].address) as channel:
         for path, method in methods_of(world[0]).items():
-            code = call(channel, path, method, credentials[role, kind])
-            if NEEDS[path] != OPEN and kind != "good":
-                assert code == Code.UNAUTHENTICATED, (path, role, kind, code)
-            elif allows(role, NEEDS[path]):
-                assert code not in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED, Code.UNIMPLEMENTED,
-                                    Code.DEADLINE_EXCEEDED, Code.INTERNAL, Code.UNKNOWN), (path, role, code)
-            else:
-                assert code == Code.PERMISSION_DENIED, (path, role, code)
+            judge(path, role, ask(channel, path, method, credentials[role, state]), REASONS.get(state))
 
 
 def test_owners_token_may_everything_and_no_token_nothing(world):
