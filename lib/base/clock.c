@@ -52,6 +52,11 @@ struct timespec td_clock_cond_after(int64_t ms) {
     return (struct timespec){.tv_sec = ns / TD_NS_PER_S, .tv_nsec = ns % TD_NS_PER_S};
 }
 
+bool td_clock_join(pthread_t thread, int64_t ms) {
+    struct timespec until = td_clock_cond_after(ms);
+    return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) == 0;
+}
+
 void td_real_format(struct td_real t, char *out, size_t out_bytes) {
     int64_t s = t.ns / TD_NS_PER_S, ns = t.ns % TD_NS_PER_S;
     if (ns < 0) {

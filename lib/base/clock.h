@@ -23,6 +23,8 @@ static inline struct td_mono td_mono_add(struct td_mono t, int64_t ns) {
 // ms from now. It counts as CLOCK_MONOTONIC does, and is not faked.
 void td_clock_cond_init(pthread_cond_t *out_cond);
 struct timespec td_clock_cond_after(int64_t ms);
+// Joins a thread that ends within ms, which are counted so, too. False: it runs on.
+bool td_clock_join(pthread_t thread, int64_t ms);
 // 2026-11-21T04:05:06.789Z; out must hold 32 bytes.
 void td_real_format(struct td_real t, char *out, size_t out_bytes);
 

@@ -302,8 +302,6 @@ static void *wait_in_flock(void *arg) {
 static int take_lock(int fd, int64_t wait_ns) {
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
     if (errno != EWOULDBLOCK || wait_ns <= 0) return errno;
-    struct td_mono end = td_mono_add(td_mono_now(), wait_ns);
-    struct timespec deadline = {.tv_sec = end.ns / TD_NS_PER_S, .tv_nsec = end.ns % TD_NS_PER_S};
     struct lock_wait w = {.fd = fd, .err = EWOULDBLOCK};
     pthread_t thread;
     sigset_t all, before; // signals belong to the caller
@@ -312,7 +310,7 @@ static int take_lock(int fd, int64_t wait_ns) {
     int err = pthread_create(&thread, NULL, wait_in_flock, &w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err) return err;
-    if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &deadline) == 0) return w.err;
+    if (td_clock_join(thread, (wait_ns + TD_NS_PER_MS - 1) / TD_NS_PER_MS)) return w.err;
     (void)pthread_cancel(thread);
     (void)pthread_join(thread, NULL); // it waits for nothing
     return w.err;

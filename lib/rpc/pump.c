@@ -9,14 +9,14 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include <grpc/support/log.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
 
-enum { td_pump_magic = 0x74647075, JOIN_S = 60 };
+enum { td_pump_magic = 0x74647075, JOIN_MS = 60000 };
 
 struct td_pump {
     uint32_t magic;
@@ -116,11 +116,8 @@ void td_pump_close(struct td_pump *pump) {
     pump->closed = true;
     grpc_completion_queue_shutdown(pump->queue);
     if (!pump->started) return;
-    struct timespec deadline;
-    clock_gettime(CLOCK_REALTIME, &deadline);
-    deadline.tv_sec += JOIN_S;
     // A batch that never comes back is a bug of ours (a call not cancelled), not an input.
-    TD_CHECK(pthread_timedjoin_np(pump->thread, NULL, &deadline) == 0);
+    TD_CHECK(td_clock_join(pump->thread, JOIN_MS));
     run_events(pump);
 }
 

@@ -2,6 +2,9 @@
 // Dates at the edges: the epoch, before it, a leap day, the last millisecond of a year.
 
 #include "lib/base/clock.h"
+
+#include <semaphore.h>
+
 #include "tests/unit/test.h"
 
 static void test_clock_advances_when_real(void **state) {
@@ -36,10 +39,30 @@ static void test_date_prints_as_utc_when_at_the_edges(void **state) {
     expect(INT64_MAX, "2262-04-11T23:47:16.854Z");
 }
 
+static void *wait_for_it(void *arg) {
+    sem_wait(arg);
+    return NULL;
+}
+
+static void test_thread_is_joined_when_it_ends_in_time(void **state) {
+    (void)state;
+    sem_t may_end;
+    pthread_t thread;
+    assert_int_equal(sem_init(&may_end, 0, 0), 0);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_it, &may_end), 0);
+    struct td_mono began = td_mono_now();
+    assert_false(td_clock_join(thread, 20));
+    assert_true(td_mono_now().ns - began.ns >= 20 * TD_NS_PER_MS);
+    assert_int_equal(sem_post(&may_end), 0);
+    assert_true(td_clock_join(thread, TD_TEST_WAIT_NS / TD_NS_PER_MS));
+    sem_destroy(&may_end);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clock_advances_when_real),
         cmocka_unit_test(test_clock_stands_when_faked),
+        cmocka_unit_test(test_thread_is_joined_when_it_ends_in_time),
         cmocka_unit_test(test_date_prints_as_utc_when_at_the_edges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
