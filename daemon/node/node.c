@@ -131,7 +131,7 @@ static void on_message(const Traind__V1__CoordinatorMessage *m, void *arg) {
     if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED) {
         td_log_info("registered node=%s transport=%s", n->inventory.node_id,
                     n->transport->ops->name);
-        n->down_logged = false;
+        n->down.why[0] = '\0';
         snprintf(n->key, sizeof n->key, "%s", m->registered->key);
         n->known = true;
     }
@@ -147,11 +147,25 @@ static void on_message(const Traind__V1__CoordinatorMessage *m, void *arg) {
     td_node_daemon_answer(n);
 }
 
+// Each try may fail. There is a line for the first, and one when the reason has become another: a
+// coordinator that stopped may come back and be refused. Reasons in turn have fewer and fewer.
+static void say_down(struct td_node_daemon *n, const char *why) {
+    char now[sizeof n->down.why];
+    struct td_mono at = td_mono_now();
+    snprintf(now, sizeof now, "%s", why);
+    bool first = !n->down.why[0];
+    bool early = at.ns - n->down.said.ns < n->down.pause_ns;
+    if (!first && (early || strcmp(now, n->down.why) == 0)) return;
+    td_log_warn("no coordinator why=\"%s\", ranks go on, trying again", why);
+    memcpy(n->down.why, now, sizeof now);
+    n->down.said = at;
+    n->down.pause_ns = first ? TD_NS_PER_S : TD_MIN(2 * n->down.pause_ns, 3600 * TD_NS_PER_S);
+}
+
 static void on_down(const char *why, void *arg) {
     struct td_node_daemon *n = TD_CAST(td_node_daemon, arg);
     if (n->closing) return;
-    if (!n->down_logged) td_log_warn("no coordinator why=\"%s\", ranks go on, trying again", why);
-    n->down_logged = true;
+    say_down(n, why);
     td_attempts_down(n);
     td_reconciler_clear(n->reconciler);
     td_planner_drop(n->planner, NULL); // the coordinator asks again, here or elsewhere

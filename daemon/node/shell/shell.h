@@ -46,7 +46,12 @@ struct td_node_daemon {
     struct td_plugin_list *plugin_list;
     struct td_reconciler *reconciler;
     struct td_loop_timer *timer;
-    bool closing, down_logged;
+    bool closing;
+    struct {
+        char why[256]; // as the newest line about it says, cut; "": the coordinator is there
+        struct td_mono said;
+        int64_t pause_ns; // until the next line
+    } down;
     char key[64]; // of the session
     bool known;   // it has registered since it started
     // node.c's: it is above the parts that give the core something
