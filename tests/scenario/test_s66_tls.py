@@ -188,7 +188,7 @@ def test_handshake_is_refused_when_what_is_shown_is_no_certificate(coordinator, 
     source.write_text(SHOWN)
     subprocess.run(["cc", "-shared", "-fPIC", f'-DSHOWN_FILE="{shown}"', "-o", library, source], check=True)
     ca, key, csr, pem = tls(coordinator.state_dir, "ca.pem"), *(tmp_path / x for x in ("key", "csr", "pem"))
-    ctl = lambda *args: coordinator.ctl(*args, "--state-dir", coordinator.state_dir, env={"LD_PRELOAD": ""})
+    ctl = lambda *args: coordinator.ctl(*args, "--state-dir", coordinator.state_dir)
     csr.write_text(ctl("token", "request", "--key", key, "--name", "alice").stdout)
     pem.write_text(ctl("token", "create", "--role", "viewer", "--csr", csr).stdout)
     good = ssl.PEM_cert_to_DER_cert(pem.read_text())
@@ -310,6 +310,25 @@ time_t time(time_t *out) {
 """
 
 
+class Clock:
+    """What processes with its environment take for the real time. Their monotonic clock is left as it is."""
+
+    def __init__(self, folder):
+        self.file, self.library, source = folder / "shift", folder / "shift.so", folder / "shift.c"
+        self.set(0)
+        source.write_text(SHIFT)
+        subprocess.run(["cc", "-shared", "-fPIC", f'-DSHIFT_FILE="{self.file}"', "-o", self.library, source], check=True)
+
+    def set(self, seconds):
+        """It is off by so much, from now on and for all at once."""
+        new = self.file.with_suffix(".new")
+        new.write_text(str(seconds))
+        new.rename(self.file)
+
+    def env(self, env):
+        return dict(env, LD_PRELOAD=str(self.library))
+
+
 def days_until_end(state_dir, days):
     """A server's certificate of the coordinator's CA that has so many days left."""
     folder = state_dir / "tls"
@@ -324,13 +343,10 @@ def days_until_end(state_dir, days):
 
 
 def test_certificate_that_ends_soon_is_told_every_day_and_in_the_cluster_info(start, cluster, tmp_path):
-    shift, source, library = tmp_path / "shift", tmp_path / "shift.c", tmp_path / "shift.so"
-    shift.write_text("0")
-    source.write_text(SHIFT)
-    subprocess.run(["cc", "-shared", "-fPIC", f'-DSHIFT_FILE="{shift}"', "-o", library, source], check=True)
+    clock = Clock(tmp_path)
     init(cluster.folder / "c", "--host", HOST)
     c = Beyond(cluster, cluster.folder / "c", ["--role", "coordinator", "--listen", f"{HOST}:0", "--listener-check-ms",
-                                               "100"], dict(cluster.env(), LD_PRELOAD=str(library)))
+                                               "100"], clock.env(cluster.env()))
     cluster.daemons.append(c)
     c.start()
 
@@ -343,11 +359,11 @@ def test_certificate_that_ends_soon_is_told_every_day_and_in_the_cluster_info(st
     until("the new one is in use", lambda: c.lines("the new ones are in use"))
     assert not c.lines("ends in") and "troubles" not in info()
     for passed, left in ((1, 13), (2, 12), (9, 5)):
-        shift.write_text(str(passed * 86400))
+        clock.set(passed * 86400)
         until("a line says so", lambda: c.lines(f"ends in {left} days: run `traind init` again"))
         assert "troubles   the certificate of this address ends on 20" in info()
     assert len(c.lines("the certificate of this listener ends in")) == 3  # one a day, whoever connects
-    shift.write_text(str(16 * 86400))
+    clock.set(16 * 86400)
     until("it is over", lambda: c.lines("has ended, and nobody can connect"))
     assert "has ended on" in info()  # this client's clock says otherwise
     until("health says so", lambda: c.lines("does not answer"))
