@@ -4,6 +4,7 @@ import datetime
 import json
 import queue
 import re
+import shutil
 import socket
 import ssl
 import subprocess
@@ -372,6 +373,34 @@ def test_second_node_of_a_name_is_refused_while_the_first_speaks(coordinator):
 
     until("the name is free when the first has gone", taken, 20)
     until("a line says so", lambda: audit(coordinator, method=NODE + "Session", reason="NODE_EXISTS"))
+
+
+def test_machine_of_a_copied_disk_is_refused_and_the_first_keeps_its_session(coordinate, start, cluster):
+    """Both have one boot and one address, as containers do. The copy gets the session once: it might be the same daemon,
+    started again. The first asks for it back, and by that both live."""
+    c = coordinate()
+    first = start("n", "node", "--join", c.address, "--token-file", token_of(c, cluster.folder), "--name", "n")
+    ready(c, "n")
+    first.kill()
+    shutil.copytree(first.state_dir, cluster.folder / "copy")
+    first.start()
+    ready(c, "n")
+    copy = start("copy", "node", "--name", "n")
+    id_ = nodes(c)["n"]["id"]
+    refusal = f"node {id_} ('n') has this id and speaks from {HOST}:"
+    until("the copy is told", lambda: copy.lines(refusal))
+    until("a line says so", lambda: audit(c, method=NODE + "Session", object=id_, reason="NODE_EXISTS"))
+    until("the first is back", lambda: len(first.lines("registered node=")) == 3)
+    told = len(audit(c, method=NODE + "Session", reason="NODE_EXISTS"))
+    until("the copy asks again, twice", lambda: len(audit(c, method=NODE + "Session", reason="NODE_EXISTS")) > told + 1)
+    assert nodes(c)["n"]["state"] == "READY" and len(first.lines("registered node=")) == 3
+    assert len(copy.lines("registered node=")) == 1, copy.tail()
+    copy.kill()
+    first.restart()
+    until("it is in at once", lambda: len(first.lines("registered node=")) == 4, 5)  # a lease has 10 s
+    first.kill()
+    copy.start()
+    until("the copy is the only one", lambda: len(copy.lines("registered node=")) == 2)
 
 
 @pytest.mark.parametrize("more, said", [({"launcher_major": 99}, "launchers speak version 99"),

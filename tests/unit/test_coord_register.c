@@ -8,6 +8,7 @@
 struct rig {
     struct td_core *core;
     struct td_now now;
+    char driven_out[512]; // why another session ended when the last one registered
 };
 
 static struct rig begin(void) {
@@ -21,7 +22,7 @@ static struct rig begin(void) {
 struct who {
     const char *id, *name, *boot, *from;
     uint32_t major;
-    const char *language; // NULL: its build does not say
+    const char *language, *daemon; // NULL: its build does not say
 };
 
 // "": registered; else the reason for which its session ends. *out_text: the message.
@@ -37,14 +38,18 @@ static const char *registers(struct rig *r, const struct who *w, uint64_t *out_s
     reg.version = td_unconst("7.7");
     reg.launcher_major = w->major;
     if (w->language) reg.plan_language = td_unconst(w->language);
+    if (w->daemon) reg.daemon = td_unconst(w->daemon);
     reg.cores = reg.slots = 1;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;
     m.register_ = &reg;
     td_core_session_message(r->core, r->now, session, &m);
-    reason[0] = out_text[0] = '\0';
+    reason[0] = out_text[0] = r->driven_out[0] = '\0';
     struct td_core_out out = td_core_take(r->core);
     for (const struct td_action *a = out.actions; a; a = a->next) {
+        if (a->kind == TD_ACTION_CLOSE && a->session != session) {
+            snprintf(r->driven_out, sizeof r->driven_out, "%s", a->text);
+        }
         if (a->kind != TD_ACTION_CLOSE || a->session != session) continue;
         snprintf(reason, sizeof reason, "%s", a->failure ? td_status_reason(a->failure) : "closed");
         snprintf(out_text, 512, "%s", a->text);
@@ -54,7 +59,7 @@ static const char *registers(struct rig *r, const struct who *w, uint64_t *out_s
     return reason;
 }
 
-static const struct who first = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, NULL};
+static const struct who first = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, NULL, NULL};
 
 static void test_machine_with_a_copied_id_is_refused_while_the_first_speaks(void **state) {
     (void)state;
@@ -62,7 +67,7 @@ static void test_machine_with_a_copied_id_is_refused_while_the_first_speaks(void
     uint64_t s1, s2;
     char text[512];
     assert_string_equal(registers(&r, &first, &s1, text), "");
-    const struct who copy = {"n-1", "rack", "boot-2", "10.9.0.2:5000", 1, NULL};
+    const struct who copy = {"n-1", "rack", "boot-2", "10.9.0.2:5000", 1, NULL, NULL};
     assert_string_equal(registers(&r, &copy, &s2, text), "NODE_EXISTS");
     assert_non_null(strstr(text, "n-1"));
     assert_non_null(strstr(text, "10.9.0.1:5000"));
@@ -79,13 +84,63 @@ static void test_node_that_comes_back_is_never_refused(void **state) {
     char text[512];
     assert_string_equal(registers(&r, &first, &s, text), "");
     const struct who same[] = {
-        {"n-1", "rack", "boot-1", "10.9.0.1:6000", 1, NULL},  // its session broke, here unnoticed
-        {"n-1", "rack", "boot-2", "10.9.0.1:6001", 1, NULL},  // it was booted
-        {"n-1", "rack", "boot-2", "10.9.0.7:6002", 1, NULL},  // its address changed
-        {"n-1", "other", "boot-2", "10.9.0.7:6003", 1, NULL}, // its name did
+        {"n-1", "rack", "boot-1", "10.9.0.1:6000", 1, NULL,
+         NULL}, // its session broke, here unnoticed
+        {"n-1", "rack", "boot-2", "10.9.0.1:6001", 1, NULL, NULL},  // it was booted
+        {"n-1", "rack", "boot-2", "10.9.0.7:6002", 1, NULL, NULL},  // its address changed
+        {"n-1", "other", "boot-2", "10.9.0.7:6003", 1, NULL, NULL}, // its name did
     };
     for (size_t i = 0; i < TD_COUNTOF(same); i++) {
         assert_string_equal(registers(&r, &same[i], &s, text), "");
+    }
+    td_core_destroy(r.core);
+}
+
+// One boot, as of two containers, or one address, by a router: which of the two starts of a
+// daemon came first is seen when the first comes back.
+static void test_copy_is_refused_when_the_one_that_it_drove_out_comes_back(void **state) {
+    (void)state;
+    const struct who copies[] = {
+        {"n-1", "rack", "boot-1", "10.9.0.2:5000", 1, NULL, "start-b"},
+        {"n-1", "rack", "boot-2", "10.9.0.1:5001", 1, NULL, "start-b"},
+        {"n-1", "rack", "boot-1", "10.9.0.1:5002", 1, NULL, "start-b"},
+    };
+    const struct who original = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, NULL, "start-a"};
+    const struct who again = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, NULL, "start-c"};
+    for (size_t i = 0; i < TD_COUNTOF(copies); i++) {
+        struct rig r = begin();
+        uint64_t s, session;
+        char text[512];
+        assert_string_equal(registers(&r, &original, &s, text), "");
+        assert_string_equal(registers(&r, &original, &s, text), ""); // its session broke, unnoticed
+        assert_string_equal(registers(&r, &copies[i], &s, text), "");
+        assert_string_equal(r.driven_out, "the node began another session");
+        assert_string_equal(registers(&r, &original, &session, text), "");
+        assert_non_null(strstr(r.driven_out, "node n-1 ('rack') has this id and speaks from "
+                                             "10.9.0.1:5000; give this machine a state directory"));
+        for (int k = 0; k < 2; k++) {
+            assert_string_equal(registers(&r, &copies[i], &s, text), "NODE_EXISTS");
+            assert_non_null(strstr(text, "speaks from 10.9.0.1:5000"));
+            assert_string_equal(r.driven_out, "");
+        }
+        assert_string_equal(registers(&r, &again, &session, text), ""); // it started again
+        assert_string_equal(registers(&r, &copies[i], &s, text), "NODE_EXISTS");
+        td_core_session_close(r.core, r.now, session);
+        assert_string_equal(registers(&r, &copies[i], &s, text), ""); // nobody else speaks
+        td_core_destroy(r.core);
+    }
+}
+
+static void test_daemon_that_starts_again_and_again_is_never_refused(void **state) {
+    (void)state;
+    struct rig r = begin();
+    uint64_t s;
+    char text[512], start[16];
+    struct who w = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, NULL, start};
+    for (int i = 0; i < 5; i++) {
+        snprintf(start, sizeof start, "start-%d", i);
+        assert_string_equal(registers(&r, &w, &s, text), ""); // the one before was not seen to end
+        assert_string_equal(r.driven_out, i ? "the node began another session" : "");
     }
     td_core_destroy(r.core);
 }
@@ -95,7 +150,7 @@ static void test_second_node_of_a_name_is_refused_while_the_first_speaks(void **
     struct rig r = begin();
     uint64_t s1, s2;
     char text[512];
-    const struct who second = {"n-2", "rack", "boot-2", "10.9.0.2:5000", 1, NULL};
+    const struct who second = {"n-2", "rack", "boot-2", "10.9.0.2:5000", 1, NULL, NULL};
     assert_string_equal(registers(&r, &first, &s1, text), "");
     assert_string_equal(registers(&r, &second, &s2, text), "NODE_EXISTS");
     assert_non_null(strstr(text, "node n-1 ('rack') has this name and speaks from 10.9.0.1:5000"));
@@ -110,7 +165,7 @@ static void test_node_of_another_build_is_refused_with_both_versions(void **stat
     struct rig r = begin();
     uint64_t s;
     char text[512];
-    const struct who old = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 2, NULL};
+    const struct who old = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 2, NULL, NULL};
     assert_string_equal(registers(&r, &old, &s, text), "ABI_MISMATCH");
     assert_non_null(strstr(text, "traind 7.7, whose launchers speak version 2"));
     assert_non_null(strstr(text, "traind " TD_VERSION " and reads version 1"));
@@ -124,8 +179,9 @@ static void test_node_whose_ranks_read_other_plans_is_refused_with_both_versions
     uint64_t s;
     char text[512], own[TD_DIGEST_HEX], wanted[128];
     td_spec_language(own);
-    const struct who other = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, "0123456789abcdef"};
-    const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own};
+    const struct who other = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, "0123456789abcdef",
+                              NULL};
+    const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own, NULL};
     assert_string_equal(registers(&r, &other, &s, text), "ABI_MISMATCH");
     assert_non_null(strstr(text, "traind 7.7, whose ranks read plans of another form (0123456789"));
     snprintf(wanted, sizeof wanted, "traind " TD_VERSION " and writes form %s", own);
@@ -138,6 +194,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_machine_with_a_copied_id_is_refused_while_the_first_speaks),
         cmocka_unit_test(test_node_that_comes_back_is_never_refused),
+        cmocka_unit_test(test_copy_is_refused_when_the_one_that_it_drove_out_comes_back),
+        cmocka_unit_test(test_daemon_that_starts_again_and_again_is_never_refused),
         cmocka_unit_test(test_second_node_of_a_name_is_refused_while_the_first_speaks),
         cmocka_unit_test(test_node_of_another_build_is_refused_with_both_versions),
         cmocka_unit_test(test_node_whose_ranks_read_other_plans_is_refused_with_both_versions),

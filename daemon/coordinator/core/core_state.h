@@ -33,6 +33,9 @@ struct td_host {
     bool lost;        // its lease is gone
     bool settling;    // unwanted attempts are being stopped: nothing is placed here
     uint64_t session; // 0: none
+    char daemon[33];  // which start of its daemon that is of; "": its build does not say
+    char robbed[33];  // the start that lost the session to that one, and may still live
+    char copy[33];    // a start that took it from one that lives: another machine, with its id
     char holder[64];  // name of the node token that it registered with; "": the owner's token
     char from[64];    // address of that session, or of its last one since this start
     char key[33];     // of that session, or of its last one; "": none since this start

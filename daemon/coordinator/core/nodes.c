@@ -452,10 +452,14 @@ void td_nodes_register(struct td_core *core, struct td_node_session *s,
         snprintf(n->id, sizeof n->id, "%s", m->node_id);
         TD_CHECK(!td_map_put(core->nodes, n->id, n, NULL));
     }
-    if (n->session && n->session != s->id) {
-        td_core_close_session(core, n->session, "the node began another session");
-    }
+    uint64_t before = n->session == s->id ? 0 : n->session;
+    bool was_copy = td_register_take(n, m);
     fill(n, s, m);
+    if (before && was_copy) {
+        td_core_refuse_session(core, before, td_register_refuse_copy(n));
+    } else if (before) {
+        td_core_close_session(core, before, "the node began another session");
+    }
     s->node = n;
     n->session = s->id;
     make_key(core, n);

@@ -1,8 +1,12 @@
-// Two machines with one id share a copied state directory. They differ in their boot and in their
+// Two machines with one id share a copied state directory. Most differ in their boot and in their
 // address; a machine that has just booted keeps its address, so it is not taken for another.
+// Containers of one machine have one boot, and those that share a router have one address.
+// Of these a random number says which start of a daemon speaks: one that was driven out and comes
+// back was not followed by another start of itself.
 
 #include "daemon/coordinator/core/register_check.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/coordinator/core/core_state.h"
@@ -58,14 +62,35 @@ static td_status check_build(const Traind__V1__Register *m) {
     return s ? td_status_with_reason(s, "ABI_MISMATCH") : TD_OK;
 }
 
+static bool is_start(const char *a, const char *b) {
+    return a[0] && strcmp(a, b) == 0;
+}
+
 td_status td_register_check(const struct td_core *core, const struct td_host *known,
                             const struct td_node_session *s, const Traind__V1__Register *m) {
     TD_TRY(check_build(m));
     bool lives = known && known->session && known->session != s->id && !known->lost;
-    if (lives && strcmp(known->boot_id, m->boot_id) != 0 && known->from[0] && s->from[0] &&
-        !same_host(known->from, s->from)) {
+    if (lives && is_start(known->copy, m->daemon)) return exists(known, "id");
+    if (lives && !is_start(known->robbed, m->daemon) && strcmp(known->boot_id, m->boot_id) != 0 &&
+        known->from[0] && s->from[0] && !same_host(known->from, s->from)) {
         return exists(known, "id");
     }
     const struct td_host *other = other_of_name(core, m->node_id, m->name);
     return other && m->name[0] ? exists(other, "name") : TD_OK;
+}
+
+bool td_register_take(struct td_host *known, const Traind__V1__Register *m) {
+    bool robs = known->session && !known->lost && known->daemon[0] && m->daemon[0] &&
+                strcmp(known->daemon, m->daemon) != 0;
+    bool is_back = robs && is_start(known->robbed, m->daemon);
+    if (is_start(known->copy, m->daemon)) known->copy[0] = '\0'; // nobody else is there
+    if (is_back) memcpy(known->copy, known->daemon, sizeof known->copy);
+    known->robbed[0] = '\0';
+    if (robs && !is_back) memcpy(known->robbed, known->daemon, sizeof known->robbed);
+    snprintf(known->daemon, sizeof known->daemon, "%s", m->daemon);
+    return is_back;
+}
+
+td_status td_register_refuse_copy(const struct td_host *known) {
+    return exists(known, "id");
 }

@@ -1,8 +1,10 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_CORE_REGISTER_CHECK_H
 #define TRAIND_DAEMON_COORDINATOR_CORE_REGISTER_CHECK_H
 
-// Is whoever registers a node of its own, and of a build that we understand? Nothing is changed
-// here. A node that comes back is never refused: only another machine is, while the first speaks.
+// Is whoever registers a node of its own, and of a build that we understand? A node that comes back
+// is never refused: only another machine is, while the first speaks. Where the two look alike, the
+// second gets the session, because it may be the first's daemon, started again. When the first then
+// asks for it, both live: it gets the session back, and the second is refused from then on.
 
 #include "lib/base/base.h"
 #include "traind/v1/node.pb-c.h"
@@ -17,5 +19,10 @@ struct td_node_session;
 TD_MUST_USE td_status td_register_check(const struct td_core *core, const struct td_host *known,
                                         const struct td_node_session *s,
                                         const Traind__V1__Register *m);
+// After the check, of a node that is known: this daemon speaks for it from now on. True: the one
+// that did so before is another machine.
+bool td_register_take(struct td_host *known, const Traind__V1__Register *m);
+// ALREADY_EXISTS NODE_EXISTS for such a one.
+td_status td_register_refuse_copy(const struct td_host *known);
 
 #endif

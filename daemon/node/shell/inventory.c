@@ -6,6 +6,7 @@
 #include "daemon/node/shell/inventory.h"
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,6 +83,9 @@ td_status td_inventory_read(const char *state_dir, const char *bin_dir, const ch
     inv.slots = slots > 0 ? slots : inv.cores;
     TD_TRY(td_inventory_identify(state_dir, name, &inv));
     TD_TRY(td_proc_boot_id(inv.boot_id));
+    uint64_t start;
+    td_random_bytes(&start, sizeof start);
+    snprintf(inv.daemon, sizeof inv.daemon, "%016" PRIx64, start);
     find_accelerators(bin_dir, &inv);
     *out_inventory = inv;
     return TD_OK;

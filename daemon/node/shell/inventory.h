@@ -11,6 +11,7 @@ enum { TD_INVENTORY_ACCELERATORS = 16 }; // what a client is shown
 struct td_inventory {
     char node_id[40]; // "n-<12 hex>", made at the first start, kept in <state>/node_id
     char boot_id[37];
+    char daemon[17]; // random, of this start
     char name[128];
     int32_t cores;
     int32_t slots;

@@ -69,6 +69,7 @@ void td_messages_register(struct td_node_daemon *n) {
     }
     r.node_id = inv->node_id;
     r.boot_id = inv->boot_id;
+    r.daemon = inv->daemon;
     r.name = inv->name;
     r.version = n->version;
     r.launcher_major = TD_LAUNCHER_MAJOR;
