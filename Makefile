@@ -126,7 +126,7 @@ unit_src   := $(wildcard tests/unit/test_*.c tests/conform/conform_*.c tests/sim
 unit_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(unit_src))
 bench_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/bench_*.c))
 fuzz_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
-helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c)) $(B)/tests/plugins/accelerator-far.so
+helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c)) $(addprefix $(B)/tests/plugins/,accelerator-far.so strategy-shown_ddp.so)
 
 .PHONY: all
 all: $(bins) $(libs) ## build everything (the default)
@@ -294,8 +294,10 @@ $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	$(Q)$(cc) $(fuzzer) $(cpp) -MD -MP -MF $@.d $< $(test_libs) -L$(B)/lib -ltraind -lcmocka -lgrpc -lgpr -levent \
 	  -lsqlite3 -lyaml -lprotobuf-c -lssl -lcrypto -lhwloc -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
 
-# The test accelerator as a plugin of a stranger: never installed. The reference is in libtraind.
-$(B)/tests/plugins/accelerator-far.so: $(B)/obj/tests/plugins/far.o $(far_o) $(B)/lib/libtraind.so
+# Plugins of a stranger: never installed. The reference, which far extends, is in libtraind.
+$(B)/tests/plugins/accelerator-far.so: $(B)/obj/tests/plugins/far.o $(far_o)
+$(B)/tests/plugins/strategy-shown_ddp.so: $(B)/obj/tests/plugins/shown_ddp.o
+$(B)/tests/plugins/%.so: $(B)/lib/libtraind.so
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(ld) -shared $(filter %.o,$^) -L$(B)/lib -ltraind -Wl,-rpath,'$$ORIGIN/../../lib' -o $@

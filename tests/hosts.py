@@ -335,8 +335,8 @@ class Hosts:
     def __init__(self, network, cluster):
         self.network, self.cluster, self.coordinator, self.nodes = network, cluster, None, {}
 
-    def start(self, *names, slots=2, options=()):
-        """The coordinator with these options, then nodes of these names; waits until all are there."""
+    def start(self, *names, slots=2, options=(), node_options=()):
+        """The coordinator with these options, then nodes of these names with theirs; waits until all are there."""
         state = self.cluster.folder / "c"
         subprocess.run([BIN / "traind", "init", "--state-dir", state, "--host", COORDINATOR], check=True,
                        stdout=subprocess.DEVNULL)
@@ -346,7 +346,7 @@ class Hosts:
         for name in names:
             args = ["--role", "node", "--join", c.address, "--token-file", self.join_token(name), "--name", name,
                     "--slots", slots, "--allow", "all", "--measure-after-ms", 0,
-                    "--collective-interface", f"{NETWORK}.0/24"]
+                    "--collective-interface", f"{NETWORK}.0/24", *node_options]
             self.nodes[name] = HostDaemon(self.cluster, self.network.host(name), args).start()
         self.all_ready()
         return [c, *self.nodes.values()]

@@ -7,9 +7,10 @@ import signal
 import time
 
 import pytest
+from safetensors.numpy import load
 
 import hosts as net
-from support import LONG, ROOT, SPEC, until
+from support import BUILD, LONG, ROOT, SPEC, until
 from test_s26_fabric import built  # noqa: F401
 
 longer = pytest.mark.skipif(not os.environ.get("TD_FULL"), reason="only in check-full")
@@ -33,7 +34,8 @@ def hosts(network, cluster):
 
 def gpt(tmp_path):
     text = tmp_path / "text"
-    text.write_text("what is read again and again is learned in the end. " * 40)
+    text.write_text("what is read again and again is learned in the end. " * 400)  # an epoch of more steps than are asked for
+    steps = 60 if os.environ.get("TD_FULL") else 12
     return f"""
 name: gpt
 seed_everything: 1
@@ -41,20 +43,46 @@ stages: [fit]
 model: {{name: gpt, n_layer: 2, n_head: 2, n_embd: 16}}
 data: {{name: text, path: {text}, block_size: 16, batch_size: 4, shuffle: true}}
 optimizer: {{name: adamw, lr: 0.001}}
-trainer: {{accelerator: cpu, precision: 64-true, max_steps: 12, log_every_n_steps: 1, limit_val_batches: 0}}
-checkpoint: {{every_n_train_steps: 12, save_top_k: 1}}
+trainer: {{accelerator: cpu, precision: 64-true, max_steps: {steps}, log_every_n_steps: 1, limit_val_batches: 0}}
+checkpoint: {{every_n_train_steps: {steps}, save_top_k: 1}}
 """
 
 
-def same_as_one_process(c, spec, n_nodes, devices, batch):
-    """Two runs over nodes have the same bits, and the losses of one process with the same samples a step."""
-    world, bits = n_nodes * devices, []
-    for _ in range(2):
-        wide = c.submit(spec, f"trainer.num_nodes={n_nodes}", f"trainer.devices={devices}")
+# What a rank has of its own is in no checkpoint of ddp. tests/plugins/shown_ddp.c is ddp's source, and puts it there.
+SHOWN = "strategy.shown_ddp.rank-"
+
+
+@pytest.fixture
+def shown(tmp_path):
+    """A folder with that strategy, which nobody else may write."""
+    folder = tmp_path / "shown"
+    folder.mkdir(mode=0o755)
+    file = folder / "strategy-shown_ddp.so"
+    file.write_bytes((BUILD / "tests/plugins" / file.name).read_bytes())
+    file.chmod(0o644)
+    return folder
+
+
+def all_ranks_have(files, world):
+    """Parameters and optimizer state of all ranks are the same bytes, and the weights of the checkpoint are among them."""
+    kept = load(files["plugins.safetensors"])
+    ranks = [kept.pop(f"{SHOWN}{rank}").tobytes() for rank in range(world)]
+    assert not [name for name in kept if SHOWN in name], "of more ranks than there are"
+    assert [rank for rank, part in enumerate(ranks) if part != ranks[0]] == [], "these ranks have parted from rank 0"
+    weights = load(files["model.safetensors"])
+    assert weights and all(w.any() and w.tobytes() in ranks[0] for w in weights.values())
+
+
+def same_as_one_process(c, spec, n_nodes, devices, batch, shown):
+    """Two runs over nodes have the same bits on all ranks, and the losses of one process with the same samples a step."""
+    world, files = n_nodes * devices, []
+    for strategy in ((f"plugins=[{shown}]", "trainer.strategy={name: plugin, strategy: shown_ddp}"), ()):
+        wide = c.submit(spec, f"trainer.num_nodes={n_nodes}", f"trainer.devices={devices}", *strategy)
         done = c.finish(wide)
         assert (done.n_ranks, done.attempt) == (world, 1)
-        bits.append(c.weights(wide)["model.safetensors"])
-    assert bits[0] == bits[1]
+        files.append(c.weights(wide))
+    assert files[0]["model.safetensors"] == files[1]["model.safetensors"]
+    all_ranks_have(files[0], world)
     alone = c.submit(spec, f"data.batch_size={batch * world}", "trainer.devices=1")
     last = c.finish(alone).global_step
     found, wanted = c.losses(wide, last, n_ranks=world), c.losses(alone, last)
@@ -62,15 +90,22 @@ def same_as_one_process(c, spec, n_nodes, devices, batch):
     assert worst < 1e-5, worst
 
 
-@pytest.mark.parametrize("n_nodes, devices", [(2, 2), (3, 1)])
-def test_mlp_over_hosts_has_the_losses_of_one_process(hosts, n_nodes, devices):
-    c, *_ = hosts.start(*"abd"[:n_nodes], slots=devices, options=OPTIONS)
-    same_as_one_process(c, MLP, n_nodes, devices, 8)
+SHAPES = [(2, 2), (3, 1)]
+PRECISIONS = pytest.mark.parametrize("precision", ["64-true", "32-true"])
 
 
-def test_gpt_over_hosts_has_the_losses_of_one_process(hosts, tmp_path):
-    c, *_ = hosts.start("a", "b", slots=1, options=OPTIONS)
-    same_as_one_process(c, gpt(tmp_path), 2, 1, 4)
+@PRECISIONS
+@pytest.mark.parametrize("n_nodes, devices", SHAPES)
+def test_mlp_over_hosts_has_the_losses_of_one_process(hosts, shown, n_nodes, devices, precision):
+    c, *_ = hosts.start(*"abd"[:n_nodes], slots=devices, options=OPTIONS, node_options=["--plugin-dirs", shown])
+    same_as_one_process(c, MLP.replace("64-true", precision), n_nodes, devices, 8, shown)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("n_nodes, devices", [(2, 1), *SHAPES])
+def test_gpt_over_hosts_has_the_losses_of_one_process(hosts, shown, tmp_path, n_nodes, devices, precision):
+    c, *_ = hosts.start(*"abd"[:n_nodes], slots=devices, options=OPTIONS, node_options=["--plugin-dirs", shown])
+    same_as_one_process(c, gpt(tmp_path).replace("64-true", precision), n_nodes, devices, 4, shown)
 
 
 @longer
