@@ -8,6 +8,7 @@ import asyncio
 import collections
 import contextlib
 import ctypes
+import json
 import os
 import pathlib
 import select
@@ -25,6 +26,7 @@ from support import BIN, Daemon, until
 
 NETWORK = "10.9.0"
 COORDINATOR = f"{NETWORK}.1"
+BURST = 32 << 10
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 CLONE_NEWNET = 0x40000000
 ETH_P_ALL, SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING, SO_RCVBUFFORCE = 3, 263, 15, 23, 33
@@ -90,9 +92,20 @@ class Host:
         else:
             self.run("ip", "link", "set", "eth0", state)
 
-    def slow(self, rate):
-        """What it sends goes at a rate, such as 20mbit."""
-        self.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "32kb", "latency", "200ms")
+    def slow(self, mbit):
+        """What it sends goes at a rate of so many Mbit/s, but for BURST bytes."""
+        self.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit", "burst", BURST,
+                 "latency", "200ms")
+
+    def slowed(self):
+        """Bytes that it sent at that rate, and how many times one had to wait for its turn."""
+        tbf, = json.loads(self.run("tc", "-s", "-j", "qdisc", "show", "dev", "eth0", "root"))
+        assert tbf["kind"] == "tbf", tbf
+        return tbf["bytes"], tbf["overlimits"]
+
+    def hurry(self):
+        """It sends as fast as before."""
+        self.run("tc", "qdisc", "delete", "dev", "eth0", "root")
 
     def delay(self, ms):
         """Its cable is long from now on: a relay between its port and the hub holds each frame for so long, both ways."""

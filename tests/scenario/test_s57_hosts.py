@@ -338,10 +338,25 @@ def test_nodes_that_say_nothing_are_back_soon_when_the_coordinators_host_is_anot
 
 
 def test_bits_are_the_same_when_the_network_is_slow(hosts):
-    c, a, b, job = trains(hosts, steps=60)
+    """One of two jobs finds the network slow on its way, the other from its start: that one is measured."""
+    mbit, steps = 200, 60
+    c, a, b, job = trains(hosts, steps=steps)
     c.wait_step(job, 5)
-    b.host.slow("200mbit")
-    ends_as_undisturbed(c, job)
+    b.host.slow(mbit)
+    c.finish(job)
+    began, before = time.monotonic(), b.host.slowed()
+    other = submit(c, steps)
+    c.finish(other)
+    sent, waited = (now - then for now, then in zip(b.host.slowed(), before))
+    took = time.monotonic() - began
+    b.host.hurry()
+    # Of two nodes, each sends all of its gradients once a step, whichever way they are reduced.
+    gradients = steps * sum(t.nbytes for t in load(c.weights(other)["model.safetensors"]).values())
+    print(f"{gradients} bytes of gradients, {sent} sent in {took:.2f} s, {waited} times at the limit")
+    assert sent >= gradients and waited > 0
+    assert took > 0.98 * (gradients - net.BURST) / (mbit * 1e6 / 8), "nothing made it slow"
+    for each in (job, other):
+        ends_as_undisturbed(c, each)
 
 
 def test_bits_are_the_same_when_packets_are_lost(hosts):
