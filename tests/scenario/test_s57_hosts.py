@@ -3,6 +3,7 @@ What is shown of nodes over loopback in test_s56 holds over a network, and over 
 import json
 import os
 import re
+import shutil
 import signal
 import time
 
@@ -12,6 +13,7 @@ from safetensors.numpy import load
 import hosts as net
 from support import BUILD, LONG, ROOT, SPEC, until
 from test_s26_fabric import built  # noqa: F401
+from test_s61_damage import COPIES, directory, flip
 
 longer = pytest.mark.skipif(not os.environ.get("TD_FULL"), reason="only in check-full")
 OPTIONS = ["--heartbeat-ms", 200, "--lease-ms", 1000, "--lost-after-ms", 4000]
@@ -119,7 +121,7 @@ def test_a_hundred_starts_in_a_row_are_without_a_failure(hosts):
 
 # ---- what happens to hosts and networks ---------------------------------------------------------
 SAVED = 150  # the step of the first checkpoint
-whole = {}  # weights of runs to which nothing happened, by their steps
+whole = {}  # weights and losses of runs to which nothing happened, by their steps
 
 
 def trains(hosts, *overrides, steps=2 * SAVED, lost_after_ms=2000, heartbeat_ms=200):
@@ -148,11 +150,16 @@ def ends_as_undisturbed(c, job, attempt=1):
     assert not [n for n in done.notes if "not bit-exact" in n], done.notes
     steps = done.global_step
     c.losses(job, steps, n_ranks=2)
+    assert c.weights(job)["model.safetensors"] == undisturbed(c, steps)[0]
+
+
+def undisturbed(c, steps):
+    """Weights and losses of a job to which nothing happens."""
     if steps not in whole:
         alone = submit(c, steps)
         c.finish(alone, deadline_s=120)
-        whole[steps] = c.weights(alone)["model.safetensors"]
-    assert c.weights(job)["model.safetensors"] == whole[steps]
+        whole[steps] = c.weights(alone)["model.safetensors"], c.losses(alone, steps, n_ranks=2)
+    return whole[steps]
 
 
 class Watch:
@@ -374,6 +381,86 @@ def test_job_goes_on_untouched_when_a_link_has_delay(hosts, ms):
     b.host.delay(ms)
     ends_as_undisturbed(c, job)
     assert b.host.cable.n_carried > 100 and b.host.cable.least_s >= ms / 1000
+
+
+# ---- damaged checkpoints ------------------------------------------------------------------------
+UNTIL = 300  # many more steps than train between two checkpoints and the pause
+
+
+def paused(hosts, *overrides):
+    """Two hosts whose job waits, with its two newest checkpoints. Rank 0, which reads, is on the first host."""
+    c, a, b = hosts.start("a", "b", slots=1, options=OPTIONS)
+    job = c.submit(LONG, f"trainer.max_steps={UNTIL}", "trainer.num_nodes=2", "checkpoint.save_top_k=-1", *overrides)
+    until("two checkpoints are there", lambda: len(c.checkpoints(job)) >= 2, 60)
+    c.steer("Pause", job)
+    c.wait_state(job, "PAUSED")
+    return c, a, b, job, c.checkpoints(job)[:2]
+
+
+def both_go_on_from(c, job, checkpoint, weights=lambda c, job: c.weights(job)["model.safetensors"]):
+    """Both ranks train on from the step after it, to all the bits of a run to which nothing happened; the job's notes."""
+    c.steer("Resume", job)
+    done = c.finish(job, deadline_s=120)
+    assert not [n for n in done.notes if "not bit-exact" in n], done.notes
+    losses = c.losses(job, UNTIL, n_ranks=2)
+    assert [p.step for p in c.points(job) if p.attempt == 2] == list(range(checkpoint.step + 1, UNTIL + 1))
+    assert (weights(c, job), losses) == undisturbed(c, UNTIL)
+    return done.notes
+
+
+def becomes_damaged(c, job, checkpoint, notes):
+    """It alone does, and notes and catalog name the file."""
+    assert [n for n in notes if f"{checkpoint.path} was skipped" in n and "model.safetensors" in n], notes
+    found = lambda: [each for each in c.checkpoints(job) if each.state == each.DAMAGED]
+    only, = until("the catalog says so", found)
+    assert only.path == checkpoint.path and "model.safetensors" in only.note, only
+
+
+@pytest.mark.parametrize("what", ["flipped byte", *(pytest.param(more, marks=longer) for more in ("truncated file", "directory gone"))])
+def test_copy_of_a_checkpoint_that_is_damaged_on_the_first_host_is_fetched_again(hosts, what):
+    c, a, b, job, (newest, _) = paused(hosts)
+    damage, file = COPIES[what]
+    damage(directory(a, newest))
+    notes = both_go_on_from(c, job, newest)
+    assert not [n for n in notes if "skipped" in n], notes
+    said = a.tail(200)
+    assert f"checkpoint fetched job={job} path={newest.path}" in said
+    assert not file or f'copy of a checkpoint is damaged job={job} path={newest.path} why="{file}: ' in said
+
+
+def test_both_hosts_go_on_from_the_one_before_when_no_copy_for_the_first_is_whole(hosts):
+    c, a, b, job, (newest, before) = paused(hosts)
+    for daemon in (a, c):
+        flip(directory(daemon, newest) / "model.safetensors")
+    becomes_damaged(c, job, newest, both_go_on_from(c, job, before))
+
+
+def test_both_hosts_go_on_from_a_checkpoint_that_the_second_cannot_have(hosts):
+    """The first wrote it, and has it still. What the second is sent is damaged, so it takes the one before for itself."""
+    c, a, b, job, (newest, before) = paused(hosts)
+    flip(directory(c, newest) / "model.safetensors")
+    both_go_on_from(c, job, newest)
+    said = b.tail(200)
+    assert f'checkpoint skipped job={job} path={newest.path} why="model.safetensors: ' in said
+    assert f"checkpoint fetched job={job} path={before.path}" in said
+
+
+# In a folder that hosts share, one of them may see other bytes than the rest: of a cache, or of a disk that is not there.
+@pytest.mark.parametrize("who", ["a", "b"])
+def test_both_hosts_go_on_from_one_checkpoint_when_one_sees_the_shared_folder_damaged(hosts, tmp_path, who):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    c, a, b, job, (newest, before) = paused(hosts, "checkpoint.store=fs", f"checkpoint.dir={shared}")
+    here = shared / job / newest.path
+    other = shutil.copytree(here, tmp_path / "other")
+    flip(other / "model.safetensors")
+    hosts.network.hosts[who].run("mount", "--bind", other, here)
+    last = lambda c, job: (shared / job / c.checkpoints(job)[0].path / "model.safetensors").read_bytes()
+    notes = both_go_on_from(c, job, before if who == "a" else newest, last)
+    if who == "a":  # rank 0 reads, for both
+        becomes_damaged(c, job, newest, notes)
+    else:
+        assert not [n for n in notes if "skipped" in n], notes
 
 
 # ---- what a stranger would run ------------------------------------------------------------------
