@@ -2,11 +2,14 @@
 the test's own, in which 10.9.0.1 and 10.9.0.2 are addresses of the machine; it ends with its processes."""
 import contextlib
 import ctypes
+import json
 import os
+import re
 import socket
 import ssl
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -95,8 +98,9 @@ def port(daemon):
 
 
 def dial(daemon, context, host=HOST):
-    """A whole handshake, and what the server says first: its SETTINGS. TLS 1.3 refuses a client after its handshake."""
-    with socket.create_connection((host, port(daemon)), timeout=10) as plain:
+    """A whole handshake with that host, and what the server says first: its SETTINGS. TLS 1.3 refuses a client after its
+    handshake."""
+    with socket.create_connection((HOST, port(daemon)), timeout=10) as plain:
         with context.wrap_socket(plain, server_hostname=host) as secure:
             secure.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
             assert secure.recv(9), "closed"
@@ -166,6 +170,65 @@ def test_handshake_is_refused_when_the_version_or_a_certificate_is_wrong(coordin
     refused = len(coordinator.lines("connection refused"))
     assert 1 <= refused <= 2, coordinator.tail()  # a line every few seconds, with a count
     assert dial(coordinator, context_of(ca))[0] == "TLSv1.3"
+
+
+REFUSALS = {"old": "unsupported protocol", "foreign": "was issued by another CA", "of a server": "unsuitable certificate purpose",
+            "expired": "'expired' has expired on 20", "revoked": "'revoked' was revoked (serial ",
+            "CA": "certificate unknown|unknown ca|it may trust another CA", "host": "bad certificate|it may trust another CA"}
+
+
+@pytest.fixture
+def refused(coordinator, cluster):
+    """refused(kind): one handshake that fails for that reason."""
+    folder, other = coordinator.state_dir.parent, cluster.folder / "other"
+    init(other, "--host", HOST)
+    ca, pair = tls(coordinator.state_dir, "ca.pem"), lambda state: (tls(state, "server.pem"), tls(state, "server.key"))
+    ctl = lambda *args: coordinator.ctl(*args, "--state-dir", coordinator.state_dir, check=0).stdout
+
+    def person(name, *args):
+        key, csr, pem = (folder / f"{name}.{x}" for x in ("key", "csr", "pem"))
+        csr.write_text(ctl("token", "request", "--key", key, "--name", name))
+        pem.write_text(ctl("token", "create", "--role", "viewer", "--csr", csr, *args))
+        return context_of(ca, pem, key)
+
+    old = context_of(ca)
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    late, gone = person("expired", "--expires", "1s"), person("revoked")
+    listed = json.loads(ctl("token", "list", "-o", "json"))["tokens"]
+    ctl("token", "revoke", next(t["id"] for t in listed if t["name"] == "revoked"))
+    contexts = {"old": old, "foreign": context_of(ca, *pair(other)), "of a server": context_of(ca, *pair(coordinator.state_dir)),
+                "expired": late, "revoked": gone, "CA": context_of(tls(other, "ca.pem")), "host": context_of(ca)}
+
+    def dials(kind):
+        if kind == "expired":  # of whole seconds, so it ends after its token
+            ends = ["openssl", "x509", "-in", folder / "expired.pem", "-noout", "-checkend", "0"]
+            until("it has expired", lambda: subprocess.run(ends, stdout=subprocess.DEVNULL).returncode == 1)
+        with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
+            dial(coordinator, contexts[kind], OTHER if kind == "host" else HOST)
+
+    return dials
+
+
+@pytest.mark.parametrize("kind", REFUSALS)
+def test_refused_handshake_is_counted_once_and_has_one_line(coordinator, refused, kind):
+    refused(kind)
+    until("it is counted", lambda: coordinator.counter("handshakes_failed"))
+    dial(coordinator, context_of(tls(coordinator.state_dir, "ca.pem")))
+    said, = until("a line says so", lambda: coordinator.lines("connection refused peer="))
+    assert re.search(REFUSALS[kind].replace("(", r"\("), said) and f"peer={HOST}:" in said and "of these" not in said, said
+    assert coordinator.counter("handshakes_failed") == 1
+
+
+def test_flood_of_refused_handshakes_is_counted_and_has_few_lines(coordinator, refused):
+    n, began = 100, time.monotonic()
+    for _ in range(n):
+        refused("revoked")
+    until("each is counted", lambda: coordinator.counter("handshakes_failed") == n)
+    lines, took = coordinator.lines("connection refused peer="), time.monotonic() - began
+    assert 1 <= len(lines) <= 1 + took / 5  # one in five seconds, which counts those that had none
+    told = [int(m[1]) if (m := re.search(r"\((\d+) of these\)", line)) else 1 for line in lines]
+    assert told[0] == 1 and sum(told) <= n
+    dial(coordinator, context_of(tls(coordinator.state_dir, "ca.pem")))
 
 
 # Of a program that dials by libssl: what it shows as its certificate is what a file has, whatever that is.
