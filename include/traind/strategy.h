@@ -287,8 +287,9 @@ struct td_strategy_ops {
     // (optional) Which roles this rank writes (bits 1 << td_role). Absent: rank 0 parameters,
     // buffers and optimizer state, the others nothing.
     td_status (*save_checkpoint)(struct td_strategy *s, uint32_t *out_roles);
-    // (optional) Which roles this rank reads; setup makes the others equal afterwards. Absent: as
-    // for save_checkpoint.
+    // (optional) Which roles this rank reads; setup makes the others equal afterwards. Where
+    // several ranks read, they read one checkpoint: the newest that each of them has whole. Absent:
+    // as for save_checkpoint.
     td_status (*load_checkpoint)(struct td_strategy *s, uint32_t *out_roles);
     // (optional) Does this rank remove a path that it wrote? Absent: yes. Asked of the rank that
     // writes, on the thread that does so, beside steps. After an error the path stays.

@@ -17,15 +17,89 @@
 
 // ---- where to start -----------------------------------------------------------------------------
 
-// The rank that reads chooses; what all need to know is broadcast.
+// The checkpoint that a rank would take, as ranks compare it.
+struct offer {
+    int64_t step;    // -1: this rank reads none
+    uint64_t digest; // of its files' digests
+};
+
+static struct offer offer_of(const struct td_manifest *m) {
+    struct offer o = {.step = m->progress.step};
+    for (size_t i = 0; i < m->n_files; i++) {
+        o.digest = o.digest * 31 + td_xxh3_64(m->file[i].digest, strlen(m->file[i].digest));
+    }
+    return o;
+}
+
+struct verdict {
+    bool same;  // all ranks that read would take one
+    bool level; // they would not, and none is of an older step
+    struct offer least;
+    int32_t rank; // whose that is
+};
+
+static td_status compare_offers(struct td_rank *r, struct offer own, struct verdict *out_verdict) {
+    struct verdict v = {.same = true, .level = true, .least = {.step = -1}};
+    const int32_t world = r->facts.world_size;
+    TD_AUTO_FREE struct offer *all = td_calloc((size_t)world, sizeof own);
+    if (!all) return td_fail_oom();
+    TD_TRY_CTX(td_rank_all_gather(r, &own, sizeof own, all), "compare checkpoints of ranks");
+    for (int32_t i = 0; i < world; i++) {
+        if (all[i].step < 0) continue;
+        const bool is_first = v.least.step < 0;
+        v.level &= is_first || all[i].step == v.least.step;
+        v.same &= is_first || (all[i].step == v.least.step && all[i].digest == v.least.digest);
+        if (!is_first && all[i].step >= v.least.step) continue;
+        v.least = all[i];
+        v.rank = i;
+    }
+    *out_verdict = v;
+    return TD_OK;
+}
+
+static td_status fail_apart(const struct verdict *v) {
+    td_status s = td_fail(TD_DATA_LOSS,
+                          "no checkpoint is whole for all ranks that read one; rank %d would take "
+                          "that of step %lld",
+                          v->rank, (long long)v->least.step);
+    return td_status_with_reason(td_status_with_class(s, TD_CLASS_DATA), "NO_CHECKPOINT");
+}
+
+// Each rank reads files of its own node, where others may be damaged. So they move on, newest
+// first, until all that read would take the same.
+static td_status choose_together(struct td_rank *r, bool reads) {
+    const struct td_train_config *c = r->config;
+    size_t next = 0;
+    for (;;) {
+        struct offer own = {.step = -1};
+        struct verdict v = {.same = true};
+        if (reads) {
+            TD_TRY(td_restore_choose(c->resume_from + next, c->n_resume_from - next, r->events,
+                                     r->arena, &r->restored));
+            own = offer_of(&r->restored.manifest);
+        }
+        if (r->facts.world_size > 1) TD_TRY(compare_offers(r, own, &v));
+        if (v.same) return TD_OK;
+        if (!reads) continue;
+        while (c->resume_from[next] != r->restored.path) {
+            next++;
+        }
+        if (own.step == v.least.step && !v.level) continue; // the others come to it
+        td_events_note(r->events,
+                       "checkpoint %s is not taken: rank %d would take that of step %lld",
+                       r->restored.path, v.rank, (long long)v.least.step);
+        if (++next == c->n_resume_from) return fail_apart(&v);
+    }
+}
+
+// The ranks that read choose; what all need to know is broadcast.
 td_status td_rank_choose_start(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     if (c->n_resume_from == 0) return TD_OK;
     uint32_t reads;
     TD_TRY(td_rank_read_roles(r, &reads));
+    TD_TRY(choose_together(r, reads != 0));
     if (reads) {
-        TD_TRY(
-            td_restore_choose(c->resume_from, c->n_resume_from, r->events, r->arena, &r->restored));
         r->start = r->restored.manifest.progress;
         // Another job that goes on from here trains until its own next check.
         if (strcmp(r->restored.manifest.job, c->job) != 0) r->start.early_stop.decided = false;

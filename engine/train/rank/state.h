@@ -6,7 +6,7 @@
 
 #include "engine/train/rank/rank.h"
 
-// The checkpoint that the rank resumes from, if any: the rank that reads chooses, all learn it.
+// The checkpoint that ranks resume from, if any: those that read choose one together, all learn it.
 TD_MUST_USE td_status td_rank_choose_start(struct td_rank *r);
 // FAILED_PRECONDITION where ranks would train different things.
 TD_MUST_USE td_status td_rank_compare(struct td_rank *r);
