@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdatomic.h>
 
+#include "engine/train/rank/rank.h"
 #include "tests/unit/ranks_rig.h"
 
 static char *trace_dir;
@@ -136,15 +137,21 @@ static td_status reduce_and_say(struct td_collective *c, const struct td_bucket 
 
 // All of the pass is computed.
 static td_status wait_until_begun(void *arg) {
+    struct td_rank *r = arg;
     n_passes++;
     for (const int64_t deadline_ns = td_mono_now().ns + 20 * TD_NS_PER_S;;) {
-        if (atomic_load(&begun[own_rank]) >= n_passes) return real_wait(arg);
+        if (atomic_load(&begun[own_rank]) >= n_passes) break;
         if (td_mono_now().ns > deadline_ns) {
             return td_fail(TD_DEADLINE_EXCEEDED, "pass %d: no bucket is reduced beside it",
                            n_passes);
         }
         (void)poll(NULL, 0, 1);
     }
+    const bool was_posted = !td_comm_thread_is_idle(r->comm); // also when all of it is done
+    TD_TRY(real_wait(arg));
+    if (was_posted && td_comm_thread_is_idle(r->comm)) return TD_OK;
+    return td_fail(TD_INTERNAL, "pass %d: before the wait buckets have the group, %s", n_passes,
+                   was_posted ? "and after it as well" : "and yet it is idle");
 }
 
 static td_status compile_held(struct td_accelerator *a, const struct td_program *p,

@@ -105,6 +105,14 @@ void td_comm_thread_post(struct td_comm_thread *t, uint32_t index, bool is_last)
     pthread_mutex_unlock(&t->lock);
 }
 
+bool td_comm_thread_is_idle(struct td_comm_thread *t) {
+    if (!t) return true;
+    pthread_mutex_lock(&t->lock);
+    const bool is_idle = !t->n_posted;
+    pthread_mutex_unlock(&t->lock);
+    return is_idle;
+}
+
 td_status td_comm_thread_wait(struct td_comm_thread *t) {
     if (!t) return TD_OK;
     pthread_mutex_lock(&t->lock);

@@ -8,9 +8,15 @@
 // So whoever waits makes it, without a switch to another thread. A step of one bucket never wakes
 // the thread. Order and bits are those of a rank without it.
 //
-// Between post and wait the group is the thread's: whoever wants to call it then waits first.
-// Rejected: a thread in each backend, where comm hooks and a strategy's own reduction would still
-// stop the backward pass.
+// Between post and wait the group is the thread's. There is one group, all of whose calls have one
+// order on all ranks, so two threads may not call it at once. A rank_sum of the program waits for
+// what was posted before it: a backward pass that has many (sync_batchnorm) overlaps less. All
+// other calls of a rank come after the wait; group.c checks that in builds with TD_DEBUG.
+//
+// Rejected: a group of its own for buckets. Between nodes it needs connections, memory and a thread
+// of Gloo of its own, and in a node a second mapping. Only models whose backward pass sums over
+// ranks would gain. Rejected, too: a thread in each backend, where comm hooks and a strategy's own
+// reduction would still stop the backward pass.
 //
 // Bounds: each bucket once between two waits. Waiting: as long as the calls of the group, which
 // have their deadline. Thread: post and wait from one thread at a time; create and destroy while
@@ -31,6 +37,8 @@ TD_MUST_USE td_status td_comm_thread_create(uint32_t n_buckets, td_comm_fn fn, v
 void td_comm_thread_destroy(struct td_comm_thread *t);
 // is_last: nothing is posted after it before the next wait.
 void td_comm_thread_post(struct td_comm_thread *t, uint32_t index, bool is_last);
+// Nothing was posted since the last wait, so the group may be called. NULL: true.
+bool td_comm_thread_is_idle(struct td_comm_thread *t);
 // All that was posted is done. The first error of them; after one, the rest is not begun. NULL: OK.
 TD_MUST_USE td_status td_comm_thread_wait(struct td_comm_thread *t);
 

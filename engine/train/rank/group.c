@@ -14,21 +14,30 @@ void td_rank_expect(struct td_rank *r, enum td_rank_deadline deadline) {
     if (r->group_ops->set_deadline) r->group_ops->set_deadline(r->group, &r->deadlines[deadline]);
 }
 
+// Buckets that were posted have the group until they were waited for (comm_thread.h).
+static void expect_own_group(const struct td_rank *r) {
+    (void)r;
+    TD_DCHECK(td_comm_thread_is_idle(r->comm));
+}
+
 td_status td_rank_reduce(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype,
                          enum td_reduce_op op) {
     const struct td_strategy_ops *o = r->strategy_ops;
+    expect_own_group(r);
     if (o->reduce) return o->reduce(r->strategy, data, n, dtype, op);
     return r->group_ops->all_reduce(r->group, data, n, dtype, op);
 }
 
 td_status td_rank_all_gather(struct td_rank *r, const void *in, size_t bytes, void *out) {
     const struct td_strategy_ops *o = r->strategy_ops;
+    expect_own_group(r);
     if (o->all_gather) return o->all_gather(r->strategy, in, bytes, out);
     return r->group_ops->all_gather(r->group, in, bytes, out);
 }
 
 td_status td_rank_broadcast(struct td_rank *r, void *data, size_t bytes, int32_t src) {
     const struct td_strategy_ops *o = r->strategy_ops;
+    expect_own_group(r);
     if (o->broadcast) return o->broadcast(r->strategy, data, bytes, src);
     return r->group_ops->broadcast(r->group, data, bytes, src);
 }
@@ -36,6 +45,7 @@ td_status td_rank_broadcast(struct td_rank *r, void *data, size_t bytes, int32_t
 td_status td_rank_barrier(struct td_rank *r, const char *tag) {
     const struct td_strategy_ops *o = r->strategy_ops;
     const enum td_rank_deadline was = r->deadline;
+    expect_own_group(r);
     td_rank_expect(r, TD_RANK_SAVES);
     td_status s = o->barrier ? o->barrier(r->strategy, tag) : r->group_ops->barrier(r->group, tag);
     td_rank_expect(r, was);
@@ -44,6 +54,7 @@ td_status td_rank_barrier(struct td_rank *r, const char *tag) {
 
 td_status td_rank_decide(struct td_rank *r, bool decision, bool all, bool *out_decision) {
     const struct td_strategy_ops *o = r->strategy_ops;
+    expect_own_group(r);
     if (o->reduce_boolean_decision) {
         return o->reduce_boolean_decision(r->strategy, decision, all, out_decision);
     }
