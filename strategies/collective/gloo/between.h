@@ -12,9 +12,14 @@
 //
 // Sums: the partial sums of all nodes are added in the order of the nodes, for each element. Where
 // they fit a frame, each node gets all of them and adds up for itself. So it is where there are two
-// nodes, and room for all of it: a round a piece. Else node p gets slice p of each, adds up, and
-// gives the result to all: two rounds, and 2 (n - 1) / n of the bytes. All ways give the same bits.
-// Data goes in pieces; the next is on its way while one is added up.
+// nodes, and room for all of it (1.5 MiB): a round a piece. Else node p gets slice p of each, adds
+// up, and gives the result to all: two rounds, and 2 (n - 1) / n of the bytes. All ways give the
+// same bits. Data goes in pieces; the next is on its way while one is added up.
+//
+// Two nodes could do with one round at any size. Both ways send the same bytes. In two rounds a
+// node adds up half of the elements, which leaves time of its cores to the backward pass. In one, a
+// sum has a round less at its end. At 1 Gbit/s one round was 4 to 7 % faster from 2 to 8 MiB.
+// Without a limit there was no difference (docs/measurements.md).
 //
 // What crosses has the type of the data. 16-bit floats are added in fp32, and rounded once; where
 // they are sums already, the caller gives them as fp32 (hierarchy_reduce.c).
