@@ -17,9 +17,9 @@
 // same bits. Data goes in pieces; the next is on its way while one is added up.
 //
 // Two nodes could do with one round at any size. Both ways send the same bytes. In two rounds a
-// node adds up half of the elements, which leaves time of its cores to the backward pass. In one, a
-// sum has a round less at its end. At 1 Gbit/s one round was 4 to 7 % faster from 2 to 8 MiB.
-// Without a limit there was no difference (docs/measurements.md).
+// node adds up half of the elements, which leaves time of its cores to the backward pass; 43 MB
+// were 7 % faster so. In one, a sum has a round less at its end: at 1 Gbit/s one round was 4 to 7 %
+// faster from 2 to 8 MiB (docs/measurements.md).
 //
 // What crosses has the type of the data. 16-bit floats are added in fp32, and rounded once; where
 // they are sums already, the caller gives them as fp32 (hierarchy_reduce.c).
