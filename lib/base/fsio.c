@@ -119,21 +119,14 @@ td_status td_fs_flush_stdout(void) {
     return td_fs_fail("write", "stdout");
 }
 
-// A name of its own beside path. open, not mkostemp: that makes 0600 files, and a chmod after it
-// would not know the umask.
-static int open_temporary(const char *path, mode_t mode, char out[PATH_MAX]) {
-    for (int i = 0; i < TEMPORARY_TRIES; i++) {
-        uint32_t r;
-        td_random_bytes(&r, sizeof r);
-        int n = snprintf(out, PATH_MAX, "%s.tmp-%08x", path, r);
-        if (n < 0 || n >= PATH_MAX) {
-            errno = ENAMETOOLONG;
-            return -1;
-        }
-        int fd = open(out, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-        if (fd >= 0 || errno != EEXIST) return fd;
-    }
-    return -1;
+// A name of its own beside path.
+static bool name_temporary(const char *path, char out[PATH_MAX]) {
+    uint32_t r;
+    td_random_bytes(&r, sizeof r);
+    int n = snprintf(out, PATH_MAX, "%s.tmp-%08x", path, r);
+    if (n > 0 && n < PATH_MAX) return true;
+    errno = ENAMETOOLONG;
+    return false;
 }
 
 static td_status write_and_close(int fd, const char *path, const void *data, size_t bytes,
@@ -145,17 +138,57 @@ static td_status write_and_close(int fd, const char *path, const void *data, siz
     return TD_OK;
 }
 
-td_status td_fs_write(const char *path, const void *data, size_t bytes, mode_t mode, int flags) {
-    char temporary[PATH_MAX], directory[PATH_MAX];
-    TD_TRY(parent_of(path, directory));
-    int fd = open_temporary(path, mode, temporary);
+// Of a whole file that has none. Where path is there, it is replaced by a rename, as a link cannot.
+static bool give_name(int fd, const char *path) {
+    char self[32], temporary[PATH_MAX];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    if (linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0) return true;
+    for (int i = 0; i < TEMPORARY_TRIES && errno == EEXIST; i++) {
+        if (!name_temporary(path, temporary)) return false;
+        if (linkat(AT_FDCWD, self, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW) != 0) continue;
+        if (rename(temporary, path) == 0) return true;
+        unlink(temporary);
+        return false;
+    }
+    return false;
+}
+
+// A file without a name until it is whole: a writer that is killed leaves nothing. *out_is_there is
+// false where that cannot be, as the file system or /proc is not made for it, or path is bad.
+static td_status write_unnamed(const char *path, const char *directory, const void *data,
+                               size_t bytes, mode_t mode, int flags, bool *out_is_there) {
+    *out_is_there = false;
+    TD_AUTO_CLOSE int fd = open(directory, O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
+    int same = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (same < 0) return TD_OK;
+    TD_TRY(write_and_close(same, path, data, bytes, flags)); // what only close reports, too
+    *out_is_there = give_name(fd, path);
+    return TD_OK;
+}
+
+// open, not mkostemp: that makes 0600 files, and a chmod after it would not know the umask.
+static td_status write_named(const char *path, const void *data, size_t bytes, mode_t mode,
+                             int flags) {
+    char temporary[PATH_MAX];
+    int fd = -1;
+    for (int i = 0; i < TEMPORARY_TRIES && fd < 0; i++) {
+        if (!name_temporary(path, temporary)) break;
+        fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+        if (fd < 0 && errno != EEXIST) break;
+    }
     if (fd < 0) return td_fs_fail("create a temporary file beside", path);
     td_status s = write_and_close(fd, path, data, bytes, flags);
     if (!s && rename(temporary, path) != 0) s = td_fs_fail("rename a temporary file to", path);
-    if (s) {
-        unlink(temporary);
-        return s;
-    }
+    if (s) unlink(temporary);
+    return s;
+}
+
+td_status td_fs_write(const char *path, const void *data, size_t bytes, mode_t mode, int flags) {
+    char directory[PATH_MAX];
+    bool is_there;
+    TD_TRY(parent_of(path, directory));
+    TD_TRY(write_unnamed(path, directory, data, bytes, mode, flags, &is_there));
+    if (!is_there) TD_TRY(write_named(path, data, bytes, mode, flags));
     return flags & TD_FS_WRITE_DURABLE ? td_fs_fsync_dir(directory) : TD_OK;
 }
 

@@ -1,9 +1,11 @@
 #ifndef TRAIND_LIB_BASE_FSIO_H
 #define TRAIND_LIB_BASE_FSIO_H
 
-// Files, the durable way. A file that others may read appears whole or not at all: temporary name
-// beside the target, write, fsync, rename, fsync of the directory. Reads have a cap. ENOSPC and
-// EDQUOT become RESOURCE_EXHAUSTED with class disk; every message names the path.
+// Files, the durable way. A file that others may read appears whole or not at all. It is written
+// and synced before it has a name, then linked or renamed; then the directory is synced. A writer
+// that is killed leaves nothing; a temporary name beside the target is only for file systems
+// without O_TMPFILE. Reads have a cap. ENOSPC and EDQUOT become RESOURCE_EXHAUSTED with class disk;
+// every message names the path.
 
 #include <sys/types.h>
 

@@ -66,6 +66,34 @@ static void test_nothing_is_left_when_the_disk_is_full(void **state) {
     assert_string_equal(td_buf_cstr(&text), "old");
 }
 
+// In the middle of its bytes: the kernel ends it at the limit.
+static void test_nothing_is_left_when_the_writer_is_killed(void **state) {
+    const char *path = in(state, "f");
+    for (int n_before = 0; n_before < 2; n_before++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            static char big[10000];
+            const struct rlimit tiny = {4096, 4096};
+            signal(SIGXFSZ, SIG_DFL);
+            if (setrlimit(RLIMIT_FSIZE, &tiny)) _exit(2);
+            td_status_free(td_fs_write(path, big, sizeof big, 0600, TD_FS_WRITE_DURABLE));
+            _exit(1);
+        }
+        int end;
+        assert_int_equal(waitpid(pid, &end, 0), pid);
+        assert_true(WIFSIGNALED(end) && WTERMSIG(end) == SIGXFSZ);
+        assert_int_equal(count_entries(*state), n_before);
+        assert_ok(td_fs_write(path, "old", 3, 0600, 0)); // what the next one would replace
+    }
+}
+
+static void test_directory_stays_when_it_has_the_name(void **state) {
+    assert_ok(td_fs_mkdirs(in(state, "d/sub"), 0700));
+    assert_fails(td_fs_write(in(state, "d"), "x", 1, 0600, 0), TD_FAILED_PRECONDITION, "/d'");
+    assert_int_equal(count_entries(*state), 1);
+    assert_int_equal(count_entries(in(state, "d")), 1);
+}
+
 static void test_write_says_why_when_the_place_is_impossible(void **state) {
     char longest[5000];
     memset(longest, 'x', sizeof longest - 1);
@@ -248,6 +276,8 @@ int main(void) {
         cmocka_unit_test(test_path_begins_at_the_root_when_it_is_made_absolute),
         test_in_scratch(test_file_is_replaced_whole_when_written),
         test_in_scratch(test_nothing_is_left_when_the_disk_is_full),
+        test_in_scratch(test_nothing_is_left_when_the_writer_is_killed),
+        test_in_scratch(test_directory_stays_when_it_has_the_name),
         test_in_scratch(test_write_says_why_when_the_place_is_impossible),
         test_in_scratch(test_read_is_refused_when_over_the_cap_or_no_file),
         test_in_scratch(test_directories_are_made_when_missing),
