@@ -171,9 +171,9 @@ def test_job_of_the_header_of_the_example_is_done(daemon, built):
 
 @pytest.mark.parametrize("world", [1, 2])
 def test_pause_saves_at_the_step_and_resume_gives_the_same_bits(daemon, built, world):
-    whole = submit(daemon, built, "--epochs", 2, world=world)
+    whole = submit(daemon, built, "--epochs", 1, world=world)
     daemon.finish(whole)
-    cut = submit(daemon, built, "--epochs", 2, world=world)
+    cut = submit(daemon, built, "--epochs", 1, world=world)
     daemon.wait_step(cut, 30)
     daemon.steer("Pause", cut)
     paused = daemon.wait_state(cut, "PAUSED")
