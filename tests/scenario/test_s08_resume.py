@@ -6,11 +6,9 @@ import signal
 
 import pytest
 
+from marks import FULL, full_only
 from plans import losses, plan_of, state_of, steps_in
 from ranks import Attempt
-
-FULL = bool(os.environ.get("TD_FULL"))
-full_only = pytest.mark.skipif(not FULL, reason="only in check-full")
 
 OPTIMIZERS = {
     "sgd": {"name": "sgd", "lr": 0.05},

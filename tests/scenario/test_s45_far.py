@@ -13,12 +13,13 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from far_plugin import args_of, far, mine  # noqa: F401 (mine is a fixture)
+from marks import full_only
 from plans import plan_of
 from ranks import EXIT, Attempt
 from support import until
 from test_s07_precision import STORED, manifest_of, scaled_up
 from test_s07_workloads import CONVNET, GPT, LLAMA, data  # noqa: F401 (data is a fixture)
-from test_s08_resume import OPTIMIZERS, full_only
+from test_s08_resume import OPTIMIZERS
 from test_s41_stop import check_agreed
 
 # Runs take longer than the host needs between two, so that one is ahead. A checkpoint is on its way to the host for the

@@ -11,11 +11,11 @@ import pytest
 from safetensors.numpy import load
 
 import hosts as net
+from marks import full_only
 from support import BUILD, LONG, ROOT, SPEC, until
 from test_s26_fabric import built  # noqa: F401
 from test_s61_damage import COPIES, directory, flip
 
-longer = pytest.mark.skipif(not os.environ.get("TD_FULL"), reason="only in check-full")
 OPTIONS = ["--heartbeat-ms", 200, "--lease-ms", 1000, "--lost-after-ms", 4000]
 MLP = SPEC.replace("max_epochs: 3", "max_epochs: 1").replace("batch_size: 16", "batch_size: 8") \
           .replace("samples: 512", "samples: 576").replace("precision: 32-true", "precision: 64-true")
@@ -94,7 +94,7 @@ def same_as_one_process(c, spec, n_nodes, devices, batch, shown):
 
 def shapes(short, long):
     """Nodes, ranks of each, precision: some always, the others in the long form."""
-    return pytest.mark.parametrize("n_nodes, devices, precision", [*short, *(pytest.param(*each, marks=longer) for each in long)])
+    return pytest.mark.parametrize("n_nodes, devices, precision", [*short, *(pytest.param(*each, marks=full_only) for each in long)])
 
 
 @shapes([(2, 2, "64-true"), (3, 1, "32-true")], [(2, 2, "32-true"), (3, 1, "64-true")])
@@ -109,7 +109,7 @@ def test_gpt_over_hosts_has_the_losses_of_one_process(hosts, shown, tmp_path, n_
     same_as_one_process(c, gpt(tmp_path).replace("64-true", precision), n_nodes, devices, 4, shown)
 
 
-@longer
+@full_only
 def test_a_hundred_starts_in_a_row_are_without_a_failure(hosts):
     c, *_ = hosts.start("a", "b", "d", options=OPTIONS)
     for i in range(100):
@@ -205,7 +205,7 @@ def test_ranks_of_the_other_host_end_within_two_seconds_when_a_rank_is_killed(ho
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("cable_first", [False, pytest.param(True, marks=longer)])
+@pytest.mark.parametrize("cable_first", [False, pytest.param(True, marks=full_only)])
 def test_job_goes_on_when_a_killed_host_is_back_as_another_boot(hosts, cable_first):
     c, a, b, job = has_saved(hosts)
     hosts.power_cut("b") if cable_first else hosts.kill("b")
@@ -222,7 +222,7 @@ def test_job_goes_on_when_a_killed_host_is_back_as_another_boot(hosts, cable_fir
     ends_as_undisturbed(c, job, attempt=2)
 
 
-@longer
+@full_only
 def test_another_boot_is_judged_before_the_lease_is_over(hosts):
     c, a, b, job = has_saved(hosts, lost_after_ms=60000)
     hosts.power_cut("b")
@@ -234,7 +234,7 @@ def test_another_boot_is_judged_before_the_lease_is_over(hosts):
     ends_as_undisturbed(c, job, attempt=2)
 
 
-@pytest.mark.parametrize("where", ["hub", pytest.param("host", marks=longer)])
+@pytest.mark.parametrize("where", ["hub", pytest.param("host", marks=full_only)])
 def test_job_goes_on_when_a_link_was_down_for_longer_than_the_lease(hosts, where):
     c, a, b, job = has_saved(hosts)
     b.host.link("down", where)
@@ -254,7 +254,7 @@ def test_job_goes_on_when_a_link_was_down_for_longer_than_the_lease(hosts, where
 @pytest.mark.parametrize("timeout_s, said", [
     (3, r"not done within 2\.625 s \(seven eighths of trainer\.collective_timeout\): node "),
     pytest.param(60, " is gone, the attempt is over(: its machine does not answer any more|; its own error says why)",
-                 marks=longer)])
+                 marks=full_only)])
 def test_attempt_ends_when_only_the_ranks_lose_each_other(hosts, timeout_s, said):
     c, a, b, job = has_saved(hosts, f"trainer.collective_timeout={timeout_s}")
     b.host.deaf_to(a.host)
@@ -271,7 +271,7 @@ def test_attempt_ends_when_only_the_ranks_lose_each_other(hosts, timeout_s, said
     ends_as_undisturbed(c, job, attempt=2)
 
 
-@longer
+@full_only
 @pytest.mark.parametrize("where", ["hub", "host"])
 def test_silent_host_ends_the_attempt_within_its_lease_with_default_settings(hosts, where):
     c, a, b = hosts.start("a", "b", slots=1)  # a lease of 10 s; 60 s more are never waited for
@@ -294,7 +294,7 @@ def test_silent_host_ends_the_attempt_within_its_lease_with_default_settings(hos
     ends_as_undisturbed(c, job, attempt=2)
 
 
-@longer
+@full_only
 def test_ranks_run_on_when_a_link_is_down_for_less_than_they_are_given_up_after(hosts):
     c, a, b, job = trains(hosts, lost_after_ms=60000)
     c.wait_step(job, 5)
@@ -315,7 +315,7 @@ def test_ranks_run_on_when_a_daemon_is_killed_and_starts_again(hosts, who):
 
 
 # At once, and when nodes have noticed the silence, and dial in vain. They beat each 3 s, as by default.
-@longer
+@full_only
 @pytest.mark.parametrize("noticed", [False, True])
 def test_ranks_run_on_when_the_coordinators_host_is_another_boot(hosts, noticed):
     c, a, b, job = trains(hosts, lost_after_ms=60000, heartbeat_ms=3000)
@@ -333,7 +333,7 @@ def test_ranks_run_on_when_the_coordinators_host_is_another_boot(hosts, noticed)
 
 
 # No message of theirs is on its way: the other boot refuses nothing, and the keepalive alone asks.
-@longer
+@full_only
 def test_nodes_that_say_nothing_are_back_soon_when_the_coordinators_host_is_another_boot(hosts):
     c, a, b = hosts.start("a", "b", slots=1, options=["--heartbeat-ms", 600000, "--lease-ms", 3600000])
     hosts.power_cut("c")
@@ -373,7 +373,7 @@ def test_bits_are_the_same_when_packets_are_lost(hosts):
     assert b.host.n_lost() > 10
 
 
-@pytest.mark.parametrize("ms", [3, pytest.param(40, marks=longer)])
+@pytest.mark.parametrize("ms", [3, pytest.param(40, marks=full_only)])
 def test_job_goes_on_untouched_when_a_link_has_delay(hosts, ms):
     c, a, b, job = trains(hosts, steps=60)
     c.wait_step(job, 5)
@@ -415,7 +415,7 @@ def becomes_damaged(c, job, checkpoint, notes):
     assert only.path == checkpoint.path and "model.safetensors" in only.note, only
 
 
-@pytest.mark.parametrize("what", ["flipped byte", *(pytest.param(more, marks=longer) for more in ("truncated file", "directory gone"))])
+@pytest.mark.parametrize("what", ["flipped byte", *(pytest.param(more, marks=full_only) for more in ("truncated file", "directory gone"))])
 def test_copy_of_a_checkpoint_that_is_damaged_on_the_first_host_is_fetched_again(hosts, what):
     c, a, b, job, (newest, _) = paused(hosts)
     damage, file = COPIES[what]
@@ -445,7 +445,7 @@ def test_both_hosts_go_on_from_a_checkpoint_that_the_second_cannot_have(hosts):
 
 
 # In a folder that hosts share, one of them may see other bytes than the rest: of a cache, or of a disk that is not there.
-@pytest.mark.parametrize("who", ["a", pytest.param("b", marks=longer)])
+@pytest.mark.parametrize("who", ["a", pytest.param("b", marks=full_only)])
 def test_both_hosts_go_on_from_one_checkpoint_when_one_sees_the_shared_folder_damaged(hosts, tmp_path, who):
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -463,7 +463,7 @@ def test_both_hosts_go_on_from_one_checkpoint_when_one_sees_the_shared_folder_da
 
 
 # ---- what a stranger would run ------------------------------------------------------------------
-@longer
+@full_only
 def test_torch_script_over_two_hosts_is_restarted_after_a_rank_is_killed(hosts, torch_python):
     c, a, b = hosts.start("a", "b", slots=1, options=OPTIONS)
     job = c.submit(json.dumps({"kind": "command", "restart": {"max": 2, "backoff": [0]}, "trainer": {"num_nodes": 2},
@@ -503,7 +503,7 @@ def test_program_with_a_loop_of_its_own_spans_hosts(hosts, built):
     assert found[0] == found[1]
 
 
-@longer
+@full_only
 def test_program_over_hosts_goes_on_from_its_checkpoint_after_a_rank_is_killed(hosts, built):
     c, a, b = hosts.start("a", "b", options=OPTIONS)
     whole_job = fabric_job(c, built, ON_ONE, "--epochs", 2)

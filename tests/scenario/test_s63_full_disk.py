@@ -9,6 +9,7 @@ import time
 import grpc
 import pytest
 
+from marks import full_only
 from support import LONG, SPEC, until
 
 
@@ -99,6 +100,7 @@ def test_reads_answer_while_the_disk_refuses(refusing):
     assert daemon.state(again) == "SUCCEEDED" and not daemon.job(again).unsaved
 
 
+@full_only  # it waits for 10 s
 def test_stop_waited_for_a_full_disk_without_end(daemon):
     """What stops the ranks waits for the disk: they stay, as after a SIGKILL, and are adopted."""
     ended = daemon.submit(SPEC)

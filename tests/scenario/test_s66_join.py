@@ -2,7 +2,6 @@
 end. The network is a namespace of the test's own, as in test_s66_tls.py, whose fixtures these are."""
 import datetime
 import json
-import os
 import queue
 import re
 import shutil
@@ -15,6 +14,7 @@ import time
 import grpc
 import pytest
 
+from marks import full_only
 from support import BIN, LONG, SPEC, until, with_worker
 from test_s66_tls import HOST, Beyond, Clock, context_of, init, network, start, tls  # noqa: F401 (fixtures)
 
@@ -422,7 +422,6 @@ def test_no_node_joins_where_there_is_no_tls(cluster):
 
 # ---- a clock that is wrong -----------------------------------------------------------------------
 DAY = 86400
-longer = pytest.mark.skipif(not os.environ.get("TD_FULL"), reason="only in check-full")
 LEASE = ["--lease-ms", 1000, "--heartbeat-ms", 200, "--node-certificate-s", 3600]
 
 
@@ -519,7 +518,7 @@ def test_job_runs_to_its_end_when_the_clock_is_set_a_day_off_meanwhile(aged, clu
     w.delete()
 
 
-@pytest.mark.parametrize("off_s, days", [(DAY, 0), pytest.param(-DAY, 2, marks=longer), (-DAY, 0)])
+@pytest.mark.parametrize("off_s, days", [(DAY, 0), pytest.param(-DAY, 2, marks=full_only), (-DAY, 0)])
 def test_node_dials_again_by_a_clock_that_is_a_day_off(aged, cluster, clock, tmp_path, off_s, days):
     """The other end's certificate is judged by that clock: the coordinator's own is valid for years, but not before it
     was made. The ranks do not notice."""

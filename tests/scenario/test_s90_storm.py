@@ -17,11 +17,12 @@ from collections import Counter
 
 import pytest
 
+from marks import full_only
 from support import LONG, TERMINAL, processes_of, until
 
 MINUTES = float(os.environ.get("TD_STORM_MINUTES", "0.8"))
 SEED = int(os.environ.get("TD_STORM_SEED", "1"))
-pytestmark = pytest.mark.skipif(not os.environ.get("TD_FULL"), reason="only in check-full")
+pytestmark = full_only
 
 # One thread for each rank: a node of one slot would give it two, and other bits.
 COMMON = ["resources.threads=1", "restart.max=1000"]
