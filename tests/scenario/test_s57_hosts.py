@@ -354,7 +354,7 @@ def test_bits_are_the_same_when_the_network_is_slow(hosts):
     began, before = time.monotonic(), b.host.slowed()
     other = submit(c, steps)
     c.finish(other)
-    sent, waited = (now - then for now, then in zip(b.host.slowed(), before))
+    sent, waited = (after - earlier for after, earlier in zip(b.host.slowed(), before))
     took = time.monotonic() - began
     b.host.hurry()
     # Of two nodes, each sends all of its gradients once a step, whichever way they are reduced.

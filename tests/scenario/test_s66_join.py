@@ -469,7 +469,7 @@ class Working:
         self.node = Beyond(cluster, cluster.folder / "n", args, clock.env(cluster.env()))
         cluster.daemons.append(self.node)
         # Launchers have the daemon's environment, ranks little of it.
-        self.node.bin = with_worker(tmp_path / "bin", f'LD_PRELOAD={clock.library} exec {BIN}/traind-worker "$@"')
+        self.node.bin = with_worker(tmp_path / "bin", f'LD_PRELOAD={clock.shim} exec {BIN}/traind-worker "$@"')
         self.node.start()
         ready(c, "n")
         spec.write_text(LONG)

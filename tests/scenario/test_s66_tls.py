@@ -377,10 +377,10 @@ class Clock:
     """What processes with its environment take for the real time. Their monotonic clock is left as it is."""
 
     def __init__(self, folder):
-        self.file, self.library, source = folder / "shift", folder / "shift.so", folder / "shift.c"
+        self.file, self.shim, source = folder / "shift", folder / "shift.so", folder / "shift.c"
         self.set(0)
         source.write_text(SHIFT)
-        subprocess.run(["cc", "-shared", "-fPIC", f'-DSHIFT_FILE="{self.file}"', "-o", self.library, source], check=True)
+        subprocess.run(["cc", "-shared", "-fPIC", f'-DSHIFT_FILE="{self.file}"', "-o", self.shim, source], check=True)
 
     def set(self, seconds):
         """It is off by so much, from now on and for all at once."""
@@ -389,7 +389,7 @@ class Clock:
         new.rename(self.file)
 
     def env(self, env):
-        return dict(env, LD_PRELOAD=str(self.library))
+        return dict(env, LD_PRELOAD=str(self.shim))
 
 
 def days_until_end(state_dir, days):
