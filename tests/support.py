@@ -99,6 +99,14 @@ def alive(pid):
         return False
 
 
+def under_limit(folder, limit):
+    """A folder of programs whose daemon begins with `ulimit <limit>`."""
+    folder.mkdir()
+    (folder / "traind").write_text(f"#!/bin/bash\nulimit {limit}\nexec {BIN}/traind \"$@\"\n")
+    (folder / "traind").chmod(0o755)
+    return folder
+
+
 def with_worker(folder, script, verb="run"):
     """A folder of programs whose worker is a bash script when it is to do that; `exec` the real one in it."""
     folder.mkdir()

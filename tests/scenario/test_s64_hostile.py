@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import support
 from fake_node import FakeNode
-from support import BIN, SPEC, until
+from support import SPEC, under_limit, until
 from test_s01_rpc import RAW, TOKEN, Server
 
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\4" + bytes(5)
@@ -242,12 +242,8 @@ def test_accepting_goes_on_after_descriptors_were_used_up(server):
 
 def start_limited(cluster, tmp_path, limit):
     """A daemon under `ulimit <limit>`."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "traind").write_text(f"#!/bin/bash\nulimit {limit}\nexec {BIN}/traind \"$@\"\n")
-    (folder / "traind").chmod(0o755)
     daemon = cluster.make("--slots", "1")
-    daemon.bin = folder
+    daemon.bin = under_limit(tmp_path / "bin", limit)
     return daemon.start()
 
 

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 import hosts as net
-from support import BIN, SPEC, Cluster, until
+from support import BIN, SPEC, Cluster, under_limit, until
 from test_s66_join import request_of
 from test_s66_roles import (ADMIN, JOB, JOIN, LADDER, NEEDS, NODE, OPEN, REASONS, ROLES, STATES, ask, call, code_of, ends_with,
                             judge, lines_of, methods_of, revoke)
@@ -292,10 +292,7 @@ def test_open_connection_is_refused_every_method_when_its_certificate_has_ended(
 @contextlib.contextmanager
 def few_descriptors(daemon, folder):
     """Restarted so that 32 numbers are all it has for connections; afterwards again as it was."""
-    before = daemon.bin
-    (folder / "traind").write_text(f"#!/bin/bash\nulimit -n 128\nexec {BIN}/traind \"$@\"\n")
-    (folder / "traind").chmod(0o755)
-    daemon.bin = folder
+    before, daemon.bin = daemon.bin, under_limit(folder / "bin", "-n 128")
     try:
         daemon.restart()
         yield
