@@ -309,6 +309,13 @@ looped := $(addprefix $(B)/tests/bench/,bench_fma bench_products)
 $(looped): test_libs += $(bench_loops_o)
 $(looped): $(bench_loops_o)
 
+# A test of what lies in a plugin.
+ifneq ($(has_gloo),)
+$(B)/tests/unit/test_gloo_slices: $(B)/obj/strategies/collective/gloo/gloo.o
+$(B)/tests/unit/test_gloo_slices: test_libs += $(B)/obj/strategies/collective/gloo/gloo.o -lgloo -lstdc++
+$(B)/tests/unit/test_gloo_slices: cpp += -DTD_HAS_GLOO
+endif
+
 # The only unit test with threads of OpenMP.
 $(B)/tests/unit/test_cpu_parallel: cpp += -fopenmp
 
