@@ -105,8 +105,7 @@ td_status td_rank_reduce_bucket(void *arg, uint32_t index, void *stream) {
     if (r->staging.bytes) TD_TRY(copy_staged(r, b, true));
     r->buckets[index].is_staged = r->staging.bytes != 0;
     if (!r->comm) return reduce_now(r, index);
-    td_comm_thread_post(r->comm, index, b->has_control);
-    return TD_OK;
+    return td_comm_thread_post(r->comm, index, b->has_control);
 }
 
 td_status td_rank_wait_buckets(void *arg) {

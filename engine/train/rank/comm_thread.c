@@ -18,7 +18,8 @@ struct td_comm_thread {
     bool ends;
     bool is_last_posted;         // the queue's last is for whoever waits
     uint32_t n_posted, n_done;   // since the last wait
-    td_status failed;            // the first error since then
+    bool has_failed;             // one of them, since then: the rest is not begun
+    td_status failed;            // its error, until somebody has it
     uint32_t n_buckets, queue[]; // (n_buckets)
 };
 
@@ -27,16 +28,26 @@ static uint32_t its_own(const struct td_comm_thread *t) {
     return t->n_posted - (t->is_last_posted ? 1 : 0);
 }
 
+// The lock is held.
+static td_status take_failure(struct td_comm_thread *t) {
+    td_status s = t->failed;
+    t->failed = TD_OK;
+    return s;
+}
+
 // Makes the next of the queue. The lock is held before and after, not meanwhile.
 static void make_next(struct td_comm_thread *t) {
     const uint32_t index = t->queue[t->n_done];
     td_status s = TD_OK;
-    if (!t->failed) {
+    if (!t->has_failed) {
         pthread_mutex_unlock(&t->lock);
         s = t->fn(t->arg, index);
         pthread_mutex_lock(&t->lock);
     }
-    if (s) t->failed = s;
+    if (s) {
+        t->has_failed = true;
+        t->failed = s;
+    }
     t->n_done++;
 }
 
@@ -96,13 +107,17 @@ void td_comm_thread_destroy(struct td_comm_thread *t) {
     free(t);
 }
 
-void td_comm_thread_post(struct td_comm_thread *t, uint32_t index, bool is_last) {
+td_status td_comm_thread_post(struct td_comm_thread *t, uint32_t index, bool is_last) {
     pthread_mutex_lock(&t->lock);
     TD_CHECK(t->n_posted < t->n_buckets && !t->is_last_posted);
-    t->queue[t->n_posted++] = index;
-    t->is_last_posted = is_last;
-    if (!is_last) pthread_cond_signal(&t->wake);
+    td_status s = take_failure(t);
+    if (!s) {
+        t->queue[t->n_posted++] = index;
+        t->is_last_posted = is_last;
+        if (!is_last) pthread_cond_signal(&t->wake);
+    }
     pthread_mutex_unlock(&t->lock);
+    return s;
 }
 
 bool td_comm_thread_is_idle(struct td_comm_thread *t) {
@@ -120,8 +135,8 @@ td_status td_comm_thread_wait(struct td_comm_thread *t) {
         pthread_cond_wait(&t->idle, &t->lock);
     }
     if (t->n_done < t->n_posted) make_next(t);
-    td_status s = t->failed;
-    t->failed = TD_OK;
+    td_status s = take_failure(t);
+    t->has_failed = false;
     t->n_posted = t->n_done = 0;
     t->is_last_posted = false;
     pthread_mutex_unlock(&t->lock);

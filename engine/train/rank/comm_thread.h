@@ -35,11 +35,13 @@ TD_MUST_USE td_status td_comm_thread_create(uint32_t n_buckets, td_comm_fn fn, v
                                             struct td_comm_thread **out_thread);
 // What was posted is finished first, but for a last one. Accepts NULL.
 void td_comm_thread_destroy(struct td_comm_thread *t);
-// is_last: nothing is posted after it before the next wait.
-void td_comm_thread_post(struct td_comm_thread *t, uint32_t index, bool is_last);
+// is_last: nothing is posted after it before the next wait. An error of a bucket that was posted
+// before comes out here, and nothing is posted: the pass ends there, not when it is over.
+TD_MUST_USE td_status td_comm_thread_post(struct td_comm_thread *t, uint32_t index, bool is_last);
 // Nothing was posted since the last wait, so the group may be called. NULL: true.
 bool td_comm_thread_is_idle(struct td_comm_thread *t);
-// All that was posted is done. The first error of them; after one, the rest is not begun. NULL: OK.
+// All that was posted is done. The first error of them that no post gave; after one, the rest is
+// not begun. NULL: OK.
 TD_MUST_USE td_status td_comm_thread_wait(struct td_comm_thread *t);
 
 #endif
