@@ -3,6 +3,7 @@
 // chooses. Without libgloo: skipped.
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -185,8 +186,40 @@ static void test_node_is_lost_at_once_when_its_connection_ends_within_a_slice(vo
     }
 }
 
+// The network takes a connection back before libgloo has it.
+static void test_node_is_lost_when_its_connection_has_ended_before_the_start(void **state) {
+    (void)state;
+    for (int by_reset = 0; by_reset < 2; by_reset++) {
+        struct linger at_once = {.l_onoff = by_reset, .l_linger = 0};
+        int fds[3] = {-1, -1, -1}, far[3];
+        struct td_gloo *g = NULL;
+        connect_pair(&fds[1], &far[1]);
+        connect_pair(&fds[2], &far[2]);
+        setsockopt(far[2], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        if (by_reset) {
+            close(far[2]);
+        } else {
+            assert_int_equal(shutdown(fds[2], SHUT_RDWR), 0);
+            shutdown(far[2], SHUT_RDWR);
+        }
+        const int number = fds[2];
+        struct pollfd ended = {.fd = number, .events = POLLIN};
+        assert_int_equal(poll(&ended, 1, 10000), 1);
+        const struct td_gloo_config config = {.node = 0, .n_nodes = 3};
+        td_status s = td_gloo_create(&config, fds, &g);
+        assert_int_equal(td_status_code(s), TD_ABORTED);
+        assert_non_null(strstr(td_status_message(s), "node 2 is gone"));
+        if (by_reset) assert_non_null(strstr(td_status_message(s), "Connection reset by peer"));
+        assert_int_equal(fcntl(number, F_GETFD), -1); // taken in any case
+        td_status_free(s);
+        close(far[1]);
+        if (!by_reset) close(far[2]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_node_is_lost_when_its_connection_has_ended_before_the_start),
         cmocka_unit_test(test_slices_of_any_size_come_whole_in_pieces_of_any_size),
         cmocka_unit_test(test_deadline_names_the_node_when_half_a_slice_has_come),
         cmocka_unit_test(test_node_is_lost_at_once_when_its_connection_ends_within_a_slice),

@@ -46,7 +46,7 @@ namespace tcp = gloo::transport::tcp;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr auto LOST = std::chrono::seconds(1); // LOST_NS of gloo.h
+constexpr auto LOST = std::chrono::seconds(1); // gloo.h says for what
 constexpr auto WATCH = milliseconds(20);
 constexpr size_t AT_ONCE_BYTES = 5 << 15; // measured: so three of the largest packets at a time
 
@@ -143,7 +143,12 @@ class node_pair : public tcp::Pair {
         }
         fd_ = fd;
         ex_ = nullptr;
-        handleConnected();
+        try {
+            handleConnected();
+        } catch (...) { // libgloo would end the process over a descriptor that it has not watched
+            fd_ = -1;
+            throw;
+        }
     }
 
     void handleEvents(int events) override {
@@ -324,6 +329,14 @@ td_status fail_lost(const td_gloo *g, int node, const std::string &why) {
                                node);
 }
 
+// What the kernel knows of a connection's end, else what libgloo says.
+std::string ended_by(int fd, const char *what) {
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    const bool is_known = getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error;
+    return is_known ? std::strerror(error) : what;
+}
+
 td_status fail(td_gloo *g, int node, const char *what, bool is_late) {
     bool aborted;
     int lost;
@@ -363,6 +376,7 @@ milliseconds left_of(int64_t deadline_ns) {
 
 td_status td_gloo_create(const td_gloo_config *config, const int *take_fds, td_gloo **out_g) {
     int next = 0;
+    bool adopts = false;
     td_gloo *g = nullptr;
     try {
         no_signals quiet;
@@ -370,19 +384,23 @@ td_status td_gloo_create(const td_gloo_config *config, const int *take_fds, td_g
         g->config = *config;
         g->context = std::make_shared<node_context>(make_device(), config->node, config->n_nodes);
         check_layout(g->context.get(), config->node);
+        adopts = true;
         for (; next < config->n_nodes; next++) {
             const int p = next;
             if (p == config->node) continue;
             g->context->adopt(p, take_fds[p], &g->state);
         }
+        adopts = false;
         g->watching = std::thread(watch_rounds, g);
         *out_g = g;
         return TD_OK;
     } catch (const std::exception &e) {
+        td_status s = adopts ? fail_lost(g, next, ended_by(take_fds[next], e.what()))
+                             : td_fail(TD_INTERNAL, "libgloo: %s", e.what());
+        if (adopts) s = td_status_with_class(s, TD_CLASS_COLLECTIVE);
         for (; next < config->n_nodes; next++) {
             if (take_fds[next] >= 0) ::close(take_fds[next]);
         }
-        td_status s = td_fail(TD_INTERNAL, "libgloo: %s", e.what());
         td_gloo_destroy(g);
         return s;
     }

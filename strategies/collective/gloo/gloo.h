@@ -17,7 +17,7 @@
 // round has a tag that no other has. Everything that C++ throws ends in gloo.cc as a status.
 //
 // A connection that ends while a round waits for it gives ABORTED with the node and why, at once.
-// What ends otherwise gives ABORTED after LOST_NS, unless the round is done by then: a node that
+// What ends otherwise gives ABORTED after a second, unless the round is done by then: a node that
 // has made its last call leaves while others still finish theirs. Gloo's thread and the watching
 // one have no signals, and a connection that breaks never raises SIGPIPE.
 //
@@ -46,7 +46,7 @@ struct td_gloo_slice {
 };
 
 // take_fds (n_nodes): connected sockets, -1 for this node; taken in any case.
-// Errors: RESOURCE_EXHAUSTED, INTERNAL what libgloo says.
+// Errors: ABORTED a connection has ended already, with the node; INTERNAL what libgloo says.
 TD_MUST_USE td_status td_gloo_create(const struct td_gloo_config *config, const int *take_fds,
                                      struct td_gloo **out_g);
 // Posts what goes to and comes from each other node (n_nodes; those of this node are not read, and
