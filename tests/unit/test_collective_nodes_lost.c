@@ -394,6 +394,30 @@ static void test_disagreement_names_both_calls_and_nodes_when_calls_differ(void 
     }
 }
 
+// A node's ranks add up a mean, and divide it when nodes have been added.
+static td_status rank_takes_another_op(struct node_rank *r, void *arg) {
+    const int32_t differs = *(const int32_t *)arg;
+    float x[64] = {0};
+    TD_TRY(r->ops->barrier(r->c, "all are there"));
+    return r->ops->all_reduce(r->c, x, TD_COUNTOF(x), TD_F32,
+                              r->rank == differs ? TD_REDUCE_SUM : TD_REDUCE_MEAN);
+}
+static void test_disagreement_is_found_when_one_of_a_node_sums_and_others_take_the_mean(void **s) {
+    (void)s;
+    for (int32_t differs = 0; differs < 4; differs++) {
+        struct nodes n;
+        nodes_init(&n, 2, two_by_two);
+        nodes_run_but(&n, rank_takes_another_op, &differs, -1);
+        int n_found = 0;
+        for (int32_t r = 0; r < n.world; r++) {
+            assert_int_not_equal(n.page->outcome[r].code, TD_CODE_OK);
+            n_found += n.page->outcome[r].code == TD_FAILED_PRECONDITION;
+        }
+        assert_true(n_found > 0);
+        nodes_finish(&n);
+    }
+}
+
 // ---- strangers ----------------------------------------------------------------------------------
 enum { STRANGERS = 40 }; // more than may be greeting at once
 static int strangers[STRANGERS];
@@ -518,6 +542,8 @@ int main(void) {
         cmocka_unit_test(test_deadline_names_the_node_when_it_stops_within_a_call),
         cmocka_unit_test(test_deadline_names_the_node_when_it_does_not_greet),
         cmocka_unit_test(test_disagreement_names_both_calls_and_nodes_when_calls_differ),
+        cmocka_unit_test(
+            test_disagreement_is_found_when_one_of_a_node_sums_and_others_take_the_mean),
         cmocka_unit_test(test_job_goes_on_when_strangers_connect),
         cmocka_unit_test(test_bytes_between_nodes_are_two_shares_of_the_gradients),
         cmocka_unit_test(test_node_is_named_when_its_machine_does_not_answer), // the last one

@@ -91,9 +91,10 @@ td_status td_hierarchy_enter(struct td_collective *c, const struct td_between_ca
     td_works_settle(c->works);
     if (atomic_load(&c->is_over)) return fail_over(c);
     if (!c->is_connected) TD_TRY(connect_nodes(c));
-    const bool is_compared = call->kind == TD_BETWEEN_ALL_REDUCE ||
+    // By the call in shared memory. There a mean is a sum, so it would pass for one.
+    const bool is_compared = (call->kind == TD_BETWEEN_ALL_REDUCE && call->op != TD_REDUCE_MEAN) ||
                              call->kind == TD_BETWEEN_BUCKET || call->kind == TD_BETWEEN_BARRIER;
-    if (!c->local || is_compared) return TD_OK; // by the call in shared memory
+    if (!c->local || is_compared) return TD_OK;
     char tag[64];
     snprintf(tag, sizeof tag, "%d:%" PRId64 ":%u:%d:%d", call->kind, call->n, call->detail,
              call->dtype, call->op);
