@@ -142,8 +142,9 @@ static void test_sums_are_those_of_the_stated_order_when_ranks_are_on_nodes(void
 
 // ---- buckets ------------------------------------------------------------------------------------
 static td_status bucket_one(struct node_rank *r, int64_t n, enum td_dtype t, bool in_region) {
-    const size_t elem = td_dtype_bytes(t), data_bytes = (size_t)n * elem;
-    const size_t bytes = data_bytes + TD_CONTROL_FLAGS * sizeof(float);
+    const size_t elements = (size_t)n * td_dtype_bytes(t);
+    const size_t control = td_align_up(elements, sizeof(float));
+    const size_t bytes = control + TD_CONTROL_FLAGS * sizeof(float);
     TD_AUTO_FREE char *own = td_calloc(1, bytes);
     TD_AUTO_FREE char *want = td_calloc(1, bytes);
     if (!own || !want) return td_fail_oom();
@@ -156,8 +157,8 @@ static td_status bucket_one(struct node_rank *r, int64_t n, enum td_dtype t, boo
         put(want, i, t, expected(r->nodes, i, t, TD_REDUCE_MEAN));
     }
     for (int64_t i = 0; i < TD_CONTROL_FLAGS; i++) {
-        put(x + data_bytes, i, TD_F32, value_of(r->rank, i, TD_F32));
-        put(want + data_bytes, i, TD_F32, expected(r->nodes, i, TD_F32, TD_REDUCE_SUM));
+        put(x + control, i, TD_F32, value_of(r->rank, i, TD_F32));
+        put(want + control, i, TD_F32, expected(r->nodes, i, TD_F32, TD_REDUCE_SUM));
     }
     const struct td_bucket b = {.struct_bytes = sizeof b,
                                 .n_buckets = 1,
@@ -165,10 +166,11 @@ static td_status bucket_one(struct node_rank *r, int64_t n, enum td_dtype t, boo
                                 .buffer = td_buffer_of_host(x, bytes),
                                 .n = n,
                                 .has_control = true,
-                                .control_offset = data_bytes};
+                                .control_offset = control};
     TD_TRY(r->ops->all_reduce_bucket(r->c, &b));
     if (r->ops->wait_buckets) TD_TRY(r->ops->wait_buckets(r->c));
-    NODE_CHECK(memcmp(x, want, bytes) == 0);
+    NODE_CHECK(memcmp(x, want, elements) == 0);
+    NODE_CHECK(memcmp(x + control, want + control, bytes - control) == 0);
     return TD_OK;
 }
 
@@ -179,6 +181,7 @@ static td_status rank_buckets(struct node_rank *r, void *arg) {
         for (int in_region = 0; in_region < 2; in_region++) {
             TD_TRY(bucket_one(r, 0, types[k], in_region));
             TD_TRY(bucket_one(r, 16, types[k], in_region));
+            TD_TRY(bucket_one(r, 7, types[k], in_region));
             TD_TRY(bucket_one(r, 8192, types[k], in_region)); // fp32: too large for a frame
             TD_TRY(bucket_one(r, 600000, types[k], in_region));
         }
