@@ -27,7 +27,7 @@
 //         DEADLINE_EXCEEDED some ranks did not arrive (they are named); ABORTED a peer is gone.
 //         The last three end the attempt. A disagreement has class user_code, as the program is
 //         wrong and would be again; the others have class collective.
-// Thread: the training thread; abort from any. The checks are pure.
+// Thread: one at a time; abort and set_deadline from any. The checks are pure.
 
 #include "traind/bucket.h"
 #include "traind/collective.h"

@@ -11,7 +11,7 @@
 // The launcher owns the mapping (a zeroed memfd per attempt) and maps it nowhere else. A rank gets
 // it as one pointer and size, and the size of a region follows from both. So every rank computes
 // the same layout and the head only has to confirm it. Waiting and failure: shm_team.h.
-// The other parts: shm.h. Thread: the training thread; abort from any.
+// The other parts: shm.h. Thread: one at a time; abort and set_deadline from any.
 
 #include "strategies/collective/shm.h"
 

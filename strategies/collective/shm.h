@@ -12,7 +12,7 @@
 // Calls that were started are made by a thread of their group (works.h). Every other call waits for
 // them first, so one thread at a time is inside a group. A bucket that is not finished is finished
 // first, too.
-// Thread: the training thread; abort from any.
+// Thread: one at a time; abort and set_deadline from any.
 
 #include "strategies/collective/collective.h"
 #include "strategies/collective/shm_team.h"

@@ -107,7 +107,8 @@ TD_MUST_USE td_status td_local_attempt_recover(struct td_local_attempt *a, const
 // The coordinator reported how much of the log it has committed, before anything is sent.
 void td_local_attempt_committed(struct td_local_attempt *a, uint64_t events);
 
-// To the launcher: by its socket, else by SIGTERM. mode: enum td_stop_mode.
+// To the launcher, by its socket; while it has none, when it connects. A launcher of another
+// version gets SIGTERM. TD_STOP_KILL without a socket: SIGKILL. mode: enum td_stop_mode.
 void td_local_attempt_stop(struct td_local_attempt *a, int mode, uint32_t grace_ms);
 void td_local_attempt_save(struct td_local_attempt *a);
 void td_local_attempt_kill(struct td_local_attempt *a);

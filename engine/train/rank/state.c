@@ -85,9 +85,15 @@ static td_status choose_together(struct td_rank *r, bool reads) {
             next++;
         }
         if (own.step == v.least.step && !v.level) continue; // the others come to it
-        td_events_note(r->events,
-                       "checkpoint %s is not taken: rank %d would take that of step %lld",
-                       r->restored.path, v.rank, (long long)v.least.step);
+        if (v.level) {
+            td_events_note(r->events,
+                           "checkpoint %s is not taken: ranks have files of step %lld that differ",
+                           r->restored.path, (long long)v.least.step);
+        } else {
+            td_events_note(r->events,
+                           "checkpoint %s is not taken: rank %d would take that of step %lld",
+                           r->restored.path, v.rank, (long long)v.least.step);
+        }
         if (++next == c->n_resume_from) return fail_apart(&v);
     }
 }

@@ -19,7 +19,7 @@
 // Failure is sticky in both groups. A leader that fails wakes the ranks of its node, and its
 // connections end, which wakes the other leaders.
 // Not served: send and recv, of which a leader knows nothing; groups of some ranks.
-// Thread: the training thread; abort from any.
+// Thread: one at a time; abort and set_deadline from any.
 
 #include <stdatomic.h>
 

@@ -55,6 +55,7 @@ struct td_mesh {
     socklen_t address_bytes;
     struct guest guests[GUESTS_MAX];
     uint64_t n_strangers;          // that were dropped
+    bool gave_way;                 // one of them, to others
     struct sockaddr_storage first; // of them
     struct record nodes[];         // (n_nodes); those that were read have a family
 };
@@ -255,7 +256,7 @@ td_status td_mesh_create(const struct td_mesh_config *config, struct td_mesh **o
     return TD_OK;
 }
 
-// A stranger, or a node that had to give way.
+// A stranger. One that has to give way to others may be a node, which comes again.
 static void drop_guest(struct td_mesh *m, struct guest *g) {
     if (g->fd < 0) return;
     close(g->fd);
@@ -270,9 +271,10 @@ static void say_strangers(const struct td_mesh *m) {
                       sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
     snprintf(text, sizeof text,
              "node %s dropped %" PRIu64 " connection%s of strangers to %s, where it waited for the "
-             "other nodes; the first came from %s, port %s",
+             "other nodes; the first came from %s, port %s%s",
              td_mesh_node(&m->config, m->config.node, name), m->n_strangers,
-             m->n_strangers == 1 ? "" : "s", m->config.address, host, port);
+             m->n_strangers == 1 ? "" : "s", m->config.address, host, port,
+             m->gave_way ? "; nodes that had to come again may be among them" : "");
     m->config.note(m->config.note_arg, text);
 }
 
@@ -299,6 +301,7 @@ static struct guest *guest_place(struct td_mesh *m) {
         if (g->deadline_ns < oldest->deadline_ns) oldest = g;
     }
     drop_guest(m, oldest);
+    m->gave_way = true;
     return oldest;
 }
 
