@@ -15,7 +15,8 @@ algorithms are fastest and uses those, as a job does (`large` cases: shapes wher
 
 --steps may be more than 50, but then a case may be out that is right: once rounding has turned one relu
 on in one run and off in the other, adam takes a full step for its first tiny gradient, and the two runs
-part. torch in fp32 and torch in fp64 part the same way, at another step.
+part. torch in fp32 and torch in fp64 part the same way, at another step. So does a large convnet with
+momentum, which has more relus: it takes 10 steps.
 
 --torch names a Python that has torch, numpy and safetensors (default build/venv-rivals/bin/python);
 without one the answer is "no rival". The oracle is tests/bench/rivals/parity.py, untouched; it runs in
@@ -108,7 +109,9 @@ SPECIAL = {
         "lion": other("lion"),
         "adafactor": other("adafactor"),
         "adamw odd": dict(OPTIMIZERS["adamw"], batch=5, hidden=37, channels=[3, 7]),
-        "momentum large": dict(OPTIMIZERS["momentum"], batch=32, hidden=128, channels=[32, 64]),
+        # On one CPU the losses of step 12 parted from torch's in fp64 by 5e-7, the norms by 2e-3, and those of step 41
+        # by 1e-2. Up to step 11 ours were nearer than torch's in fp32.
+        "momentum large": dict(OPTIMIZERS["momentum"], batch=32, hidden=128, channels=[32, 64], steps=10),
     },
     "gpt": {
         "lion": other("lion"),
