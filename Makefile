@@ -354,7 +354,7 @@ check-full: deps ## the same, with sanitizers, kills, fuzzing and parity (under 
 	@tests/tools/deps.sh $(deps_full) || true
 	@$(MAKE) check-full-all
 # Without torch there is no parity, which CI does not allow: it gets one.
-check-full-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready $(if $(CI),$(if $(TORCH),,rivals)) lint
+check-full-all: all $(unit_bins) $(helper_bins) $(B)/tests/bench/bench_hosts $(B)/venv/ready $(if $(CI),$(if $(TORCH),,rivals)) lint
 	@$(MAKE) clang
 	@$(MAKE) $(asan) unit-bins
 	@$(MAKE) $(tsan) T=tsan unit-bins
