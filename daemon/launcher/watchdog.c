@@ -83,18 +83,26 @@ static int32_t find_worst(const struct td_launcher *l, const struct td_silence_l
     return worst;
 }
 
+// Who waits for whom: a launcher sees the ranks of its own node alone.
+static const char *who_waits(const struct td_launcher *l, bool stopped) {
+    if (l->o.world_size == 1) return "";
+    if (stopped || l->o.n_ranks == l->o.world_size) return "; the other ranks wait for it";
+    return "; it may wait for a rank of another node";
+}
+
 // The one to blame may have been quiet for less than its limit: it was the wait of another that was
 // too long. Its next beat ends the silence all the same.
 static void say_silent(struct td_launcher *l, struct td_mono now) {
     struct td_launch_rank *r = &l->ranks[l->blamed];
+    const bool stopped = is_stopped(r);
     char since[32];
     if (!r->silence.since.ns) r->silence.since = now;
     struct td_real at = {td_real_now().ns - (now.ns - r->silence.moved.ns)};
     td_real_format(at, since, sizeof since);
     snprintf(l->silent, sizeof l->silent, "rank %d is silent since %s, step %" PRId64 ", %s%s%s",
              r->rank, since, r->silence.last.step, td_rank_phase_name(r->silence.last.phase),
-             is_stopped(r) ? "; its process is stopped, by a signal or a debugger" : "",
-             l->o.n_ranks > 1 ? "; the other ranks wait for it" : "");
+             stopped ? "; its process is stopped, by a signal or a debugger" : "",
+             who_waits(l, stopped));
     struct td_event_writer line;
     td_journal_begin(&l->journal, TD_EVENT_SILENT, &line);
     td_event_rank(&line, r->rank);

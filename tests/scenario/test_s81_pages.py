@@ -28,7 +28,7 @@ def rows(title):
     return [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("|")][2:]
 
 
-@pytest.mark.parametrize("title", ["No daemon, no access", "A spec that is refused", "A job that waits", "It works, but", "A note of a job"])
+@pytest.mark.parametrize("title", ["No daemon, no access", "A node that does not come", "A spec that is refused", "A job that waits", "It works, but", "A note of a job"])
 def test_messages_are_those_of_the_programs(texts, title):
     for message in rows(title):
         quoted = re.fullmatch(r"`([^`]+)`", message)
