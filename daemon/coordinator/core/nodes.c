@@ -500,7 +500,8 @@ static void show_silence(struct td_core *core, const struct td_host *n) {
     for (uint32_t i = 0; i < core->n_active; i++) {
         struct td_job *j = core->active[i];
         const struct td_attempt *a = td_job_live(j);
-        if (!a || !td_attempt_part_on(a, n->id) || j->state != TD_JOB_RUNNING) continue;
+        const struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
+        if (!p || !td_attempt_part_live(p) || j->state != TD_JOB_RUNNING) continue;
         td_reason_set(&j->reason, "NODE_SILENT",
                       "node %s is silent; its ranks are taken to run on, and given up after "
                       "%" PRId64 " s",
@@ -509,13 +510,15 @@ static void show_silence(struct td_core *core, const struct td_host *n) {
     }
 }
 
+// The parts that live there. What is still to come of one that has ended comes when the node is
+// back; its attempt waits no longer for it than it does for any (td_attempt_maybe_close).
 // witnessed: those alone that another part has lost, by its own account. Its silence alone is none.
 static void give_up(struct td_core *core, struct td_host *n, int64_t silent_ns, bool witnessed) {
     for (uint32_t i = core->n_active; i-- > 0;) {
         struct td_job *j = core->active[i];
         struct td_attempt *a = td_job_live(j);
         struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
-        if (!p || p->state == TD_ATTEMPT_FENCED || (witnessed && !td_attempt_aborts(a))) continue;
+        if (!p || !td_attempt_part_live(p) || (witnessed && !td_attempt_aborts(a))) continue;
         char why[160];
         snprintf(why, sizeof why, "node %s was silent for %" PRId64 " s%s", n->name,
                  silent_ns / TD_NS_PER_S, witnessed ? ", and other ranks of the job lost it" : "");
