@@ -88,11 +88,150 @@ static void test_end_waits_for_a_silent_node_no_longer_than_for_another(void **s
     end_two(&t);
 }
 
+// ---- loss ---------------------------------------------------------------------------------------
+static const char lost_note[] = "node n-2 came back without attempt 1: metrics and logs that were "
+                                "still to come from it are lost";
+
+// Its daemon begins again, with an empty directory.
+static uint64_t come_back_empty(struct two *t, const char *name) {
+    return join_as(&t->r, name, 2, "avx2", NULL);
+}
+
+// All of a rank's segments are as long as that many points; nothing of them has come.
+static void say_ends(struct two *t, uint32_t rank, uint32_t n_points) {
+    Traind__V1__AttemptId id = attempt_id(&t->r);
+    Traind__V1__LogState ends = TRAIND__V1__LOG_STATE__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    ends.id = &id;
+    ends.rank = rank;
+    ends.final = true;
+    ends.metrics_bytes = n_points * (uint64_t)64;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE;
+    m.log_state = &ends;
+    on(t, rank ? t->b : t->a);
+    say(&t->r, &m);
+}
+
+static void test_checkpoint_on_its_way_is_kept_when_another_node_lost_its_files(void **state) {
+    (void)state;
+    for (int all_is_here = 0; all_is_here < 2; all_is_here++) {
+        struct two t;
+        begin_two(&t, "avx2", "avx2");
+        run_both(&t);
+        say_at(&t, t.b, done_line);
+        if (all_is_here) say_ends(&t, 1, 0);
+        say_checkpoint(&t);
+        say_at(&t, t.a, done_line);
+        come_back_empty(&t, "n-2");
+        expect_kept(&t, all_is_here ? 0 : 1);
+        if (!all_is_here) assert_string_equal(job(&t.r, 0)->notes[0], lost_note);
+        end_two(&t);
+    }
+}
+
+static void test_metrics_are_not_waited_for_when_their_node_lost_them(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    say_ends(&t, 1, 3);
+    say_at(&t, t.b, done_line);
+    say_at(&t, t.a, done_line);
+    assert_int_equal(job(&t.r, 0)->state, TD_JOB_RUNNING);
+    come_back_empty(&t, "n-2");
+    assert_int_equal(job(&t.r, 0)->state, TD_JOB_SUCCEEDED);
+    end_two(&t);
+}
+
+static void test_loss_of_what_was_to_come_is_noted_once_when_its_node_comes_again(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    say_at(&t, t.b, done_line);
+    for (int i = 0; i < 3; i++) {
+        come_back_empty(&t, "n-2");
+        pass(&t, 100, t.a);
+    }
+    assert_int_equal(job(&t.r, 0)->n_notes, 1);
+    assert_string_equal(job(&t.r, 0)->notes[0], lost_note);
+    end_two(&t);
+}
+
+// Nothing of it ever was on that node.
+static void test_nothing_is_lost_when_a_node_that_refused_its_part_comes_again(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    Traind__V1__AttemptId id = attempt_id(&t.r);
+    Traind__V1__AttemptRefused refused = TRAIND__V1__ATTEMPT_REFUSED__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    refused.id = &id;
+    refused.code = TD_RESOURCE_EXHAUSTED;
+    refused.class_ = td_unconst("disk");
+    refused.message = td_unconst("the disk is full");
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REFUSED;
+    m.refused = &refused;
+    on(&t, t.b);
+    say(&t.r, &m);
+    come_back_empty(&t, "n-2");
+    assert_int_equal(job(&t.r, 0)->n_notes, 0);
+    end_two(&t);
+}
+
+static uint32_t n_shards(struct two *t) {
+    return (uint32_t)td_map_count(t->r.rows[TD_RECORD_SHARD]);
+}
+
+// A file of a checkpoint whose event never came is nobody's.
+static void test_what_no_checkpoint_names_goes_when_the_last_node_lost_its_files(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    say_checkpoint(&t);
+    Traind__V1__AttemptId id = attempt_id(&t.r);
+    assert_ok(td_core_shard_durable(t.r.core, t.r.now, &id, "a1/step-6", "m", 1, digest));
+    take(&t.r);
+    assert_int_equal(n_shards(&t), 1);
+    say_at(&t, t.b, done_line);
+    come_back_empty(&t, "n-2");
+    say_at(&t, t.a, done_line);
+    assert_int_equal(job(&t.r, 0)->state, TD_JOB_RUNNING); // a checkpoint is on its way
+    come_back_empty(&t, "n-1");
+    assert_int_equal(job(&t.r, 0)->state, TD_JOB_SUCCEEDED);
+    assert_null(td_catalog_find(job(&t.r, 0), "a1/step-3"));
+    assert_int_equal(n_shards(&t), 0);
+    end_two(&t);
+}
+
+static void test_what_no_checkpoint_names_goes_when_the_last_part_is_given_up(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    Traind__V1__AttemptId id = attempt_id(&t.r);
+    assert_ok(td_core_shard_durable(t.r.core, t.r.now, &id, "a1/step-6", "m", 1, digest));
+    take(&t.r);
+    say_at(&t, t.b, done_line);
+    come_back_empty(&t, "n-2");
+    come_back_empty(&t, "n-1"); // its ranks are gone
+    assert_int_equal(job(&t.r, 0)->attempts[0]->state, TD_ATTEMPT_ENDED);
+    assert_int_equal(n_shards(&t), 0);
+    end_two(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_checkpoint_on_its_way_is_kept_when_a_node_that_ended_is_silent),
         cmocka_unit_test(test_silence_of_a_node_is_nothing_to_a_job_when_its_part_has_ended),
         cmocka_unit_test(test_end_waits_for_a_silent_node_no_longer_than_for_another),
+        cmocka_unit_test(test_checkpoint_on_its_way_is_kept_when_another_node_lost_its_files),
+        cmocka_unit_test(test_metrics_are_not_waited_for_when_their_node_lost_them),
+        cmocka_unit_test(test_loss_of_what_was_to_come_is_noted_once_when_its_node_comes_again),
+        cmocka_unit_test(test_nothing_is_lost_when_a_node_that_refused_its_part_comes_again),
+        cmocka_unit_test(test_what_no_checkpoint_names_goes_when_the_last_node_lost_its_files),
+        cmocka_unit_test(test_what_no_checkpoint_names_goes_when_the_last_part_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

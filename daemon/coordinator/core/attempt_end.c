@@ -161,11 +161,16 @@ static void close_attempt(struct td_core *core, struct td_job *j, struct td_atte
     core->queue_dirty = true; // its slots are free
     td_core_touch(core, j);
     td_core_save_attempt(core, j, a);
-    td_attempt_maybe_forget(core, j, a);
+    if (td_attempt_over(a)) { // no node has anything of it that would be forgotten
+        td_catalog_attempt_over(core, j, a);
+    } else {
+        td_attempt_maybe_forget(core, j, a);
+    }
 }
 
 static bool metrics_in(const struct td_attempt *a) {
     for (uint32_t r = 0; r < a->n_ranks; r++) {
+        if (td_attempt_part_over(td_attempt_part_of(a, r))) continue;
         if (a->ranks[r].metrics < a->ranks[r].metrics_end) return false;
     }
     return true;
@@ -294,28 +299,8 @@ static void blame_loss(struct td_core *core, struct td_job *j, struct td_attempt
     core->counters[TD_COUNT_LOST]++;
 }
 
-static void note_rest_lost(struct td_job *j, const struct td_attempt *a, const char *why) {
-    td_job_note(j, "attempt %u: metrics, logs and checkpoints that were still to come are lost: %s",
-                a->number, why);
-}
-
 void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
                      struct td_attempt_part *p, bool counted, const char *why) {
-    if (a->closing) { // its end is known
-        note_rest_lost(j, a, why);
-        td_catalog_attempt_over(core, j, a);
-        close_attempt(core, j, a);
-        td_retain(core, j); // it could not before, while this one counted as live
-        return;
-    }
-    if (!td_attempt_part_live(p)) { // the end of the part is known, that of others is not
-        if (p->forgotten) {
-            note_rest_lost(j, a, why);
-            td_catalog_part_lost(core, j, a, p);
-        }
-        td_core_save_attempt(core, j, a);
-        return;
-    }
     p->state = TD_ATTEMPT_FENCED;
     p->outcome = TD_OUTCOME_FAILED;
     blame_loss(core, j, a, p, counted, why);
@@ -336,6 +321,18 @@ static bool is_here(const struct td_attempt *a, const struct td_attempt_part *p)
         }
     }
     return true;
+}
+
+void td_attempt_rest_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                          struct td_attempt_part *p, const char *why) {
+    if (!is_here(a, p)) {
+        td_job_note(j, "%s: metrics and logs that were still to come from it are lost", why);
+    }
+    p->forgotten = true;
+    td_catalog_part_lost(core, j, a, p);
+    td_core_touch(core, j);
+    td_core_save_attempt(core, j, a);
+    td_attempt_maybe_close(core, j, a);
 }
 
 void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_attempt *a) {

@@ -12,10 +12,14 @@
 
 struct td_core;
 
-// Gives the part up: it is fenced. Parts that live are aborted, and the attempt ends when they
-// have. Then, or at once where none does, its job is retried (counted or not) or ended.
+// Gives the part up, which lives: it is fenced. Others that live are aborted, and the attempt ends
+// when they have. Then, or at once where none does, its job is retried (counted or not) or ended.
 void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
                      struct td_attempt_part *p, bool counted, const char *why);
+// The part has ended, and its node has lost what was still to come of it. Its outcome stays, and
+// what is to come of other parts is waited for.
+void td_attempt_rest_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                          struct td_attempt_part *p, const char *why);
 // Asks its node to stop it; again after each registration.
 void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *a,
                      enum td_stop_cause cause);

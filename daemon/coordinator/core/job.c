@@ -229,7 +229,7 @@ bool td_attempt_forgotten(const struct td_attempt *a) {
 
 bool td_attempt_over(const struct td_attempt *a) {
     for (uint32_t i = 0; i < a->n_parts; i++) {
-        if (!a->parts[i].forgotten && a->parts[i].state != TD_ATTEMPT_FENCED) return false;
+        if (!td_attempt_part_over(&a->parts[i])) return false;
     }
     return true;
 }

@@ -188,17 +188,21 @@ find_held(const Traind__V1__Register *m, const struct td_job *j, const struct td
     return NULL;
 }
 
-// Live attempts that we placed there and it does not know.
+// Live attempts that we placed there and it does not know. Where its part had ended, nothing more
+// of that comes.
 static void judge_missing(struct td_core *core, struct td_host *n, const Traind__V1__Register *m) {
     for (uint32_t i = core->n_active; i-- > 0;) {
         struct td_job *j = core->active[i];
         struct td_attempt *a = td_job_live(j);
         struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
-        if (!p || p->state == TD_ATTEMPT_FENCED || find_held(m, j, a)) continue;
+        if (!p || td_attempt_part_over(p) || find_held(m, j, a)) continue;
         char why[160];
         snprintf(why, sizeof why, "node %s came back without attempt %u", n->name, a->number);
-        p->forgotten = p->state == TD_ATTEMPT_ENDED; // its files are gone
-        td_attempt_lost(core, j, a, p, p->state == TD_ATTEMPT_STARTED, why);
+        if (td_attempt_part_live(p)) {
+            td_attempt_lost(core, j, a, p, p->state == TD_ATTEMPT_STARTED, why);
+        } else {
+            td_attempt_rest_lost(core, j, a, p, why);
+        }
     }
 }
 
@@ -232,7 +236,7 @@ static struct td_attempt *wanted(struct td_core *core, const struct td_host *n,
     struct td_attempt *a = j ? td_job_attempt(j, id->attempt) : NULL;
     const struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
     if (!p || a->epoch != id->epoch) return NULL;
-    if (p->state == TD_ATTEMPT_FENCED || p->forgotten) return NULL;
+    if (td_attempt_part_over(p)) return NULL;
     *out_job = j;
     return a;
 }

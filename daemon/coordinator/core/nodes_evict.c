@@ -20,8 +20,7 @@ static void mark_job(struct td_core *core, const struct td_job *j) {
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
         const struct td_attempt *a = td_job_attempt(j, i);
         for (uint32_t k = 0; k < a->n_parts; k++) {
-            if (a->parts[k].state == TD_ATTEMPT_FENCED) continue;
-            if (!a->parts[k].forgotten) hold(core, a->parts[k].node);
+            if (!td_attempt_part_over(&a->parts[k])) hold(core, a->parts[k].node);
         }
     }
     for (uint32_t i = 0; !td_job_state_ended(j->state) && i < j->n_checkpoints; i++) {

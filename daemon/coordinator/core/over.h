@@ -8,11 +8,11 @@
 
 struct td_core;
 
-// Nothing more comes of an attempt: what was on its way is dropped, files without a row go.
-// A part was given up while others of its attempt go on to their end: what was on its way from its
-// node does not come.
+// Nothing more comes of a part, while others of its attempt go on, or are still to send: what was
+// on its way from its node is dropped.
 void td_catalog_part_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
                           const struct td_attempt_part *part);
+// Nothing more comes of an attempt: what was on its way is dropped, files without a row go.
 void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a);
 
 // Its node says that a checkpoint of an attempt that ended is gone: what had not arrived is

@@ -19,6 +19,10 @@ bool td_attempt_part_live(const struct td_attempt_part *p) {
     return p->state == TD_ATTEMPT_ASSIGNED || p->state == TD_ATTEMPT_STARTED;
 }
 
+bool td_attempt_part_over(const struct td_attempt_part *p) {
+    return p->forgotten || p->state == TD_ATTEMPT_FENCED;
+}
+
 void td_attempt_part_finish(struct td_attempt_part *p) {
     free(p->devices);
     free(p->silent);

@@ -45,7 +45,7 @@ struct td_attempt_part {
     bool stop_sent;       // since the session of its node began
     bool abort_sent;      // the same of the word to end at once
     bool failing;         // of several: one of its ranks has failed; not durable
-    bool forgotten;       // everything of it is here
+    bool forgotten;       // everything of it is here, or its node has lost the rest
     double samples_per_s; // of its ranks, by its last sample; not durable
     bool reconciled;      // its node's disk holds what the catalog says; not durable
     uint64_t reconcile;   // the newest Reconcile of its job to its node; not durable
@@ -54,6 +54,7 @@ struct td_attempt_part {
 
 void td_attempt_part_finish(struct td_attempt_part *p);
 bool td_attempt_part_live(const struct td_attempt_part *p);
+bool td_attempt_part_over(const struct td_attempt_part *p); // nothing more comes of it
 TD_MUST_USE td_status td_attempt_part_encode(const struct td_attempt_part *p, struct td_buf *out);
 // From a record of a part, or from one of an attempt from before there were parts. p comes with the
 // state and outcome of the attempt: a record from before parts had theirs has no other.
