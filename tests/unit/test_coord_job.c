@@ -214,6 +214,8 @@ static void test_attempt_record_reads_back_equal(void **state) {
     a->stop = TD_STOP_CAUSE_PAUSE;
     a->outcome = TD_OUTCOME_STOPPED;
     a->closing = a->stream = true;
+    a->parts[0].state = TD_ATTEMPT_ENDED;
+    a->parts[0].boundaries = TD_BOUNDARIES_WRITTEN;
     a->parts[0].events = 4711;
     a->parts[0].slots = 4;
     a->parts[0].devices = strdup("far-1,far-0");
@@ -256,6 +258,31 @@ static void test_record_of_an_attempt_from_before_there_were_parts_has_one(void 
     assert_int_equal(p->n_ranks, 2);
     assert_int_equal(p->events, 4711);
     assert_int_equal(td_attempt_slots(a), 4);
+}
+
+// Of the last two, one is from before there were parts, and one was read and written by a build
+// that took its state for the part's.
+static void test_record_of_an_attempt_that_is_over_has_no_part_that_lives(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        enum td_attempt_state part;
+    } rows[] = {
+        {"{\"state\":\"started\",\"n_ranks\":1,\"node\":\"n-1\"}", TD_ATTEMPT_STARTED},
+        {"{\"state\":\"fenced\",\"n_ranks\":1,\"node\":\"n-1\"}", TD_ATTEMPT_FENCED},
+        {"{\"state\":\"started\",\"closing\":1,\"outcome\":1,\"n_ranks\":1,\"node\":\"n-1\"}",
+         TD_ATTEMPT_ENDED},
+        {"{\"state\":\"ended\",\"outcome\":1,\"n_ranks\":1,\"parts\":[{\"node\":\"n-1\","
+         "\"state\":\"started\",\"outcome\":1}]}",
+         TD_ATTEMPT_ENDED},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        TD_AUTO(td_attempt) *a = NULL;
+        decode(rows[i].text, &a);
+        assert_int_equal(a->parts[0].state, rows[i].part);
+        assert_int_equal(a->parts[0].outcome, a->outcome);
+        assert_string_equal(a->parts[0].node, "n-1");
+    }
 }
 
 static void test_parts_divide_the_ranks_in_their_order(void **state) {
@@ -420,6 +447,7 @@ int main(void) {
         cmocka_unit_test(test_job_record_is_data_loss_when_its_state_is_unknown),
         cmocka_unit_test(test_attempt_record_reads_back_equal),
         cmocka_unit_test(test_record_of_an_attempt_from_before_there_were_parts_has_one),
+        cmocka_unit_test(test_record_of_an_attempt_that_is_over_has_no_part_that_lives),
         cmocka_unit_test(test_parts_divide_the_ranks_in_their_order),
         cmocka_unit_test(test_record_with_parts_that_do_not_divide_the_ranks_is_damaged),
         cmocka_unit_test(test_checkpoint_shows_nan_where_a_metric_was_no_number),

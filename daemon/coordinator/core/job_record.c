@@ -280,11 +280,22 @@ static void get_ranks(struct td_attempt *a, const struct td_json *list) {
     }
 }
 
+// Where all parts are over none lives, whatever its record says. That of an attempt from before
+// there were parts has the attempt's state, and a build that read it as the part's may have
+// written it so.
+static void end_parts(struct td_attempt *a) {
+    if (td_attempt_live(a) && !a->closing) return;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        struct td_attempt_part *p = &a->parts[i];
+        if (td_attempt_part_live(p)) p->state = a->closing ? TD_ATTEMPT_ENDED : a->state;
+    }
+}
+
 // One of before there were parts has what is its one part's now.
 static td_status get_parts(struct td_attempt *a, const struct td_json *v) {
     const struct td_json *list = td_json_get(v, "parts");
     for (uint32_t i = 0; i < a->n_parts; i++) {
-        a->parts[i].state = a->closing ? TD_ATTEMPT_ENDED : a->state;
+        a->parts[i].state = a->state;
         a->parts[i].outcome = a->outcome;
     }
     if (!list) return td_attempt_part_decode(v, &a->parts[0]);
@@ -325,6 +336,7 @@ td_status td_attempt_decode(const struct td_json *v, struct td_attempt **out_att
     a->outcome = (enum td_outcome)outcome;
     a->closing = get_int(v, "closing") != 0;
     TD_TRY(get_parts(a, v));
+    end_parts(a);
     a->step = get_u32(v, "step");
     get_ranks(a, td_json_get(v, "ranks"));
     TD_TRY(get_failure(v, &a->failure));
