@@ -3,8 +3,8 @@
 //
 // A part goes to a node that has slots, devices and memory for its ranks. A job over several nodes
 // takes the best of these, those of the highest CPU level first, since all its ranks run at the
-// lowest level of its nodes. All of them are of one network (td_hosts_meet): the one where most
-// nodes have room for a part.
+// lowest level of its nodes. All of them are of one network (td_hosts_meet): one that could hold
+// all parts, and of these the one where most have room.
 //
 // A node is best-fit: the least free slots that suffice, first the one that has the newest
 // checkpoint, and before it those whose devices are known. A job whose newest checkpoint is on one
@@ -98,11 +98,6 @@ static bool has_memory(const struct td_core *core, const struct td_job *j, const
     const struct td_plan_entry *own = any ? td_plans_find(core, j->spec_digest, n) : NULL;
     return td_fits_on(n, td_job_node_ranks(j), own ? own : any, asked);
 }
-static bool could_hold(const struct td_core *core, const struct td_job *j, const struct td_host *n,
-                       const struct td_plan_entry *any) {
-    return has_slots(j, n) && has_devices(j, n) && has_memory(core, j, n, any);
-}
-
 // What it lacks there now, of slots and devices; 0: nothing.
 static uint32_t lacks(const struct td_job *j, const struct td_host *n,
                       struct td_place *out_numbers) {
@@ -119,22 +114,6 @@ static uint32_t lacks(const struct td_job *j, const struct td_host *n,
     }
     *out_numbers = p;
     return missing;
-}
-
-// Nodes that are not excluded could hold all of it.
-static bool others_fit(const struct td_core *core, const struct td_job *j, bool picky,
-                       const struct td_plan_entry *any, const struct td_host *network) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    uint32_t n_able = 0;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
-        if (network && !td_hosts_meet(network, n)) continue;
-        n_able += td_host_ready(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
-                  td_job_kind_is_in(n->kinds, j->knobs.kind) && could_hold(core, j, n, any);
-    }
-    return n_able >= TD_MAX(j->knobs.num_nodes, (uint32_t)1);
 }
 
 // Names of later builds may be higher ones; they come first.
@@ -212,6 +191,22 @@ static bool is_able(const struct td_core *core, const struct td_job *j, const st
     return true;
 }
 
+// Nodes that are not excluded could hold all of it.
+static bool others_fit(const struct td_core *core, const struct td_job *j, bool picky,
+                       const struct td_plan_entry *any, const struct td_host *network) {
+    struct td_place c = {.network = network};
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    uint32_t n_able = 0;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        n_able += td_host_ready(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
+                  is_able(core, j, n, any, &c);
+    }
+    return n_able >= TD_MAX(j->knobs.num_nodes, (uint32_t)1);
+}
+
 static void look_at(const struct td_core *core, const struct td_job *j, struct td_host *n,
                     const struct td_plan_entry *any, struct td_place *c, struct best *b,
                     uint32_t *least_missing) {
@@ -229,27 +224,31 @@ static void look_at(const struct td_core *core, const struct td_job *j, struct t
     }
 }
 
-// Nodes of n's network: those that have room for a part now, and before them those that could.
-static uint64_t count_network(const struct td_core *core, const struct td_job *j,
-                              const struct td_host *n, const struct td_plan_entry *any) {
+// How good n's network is for it, by what find_best would look at there. What counts most: that it
+// could hold all parts, how many have room now, that no excluded node is needed, how many could.
+static uint64_t rate_network(const struct td_core *core, const struct td_job *j, bool picky,
+                             const struct td_plan_entry *any, const struct td_host *n) {
+    const bool avoid = j->n_excluded && others_fit(core, j, picky, any, n);
     struct td_place c = {.network = n}, there;
     size_t cursor = 0;
     const char *key;
     void *value;
     uint32_t fit = 0, able = 0;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        struct td_host *k = value;
-        if (!td_host_ready(k) || !is_able(core, j, k, any, &c)) continue;
+        const struct td_host *k = value;
+        if (!td_host_ready(k) || lacks_level(j, k, picky)) continue;
+        if ((avoid && td_job_excludes(j, k->id)) || !is_able(core, j, k, any, &c)) continue;
         able++;
         fit += !lacks(j, k, &there);
     }
     const uint32_t wanted = j->knobs.num_nodes;
-    return (uint64_t)TD_MIN(fit, wanted) << 32 | able;
+    return (uint64_t)(able >= wanted) << 63 | (uint64_t)TD_MIN(fit, wanted) << 32 |
+           (uint64_t)avoid << 31 | able;
 }
 
-// A node of the network that has the most of them. NULL: all that have an address meet.
+// A node of the best network. NULL: all that have an address meet.
 static const struct td_host *find_network(const struct td_core *core, const struct td_job *j,
-                                          const struct td_plan_entry *any) {
+                                          bool picky, const struct td_plan_entry *any) {
     const struct td_host *best = NULL;
     uint64_t most = 0;
     size_t cursor = 0;
@@ -261,9 +260,9 @@ static const struct td_host *find_network(const struct td_core *core, const stru
         const struct td_host *n = value;
         if (!td_host_ready(n) || !n->collective_address[0]) continue;
         if (best && td_hosts_meet(best, n)) continue;
-        if (best && !several) most = count_network(core, j, best, any);
+        if (best && !several) most = rate_network(core, j, picky, any, best);
         several = several || best;
-        const uint64_t here = several ? count_network(core, j, n, any) : 0;
+        const uint64_t here = several ? rate_network(core, j, picky, any, n) : 0;
         if (best && here <= most) continue;
         best = n;
         most = here;
@@ -276,7 +275,7 @@ static void find_best(const struct td_core *core, const struct td_job *j, struct
     const char *only = pinned(j);
     bool picky = some_has_level(core, j);
     const struct td_plan_entry *any = td_plans_find(core, j->spec_digest, NULL); // goes over all
-    c->network = find_network(core, j, any);
+    c->network = find_network(core, j, picky, any);
     bool avoid = !only && j->n_excluded && others_fit(core, j, picky, any, c->network);
     size_t cursor = 0;
     const char *key;
