@@ -137,8 +137,6 @@ struct td_mono td_core_wake(const struct td_core *core) {
     return td_queue_due(core) ? (struct td_mono){0} : core->wake;
 }
 
-// ---- one event ----------------------------------------------------------------------------------
-// ---- jobs by id, by age, by activity ------------------------------------------------------------
 // ---- start --------------------------------------------------------------------------------------
 void td_core_start(struct td_core *core, struct td_now now) {
     td_core_enter(core, now);

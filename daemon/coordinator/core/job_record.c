@@ -122,7 +122,7 @@ td_status td_attempt_encode(const struct td_attempt *a, struct td_buf *out) {
     }
     TD_TRY(td_buf_str(out, "]"));
     TD_TRY(td_buf_str(out, ",\"ranks\":["));
-    for (uint32_t r = 0; r < a->n_ranks; r++) { // cursors lie beside what they count
+    for (uint32_t r = 0; r < a->n_ranks; r++) { // cursors are beside what they count
         const struct td_rank_cursor *c = &a->ranks[r];
         TD_TRY(td_buf_printf(out, "%s[%d,%d", r ? "," : "", c->ready, c->final));
         const uint64_t counts[] = {c->metrics_end,      c->out_end,           c->err_end,
