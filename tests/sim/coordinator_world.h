@@ -233,6 +233,16 @@ static void check_start(struct world *w, const struct td_job *j, const struct td
     }
 }
 
+// A checkpoint on its way is given up only when its writer, the part of rank 0, has no more of it.
+static void check_dropped(const struct td_job *j) {
+    unsigned attempt, step;
+    for (uint32_t i = 0; i < j->n_notes; i++) {
+        if (!strstr(j->notes[i], "was given up before")) continue;
+        assert_int_equal(sscanf(j->notes[i], "checkpoint a%u/step-%u is lost", &attempt, &step), 2);
+        assert_true(td_attempt_part_over(&td_job_attempt(j, attempt)->parts[0]));
+    }
+}
+
 static void check_all(struct world *w) {
     uint32_t used[N_NODES] = {0};
     for (int i = 0; i < N_JOBS; i++) {
@@ -242,6 +252,7 @@ static void check_all(struct world *w) {
         const struct td_attempt *a = j ? td_job_attempt(j, j->n_attempts) : NULL;
         if (!a) continue;
         check_start(w, j, a);
+        check_dropped(j);
         for (uint32_t k = 0; k < a->n_parts; k++) {
             const struct td_attempt_part *p = &a->parts[k];
             check_given_up(w, j, a, k);
