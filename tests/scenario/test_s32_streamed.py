@@ -78,6 +78,26 @@ def test_streamed_checkpoint_is_damaged_when_its_own_files_are(coordinator):
     assert states() == {10: "COMMITTED", 20: "DAMAGED"}
 
 
+def test_file_of_the_same_size_is_not_taken_for_the_one_that_was_promised(coordinator):
+    """One that was there already counted as any file of its length."""
+    node, job, attempt = run_one(coordinator)
+    other, data, manifest = os.urandom(5000), os.urandom(5000), b'{"format":1}'
+    assert attempt.put(10, "model.safetensors", other) == len(other)  # before its line
+    refused("UNAVAILABLE", lambda: attempt.put(10, "model.safetensors", data))
+    assert attempt.put(10, "model.safetensors", data, first=len(data)) == 0  # all of it is wanted
+    assert attempt.put(10, "model.safetensors", data) == len(data)
+    assert attempt.put(10, "model.safetensors", data) == len(data)  # again: it is here
+    attempt.checkpoint(10, {"model.safetensors": data}, manifest)
+    attempt.put(10, "manifest.json", manifest)
+    until("it is committed", lambda: coordinator.job(job).checkpoint == "a1/step-10")
+    refused("DATA_LOSS", lambda: attempt.put(10, "model.safetensors", other), "HASH_MISMATCH")
+    refused("DATA_LOSS", lambda: attempt.put(10, "model.safetensors", b"short"), "HASH_MISMATCH")
+    assert coordinator.weights(job) == {"model.safetensors": data}
+    attempt.end()
+    coordinator.finish(job)
+    node.close()
+
+
 def test_checkpoint_of_as_many_files_as_one_may_have_is_read_back(coordinator):
     node, job, attempt = run_one(coordinator)
     for step, n_files in ((20, 65), (10, 64)):  # one more is refused

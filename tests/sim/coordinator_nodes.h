@@ -46,14 +46,14 @@ static uint32_t used_slots(const struct sim_node *n) {
 static void end_attempt(struct held *h, const char *outcome, const char *cls) {
     if (strcmp(outcome, "failed") == 0) {
         line(h,
-             "{\"event\":\"end\",\"rank\":0,\"outcome\":\"failed\",\"class\":\"%s\","
+             "{\"event\":\"end\",\"rank\":%u,\"outcome\":\"failed\",\"class\":\"%s\","
              "\"code\":\"INTERNAL\",\"message\":\"sim\",\"step\":%u}",
-             cls, h->step);
+             h->first_rank, cls, h->step);
     }
     line(h,
-         "{\"event\":\"launcher_end\",\"outcome\":\"%s\",\"rank\":0,\"class\":\"%s\","
+         "{\"event\":\"launcher_end\",\"outcome\":\"%s\",\"rank\":%u,\"class\":\"%s\","
          "\"code\":\"INTERNAL\",\"message\":\"sim\"}",
-         outcome, cls);
+         outcome, h->first_rank, cls);
     h->alive = false;
     h->ended = true;
 }

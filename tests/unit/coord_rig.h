@@ -23,6 +23,8 @@ struct rig {
     bool gives_no_devices; // of nodes that register
     uint32_t cores;        // of nodes that register; 0: as many as slots
     bool embedded;         // of nodes that register
+    bool keyed;            // of nodes that register
+    char key[33];          // that the newest registration was given
     const char *address;   // collective, of nodes that register; NULL: none
     const char *level;     // CPU, of nodes that register; NULL: they do not say
     const char *boot;      // of nodes that register; NULL: always the same
@@ -97,6 +99,8 @@ static void on_message(struct rig *r, uint64_t session, const Traind__V1__Coordi
         r->attempt = m->assign->id->attempt;
         r->events = 0;
         r->n_assigned++;
+    } else if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED) {
+        snprintf(r->key, sizeof r->key, "%s", m->registered->key);
     } else if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_REQUEST) {
         assert_true(r->n_requests < TD_COUNTOF(r->requests));
         snprintf(r->requests[r->n_requests++], sizeof r->requests[0], "%s",
@@ -181,6 +185,7 @@ static void say_register_with(struct rig *r, const char *name, uint32_t slots,
     reg.slots = slots;
     reg.cores = r->cores ? r->cores : slots;
     reg.embedded = r->embedded;
+    reg.keyed = r->keyed;
     reg.memory_bytes = r->memory_bytes;
     reg.devices = !r->gives_no_devices;
     reg.collective_address = td_unconst(r->address ? r->address : "");

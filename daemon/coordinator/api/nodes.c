@@ -197,9 +197,9 @@ static bool log_segment(struct td_coordinator *c, uint64_t session, const Traind
     const struct td_job *j = NULL;
     bool pending = false;
     struct td_log_key key = {.rank = s->rank, .err = err};
-    td_status failed = td_core_check_session(c->core, session, s->id);
+    td_status failed = td_core_check_session(c->core, session, s->id, s->rank);
     if (!failed) failed = td_core_find_job(c->core, s->id->job, &j);
-    if (!failed && s->rank < td_job_attempt(j, s->id->attempt)->n_ranks) {
+    if (!failed) {
         key.attempt = s->id->attempt;
         memcpy(key.job, j->id, sizeof key.job);
         failed = td_logs_append(c->logs, &key, s->offset, s->data.data, s->data.len, log_written,
@@ -394,14 +394,11 @@ static void put_log_written(td_status take_status, void *arg) {
 
 static td_status put_log_begin(struct put_log *p, const Traind__V1__LogChunk *m) {
     const struct td_job *j = NULL;
-    TD_TRY(td_core_check_key(p->c->core, m->id, m->key));
+    TD_TRY(td_core_check_key(p->c->core, m->id, m->key, m->rank));
     TD_TRY(td_core_find_job(p->c->core, m->id->job, &j));
     bool err = m->kind == TRAIND__V1__SEGMENT__KIND__ERR;
     if (!err && m->kind != TRAIND__V1__SEGMENT__KIND__OUT) {
         return td_shell_bad_field("kind", "OUT or ERR");
-    }
-    if (m->rank >= td_job_attempt(j, m->id->attempt)->n_ranks) {
-        return td_shell_bad_field("rank", "attempt %u has no rank %u", m->id->attempt, m->rank);
     }
     struct td_log_key key = {.attempt = m->id->attempt, .rank = m->rank, .err = err};
     memcpy(key.job, j->id, sizeof key.job);

@@ -3,7 +3,8 @@
 // Bytes go into "<file>.part" beside their place. The sender may ask with an empty chunk how much
 // is here; it goes on from there. With the last byte the file is hashed on the disk thread, synced,
 // renamed, its directory synced. Only then does the core learn of it, and the reply waits for the
-// core's record. A file with another digest than promised is removed: DATA_LOSS HASH_MISMATCH.
+// core's record. A file with another digest than promised is removed: DATA_LOSS HASH_MISMATCH. One
+// of that length that is at its place already is hashed as well, unless the catalog knows it.
 // One upload per file: a second one (a node that dialled again) takes over, the first is ended.
 
 #include <errno.h>
@@ -77,16 +78,36 @@ static td_status write_part(const struct work *w) {
     return td_disk_write_at(fd, w->u->part, w->offset, w->data, w->bytes);
 }
 
+// Is the file at its place the one that was promised? Another one goes, so that all of this one is
+// sent.
+static td_status is_here(const struct upload *u, bool *out_here) {
+    char hex[TD_DIGEST_HEX];
+    uint64_t have = 0;
+    *out_here = false;
+    td_status absent = td_disk_file_bytes(u->path, &have);
+    if (absent || have != u->file_bytes) {
+        td_status_free(absent);
+        return TD_OK;
+    }
+    TD_AUTO_CLOSE int fd = open(u->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return disk_fail("open", u->path);
+    TD_TRY(td_digest_fd(fd, u->path, hex));
+    *out_here = strcmp(hex, u->digest) == 0;
+    if (!*out_here && unlink(u->path) != 0) return disk_fail("remove", u->path);
+    return TD_OK;
+}
+
 static td_status finish_part(const struct upload *u) {
     TD_AUTO_CLOSE int fd = -1;
     char hex[TD_DIGEST_HEX];
     uint64_t have = 0;
-    td_status absent = td_disk_file_bytes(u->path, &have);
-    if (!absent && have == u->file_bytes) return TD_OK; // the upload before this one finished it
-    td_status_free(absent);
+    bool here = false;
+    TD_TRY(is_here(u, &here));
+    if (here) return TD_OK; // the upload before this one finished it
     TD_TRY(open_part(u, &fd));
     TD_TRY(td_disk_file_bytes(u->part, &have));
-    if (have < u->file_bytes) { // a write failed, which was reported
+    if (have <
+        u->file_bytes) { // a write failed, which was reported, or another file was at its place
         return td_fail(TD_UNAVAILABLE, "'%s' has %" PRIu64 " of %" PRIu64 " bytes", u->part, have,
                        u->file_bytes);
     }
@@ -252,8 +273,10 @@ bool td_uploads_end(const char *job, uint32_t attempt, const char *path) {
 }
 
 static td_status begin(struct upload *u, const Traind__V1__ShardChunk *m) {
-    TD_TRY(td_core_check_key(u->c->core, m->id, m->key));
+    bool known = false;
     TD_TRY(check(m));
+    TD_TRY(
+        td_core_check_shard(u->c->core, m->id, m->key, m->checkpoint, m->file, m->digest, &known));
     TD_TRY(check_attempt(m));
     snprintf(u->job, sizeof u->job, "%s", m->id->job);
     u->attempt = m->id->attempt;
@@ -268,9 +291,10 @@ static td_status begin(struct upload *u, const Traind__V1__ShardChunk *m) {
     u->began = true;
     uint64_t have = 0;
     td_status s = td_disk_file_bytes(u->path, &have);
-    if (!s && have == u->file_bytes) { // it was verified before it got its name
+    if (!s && have == u->file_bytes) { // the answer to the upload before this one was lost
         u->given = have;
         u->finishing = true;
+        if (!known) return give(u, WORK_FINISH, NULL, 0);
         finished(u);
         return TD_OK;
     }

@@ -2,6 +2,8 @@
 
 #include "daemon/coordinator/core/attempt.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/coordinator/core/attempt_end.h"
@@ -9,6 +11,7 @@
 #include "daemon/coordinator/core/boundaries.h"
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/changes.h"
+#include "daemon/coordinator/core/checkpoint.h"
 #include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/moves.h"
@@ -149,13 +152,31 @@ static void on_skipped_checkpoint(struct line *l) {
     td_core_touch(l->core, l->job);
 }
 
+// A checkpoint is its writer's. Most strategies let rank 0 write, which comes before the others. Of
+// those that a command registers the last one counts, whoever says it.
+static bool is_of_another(const struct line *l, const char *path) {
+    const struct td_checkpoint *c = path[0] ? td_catalog_find(l->job, path) : NULL;
+    return c && !c->registered && c->attempt == l->attempt->number && l->part->first_rank > 0 &&
+           strcmp(c->node, l->part->node) != 0;
+}
+
 static void on_registered(struct line *l) {
+    char path[TD_JOB_PATH_MAX];
+    snprintf(path, sizeof path, "a%u/step-%" PRId64, l->attempt->number, l->event->registered.step);
+    if (is_of_another(l, path)) {
+        l->core->counters[TD_COUNT_BAD_LINES]++;
+        return;
+    }
     td_catalog_on_registered(l->core, l->job, l->attempt, l->part, &l->event->registered);
     reached(l, l->event->registered.step);
 }
 
 static void on_checkpoint(struct line *l) {
     const struct td_event_checkpoint *e = &l->event->checkpoint;
+    if (is_of_another(l, e->path)) {
+        l->core->counters[TD_COUNT_BAD_LINES]++;
+        return;
+    }
     bool committed = td_catalog_on_checkpoint(l->core, l->job, l->attempt, l->part, e);
     if (committed) td_retain(l->core, l->job); // it stays: its attempt is not over
     reached(l, e->step);
@@ -168,8 +189,7 @@ static void settle(struct td_core *core, struct td_job *j, struct td_attempt *a)
 
 static void on_boundary(struct line *l) {
     const struct td_event_boundary *e = &l->event->boundary;
-    if (l->rank >= l->attempt->n_ranks || e->metrics_bytes < 0 ||
-        td_attempt_part_of(l->attempt, l->rank) != l->part) {
+    if (l->rank >= l->attempt->n_ranks || e->metrics_bytes < 0) {
         l->core->counters[TD_COUNT_BAD_LINES]++;
         return;
     }
@@ -179,6 +199,10 @@ static void on_boundary(struct line *l) {
 }
 
 static void on_removed(struct line *l) {
+    if (is_of_another(l, l->event->removed.path)) {
+        l->core->counters[TD_COUNT_BAD_LINES]++;
+        return;
+    }
     td_catalog_on_removed(l->core, l->job, l->event->removed.path);
 }
 
@@ -308,6 +332,10 @@ static void on_line(struct td_core *core, struct td_job *j, struct td_attempt *a
     }
     if (!handlers[event.kind]) return;
     bool known = event.rank >= 0 && event.rank < (int64_t)a->n_ranks;
+    if (known && td_attempt_part_of(a, (uint32_t)event.rank) != part) {
+        core->counters[TD_COUNT_BAD_LINES]++;
+        return;
+    }
     struct line l = {.core = core,
                      .job = j,
                      .attempt = a,

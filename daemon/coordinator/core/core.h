@@ -117,12 +117,20 @@ uint32_t td_core_n_stopping(const struct td_core *core);
 // ---- bulk ---------------------------------------------------------------------------------------
 // OK: the attempt may still speak. Else ABORTED FENCED, counted as stale.
 TD_MUST_USE td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptId *id);
-// The same, and who sends it is the node that holds the attempt: by its session, or, beside it, by
-// the key that its session was given. PERMISSION_DENIED NOT_THE_HOLDER.
+// The same, and who sends it is the node that holds that rank of the attempt: by its session, or,
+// beside it, by the key that its session was given. PERMISSION_DENIED NOT_THE_HOLDER;
+// INVALID_ARGUMENT: the attempt has no such rank.
 TD_MUST_USE td_status td_core_check_session(struct td_core *core, uint64_t session,
-                                            const Traind__V1__AttemptId *id);
+                                            const Traind__V1__AttemptId *id, uint32_t rank);
 TD_MUST_USE td_status td_core_check_key(struct td_core *core, const Traind__V1__AttemptId *id,
-                                        const char *key);
+                                        const char *key, uint32_t rank);
+// May the node with that key send this file of a checkpoint of the attempt? It is the one that
+// reported the checkpoint. Before anybody has, the one of rank 0: a strategy may let another rank
+// write, whose node then asks again. DATA_LOSS HASH_MISMATCH: it was reported with another digest.
+// *out_here: that file is here, with that digest.
+TD_MUST_USE td_status td_core_check_shard(struct td_core *core, const Traind__V1__AttemptId *id,
+                                          const char *key, const char *path, const char *file,
+                                          const char *digest, bool *out_here);
 // May nodes of this holder (td_core_session_holder) read checkpoints of j? One of them has a part
 // of a live attempt of j, or of a job that names a checkpoint of j to begin from. PERMISSION_DENIED
 // NOT_THE_HOLDER.

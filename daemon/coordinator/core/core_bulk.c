@@ -10,6 +10,7 @@
 #include "daemon/coordinator/core/attempt_messages.h"
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/changes.h"
+#include "daemon/coordinator/core/checkpoint.h"
 #include "daemon/coordinator/core/core.h"
 #include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/forget.h"
@@ -33,25 +34,60 @@ td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptI
 }
 
 static td_status check_holder(struct td_core *core, const Traind__V1__AttemptId *id,
-                              uint64_t session, const char *key) {
-    TD_TRY(td_core_check_attempt(core, id));
-    const struct td_attempt *a = td_job_attempt(td_core_job(core, id->job), id->attempt);
-    if (td_nodes_holds(core, a, session, key)) return TD_OK;
+                              const struct td_attempt_part *part, uint64_t session,
+                              const char *key) {
+    if (td_nodes_holds(core, part, session, key)) return TD_OK;
     td_status s = td_fail(TD_PERMISSION_DENIED,
-                          "attempt %u of job %s belongs to node %s: only its session, or its "
-                          "session's key, may send for it",
-                          id->attempt, id->job, a->parts[0].node);
+                          "this part of attempt %u of job %s belongs to node %s: only its session, "
+                          "or its session's key, may send for it",
+                          id->attempt, id->job, part->node);
     return td_status_with_reason(s, "NOT_THE_HOLDER");
 }
 
-td_status td_core_check_session(struct td_core *core, uint64_t session,
-                                const Traind__V1__AttemptId *id) {
-    return check_holder(core, id, session, "");
+static td_status check_rank(struct td_core *core, const Traind__V1__AttemptId *id, uint32_t rank,
+                            uint64_t session, const char *key) {
+    TD_TRY(td_core_check_attempt(core, id));
+    const struct td_attempt *a = td_job_attempt(td_core_job(core, id->job), id->attempt);
+    if (rank < a->n_ranks) {
+        return check_holder(core, id, td_attempt_part_of(a, rank), session, key);
+    }
+    td_status s = td_fail(TD_INVALID_ARGUMENT, "rank: attempt %u has no rank %u", a->number, rank);
+    return td_status_with_field(td_status_with_reason(s, "FIELD_INVALID"), "rank", "is too large");
 }
 
-td_status td_core_check_key(struct td_core *core, const Traind__V1__AttemptId *id,
-                            const char *key) {
-    return check_holder(core, id, 0, key);
+td_status td_core_check_session(struct td_core *core, uint64_t session,
+                                const Traind__V1__AttemptId *id, uint32_t rank) {
+    return check_rank(core, id, rank, session, "");
+}
+
+td_status td_core_check_key(struct td_core *core, const Traind__V1__AttemptId *id, const char *key,
+                            uint32_t rank) {
+    return check_rank(core, id, rank, 0, key);
+}
+
+td_status td_core_check_shard(struct td_core *core, const Traind__V1__AttemptId *id,
+                              const char *key, const char *path, const char *file,
+                              const char *digest, bool *out_here) {
+    TD_TRY(td_core_check_attempt(core, id));
+    const struct td_job *j = td_core_job(core, id->job);
+    const struct td_attempt *a = td_job_attempt(j, id->attempt);
+    const struct td_checkpoint *c = td_catalog_find(j, path);
+    const struct td_attempt_part *part = c ? td_attempt_part_on(a, c->node) : NULL;
+    TD_TRY(check_holder(core, id, part ? part : td_attempt_part_of(a, 0), 0, key));
+    bool here = false;
+    for (uint32_t i = 0; c && i < c->n_files; i++) {
+        const struct td_checkpoint_file *f = &c->files[i];
+        if (strcmp(f->name, file) != 0) continue;
+        if (strcmp(f->digest, digest) != 0) {
+            td_status s =
+                td_fail(TD_DATA_LOSS, "%s/%s: the rank wrote digest %s, the node sends %s", path,
+                        file, f->digest, digest);
+            return td_status_with_reason(s, "HASH_MISMATCH");
+        }
+        here = f->here;
+    }
+    *out_here = here;
+    return TD_OK;
 }
 
 static bool has_part(const struct td_core *core, const struct td_attempt *a, const char *holder) {

@@ -39,16 +39,12 @@ bool td_host_has_level(const struct td_host *n, const char *level) {
            wanted <= has;
 }
 
-bool td_nodes_holds(const struct td_core *core, const struct td_attempt *a, uint64_t session,
+bool td_nodes_holds(const struct td_core *core, const struct td_attempt_part *p, uint64_t session,
                     const char *key) {
-    for (uint32_t i = 0; i < a->n_parts; i++) {
-        const struct td_host *n = td_nodes_find(core, a->parts[i].node);
-        if (!n || a->parts[i].state == TD_ATTEMPT_FENCED) continue;
-        const bool has_key =
-            n->key[0] && ((!n->keyed && !n->holder[0]) || strcmp(n->key, key) == 0);
-        if (session ? n->session == session : has_key) return true;
-    }
-    return false;
+    const struct td_host *n = td_nodes_find(core, p->node);
+    if (!n || p->state == TD_ATTEMPT_FENCED) return false;
+    if (session) return n->session == session;
+    return n->key[0] && ((!n->keyed && !n->holder[0]) || strcmp(n->key, key) == 0);
 }
 
 struct td_host *td_nodes_embedded_of(const struct td_core *core, const struct td_attempt *a) {

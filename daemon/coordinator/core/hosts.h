@@ -7,6 +7,7 @@
 #include "lib/base/base.h"
 
 struct td_attempt;
+struct td_attempt_part;
 struct td_core;
 struct td_host;
 
@@ -18,8 +19,8 @@ bool td_host_has_level(const struct td_host *n, const char *level);
 // Their ranks can reach each other, as far as their collective addresses say: both have one of the
 // same family, and one that is loopback is of one machine.
 bool td_hosts_meet(const struct td_host *a, const struct td_host *b);
-// Does a node that holds a part of the attempt send this, by its session or by its key (session 0)?
-bool td_nodes_holds(const struct td_core *core, const struct td_attempt *a, uint64_t session,
+// Does the node that holds the part send this, by its session or by its key (session 0)?
+bool td_nodes_holds(const struct td_core *core, const struct td_attempt_part *p, uint64_t session,
                     const char *key);
 // The coordinator's own node, if a part of the attempt is on it; else NULL.
 struct td_host *td_nodes_embedded_of(const struct td_core *core, const struct td_attempt *a);
