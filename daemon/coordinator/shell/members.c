@@ -288,12 +288,12 @@ const struct td_member *td_member_table_expired(struct td_member_table *t, struc
     return NULL;
 }
 
-int64_t td_member_table_next_expiry(const struct td_member_table *t, struct td_real now) {
+int64_t td_member_table_next_expiry(const struct td_member_table *t) {
     int64_t next = 0;
     size_t cursor = 0;
     const struct td_member *m;
     while ((m = td_member_table_next(t, &cursor))) {
-        bool waits = !m->revoke_ns && now.ns < m->expire_ns;
+        bool waits = m->expire_ns && !m->cut && !m->revoke_ns;
         if (waits && (!next || m->expire_ns < next)) next = m->expire_ns;
     }
     return next;

@@ -72,7 +72,8 @@ const struct td_member *td_member_table_find(const struct td_member_table *t, ui
 const struct td_member *td_member_table_next(const struct td_member_table *t, size_t *cursor);
 // The next whose certificate is over and that was not given here before; NULL: none.
 const struct td_member *td_member_table_expired(struct td_member_table *t, struct td_real now);
-// When the next one is over; 0: none will be.
-int64_t td_member_table_next_expiry(const struct td_member_table *t, struct td_real now);
+// When the next one is over, or was: one that td_member_table_expired has yet to give counts. 0:
+// none.
+int64_t td_member_table_next_expiry(const struct td_member_table *t);
 
 #endif

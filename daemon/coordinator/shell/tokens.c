@@ -181,12 +181,12 @@ const struct td_token *td_token_table_expired(struct td_token_table *t, struct t
     return NULL;
 }
 
-int64_t td_token_table_next_expiry(const struct td_token_table *t, struct td_real now) {
+int64_t td_token_table_next_expiry(const struct td_token_table *t) {
     int64_t next = 0;
     size_t cursor = 0;
     const struct td_token *k;
     while ((k = td_token_table_next(t, &cursor))) {
-        bool waits = k->expire_ns && td_token_valid(k, now);
+        bool waits = k->expire_ns && !k->cut && !k->revoke_ns;
         if (waits && (!next || k->expire_ns < next)) next = k->expire_ns;
     }
     return next;

@@ -100,7 +100,8 @@ const struct td_token *td_token_table_find(const struct td_token_table *t,
 const struct td_token *td_token_table_next(const struct td_token_table *t, size_t *cursor);
 // The next that is past its time and was not given here before; NULL: none.
 const struct td_token *td_token_table_expired(struct td_token_table *t, struct td_real now);
-// When the next one expires; 0: none does.
-int64_t td_token_table_next_expiry(const struct td_token_table *t, struct td_real now);
+// When the next one expires, or did: one that td_token_table_expired has yet to give counts. 0:
+// none.
+int64_t td_token_table_next_expiry(const struct td_token_table *t);
 
 #endif
