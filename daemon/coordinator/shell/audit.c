@@ -332,7 +332,9 @@ void td_audit_start(struct td_audit *a) {
         if (!a->first) a->last = &a->first;
         free(l);
     }
-    a->filed = a->written = a->synced = last;
+    a->filed = a->written = last;
+    a->synced = TD_MIN(last, a->oldest_row - 1); // lines of a killed coordinator may not be synced
+    if (a->synced < last) sync_soon(a);
     a->next = TD_MAX(a->next, last + 1);
     if (a->oldest_row > a->next) a->oldest_row = a->next;
     if (torn && !keep(a, "\n", 1)) a->n_lost++;

@@ -9,7 +9,8 @@
 // (TD_RECORD_AUDIT) that is committed with the records of the change. When that is done it goes to
 // the file, and when the file is synced the row goes, with a later commit. So it costs no commit of
 // its own. A start puts into the file what is in rows alone: the number of the file's last line
-// says which those are. Rejected: a sync of the file before the answer, which would cost each call
+// says which those are. The other rows go when the file was synced once more: who wrote it may have
+// been killed before. Rejected: a sync of the file before the answer, which would cost each call
 // a second wait for the disk.
 //
 // Bounds. A file that would pass TD_AUDIT_FILE_BYTES becomes audit.log.1, that one audit.log.2, and
