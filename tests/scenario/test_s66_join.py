@@ -304,6 +304,21 @@ def test_node_joins_with_the_same_token_when_its_disk_failed_first(coordinate, s
     ready(c, "n")
 
 
+def test_id_of_a_node_and_name_of_a_node_token_never_meet(coordinate, caller, cluster, tmp_path):
+    """Whoever had a join token read the checkpoints of jobs on nodes of a shared token, by its name as an id."""
+    c = coordinate()
+    ctl(c, "token", "create", "--role", "node", "--name", "gpu-nodes")
+    bearer = token_of(c, cluster.folder).read_text().split(".")[0]
+    join = lambda node_id: caller(c, "Join", token=bearer, node_id=node_id, name="m",
+                                  request=request_of(tmp_path, node_id)[0])
+    answer = join("gpu-nodes")
+    assert answer["code"] == "ALREADY_EXISTS" and "name of a node token" in answer["text"], answer
+    assert join("n-0123456789ab")["code"] == "OK"  # the token was not spent
+    said = ctl(c, "token", "create", "--role", "node", "--name", "n-0123456789ab", check=7).stderr
+    assert "the id of a node that joined" in said
+    ctl(c, "token", "create", "--role", "viewer", "--name", "n-0123456789ab")
+
+
 def test_request_for_another_node_is_refused(coordinate, start, cluster, caller, tmp_path):
     c = coordinate()
     start("n", "node", "--join", c.address, "--token-file", token_of(c, cluster.folder), "--name", "n")

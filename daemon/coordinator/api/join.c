@@ -101,6 +101,17 @@ static td_status check_token(const struct td_token *k, const char *name) {
         "NAME_DIFFERS");
 }
 
+// A node belongs to the name of its token, or to its own id where it joined: these never meet.
+static td_status check_id(struct td_coordinator *c, const char *id) {
+    if (!td_token_table_names_nodes(td_access_borrow_tokens(c), id)) return TD_OK;
+    return td_status_with_reason(
+        td_fail(TD_ALREADY_EXISTS,
+                "'%s' is the name of a node token, to which nodes belong; give this one a state "
+                "directory of its own",
+                id),
+        "NAME_TAKEN");
+}
+
 // A token that was used: is this its user, who says the same again?
 static td_status check_again(struct td_coordinator *c, const struct td_token *k,
                              const Traind__V1__JoinRequest *r,
@@ -120,6 +131,7 @@ static td_status check_join(struct td_coordinator *c, const struct td_token *k, 
     if (!k->use_ns) {
         TD_TRY(td_member_table_may_join(td_access_borrow_members(c), now, c->renew_grace_ns,
                                         r->node_id, r->name));
+        TD_TRY(check_id(c, r->node_id));
     }
     TD_TRY(check_name(r->request, r->node_id));
     TD_TRY(td_authority_request_digest(r->request, r->node_id, out_user));

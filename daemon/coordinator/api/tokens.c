@@ -87,10 +87,23 @@ static td_status certify(struct td_coordinator *c, struct td_arena *a,
                                           out_token);
 }
 
+// A node that joined belongs to its id, the others to the name of their token: these never meet.
+static td_status check_name(struct td_coordinator *c, const Traind__V1__CreateTokenRequest *r) {
+    bool of_node = r->role == TRAIND__V1__TOKEN__ROLE__NODE &&
+                   td_member_table_by_id(td_access_borrow_members(c), r->name);
+    if (!of_node) return TD_OK;
+    return td_status_with_reason(td_fail(TD_ALREADY_EXISTS,
+                                         "'%s' is the id of a node that joined; give the token "
+                                         "another name",
+                                         r->name),
+                                 "NAME_TAKEN");
+}
+
 static td_status give_text(struct td_coordinator *c, struct td_arena *a,
                            const Traind__V1__CreateTokenRequest *r, int64_t expire_ns,
                            const struct td_token **out_token, Traind__V1__CreateTokenResponse *m) {
     char text[TD_TOKEN_TEXT];
+    TD_TRY(check_name(c, r));
     TD_TRY(td_token_table_add(td_access_borrow_tokens(c), td_real_now(), r->name,
                               (enum td_access_role)r->role, expire_ns, out_token, text));
     m->text = td_arena_strdup(a, text);

@@ -168,6 +168,15 @@ const struct td_token *td_token_table_next(const struct td_token_table *t, size_
     return td_map_next(t->by_id, cursor, &key, &value) ? value : NULL;
 }
 
+bool td_token_table_names_nodes(const struct td_token_table *t, const char *name) {
+    size_t cursor = 0;
+    const struct td_token *k;
+    while ((k = td_token_table_next(t, &cursor))) {
+        if (k->role == TD_ROLE_NODE && strcmp(k->name, name) == 0) return true;
+    }
+    return false;
+}
+
 const struct td_token *td_token_table_expired(struct td_token_table *t, struct td_real now) {
     size_t cursor = 0;
     const char *key;

@@ -96,6 +96,8 @@ bool td_token_valid(const struct td_token *token, struct td_real now);
 uint64_t td_token_identity(const struct td_token *token);
 const struct td_token *td_token_table_find(const struct td_token_table *t,
                                            uint64_t identity); // NULL: none
+// Is or was that the name of a node token? Nodes that registered with it belong to the name.
+bool td_token_table_names_nodes(const struct td_token_table *t, const char *name);
 // Oldest first: begin with *cursor 0. NULL: that was the last.
 const struct td_token *td_token_table_next(const struct td_token_table *t, size_t *cursor);
 // The next that is past its time and was not given here before; NULL: none.
