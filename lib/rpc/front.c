@@ -261,11 +261,11 @@ static void warn_of_end(struct td_front *f) {
     if (!has_one || days == f->told_days) return;
     f->told_days = days;
     if (days < 0) {
-        td_notify_home(f->notices, TD_NOTICE_CERTIFICATES,
+        td_notify_home(f->notices, TD_NOTICE_CERTIFICATE_ENDS,
                        "the certificate of this listener has ended, and nobody can connect: run "
                        "`traind init` again");
     } else if (days < WARN_DAYS) {
-        td_notify_home(f->notices, TD_NOTICE_CERTIFICATES,
+        td_notify_home(f->notices, TD_NOTICE_CERTIFICATE_ENDS,
                        "the certificate of this listener ends in %" PRId64
                        " days: run `traind init` again",
                        days);

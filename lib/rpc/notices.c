@@ -33,7 +33,8 @@ void td_notify_home(struct td_notices *n, enum td_notice kind, const char *fmt, 
     atomic_fetch_add_explicit(&w->n, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&w->total, 1, memory_order_relaxed);
     int64_t now = td_mono_now().ns;
-    bool rare = kind == TD_NOTICE_CERTIFICATES; // a change each, so none may be lost
+    // A change each, so none is left out because another was just given.
+    bool rare = kind == TD_NOTICE_CERTIFICATES || kind == TD_NOTICE_CERTIFICATE_ENDS;
     if (!rare && w->given_ns && now - w->given_ns < notice_every_ns) return;
     char text[400];
     va_list args;

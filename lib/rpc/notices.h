@@ -18,6 +18,7 @@ enum td_notice {
     TD_NOTICE_HANDSHAKE_FAILED,
     TD_NOTICE_HANDSHAKE_LATE,
     TD_NOTICE_CERTIFICATES,
+    TD_NOTICE_CERTIFICATE_ENDS,
     TD_NOTICE_LOOP_FAILED,
     TD_N_NOTICES
 };
@@ -30,7 +31,8 @@ void td_notices_destroy(struct td_notices *n);
 TD_DEFINE_AUTO(td_notices, td_notices_destroy);
 
 // The front's thread, and before it starts the home loop's. Counted always; the text is given
-// unless one of its kind was a few seconds ago. No text of TD_NOTICE_CERTIFICATES is left out.
+// unless one of its kind was a few seconds ago. Of the two about certificates each text is given,
+// unless a newer one of its kind comes before the home loop has taken it.
 TD_PRINTF(3, 4)
 void td_notify_home(struct td_notices *n, enum td_notice kind, const char *fmt, ...);
 // How many there were of a kind. Any thread.

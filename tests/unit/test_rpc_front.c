@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/fsio.h"
 #include "lib/rpc/front.h"
 #include "lib/rpc/health.h"
 #include "lib/rpc/listener.h"
@@ -20,6 +21,11 @@
 #include "lib/rpc/self_check.h"
 #include "lib/rpc/server.h"
 #include "lib/rpc/server_private.h"
+#include "lib/tls/authority.h"
+#include "lib/tls/certificate.h"
+#include "lib/tls/context.h"
+
+enum { NOTICES_BYTES = 4096 };
 
 static struct td_loop *loop;
 
@@ -485,6 +491,78 @@ test_client_waited_for_ever_when_its_number_was_closed_after_its_connection(void
     close(handed[1]);
 }
 
+// ---- its certificates ----
+struct tls_files {
+    char ca[TD_FS_PATH_BYTES], certificate[TD_FS_PATH_BYTES], key[TD_FS_PATH_BYTES];
+};
+
+// A server's certificate that ends in five days, and its CA.
+static void make_files(const char *dir, struct tls_files *f) {
+    const char *host = "127.0.0.1";
+    const struct td_authority_terms terms = {
+        .use = TD_TLS_SERVER, .name = "c", .hosts = &host, .n_hosts = 1, .lifetime_s = 5 * 86400};
+    TD_AUTO(td_authority) *a = NULL;
+    TD_AUTO_BUF ca, ca_key, key, request, pem;
+    struct td_buf *all[] = {&ca, &ca_key, &key, &request, &pem};
+    for (size_t i = 0; i < TD_COUNTOF(all); i++) {
+        td_buf_init(all[i], TD_TLS_PEM_MAX);
+    }
+    assert_ok(td_authority_make("test CA", &ca, &ca_key));
+    assert_ok(td_authority_open(td_buf_cstr(&ca), td_buf_cstr(&ca_key), &a));
+    assert_ok(td_tls_key_make(&key));
+    assert_ok(td_tls_request_make(td_buf_cstr(&key), "c", &request));
+    assert_ok(td_authority_issue(a, td_buf_cstr(&request), &terms, &pem));
+    assert_ok(td_fs_path(f->ca, "%s/ca.pem", dir));
+    assert_ok(td_fs_path(f->certificate, "%s/server.pem", dir));
+    assert_ok(td_fs_path(f->key, "%s/server.key", dir));
+    assert_ok(td_fs_write(f->ca, ca.data, ca.len, 0600, 0));
+    assert_ok(td_fs_write(f->certificate, pem.data, pem.len, 0600, 0));
+    assert_ok(td_fs_write(f->key, key.data, key.len, 0600, 0));
+}
+
+static void keep_notice(const char *text, void *ctx) {
+    char *all = ctx;
+    size_t len = strlen(all);
+    snprintf(all + len, NOTICES_BYTES - len, "%s\n", text);
+}
+
+static void test_warning_of_the_end_and_bad_certificates_are_both_said(void **state) {
+    char dir[] = "/tmp/traind-test-XXXXXX", all[NOTICES_BYTES] = "";
+    struct tls_files files;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    make_files(dir, &files);
+    const struct td_tls_paths paths = {files.ca, files.certificate, files.key};
+    const struct td_front_options o = {.listen = "0.0.0.0:0",
+                                       .max_connections = 2,
+                                       .max_per_source = 2,
+                                       .max_strangers = 2,
+                                       .max_streams = 10,
+                                       .first_request_ns = 60 * TD_NS_PER_S,
+                                       .stall_ns = 60 * TD_NS_PER_S,
+                                       .handshake_ns = 60 * TD_NS_PER_S,
+                                       .tls = &paths,
+                                       .on_notice = keep_notice,
+                                       .ctx = all};
+    struct td_front *front;
+    assert_ok(td_front_create(loop, &o, &front)); // it warns; nobody takes the text yet
+    assert_ok(td_fs_write(files.certificate, "none", 4, 0600, 0));
+    assert_ok(td_front_start(front));
+    const struct td_mono due = td_mono_add(td_mono_now(), 2 * TD_NS_PER_S);
+    while (td_mono_now().ns < due.ns) { // the files are looked at once a second
+        int fd = dial(td_front_address(front));
+        assert_int_equal(send(fd, "no hello\n", 9, MSG_NOSIGNAL), 9);
+        assert_true(is_closed(fd));
+        close(fd);
+    }
+    static const bool never = false;
+    td_status_free(td_loop_run_until(loop, &never, TD_NS_PER_S / 10));
+    td_front_destroy(front);
+    if (!strstr(all, "ends in 4 days")) fail_msg("%s", all);
+    if (!strstr(all, "the new certificates cannot be used")) fail_msg("%s", all);
+    assert_ok(td_fs_remove_tree(dir));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
@@ -509,6 +587,8 @@ int main(void) {
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_owner_and_listener_overwrote_what_the_other_said_of_health, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_warning_of_the_end_and_bad_certificates_are_both_said,
+                                        set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
