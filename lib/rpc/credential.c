@@ -9,8 +9,9 @@
 
 static td_status unauthenticated(const char *why) {
     return td_status_with_reason(td_fail(TD_UNAUTHENTICATED,
-                                         "%s; send metadata `authorization: Bearer <token>` with "
-                                         "the token of the server's state directory",
+                                         "%s; send a token that `trainctl token create` gave, or "
+                                         "the owner's (the file `token` in the state directory), "
+                                         "as metadata `authorization: Bearer <token>`",
                                          why),
                                  "TOKEN_INVALID");
 }

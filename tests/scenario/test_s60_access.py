@@ -71,6 +71,8 @@ def test_every_method_needs_the_token(daemon, plain, methods):
         for metadata in [()] + [[("authorization", w)] for w in wrong]:
             code, details, _ = call(plain, method, body, metadata)
             assert code == Code.UNAUTHENTICATED, (path_of(method), metadata, code, details)
+            # Most people have no access to the state directory.
+            assert "`trainctl token create`" in details and "the owner's (the file `token`" in details, details
     alive_and_unchanged(daemon)
 
 

@@ -175,7 +175,9 @@ static td_status judge(struct td_coordinator *c, struct td_str token,
     }
     if (!token.len) {
         return td_status_with_reason(
-            td_fail(TD_UNAUTHENTICATED, "no token: send one as `authorization: Bearer <token>`"),
+            td_fail(TD_UNAUTHENTICATED, "no token: send one that `trainctl token create` gave, or "
+                                        "the owner's (the file `token` in the state directory), "
+                                        "as `authorization: Bearer <token>`"),
             "TOKEN_MISSING");
     }
     TD_TRY(is_method_of_nodes(row, "Join")
