@@ -1,11 +1,13 @@
 """One coordinator, two nodes, three processes with directories of their own: jobs run on both, wait with a
 reason, and move from one to the other with a checkpoint that was streamed to the coordinator."""
 import os
+import queue
 import signal
 import time
 
 import pytest
 
+from fake_node import refused
 from support import LONG, SPEC, alive, until
 
 
@@ -17,6 +19,13 @@ def three(cluster):
     a, b = cluster.node(coordinator, 2, "a"), cluster.node(coordinator, 4, "b")
     until("both are ready", lambda: len(coordinator.nodes("READY")) == 2)
     return coordinator, a, b
+
+
+def test_session_that_does_not_register_ends_after_a_lease(three):
+    """They stayed for ever, and enough of them kept all nodes out."""
+    silent = three[0].stub("Node").Session(iter(queue.Queue().get, None), timeout=20)
+    refused("FAILED_PRECONDITION", lambda: silent, "SESSION_ENDED", "no Register came in time")
+    assert len(three[0].nodes("READY")) == 2
 
 
 def names(coordinator):

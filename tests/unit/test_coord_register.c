@@ -190,6 +190,56 @@ static void test_node_whose_ranks_read_other_plans_is_refused_with_both_versions
     td_core_destroy(r.core);
 }
 
+// ---- sessions that do not register --------------------------------------------------------------
+// How many were asked to end; those end. The first of them: *out_first.
+static int ended(struct rig *r, uint64_t *out_first) {
+    int n = 0;
+    struct td_core_out out = td_core_take(r->core);
+    *out_first = 0;
+    for (const struct td_action *a = out.actions; a; a = a->next) {
+        if (a->kind != TD_ACTION_CLOSE) continue;
+        if (!n++) *out_first = a->session;
+        td_core_session_close(r->core, r->now, a->session);
+    }
+    td_core_out_finish(&out);
+    return n;
+}
+
+static void test_session_that_does_not_register_ends_after_a_lease(void **state) {
+    (void)state;
+    struct rig r = begin();
+    uint64_t ends, who = 0;
+    const uint64_t silent = td_core_session_open(r.core, r.now, false);
+    (void)td_core_session_open(r.core, r.now, true); // in process
+    int n = 0;
+    for (int i = 1; i <= 12; i++) {
+        r.now.mono.ns += TD_NS_PER_S;
+        td_core_tick(r.core, r.now);
+        n += ended(&r, &ends);
+        assert_int_equal(n, i < 10 ? 0 : 1);
+        if (ends) who = ends;
+    }
+    assert_true(who == silent);
+    td_core_destroy(r.core);
+}
+
+static void test_sessions_that_do_not_register_keep_no_node_out(void **state) {
+    (void)state;
+    struct rig r = begin();
+    uint64_t node, oldest = 0, ends;
+    char text[512];
+    for (int i = 0; i < 2 * TD_CORE_MAX_NODES; i++) { // one credential opens them
+        uint64_t s = td_core_session_open(r.core, r.now, false);
+        assert_true(s != 0);
+        if (!i) oldest = s;
+        assert_int_equal(ended(&r, &ends), i < TD_CORE_MAX_NODES ? 0 : 1);
+        assert_true(!ends || ends == oldest + (uint64_t)(i - TD_CORE_MAX_NODES));
+    }
+    assert_string_equal(
+        registers(&r, &(struct who){"n-1", "rack", "b", "10.9.0.1:5", 1, 0, 0}, &node, text), "");
+    td_core_destroy(r.core);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_machine_with_a_copied_id_is_refused_while_the_first_speaks),
@@ -199,6 +249,8 @@ int main(void) {
         cmocka_unit_test(test_second_node_of_a_name_is_refused_while_the_first_speaks),
         cmocka_unit_test(test_node_of_another_build_is_refused_with_both_versions),
         cmocka_unit_test(test_node_whose_ranks_read_other_plans_is_refused_with_both_versions),
+        cmocka_unit_test(test_session_that_does_not_register_ends_after_a_lease),
+        cmocka_unit_test(test_sessions_that_do_not_register_keep_no_node_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -238,6 +238,7 @@ static void session_call(struct td_rpc_call *call, const ProtobufCMessage *reque
     if (!who.is_owner) td_core_session_holder(c->core, s->id, who.name);
     td_core_session_from(c->core, s->id, td_rpc_call_peer(call));
     td_rpc_call_set_user(call, s);
+    td_shell_after(c); // another one may have to end for it
 }
 
 // Once a session: whose node speaks is in the audit log when it begins, too.

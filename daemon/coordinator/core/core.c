@@ -185,9 +185,29 @@ static void expire(struct td_core *core) {
     }
 }
 
+// In process nobody waits for a network.
+static bool is_unregistered(const struct td_node_session *s) {
+    return !s->node && !s->embedded && !s->ends;
+}
+
+static void end_unregistered(struct td_core *core) {
+    for (uint32_t i = 0; i < core->n_sessions; i++) {
+        struct td_node_session *s = core->sessions[i];
+        struct td_mono due = td_mono_add(s->opened, core->options.lease_ns);
+        if (!is_unregistered(s)) continue;
+        if (core->now.mono.ns < due.ns) {
+            td_core_wake_at(core, due);
+            continue;
+        }
+        s->ends = true;
+        td_core_close_session(core, s->id, "no Register came in time");
+    }
+}
+
 static void on_time(struct td_core *core) {
     core->wake.ns = INT64_MAX;
     td_nodes_tick(core);
+    end_unregistered(core);
     for (uint32_t i = core->n_live; i-- > 0;) {
         if (td_job_live(core->live[i])) td_attempt_tick(core, core->live[i]);
     }
@@ -219,12 +239,26 @@ static struct td_node_session *find_session(struct td_core *core, uint64_t id) {
     return NULL;
 }
 
+static void end_oldest_unregistered(struct td_core *core) {
+    struct td_node_session *oldest = NULL;
+    for (uint32_t i = 0; i < core->n_sessions; i++) {
+        struct td_node_session *s = core->sessions[i];
+        if (is_unregistered(s) && (!oldest || s->id < oldest->id)) oldest = s;
+    }
+    if (!oldest) return;
+    oldest->ends = true;
+    td_core_close_session(core, oldest->id, "no Register came, and another session needs the room");
+}
+
 uint64_t td_core_session_open(struct td_core *core, struct td_now now, bool embedded) {
     td_core_enter(core, now);
+    if (core->n_sessions >= TD_CORE_MAX_NODES) end_oldest_unregistered(core);
     if (core->n_sessions == TD_COUNTOF(core->sessions)) return 0;
     struct td_node_session *s = td_core_must(td_calloc(1, sizeof *s));
     s->id = core->next_session++;
     s->embedded = embedded;
+    s->opened = now.mono;
+    if (!embedded) td_core_wake_at(core, td_mono_add(now.mono, core->options.lease_ns));
     core->sessions[core->n_sessions++] = s;
     return s->id;
 }
@@ -254,6 +288,7 @@ void td_core_session_close(struct td_core *core, struct td_now now, uint64_t ses
 
 static void on_message(struct td_core *core, struct td_node_session *s,
                        const Traind__V1__NodeMessage *m) {
+    if (s->ends) return;
     if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_REGISTER) {
         td_nodes_register(core, s, m->register_);
         return;

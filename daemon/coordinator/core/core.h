@@ -70,7 +70,8 @@ struct td_mono td_core_wake(const struct td_core *core);
 void td_core_tick(struct td_core *core, struct td_now now);
 
 // ---- nodes --------------------------------------------------------------------------------------
-// 0: too many sessions.
+// 0: too many sessions. One that has not registered within a lease is ended. So is the oldest of
+// these for each new one, when there are as many sessions as there can be nodes.
 uint64_t td_core_session_open(struct td_core *core, struct td_now now, bool embedded);
 // It was opened with a node token of this name. A node that has registered belongs to that name, so
 // that no other token speaks for it (nodes.h). Not called: the owner's token, which may be any

@@ -66,6 +66,8 @@ struct td_node_session {
     char holder[64];      // name of its node token; "": of the owner's token, or in process
     char from[64];        // address; "": in process
     struct td_host *node; // NULL until registered
+    struct td_mono opened;
+    bool ends; // it did not register in time
 };
 
 // What is left of a job that was deleted. Key: "<job>/<node>".
