@@ -245,6 +245,31 @@ static void test_abort_is_said_again_to_a_node_that_comes_back(void **state) {
     end_two(&t);
 }
 
+// Ranks of the other node wait for it, and so fall silent themselves.
+static void test_rank_that_was_silent_first_is_shown_whatever_the_order_of_nodes(void **state) {
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        struct two t;
+        begin_two(&t, "avx2", "avx2");
+        run_both(&t);
+        for (int i = 0; i < 2; i++) {
+            const int rank = i ? 1 - first : first;
+            char line[128];
+            snprintf(line, sizeof line,
+                     "{\"event\":\"silent\",\"rank\":%d,\"text\":\"rank %d is silent\"}\n", rank,
+                     rank);
+            say_at(&t, rank ? t.b : t.a, line);
+            t.r.now.mono.ns += TD_NS_PER_MS;
+        }
+        const char *shown = job(&t.r, 0)->reason.text;
+        assert_string_equal(shown, first ? "rank 1 is silent" : "rank 0 is silent");
+        say_at(&t, first ? t.b : t.a,
+               first ? "{\"event\":\"beats\",\"rank\":1}\n" : "{\"event\":\"beats\",\"rank\":0}\n");
+        assert_string_equal(shown, first ? "rank 0 is silent" : "rank 1 is silent");
+        end_two(&t);
+    }
+}
+
 static void test_job_succeeds_when_both_parts_have_ended_well(void **state) {
     (void)state;
     struct two t;
@@ -360,6 +385,7 @@ int main(void) {
         cmocka_unit_test(test_rank_that_ends_by_a_stop_aborts_no_other_part),
         cmocka_unit_test(test_cause_replaces_the_consequence_that_came_first),
         cmocka_unit_test(test_abort_is_said_again_to_a_node_that_comes_back),
+        cmocka_unit_test(test_rank_that_was_silent_first_is_shown_whatever_the_order_of_nodes),
         cmocka_unit_test(test_job_succeeds_when_both_parts_have_ended_well),
         cmocka_unit_test(test_node_is_not_named_when_a_job_of_several_is_stopped_on_one),
         cmocka_unit_test(test_part_that_is_refused_takes_the_other_along),

@@ -106,8 +106,8 @@ static td_status finish_part(const struct upload *u) {
     if (here) return TD_OK; // the upload before this one finished it
     TD_TRY(open_part(u, &fd));
     TD_TRY(td_disk_file_bytes(u->part, &have));
-    if (have <
-        u->file_bytes) { // a write failed, which was reported, or another file was at its place
+    // A write failed, which was reported, or another file was at its place.
+    if (have < u->file_bytes) {
         return td_fail(TD_UNAVAILABLE, "'%s' has %" PRIu64 " of %" PRIu64 " bytes", u->part, have,
                        u->file_bytes);
     }

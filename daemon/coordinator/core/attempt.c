@@ -285,15 +285,20 @@ static void on_launcher_lost(struct line *l) {
 }
 
 void td_attempt_node_speaks(struct td_job *j, const struct td_attempt *a) {
+    const struct td_attempt_part *first =
+        NULL; // others may have fallen silent since, waiting for it
     memset(&j->reason, 0, sizeof j->reason);
     for (uint32_t i = 0; i < a->n_parts; i++) {
-        if (a->parts[i].silent) td_reason_set(&j->reason, RANK_SILENT, "%s", a->parts[i].silent);
+        const struct td_attempt_part *p = &a->parts[i];
+        if (p->silent && (!first || p->silent_at.ns < first->silent_at.ns)) first = p;
     }
+    if (first) td_reason_set(&j->reason, RANK_SILENT, "%s", first->silent);
 }
 
 // Its launcher reads its heartbeat; a silent rank changes nothing but what is shown.
 static void on_silent(struct line *l) {
     if (l->job->state != TD_JOB_RUNNING) return;
+    if (!l->part->silent) l->part->silent_at = l->core->now.mono;
     free(l->part->silent);
     l->part->silent = td_strdup(l->event->silent.text);
     TD_CHECK(l->part->silent && "out of memory: start again from the disk");

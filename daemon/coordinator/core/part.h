@@ -40,16 +40,17 @@ struct td_attempt_part {
     enum td_part_boundaries boundaries;
     uint32_t first_rank, n_ranks;
     uint32_t slots;
-    char *devices;        // one a rank (lib/attempt/devices.h); NULL: none but the host
-    uint64_t events;      // committed bytes of its launcher's event log
-    bool stop_sent;       // since the session of its node began
-    bool abort_sent;      // the same of the word to end at once
-    bool failing;         // of several: one of its ranks has failed; not durable
-    bool forgotten;       // everything of it is here, or its node has lost the rest
-    double samples_per_s; // of its ranks, by its last sample; not durable
-    bool reconciled;      // its node's disk holds what the catalog says; not durable
-    uint64_t reconcile;   // the newest Reconcile of its job to its node; not durable
-    char *silent;         // which rank is, in its launcher's words; NULL: none. Not durable
+    char *devices;            // one a rank (lib/attempt/devices.h); NULL: none but the host
+    uint64_t events;          // committed bytes of its launcher's event log
+    bool stop_sent;           // since the session of its node began
+    bool abort_sent;          // the same of the word to end at once
+    bool failing;             // of several: one of its ranks has failed; not durable
+    bool forgotten;           // everything of it is here, or its node has lost the rest
+    double samples_per_s;     // of its ranks, by its last sample; not durable
+    bool reconciled;          // its node's disk holds what the catalog says; not durable
+    uint64_t reconcile;       // the newest Reconcile of its job to its node; not durable
+    char *silent;             // which rank is, in its launcher's words; NULL: none. Not durable
+    struct td_mono silent_at; // when that was said first
 };
 
 void td_attempt_part_finish(struct td_attempt_part *p);
