@@ -171,7 +171,7 @@ static void test_deadline_names_the_node_when_half_a_slice_has_come(void **state
     }
 }
 
-static void test_node_is_lost_at_once_when_its_connection_ends_within_a_slice(void **state) {
+static void test_node_is_lost_when_its_connection_ends_within_a_slice(void **state) {
     static const size_t halves[] = {1000, LARGEST / 2, LARGEST - 1};
     (void)state;
     for (size_t i = 0; i < TD_COUNTOF(halves); i++) {
@@ -217,12 +217,55 @@ static void test_node_is_lost_when_its_connection_has_ended_before_the_start(voi
     }
 }
 
+static void *send_late(void *arg) {
+    struct td_gloo *g = arg;
+    struct td_gloo_slice out[3] = {{sent, 8}}, none[3] = {{NULL, 0}};
+    struct td_gloo_round *round;
+    (void)poll(NULL, 0, 2000); // as long as packets that are lost three times
+    td_status s = td_gloo_begin(g, 1, out, none, &round);
+    return s ? s : td_gloo_end(g, round, td_mono_now().ns + 30 * TD_NS_PER_S);
+}
+
+// Its last call is done: the others still wait for each other.
+static void test_node_that_leaves_takes_nobody_along_whose_slice_is_late(void **state) {
+    struct td_gloo *node[3];
+    int fds[3][3];
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        fds[i][i] = -1;
+        for (int k = i + 1; k < 3; k++) {
+            connect_pair(&fds[i][k], &fds[k][i]);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        const struct td_gloo_config config = {.node = i, .n_nodes = 3};
+        assert_null(td_gloo_create(&config, fds[i], &node[i]));
+    }
+    struct td_gloo_slice out[3] = {{sent, 8}}, in[3] = {{NULL, 0}}, none[3] = {{NULL, 0}};
+    struct td_gloo_round *sends, *takes;
+    in[1] = (struct td_gloo_slice){taken, 8};
+    in[2] = (struct td_gloo_slice){taken + 8, 8};
+    assert_null(td_gloo_begin(node[2], 1, out, none, &sends));
+    assert_null(td_gloo_begin(node[0], 1, none, in, &takes));
+    assert_null(td_gloo_end(node[2], sends, td_mono_now().ns + 30 * TD_NS_PER_S));
+    td_gloo_destroy(node[2]);
+    pthread_t late;
+    void *failed;
+    assert_int_equal(pthread_create(&late, NULL, send_late, node[1]), 0);
+    assert_null(td_gloo_end(node[0], takes, td_mono_now().ns + 30 * TD_NS_PER_S));
+    pthread_join(late, &failed);
+    assert_null(failed);
+    td_gloo_destroy(node[0]);
+    td_gloo_destroy(node[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_node_that_leaves_takes_nobody_along_whose_slice_is_late),
         cmocka_unit_test(test_node_is_lost_when_its_connection_has_ended_before_the_start),
         cmocka_unit_test(test_slices_of_any_size_come_whole_in_pieces_of_any_size),
         cmocka_unit_test(test_deadline_names_the_node_when_half_a_slice_has_come),
-        cmocka_unit_test(test_node_is_lost_at_once_when_its_connection_ends_within_a_slice),
+        cmocka_unit_test(test_node_is_lost_when_its_connection_ends_within_a_slice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

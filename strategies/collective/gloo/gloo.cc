@@ -30,6 +30,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -46,7 +47,8 @@ namespace tcp = gloo::transport::tcp;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr auto LOST = std::chrono::seconds(1); // gloo.h says for what
+constexpr auto LOST = std::chrono::seconds(1),
+               LEFT = std::chrono::seconds(5); // gloo.h says for what
 constexpr auto WATCH = milliseconds(20);
 constexpr size_t AT_ONCE_BYTES = 5 << 15; // measured: so three of the largest packets at a time
 
@@ -98,17 +100,21 @@ class no_pipe_signal {
 struct watch {
     std::mutex mutex;
     std::condition_variable changed;
-    int lost = -1; // the first node whose connection ended
+    int lost = -1;      // the first node whose connection ended
+    std::set<int> gone; // all of them
     steady_clock::time_point lost_at, waits_since;
     std::string why;
     bool waits = false;                              // the caller waits for a round
-    gloo::transport::UnboundBuffer *slice = nullptr; // of which this one
+    gloo::transport::UnboundBuffer *slice = nullptr; // of which this one,
+    int awaited = -1;                                // from or to that node
     bool stops = false;                              // nothing that ends from now on is lost
     bool aborted = false;                            // a call failed, or `aborted` said so
 
     void lose(int node, const std::string &what) {
         std::lock_guard<std::mutex> lock(mutex);
-        if (stops || lost >= 0) return;
+        if (stops) return;
+        gone.insert(node);
+        if (lost >= 0) return;
         lost = node;
         why = what;
         lost_at = steady_clock::now();
@@ -125,9 +131,10 @@ struct watch {
         waits_since = steady_clock::now();
         slice = nullptr;
     }
-    void wait_for(gloo::transport::UnboundBuffer *next) {
+    void wait_for(gloo::transport::UnboundBuffer *next, size_t p) {
         std::lock_guard<std::mutex> lock(mutex);
         slice = next;
+        awaited = (int)p;
     }
 };
 
@@ -278,7 +285,8 @@ void watch_rounds(td_gloo *g) {
             w.aborted = w.aborted || over;
         }
         const auto since = std::max(w.lost_at, w.waits_since);
-        const bool waits_in_vain = w.lost >= 0 && w.waits && steady_clock::now() - since >= LOST;
+        const auto limit = w.slice && w.gone.count(w.awaited) ? LOST : LEFT;
+        const bool waits_in_vain = w.lost >= 0 && w.waits && steady_clock::now() - since >= limit;
         if (!w.aborted && !waits_in_vain) continue;
         ended = true;
         lock.unlock();
@@ -449,12 +457,12 @@ td_status td_gloo_end(td_gloo *g, td_gloo_round *take_round, int64_t deadline_ns
     try {
         for (p = 0; p < round->from.size(); p++) {
             if (!round->from[p]) continue;
-            g->state.wait_for(round->from[p].get());
+            g->state.wait_for(round->from[p].get(), p);
             came(round->from[p]->waitRecv(nullptr, left_of(deadline_ns)));
         }
         for (p = 0; p < round->to.size(); p++) {
             if (!round->to[p]) continue;
-            g->state.wait_for(round->to[p].get());
+            g->state.wait_for(round->to[p].get(), p);
             came(round->to[p]->waitSend(nullptr, left_of(deadline_ns)));
         }
     } catch (const std::exception &e) {

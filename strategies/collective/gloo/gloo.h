@@ -16,10 +16,11 @@
 // A round is begun, which posts its slices, and ended, which waits for them; several may be open. A
 // round has a tag that no other has. Everything that C++ throws ends in gloo.cc as a status.
 //
-// A connection that ends while a round waits for it gives ABORTED with the node and why, at once.
-// What ends otherwise gives ABORTED after a second, unless the round is done by then: a node that
-// has made its last call leaves while others still finish theirs. Gloo's thread and the watching
-// one have no signals, and a connection that breaks never raises SIGPIPE.
+// A connection that ends while a round waits for it gives ABORTED with the node and why: at once,
+// or after a second where the slice had begun to come. What ends otherwise gives ABORTED after five
+// seconds, unless the round is done by then. A node that has made its last call leaves while others
+// still finish theirs, and what they wait for may have to be sent again. Gloo's thread and the
+// watching one have no signals, and a connection that breaks never raises SIGPIPE.
 //
 // Thread: one at a time. Ownership: slices are the caller's, and stay until the
 // round has ended. Bounds: memory is the caller's; per slice there is one small object of Gloo.
