@@ -158,6 +158,12 @@ class node_pair : public tcp::Pair {
         }
     }
 
+    // libgloo's thread is out of this object before the part of it that is made here goes.
+    ~node_pair() override {
+        std::unique_lock<std::mutex> lock(m_);
+        if (state_ != CLOSED) tcp::Pair::changeState(CLOSED);
+    }
+
     void handleEvents(int events) override {
         await_lock();
         try {
