@@ -21,7 +21,9 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 # A stranger's client: grpcio with the CA, in a process of the namespace.
 CLIENT = """
+import faulthandler
 import sys
+faulthandler.dump_traceback_later(25, exit=True)  # its call ends before; if it hangs elsewhere, where is seen
 import grpc
 stubs, address, ca, token = sys.argv[1:]
 sys.path.insert(0, stubs)
