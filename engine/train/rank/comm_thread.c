@@ -28,13 +28,6 @@ static uint32_t its_own(const struct td_comm_thread *t) {
     return t->n_posted - (t->is_last_posted ? 1 : 0);
 }
 
-// The lock is held.
-static td_status take_failure(struct td_comm_thread *t) {
-    td_status s = t->failed;
-    t->failed = TD_OK;
-    return s;
-}
-
 // Makes the next of the queue. The lock is held before and after, not meanwhile.
 static void make_next(struct td_comm_thread *t) {
     const uint32_t index = t->queue[t->n_done];
@@ -110,7 +103,7 @@ void td_comm_thread_destroy(struct td_comm_thread *t) {
 td_status td_comm_thread_post(struct td_comm_thread *t, uint32_t index, bool is_last) {
     pthread_mutex_lock(&t->lock);
     TD_CHECK(t->n_posted < t->n_buckets && !t->is_last_posted);
-    td_status s = take_failure(t);
+    td_status s = td_steal(t->failed);
     if (!s) {
         t->queue[t->n_posted++] = index;
         t->is_last_posted = is_last;
@@ -135,7 +128,7 @@ td_status td_comm_thread_wait(struct td_comm_thread *t) {
         pthread_cond_wait(&t->idle, &t->lock);
     }
     if (t->n_done < t->n_posted) make_next(t);
-    td_status s = take_failure(t);
+    td_status s = td_steal(t->failed);
     t->has_failed = false;
     t->n_posted = t->n_done = 0;
     t->is_last_posted = false;
