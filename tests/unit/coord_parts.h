@@ -26,6 +26,21 @@ static inline void say_at(struct two *t, uint64_t session, const char *text) {
     *at = t->r.events;
 }
 
+// Its disk is full.
+static inline void refuse_at(struct two *t, uint64_t session) {
+    Traind__V1__AttemptId id = attempt_id(&t->r);
+    Traind__V1__AttemptRefused refused = TRAIND__V1__ATTEMPT_REFUSED__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    refused.id = &id;
+    refused.code = TD_RESOURCE_EXHAUSTED;
+    refused.class_ = td_unconst("disk");
+    refused.message = td_unconst("the disk is full");
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REFUSED;
+    m.refused = &refused;
+    on(t, session);
+    say(&t->r, &m);
+}
+
 static inline uint64_t join_as(struct rig *r, const char *name, uint32_t slots, const char *level,
                                Traind__V1__AttemptHeld *held) {
     r->level = level;

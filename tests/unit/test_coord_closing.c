@@ -163,17 +163,7 @@ static void test_nothing_is_lost_when_a_node_that_refused_its_part_comes_again(v
     (void)state;
     struct two t;
     begin_two(&t, "avx2", "avx2");
-    Traind__V1__AttemptId id = attempt_id(&t.r);
-    Traind__V1__AttemptRefused refused = TRAIND__V1__ATTEMPT_REFUSED__INIT;
-    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
-    refused.id = &id;
-    refused.code = TD_RESOURCE_EXHAUSTED;
-    refused.class_ = td_unconst("disk");
-    refused.message = td_unconst("the disk is full");
-    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REFUSED;
-    m.refused = &refused;
-    on(&t, t.b);
-    say(&t.r, &m);
+    refuse_at(&t, t.b);
     come_back_empty(&t, "n-2");
     assert_int_equal(job(&t.r, 0)->n_notes, 0);
     end_two(&t);

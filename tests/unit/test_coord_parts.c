@@ -303,17 +303,7 @@ static void test_part_that_is_refused_takes_the_other_along(void **state) {
     struct two t;
     begin_two(&t, "avx2", "avx2");
     say_at(&t, t.a, "{\"event\":\"launched\",\"pid\":1}\n");
-    Traind__V1__AttemptId id = attempt_id(&t.r);
-    Traind__V1__AttemptRefused refused = TRAIND__V1__ATTEMPT_REFUSED__INIT;
-    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
-    refused.id = &id;
-    refused.code = TD_RESOURCE_EXHAUSTED;
-    refused.class_ = td_unconst("disk");
-    refused.message = td_unconst("the disk is full");
-    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REFUSED;
-    m.refused = &refused;
-    on(&t, t.b);
-    say(&t.r, &m);
+    refuse_at(&t, t.b);
     assert_true(t.r.n_stops == 1 && t.r.stops[0].session == t.a);
     say_at(&t, t.a, victim_line);
     pass(&t, 6, 0);
