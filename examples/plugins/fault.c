@@ -15,7 +15,8 @@
 //
 // All this in the first `attempts` attempts of a job. No build of traind has such code in it: a job
 // has to name this file, and a daemon takes it from its --plugin-dirs alone. Groups of some ranks
-// are not handed on, and the facts say so.
+// are not handed on, and the facts say so. Nor do ranks join twice: their calls have one order, in
+// which they are counted.
 
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>

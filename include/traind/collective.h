@@ -16,9 +16,10 @@
 // dimension of size world; scalars stay scalars. Thread: the training thread; abort may be called
 // from any. all_reduce_bucket, wait_buckets and what a strategy calls in reduce_gradients come from
 // the thread that runs the accelerator's queue. Where facts say joins_nodes, buckets in host memory
-// come from a third thread, beside the backward pass; the others make no call until they are done.
-// Ownership: the mapping and what a call is handed are the caller's. Errors: status; data of a call
-// that failed has no known content.
+// come from a third thread, beside the backward pass. Until they are done the others make no call
+// of this group. A program that sums over ranks meanwhile (rank_sum) has a group of its own for
+// that, where facts say joins_again; else it waits. Ownership: the mapping and what a call is
+// handed are the caller's. Errors: status; data of a call that failed has no known content.
 
 #include "traind/bucket.h"
 #include "traind/status.h"
@@ -88,6 +89,10 @@ struct td_collective_config {
     // thread of a call.
     void (*note)(void *arg, const char *text);
     void *note_arg;
+    // Ranks may join more than once, each time with all ranks and a mapping of its own (facts,
+    // joins_again). 0 is the first; the others have numbers from 1. What a backend leaves in the
+    // store or in files has it in its name.
+    int32_t group;
 };
 
 // What all_reduce_bucket takes. One of the first two at least. With both, gradients stay where the
@@ -102,6 +107,7 @@ struct td_collective_facts {
     uint32_t max_groups; // that are there at once, of each group of all ranks; with TD_CALL_GROUPS
     uint32_t max_open;   // handles that are open at once, of each group; with TD_CALL_ASYNC
     bool joins_nodes;    // ranks of several nodes; else all are on one
+    bool joins_again;    // config.group is read: groups of one rank keep apart, on a thread each
 };
 
 enum { TD_GROUPS_MAX = 8 };      // max_groups of the backends of traind

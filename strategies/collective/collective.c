@@ -13,7 +13,8 @@ td_status td_collective_host_facts(struct td_collective_facts *out_facts) {
                                     .on_host = true,
                                     .calls = (1u << TD_CALL_COUNT) - 1,
                                     .max_groups = TD_GROUPS_MAX,
-                                    .max_open = TD_OPEN_CALLS_MAX};
+                                    .max_open = TD_OPEN_CALLS_MAX,
+                                    .joins_again = true};
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
     return TD_OK;
 }

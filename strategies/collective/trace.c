@@ -1,6 +1,7 @@
 // A decorator that writes down the calls of the backend inside, as a Chrome trace.
 //
-// There is one file a rank and attempt (lib/base/trace_file.h), trace-a<attempt>-rank<rank>.json.
+// There is one file a rank and attempt (lib/base/trace_file.h), trace-a<attempt>-rank<rank>.json. A
+// group that ranks joined beside the first has its own, with -group<number> before the dot.
 // The pid of an event is the rank, its tid is 0 or the number of a group of some ranks. An event is
 // the time from call to return; a call on a device may only have queued its work by then.
 //
@@ -77,11 +78,13 @@ static td_status record(struct td_collective *c, struct event e, td_status s) {
 
 static td_status open_file(struct td_collective *c, const struct td_collective_config *config) {
     const char *dir;
-    char path[TD_FS_PATH_BYTES];
+    char path[TD_FS_PATH_BYTES], group[24] = "";
     int64_t max_events;
+    if (config->group) snprintf(group, sizeof group, "-group%d", config->group);
     TD_TRY(td_knob_text(config->knobs, "dir", &dir));
     TD_TRY(td_knob_int(config->knobs, "max_events", &max_events));
-    TD_TRY(td_fs_path(path, "%s/trace-a%d-rank%d.json", dir, config->attempt, config->rank));
+    TD_TRY(
+        td_fs_path(path, "%s/trace-a%d-rank%d%s.json", dir, config->attempt, config->rank, group));
     return td_status_with_class(td_status_context(td_trace_file_create(path, max_events, &c->file),
                                                   "trainer.collective.dir"),
                                 TD_CLASS_BAD_SPEC);

@@ -59,6 +59,8 @@ struct nodes {
     int32_t count[NODES_MAX]; // ranks of each
     void *shared[NODES_MAX];
     size_t shared_bytes[NODES_MAX];
+    void *second[NODES_MAX]; // mapping of a second group
+    size_t second_bytes[NODES_MAX];
     int64_t timeout_ns, link_timeout_ns;
     const char *const *names;
     pid_t pid[NODE_RANKS_MAX];
@@ -68,6 +70,7 @@ struct node_rank {
     struct nodes *nodes;
     int32_t rank, world, node, local_rank;
     const struct td_collective_ops *ops;
+    const struct td_collective_config *config; // by which it joined
     struct td_collective *c;
 };
 typedef td_status node_rank_fn(struct node_rank *r, void *arg);
@@ -131,29 +134,35 @@ static inline void test_is_skipped_without_libgloo(void **state) {
     skip();
 }
 
+// NULL for none.
+static inline void *map_shared(size_t bytes) {
+    if (!bytes) return NULL;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(p != MAP_FAILED);
+    return p;
+}
+
 static inline void nodes_init(struct nodes *n, int32_t n_nodes, const int32_t *counts) {
     *n = (struct nodes){.store = {rig_set, rig_get},
                         .ops = hierarchy_ops(),
                         .n_nodes = n_nodes,
                         .timeout_ns = 20 * TD_NS_PER_S};
     assert_non_null(n->ops);
-    n->page =
-        mmap(NULL, sizeof *n->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(n->page != MAP_FAILED);
+    n->page = map_shared(sizeof *n->page);
     for (int32_t p = 0; p < n_nodes; p++) {
         n->count[p] = counts[p];
         n->world += counts[p];
         n->shared_bytes[p] = n->ops->shared_bytes(counts[p], NODE_GRADIENTS);
-        if (!n->shared_bytes[p]) continue;
-        n->shared[p] = mmap(NULL, n->shared_bytes[p], PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        assert_true(n->shared[p] != MAP_FAILED);
+        n->second_bytes[p] = n->ops->shared_bytes(counts[p], 0);
+        n->shared[p] = map_shared(n->shared_bytes[p]);
+        n->second[p] = map_shared(n->second_bytes[p]);
     }
 }
 
 static inline void nodes_finish(struct nodes *n) {
     for (int32_t p = 0; p < n->n_nodes; p++) {
         if (n->shared[p]) munmap(n->shared[p], n->shared_bytes[p]);
+        if (n->second[p]) munmap(n->second[p], n->second_bytes[p]);
     }
     munmap(n->page, sizeof *n->page);
 }
@@ -196,6 +205,7 @@ static inline void rank_body(struct node_rank *r, node_rank_fn *fn, void *arg) {
         .note = take_note,
         .note_arg = r,
     };
+    r->config = &config;
     td_status s = r->ops->join(&config, &r->c);
     if (!s) s = fn(r, arg);
     struct outcome *o = &n->page->outcome[r->rank];

@@ -4,6 +4,7 @@
 #include "tests/unit/nodes_rig.h"
 
 #include <math.h>
+#include <pthread.h>
 
 #include "lib/base/half.h"
 #include "strategies/collective/reduce.h"
@@ -319,6 +320,60 @@ static void test_started_calls_give_the_same_when_waited_for_in_any_order(void *
     for_each_layout(rank_starts);
 }
 
+// ---- two groups ---------------------------------------------------------------------------------
+enum { SUMS = 50, SUMMED = 5 };
+
+struct summing {
+    struct node_rank *r;
+    struct td_collective *group;
+    td_status failed;
+};
+
+static td_status sum_often(struct summing *s) {
+    for (int i = 0; i < SUMS; i++) {
+        float data[SUMMED];
+        for (int j = 0; j < SUMMED; j++) {
+            data[j] = (float)value_of(s->r->rank, i + j, TD_F32);
+        }
+        TD_TRY(s->r->ops->all_reduce(s->group, data, SUMMED, TD_F32, TD_REDUCE_SUM));
+        for (int j = 0; j < SUMMED; j++) {
+            const double all = expected(s->r->nodes, i + j, TD_F32, TD_REDUCE_SUM);
+            if (data[j] != (float)all) return td_fail(TD_INTERNAL, "sum %d", i);
+        }
+    }
+    return TD_OK;
+}
+
+static void *sum_beside(void *arg) {
+    struct summing *s = arg;
+    s->failed = sum_often(s);
+    return NULL;
+}
+
+// The last rank comes to the bucket after its sums. So all others have them while the bucket waits.
+static td_status rank_sums_beside(struct node_rank *r, void *arg) {
+    struct td_collective_config config = *r->config;
+    struct summing s = {.r = r};
+    pthread_t thread;
+    (void)arg;
+    config.group = 1;
+    config.shared = r->nodes->second[r->node];
+    config.shared_bytes = r->nodes->second_bytes[r->node];
+    TD_TRY(r->ops->join(&config, &s.group));
+    NODE_CHECK(pthread_create(&thread, NULL, sum_beside, &s) == 0);
+    const bool is_last = r->rank == r->world - 1;
+    if (is_last) pthread_join(thread, NULL);
+    td_status failed = bucket_one(r, 70001, TD_F32, true);
+    if (!is_last) pthread_join(thread, NULL);
+    r->ops->leave(s.group);
+    if (failed) td_status_free(s.failed);
+    return failed ? failed : s.failed;
+}
+static void test_sums_go_on_in_a_second_group_when_the_first_has_a_bucket(void **state) {
+    (void)state;
+    for_each_layout(rank_sums_beside);
+}
+
 int main(void) {
     const struct CMUnitTest none[] = {cmocka_unit_test(test_is_skipped_without_libgloo)};
     if (!hierarchy_ops()) return cmocka_run_group_tests(none, NULL, NULL);
@@ -327,6 +382,7 @@ int main(void) {
         cmocka_unit_test(test_bucket_is_mean_and_flags_are_sum_when_ranks_are_on_nodes),
         cmocka_unit_test(test_copies_carry_every_byte_when_ranks_are_on_nodes),
         cmocka_unit_test(test_started_calls_give_the_same_when_waited_for_in_any_order),
+        cmocka_unit_test(test_sums_go_on_in_a_second_group_when_the_first_has_a_bucket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,6 +109,7 @@ static td_status hierarchy_facts(struct td_collective_facts *out_facts) {
         .calls = ((1u << TD_CALL_COUNT) - 1) & ~(1u << TD_CALL_SEND_RECV) & ~(1u << TD_CALL_GROUPS),
         .max_open = TD_OPEN_CALLS_MAX,
         .joins_nodes = true,
+        .joins_again = true,
     };
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
     return TD_OK;
@@ -173,6 +174,7 @@ static td_status join_nodes(struct td_collective *c, const struct td_collective_
     c->config = (struct td_between_config){.mesh = {.store = config->store,
                                                     .address = config->interface_address,
                                                     .attempt = config->attempt,
+                                                    .group = config->group,
                                                     .node = c->node,
                                                     .n_nodes = c->n_nodes,
                                                     .first_rank = c->rank,

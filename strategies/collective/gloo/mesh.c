@@ -105,7 +105,8 @@ static td_status wait_some(const struct td_mesh *m, struct pollfd *fds, nfds_t n
 }
 
 static void key_of(const struct td_mesh *m, int32_t node, char out[KEY_BYTES]) {
-    snprintf(out, KEY_BYTES, "collective/a%d/node-%d", m->config.attempt, node);
+    snprintf(out, KEY_BYTES, "collective/a%d/group-%d/node-%d", m->config.attempt, m->config.group,
+             node);
 }
 
 // ---- the store ----------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 #ifndef TRAIND_STRATEGIES_COLLECTIVE_GLOO_MESH_H
 #define TRAIND_STRATEGIES_COLLECTIVE_GLOO_MESH_H
 
-// Mesh: one TCP connection between each two nodes of an attempt, and nobody else at its ends.
+// Mesh: one TCP connection between each two nodes of an attempt, and nobody else at its ends. Each
+// group of an attempt has its own.
 //
 // A node listens on a port of its interface address. It leaves this address in the store, with a
 // token of 32 random bytes and the ranks that it has. The node with the higher number connects. It
@@ -38,6 +39,7 @@ struct td_mesh_config {
     struct td_store *store;
     const char *address; // numeric, of this node
     int32_t attempt;
+    int32_t group; // of the attempt (traind/collective.h)
     int32_t node, n_nodes;
     int32_t first_rank, n_ranks; // of this node
     const char *const *names;    // (n_nodes); NULL: numbers alone
