@@ -12,6 +12,7 @@
 #include "engine/train/rank/buckets.h"
 #include "engine/train/rank/comm_hook.h"
 #include "engine/train/rank/group.h"
+#include "engine/train/rank/join.h"
 #include "engine/train/rank/own_state.h"
 #include "engine/train/rank/plugins.h"
 #include "engine/train/rank/replicas.h"

@@ -11,7 +11,9 @@
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/comm_hook.h"
 #include "engine/train/rank/group.h"
+#include "engine/train/rank/join.h"
 #include "lib/base/fit.h"
+#include "lib/base/machine.h"
 
 static double flops_of(const struct td_rank *r, const char *step) {
     double flops = 0;
@@ -87,6 +89,8 @@ static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
     if (td_sizes_shadows(r)) s->shadow_bytes = s->snapshot_bytes;
     size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
     s->shared_bytes = r->base_ops->shared_bytes(td_rank_local_world(r->config), gradients);
+    const size_t second = td_rank_second_group_bytes(r);
+    if (second) s->shared_bytes = td_align_up(s->shared_bytes, td_page_bytes()) + second;
     s->batch_bytes = td_data_batch_bytes(r->data);
     TD_TRY(td_rank_hook_bytes(r, &s->hook_bytes));
     s->process_bytes = td_sizes_process_bytes(r);

@@ -14,6 +14,7 @@
 
 #include "engine/train/rank/bucket_list.h"
 #include "engine/train/rank/group.h"
+#include "engine/train/rank/join.h"
 #include "engine/train/rank/replicas.h"
 
 // ---- where gradients are reduced ----------------------------------------------------------------
@@ -61,13 +62,22 @@ static bool reduces_beside(const struct td_rank *r) {
     return r->group_facts.joins_nodes && r->reduces_on_host && !r->facts.waits_for_buckets;
 }
 
+static bool sums_beside(const struct td_rank *r) {
+    return td_rank_may_join_again(r) &&
+           td_programs_have(r->programs, TD_MODE_TRAIN, TD_OP_RANK_SUM);
+}
+
 // Here and now, whichever thread this is.
 static td_status reduce_now(void *arg, uint32_t index) {
     struct td_rank *r = arg;
     const struct td_bucket *b = &r->buckets[index].bucket;
     const struct td_mono start = td_mono_now();
     char name[24], args[32];
-    TD_TRY(td_rank_reduce_gradients(r, b));
+    td_status s = td_rank_reduce_gradients(r, b);
+    if (s) {
+        td_rank_bucket_failed(r);
+        return s;
+    }
     if (!r->timeline) return TD_OK;
     snprintf(name, sizeof name, "bucket %u", (unsigned)index);
     snprintf(args, sizeof args, "\"bytes\":%zu", td_bucket_bytes(b));
@@ -86,7 +96,9 @@ td_status td_rank_place_buckets(struct td_rank *r) {
         r->buckets[i].bucket = list[i];
     }
     if (!reduces_beside(r)) return TD_OK;
-    return td_comm_thread_create(n, reduce_now, r, &r->comm);
+    TD_TRY(td_comm_thread_create(n, reduce_now, r, &r->comm));
+    if (!sums_beside(r)) return TD_OK;
+    return td_rank_join_second_group(r);
 }
 
 // ---- the bindings -------------------------------------------------------------------------------

@@ -11,7 +11,9 @@
 void td_rank_expect(struct td_rank *r, enum td_rank_deadline deadline) {
     if (r->deadline == deadline) return;
     r->deadline = deadline;
-    if (r->group_ops->set_deadline) r->group_ops->set_deadline(r->group, &r->deadlines[deadline]);
+    if (!r->group_ops->set_deadline) return;
+    r->group_ops->set_deadline(r->group, &r->deadlines[deadline]);
+    if (r->sums) r->group_ops->set_deadline(r->sums, &r->deadlines[deadline]);
 }
 
 // Buckets that were posted have the group until they were waited for (comm_thread.h).
@@ -73,11 +75,31 @@ td_status td_rank_reduce_gradients(struct td_rank *r, const struct td_bucket *bu
     return TD_OK;
 }
 
+void td_rank_bucket_failed(struct td_rank *r) {
+    atomic_store(&r->bucket_has_failed, true);
+    if (r->sums) r->group_ops->abort(r->sums);
+}
+
+// Of a sum that failed beside buckets: where it ended because one of these failed, that one's
+// error.
+static td_status first_cause(struct td_rank *r, td_status s) {
+    const bool was_aborted = atomic_load(&r->bucket_has_failed) && td_status_code(s) == TD_ABORTED;
+    r->group_ops->abort(r->group); // or the thread would wait for peers
+    td_status of_bucket = td_comm_thread_wait(r->comm);
+    const bool is_its = was_aborted && of_bucket;
+    td_status_free(is_its ? s : of_bucket);
+    return is_its ? of_bucket : s;
+}
+
 td_status td_rank_sum_tensor(void *arg, void *data, int64_t n, enum td_dtype dtype) {
     struct td_rank *r = arg;
     atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
-    TD_TRY(td_comm_thread_wait(r->comm)); // the group is that thread's until then
-    return r->group_ops->all_reduce(r->group, data, n, dtype, TD_REDUCE_SUM);
+    if (!r->sums) { // the group is that thread's until then
+        TD_TRY(td_comm_thread_wait(r->comm));
+        return r->group_ops->all_reduce(r->group, data, n, dtype, TD_REDUCE_SUM);
+    }
+    td_status s = r->group_ops->all_reduce(r->sums, data, n, dtype, TD_REDUCE_SUM);
+    return s ? first_cause(r, s) : TD_OK;
 }
 
 // ---- dividing the work --------------------------------------------------------------------------
@@ -151,4 +173,5 @@ void td_rank_fail(struct td_rank *r, td_status why) {
     } else {
         r->group_ops->abort(r->group);
     }
+    if (r->sums) r->group_ops->abort(r->sums);
 }

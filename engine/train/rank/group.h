@@ -27,8 +27,12 @@ TD_MUST_USE td_status td_rank_decide(struct td_rank *r, bool decision, bool all,
 // Averages a bucket and sums its control flags, or begins to.
 TD_MUST_USE td_status td_rank_reduce_gradients(struct td_rank *r, const struct td_bucket *bucket);
 
-// The binding of rank_sum nodes (traind/accelerator.h); arg is the rank. Thread: as above.
+// The binding of rank_sum nodes (traind/accelerator.h); arg is the rank. Thread: as above. While
+// buckets are reduced beside the program it has a group of its own. Where the backend joins once,
+// it waits for these buckets.
 TD_MUST_USE td_status td_rank_sum_tensor(void *arg, void *data, int64_t n, enum td_dtype dtype);
+// A bucket failed: a sum beside it ends, and those that follow. Thread: any.
+void td_rank_bucket_failed(struct td_rank *r);
 
 // The samples of a split that are this rank's.
 TD_MUST_USE td_status td_rank_shard(const struct td_rank *r, enum td_split split,

@@ -71,11 +71,6 @@ td_status td_rank_open_accelerator(struct td_rank *r) {
     return TD_OK;
 }
 
-static _Bool attempt_is_over(void *arg) {
-    const struct td_rank_page *page = arg;
-    return atomic_load_explicit(&page->abort, memory_order_relaxed) != 0;
-}
-
 // What the group serves is then what both can.
 static td_status wrap_group(struct td_rank *r) {
     const char *name = r->config->decorator;
@@ -99,6 +94,7 @@ static td_status wrap_group(struct td_rank *r) {
                                     TD_CLASS_USER_CODE);
     }
     r->group_facts.calls &= facts.calls;
+    r->group_facts.joins_again &= facts.joins_again;
     r->group_facts.recordable = false;
     return TD_OK;
 }
@@ -127,43 +123,6 @@ td_status td_rank_find_group(struct td_rank *r) {
     TD_TRY(check_nodes(r));
     TD_TRY(td_rank_check_group(r));
     return r->config->decorator ? wrap_group(r) : TD_OK;
-}
-
-static void note_of_group(void *arg, const char *text) {
-    td_events_note(arg, "%s", text);
-}
-
-td_status td_rank_join_group(struct td_rank *r) {
-    r->deadlines[TD_RANK_SAVES] =
-        (struct td_collective_deadline){r->config->save_timeout_ns, "trainer.save_timeout"};
-    r->deadlines[TD_RANK_TRAINS] = (struct td_collective_deadline){r->config->collective_timeout_ns,
-                                                                   "trainer.collective_timeout"};
-    r->deadline = TD_RANK_SAVES;
-    struct td_collective_config config = {
-        .struct_bytes = sizeof config,
-        .rank = r->config->rank,
-        .world_size = r->config->world_size,
-        .deadline = r->deadlines[r->deadline],
-        .shared = r->io->group,
-        .shared_bytes = r->io->group_bytes,
-        .aborted = attempt_is_over,
-        .aborted_arg = r->io->page,
-        .attempt = r->config->attempt,
-        .inner = r->group_ops == r->base_ops ? NULL : r->base_ops,
-        .knobs = r->config->decorator_knobs,
-        .node_rank = r->config->node_rank,
-        .n_nodes = r->config->n_nodes,
-        .local_rank = r->config->local_rank,
-        .local_world_size = r->config->local_world_size,
-        .interface_address = r->config->interface_address,
-        .store = r->io->store,
-        .node_names = r->config->node_names,
-        .link_timeout_ns = r->config->link_timeout_ns,
-        .note = note_of_group,
-        .note_arg = r->events,
-    };
-    TD_TRY_CTX(r->group_ops->join(&config, &r->group), "join the group of ranks");
-    return TD_OK;
 }
 
 // A strategy may see its place otherwise than the launcher did, but then ranks would not meet.

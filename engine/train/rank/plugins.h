@@ -11,7 +11,6 @@
 const char *td_rank_accelerator_name(const struct td_train_config *c);
 TD_MUST_USE td_status td_rank_open_accelerator(struct td_rank *r);
 TD_MUST_USE td_status td_rank_find_group(struct td_rank *r);
-TD_MUST_USE td_status td_rank_join_group(struct td_rank *r);
 TD_MUST_USE td_status td_rank_open_strategy(struct td_rank *r);
 // The precision that the job asks for; and the one that r->precision_name names.
 TD_MUST_USE td_status td_rank_open_precision(struct td_rank *r);

@@ -185,6 +185,17 @@ bool td_programs_sum(const struct td_programs *p) {
     return sum;
 }
 
+bool td_programs_have(const struct td_programs *p, enum td_mode mode, enum td_op op) {
+    for (size_t i = 0; i < p->n; i++) {
+        const struct td_program *program = &p->entry[i].compiled->program;
+        const uint32_t n_nodes = program->key.mode == mode ? td_graph_n_nodes(program->graph) : 0;
+        for (td_node j = 0; j < n_nodes; j++) {
+            if (td_graph_node(program->graph, j)->op == op) return true;
+        }
+    }
+    return false;
+}
+
 td_status td_programs_find(const struct td_programs *p, const struct td_program_key *key,
                            struct td_runnable *out_runnable) {
     const struct entry *e = lookup(p, key);

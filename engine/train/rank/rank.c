@@ -50,6 +50,7 @@ void td_rank_destroy(struct td_rank *r) {
     td_data_close(r->data);
     if (r->precision_ops) r->precision_ops->close(r->precision);
     if (r->strategy_ops) r->strategy_ops->close(r->strategy);
+    if (r->sums) r->group_ops->leave(r->sums);
     if (r->group) r->group_ops->leave(r->group);
     if (r->accel_ops) r->accel_ops->close(r->accel);
     td_timeline_destroy(r->timeline);

@@ -9,6 +9,7 @@
 //
 //   rank.h                        what a rank is, and how it ends
 //   plugins.h, data.h, sampler.h  open what the job names; its batches
+//   join.h                        the groups that it is in
 //   holdout.h                     samples that are kept to validate on
 //   group.h                       what ranks do together
 //   replicas.h                    state that becomes the same on all ranks
@@ -105,6 +106,7 @@ struct td_rank {
     const struct td_collective_ops *group_ops; // those of a decorator, if there is one
     const struct td_collective_ops *base_ops;  // of the backend that ranks meet in
     struct td_collective *group;
+    struct td_collective *sums; // of rank_sum nodes while buckets are reduced (group.h); or NULL
     struct td_collective_facts group_facts;
     const char *group_name;
     struct td_collective_deadline deadlines[TD_RANK_DEADLINES];
@@ -142,6 +144,7 @@ struct td_rank {
     struct td_rank_bucket *buckets; // (td_state_n_buckets); NULL: no program reduces any
     bool reduces_on_host;           // where the group takes them
     struct td_comm_thread *comm;    // reduces them; NULL: whoever runs the program does
+    _Atomic bool bucket_has_failed; // so a sum beside it ends
     double scalars[TD_SCALAR_COUNT];
     uint32_t random[TD_RANDOM_WORDS];
     double outputs[TD_PROGRAM_OUTPUTS];
