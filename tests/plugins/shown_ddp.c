@@ -1,4 +1,5 @@
-// Strategy `shown_ddp`, for tests: ddp itself, and each rank's own parameters and optimizer state.
+// Strategy `shown_ddp`, for tests: ddp itself, and each rank's own parameters, buffers and
+// optimizer state.
 //
 // A checkpoint of ddp has the weights of rank 0, and whoever reads them cannot see that another
 // rank has parted. This one is ddp's source as it is. What it adds is a state for the checkpoint,
@@ -8,7 +9,7 @@
 
 #include "traind/plugin.h"
 
-static const enum td_role shown[] = {TD_ROLE_PARAM, TD_ROLE_OPTIM};
+static const enum td_role shown[] = {TD_ROLE_PARAM, TD_ROLE_BUFFER, TD_ROLE_OPTIM};
 static const struct td_state_table *table; // of the one rank of this process
 static char *bytes_of_rank;
 
@@ -46,6 +47,7 @@ static td_status shown_state_save(struct td_strategy *s, enum td_strategy_state 
     char *at = bytes_of_rank;
     for (size_t i = 0; i < TD_COUNTOF(shown); i++) {
         const size_t n = td_state_region_bytes(table, shown[i]);
+        if (!n) continue;
         TD_TRY(c->accel_ops->copy(c->accel, td_buffer_of_host(at, n), 0,
                                   s->memory->region[shown[i]], 0, n));
         at += n;

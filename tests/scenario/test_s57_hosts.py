@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 
+import numpy as np
 import pytest
 from safetensors.numpy import load
 
@@ -66,7 +67,7 @@ def shown(tmp_path):
 
 
 def all_ranks_have(files, world):
-    """Parameters and optimizer state of all ranks are the same bytes, and the weights of the checkpoint are among them."""
+    """Parameters, buffers and optimizer state of all ranks are the same bytes, and the weights of the checkpoint are among them."""
     kept = load(files["plugins.safetensors"])
     ranks = [kept.pop(f"{SHOWN}{rank}").tobytes() for rank in range(world)]
     assert not [name for name in kept if SHOWN in name], "of more ranks than there are"
@@ -107,6 +108,39 @@ def test_mlp_over_hosts_has_the_losses_of_one_process(hosts, shown, n_nodes, dev
 def test_gpt_over_hosts_has_the_losses_of_one_process(hosts, shown, tmp_path, n_nodes, devices, precision):
     c, *_ = hosts.start(*"abd"[:n_nodes], slots=devices, options=OPTIONS, node_options=["--plugin-dirs", shown])
     same_as_one_process(c, gpt(tmp_path).replace("64-true", precision), n_nodes, devices, 4, shown)
+
+
+def convnet(tmp_path):
+    random = np.random.RandomState(1)
+    np.save(tmp_path / "x.npy", random.rand(96, 1, 8, 8).astype("f4"))
+    np.save(tmp_path / "y.npy", np.arange(96) % 3)
+    layers = "{name: conv, channels: 6, padding: 1}, batch_norm, relu, {name: residual, channels: 8, stride: 2}, global_avg_pool, " \
+             "{name: linear, features: 3}"
+    return f"""
+name: convnet
+seed_everything: 1
+stages: [fit]
+model: {{name: convnet, layers: [{layers}]}}
+data: {{name: npy, x: {tmp_path}/x.npy, y: {tmp_path}/y.npy, batch_size: 4, shuffle: true}}
+optimizer: {{name: sgd, lr: 0.1}}
+trainer: {{accelerator: cpu, precision: 64-true, max_epochs: 1, sync_batchnorm: true, log_every_n_steps: 1, limit_val_batches: 0}}
+checkpoint: {{every_n_epochs: 1, save_top_k: 1}}
+"""
+
+
+@pytest.mark.parametrize("n_nodes, devices", [(2, 2), pytest.param(3, 1, marks=full_only)])
+def test_batch_norms_over_hosts_are_over_all_ranks(hosts, shown, tmp_path, n_nodes, devices):
+    """They sum in a group of their own, so that they do not wait for buckets of gradients."""
+    c, *_ = hosts.start(*"abd"[:n_nodes], slots=devices, options=OPTIONS, node_options=["--plugin-dirs", shown])
+    spec, traces = convnet(tmp_path), tmp_path / "traces"
+    same_as_one_process(c, spec, n_nodes, devices, 4, shown)
+    traces.mkdir()
+    c.finish(c.submit(spec, f"trainer.num_nodes={n_nodes}", f"trainer.devices={devices}",
+                      f"trainer.collective={{name: trace, dir: {traces}}}"))
+    for rank in range(n_nodes * devices):
+        first, second = (json.loads((traces / f"trace-a1-rank{rank}{group}.json").read_text()) for group in ("", "-group1"))
+        calls = lambda events: {e["name"] for e in events if e.get("ph") == "X"}
+        assert calls(second) == {"all_reduce"} and "all_reduce_bucket" in calls(first)
 
 
 def test_a_hundred_starts_in_a_row_are_without_a_failure(hosts):
