@@ -6,16 +6,12 @@
 
 #include <string.h>
 
+#include "tests/unit/fields_rig.h"
 #include "tests/unit/ranks_rig.h"
 #include "traind/build.h"
-#include "traind/module.h"
 
 // Step "first": loss a^2, which trains a. Step "second": loss (b - a)^2, which trains b alone. With
 // `noise`, each loss has a term that depends on the samples and on dropout.
-struct td_module {
-    struct td_field x, y;
-};
-
 static struct td_step_info steps[TD_STEPS_MAX + 1];
 static uint32_t n_steps;
 static bool noise, idle;
@@ -33,22 +29,6 @@ static bool pair_step_at(struct td_module *m, uint32_t i, struct td_step_info *o
     out_info->name = steps[i].name;
     out_info->trains = steps[i].trains;
     return true;
-}
-
-static td_status pair_open(const struct td_json *values, const struct td_field *fields, size_t n,
-                           struct td_module **out_module) {
-    (void)values;
-    assert_int_equal(n, 2);
-    struct td_module *m = td_calloc(1, sizeof *m);
-    if (!m) return td_fail_oom();
-    m->x = fields[0];
-    m->y = fields[1];
-    *out_module = m;
-    return TD_OK;
-}
-
-static void pair_close(struct td_module *m) {
-    free(m);
 }
 
 static td_status add_input(struct td_graph *g, const struct td_field *f, int64_t batch,
@@ -91,8 +71,8 @@ static td_status pair_record(struct td_module *m, struct td_graph *g, int64_t ba
 
 static const struct td_module_ops pair_ops = {
     .struct_bytes = sizeof pair_ops,
-    .open = pair_open,
-    .close = pair_close,
+    .open = fields_open,
+    .close = fields_close,
     .record = pair_record,
     .step_at = pair_step_at,
 };

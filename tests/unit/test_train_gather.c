@@ -7,37 +7,17 @@
 #include <string.h>
 
 #include "engine/train/checkpoint/safetensors.h"
+#include "tests/unit/fields_rig.h"
 #include "tests/unit/ranks_rig.h"
 #include "traind/gather.h"
-#include "traind/module.h"
 
 enum { FEATURES = 8, SAMPLES = 4 };
 
 // ---- a module -----------------------------------------------------------------------------------
 // z = x w; the loss is the variance of z over the samples of all ranks, where those of rank 1 count
 // twice. Without the gradient of the gather each rank would take those of the others for constants.
-struct td_module {
-    struct td_field x, y;
-};
-
 static bool gathers_two;    // a collection: z, and its double
 static bool gathers_labels; // which are integers, and what the samples count by
-
-static td_status spread_open(const struct td_json *values, const struct td_field *fields, size_t n,
-                             struct td_module **out_module) {
-    (void)values;
-    assert_int_equal(n, 2);
-    struct td_module *m = td_calloc(1, sizeof *m);
-    if (!m) return td_fail_oom();
-    m->x = fields[0];
-    m->y = fields[1];
-    *out_module = m;
-    return TD_OK;
-}
-
-static void spread_close(struct td_module *m) {
-    free(m);
-}
 
 // 1 + label of all samples, and 1 where labels arrive as they were sent. They are sent as they are,
 // and times an integer that makes most of them no numbers of fp32.
@@ -106,8 +86,8 @@ static td_status spread_record(struct td_module *m, struct td_graph *g, int64_t 
 
 static const struct td_module_ops spread_ops = {
     .struct_bytes = sizeof spread_ops,
-    .open = spread_open,
-    .close = spread_close,
+    .open = fields_open,
+    .close = fields_close,
     .record = spread_record,
 };
 static const struct td_plugin_desc spread =

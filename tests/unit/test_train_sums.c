@@ -7,34 +7,14 @@
 #include <poll.h>
 #include <stdatomic.h>
 
+#include "tests/unit/fields_rig.h"
 #include "tests/unit/ranks_rig.h"
 #include "traind/build.h"
-#include "traind/module.h"
 
 // ---- a module -----------------------------------------------------------------------------------
 // Two products with a sum over ranks between them. In the backward pass the weights of the second
 // have their gradient before the sum, and are a bucket of their own.
 enum { FEATURES = 8 };
-
-struct td_module {
-    struct td_field x, y;
-};
-
-static td_status summing_open(const struct td_json *values, const struct td_field *fields, size_t n,
-                              struct td_module **out_module) {
-    (void)values;
-    assert_int_equal(n, 2);
-    struct td_module *m = td_calloc(1, sizeof *m);
-    if (!m) return td_fail_oom();
-    m->x = fields[0];
-    m->y = fields[1];
-    *out_module = m;
-    return TD_OK;
-}
-
-static void summing_close(struct td_module *m) {
-    free(m);
-}
 
 static td_status summing_record(struct td_module *m, struct td_graph *g, int64_t batch) {
     const struct td_shape in = {2, {batch, FEATURES}}, label = {1, {batch}};
@@ -56,8 +36,8 @@ static td_status summing_record(struct td_module *m, struct td_graph *g, int64_t
 
 static const struct td_module_ops summing_ops = {
     .struct_bytes = sizeof summing_ops,
-    .open = summing_open,
-    .close = summing_close,
+    .open = fields_open,
+    .close = fields_close,
     .record = summing_record,
 };
 static const struct td_plugin_desc summing =
