@@ -1,6 +1,8 @@
 // Plans that do not come, in the coordinator's core: a planner that ran into its deadline, a node
 // that does not answer, and questions that nobody waits for any more.
 
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/plans_cache.h"
 #include "lib/spec/plan.h"
 #include "tests/unit/coord_rig.h"
 
@@ -291,9 +293,27 @@ static void test_auto_precision_is_said_as_it_was_chosen(void **state) {
     }
 }
 
+// ---- plans of other nodes -----------------------------------------------------------------------
+static void test_plan_of_another_level_serves_when_the_plugins_are_the_same(void **state) {
+    (void)state;
+    struct rig r;
+    struct td_host n = {.plugins = "new"};
+    begin(&r, 1);
+    snprintf(n.cpu_level_held, sizeof n.cpu_level_held, "avx2");
+    assert_ok(td_plans_load(r.core, "digest/amx/old", "{\"shared_bytes\":10}"));
+    assert_null(td_plans_find_near(r.core, "digest", &n));
+    assert_int_equal(td_plans_find_near(r.core, "digest", NULL)->shared_bytes, 10);
+    assert_ok(td_plans_load(r.core, "digest/amx/new", "{\"shared_bytes\":20}"));
+    assert_int_equal(td_plans_find_near(r.core, "digest", &n)->shared_bytes, 20);
+    assert_ok(td_plans_load(r.core, "digest/avx2/new", "{\"shared_bytes\":30}"));
+    assert_int_equal(td_plans_find_near(r.core, "digest", &n)->shared_bytes, 30);
+    end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_only_node_is_asked_once_when_its_planner_does_not_end),
+        cmocka_unit_test(test_plan_of_another_level_serves_when_the_plugins_are_the_same),
         cmocka_unit_test(test_failure_is_of_user_code_when_the_job_names_plugins),
         cmocka_unit_test(test_other_node_is_asked_when_a_planner_does_not_end),
         cmocka_unit_test(test_plan_has_its_whole_time_when_others_came_before_it),

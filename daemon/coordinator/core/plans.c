@@ -41,11 +41,11 @@ void td_plans_note(const struct td_plan_entry *e, struct td_job *j) {
 }
 
 // ---- of a job -----------------------------------------------------------------------------------
-// What was planned for its CPU level, else for another's: bytes that ranks share are the same.
+// Of another CPU level the bytes that ranks share are the same, but not of other plugins: these are
+// the files of another build.
 const struct td_plan_entry *td_plans_of(const struct td_core *core, const struct td_job *j,
                                         const struct td_host *n) {
-    const struct td_plan_entry *p = n ? td_plans_find(core, j->spec_digest, n) : NULL;
-    return p ? p : td_plans_find(core, j->spec_digest, NULL);
+    return td_plans_find_near(core, j->spec_digest, n);
 }
 
 // A later attempt does with a plan of another level, and one rank with none. More ranks need the

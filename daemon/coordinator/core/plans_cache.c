@@ -14,6 +14,25 @@ void td_plans_key(const char *digest, const struct td_host *n, char out[]) {
     snprintf(out, TD_PLAN_KEY_BYTES, "%s/%s/%s", digest, n->cpu_level_held, n->plugins);
 }
 
+// The last part of a key. Keys of older builds have none.
+static const char *plugins_of(const char *key) {
+    const char *level = strchr(key, '/'), *plugins = level ? strchr(level + 1, '/') : NULL;
+    return plugins ? plugins + 1 : "";
+}
+
+// plugins: NULL for any.
+static const struct td_plan_entry *find_of_plugins(const struct td_core *core, const char *digest,
+                                                   const char *plugins) {
+    size_t cursor = 0, len = strlen(digest);
+    const char *found;
+    void *value;
+    while (td_map_next(core->plans, &cursor, &found, &value)) {
+        if (strncmp(found, digest, len) != 0) continue;
+        if (!plugins || strcmp(plugins_of(found), plugins) == 0) return value;
+    }
+    return NULL;
+}
+
 const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
                                           const struct td_host *n) {
     char key[TD_PLAN_KEY_BYTES];
@@ -21,13 +40,13 @@ const struct td_plan_entry *td_plans_find(const struct td_core *core, const char
         td_plans_key(digest, n, key);
         return td_map_get(core->plans, key);
     }
-    size_t cursor = 0, len = strlen(digest);
-    const char *found;
-    void *value;
-    while (td_map_next(core->plans, &cursor, &found, &value)) {
-        if (strncmp(found, digest, len) == 0) return value; // also one that an older build kept
-    }
-    return NULL;
+    return find_of_plugins(core, digest, NULL);
+}
+
+const struct td_plan_entry *td_plans_find_near(const struct td_core *core, const char *digest,
+                                               const struct td_host *n) {
+    const struct td_plan_entry *own = td_plans_find(core, digest, n);
+    return own || !n ? own : find_of_plugins(core, digest, n->plugins);
 }
 
 void td_plan_entry_destroy(struct td_plan_entry *e) {
@@ -125,15 +144,13 @@ static bool is_held(const struct td_core *core, const char *plugins) {
     return false;
 }
 
-// The first plan that no node would give any more; NULL: none. Keys of older builds have no such
-// part.
+// The first plan that no node would give any more; NULL: none.
 static struct td_plan_entry *find_stale(const struct td_core *core) {
     size_t cursor = 0;
     const char *key;
     void *value;
     while (td_map_next(core->plans, &cursor, &key, &value)) {
-        const char *level = strchr(key, '/'), *plugins = level ? strchr(level + 1, '/') : NULL;
-        if (!is_held(core, plugins ? plugins + 1 : "")) return value;
+        if (!is_held(core, plugins_of(key))) return value;
     }
     return NULL;
 }
