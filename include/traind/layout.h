@@ -13,6 +13,7 @@
 
 #include "traind/accelerator.h"
 #include "traind/bucket.h"
+#include "traind/collective.h"
 #include "traind/graph.h"
 #include "traind/knobs.h"
 #include "traind/module.h"
@@ -32,6 +33,7 @@ struct td_layout {
     // of td_strategy_memory and td_bindings: a struct td_buffer for each role
     uint32_t region_bytes;
     uint32_t bucket_tensor_bytes;
+    uint32_t collective_config_bytes; // decorators copy it
 };
 
 // Of the code that calls it; lives as long as that code is loaded.
@@ -55,6 +57,7 @@ static inline const struct td_layout *td_layout_here(void) {
         sizeof(struct td_plugin_knob),
         TD_ROLE_COUNT * sizeof(struct td_buffer),
         sizeof(struct td_bucket_tensor),
+        sizeof(struct td_collective_config),
     };
 #undef TD_OP
 #undef TD_DTYPE
