@@ -31,8 +31,9 @@ struct td_between {
     const struct td_collective_deadline *deadline;    // which one that is
     const struct td_collective_deadline *_Atomic set; // of the calls that follow
     struct frame *out, *in;                           // in: (n_nodes)
-    size_t piece_bytes;              // a slice of each node, as far as they are not too many
-    char *pieces[2];                 // (n_nodes, piece_bytes) each, once they are needed
+    size_t piece_bytes;                               // of data that goes at once
+    size_t slice_bytes;              // the most of it that goes from one node to another
+    char *pieces[2];                 // (n_nodes, slice_bytes) each, once they are needed
     struct td_gloo_slice *to, *from; // (n_nodes): scratch
     void **parts;                    // (n_nodes): scratch
     int64_t *bounds;                 // (n_nodes + 1): scratch
@@ -48,6 +49,7 @@ td_status td_between_create(const struct td_between_config *config, struct td_be
     b->node = config->mesh.node;
     b->n_nodes = config->mesh.n_nodes;
     b->piece_bytes = TD_MIN(n * SLICE_BYTES, (size_t)PIECE_BYTES_MAX);
+    b->slice_bytes = (b->piece_bytes / TD_LINE_BYTES / n + 1) * TD_LINE_BYTES; // slice_of
     b->out = td_calloc(1, sizeof *b->out);
     b->in = td_calloc(n, sizeof *b->in);
     b->to = td_calloc(n, sizeof *b->to);
@@ -268,7 +270,7 @@ const void *td_between_inline(const struct td_between *b, int32_t node) {
 // ---- sums ---------------------------------------------------------------------------------------
 static td_status make_pieces(struct td_between *b) {
     for (int i = 0; i < 2; i++) {
-        if (!b->pieces[i]) b->pieces[i] = td_calloc((size_t)b->n_nodes, b->piece_bytes);
+        if (!b->pieces[i]) b->pieces[i] = td_calloc((size_t)b->n_nodes, b->slice_bytes);
         if (!b->pieces[i]) return td_fail_oom();
     }
     return TD_OK;
@@ -332,17 +334,18 @@ static int64_t slice_of(const struct td_between *b, const struct td_between_part
     return TD_MIN(lines * node / b->n_nodes * per_line, n);
 }
 
-// To each node its slice of this node's elements; from each this node's slice of theirs. Here, and
-// in begin_whole, there is room for any piece: the first may come before its call was compared.
+// To each node its slice of this node's elements; from each this node's slice of theirs, into room
+// of that many bytes a node. In a sum, here and in begin_whole, there is room for any slice: the
+// first may come before its call was compared.
 static td_status begin_scatter(struct td_between *b, const struct td_between_part *part,
-                               const int64_t *bounds, char *into, struct td_gloo_round **out) {
+                               const int64_t *bounds, char *into, size_t room,
+                               struct td_gloo_round **out) {
     const size_t elem = td_dtype_bytes(part->dtype);
-    const size_t own = (size_t)(bounds[b->node + 1] - bounds[b->node]) * elem;
+    const bool has_own = bounds[b->node + 1] > bounds[b->node];
     for (int32_t p = 0; p < b->n_nodes; p++) {
         const size_t theirs = (size_t)(bounds[p + 1] - bounds[p]) * elem;
         b->to[p] = (struct td_gloo_slice){at(part, bounds[p]), theirs};
-        b->from[p] =
-            (struct td_gloo_slice){into + (size_t)p * b->piece_bytes, own ? b->piece_bytes : 0};
+        b->from[p] = (struct td_gloo_slice){into + (size_t)p * room, has_own ? room : 0};
     }
     return begin(b, b->to, b->from, out);
 }
@@ -371,7 +374,7 @@ static td_status begin_whole(struct td_between *b, const struct td_between_part 
     for (int32_t p = 0; p < b->n_nodes; p++) {
         b->to[p] = (struct td_gloo_slice){at(part, k.first), bytes};
         b->from[p] =
-            (struct td_gloo_slice){into + (size_t)p * b->piece_bytes, bytes ? b->piece_bytes : 0};
+            (struct td_gloo_slice){into + (size_t)p * b->slice_bytes, bytes ? b->slice_bytes : 0};
     }
     return begin(b, b->to, b->from, out);
 }
@@ -383,7 +386,7 @@ static td_status begin_piece(struct td_between *b, const struct td_between_part 
     if (!piece.n) return TD_OK;
     if (goes_whole(b, part)) return begin_whole(b, part, piece, b->pieces[k & 1], out);
     bounds_of(b, part, piece);
-    return begin_scatter(b, part, b->bounds, b->pieces[k & 1], out);
+    return begin_scatter(b, part, b->bounds, b->pieces[k & 1], b->slice_bytes, out);
 }
 
 // What has come of piece k is added up; a slice's result goes to all.
@@ -391,13 +394,13 @@ static td_status finish_piece(struct td_between *b, const struct td_between_part
                               struct td_gloo_round **out_gather) {
     const struct piece piece = piece_at(b, part, k);
     if (goes_whole(b, part)) {
-        add_up(b, part, at(part, piece.first), piece.n, b->pieces[k & 1], b->piece_bytes);
+        add_up(b, part, at(part, piece.first), piece.n, b->pieces[k & 1], b->slice_bytes);
         return TD_OK;
     }
     bounds_of(b, part, piece);
     const int64_t first = b->bounds[b->node];
     add_up(b, part, at(part, first), b->bounds[b->node + 1] - first, b->pieces[k & 1],
-           b->piece_bytes);
+           b->slice_bytes);
     return begin_gather(b, part, b->bounds, out_gather);
 }
 
@@ -449,12 +452,13 @@ td_status td_between_all_reduce(struct td_between *b, const struct td_between_ca
 
 td_status td_between_reduce_own(struct td_between *b, const struct td_between_part *part,
                                 const int64_t *bounds) {
+    const int64_t first = bounds[b->node], n = bounds[b->node + 1] - first;
+    const size_t room = TD_MAX((size_t)n * td_dtype_bytes(part->dtype), (size_t)TD_LINE_BYTES);
     struct td_gloo_round *round = NULL;
-    TD_TRY(make_pieces(b));
-    TD_CHECK(bytes_of(part) <= b->piece_bytes);
-    TD_TRY(begin_scatter(b, part, bounds, b->pieces[0], &round));
+    TD_AUTO_FREE char *others = td_calloc((size_t)b->n_nodes, room);
+    if (!others) return td_fail_oom();
+    TD_TRY(begin_scatter(b, part, bounds, others, room, &round));
     TD_TRY(end_round(b, round));
-    const int64_t first = bounds[b->node];
-    add_up(b, part, at(part, first), bounds[b->node + 1] - first, b->pieces[0], b->piece_bytes);
+    add_up(b, part, at(part, first), n, others, room);
     return TD_OK;
 }

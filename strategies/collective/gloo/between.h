@@ -8,7 +8,8 @@
 // instead of computing something. Frames of one size are always expected, whatever the call: no
 // node receives more than it has room for. Only then follow slices, whose sizes all nodes now agree
 // on. Only the first piece of a large sum goes with the frames, which saves a round trip. There is
-// room for the largest piece, whatever its sender came for. Where calls differ it is dropped.
+// room for the largest slice of one, whatever its sender came for. Where calls differ it is
+// dropped.
 //
 // Sums: the partial sums of all nodes are added in the order of the nodes, for each element. Where
 // they fit a frame, each node gets all of them and adds up for itself. So it is where there are two
@@ -25,8 +26,8 @@
 // they are sums already, the caller gives them as fp32 (hierarchy_reduce.c).
 // Deadlines: seven eighths of those that are given, so that the error which names a node comes
 // before those of ranks that wait for their leader.
-// Bounds: two pieces from each other node, as far as its slices reach, and the frames. Thread: one
-// at a time.
+// Bounds: two pieces of 4 MiB at most, the frames, and in reduce_own this node's elements of each
+// node. Thread: one at a time.
 // Errors: those of gloo.h and mesh.h; FAILED_PRECONDITION (class user_code) with both calls and
 // nodes. Every error is the end of the group.
 

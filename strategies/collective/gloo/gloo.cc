@@ -29,10 +29,12 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <random>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -386,6 +388,19 @@ milliseconds left_of(int64_t deadline_ns) {
     return milliseconds(std::max<int64_t>((deadline_ns - now_ns() + 999999) / 1000000, 1));
 }
 
+// Of two threads: libgloo's, and the one that watches.
+td_status fail_to_create(const std::exception &e) {
+    const auto *system = dynamic_cast<const std::system_error *>(&e);
+    const bool lacks = dynamic_cast<const std::bad_alloc *>(&e) ||
+                       (system && (system->code() == std::errc::resource_unavailable_try_again ||
+                                   system->code() == std::errc::not_enough_memory));
+    if (!lacks) return td_fail(TD_INTERNAL, "libgloo: %s", e.what());
+    return td_fail(TD_RESOURCE_EXHAUSTED,
+                   "start the threads of connections between nodes: %s; raise "
+                   "resources.memory_bytes, or give the node more threads",
+                   e.what());
+}
+
 } // namespace
 
 td_status td_gloo_create(const td_gloo_config *config, const int *take_fds, td_gloo **out_g) {
@@ -409,8 +424,8 @@ td_status td_gloo_create(const td_gloo_config *config, const int *take_fds, td_g
         *out_g = g;
         return TD_OK;
     } catch (const std::exception &e) {
-        td_status s = adopts ? fail_lost(g, next, ended_by(take_fds[next], e.what()))
-                             : td_fail(TD_INTERNAL, "libgloo: %s", e.what());
+        td_status s =
+            adopts ? fail_lost(g, next, ended_by(take_fds[next], e.what())) : fail_to_create(e);
         if (adopts) s = td_status_with_class(s, TD_CLASS_COLLECTIVE);
         for (; next < config->n_nodes; next++) {
             if (take_fds[next] >= 0) ::close(take_fds[next]);
