@@ -13,6 +13,7 @@ import pytest
 
 from support import LONG, ROOT, SPEC, alive, until
 from test_s26_fabric import built  # noqa: F401
+from test_s57_hosts import convnet
 
 CLIENT = ROOT / "clients/python"
 
@@ -294,6 +295,20 @@ def test_training_over_nodes_gives_the_losses_of_one_process(two, cluster, n_nod
     assert worst < 1e-5, worst
     newest = c.checkpoints(wide)[0]
     assert newest.step == last and c.weights(wide), "it was streamed to the coordinator"
+
+
+@pytest.mark.parametrize("n_nodes, devices, what", [(8, 1, "many nodes"), (2, 2, "sums within a program")])
+def test_ranks_run_within_the_memory_that_they_say_they_need(cluster, tmp_path, n_nodes, devices, what):
+    c = cluster.start("--role", "coordinator", name="c")
+    for i in range(n_nodes):
+        cluster.node(c, devices, f"n{i}", "--collective-interface", "lo")
+    until("they are ready", lambda: len(c.nodes("READY")) == n_nodes)
+    spec = convnet(tmp_path) if what == "sums within a program" else TRAIN.replace("[16, 32, 4]", "[16, 3000, 1000, 4]")
+    sets = [f"trainer.num_nodes={n_nodes}", f"trainer.devices={devices}", "restart.max=0", "resources.threads=1", "trainer.max_steps=3"]
+    job = c.submit(spec, *sets, "resources.memory_bytes=8000000")
+    until("it has failed", lambda: c.job(job).failure.message)
+    need = re.search(r"a rank needs (\d+) bytes", c.job(job).failure.message)[1]
+    c.finish(c.submit(spec, *sets, f"resources.memory_bytes={need}"))
 
 
 def test_two_runs_over_two_nodes_have_the_same_bits(two):

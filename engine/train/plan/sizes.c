@@ -48,9 +48,19 @@ static td_status measure_scratch(const struct td_rank *r, size_t *out_bytes) {
     return r->accel_ops->measure(r->accel, programs, n, out_bytes);
 }
 
+// Ranks on several nodes have a thread that reduces buckets. Each group has two that wait for other
+// nodes, and what comes from these.
+static size_t groups_bytes(const struct td_rank *r) {
+    const size_t n_nodes = (size_t)r->config->n_nodes, n_groups = td_rank_sums_apart(r) ? 2 : 1;
+    if (n_nodes < 2) return 0;
+    return TD_SIZES_THREAD +
+           n_groups * (2 * TD_SIZES_THREAD + TD_SIZES_GROUP + n_nodes * TD_SIZES_NODE);
+}
+
 size_t td_sizes_process_bytes(const struct td_rank *r) {
     const size_t threads = (size_t)TD_MAX(r->config->n_threads, 1);
-    return TD_SIZES_PROCESS + r->accel_facts.process_bytes + TD_SIZES_THREAD * threads;
+    return TD_SIZES_PROCESS + r->accel_facts.process_bytes + TD_SIZES_THREAD * threads +
+           groups_bytes(r);
 }
 
 bool td_sizes_shadows(const struct td_rank *r) {

@@ -24,6 +24,9 @@
 // against the limit of a rank, and an allocator's arena. Measured, with room.
 #define TD_SIZES_PROCESS ((size_t)16 << 20)
 #define TD_SIZES_THREAD  ((size_t)12 << 20)
+// A group over several nodes: its pieces and scratch, and what it has for each node (between.h).
+#define TD_SIZES_GROUP   ((size_t)12 << 20)
+#define TD_SIZES_NODE    ((size_t)40 << 10)
 size_t td_sizes_process_bytes(const struct td_rank *r);
 
 enum { TD_SIZES_SLOW = 448 };

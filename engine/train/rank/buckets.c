@@ -62,26 +62,23 @@ static bool reduces_beside(const struct td_rank *r) {
     return r->group_facts.joins_nodes && r->reduces_on_host && !r->facts.waits_for_buckets;
 }
 
-static bool sums_beside(const struct td_rank *r) {
-    return td_rank_may_join_again(r) &&
-           td_programs_have(r->programs, TD_MODE_TRAIN, TD_OP_RANK_SUM);
+static td_status reduce(struct td_rank *r, uint32_t index) {
+    const struct td_bucket *b = &r->buckets[index].bucket;
+    const struct td_mono start = td_mono_now();
+    char name[24], args[32];
+    TD_TRY(td_rank_reduce_gradients(r, b));
+    if (!r->timeline) return TD_OK;
+    snprintf(name, sizeof name, "bucket %u", (unsigned)index);
+    snprintf(args, sizeof args, "\"bytes\":%zu", td_bucket_bytes(b));
+    return td_timeline_add(r->timeline, name, r->comm ? "communication" : "queue", start, args);
 }
 
 // Here and now, whichever thread this is.
 static td_status reduce_now(void *arg, uint32_t index) {
     struct td_rank *r = arg;
-    const struct td_bucket *b = &r->buckets[index].bucket;
-    const struct td_mono start = td_mono_now();
-    char name[24], args[32];
-    td_status s = td_rank_reduce_gradients(r, b);
-    if (s) {
-        td_rank_bucket_failed(r);
-        return s;
-    }
-    if (!r->timeline) return TD_OK;
-    snprintf(name, sizeof name, "bucket %u", (unsigned)index);
-    snprintf(args, sizeof args, "\"bytes\":%zu", td_bucket_bytes(b));
-    return td_timeline_add(r->timeline, name, r->comm ? "communication" : "queue", start, args);
+    td_status s = reduce(r, index);
+    if (s) td_rank_bucket_failed(r);
+    return s;
 }
 
 td_status td_rank_place_buckets(struct td_rank *r) {
@@ -97,8 +94,7 @@ td_status td_rank_place_buckets(struct td_rank *r) {
     }
     if (!reduces_beside(r)) return TD_OK;
     TD_TRY(td_comm_thread_create(n, reduce_now, r, &r->comm));
-    if (!sums_beside(r)) return TD_OK;
-    return td_rank_join_second_group(r);
+    return td_rank_sums_apart(r) ? td_rank_join_second_group(r) : TD_OK;
 }
 
 // ---- the bindings -------------------------------------------------------------------------------

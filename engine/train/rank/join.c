@@ -13,14 +13,18 @@ static void note_of_group(void *arg, const char *text) {
     td_events_note(arg, "%s", text);
 }
 
-bool td_rank_may_join_again(const struct td_rank *r) {
+static bool may_join_again(const struct td_rank *r) {
     return r->config->n_nodes > 1 && r->group_facts.joins_nodes && r->group_facts.joins_again;
 }
 
 size_t td_rank_second_group_bytes(const struct td_rank *r) {
-    if (!td_rank_may_join_again(r)) return 0;
+    if (!may_join_again(r) || td_rank_local_world(r->config) == 1) return 0;
     return td_align_up(r->base_ops->shared_bytes(td_rank_local_world(r->config), 0),
                        td_page_bytes());
+}
+
+bool td_rank_sums_apart(const struct td_rank *r) {
+    return may_join_again(r) && td_programs_have(r->programs, TD_MODE_TRAIN, TD_OP_RANK_SUM);
 }
 
 static td_status join(struct td_rank *r, int32_t group, struct td_collective **out_group) {

@@ -12,10 +12,10 @@
 #include "engine/train/rank/rank.h"
 
 TD_MUST_USE td_status td_rank_join_group(struct td_rank *r);
-// Once the group was found (plugins.h).
-bool td_rank_may_join_again(const struct td_rank *r);
-// Of that mapping, in whole pages; 0: it needs none.
+// Of the mapping of the second, in whole pages; 0: it needs none.
 size_t td_rank_second_group_bytes(const struct td_rank *r);
+// Once the programs are there: whether they call for it. Buckets have to be reduced beside them.
+bool td_rank_sums_apart(const struct td_rank *r);
 TD_MUST_USE td_status td_rank_join_second_group(struct td_rank *r);
 
 #endif
