@@ -223,6 +223,7 @@ static inline void nodes_run_but(struct nodes *n, node_rank_fn *fn, void *arg, i
     atomic_store(&n->page->n_entries, 0);
     for (int32_t p = 0; p < n->n_nodes; p++) {
         if (n->shared[p]) memset(n->shared[p], 0, n->shared_bytes[p]);
+        if (n->second[p]) memset(n->second[p], 0, n->second_bytes[p]);
         for (int32_t l = 0; l < n->count[p]; l++) {
             struct node_rank r = {.nodes = n,
                                   .rank = first_rank_of(n, p) + l,

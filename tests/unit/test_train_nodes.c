@@ -36,8 +36,8 @@ static td_status connect_as_stranger(struct node_rank *r) {
     struct td_store *store = &r->nodes->store;
     static const char garbage[48] = "no token";
     size_t bytes;
-    TD_TRY(store->get(store, "collective/a2/group-0/node-0", 20 * TD_NS_PER_S, &record,
-                      sizeof record, &bytes));
+    TD_TRY(store->get(store, "collective/a2/node-0", 20 * TD_NS_PER_S, &record, sizeof record,
+                      &bytes));
     to.sin_port = (in_port_t)record.port;
     TD_AUTO_CLOSE int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     NODE_CHECK(connect(fd, (const struct sockaddr *)&to, sizeof to) == 0);

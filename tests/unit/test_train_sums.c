@@ -53,7 +53,9 @@ static bool joins_again;
 static _Atomic int n_joined[2];  // ranks, by group
 static _Atomic int n_sums;       // in the second group
 static _Atomic int n_own[RANKS]; // sums of each, begun
-static struct td_collective *second_of[RANKS];
+static _Atomic bool is_summing[RANKS], is_aborted[RANKS];
+static _Atomic(struct td_collective *) second_of[RANKS];
+static _Atomic int n_held; // buckets that waited for a sum
 
 static td_status facts_of_nodes(struct td_collective_facts *out_facts) {
     TD_TRY(shm()->facts(out_facts));
@@ -93,8 +95,10 @@ static struct td_collective_ops ops_of_nodes(bool again) {
     n_joined[0] = n_joined[1] = n_sums = 0;
     for (int i = 0; i < RANKS; i++) {
         n_own[i] = 0;
+        second_of[i] = NULL;
+        is_summing[i] = is_aborted[i] = false;
     }
-    memset(second_of, 0, sizeof second_of);
+    n_held = 0;
     return ops;
 }
 
@@ -171,6 +175,7 @@ static _Thread_local int own_passes;
 static td_status reduce_after_sum(struct td_collective *c, const struct td_bucket *b) {
     if (!b->has_control && b->index == 0) {
         own_passes++;
+        atomic_fetch_add(&n_held, 1);
         TD_TRY(wait_until(sums_are, own_passes * 2 * RANKS, "no sum goes on beside a bucket"));
     }
     return shm()->all_reduce_bucket(c, b);
@@ -181,12 +186,12 @@ static void test_sum_goes_on_when_a_bucket_before_it_is_not_done(void **state) {
     const struct td_plugin_desc nodes = TD_PLUGIN_DESC(COLLECTIVE, "shm", "of nodes", &ops);
     const struct job j = job_of(&nodes);
     ops.all_reduce_bucket = reduce_after_sum;
-    assert_true(run_job(&j, *state).step > 1);
-    assert_true(n_sums > 0);
+    const int64_t steps = run_job(&j, *state).step;
+    assert_true(steps > 1);
+    assert_int_equal(n_held, RANKS * steps);
 }
 
 // ---- failures -----------------------------------------------------------------------------------
-static _Atomic bool is_summing[RANKS], is_aborted[RANKS];
 
 // The first is that of the forward pass.
 static bool is_backward(int rank) {

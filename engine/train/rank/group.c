@@ -80,15 +80,14 @@ void td_rank_bucket_failed(struct td_rank *r) {
     if (r->sums) r->group_ops->abort(r->sums);
 }
 
-// Of a sum that failed beside buckets: where it ended because one of these failed, that one's
-// error.
+// Of a sum that failed beside buckets. Where it ended because one of these failed, that one's
+// error, which is there in a moment: the thread begins nothing after it.
 static td_status first_cause(struct td_rank *r, td_status s) {
-    const bool was_aborted = atomic_load(&r->bucket_has_failed) && td_status_code(s) == TD_ABORTED;
-    r->group_ops->abort(r->group); // or the thread would wait for peers
+    if (!atomic_load(&r->bucket_has_failed) || td_status_code(s) != TD_ABORTED) return s;
     td_status of_bucket = td_comm_thread_wait(r->comm);
-    const bool is_its = was_aborted && of_bucket;
-    td_status_free(is_its ? s : of_bucket);
-    return is_its ? of_bucket : s;
+    if (!of_bucket) return s;
+    td_status_free(s);
+    return of_bucket;
 }
 
 td_status td_rank_sum_tensor(void *arg, void *data, int64_t n, enum td_dtype dtype) {
@@ -99,7 +98,7 @@ td_status td_rank_sum_tensor(void *arg, void *data, int64_t n, enum td_dtype dty
         return r->group_ops->all_reduce(r->group, data, n, dtype, TD_REDUCE_SUM);
     }
     td_status s = r->group_ops->all_reduce(r->sums, data, n, dtype, TD_REDUCE_SUM);
-    return s ? first_cause(r, s) : TD_OK;
+    return s ? first_cause(r, td_status_context(s, "sum over ranks within a program")) : TD_OK;
 }
 
 // ---- dividing the work --------------------------------------------------------------------------

@@ -106,7 +106,7 @@ struct td_rank {
     const struct td_collective_ops *group_ops; // those of a decorator, if there is one
     const struct td_collective_ops *base_ops;  // of the backend that ranks meet in
     struct td_collective *group;
-    struct td_collective *sums; // of rank_sum nodes while buckets are reduced (group.h); or NULL
+    struct td_collective *sums; // of rank_sum nodes (join.h); NULL: group serves
     struct td_collective_facts group_facts;
     const char *group_name;
     struct td_collective_deadline deadlines[TD_RANK_DEADLINES];

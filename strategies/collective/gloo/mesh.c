@@ -105,8 +105,9 @@ static td_status wait_some(const struct td_mesh *m, struct pollfd *fds, nfds_t n
 }
 
 static void key_of(const struct td_mesh *m, int32_t node, char out[KEY_BYTES]) {
-    snprintf(out, KEY_BYTES, "collective/a%d/group-%d/node-%d", m->config.attempt, m->config.group,
-             node);
+    char group[24] = "";
+    if (m->config.group) snprintf(group, sizeof group, "group-%d/", m->config.group);
+    snprintf(out, KEY_BYTES, "collective/a%d/%snode-%d", m->config.attempt, group, node);
 }
 
 // ---- the store ----------------------------------------------------------------------------------
