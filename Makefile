@@ -29,6 +29,8 @@ MINUTES   ?= 10
 SEED      ?= 1
 LEVEL     ?=
 TORCH     ?=
+# Measurements run in folders of their own.
+override TORCH := $(if $(findstring /,$(TORCH)),$(abspath $(TORCH)),$(TORCH))
 OBJCOPY   ?= $(CROSS)objcopy
 OPT       ?= -O2 -g
 SAN       ?=
