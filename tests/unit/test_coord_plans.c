@@ -294,14 +294,14 @@ static void test_auto_precision_is_said_as_it_was_chosen(void **state) {
 }
 
 // ---- plans of other nodes -----------------------------------------------------------------------
-static void test_plan_of_another_level_serves_when_the_plugins_are_the_same(void **state) {
+static void test_plan_of_the_same_plugins_comes_before_that_of_others(void **state) {
     (void)state;
     struct rig r;
     struct td_host n = {.plugins = "new"};
     begin(&r, 1);
     snprintf(n.cpu_level_held, sizeof n.cpu_level_held, "avx2");
     assert_ok(td_plans_load(r.core, "digest/amx/old", "{\"shared_bytes\":10}"));
-    assert_null(td_plans_find_near(r.core, "digest", &n));
+    assert_int_equal(td_plans_find_near(r.core, "digest", &n)->shared_bytes, 10);
     assert_int_equal(td_plans_find_near(r.core, "digest", NULL)->shared_bytes, 10);
     assert_ok(td_plans_load(r.core, "digest/amx/new", "{\"shared_bytes\":20}"));
     assert_int_equal(td_plans_find_near(r.core, "digest", &n)->shared_bytes, 20);
@@ -313,7 +313,7 @@ static void test_plan_of_another_level_serves_when_the_plugins_are_the_same(void
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_only_node_is_asked_once_when_its_planner_does_not_end),
-        cmocka_unit_test(test_plan_of_another_level_serves_when_the_plugins_are_the_same),
+        cmocka_unit_test(test_plan_of_the_same_plugins_comes_before_that_of_others),
         cmocka_unit_test(test_failure_is_of_user_code_when_the_job_names_plugins),
         cmocka_unit_test(test_other_node_is_asked_when_a_planner_does_not_end),
         cmocka_unit_test(test_plan_has_its_whole_time_when_others_came_before_it),

@@ -41,8 +41,8 @@ void td_plans_note(const struct td_plan_entry *e, struct td_job *j) {
 }
 
 // ---- of a job -----------------------------------------------------------------------------------
-// Of another CPU level the bytes that ranks share are the same, but not of other plugins: these are
-// the files of another build.
+// Of another CPU level the bytes that ranks share are the same. Other plugins are another build's,
+// which may need other bytes, so they come last.
 const struct td_plan_entry *td_plans_of(const struct td_core *core, const struct td_job *j,
                                         const struct td_host *n) {
     return td_plans_find_near(core, j->spec_digest, n);

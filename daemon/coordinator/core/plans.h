@@ -27,7 +27,8 @@
 struct td_core;
 struct td_host;
 
-// What was planned for the CPU level of n, else for another's; by the plugins of n. NULL: any plan.
+// What was planned for the CPU level and the plugins of n, else for another level, else by others.
+// NULL: any plan.
 const struct td_plan_entry *td_plans_of(const struct td_core *core, const struct td_job *j,
                                         const struct td_host *n);
 // The job could start on n as far as plans go.

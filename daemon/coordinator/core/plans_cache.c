@@ -45,8 +45,9 @@ const struct td_plan_entry *td_plans_find(const struct td_core *core, const char
 
 const struct td_plan_entry *td_plans_find_near(const struct td_core *core, const char *digest,
                                                const struct td_host *n) {
-    const struct td_plan_entry *own = td_plans_find(core, digest, n);
-    return own || !n ? own : find_of_plugins(core, digest, n->plugins);
+    const struct td_plan_entry *e = n ? td_plans_find(core, digest, n) : NULL;
+    if (!e && n) e = find_of_plugins(core, digest, n->plugins);
+    return e ? e : td_plans_find(core, digest, NULL);
 }
 
 void td_plan_entry_destroy(struct td_plan_entry *e) {

@@ -17,7 +17,7 @@ void td_plans_key(const char *digest, const struct td_host *n, char out[]);
 // Of a node with this one's CPU level and plugins. NULL: of any.
 const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
                                           const struct td_host *n);
-// The same, else of another CPU level and the same plugins.
+// The same, else of another CPU level and the same plugins, else any.
 const struct td_plan_entry *td_plans_find_near(const struct td_core *core, const char *digest,
                                                const struct td_host *n);
 // From what a node answered.
