@@ -388,16 +388,18 @@ milliseconds left_of(int64_t deadline_ns) {
     return milliseconds(std::max<int64_t>((deadline_ns - now_ns() + 999999) / 1000000, 1));
 }
 
-// Of two threads: libgloo's, and the one that watches.
-td_status fail_to_create(const std::exception &e) {
+// This process has no memory, or no thread; no other node is to blame.
+bool is_lack(const std::exception &e) {
     const auto *system = dynamic_cast<const std::system_error *>(&e);
-    const bool lacks = dynamic_cast<const std::bad_alloc *>(&e) ||
-                       (system && (system->code() == std::errc::resource_unavailable_try_again ||
-                                   system->code() == std::errc::not_enough_memory));
-    if (!lacks) return td_fail(TD_INTERNAL, "libgloo: %s", e.what());
+    return dynamic_cast<const std::bad_alloc *>(&e) ||
+           (system && (system->code() == std::errc::resource_unavailable_try_again ||
+                       system->code() == std::errc::not_enough_memory));
+}
+
+td_status fail_lack(const std::exception &e) {
     return td_fail(TD_RESOURCE_EXHAUSTED,
-                   "start the threads of connections between nodes: %s; raise "
-                   "resources.memory_bytes, or give the node more threads",
+                   "no memory or thread for connections between nodes: %s; raise "
+                   "resources.memory_bytes, or let the node have more threads",
                    e.what());
 }
 
@@ -424,9 +426,10 @@ td_status td_gloo_create(const td_gloo_config *config, const int *take_fds, td_g
         *out_g = g;
         return TD_OK;
     } catch (const std::exception &e) {
-        td_status s =
-            adopts ? fail_lost(g, next, ended_by(take_fds[next], e.what())) : fail_to_create(e);
-        if (adopts) s = td_status_with_class(s, TD_CLASS_COLLECTIVE);
+        td_status s = is_lack(e) ? fail_lack(e)
+                      : adopts   ? fail_lost(g, next, ended_by(take_fds[next], e.what()))
+                                 : td_fail(TD_INTERNAL, "libgloo: %s", e.what());
+        if (adopts && !is_lack(e)) s = td_status_with_class(s, TD_CLASS_COLLECTIVE);
         for (; next < config->n_nodes; next++) {
             if (take_fds[next] >= 0) ::close(take_fds[next]);
         }
@@ -463,7 +466,8 @@ td_status td_gloo_begin(td_gloo *g, uint64_t tag, const td_gloo_slice *to,
         *out_round = round;
         return TD_OK;
     } catch (const std::exception &e) {
-        td_status s = fail(g, p, e.what(), false);
+        td_status s = is_lack(e) ? fail_lack(e) : fail(g, p, e.what(), false);
+        end_all(g);
         delete round;
         return s;
     }

@@ -47,12 +47,13 @@ struct td_gloo_slice {
 };
 
 // take_fds (n_nodes): connected sockets, -1 for this node; taken in any case.
-// Errors: ABORTED a connection has ended already, with the node; INTERNAL what libgloo says.
+// Errors: ABORTED a connection has ended already, with the node; RESOURCE_EXHAUSTED; INTERNAL what
+// libgloo says.
 TD_MUST_USE td_status td_gloo_create(const struct td_gloo_config *config, const int *take_fds,
                                      struct td_gloo **out_g);
 // Posts what goes to and comes from each other node (n_nodes; those of this node are not read, and
 // slices of 0 bytes neither sent nor waited for). What comes has at most as many bytes as its
-// slice. Errors: ABORTED a node is gone, by its number.
+// slice. Errors: ABORTED a node is gone, by its number; RESOURCE_EXHAUSTED.
 TD_MUST_USE td_status td_gloo_begin(struct td_gloo *g, uint64_t tag, const struct td_gloo_slice *to,
                                     const struct td_gloo_slice *from,
                                     struct td_gloo_round **out_round);
