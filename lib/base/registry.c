@@ -301,6 +301,9 @@ td_status td_plugin_check_layout(enum td_plugin_kind kind, const struct td_layou
         return refuse(origin, "it was built before the ops '%s' came: rebuild it",
                       ours->ops + strlen(layout->ops));
     }
+    const uint32_t config_bytes = kind == TD_PLUGIN_COLLECTIVE
+                                      ? layout->collective_config_bytes
+                                      : ours->collective_config_bytes; // others have none
     const struct {
         const char *name;
         uint32_t theirs, ours;
@@ -316,10 +319,9 @@ td_status td_plugin_check_layout(enum td_plugin_kind kind, const struct td_layou
         {"td_plugin_knob", layout->knob_bytes, ours->knob_bytes},
         {"td_bindings.region", layout->region_bytes, ours->region_bytes},
         {"td_bucket_tensor", layout->bucket_tensor_bytes, ours->bucket_tensor_bytes},
-        {"td_collective_config", layout->collective_config_bytes, ours->collective_config_bytes},
+        {"td_collective_config", config_bytes, ours->collective_config_bytes},
     };
-    const size_t n = TD_COUNTOF(sizes) - (kind == TD_PLUGIN_COLLECTIVE ? 0 : 1); // nobody else's
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
         if (sizes[i].theirs == sizes[i].ours) continue;
         if (!sizes[i].theirs) { // its layout ends before
             return refuse(origin, "it was built before struct %s was compared: rebuild it",
