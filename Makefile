@@ -29,8 +29,10 @@ MINUTES   ?= 10
 SEED      ?= 1
 LEVEL     ?=
 TORCH     ?=
-# Measurements run in folders of their own.
-override TORCH := $(if $(findstring /,$(TORCH)),$(abspath $(TORCH)),$(TORCH))
+# Measurements run in folders of their own: a path from here has to be whole.
+ifneq ($(findstring /,$(TORCH)),)
+override TORCH := $(if $(filter /% ~%,$(TORCH)),,$(CURDIR)/)$(TORCH)
+endif
 OBJCOPY   ?= $(CROSS)objcopy
 OPT       ?= -O2 -g
 SAN       ?=
