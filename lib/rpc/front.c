@@ -119,6 +119,9 @@ static void on_relay_cut(td_status take_why, void *owner) {
     const char *reason = td_status_reason(take_why);
     if (reason && strcmp(reason, "FIRST_REQUEST_LATE") == 0) { // as any port scan is
         td_log_debug("connection cut peer=%s: %s", e->name, td_status_message(take_why));
+    } else if (reason && strcmp(reason, "TLS_UNUSED") == 0) {
+        td_notify_home(e->front->notices, TD_NOTICE_HANDSHAKE_FAILED,
+                       "connection refused peer=%s: %s", e->name, td_status_message(take_why));
     } else {
         td_notify_home(e->front->notices, TD_NOTICE_CUT, "connection cut peer=%s: %s", e->name,
                        td_status_message(take_why));

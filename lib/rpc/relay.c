@@ -45,6 +45,7 @@ struct td_relay {
     struct td_mono first_due; // INT64_MAX: it was there
     struct td_mono stall_due; // INT64_MAX: nothing waits
     int64_t armed_ns;         // when the timer fires, if it is armed
+    bool has_sent;            // the client did
     bool up_ended;            // the client sends nothing more
     bool letting_go;
     bool ended;
@@ -179,6 +180,19 @@ static enum progress flush(struct td_relay *r, struct flow *f) {
     return FREE;
 }
 
+// The client is gone, or has finished: gRPC ends a connection either way.
+static void leave(struct td_relay *r) {
+    const bool is_mute = r->o.take_tls && !r->has_sent && !td_tls_session_was_closed(r->o.take_tls);
+    close_client(r);
+    if (!is_mute || !r->o.on_cut) return;
+    r->o.on_cut(td_status_with_reason(
+                    td_fail(TD_UNAUTHENTICATED,
+                            "it left after the handshake without a word, as clients of gRPC do "
+                            "where the host that they dial is not in the certificate"),
+                    "TLS_UNUSED"),
+                r->o.owner);
+}
+
 // Client to gRPC. True: there may be more to read.
 static bool run_up(struct td_relay *r) {
     if (r->up_ended || flush(r, &r->up) != FREE) return false;
@@ -187,9 +201,10 @@ static bool run_up(struct td_relay *r) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
         if (n <= 0) {
-            close_client(r); // gone, or finished: gRPC ends a connection either way
+            leave(r);
             return false;
         }
+        r->has_sent = true;
         td_status bad = td_h2_guard_take(&r->guard, td_mono_now(), r->o.scratch, (size_t)n);
         if (bad) {
             cut_for(r, bad);

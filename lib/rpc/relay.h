@@ -26,7 +26,8 @@ struct td_relay_options {
     uint8_t *scratch; // TD_RELAY_SCRATCH bytes that the relays of a loop share
     int64_t first_request_ns;
     int64_t stall_ns;
-    // The connection was cut by its own fault; on_end follows later. May be NULL.
+    // The connection was cut by its own fault; or a client of TLS went before it had sent anything,
+    // its end neither (reason TLS_UNUSED). on_end follows later. May be NULL.
     void (*on_cut)(td_status take_why, void *owner);
     void (*on_end)(void *owner);
     void *owner;

@@ -38,6 +38,7 @@ struct td_self_check {
 
 static void wait_next(struct td_self_check *c) {
     td_loop_fd_destroy(td_steal(c->watch));
+    if (c->session) td_tls_session_close(c->session);
     td_tls_session_destroy(td_steal(c->session));
     if (c->fd >= 0) close(td_steal_fd(&c->fd));
     td_loop_timer_arm(c->timer, c->o.every_ns);

@@ -168,6 +168,10 @@ void td_tls_session_close(struct td_tls_session *s) {
     ERR_clear_error();
 }
 
+bool td_tls_session_was_closed(const struct td_tls_session *s) {
+    return SSL_get_shutdown(s->ssl) & SSL_RECEIVED_SHUTDOWN;
+}
+
 bool td_tls_session_peer(const struct td_tls_session *s, struct td_certificate *out_certificate) {
     X509 *x = SSL_get0_peer_certificate(s->ssl);
     if (x) td_x509_describe(x, out_certificate);

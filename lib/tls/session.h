@@ -36,6 +36,8 @@ ssize_t td_tls_session_recv(struct td_tls_session *s, void *out, size_t bytes);
 ssize_t td_tls_session_send(struct td_tls_session *s, const void *data, size_t bytes);
 // Says that nothing more will be sent, if the socket takes it now. Not while a write waits.
 void td_tls_session_close(struct td_tls_session *s);
+// The other end has said so: it did not just go.
+bool td_tls_session_was_closed(const struct td_tls_session *s);
 // Its other end's certificate. False: it showed none.
 bool td_tls_session_peer(const struct td_tls_session *s, struct td_certificate *out_certificate);
 

@@ -328,10 +328,22 @@ def test_host_that_is_not_in_the_certificate_is_refused_by_nodes_and_people(star
     until("a line says so", lambda: c.lines("connection refused peer="))
     dials(node)
     assert "USED" not in ctl("token", "list").stdout  # the node has not shown its token
-    # gRPC looks after the handshake, so its clients alone know.
-    failed = c.ctl("list", "--address", there, "--ca", ca, "--cert", pem, "--key", key)
-    assert failed.returncode == 5 and "certificate of the other end was refused" in failed.stderr, failed.stderr
     assert c.ctl("list", "--address", f"{HOST}:{port(c)}", "--ca", ca, "--cert", pem, "--key", key).returncode == 0
+
+
+def test_client_of_grpc_is_counted_when_the_host_is_not_in_the_certificate(start, cluster):
+    """It looks after the handshake, and goes without a word. A connection that says its end is none of these."""
+    init(cluster.folder / "c", "--host", HOST)
+    c = start("c", "--role", "coordinator", "--listen", "0.0.0.0:0")
+    ca = tls(c.state_dir, "ca.pem")
+    with socket.create_connection((HOST, port(c)), timeout=10) as plain:
+        with context_of(ca).wrap_socket(plain, server_hostname=HOST) as secure, contextlib.suppress(OSError):
+            secure.unwrap()  # the other end may have its SETTINGS on the way
+    assert c.counter("handshakes_failed") == 0
+    failed = c.ctl("list", "--address", f"{OTHER}:{port(c)}", "--ca", ca, "--token-file", c.state_dir / "token")
+    assert failed.returncode == 5 and "certificate of the other end was refused" in failed.stderr, failed.stderr
+    until("it is counted", lambda: c.counter("handshakes_failed") > 0)
+    until("a line says so", lambda: c.lines("it left after the handshake without a word"))
 
 
 def test_connection_is_cut_when_it_never_shakes_hands(coordinator):
