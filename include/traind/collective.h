@@ -13,15 +13,14 @@
 // are the same bits on every rank and in every run. A peer's death flips the abort word: all ranks
 // leave within microseconds with ABORTED (class collective). After an error the attempt is over;
 // nothing here retries. The reduce op is always named; a gather always stacks: a new leading
-// dimension of size world; scalars stay scalars. Thread: of
-// one group one at a time, the training thread; abort and set_deadline may come from any.
-// all_reduce_bucket, wait_buckets, a program's sums (rank_sum) and what a strategy calls in
-// reduce_gradients come from the thread that runs the accelerator's queue. Where facts say
-// joins_nodes, buckets in host memory come from a third thread, beside the backward pass. Until
-// they are done the others make no call of this group. A program that sums over ranks has a second
-// group for that, where facts say joins_again; else its sums wait. Ownership: the mapping and what
-// a call is handed are the caller's. Errors: status; data of a call that failed has no known
-// content.
+// dimension of size world; scalars stay scalars. Thread: of one group one at a time, the training
+// thread; abort and set_deadline may come from any. all_reduce_bucket, wait_buckets, a program's
+// sums (rank_sum) and what a strategy calls in reduce_gradients come from the thread that runs the
+// accelerator's queue. Where facts say joins_nodes, buckets in host memory come from a third
+// thread, beside the backward pass. Until they are done the others make no call of this group. A
+// program that sums over ranks has a second group for that, where facts say joins_again; else its
+// sums wait. Ownership: the mapping and what a call is handed are the caller's. Errors: status;
+// data of a call that failed has no known content.
 
 #include "traind/bucket.h"
 #include "traind/status.h"

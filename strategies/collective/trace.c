@@ -6,9 +6,9 @@
 // the time from call to return; a call on a device may only have queued its work by then.
 //
 // It is flushed after a barrier and after a call that failed; that of a group without barriers at
-// its end alone. A trace that cannot be written ends
-// the attempt: who asked for one would otherwise look at half of it. Rejected: one file for all
-// ranks, in which lines of several writers would have to be kept apart.
+// its end alone. A trace that cannot be written ends the attempt: who asked for one would otherwise
+// look at half of it. Rejected: one file for all ranks, in which lines of several writers would
+// have to be kept apart.
 //
 // Thread: that of the calls (collective.h); abort is not written down.
 

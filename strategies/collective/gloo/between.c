@@ -32,8 +32,10 @@ struct td_between {
     const struct td_collective_deadline *_Atomic set; // of the calls that follow
     struct frame *out, *in;                           // in: (n_nodes)
     size_t piece_bytes;                               // of data that goes at once
-    size_t slice_bytes;              // the most of it that goes from one node to another
-    char *pieces[2];                 // (n_nodes, slice_bytes) each, once they are needed
+    size_t slice_bytes; // the most of it that goes from one node to another
+    char *pieces[2];    // (n_nodes, slice_bytes) each, once they are needed
+    char *parts_of_own; // (n_nodes, own_bytes): reduce_own's, as large as it was needed
+    size_t own_bytes;
     struct td_gloo_slice *to, *from; // (n_nodes): scratch
     void **parts;                    // (n_nodes): scratch
     int64_t *bounds;                 // (n_nodes + 1): scratch
@@ -78,6 +80,7 @@ void td_between_destroy(struct td_between *b) {
     free(b->bounds);
     free(b->pieces[0]);
     free(b->pieces[1]);
+    free(b->parts_of_own);
     free(b);
 }
 
@@ -450,15 +453,24 @@ td_status td_between_all_reduce(struct td_between *b, const struct td_between_ca
     return is_small ? TD_OK : reduce_pieces(b, &parts[0], piece);
 }
 
+static td_status make_room_for_own(struct td_between *b, size_t bytes) {
+    if (bytes <= b->own_bytes) return TD_OK;
+    free(td_steal(b->parts_of_own));
+    b->own_bytes = 0;
+    b->parts_of_own = td_calloc((size_t)b->n_nodes, bytes);
+    if (!b->parts_of_own) return td_fail_oom();
+    b->own_bytes = bytes;
+    return TD_OK;
+}
+
 td_status td_between_reduce_own(struct td_between *b, const struct td_between_part *part,
                                 const int64_t *bounds) {
     const int64_t first = bounds[b->node], n = bounds[b->node + 1] - first;
     const size_t room = TD_MAX((size_t)n * td_dtype_bytes(part->dtype), (size_t)TD_LINE_BYTES);
     struct td_gloo_round *round = NULL;
-    TD_AUTO_FREE char *others = td_calloc((size_t)b->n_nodes, room);
-    if (!others) return td_fail_oom();
-    TD_TRY(begin_scatter(b, part, bounds, others, room, &round));
+    TD_TRY(make_room_for_own(b, room));
+    TD_TRY(begin_scatter(b, part, bounds, b->parts_of_own, room, &round));
     TD_TRY(end_round(b, round));
-    add_up(b, part, at(part, first), n, others, room);
+    add_up(b, part, at(part, first), n, b->parts_of_own, room);
     return TD_OK;
 }

@@ -426,10 +426,15 @@ td_status td_gloo_create(const td_gloo_config *config, const int *take_fds, td_g
         *out_g = g;
         return TD_OK;
     } catch (const std::exception &e) {
-        td_status s = is_lack(e) ? fail_lack(e)
-                      : adopts   ? fail_lost(g, next, ended_by(take_fds[next], e.what()))
-                                 : td_fail(TD_INTERNAL, "libgloo: %s", e.what());
-        if (adopts && !is_lack(e)) s = td_status_with_class(s, TD_CLASS_COLLECTIVE);
+        td_status s = nullptr;
+        if (is_lack(e)) {
+            s = fail_lack(e);
+        } else if (adopts) {
+            s = fail_lost(g, next, ended_by(take_fds[next], e.what()));
+            s = td_status_with_class(s, TD_CLASS_COLLECTIVE);
+        } else {
+            s = td_fail(TD_INTERNAL, "libgloo: %s", e.what());
+        }
         for (; next < config->n_nodes; next++) {
             if (take_fds[next] >= 0) ::close(take_fds[next]);
         }
@@ -466,8 +471,9 @@ td_status td_gloo_begin(td_gloo *g, uint64_t tag, const td_gloo_slice *to,
         *out_round = round;
         return TD_OK;
     } catch (const std::exception &e) {
-        td_status s = is_lack(e) ? fail_lack(e) : fail(g, p, e.what(), false);
-        end_all(g);
+        const bool lacks = is_lack(e);
+        td_status s = lacks ? fail_lack(e) : fail(g, p, e.what(), false);
+        if (lacks) end_all(g);
         delete round;
         return s;
     }
