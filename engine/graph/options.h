@@ -25,8 +25,9 @@ struct td_optimizer_options {
     bool unscale;
     bool stochastic; // 16-bit parameters are rounded stochastically when they are written
     bool wide;       // buffers of 16-bit parameters are f32
-    // The step reports "grad_norm", the norm of all gradients before clipping. With clipping it
-    // does so anyway, for nothing; without, it is one more pass over the gradients.
+    // The step reports "grad_norm", the norm of all gradients before clipping. With clipping of
+    // either kind it does so anyway. Where it does not clip by norm, that is one more pass over the
+    // gradients.
     bool report_norm;
     // (optional) What one parameter gets instead of the same for all; io_choice begins as that.
     void (*choose)(const void *arg, const struct td_state_info *param,

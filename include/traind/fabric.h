@@ -190,7 +190,7 @@ TD_MUST_USE td_status td_fabric_optimizer_step(struct td_fabric *f, const char *
 TD_MUST_USE td_status td_fabric_zero_grad(struct td_fabric *f, const char *step);
 // The norm of the gradients before clipping. The optimizer step then clips as the section `trainer`
 // says: gradient_clip_val, gradient_clip_algorithm. Errors: FAILED_PRECONDITION where neither
-// clipping by norm nor log_grad_norm is asked for.
+// clipping nor log_grad_norm is asked for.
 TD_MUST_USE td_status td_fabric_clip_gradients(struct td_fabric *f, const char *step,
                                                double *out_norm);
 // While it is on, forward begins passes whose gradients stay on this rank. The last backward before

@@ -107,7 +107,8 @@ def test_steps_are_those_of_torch(tmp_path, given, case, accelerator, world):
 
 
 @pytest.mark.parametrize("trainer, logged", [
-    ({}, False), ({"log_grad_norm": True}, True), ({"gradient_clip_val": 1.0}, True)])
+    ({}, False), ({"log_grad_norm": True}, True), ({"gradient_clip_val": 1.0}, True),
+    ({"gradient_clip_val": 0.01, "gradient_clip_algorithm": "value"}, True)])
 def test_grad_norm_is_logged_when_it_is_asked_for_or_clipped(tmp_path, given, trainer, logged):
     plan = plan_of(tmp_path, given, "sgd", "cpu", 1)
     del plan["trainer"]["log_grad_norm"], plan["trainer"]["gradient_clip_val"]
@@ -116,6 +117,19 @@ def test_grad_norm_is_logged_when_it_is_asked_for_or_clipped(tmp_path, given, tr
     assert code == 0
     steps = [m["step"] for m in lines if m.get("name") == "grad_norm"]
     assert steps == [m["step"] for m in lines if m.get("name") == "train_loss_step"] * logged
+
+
+def test_grad_norm_is_of_the_gradients_before_clipping_when_it_is_by_value(tmp_path, given):
+    first = []
+    for trainer in ({"log_grad_norm": True}, {"gradient_clip_val": 1e-4, "gradient_clip_algorithm": "value"}):
+        plan = plan_of(tmp_path, given, "sgd", "cpu", 1)
+        del plan["trainer"]["log_grad_norm"], plan["trainer"]["gradient_clip_val"]
+        plan["trainer"].update(trainer, max_steps=1)
+        plan["run"]["checkpoint_dir"] = str(tmp_path / str(len(first)))
+        code, lines = run_by_hand(tmp_path, plan)
+        assert code == 0
+        first += [m["value"] for m in lines if m.get("name") == "grad_norm"]
+    assert len(first) == 2 and first[0] == first[1] > 0.1
 
 
 def test_the_bits_are_the_same_when_the_norm_is_logged(tmp_path, given):

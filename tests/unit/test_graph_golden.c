@@ -305,8 +305,7 @@ static void test_train_step_has_this_text_when_fp64(void **state) {
 
 static void test_finish_has_this_text_when_values_are_clipped_under_a_scaled_loss(void **state) {
     (void)state;
-    struct td_optimizer_options opt = {
-        .op = TD_OP_SGD, .clip_value = 0.5, .unscale = true, .report_norm = true};
+    struct td_optimizer_options opt = {.op = TD_OP_SGD, .clip_value = 0.5, .unscale = true};
     only = "fuse";
     check_program("clip_value", (struct td_compile_options){.key = rig_key(TD_MODE_TRAIN, 4, true),
                                                             .scales_loss = true,

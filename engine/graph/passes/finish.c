@@ -86,7 +86,7 @@ td_status td_pass_finish(struct td_graph *g, const struct td_optimizer_options *
     if (!n) return TD_OK;
     td_graph_set_segment(g, TD_SEG_FINISH);
     if (o->unscale) TD_TRY(add_unscale(&f));
-    if (o->clip_norm > 0 || o->report_norm) TD_TRY(add_norm(&f, &squares));
+    if (o->clip_norm > 0 || o->clip_value > 0 || o->report_norm) TD_TRY(add_norm(&f, &squares));
     if (o->clip_value > 0) return clip_values(&f); // unscaled by now
     *out_factor = f.unscale;
     if (!(o->clip_norm > 0)) return TD_OK;
