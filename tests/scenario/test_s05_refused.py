@@ -1,5 +1,5 @@
 """Combinations that only a node can see, which has the plugins: each row of them in lib/spec/refused.def has a case here,
-and the plan of it is refused as a bad spec, in words that say why."""
+and the plan of it is refused as a bad spec, in words that say why. So is a batch norm that would train on one value."""
 import json
 import os
 import re
@@ -124,6 +124,15 @@ def plugins(tmp_path_factory):
     return folder
 
 
+def planned(folder, plan, world, plugins=None):
+    """What a worker says of a plan: exit code and text."""
+    file = folder / "plan.json"
+    file.write_text(json.dumps(plan))
+    out = subprocess.run([support.BUILD / "bin/traind-worker", "plan", "--plan", file, "--world-size", str(world),
+                          *(["--plugin-dirs", plugins] if plugins else [])], capture_output=True, text=True, timeout=60)
+    return out.returncode, out.stdout + out.stderr
+
+
 def test_each_row_has_a_case():
     assert len(ROWS) == TABLE.count('TD_REFUSED_BY_PLAN("') == len(CASES)
     for (key, _, beside), (case, _) in zip(ROWS, CASES):
@@ -136,14 +145,37 @@ def test_each_row_has_a_case():
 # Contract 21: each row of the table that only a plan can see is refused
 @pytest.mark.parametrize("case, words", CASES, ids=["-".join(filter(None, row[::2])) for row in ROWS])
 def test_plan_refuses_each_row(plugins, tmp_path, case, words):
-    file = tmp_path / "plan.json"
     sections = {"trainer": {}, "plugins": [str(plugins)], **case}
     if sections.get("data") == FLOATS:
         sections["data"] = {"name": "npy", "x": f"{plugins}/x.npy", "y": f"{plugins}/y.npy", "batch_size": 4}
     whole = {name: sections.pop(name) for name in ("model", "data") if "name" in sections.get(name, {})}
     plan = plan_of(whole, **sections | {"trainer": {"devices": 2, **sections["trainer"]}})
-    file.write_text(json.dumps(plan))
-    out = subprocess.run([support.BUILD / "bin/traind-worker", "plan", "--plan", file, "--world-size", "2",
-                          "--plugin-dirs", plugins], capture_output=True, text=True, timeout=60)
-    said = out.stdout + out.stderr
-    assert out.returncode == EXIT["bad_spec"] and words in said, f"exit {out.returncode}: {said}"
+    code, said = planned(tmp_path, plan, 2, plugins)
+    assert code == EXIT["bad_spec"] and words in said, f"exit {code}: {said}"
+
+
+# ---- batch norms over one value ------------------------------------------------------------------
+LAST = "'bn1.weight' trains on 1 value per channel in the last batch of an epoch, of 1 sample, and 1 value has no " \
+       "variance: set data.drop_last: true, or another data.batch_size"
+EACH = "'bn1.weight' trains on 1 value per channel in batches of 1 sample, and 1 value has no variance: set " \
+       "data.batch_size to 2 or more"
+SYNC = ", or trainer.sync_batchnorm: true"
+
+
+# torch: "Expected more than 1 value per channel when training"
+@pytest.mark.parametrize("side, samples, batch, world, more, words", [
+    (1, 9, 4, 1, {}, LAST), (1, 9, 4, 1, {"drop_last": True}, None), (1, 9, 4, 1, {"limit_train_batches": 2}, None),
+    (1, 8, 1, 1, {}, EACH), (1, 8, 1, 1, {"sync_batchnorm": True}, EACH), (2, 9, 1, 1, {}, None),
+    (1, 10, 4, 2, {}, LAST + SYNC), (1, 10, 4, 2, {"sync_batchnorm": True}, None), (1, 8, 1, 2, {}, EACH + SYNC),
+    (1, 8, 1, 2, {"sync_batchnorm": True}, None), (1, 9, 4, 1, {"stages": ["validate"]}, None)])
+def test_batch_norm_over_one_value_is_refused_when_planned(tmp_path, side, samples, batch, world, more, words):
+    np.save(tmp_path / "x.npy", np.ones((samples, 3, side, side), np.float32))
+    np.save(tmp_path / "y.npy", np.arange(samples) % 2)
+    data = {"name": "npy", "x": f"{tmp_path}/x.npy", "y": f"{tmp_path}/y.npy", "batch_size": batch, "classes": 2}
+    model = {"name": "convnet", "layers": ["batch_norm", "relu", "flatten", {"name": "linear", "features": 2}]}
+    trainer = {k: v for k, v in more.items() if k not in ("drop_last", "stages")}
+    plan = plan_of({"model": model, "data": data | {k: v for k, v in more.items() if k == "drop_last"}},
+                   stages=more.get("stages", ["fit"]), trainer={"devices": world, **trainer})
+    code, said = planned(tmp_path, plan, world)
+    assert code == (EXIT["bad_spec"] if words else 0), said
+    assert not words or words + '"' in said, said

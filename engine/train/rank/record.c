@@ -114,9 +114,38 @@ static td_status check_input(const struct td_rank *r, const struct td_graph *g, 
                    td_dtype_name(f[i].dtype));
 }
 
+// The unbiased variance of one value does not exist; the kernels would move running_var towards 0.
+static td_status check_norm(const struct td_rank *r, const struct td_graph *g,
+                            const struct td_node_info *norm, int64_t batch) {
+    const struct td_train_config *c = r->config;
+    const struct td_shape *x = &td_graph_value(g, norm->inputs[0])->shape;
+    const int64_t ranks = c->sync_batchnorm ? r->facts.world_size : 1;
+    if (td_shape_elems(x) / TD_MAX(x->dim[1], 1) * ranks != 1) return TD_OK;
+    const struct td_value_info *gamma = td_graph_value(g, norm->inputs[1]);
+    const bool named = gamma->kind == TD_VALUE_STATE;
+    return td_fail(TD_INVALID_ARGUMENT,
+                   "batch norm of '%s' trains on 1 value per channel in %s of %lld sample, and 1 "
+                   "value has no variance: set %s%s",
+                   named ? td_state_at(r->state, gamma->index)->name : "a computed scale",
+                   batch < c->batch_size ? "the last batch of an epoch," : "batches",
+                   (long long)batch,
+                   batch < c->batch_size ? "data.drop_last: true, or another data.batch_size"
+                                         : "data.batch_size to 2 or more",
+                   r->facts.world_size > 1 ? ", or trainer.sync_batchnorm: true" : "");
+}
+
+static td_status check_norms(const struct td_rank *r, const struct td_graph *g, int64_t batch) {
+    for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+        const struct td_node_info *node = td_graph_node(g, n);
+        if (node->op == TD_OP_BATCH_NORM) TD_TRY(check_norm(r, g, node, batch));
+    }
+    return TD_OK;
+}
+
 static td_status record_step(void *arg, struct td_graph *g, int64_t batch) {
     struct td_rank *r = arg;
     TD_TRY(r->module_ops->record(r->module, g, batch));
+    TD_TRY(check_norms(r, g, batch));
     for (uint32_t i = 0; i < td_graph_n_inputs(g); i++) {
         td_status bad = check_input(r, g, i, batch);
         if (bad) return td_status_with_class(bad, TD_CLASS_USER_CODE);
