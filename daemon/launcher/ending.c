@@ -142,10 +142,38 @@ void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why, con
     }
 }
 
+// A worker says itself that its training is over. Where it has not, code of a plugin ended the
+// process in its place.
+static bool left_without_a_word(const struct td_launch_rank *r) {
+    if (r->signal || r->said_end) return false;
+    if (atomic_load(&r->page->phase) == TD_PHASE_ENDED) return false;
+    if (r->exit_code == TD_EXIT_STOPPED) return atomic_load(&r->page->stop) == TD_STOP_NONE;
+    return r->exit_code == TD_EXIT_DONE;
+}
+
+static void judge_worker(struct td_launch_rank *r) {
+    if (!left_without_a_word(r)) return;
+    const long long step = (long long)atomic_load(&r->page->step);
+    const long long total = (long long)atomic_load(&r->page->total_steps);
+    char of[32] = "";
+    if (total > 0) snprintf(of, sizeof of, " of %lld", total);
+    r->said_failed = true;
+    snprintf(r->end_class, sizeof r->end_class, "%s", td_class_name(TD_CLASS_USER_CODE));
+    snprintf(
+        r->end_message, sizeof r->end_message,
+        "rank %d left at step %lld%s with code %d, and did not say that its training was over: "
+        "code that it runs ended the process (exit, _exit or a fork)",
+        r->rank, step, of, r->exit_code);
+}
+
 bool td_launcher_note_exit(struct td_launcher *l, int32_t idx) {
     struct td_launch_rank *r = &l->ranks[idx];
     struct td_rank_ending e;
-    if (l->command) td_launch_command_judge(l, r);
+    if (l->command) {
+        td_launch_command_judge(l, r);
+    } else {
+        judge_worker(r);
+    }
     td_rank_ending(r, l->kill_why, because_of(l), &e);
     char words[sizeof r->page->last_words + 1];
     last_words(r, words, sizeof words);

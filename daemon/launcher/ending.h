@@ -3,6 +3,11 @@
 
 // Ending: what it means that a rank has exited, and that all have. Classes are decided here, once:
 // what the rank said in its last event counts first, then the signal, then the exit code.
+//
+// A worker that exits with code 0 has said before that it is done, by its last event or by the
+// phase in its page. One that has closed its socket still has the page. Otherwise code of a plugin
+// ended the process in the middle, which is a failure of that code. Code 10 may also follow a stop
+// word. Programs and commands say all this with their exit code.
 
 #include "daemon/launcher/state.h"
 

@@ -203,6 +203,38 @@ def test_silent_end_has_a_class(launch, script, cls, text):
     assert end["class"] == cls and text in end["message"]
 
 
+STEPS = [["total", 128], ["step", 38]]
+STOPPED = {"outcome": "stopped", "step": 38}
+
+
+@pytest.mark.parametrize("script, outcome, words", [
+    (STEPS + [["leave", 0]], "failed", "left at step 38 of 128 with code 0"),
+    (STEPS + [["close"], ["leave", 0]], "failed", "left at step 38 of 128 with code 0"),
+    (STEPS + [["leave", 10]], "failed", "left at step 38 of 128 with code 10"),
+    ([["leave", 0]], "failed", "left at step 0 with code 0"),
+    (STEPS + [["event", "end", {"outcome": "done", "step": 38}], ["leave", 0]], "done", ""),
+    (STEPS + [["close"], ["phase", 6], ["leave", 0]], "done", ""),
+    (STEPS + [["event", "end", STOPPED], ["leave", 10]], "stopped", ""),
+], ids=["0", "0 without descriptors", "10", "0 at once", "the event", "the phase", "10 and the event"])
+def test_worker_left_in_the_middle_with_code_0_and_the_job_had_succeeded(launch, script, outcome, words):
+    end = launch({"*": script}).wait()
+    assert (end["outcome"], end["class"]) == (outcome, "user_code" if words else "none") and words in end["message"]
+
+
+def test_peer_of_a_worker_that_leaves_is_freed_and_not_blamed(launch):
+    l = launch({"0": STEPS + [["wait"]], "1": STEPS + [["leave", 0]]}, ranks=2)
+    end = l.wait()
+    assert (end["rank"], end["class"]) == (1, "user_code")
+    assert next(e for e in l.events if e["event"] == "rank_exit" and e["rank"] == 0)["class"] == "collective"
+
+
+def test_code_10_after_a_stop_word_is_a_stop(launch, stubs):
+    l = launch({"*": STEPS + [["until", "stop"], ["leave", 10]]})
+    l.event("ready")
+    l.attach(stubs).stop(CHECKPOINT)
+    assert l.wait()["outcome"] == "stopped"
+
+
 def test_rank_that_does_not_stop_is_killed_in_time(launch, stubs):
     l = launch({"*": [["hang"]]})
     l.event("ready")

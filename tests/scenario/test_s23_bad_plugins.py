@@ -17,6 +17,12 @@ static int has(const char *name) { return strcmp(fault, name) == 0; }
 static void misbehave(const char *where) { // crash_open crashes in open, hang_open never returns from it
     if (strncmp(fault, "crash_", 6) == 0 && strcmp(fault + 6, where) == 0) __builtin_trap();
     while (strncmp(fault, "hang_", 5) == 0 && strcmp(fault + 5, where) == 0) pause();
+    if (strncmp(fault, "exit_", 5) == 0 && strcmp(fault + 5, where) == 0) exit(0);
+    if (strncmp(fault, "fork_", 5) == 0 && strcmp(fault + 5, where) == 0 && fork() > 0) _exit(0);
+    if (strncmp(fault, "close_", 6) == 0 && strcmp(fault + 6, where) == 0) {
+        for (int fd = 0; fd < 256; fd++) close(fd);
+        _exit(0);
+    }
 }
 static td_status choose(const struct td_json *knobs) {
     static char kept[64];
@@ -210,12 +216,17 @@ CASES = [
     ("dataset", "crash_gather", "internal", "rank 0 died of signal 4", "dataset-bits.so+0x"),
     ("dataset", "labels", "data", "label 77 in row 0 is outside the model's 2 classes", ""),
     ("dataset", "hang_late", "stuck", "rank 0 is silent since", "stuck_timeout"),
+    ("module", "exit_open", "user_code", "the planner ended with code 0 and no answer", ""),
+    ("dataset", "exit_late", "user_code", "rank 0 left at step ", " of 30 with code 0"),
+    ("dataset", "fork_late", "user_code", "rank 0 left at step ", " of 30 with code 0"),
+    ("dataset", "close_late", "user_code", "rank 0 left at step ", " of 30 with code 0"),
 ]
 # Of two ranks. A status that is none looks like one that is. The rank dies of it. What waits longest comes first, since
 # the others run meanwhile.
 GROUP_CASES = [
     ("comm_hook", "hang_reduce", "collective", "comm_hook 'mean', bucket 0: ", "rank 0 of 2 did not arrive within 2.000 s"),
     ("strategy", "hang_reduce", "collective", "strategy 'share', bucket 0: ", "rank 0 of 2 did not arrive within 2.000 s"),
+    ("comm_hook", "exit_reduce", "user_code", "rank 0 left at step 20 of 30 with code 0", ""),
     ("comm_hook", "crash_open", "internal", "the planner died of signal 4: ", "comm_hook-mean.so+0x"),
     ("comm_hook", "nothing", "internal", " died of signal 11", "comm_hook-mean.so+0x"),
     ("comm_hook", "greedy", "user_code", "comm_hook 'mean': its slot memory says ", "more than any machine has"),
@@ -284,6 +295,13 @@ def test_job_behind_one_whose_plan_hangs_starts_soon(cluster, odd):
     last_words = daemon.ctl("wait", crashed, "--follow", check=1).stdout
     assert "rank 0 died of signal 4" in last_words and "dataset-bits.so+0x" in last_words, last_words
     assert not list(daemon.job(crashed).notes)  # restart.max is 0: none was used up
+
+
+def test_run_says_that_a_rank_left_in_the_middle(odd, tmp_path):
+    (tmp_path / "spec.json").write_text(with_fault(odd, "dataset", "exit_late"))
+    ran = subprocess.run([BIN / "trainctl", "run", "spec.json"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1 and "own FAILED: step " in ran.stdout and "user_code" in ran.stdout, ran
+    assert "rank 0 left at step " in ran.stdout and " of 30 with code 0" in ran.stdout, ran
 
 
 def test_describe_says_no_remaining_time_when_nothing_moves(cluster, odd):

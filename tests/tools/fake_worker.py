@@ -14,6 +14,7 @@ import time
 
 PAGE, PHASE, EPOCH, STEP, TOTAL = 4096, 64, 68, 72, 80
 STOP, SAVE, ABORT, FATAL = 128, 132, 136, 192
+ENDED = 6  # of enum td_rank_phase
 RING_HEADER, RING_HEAD, RECORD = 192, 64, 64
 
 
@@ -77,13 +78,25 @@ def main():
                 sys.exit(31)
             saved += 1
             event("note", text="asked to save")
+        elif verb == "until":
+            wait(*values)
         elif verb == "asked":
             event("note", text=f"stop {read(STOP)}, abort {read(ABORT)}")
         elif verb == "hang":
             time.sleep(600)
         elif verb == "signal":
             os.kill(os.getpid(), getattr(signal, values[0]))
+        elif verb == "phase":
+            struct.pack_into("<i", page, PHASE, values[0])
+        elif verb == "total":
+            struct.pack_into("<q", page, TOTAL, values[0])
+        elif verb == "close":  # what a program does that wants to be a daemon
+            os.closerange(0, 64)
         elif verb == "exit":
+            if values[0] == 0:
+                struct.pack_into("<i", page, PHASE, ENDED)
+            os._exit(values[0])
+        elif verb == "leave":  # as code of a plugin does: without a word
             os._exit(values[0])
         else:
             sys.exit(f"no verb {verb}")

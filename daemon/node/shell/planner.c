@@ -143,6 +143,14 @@ static int32_t cpu_s(const struct td_planner *p) {
 static td_status judge(const struct td_planner *p, int wait_status) {
     const char *reason = p->err.len ? p->err.data : "it said nothing";
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
+        if (p->out.len == 0) {
+            return td_status_with_class(
+                td_fail(TD_FAILED_PRECONDITION,
+                        "the planner ended with code 0 and no answer, so code of a plugin ended "
+                        "the process (exit or _exit): %s",
+                        reason),
+                TD_CLASS_USER_CODE);
+        }
         if (!p->cut) return TD_OK;
         return td_status_with_class(
             td_fail(TD_RESOURCE_EXHAUSTED,
