@@ -16,8 +16,9 @@
 //   datasets/idx.c         MNIST-like image sets: idx files, plain or gzip (idx_file.c reads one,
 //                          idx_cache.c keeps the decoded set for all ranks of a node,
 //                          by cache.c)
-//   datasets/tokens.c      rows of token ids: llm.c's and nanoGPT's files (tokens_file.c reads one)
-//   datasets/text.c        rows of bytes out of text (windows.c cuts rows for both)
+//   datasets/tokens.c      rows of token ids: llm.c's, NumPy's and bare files (tokens_file.c reads
+//   one) datasets/text.c        rows of bytes out of text (for both, windows.c cuts rows, foreign.c
+//                          knows files that are neither)
 //   datasets/npy.c         any X.npy with labels y.npy, or both in an .npz (npy_file.c reads an
 //                          array, zip_file.c finds it in an archive)
 //   datasets/synthetic.c   random samples labelled by a random linear teacher

@@ -198,6 +198,23 @@ def test_attention_drops_weights_when_training_only(tmp_path, data, model, knob)
     assert losses[0]["val_loss"] == losses[0.5]["val_loss"]
 
 
+def test_token_ids_train_alike_in_every_file_that_holds_them(tmp_path, data):
+    ids = np.frombuffer(TEXT, np.uint8)
+    np.save(tmp_path / "ids.npy", ids.astype("<i8"))
+    ids.astype("<u4").tofile(tmp_path / "ids.u4")
+    losses = {}
+    for name, change in {"train.bin": {}, "ids.npy": {}, "ids.u4": {"token_bytes": 4}}.items():
+        files = {"train": [str(tmp_path / name)], "val": [str(tmp_path / name)]}
+        plan = plan_of(dict(GPT, vocab_size=128), dict(data["tokens"], **files, **change), run={"job": None})
+        code, lines = run_by_hand(tmp_path, plan)
+        assert code == 0, lines[-1]
+        losses[name] = [m["sum"] for m in lines if m.get("name") in ("train_loss_step", "val_loss")]
+    assert losses["train.bin"] and losses["train.bin"] == losses["ids.npy"] == losses["ids.u4"]
+    plan["data"].pop("token_bytes")  # read as id, 0, id, 0, it would train as well
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code == EXIT["data"] and "set data.token_bytes: 4" in lines[-1]["message"], lines[-1]
+
+
 @pytest.mark.parametrize("model, kind, change, code, text", [
     ({"name": "convnet", "layers": ["flatten", {"name": "conv", "channels": 3}]}, "npy", {}, "bad_spec",
      "model.layers[1] (conv conv1): it needs an image"),
@@ -206,7 +223,7 @@ def test_attention_drops_weights_when_training_only(tmp_path, data, model, knob)
     ({"name": "mlp", "layers": [64, 2]}, "npy", {"classes": 1}, "data", "label: expected 0 to 0, found 1"),
     (CONVNET, "text", {}, "bad_spec", "the dataset's samples are 16"),
     (GPT, "npy", {}, "bad_spec", "rows of i32 tokens"),
-    (GPT, "tokens", {"vocab_size": 100}, "data", "token id, at most: expected 99, found 116"),
+    (GPT, "tokens", {"vocab_size": 100}, "data", "token id: expected 0 to 99, found 116"),
     (GPT, "tokens", {"vocab_size": 100}, "data", "is not in the vocabulary; data.vocab_size says"),
     (dict(GPT, vocab_size=100), "tokens", {}, "bad_spec", "model.vocab_size is 100"),
     (dict(GPT, n_positions=8), "text", {}, "bad_spec", "model.n_positions is 8"),

@@ -1,5 +1,5 @@
-// A bounded run of the token reader's fuzz entry: llm.c's files of both widths, nanoGPT's, and
-// headers that lie, then mutations of them. In check-full many more rounds.
+// A bounded run of the token reader's fuzz entry: llm.c's files of both widths, NumPy's, bare ones,
+// and headers that lie, then mutations of them. In check-full many more rounds.
 
 #include "tests/unit/test.h"
 
@@ -7,8 +7,15 @@
 
 enum { HEADER = 1024, IDS = 40 };
 
-static const char *const words[] = {"\x88\xd6\x34\x01", "\xa1\xd7\x34\x01", "\1", "\7",
-                                    "\xff\xff\xff\xff", "\x50\xc4"};
+static const char *const words[] = {"\x88\xd8\x34\x01",
+                                    "\xa1\xd9\x34\x01",
+                                    "\1",
+                                    "\7",
+                                    "\xff\xff\xff\xff",
+                                    "\x50\xc4",
+                                    "<u2",
+                                    "<i8",
+                                    "<f4"};
 
 static void put_u32(uint8_t *at, uint32_t v) {
     for (int i = 0; i < 4; i++) {
@@ -27,11 +34,20 @@ static void test_tokens_stand_when_fed_mutated_files(void **state) {
             put_u32(file[f] + 4 * i, head[f][i]);
         }
     }
-    const struct td_fuzz_input corpus[] = {
-        {wide, sizeof wide}, {narrow, sizeof narrow}, {lying, sizeof lying}, {"\1\0\2\0\3\0", 6}};
+    static const char array[] = "\x93NUMPY\1\0\x46\0"
+                                "{'descr': '<i4', 'fortran_order': False, 'shape': (40,), }"
+                                "           \n";
+    static uint8_t numpy[80 + 4 * IDS];
+    _Static_assert(sizeof array == 81, "the literal has 70 bytes");
+    memcpy(numpy, array, 80);
+    const struct td_fuzz_input corpus[] = {{wide, sizeof wide},
+                                           {narrow, sizeof narrow},
+                                           {numpy, sizeof numpy},
+                                           {lying, sizeof lying},
+                                           {"\1\0\2\0\3\0", 6}};
     struct td_tokens t; // the corpus begins with files that are right
-    for (size_t i = 0; i < 2; i++) {
-        assert_ok(td_tokens_read("a", corpus[i].data, corpus[i].bytes, 256, &t));
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(td_tokens_read("a", corpus[i].data, corpus[i].bytes, 256, 0, &t));
         assert_int_equal(t.n, IDS);
     }
     td_fuzz_arrays(corpus, words, 10000, 200000);

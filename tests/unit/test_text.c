@@ -140,6 +140,22 @@ static void test_open_refuses_when_there_is_nothing_to_train_on(void **state) {
     assert_null(d);
 }
 
+static void test_open_refuses_when_a_file_is_no_text(void **state) {
+    const char *dir = *state;
+    struct td_dataset *d = NULL;
+    static const char array[40] = "\x93NUMPY\1", zip[40] = "PK\3\4";
+    rig_write(dir, "t", array, sizeof array);
+    rig_refuses(rig_open(&td_dataset_text, dir, knobs, NULL, &d), TD_DATA_LOSS,
+                "kind of file: expected text, plain or gzipped, found an array of NumPy (.npy)");
+    assert_int_equal(unlink(rig_path(dir, "t")), 0);
+    assert_ok(td_fs_mkdirs(rig_path(dir, "t"), 0700));
+    rig_write(dir, "t/a", alphabet, 26);
+    rig_write(dir, "t/b", zip, sizeof zip);
+    rig_refuses(rig_open(&td_dataset_text, dir, knobs, NULL, &d), TD_DATA_LOSS,
+                "found a zip archive");
+    assert_null(d);
+}
+
 static td_status open_once(void *arg) {
     struct td_dataset *d;
     TD_TRY(rig_open(&td_dataset_text, arg, knobs, NULL, &d));
@@ -160,6 +176,7 @@ int main(void) {
         test_in_scratch(test_text_is_cut_when_limited_and_split),
         test_in_scratch(test_image_is_made_once_when_there_is_a_cache),
         test_in_scratch(test_open_refuses_when_there_is_nothing_to_train_on),
+        test_in_scratch(test_open_refuses_when_a_file_is_no_text),
         test_in_scratch(test_open_fails_cleanly_when_any_allocation_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

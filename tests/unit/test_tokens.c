@@ -1,5 +1,6 @@
-// Dataset `tokens`: windows of llm.c's and nanoGPT's files, across files and at their ends, with
-// strides; ids past the vocabulary and damaged files are refused by file and offset.
+// Dataset `tokens`: windows of llm.c's, NumPy's and bare files, across files and at their ends,
+// with strides. Refused are ids past the vocabulary and damaged files, by file and offset. Ids of
+// another width are refused by the knob that says it.
 
 #include "tests/unit/dataset_rig.h"
 
@@ -22,6 +23,34 @@ static size_t put_nanogpt(uint8_t *out, uint16_t first, uint16_t n) {
         memcpy(out + 2 * (size_t)i, &id, sizeof id);
     }
     return 2 * (size_t)n;
+}
+
+// What numpy.save writes of n ids first, first + 1, ... of this descr.
+static size_t put_npy(uint8_t *out, const char *descr, const char *order, const char *shape,
+                      int64_t first, int n) {
+    enum { NPY_HEADER = 128 };
+    const int width = descr[2] - '0';
+    memset(out, ' ', NPY_HEADER);
+    memcpy(out, "\x93NUMPY\1\0\x76", 10); // a literal of 118 bytes follows
+    out[9] = 0;
+    int len = snprintf((char *)out + 10, NPY_HEADER - 10,
+                       "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }", descr, order, shape);
+    out[10 + len] = ' ';
+    out[NPY_HEADER - 1] = '\n';
+    for (int i = 0; i < n; i++) {
+        int64_t id = first + i;
+        memcpy(out + NPY_HEADER + i * width, &id, (size_t)width);
+    }
+    return NPY_HEADER + (size_t)(n * width);
+}
+
+// Bare ids first, first + 1, ...
+static size_t put_bare(uint8_t *out, size_t width, int64_t first, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        int64_t id = first + (int64_t)i;
+        memcpy(out + i * width, &id, width);
+    }
+    return n * width;
 }
 
 static const struct td_dataset_ops *ops(void) {
@@ -146,7 +175,8 @@ static void test_file_is_refused_when_it_is_damaged(void **state) {
         {"offset 0: kind of file: expected tokens, found an llm.c model", 20240326, 3, 40, 0, 0},
         {"offset 0: tokens for one row, at least: expected 33, found 32", 20240520, 1, 32, 0, 0},
         {"offset 0: bytes, at least: expected 1, found 0", 0, 0, 0, HEADER, 0},
-        {"a multiple of two", 1, 0, 40, 1, 0}, // no header: nanoGPT's
+        {"a multiple of 2: the length: expected 1102, found 1103", 1, 0, 40, 1,
+         0}, // no header: nanoGPT's
     };
     for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
         const struct damage *c = &cases[i];
@@ -176,7 +206,7 @@ static void test_token_is_refused_when_it_is_past_the_vocabulary(void **state) {
         rig_write(dir, "a.bin", data, bytes);
         const char *knobs = "{\"train\":[\"$/a.bin\"],\"block_size\":8,\"vocab_size\":50000}";
         td_status s = rig_open(&td_dataset_tokens, dir, knobs, NULL, &d);
-        snprintf(text, sizeof text, "offset %zu: token id, at most: expected 49999, found 50000",
+        snprintf(text, sizeof text, "offset %zu: token id: expected 0 to 49999, found 50000",
                  cases[i].offset);
         rig_refuses(s, TD_DATA_LOSS, text);
         assert_null(d);
@@ -200,6 +230,137 @@ static void test_open_refuses_when_files_or_knobs_are_missing(void **state) {
     assert_null(d);
 }
 
+static void check_opens(const char *dir, const char *knobs, int64_t rows, int32_t first) {
+    struct td_dataset *d = NULL;
+    assert_ok(rig_open(&td_dataset_tokens, dir, knobs, NULL, &d));
+    assert_int_equal(ops()->length(d, TD_SPLIT_TRAIN), rows);
+    for (int64_t i = 0; i < rows; i++) {
+        check_row(d, TD_SPLIT_TRAIN, i, 4, first + (int32_t)i * 4);
+    }
+    ops()->close(d);
+}
+
+static void test_arrays_of_numpy_give_their_ids_in_every_type(void **state) {
+    static const char *const descr[] = {"<u2", "<u4", "<i4", "<i8"};
+    uint8_t data[4096];
+    for (size_t i = 0; i < TD_COUNTOF(descr); i++) {
+        rig_write(*state, "a.npy", data, put_npy(data, descr[i], "False", "(70,)", 900, 70));
+        check_opens(*state, "{\"train\":[\"$/a.npy\"],\"block_size\":4}", 17, 900);
+    }
+    rig_write(*state, "a.npy", data, put_npy(data, "<i8", "False", "(10, 7)", 900, 70));
+    check_opens(*state, "{\"train\":[\"$/a.npy\"],\"block_size\":4,\"token_bytes\":8}", 17, 900);
+}
+
+static void check_refused(const char *dir, const char *knobs, const char *what) {
+    struct td_dataset *d = NULL;
+    rig_refuses(rig_open(&td_dataset_tokens, dir, knobs, NULL, &d), TD_DATA_LOSS, what);
+    assert_null(d);
+}
+
+static void test_array_is_refused_when_it_holds_no_ids(void **state) {
+    static const struct {
+        const char *descr, *order, *shape, *what;
+        int64_t first;
+    } cases[] = {
+        {"<f4", "False", "(70,)",
+         "type of the ids: expected u2, u4, i4 or i8 (ids.astype('<u4')), found f4", 0},
+        {"<u8", "False", "(70,)", "found u8", 0},
+        {"<i2", "False", "(70,)", "found i2", 0},
+        {"|u1", "False", "(70,)", "found u1", 0},
+        {">i4", "False", "(70,)", "found '>i4'", 0},
+        {"<u2", "True", "(10, 7)", "found Fortran order", 0},
+        {"<u2", "False", "(71,)", "bytes of the elements that the header promises", 0},
+        {"<i4", "False", "(70,)", "offset 128: token id: expected 0 to 999, found -2", -2},
+        {"<i8", "False", "(70,)", "offset 128: token id: expected 0 to 999, found -2", -2},
+        {"<i8", "False", "(70,)", "found 4294967301", 4294967301},
+        {"<u4", "False", "(70,)", "offset 208: token id: expected 0 to 999, found 1000", 980},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        uint8_t data[4096];
+        rig_write(
+            *state, "a.npy", data,
+            put_npy(data, cases[i].descr, cases[i].order, cases[i].shape, cases[i].first, 70));
+        check_refused(*state, "{\"train\":[\"$/a.npy\"],\"block_size\":4,\"vocab_size\":1000}",
+                      cases[i].what);
+    }
+    uint8_t data[4096];
+    rig_write(*state, "a.npy", data, put_npy(data, "<u4", "False", "(70,)", 0, 70));
+    check_refused(*state, "{\"train\":[\"$/a.npy\"],\"block_size\":4,\"token_bytes\":2}",
+                  "data.token_bytes is for files without a header: leave it out");
+}
+
+static void test_bare_ids_have_the_width_that_the_knob_says(void **state) {
+    static const size_t width[] = {2, 4, 8};
+    uint8_t data[4096];
+    char knobs[160];
+    for (size_t i = 0; i < TD_COUNTOF(width); i++) {
+        snprintf(knobs, sizeof knobs,
+                 "{\"train\":[\"$/a.bin\"],\"block_size\":4,\"token_bytes\":%zu}", width[i]);
+        rig_write(*state, "a.bin", data, put_bare(data, width[i], 900, 70));
+        check_opens(*state, knobs, 17, 900);
+        rig_write(*state, "a.bin", data, put_bare(data, width[i], 900, 70) - 1);
+        check_refused(*state, knobs, "bytes, a multiple of");
+        rig_write(*state, "a.bin", data, put_bare(data, width[i], 50200, 70));
+        check_refused(*state, knobs, "token id: expected 0 to 50256, found 50257");
+    }
+    rig_write(*state, "a.bin", data, put_bare(data, 8, -1, 70));
+    check_refused(*state, knobs, "offset 0: token id: expected 0 to 50256, found -1");
+    rig_write(*state, "a.bin", data, put_llmc(data, 20240520, 1, 40, 2));
+    check_refused(*state, knobs, "by data.token_bytes and by the header: expected 8, found 2");
+    struct td_dataset *d = NULL;
+    td_status s =
+        rig_open(&td_dataset_tokens, *state,
+                 "{\"train\":[\"$/a.bin\"],\"block_size\":4,\"token_bytes\":3}", NULL, &d);
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    assert_fails(s, TD_INVALID_ARGUMENT, "data.token_bytes: expected 2, 4 or 8, found 3");
+}
+
+// Ids of 4 and 8 bytes would be read as id, 0, id, 0.
+static void test_bare_ids_are_refused_when_they_look_wider_than_2_bytes(void **state) {
+    static uint8_t data[1 << 12];
+    rig_write(*state, "a.bin", data, put_bare(data, 4, 0, 32));
+    check_refused(*state, "{\"train\":[\"$/a.bin\"],\"block_size\":4}",
+                  "set data.token_bytes: 4 (or 2, if these really are ids of 2 bytes)");
+    check_opens(*state, "{\"train\":[\"$/a.bin\"],\"block_size\":4,\"token_bytes\":4}", 7, 0);
+    rig_write(*state, "a.bin", data, put_bare(data, 8, 0, 16));
+    check_refused(*state, "{\"train\":[\"$/a.bin\"],\"block_size\":4}", "set data.token_bytes: 8");
+    // A vocabulary above 2^16: the upper half of an id is 0 or 1.
+    rig_write(*state, "a.bin", data, put_bare(data, 4, 65520, 40));
+    check_refused(*state, "{\"train\":[\"$/a.bin\"],\"block_size\":4,\"vocab_size\":131072}",
+                  "every second number is at most 1, as in ids of 4 bytes");
+    struct td_dataset *d = NULL; // too few to judge, or said to be right
+    rig_write(*state, "a.bin", data, put_bare(data, 4, 0, 31));
+    assert_ok(rig_open(&td_dataset_tokens, *state, "{\"train\":[\"$/a.bin\"],\"block_size\":4}",
+                       NULL, &d));
+    ops()->close(d);
+    rig_write(*state, "a.bin", data, put_bare(data, 4, 0, 40));
+    assert_ok(rig_open(&td_dataset_tokens, *state,
+                       "{\"train\":[\"$/a.bin\"],\"block_size\":4,\"token_bytes\":2}", NULL, &d));
+    ops()->close(d);
+}
+
+static void test_bare_ids_are_refused_when_the_file_is_of_another_kind(void **state) {
+    static const struct {
+        const char *sign, *what;
+        size_t n;
+    } cases[] = {
+        {"PK\3\4", "found a zip archive (.npz, .zip, .pt)", 4},
+        {"\x1f\x8b\x08\0", "found compressed by gzip", 4},
+        {"\xfd"
+         "7zXZ\0",
+         "found compressed by xz", 6},
+        {"\x28\xb5\x2f\xfd", "found compressed by zstd", 4},
+        {"ARROW1\0\0", "found an Arrow file", 8},
+        {"\x89HDF\r\n\x1a\n", "found an HDF5 file", 8},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        char data[64] = {0};
+        memcpy(data, cases[i].sign, cases[i].n);
+        rig_write(*state, "a.bin", data, sizeof data);
+        check_refused(*state, "{\"train\":[\"$/a.bin\"],\"block_size\":4}", cases[i].what);
+    }
+}
+
 static td_status open_once(void *arg) {
     struct td_dataset *d;
     TD_TRY(
@@ -221,6 +382,11 @@ int main(void) {
         test_in_scratch(test_rows_overlap_when_the_stride_is_short),
         test_in_scratch(test_file_is_refused_when_it_is_damaged),
         test_in_scratch(test_token_is_refused_when_it_is_past_the_vocabulary),
+        test_in_scratch(test_arrays_of_numpy_give_their_ids_in_every_type),
+        test_in_scratch(test_array_is_refused_when_it_holds_no_ids),
+        test_in_scratch(test_bare_ids_have_the_width_that_the_knob_says),
+        test_in_scratch(test_bare_ids_are_refused_when_they_look_wider_than_2_bytes),
+        test_in_scratch(test_bare_ids_are_refused_when_the_file_is_of_another_kind),
         test_in_scratch(test_open_refuses_when_files_or_knobs_are_missing),
         test_in_scratch(test_open_fails_cleanly_when_any_allocation_fails),
     };

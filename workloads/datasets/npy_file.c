@@ -216,6 +216,19 @@ static td_status read_array(struct td_npy *a, const char *begin, struct td_str a
                         found);
 }
 
+bool td_npy_is(const void *data, size_t bytes) {
+    return bytes >= MAGIC_BYTES && memcmp(data, magic, MAGIC_BYTES) == 0;
+}
+
+td_status td_npy_read(const char *path, const void *data, size_t bytes, struct td_npy *out_array) {
+    struct td_npy a = {.path = td_strdup(path)};
+    if (!a.path) return td_fail_oom();
+    td_status s = read_array(&a, data, (struct td_str){data, bytes});
+    free(td_steal(a.path));
+    if (!s) *out_array = a;
+    return s;
+}
+
 // ---- images -------------------------------------------------------------------------------------
 // What an image in the cache is made from.
 struct source {

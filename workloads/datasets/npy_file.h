@@ -48,6 +48,12 @@ struct td_npy {
     size_t offset;    // of the elements in the file; of compressed ones in what it holds
 };
 
+bool td_npy_is(const void *data, size_t bytes); // by its first bytes
+// One array that is in memory, the caller's: nothing of it is checked, turned or to be closed, and
+// path stays NULL. Elements are in the file's order.
+TD_MUST_USE td_status td_npy_read(const char *path, const void *data, size_t bytes,
+                                  struct td_npy *out_array);
+
 // where: a file of one array; or an .npz, whose array `key` is meant, or the only one that it has;
 // or FILE.npz:NAME. cache_dir NULL: decode into private memory.
 TD_MUST_USE td_status td_npy_open(const char *where, const char *key, const char *cache_dir,

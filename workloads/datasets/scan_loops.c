@@ -36,8 +36,20 @@ static uint32_t most_u32(const void *data, int64_t n) {
     return most;
 }
 
+static uint64_t most_u64(const void *data, int64_t n) {
+    const char *p = data;
+    uint64_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t v;
+        memcpy(&v, p + 8 * i, sizeof v);
+        most = TD_MAX(most, v);
+    }
+    return most;
+}
+
 const struct td_scan_loops TD_LEVELED(td_scan_loops) = {
     .all_within = all_within,
     .most_u16 = most_u16,
     .most_u32 = most_u32,
+    .most_u64 = most_u64,
 };

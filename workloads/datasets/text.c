@@ -18,6 +18,7 @@
 #include "lib/base/gz.h"
 #include "traind/knobs.h"
 #include "workloads/datasets/cache.h"
+#include "workloads/datasets/foreign.h"
 #include "workloads/datasets/mapped.h"
 #include "workloads/datasets/windows.h"
 #include "workloads/workloads.h"
@@ -105,11 +106,21 @@ static bool is_gzip(const struct td_mapped *m) {
     return m->bytes >= 2 && p[0] == 0x1f && p[1] == 0x8b;
 }
 
+// A text has no header; a file that has one is no text.
+static td_status check_kind(const char *path, const struct td_mapped *m) {
+    const char *foreign = td_foreign_kind(m->data, m->bytes);
+    return foreign ? td_data_fail_text(path, 0, "kind of file", "text, plain or gzipped", foreign)
+                   : TD_OK;
+}
+
 static td_status append_file(const char *path, size_t most, struct td_buf *all) {
     struct td_mapped m;
     TD_TRY(td_mapped_init(path, &m));
-    td_status s = is_gzip(&m) ? td_gz_head(path, most, all)
-                              : td_buf_append(all, m.data, TD_MIN(m.bytes, most));
+    td_status s = is_gzip(&m) ? TD_OK : check_kind(path, &m);
+    if (!s) {
+        s = is_gzip(&m) ? td_gz_head(path, most, all)
+                        : td_buf_append(all, m.data, TD_MIN(m.bytes, most));
+    }
     td_mapped_finish(&m);
     return s;
 }
@@ -156,6 +167,7 @@ static td_status open_bytes(struct td_dataset *d, const char *path, const char *
     if (f->n == 1) {
         TD_TRY(td_mapped_init(f->path[0], &d->file));
         if (!is_gzip(&d->file)) {
+            TD_TRY(check_kind(f->path[0], &d->file));
             *out_text = (struct td_span){d->file.data, TD_MIN(d->file.bytes, limit)};
             return TD_OK;
         }

@@ -1,11 +1,10 @@
 // Dataset `tokens`: rows of token ids out of files that somebody else's tokenizer wrote.
 //
-// There are two formats, and the first four bytes say which: llm.c's and nanoGPT's. llm.c's has 256
-// int32 (magic, version, count), then the ids (u16 for GPT-2, u32 for Llama). nanoGPT's has u16 ids
-// from the first byte on. Files are mapped, never copied, and checked whole before training: size,
-// header, every id below vocab_size. Knobs: train and val (lists of files), block_size, stride,
-// vocab_size, val_by_file. Validation, test and predict are `val`, each file of it a loader if
-// val_by_file. Fields and the meaning of a sample: windows.h.
+// Formats are in tokens_file.h: llm.c's, NumPy's, and bare ids. Files are mapped, never copied, and
+// checked whole before training: size, header, every id below vocab_size. Knobs: train and val
+// (lists of files), token_bytes, block_size, stride, vocab_size, val_by_file. Validation, test and
+// predict are `val`, each file of it a loader if val_by_file. Fields and the meaning of a sample:
+// windows.h.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,7 +26,7 @@ struct part { // training, or everything else
 
 struct td_dataset {
     uint32_t magic;
-    int64_t vocab_size;
+    int64_t vocab_size, token_bytes; // token_bytes 0: not given
     bool val_by_file;
     struct part part[2];
 };
@@ -49,7 +48,8 @@ static td_status add_file(struct td_dataset *d, struct part *p, const char *path
     struct td_mapped *file = &p->file[p->windows.n_runs];
     struct td_tokens tokens;
     TD_TRY(td_mapped_init(path, file));
-    TD_TRY(td_tokens_read(path, file->data, file->bytes, d->vocab_size, &tokens));
+    TD_TRY(
+        td_tokens_read(path, file->data, file->bytes, d->vocab_size, (int)d->token_bytes, &tokens));
     return td_windows_add(&p->windows, tokens.data, tokens.n, tokens.width);
 }
 
@@ -103,6 +103,10 @@ static td_status tokens_open(const struct td_dataset_config *config,
     d->magic = td_dataset_magic;
     const struct td_json *train = NULL, *val = NULL;
     TD_TRY(td_knob_int(config->knobs, "vocab_size", &d->vocab_size));
+    TD_TRY(td_knob_int_or(config->knobs, "token_bytes", 0, &d->token_bytes));
+    if (d->token_bytes && d->token_bytes != 2 && d->token_bytes != 4 && d->token_bytes != 8) {
+        return td_bad_spec("data.token_bytes: expected 2, 4 or 8, found %" PRId64, d->token_bytes);
+    }
     TD_TRY(td_windows_knobs(config->knobs, &block, &stride));
     TD_TRY(td_knob_bool(config->knobs, "val_by_file", &d->val_by_file));
     TD_TRY(find_paths(config->knobs, "train", &train));
@@ -160,4 +164,4 @@ static const struct td_dataset_ops tokens_ops = {
 };
 
 const struct td_plugin_desc td_dataset_tokens = TD_PLUGIN_DESC(
-    DATASET, "tokens", "rows of token ids: llm.c's and nanoGPT's .bin files", &tokens_ops);
+    DATASET, "tokens", "rows of token ids: llm.c's, nanoGPT's and NumPy's files", &tokens_ops);

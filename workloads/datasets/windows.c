@@ -1,4 +1,4 @@
-// Windows of tokens; see windows.h. Tokens are stored in 1, 2 or 4 bytes and widened to i32 when
+// Windows of tokens; see windows.h. Tokens are stored in 1, 2, 4 or 8 bytes and become i32 when
 // they are gathered. The check of all ids runs once, when a file is opened. It is a plain maximum
 // over blocks, which the compiler vectorizes, then a search in the block that has a bad one.
 
@@ -34,24 +34,26 @@ td_status td_windows_add(struct td_windows *w, const void *data, int64_t n_token
 
 int64_t td_token_at(const void *data, int64_t i, int width) {
     const uint8_t *p = (const uint8_t *)data + i * width;
-    uint32_t v = 0;
+    uint64_t v = 0;
     for (int b = width - 1; b >= 0; b--) {
         v = v << 8 | p[b];
     }
-    return v;
+    return (int64_t)v;
 }
 
 // ---- checking -----------------------------------------------------------------------------------
 int64_t td_tokens_find_bad(const void *data, int64_t n_tokens, int width, int64_t vocab_size) {
-    if (vocab_size > (INT64_C(1) << (8 * width)) - 1) return -1; // no id of that width is too large
+    if (width < 8 && vocab_size >> (8 * width)) return -1; // no id of that width is too large
+    const uint64_t size = (uint64_t)vocab_size;            // of 8 bytes one below 0 is a large one
     const struct td_scan_loops *loops = TD_LEVELED_TABLE(td_scan_loops);
     for (int64_t begin = 0; begin < n_tokens; begin += PIECE) {
         const int64_t n = TD_MIN(n_tokens - begin, PIECE);
         const uint8_t *piece = (const uint8_t *)data + begin * width;
-        if (width == 2 && loops->most_u16(piece, n) < vocab_size) continue;
-        if (width == 4 && loops->most_u32(piece, n) < vocab_size) continue;
+        if (width == 2 && loops->most_u16(piece, n) < size) continue;
+        if (width == 4 && loops->most_u32(piece, n) < size) continue;
+        if (width == 8 && loops->most_u64(piece, n) < size) continue;
         for (int64_t i = 0; i < n; i++) {
-            if (td_token_at(piece, i, width) >= vocab_size) return begin + i;
+            if ((uint64_t)td_token_at(piece, i, width) >= size) return begin + i;
         }
     }
     return -1;
@@ -70,8 +72,12 @@ static void copy_tokens(const struct td_token_run *r, int64_t begin, int64_t n, 
             memcpy(&v, p + 2 * i, sizeof v);
             out[i] = v;
         }
-    } else {
+    } else if (r->width == 4) {
         memcpy(out, p, (size_t)n * sizeof *out);
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            memcpy(&out[i], p + 8 * i, sizeof *out); // the lower half: all are below 2^31
+        }
     }
 }
 

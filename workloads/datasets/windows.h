@@ -20,7 +20,7 @@ struct td_token_run {
     const void *data;
     int64_t n_tokens;
     int64_t first; // number of its first window
-    int width;     // bytes of a token: 1, 2 or 4, little-endian
+    int width;     // bytes of a token: 1, 2, 4 or 8, little-endian
 };
 
 struct td_windows {
@@ -41,7 +41,7 @@ TD_MUST_USE td_status td_windows_gather(const struct td_windows *w, enum td_spli
 size_t td_windows_fields(const struct td_windows *w, int64_t vocab_size,
                          struct td_field out_fields[8]);
 
-// Finds the first token that is not below vocab_size: -1 if there is none.
+// Finds the first token that is not from 0 to below vocab_size: -1 if there is none.
 int64_t td_tokens_find_bad(const void *data, int64_t n_tokens, int width, int64_t vocab_size);
 int64_t td_token_at(const void *data, int64_t i, int width);
 
