@@ -8,6 +8,9 @@
 #include "traind/graph.h"
 
 struct td_optim_choice {
+    // The products that read the parameter take it as (in, out); else as (out, in), or none does.
+    // Known from the graph, for `choose` to read.
+    bool in_out;
     bool frozen; // the parameter stays as it is, and has no optimizer state
     enum td_op op;
     struct td_optim_attrs attrs;

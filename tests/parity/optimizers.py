@@ -62,10 +62,10 @@ def exact(grad, ns_coefficients, ns_steps, eps):
 
 
 def muon(weight_decay, newton_schulz, **knobs):
-    """Hidden matrices, all but the last of an mlp, by Muon; the rest by AdamW without decay."""
-    def make(groups, lr, betas, eps):  # the rival sets one rate for all
+    """Hidden matrices, all but the last of an mlp unless they are named, by Muon; the rest by AdamW without decay."""
+    def make(groups, lr, betas, eps, hidden=None):  # the rival sets one rate for all
         params = params_of(groups)
-        hidden = [p for p in params if p.dim() == 2][:-1]
+        hidden = hidden or [p for p in params if p.dim() == 2][:-1]
         rest = [p for p in params if all(p is not h for h in hidden)]
         if newton_schulz:
             _muon._zeropower_via_newtonschulz = newton_schulz

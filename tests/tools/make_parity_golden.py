@@ -14,6 +14,7 @@ Last weights of all but the mlp are the bytes of fp32 little-endian values, in b
 import base64
 import json
 import math
+import re
 import sys
 from pathlib import Path
 
@@ -83,6 +84,8 @@ TEXTS = ("gpt", "llama")  # read tokens
 # which adam would blow up, were its eps not above that.
 MORE = {f"{job} {case}": (job, *CASES[case]) for job in ("convnet", *TEXTS)
         for case in ("sgd", "nesterov all", "adamw betas", "adamw all")}
+MORE["gpt muon"] = ("gpt", MUON | {"adamw_eps": 1e-3}, None, 0, 1)
+MORE["llama muon"] = ("llama", MUON, None, 0, 1)
 MORE["gpt adamw all"] = ("gpt", CASES["adamw all"][0] | {"eps": 1e-3}, *CASES["adamw all"][1:])
 
 
@@ -201,6 +204,13 @@ def run(torch, job, optimizer, cosine, clip, window):
     x, y = samples(torch, job)
     model = {"mlp": mlp, "convnet": convnet, "gpt": gpt, "llama": llama}[job]
     w = {k: torch.from_numpy(v).double().requires_grad_() for k, v in first_weights(job).items()}
+    # torch's Muon asks for (out, in), and GPT-2 stores (in, out).
+    turned = [k for k in w if job == "gpt" and optimizer["name"] == "muon" and "c_" in k and k.endswith("weight")]
+    w |= {k: w[k].detach().T.contiguous().requires_grad_() for k in turned}
+
+    def stored():
+        return {k: v.T if k in turned else v for k, v in w.items()}
+
     kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     plain = [v for v in w.values() if job in TEXTS and v.dim() == 1]
     groups = [{"params": [v for v in w.values() if all(v is not p for p in plain)]}]
@@ -210,13 +220,16 @@ def run(torch, job, optimizer, cosine, clip, window):
     else:
         sys.path.append(str(GOLDEN.parents[1] / "parity"))
         from optimizers import kind_of
-        opt = kind_of(optimizer)(groups, optimizer["lr"], betas=(0.9, 0.999), eps=1e-8)
+        hidden = [v for k, v in w.items() if v.dim() == 2 and not re.search("wte|wpe|embed|lm_head|fc2", k)]
+        more = {"hidden": hidden} if optimizer["name"] == "muon" else {}
+        opt = kind_of(optimizer)(groups, optimizer["lr"], betas=(0.9, 0.999),
+                                 eps=optimizer.get("adamw_eps", 1e-8), **more)
     losses, norms, each = [], [], windows(window)
     for step in range(STEPS):
         batches, total = next(each), 0.0
         for b in batches:
             rows = slice(b * BATCH, (b + 1) * BATCH)
-            loss = F.cross_entropy(model(F, w, x[rows]).flatten(0, -2), y[rows].flatten()) / len(batches)
+            loss = F.cross_entropy(model(F, stored(), x[rows]).flatten(0, -2), y[rows].flatten()) / len(batches)
             loss.backward()
             total += loss.item()
         norms.append(torch.nn.utils.clip_grad_norm_(w.values(), clip or math.inf).item())
@@ -228,7 +241,7 @@ def run(torch, job, optimizer, cosine, clip, window):
     if job == "mlp":
         last = {k: [round(z, 9) for z in v.detach().flatten().tolist()] for k, v in w.items()}
     else:
-        last = {k: base64.b64encode(v.detach().numpy().astype("<f4").tobytes()).decode() for k, v in w.items()}
+        last = {k: base64.b64encode(v.detach().numpy().astype("<f4").tobytes()).decode() for k, v in stored().items()}
     return {"loss": [round(z, 9) for z in losses], "grad_norm": [round(z, 9) for z in norms], "last": last}
 
 

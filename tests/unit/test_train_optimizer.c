@@ -29,15 +29,20 @@ static struct td_state_table *gpt_like(void) {
     return t;
 }
 
-static struct td_optim_choice choice_of(const struct td_optimizer_config *c,
+static struct td_optim_choice choice_as(bool in_out, const struct td_optimizer_config *c,
                                         const struct td_state_table *t, const char *name) {
     struct td_optimizer_options o;
     uint32_t index;
     td_optimizer_options(c, &o);
-    struct td_optim_choice choice = {.op = o.op, .attrs = o.attrs};
+    struct td_optim_choice choice = {.op = o.op, .attrs = o.attrs, .in_out = in_out};
     assert_ok(td_state_find(t, name, &index));
     o.choose(o.choose_arg, td_state_at(t, index), &choice);
     return choice;
+}
+
+static struct td_optim_choice choice_of(const struct td_optimizer_config *c,
+                                        const struct td_state_table *t, const char *name) {
+    return choice_as(false, c, t, name);
 }
 
 static struct td_optimizer_config adamw(const struct td_optimizer_group *groups, size_t n) {
@@ -147,6 +152,7 @@ static void test_muon_takes_hidden_matrices_and_leaves_the_rest_to_adamw(void **
         choice_of(&c, t, "h.0.c_fc.bias"); // its group's share of its rate
     assert_true(bias.op == TD_OP_ADAMW && bias.attrs.lr_scale == 0.125f);
     assert_true(bias.attrs.weight_decay == 0);
+    assert_true(choice_as(true, &c, t, "h.0.c_fc.weight").attrs.update_scale == 2);
     c.muon.scale = TD_MUON_MATCH_RMS_ADAMW;
     hidden = choice_of(&c, t, "h.0.c_fc.weight");
     assert_true(hidden.attrs.update_scale == 0.2 * 4);

@@ -20,7 +20,8 @@
 struct update {
     struct td_graph *g;
     const struct td_optimizer_options *o;
-    td_value factor; // of every gradient, 0: none
+    td_value factor;    // of every gradient, 0: none
+    const bool *in_out; // by tensor: td_optim_choice.in_out
 };
 
 // Gradients written in this graph, in the order of their parameters' registration.
@@ -39,6 +40,48 @@ static td_status list_gradients(const struct td_graph *g, uint32_t **out_grads, 
     }
     *out_grads = td_steal(grads);
     *out_n = n;
+    return TD_OK;
+}
+
+// ---- how a weight is stored ---------------------------------------------------------------------
+// The parameter whose elements v has, cast or turned round; 0: none.
+static td_value weight_of(const struct td_graph *g, td_value v, bool *out_turned) {
+    *out_turned = false;
+    for (;;) {
+        const struct td_value_info *info = td_gv(g, v);
+        if (info->kind != TD_VALUE_NODE) break;
+        const struct td_node_info *node = &g->nodes[info->node];
+        if (node->op == TD_OP_TRANSPOSE && info->shape.n_dims == 2) {
+            *out_turned ^= node->attrs.perm[0] == 1;
+        } else if (node->op != TD_OP_CAST) {
+            break;
+        }
+        v = node->inputs[0];
+    }
+    const struct td_value_info *info = td_gv(g, v);
+    bool is_param =
+        info->kind == TD_VALUE_STATE && td_state_at(g->state, info->index)->role == TD_ROLE_PARAM;
+    return is_param ? v : 0;
+}
+
+// A product of x by a weight sums over what the weight takes in. One of two weights says nothing.
+static td_status find_in_out(const struct td_graph *g, bool **out_in_out) {
+    const size_t n_state = td_state_count(g->state);
+    TD_AUTO_FREE bool *in_out = td_calloc(n_state + 1, sizeof *in_out);
+    TD_AUTO_FREE bool *out_in = td_calloc(n_state + 1, sizeof *out_in);
+    if (!in_out || !out_in) return td_fail_oom();
+    for (td_node n = 0; n < g->n_nodes; n++) {
+        const struct td_node_info *node = &g->nodes[n];
+        bool turned, unused;
+        if (node->op != TD_OP_MATMUL || node->segment != TD_SEG_FORWARD) continue;
+        td_value w = weight_of(g, node->inputs[1], &turned);
+        if (!w || weight_of(g, node->inputs[0], &unused)) continue;
+        (node->attrs.trans_b == turned ? in_out : out_in)[td_gv(g, w)->index] = true;
+    }
+    for (size_t i = 0; i < n_state; i++) {
+        in_out[i] &= !out_in[i]; // read both ways: as it is stored
+    }
+    *out_in_out = td_steal(in_out);
     return TD_OK;
 }
 
@@ -128,9 +171,10 @@ static td_status add_buffers(struct update *u, enum td_op op, struct operands *o
 }
 
 static struct td_optim_choice choose(const struct update *u, uint32_t grad) {
-    struct td_optim_choice choice = {.op = u->o->op, .attrs = u->o->attrs};
-    const struct td_state_info *param =
-        td_state_at(u->g->state, td_state_at(u->g->state, grad)->param);
+    const uint32_t index = td_state_at(u->g->state, grad)->param;
+    const struct td_state_info *param = td_state_at(u->g->state, index);
+    struct td_optim_choice choice = {
+        .op = u->o->op, .attrs = u->o->attrs, .in_out = u->in_out[index]};
     if (u->o->choose) u->o->choose(u->o->choose_arg, param, &choice);
     return choice;
 }
@@ -165,8 +209,11 @@ static td_status add_update(struct update *u, uint32_t grad) {
 td_status td_pass_optimizer(struct td_graph *g, const struct td_optimizer_options *o) {
     struct update u = {.g = g, .o = o};
     TD_AUTO_FREE uint32_t *grads = NULL;
+    TD_AUTO_FREE bool *in_out = NULL;
     uint32_t n = 0;
     TD_TRY(list_gradients(g, &grads, &n));
+    TD_TRY(find_in_out(g, &in_out));
+    u.in_out = in_out;
     n = keep_moving(&u, grads, n);
     TD_TRY(td_pass_finish(g, o, grads, n, &u.factor));
     td_graph_set_segment(g, TD_SEG_APPLY);

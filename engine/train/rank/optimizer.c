@@ -33,7 +33,9 @@ static void choose_muon(const struct td_optimizer_config *c, const struct td_sta
         io->attrs.lr_scale = c->lr > 0 ? fmax(c->muon.adamw_lr / c->lr, no_rate) : 1;
         return;
     }
-    double out = (double)param->shape.dim[0], in = (double)TD_MAX(param->shape.dim[1], 1);
+    const int32_t at = io->in_out ? 1 : 0; // of what the matrix puts out
+    double out = (double)TD_MAX(param->shape.dim[at], 1);
+    double in = (double)TD_MAX(param->shape.dim[1 - at], 1);
     const double scales[] = {
         [TD_MUON_ORIGINAL] = sqrt(fmax(1, out / in)),
         [TD_MUON_MATCH_RMS_ADAMW] = 0.2 * sqrt(fmax(out, in)),
