@@ -58,6 +58,14 @@ struct td_fabric_place {
     int64_t offset, batch_idx; // in that loader
 };
 
+// A pass over split val or test, between the hooks of its start and of its end.
+struct td_fabric_pass {
+    bool is_open;
+    enum td_split split;
+    int loader;   // whose start was said
+    int64_t done; // batches since its own
+};
+
 struct td_fabric {
     uint32_t magic;
     struct td_arena *arena; // the options' and the setup's texts
@@ -79,7 +87,8 @@ struct td_fabric {
     struct td_manual manual;
     int32_t divisor;
     struct td_fabric_place at[TD_SPLIT_COUNT]; // of the splits that are evaluated
-    const void *fields[2][TD_DATA_FIELDS];     // of the last two batches
+    struct td_fabric_pass pass;
+    const void *fields[2][TD_DATA_FIELDS]; // of the last two batches
     bool branched; // the state was replaced, so checkpoints of before may be of another run
     bool stopping; // a stop was reported
     bool ended;    // finish has run
@@ -97,6 +106,8 @@ TD_MUST_USE td_status td_fabric_misuse(const char *fmt, ...) TD_PRINTF(1, 2);
 TD_MUST_USE td_status td_fabric_need_setup(const struct td_fabric *f, const char *call);
 // The index of a step by name; NULL: the first.
 TD_MUST_USE td_status td_fabric_step(const struct td_fabric *f, const char *name, int *out_step);
+// Ends the pass over a split that is evaluated, if one is open. All runs are done afterwards.
+TD_MUST_USE td_status td_fabric_leave_pass(struct td_fabric *f);
 // A failure that ends the run: classified, reported, and the other ranks woken. Takes and gives s.
 TD_MUST_USE td_status td_fabric_failed(struct td_fabric *f, td_status s);
 

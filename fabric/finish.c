@@ -13,6 +13,7 @@
 
 static td_status end_rank(struct td_fabric *f) {
     struct td_rank *r = f->rank;
+    TD_TRY(td_fabric_leave_pass(f));
     TD_TRY(td_manual_drain(&f->manual));
     if (f->optimizer) {
         TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_END, 0));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/train/loop/batch.h"
+#include "engine/train/loop/evaluate.h"
 #include "fabric/fabric.h"
 
 td_status td_fabric_step(const struct td_fabric *f, const char *name, int *out_step) {
@@ -42,6 +43,26 @@ static void describe(struct td_fabric *f, enum td_split split, const void *const
     memcpy(out_batch, &batch, TD_MIN(out_batch->struct_bytes, sizeof batch));
 }
 
+// Strategies follow a pass by its hooks, in which all runs are done. Each rank is called, also one
+// without samples.
+td_status td_fabric_leave_pass(struct td_fabric *f) {
+    if (!f->pass.is_open) return TD_OK;
+    f->pass.is_open = false;
+    TD_TRY(td_manual_drain(&f->manual));
+    return td_evaluate_leave(f->rank, f->pass.split, f->pass.done);
+}
+
+static td_status enter_pass(struct td_fabric *f, enum td_split split, int loader) {
+    struct td_fabric_pass *p = &f->pass;
+    const bool is_open = p->is_open;
+    if (split == TD_SPLIT_PREDICT) return TD_OK;
+    if (is_open && p->loader == loader) return TD_OK;
+    TD_TRY(td_manual_drain(&f->manual));
+    if (!is_open) TD_TRY(td_evaluate_enter(f->rank, split));
+    *p = (struct td_fabric_pass){true, split, loader, is_open ? p->done : 0};
+    return td_evaluate_loader(f->rank, split, loader);
+}
+
 static td_status next_evaluated(struct td_fabric *f, enum td_split split,
                                 struct td_fabric_batch *out_batch) {
     const struct td_data *data = f->rank->data;
@@ -54,15 +75,18 @@ static td_status next_evaluated(struct td_fabric *f, enum td_split split,
         *at = (struct td_fabric_place){.loader = at->loader + 1};
         if (at->loader == td_data_n_loaders(data, split)) {
             *at = (struct td_fabric_place){0};
+            TD_TRY(td_fabric_leave_pass(f));
             describe(f, split, fields, 0, -1, 0, out_batch);
             return TD_OK;
         }
         s = td_data_loader(data, split, at->loader); // none is empty
     }
+    TD_TRY(enter_pass(f, split, at->loader));
     TD_TRY(td_manual_before_gather(&f->manual));
     TD_TRY(td_data_batch(f->rank->data, split, at->loader, at->offset, fields, &n));
     describe(f, split, fields, n, at->batch_idx++, at->loader, out_batch);
     at->offset = td_sampler_next(s, at->offset, batch);
+    f->pass.done++;
     return TD_OK;
 }
 
@@ -74,10 +98,11 @@ td_status td_fabric_next(struct td_fabric *f, enum td_split split,
         return td_fabric_misuse("the data has no split %s",
                                 known ? td_split_name(split) : "of that number");
     }
-    if (split != TD_SPLIT_TRAIN) return checked(f, next_evaluated(f, split, out_batch));
-    if (!f->optimizer) {
+    if (split == TD_SPLIT_TRAIN && !f->optimizer) {
         return td_fabric_misuse("batches of split train without td_fabric_setup_optimizers");
     }
+    if (split != f->pass.split) TD_TRY(checked(f, td_fabric_leave_pass(f)));
+    if (split != TD_SPLIT_TRAIN) return checked(f, next_evaluated(f, split, out_batch));
     int64_t n;
     const int64_t idx =
         f->manual.in_epoch ? f->loop.queued.epoch_batches : f->loop.at.epoch_batches;

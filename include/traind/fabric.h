@@ -161,8 +161,10 @@ struct td_fabric_batch {
 // each has its own order. The others begin again where they ended. Of several loaders one comes
 // after the other, and batch_idx begins with each. All ranks have as many batches. Of an evaluation
 // each sample comes once, so a rank may have none for the last one; the training split repeats
-// some, as torch's DistributedSampler does. Errors: FAILED_PRECONDITION: the data has no such
-// split.
+// some, as torch's DistributedSampler does. So all ranks take the whole pass of an evaluation, also
+// those without samples: with its first batch it begins on all of them (ddp gives them the buffers
+// of rank 0), and it ends where is_over is said. A batch of another split ends it, too; what is
+// left of it then begins as another pass. Errors: FAILED_PRECONDITION: the data has no such split.
 TD_MUST_USE td_status td_fabric_next(struct td_fabric *f, enum td_split split,
                                      struct td_fabric_batch *out_batch);
 

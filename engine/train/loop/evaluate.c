@@ -167,14 +167,21 @@ static const char *stage_of(const char *prefix) {
     return strcmp(prefix, "val") == 0 ? "validation" : *prefix ? prefix : "sanity check";
 }
 
-static td_status enter(struct td_rank *r, bool is_test) {
+td_status td_evaluate_enter(struct td_rank *r, enum td_split split) {
+    const bool is_test = split == TD_SPLIT_TEST;
     TD_TRY(td_rank_hook(r, is_test ? TD_HOOK_TEST_START : TD_HOOK_VALIDATE_START, 0));
     return td_rank_hook(r, TD_HOOK_EVAL_START, 0);
 }
 
-static td_status leave(struct td_rank *r, bool is_test, int64_t done) {
+td_status td_evaluate_leave(struct td_rank *r, enum td_split split, int64_t done) {
+    const bool is_test = split == TD_SPLIT_TEST;
     TD_TRY(td_rank_hook(r, TD_HOOK_EVAL_END, done));
     return td_rank_hook(r, is_test ? TD_HOOK_TEST_END : TD_HOOK_VALIDATE_END, done);
+}
+
+td_status td_evaluate_loader(struct td_rank *r, enum td_split split, int loader) {
+    if (td_data_n_loaders(r->data, split) == 1) return TD_OK;
+    return td_rank_hook(r, TD_HOOK_EVAL_LOADER_START, loader);
 }
 
 // Adds what it sees to all; done counts its batches.
@@ -188,7 +195,7 @@ static td_status evaluate_loader(struct td_train_loop *l, enum td_split split, c
     struct td_tallies own = {0};
     int64_t offset = 0;
     if (n_batches == 0) return TD_OK;
-    if (!is_one) TD_TRY(td_rank_hook(r, TD_HOOK_EVAL_LOADER_START, loader));
+    TD_TRY(td_evaluate_loader(r, split, loader));
     for (int64_t b = 0; b < n_batches; b++) {
         td_control_phase(&r->control, is_test ? TD_PHASE_TESTING : TD_PHASE_VALIDATING);
         TD_TRY(td_train_loop_agree(l, out_interrupted));
@@ -211,7 +218,6 @@ static td_status evaluate_loader(struct td_train_loop *l, enum td_split split, c
 td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, const char *prefix,
                                  int64_t most, bool *out_interrupted) {
     struct td_rank *r = l->rank;
-    const bool is_test = split == TD_SPLIT_TEST;
     const int n_loaders = td_data_n_loaders(r->data, split);
     struct td_validated own = {.n_loaders = n_loaders > 1 ? n_loaders : 0};
     TD_AUTO(td_scores) *scores = NULL;
@@ -219,10 +225,10 @@ td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, c
     *out_interrupted = false;
     if (most == 0 || td_rank_eval_batches(r, split) == 0) return TD_OK;
     if (r->config->scores && *prefix) TD_TRY(td_scores_create(r, n_loaders, &scores));
-    TD_TRY(enter(r, is_test));
+    TD_TRY(td_evaluate_enter(r, split));
     for (int i = 0; i < n_loaders && !*out_interrupted; i++) {
         TD_TRY(evaluate_loader(l, split, prefix, i, most, scores, &own, &done, out_interrupted));
     }
     if (!*out_interrupted && *prefix) TD_TRY(report(l, prefix, &own, scores));
-    return leave(r, is_test, done);
+    return td_evaluate_leave(r, split, done);
 }

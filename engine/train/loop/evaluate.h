@@ -20,4 +20,10 @@ TD_MUST_USE td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_sp
                                              const char *prefix, int64_t most,
                                              bool *out_interrupted);
 
+// The hooks around a pass over split val or test, also of a loop of somebody's own. done: batches.
+TD_MUST_USE td_status td_evaluate_enter(struct td_rank *r, enum td_split split);
+TD_MUST_USE td_status td_evaluate_leave(struct td_rank *r, enum td_split split, int64_t done);
+// Where the split has several loaders: one of them begins.
+TD_MUST_USE td_status td_evaluate_loader(struct td_rank *r, enum td_split split, int loader);
+
 #endif
