@@ -78,16 +78,31 @@ td_status td_devices_find(const char *accelerator, const struct td_accelerator_o
     return td_status_with_class(s, TD_CLASS_DEVICE);
 }
 
+// Said by all ranks of the node, not by the one alone that would have none.
+static td_status number_of_rank(const struct td_train_config *c, const char *accelerator,
+                                int32_t n_devices, int32_t *out_index) {
+    if (n_devices && c->local_world_size > n_devices) {
+        return td_bad_spec("%" PRId32 " ranks on this machine need a device of '%s' each, it has "
+                           "%" PRId32 "; start as many ranks as it has devices",
+                           c->local_world_size, accelerator, n_devices);
+    }
+    *out_index = n_devices ? c->local_rank : 0;
+    return TD_OK;
+}
+
 td_status td_devices_choose(const struct td_train_config *config, const char *uuid,
                             int32_t *out_index) {
     const char *name = td_rank_accelerator_name(config);
     const struct td_plugin_desc *desc;
+    const struct td_accelerator_ops *ops;
     struct td_accel_facts facts = {.struct_bytes = sizeof facts};
-    *out_index = 0;
-    if (!uuid || !*uuid) return TD_OK;
+    int32_t n;
     TD_TRY(td_registry_find(config->registry, TD_PLUGIN_ACCELERATOR, name, &desc));
-    TD_TRY(((const struct td_accelerator_ops *)desc->ops)->probe(&facts));
-    return td_devices_find(name, desc->ops, &facts, uuid, out_index);
+    ops = desc->ops;
+    TD_TRY(ops->probe(&facts));
+    if (uuid && *uuid) return td_devices_find(name, ops, &facts, uuid, out_index);
+    TD_TRY(count(name, ops, &facts, &n));
+    return number_of_rank(config, name, n, out_index);
 }
 
 td_status td_devices_print(const char *accelerator, const struct td_accelerator_ops *ops,

@@ -17,7 +17,9 @@
 TD_MUST_USE td_status td_devices_find(const char *accelerator, const struct td_accelerator_ops *ops,
                                       const struct td_accel_facts *facts, const char *uuid,
                                       int32_t *out_index);
-// Of the job's accelerator; "" or NULL: the first. Its plugins are in config->registry.
+// Of the job's accelerator; "" or NULL: nobody gave the rank one, and it takes that of its number
+// on the node. Its plugins are in config->registry. Errors: INVALID_ARGUMENT (class bad_spec): the
+// node has more ranks than devices.
 TD_MUST_USE td_status td_devices_choose(const struct td_train_config *config, const char *uuid,
                                         int32_t *out_index);
 // [{"uuid":"...","name":"...","memory_bytes":N}, ...]; null: its device is the host.

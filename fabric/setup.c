@@ -264,15 +264,18 @@ td_status td_fabric_setup(struct td_fabric *f) {
 
 // ---- facts --------------------------------------------------------------------------------------
 void td_fabric_get_facts(const struct td_fabric *f, struct td_fabric_facts *out_facts) {
-    const struct td_rank_env *e = f->env;
     const struct td_rank *r = f->rank;
+    const int32_t rank = f->env ? f->env->rank : 0, world = f->env ? f->env->world_size : 1;
+    const int32_t on_node = world / td_fabric_n_nodes(f);
     struct td_fabric_facts facts = {
         .struct_bytes = out_facts->struct_bytes,
-        .world_size = e ? e->world_size : 1,
-        .global_rank = e ? e->rank : 0,
-        .local_rank = e ? e->rank : 0,
-        .is_global_zero = !e || e->rank == 0,
+        .world_size = world,
+        .global_rank = rank,
+        .local_rank = rank % on_node,
+        .node_rank = rank / on_node,
+        .is_global_zero = rank == 0,
         .is_set_up = r,
+        .device = -1,
     };
     if (r) {
         facts.world_size = r->facts.world_size;

@@ -45,7 +45,8 @@ static const struct argp_option options[] = {
     {"events-fd", OPT_EVENTS, "N", 0, "the launcher's event socket", 1},
     {"group-fd", OPT_GROUP, "N", 0, "shared mapping of the ranks", 1},
     {"store-fd", OPT_STORE, "N", 0, "the launcher's rendezvous store", 1},
-    {"device", OPT_DEVICE, "UUID", 0, "run: the accelerator's device of this rank (its first)", 0},
+    {"device", OPT_DEVICE, "UUID", 0,
+     "run: the accelerator's device of this rank (that of its number)", 0},
     {"cpu-level", OPT_CPU_LEVEL, "LEVEL", 0,
      "no newer instructions than generic, avx2, avx512, avx512_bf16 or amx (TRAIND_CPU_ISA, else "
      "the machine's)",

@@ -15,7 +15,7 @@
 // Each verb returns an exit code (enum td_worker_exit).
 //
 //   traind-worker run --plan FILE [--rank R --world-size W --page-fd N --events-fd N --group-fd N]
-//       [--device UUID]               of the accelerator, for this rank alone; else its first
+//       [--device UUID]               of the accelerator; else that of the rank's number
 //       [--profile]                   at the end a table of kernels and their time, on stderr
 //       [--plugin-dirs DIRS]          run, plan: where the plan's plugins may be
 //   traind-worker plan --plan FILE    sizes, steps and FLOPs of a plan, as one JSON object

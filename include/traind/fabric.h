@@ -87,13 +87,14 @@ struct td_fabric_options {
     bool keeps_forwards;
 };
 
-// What is known of a rank. Before setup world_size and ranks are those that were started.
+// What is known of a rank, from create on. Before setup world_size and ranks are those that were
+// started.
 struct td_fabric_facts {
     uint32_t struct_bytes;
     int32_t world_size, global_rank, local_rank, node_rank;
     bool is_global_zero;
     bool is_set_up;
-    int32_t device;          // of the accelerator
+    int32_t device;          // of the accelerator; -1 before setup
     const char *accelerator; // names as the spec has them; they live as long as the fabric
     const char *strategy, *precision, *collective;
     int64_t global_step; // optimizer steps, without those that were skipped
@@ -139,8 +140,10 @@ TD_MUST_USE td_status td_fabric_setup_dataloaders(struct td_fabric *f, const cha
 // Seeds everything: initial values, dropout, the order of samples. Without it: 0.
 TD_MUST_USE td_status td_fabric_seed_everything(struct td_fabric *f, uint64_t seed);
 // Opens accelerator, strategy, precision, data and module; records and compiles all steps; makes
-// the state, the same on all ranks. Module and data are needed.
-// Errors: INVALID_ARGUMENT (class bad_spec) with every key that is wrong; those of the plugins.
+// the state, the same on all ranks. Module and data are needed. Where the accelerator has devices,
+// each rank opens the one of its local_rank.
+// Errors: INVALID_ARGUMENT (class bad_spec) with every key that is wrong, or where a node has more
+// ranks than devices; those of the plugins.
 TD_MUST_USE td_status td_fabric_setup(struct td_fabric *f);
 
 // ---- batches ------------------------------------------------------------------------------------
@@ -161,10 +164,10 @@ struct td_fabric_batch {
 // each has its own order. The others begin again where they ended. Of several loaders one comes
 // after the other, and batch_idx begins with each. All ranks have as many batches. Of an evaluation
 // each sample comes once, so a rank may have none for the last one; the training split repeats
-// some, as torch's DistributedSampler does. So all ranks take the whole pass of an evaluation, also
-// those without samples: with its first batch it begins on all of them (ddp gives them the buffers
-// of rank 0), and it ends where is_over is said. A batch of another split ends it, too; what is
-// left of it then begins as another pass. Errors: FAILED_PRECONDITION: the data has no such split.
+// some, as torch's DistributedSampler does. All ranks take the whole pass of an evaluation, also
+// those without samples. With its first batch it begins on all of them: ddp gives them the buffers
+// of rank 0. It ends where is_over is said. A batch of another split ends it, too; what is left of
+// it then begins as another pass. Errors: FAILED_PRECONDITION: the data has no such split.
 TD_MUST_USE td_status td_fabric_next(struct td_fabric *f, enum td_split split,
                                      struct td_fabric_batch *out_batch);
 

@@ -154,9 +154,9 @@ enum td_strategy_hook {
     // Of a pass over a split with at least one batch: validate is also the sanity check, and each
     // validation of fit. END also follows an agreed stop. batch: 0; at END how many are done, of
     // predict how many batches, or tokens of a continued prompt, were due. A loop of somebody's
-    // own (traind/fabric.h) calls those of validate and test: at the first batch that it takes, and
-    // where the pass is over, or another split's batch is taken before. It may evaluate a batch
-    // after END. It calls none of predict.
+    // own (traind/fabric.h) has those of validate and test. START comes with the first batch that
+    // it takes, END where the pass is over or a batch of another split is taken. It may evaluate a
+    // batch after END.
     TD_HOOK_VALIDATE_START,
     TD_HOOK_VALIDATE_END,
     TD_HOOK_TEST_START,

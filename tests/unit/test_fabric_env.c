@@ -1,11 +1,14 @@
-// Which rank a program is: each case is a child, because a process reads its environment once.
+// Which rank a program is, and what Fabric says of it: each case is a child, because a process
+// reads its environment once.
 
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "fabric/config.h"
+#include "lib/base/fsio.h"
 #include "tests/unit/test.h"
+#include "traind/fabric.h"
 
 // True if it said true in a child that has this value (NULL: none).
 static bool holds_in_child(const char *value, bool (*look)(void)) {
@@ -88,12 +91,43 @@ static void test_env_is_refused_when_it_is_too_long(void **state) {
     assert_true(holds_in_child(text, is_too_long));
 }
 
+// ---- a rank of several nodes --------------------------------------------------------------------
+// results_fd: no launcher listens, so no thread waits for signals.
+static const char plan[] =
+    "{\"format\": 1, \"name\": \"two\", \"kind\": \"program\", \"command\": [\"/bin/true\"], "
+    "\"trainer\": {\"devices\": 2, \"num_nodes\": 2}, \"run\": {\"job\": \"j\", \"world_size\": "
+    "4}}";
+
+static bool is_rank_1_of_node_1(void) {
+    const struct td_fabric_options o = {.struct_bytes = sizeof o};
+    struct td_fabric_facts facts = {.struct_bytes = sizeof facts};
+    struct td_fabric *f = NULL;
+    td_status s = td_fabric_create(&o, &f);
+    if (s) fprintf(stderr, "# %s\n", td_status_message(s));
+    td_status_free(s);
+    if (!f) return false;
+    td_fabric_get_facts(f, &facts);
+    return facts.world_size == 4 && facts.global_rank == 3 && facts.local_rank == 1 &&
+           facts.node_rank == 1 && !facts.is_global_zero && !facts.is_set_up && facts.device == -1;
+}
+
+static void test_facts_are_those_of_the_node_before_setup(void **state) {
+    char path[256], text[512];
+    snprintf(path, sizeof path, "%s/plan.json", (const char *)*state);
+    assert_ok(td_fs_write(path, plan, sizeof plan - 1, 0600, 0));
+    snprintf(text, sizeof text, "rank=3 world_size=4 page_fd=-1 events_fd=-1 results_fd=1 plan=%s",
+             path);
+    assert_true(holds_in_child(text, is_rank_1_of_node_1));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_env_is_null_when_there_is_no_variable),
         cmocka_unit_test(test_env_is_the_rank_and_is_handed_to_nobody_else),
         cmocka_unit_test(test_env_fails_at_each_call_when_it_cannot_be_read),
         cmocka_unit_test(test_env_is_refused_when_it_is_too_long),
+        cmocka_unit_test_setup_teardown(test_facts_are_those_of_the_node_before_setup,
+                                        td_test_scratch_make, td_test_scratch_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// A pass over a split that a program evaluates itself, as its strategy sees it: it begins on all
+// A pass over a split that a program evaluates itself, as its strategy sees it. It begins on all
 // ranks with the first batch, also on those without samples, and ends once. So ddp's buffers are
 // those of rank 0 wherever a batch is evaluated.
 

@@ -5,20 +5,27 @@
 #include <math.h>
 #include <sys/stat.h>
 
+#include "accelerators/far/far.h"
 #include "fabric/config.h"
 #include "tests/unit/test.h"
 #include "traind/fabric.h"
 #include "traind/spawn.h"
 
-// args: the strategy's name.
+static const char far[] = "{name: plugin, accelerator: far}"; // it has 2 devices
+
+// args: the strategy's name, or the accelerator with devices.
 static td_status be_a_rank(struct td_spawned *self, const void *args, size_t args_bytes) {
+    static const struct td_plugin_desc *const plugins[] = {&td_accelerator_far};
+    const bool has_devices = strcmp(args, far) == 0;
     (void)args_bytes;
     const struct td_fabric_options o = {.struct_bytes = sizeof o,
-                                        .accelerator = "reference",
-                                        .strategy = args,
+                                        .accelerator = has_devices ? far : "reference",
+                                        .strategy = has_devices ? "ddp" : args,
+                                        .own_plugins = plugins,
+                                        .n_own_plugins = 1,
                                         .threads = 1,
                                         .quiet = true};
-    const int32_t rank = td_spawned_rank(self);
+    const int32_t rank = td_spawned_rank(self), device = has_devices ? rank : 0;
     struct td_fabric *f;
     bool same = true;
     TD_TRY(td_fabric_create(&o, &f));
@@ -33,7 +40,8 @@ static td_status be_a_rank(struct td_spawned *self, const void *args, size_t arg
         td_fabric_get_facts(f, &facts);
         same &= facts.world_size == td_spawned_world_size(self) && facts.global_rank == rank &&
                 facts.local_rank == rank && facts.node_rank == 0 &&
-                facts.is_global_zero == (rank == 0) && facts.is_set_up == is_set_up;
+                facts.is_global_zero == (rank == 0) && facts.is_set_up == is_set_up &&
+                facts.device == (is_set_up ? device : -1);
         if (!is_set_up) s = td_fabric_setup(f);
     }
     s = td_fabric_finish(f, s);
@@ -205,6 +213,18 @@ static void test_ranks_are_refused_when_the_strategy_serves_one(void **state) {
     td_test_over("strategy", "single_device");
 }
 
+static void test_ranks_have_a_device_each_or_are_refused(void **state) {
+    (void)state;
+    for (int32_t world = 1; world <= 2; world++) {
+        assert_ok(call(world, far));
+    }
+    td_status s = call(3, far);
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    assert_non_null(strstr(td_status_message(s), "3 ranks on this machine need a device of 'far' "
+                                                 "each, it has 2"));
+    td_status_free(s);
+}
+
 // args: the ranks that the program says it has.
 static td_status be_one_of(struct td_spawned *self, const void *args, size_t args_bytes) {
     struct td_fabric_options o = alone;
@@ -353,6 +373,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks_are_numbered_with_every_strategy),
         cmocka_unit_test(test_ranks_are_refused_when_the_strategy_serves_one),
+        cmocka_unit_test(test_ranks_have_a_device_each_or_are_refused),
         cmocka_unit_test(test_ranks_are_refused_when_the_program_says_it_has_others),
         cmocka_unit_test_setup_teardown(test_parent_goes_on_with_the_weights_of_its_ranks,
                                         td_test_scratch_make, td_test_scratch_remove),
