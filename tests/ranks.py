@@ -21,7 +21,7 @@ import support
 
 WORKER = pathlib.Path(support.BUILD) / "bin" / "traind-worker"
 PAGE_BYTES, RING_RECORDS, RECORD_BYTES, RING_HEADER = 4096, 8192, 64, 192
-OFFSET = {"phase": 64, "epoch": 68, "step": 72, "samples": 88, "stop": 128, "checkpoint": 132,
+OFFSET = {"phase": 64, "epoch": 68, "step": 72, "total_steps": 80, "samples": 88, "stop": 128, "checkpoint": 132,
           "abort": 136, "drain_asked": 116, "drain_done": 140, "signal": 192, "last_words": 196}
 STOP_CHECKPOINT, STOP_NOW = 1, 2
 SYS_FUTEX, FUTEX_WAKE = {"x86_64": 202, "aarch64": 98}[platform.machine()], 1

@@ -95,7 +95,9 @@ static td_status measure(const struct td_worker_args *args, struct td_worker_con
     struct td_worker_sized sized = {0};
     td_status s = td_worker_size_up(config, &io, &events, &sized);
     bool alone = args->dump_graph && !args->json; // the text, which says nothing of a start
-    if (!s && !alone) s = td_start_check(sized.rank);
+    struct td_progress start = {0};
+    if (!s && !alone) s = td_start_check(sized.rank, &start);
+    if (!s) td_sizes_start_at(sized.rank, &start, &sized.sizes);
     if (!s && args->dump_graph) s = td_autotune_text(&dump, sized.rank);
     if (!s) s = list_devices(sized.rank, &out->devices);
     td_rank_destroy(td_steal(sized.rank));

@@ -11,7 +11,8 @@
 
 #include "engine/train/rank/rank.h"
 
-// planned: of td_rank_create_plan. Class bad_spec or data.
-TD_MUST_USE td_status td_start_check(const struct td_rank *planned);
+// planned: of td_rank_create_plan. out_start: where it begins; all zero unless it resumes. Class
+// bad_spec or data.
+TD_MUST_USE td_status td_start_check(const struct td_rank *planned, struct td_progress *out_start);
 
 #endif

@@ -164,7 +164,32 @@ static void test_total_steps_equal_those_of_the_played_loop(void **state) {
         };
         bool validates;
         bool known = l.max_epochs >= 0 || l.max_steps >= 0;
-        assert_int_equal(td_limits_total_steps(&l, 7), known ? play(&l, &validates) : 0);
+        const struct td_epoch first = {.n_batches = 7};
+        assert_int_equal(td_limits_total_steps(&l, 0, &first, 7), known ? play(&l, &validates) : 0);
+    }
+}
+
+// From each place between two windows, whatever was done with other batches and ranks before it.
+static void test_total_steps_are_those_done_and_those_left_when_resumed(void **state) {
+    (void)state;
+    for (int i = 0; i < 5 * 4 * 3 * 6 * 8; i++) {
+        struct td_limits l = {
+            .max_epochs = i % 5,
+            .max_steps = -1,
+            .accumulate = WINDOWS(1 + i / 5 % 4),
+            .n_accumulate = 1 + (size_t)(i / 20 % 3),
+        };
+        struct td_epoch e = {.index = i / 60 % 6, .first = i / 360, .n_batches = 7};
+        const int64_t done = 11;
+        int64_t left = 0;
+        for (struct td_epoch p = e; p.index < l.max_epochs; p.index++, p.first = 0) {
+            for (int64_t b = p.first; b < 7; b++) {
+                left += td_limits_steps_after(&l, &p, b);
+            }
+        }
+        assert_int_equal(td_limits_total_steps(&l, done, &e, 7), done + left);
+        l.max_steps = 14;
+        assert_int_equal(td_limits_total_steps(&l, done, &e, 7), TD_MIN(done + left, 14));
     }
 }
 
@@ -187,6 +212,7 @@ int main(void) {
         cmocka_unit_test(test_validation_is_due_by_interval_and_epoch),
         cmocka_unit_test(test_run_validates_if_the_played_loop_does),
         cmocka_unit_test(test_total_steps_equal_those_of_the_played_loop),
+        cmocka_unit_test(test_total_steps_are_those_done_and_those_left_when_resumed),
         cmocka_unit_test(test_early_end_waits_for_the_minima),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

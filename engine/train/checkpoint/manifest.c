@@ -153,6 +153,8 @@ static void put_progress(struct td_arena *a, struct td_json *root, const struct 
     struct td_json *o = set_new(a, root, "progress", TD_JSON_OBJECT);
     set_int(a, o, "epoch_offset", p->epoch_offset);
     set_int(a, o, "epoch_batches", p->epoch_batches);
+    set_int(a, o, "windows", p->windows);
+    set_int(a, o, "total_steps", p->total_steps);
     set_int(a, o, "samples", p->samples);
     set_int(a, o, "elapsed_ns", p->elapsed_ns);
     (void)td_json_set(a, o, "validation_pending", td_json_new_bool(a, p->validation_pending));
@@ -304,6 +306,8 @@ static void get_progress(const struct td_json *root, struct td_progress *p) {
         .epoch = td_json_int(td_json_get(root, "epoch"), -1),
         .epoch_offset = td_json_int(td_json_get(o, "epoch_offset"), -1),
         .epoch_batches = td_json_int(td_json_get(o, "epoch_batches"), -1),
+        .windows = td_json_int(td_json_get(o, "windows"), 0),
+        .total_steps = td_json_int(td_json_get(o, "total_steps"), 0),
         .samples = td_json_int(td_json_get(o, "samples"), -1),
         .elapsed_ns = td_json_int(td_json_get(o, "elapsed_ns"), 0),
         .validation_pending = td_json_bool(td_json_get(o, "validation_pending"), false),
@@ -440,7 +444,7 @@ static const char *get_all(struct td_arena *a, const struct td_json *root, struc
     get_progress(root, &m->progress);
     const struct td_progress *p = &m->progress;
     if (p->step < 0 || p->epoch < 0 || p->epoch_offset < 0 || p->epoch_batches < 0 ||
-        p->samples < 0) {
+        p->samples < 0 || p->windows < 0 || p->total_steps < 0) {
         return "its progress is incomplete";
     }
     if (!get_plateau(td_json_get(root, "plateau"), &m->progress.plateau)) {

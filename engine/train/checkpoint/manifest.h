@@ -41,6 +41,8 @@ struct td_progress {
     int64_t epoch;         // the one being played, from 0
     int64_t epoch_offset;  // global sample offset inside that epoch
     int64_t epoch_batches; // batches of it that are done
+    int64_t windows;       // played, whatever came of them; 0: not counted
+    int64_t total_steps;   // of the whole run, as it is known here; 0: it has no end, or not known
     int64_t samples;       // of the whole job, all ranks
     int64_t elapsed_ns;    // training time of all attempts so far, for max_time
     struct td_precision_state precision;

@@ -81,10 +81,19 @@ bool td_limits_ever_validates(const struct td_limits *l, int64_t n_batches) {
     return false;
 }
 
-int64_t td_limits_total_steps(const struct td_limits *l, int64_t n_batches) {
-    int64_t by_epochs = l->max_epochs >= 0 ? steps_before(l, l->max_epochs, n_batches) : -1;
-    if (l->max_steps < 0) return by_epochs < 0 ? 0 : by_epochs;
-    return by_epochs < 0 ? l->max_steps : TD_MIN(by_epochs, (int64_t)l->max_steps);
+// The rest of epoch e, and all of those after it.
+static int64_t steps_left(const struct td_limits *l, const struct td_epoch *e, int64_t n_batches) {
+    if (e->index >= l->max_epochs) return 0;
+    const int64_t rest = TD_MAX(e->n_batches - e->first, 0);
+    return steps_of(rest, td_limits_accumulate(l, e->index)) +
+           steps_before(l, l->max_epochs, n_batches) - steps_before(l, e->index + 1, n_batches);
+}
+
+int64_t td_limits_total_steps(const struct td_limits *l, int64_t done, const struct td_epoch *e,
+                              int64_t n_batches) {
+    if (l->max_epochs < 0) return TD_MAX(l->max_steps, 0);
+    const int64_t by_epochs = done + steps_left(l, e, n_batches);
+    return l->max_steps < 0 ? by_epochs : TD_MIN(by_epochs, (int64_t)l->max_steps);
 }
 
 bool td_limits_reached(const struct td_limits *l, int64_t epochs_done, int64_t steps_done) {

@@ -40,8 +40,10 @@ int64_t td_limits_steps_per_epoch(const struct td_limits *l, int64_t epoch, int6
 bool td_limits_validates_after(const struct td_limits *l, const struct td_epoch *e, int64_t batch);
 // Does a validation fall into the run at all?
 bool td_limits_ever_validates(const struct td_limits *l, int64_t n_batches);
-// Optimizer steps of the whole run; 0: no limit known in advance.
-int64_t td_limits_total_steps(const struct td_limits *l, int64_t n_batches);
+// Optimizer steps of the whole run: those that are done, and those of the rest of epoch e and of
+// the epochs after it, which have n_batches each. 0: no limit known in advance.
+int64_t td_limits_total_steps(const struct td_limits *l, int64_t done, const struct td_epoch *e,
+                              int64_t n_batches);
 // Does fit end here? Asked at optimizer-step boundaries and between epochs.
 bool td_limits_reached(const struct td_limits *l, int64_t epochs_done, int64_t steps_done);
 // May an early end (timer, early stop) be honoured already?

@@ -69,6 +69,21 @@ void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank) {
                         td_data_n_loaders(rank->data, TD_SPLIT_VAL));
 }
 
+// Another batch, world or amount of data, or other limits: the run does not end where it would
+// have.
+static void note_end(const struct td_train_loop *l, bool schedules_follow) {
+    const struct td_rank *r = l->rank;
+    const int64_t was = r->start.total_steps, is = l->at.total_steps;
+    char at[32] = "never";
+    if (!r->resumed || !r->facts.is_global_zero || !was || was == is) return;
+    if (is) snprintf(at, sizeof at, "at step %lld", (long long)is);
+    td_events_note(r->events,
+                   "the run ends %s now; when its checkpoint was written it was to end at step "
+                   "%lld%s",
+                   at, (long long)was,
+                   schedules_follow ? "; so the learning rate follows another curve" : "");
+}
+
 td_status td_train_loop_settle(struct td_train_loop *l) {
     int64_t n = td_rank_epoch_batches(l->rank);
     if (n == 0) {
@@ -76,20 +91,23 @@ td_status td_train_loop_settle(struct td_train_loop *l) {
                            "batch_size or raise limit_train_batches, or overfit_batches");
     }
     // Each training step has its schedule, which counts windows.
-    const struct td_limits windows = td_rank_window_limits(l->rank);
-    const int64_t total = td_limits_total_steps(&windows, n), steps = l->rank->steps.n * total;
-    atomic_store_explicit(&l->rank->io->page->total_steps, steps, memory_order_relaxed);
+    const int64_t total = td_rank_total_windows(l->rank, &l->at);
+    bool follows = false;
+    l->at.total_steps = l->rank->steps.n * total;
+    atomic_store_explicit(&l->rank->io->page->total_steps, l->at.total_steps, memory_order_relaxed);
     for (int i = 0; i < TD_MAX(l->rank->config->n_optimizers, 1); i++) {
         struct td_schedule_config *s = &l->schedule[i];
         const char *end = td_schedule_end_knob(s->kind);
         if (!end || s->total_steps != 0) continue;
         s->total_steps = total;
+        follows = true;
         if (total == 0) {
             return td_bad_spec("%s needs lr_scheduler.%s when neither max_epochs nor "
                                "max_steps ends the run",
                                td_schedule_name(s->kind), end);
         }
     }
+    note_end(l, follows);
     return TD_OK;
 }
 

@@ -20,7 +20,7 @@ void td_narrate_plan(const struct td_train_loop *l) {
     const struct td_rank *r = l->rank;
     const struct td_limits *limits = &r->config->limits;
     const struct td_epoch epoch = td_rank_epoch(r, &l->at);
-    const int64_t n_steps = td_limits_total_steps(limits, epoch.n_batches);
+    const int64_t n_steps = l->at.total_steps;
     char epochs[24], steps[24];
     td_events_say(r->events,
                   "plan epochs=%s steps=%s batches_per_epoch=%lld batch_size=%lld strategy=%s "

@@ -146,11 +146,15 @@ td_status td_sizes_measure(const struct td_rank *r, struct td_sizes *out_sizes) 
     s.batches_per_epoch = td_rank_epoch_batches(r);
     const struct td_limits windows = td_rank_window_limits(r);
     s.steps_per_epoch = r->steps.n * td_limits_steps_per_epoch(&windows, 0, s.batches_per_epoch);
-    if (r->config->stages & TD_STAGE_FIT) {
-        s.total_steps = r->steps.n * td_limits_total_steps(&windows, s.batches_per_epoch);
-    }
+    td_sizes_start_at(r, &r->start, &s);
     *out_sizes = s;
     return TD_OK;
+}
+
+void td_sizes_start_at(const struct td_rank *r, const struct td_progress *start,
+                       struct td_sizes *s) {
+    if (!(r->config->stages & TD_STAGE_FIT)) return;
+    s->total_steps = r->steps.n * td_rank_total_windows(r, start);
 }
 
 // ---- the limit ----------------------------------------------------------------------------------

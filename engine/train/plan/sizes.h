@@ -55,6 +55,9 @@ struct td_sizes {
 // Does the checkpointer have a shadow (checkpoint.h)?
 bool td_sizes_shadows(const struct td_rank *r);
 TD_MUST_USE td_status td_sizes_measure(const struct td_rank *r, struct td_sizes *out_sizes);
+// The length of the run from where it starts (td_start_check), which a plan learns last.
+void td_sizes_start_at(const struct td_rank *r, const struct td_progress *start,
+                       struct td_sizes *sizes);
 
 // Levels to try, in order. INVALID_ARGUMENT: trainer.recompute is none of them.
 TD_MUST_USE td_status td_sizes_levels(const struct td_rank *r, enum td_recompute *out_first,

@@ -28,6 +28,12 @@ struct td_program_key td_rank_predict_key(const struct td_rank *r, int64_t n);
 // The job's limits with windows in place of optimizer steps. Each step of the module makes one of
 // these in a window; a window that max_steps ends in is played whole.
 struct td_limits td_rank_window_limits(const struct td_rank *r);
+// The place of a checkpoint as this world counts batches: of its offset, which samplers go by.
+void td_rank_recount(const struct td_rank *r, struct td_progress *p);
+// Windows of a run that is at p: those that it has played, and what is left with the data, world
+// and batch of this rank. A schedule with an end that is `auto` ends there. 0: it has no end. Where
+// nothing has changed it is the same from every place of the run.
+int64_t td_rank_total_windows(const struct td_rank *r, const struct td_progress *p);
 // The predict stage continues a prompt instead of going through data.
 bool td_rank_generates(const struct td_rank *r);
 

@@ -116,11 +116,7 @@ td_status td_rank_choose_start(struct td_rank *r) {
     if (r->precision_ops->state_load) {
         TD_TRY(r->precision_ops->state_load(r->precision, &r->start.precision));
     }
-    // Batches that are done, as this world counts them; the offset is what the samplers go by.
-    if (r->start.epoch_offset) {
-        r->start.epoch_batches = (r->start.epoch_offset + c->batch_size * c->world_size - 1) /
-                                 (c->batch_size * c->world_size);
-    }
+    td_rank_recount(r, &r->start);
     return TD_OK;
 }
 
