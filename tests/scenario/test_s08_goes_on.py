@@ -110,3 +110,38 @@ def test_end_stays_when_steps_were_skipped_before(tmp_path):
                                                    trainer=mixed))
     assert total == 32 and not ends_of(notes)
     assert rest == {s: lr for s, lr in whole.items() if s > at}
+
+
+# ---- a run that was over ------------------------------------------------------------------------
+EVALUATED = ("val_loss", "validate_loss", "test_loss", "train_loss_epoch")
+
+
+def evaluated(tmp_path, folder, resume_from=None, **trainer):
+    plan = plan_for(tmp_path / folder, resume_from=resume_from, trainer={"limit_val_batches": 1.0} | trainer)
+    plan["stages"] = ["fit", "validate", "test"]
+    with Attempt(tmp_path, plan) as attempt:
+        assert attempt.wait() == [0], attempt.story()
+        first = attempt.ranks[0]
+        return ([(m["name"], m["epoch"], m["step"]) for m in first.metrics if m["name"] in EVALUATED],
+                [e["text"] for e in first.event("note") if e["text"].startswith("nothing is left")], first.step)
+
+
+@pytest.mark.parametrize("step", [16, 20, 32])
+def test_points_are_of_the_last_epoch_when_the_run_resumed_at_the_end_of_one(tmp_path, step):
+    whole, quiet, _ = evaluated(tmp_path, "whole")
+    rest, notes, _ = evaluated(tmp_path, "rest", tmp_path / f"whole/step-{step}")
+    assert rest == [p for p in whole if p[2] > step or p[0] in ("validate_loss", "test_loss")]
+    assert {p for p in rest if p[0] == "test_loss"} == {("test_loss", 1, 32)}
+    assert not quiet and len(notes) == (step == 32)
+
+
+@pytest.mark.parametrize("limits, text", [
+    ({}, "the checkpoint is of step 32, with 2 epochs done, and max_epochs is 2; raise trainer.max_epochs to go on"),
+    ({"max_epochs": 1}, "the checkpoint is of step 32, with 2 epochs done, and max_epochs is 1; raise trainer.max_epochs"),
+    ({"max_steps": 32}, "the checkpoint is of step 32, with 2 epochs done, and max_steps is 32; raise trainer.max_steps"),
+    ({"max_epochs": 3}, None)])
+def test_note_says_that_nothing_is_left_when_a_run_was_over(tmp_path, limits, text):
+    evaluated(tmp_path, "whole")
+    _, notes, step = evaluated(tmp_path, "rest", tmp_path / "whole/step-32", **limits)
+    assert [text in n for n in notes] == ([True] if text else [])
+    assert step == (32 if text else 48)

@@ -131,6 +131,15 @@ def test_reasons_of_a_resume_were_notes_and_one_more_note(here):
     assert len(said) == 2 and said[0] == "world size 1 -> 2" and said[1].startswith("seed 1 -> 2: "), notes
 
 
+def test_resume_of_a_run_that_was_over_said_nothing(here):
+    here.run("spec.yaml", "-O", "over")
+    ran = here.run("spec.yaml", "-O", "over", "--resume")
+    assert ("note: nothing is left to train: the checkpoint is of step 96, with 3 epochs done, and max_epochs is 3; "
+            "raise trainer.max_epochs to go on\n") in ran.stderr
+    assert "SUCCEEDED: step 96" in ran.stdout
+    assert "SUCCEEDED: step 128" in here.run("spec.yaml", "-O", "over", "--resume", "--set", "trainer.max_epochs=4").stdout
+
+
 def test_precision_that_auto_chose_is_a_note(here):
     ran = here.run("spec.yaml", "--set", "trainer.precision=auto", "-O", "auto")
     said, = [line for line in ran.stderr.splitlines() if "trainer.precision" in line]

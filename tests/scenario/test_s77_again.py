@@ -48,6 +48,24 @@ def test_retry_goes_on_from_the_newest_checkpoint_when_asked_to(daemon):
     assert min(p.step for p in daemon.points(again)) == newest.step + 1, "it did not begin again"
 
 
+def test_retry_of_a_job_that_is_over_says_that_nothing_is_left(daemon, done):
+    again = daemon.ctl("retry", done, "--resume", "-o", "name", check=OK).stdout.strip()
+    daemon.finish(again)
+    shown = daemon.ctl("describe", again, check=OK).stdout
+    assert "nothing is left to train: the checkpoint is of step 40" in shown and "raise trainer.max_steps" in shown
+
+
+# 512 samples in batches of 16, 3 epochs: 96 steps. The rest in batches of 8 is 24 and 2 times 64.
+def test_describe_named_a_last_step_that_a_resumed_job_went_past(daemon):
+    first = daemon.submit(SPEC, "trainer.max_steps=20")
+    daemon.finish(first)
+    job = daemon.submit(SPEC, f"ckpt_path={daemon.checkpoints(first)[0].directory}", "data.batch_size=8")
+    daemon.finish(job)
+    shown = daemon.ctl("describe", job, check=OK).stdout
+    assert "172 of 172" in shown and "the run ends at step 172 now; when its checkpoint was written" in shown
+    assert daemon.job(job).total_steps == 172
+
+
 def test_retry_of_a_job_that_began_with_weights_takes_those_of_its_checkpoint(daemon, done):
     weights, *_ = daemon.checkpoints(done)
     job = daemon.submit(SPEC, "trainer.max_steps=10", f"init_from={weights.directory}", "checkpoint.every_n_epochs=1")

@@ -208,11 +208,44 @@ static td_status play_batch(struct td_train_loop *l, struct td_steps *steps, int
     return validates ? validate_in_window(l) : TD_OK;
 }
 
-// Before the first batch: did early stopping end fit where the attempt before left?
-static bool was_over(const struct td_train_loop *l) {
+// Before the first batch, where the attempt before may have ended an epoch.
+static int64_t epochs_done(const struct td_train_loop *l) {
     const struct td_epoch e = td_rank_epoch(l->rank, &l->at);
-    const bool epoch_ended = l->at.epoch_offset > 0 && l->at.epoch_batches == e.n_batches;
-    return td_early_stopping_ends(l, l->at.epoch + epoch_ended, l->at.step);
+    return l->at.epoch + (l->at.epoch_offset > 0 && l->at.epoch_batches == e.n_batches);
+}
+
+// Did fit end there? Then it stays in that epoch.
+static bool was_over(const struct td_train_loop *l) {
+    return td_limits_reached(&l->rank->config->limits, epochs_done(l), l->at.step) ||
+           td_early_stopping_ends(l, epochs_done(l), l->at.step);
+}
+
+// Who resumes a run that was over may have wanted it to go on.
+static void note_over(const struct td_train_loop *l) {
+    const struct td_rank *r = l->rank;
+    const struct td_limits *limits = &r->config->limits;
+    const char *knob = NULL;
+    int32_t limit = 0;
+    if (!r->resumed || !r->facts.is_global_zero) return;
+    if (td_limits_reached(limits, 0, l->at.step)) {
+        knob = "max_steps";
+        limit = limits->max_steps;
+    } else if (td_limits_reached(limits, epochs_done(l), 0)) {
+        knob = "max_epochs";
+        limit = limits->max_epochs;
+    }
+    if (knob) {
+        td_events_note(r->events,
+                       "nothing is left to train: the checkpoint is of step %lld, with %lld "
+                       "epoch%s done, and %s is %d; raise trainer.%s to go on",
+                       (long long)l->at.step, (long long)epochs_done(l),
+                       epochs_done(l) == 1 ? "" : "s", knob, limit, knob);
+    } else if (r->start.early_stop.decided) {
+        td_events_note(r->events,
+                       "nothing is left to train: early stopping had ended it at step %lld; a job "
+                       "that begins at this checkpoint (ckpt_path) trains on",
+                       (long long)l->at.step);
+    }
 }
 
 static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end) {
@@ -248,7 +281,8 @@ static td_status play_epochs(struct td_train_loop *l, enum td_train_loop_end *ou
     const struct td_limits *limits = &r->config->limits;
     struct td_steps own;
     td_host_step_init(&own, l);
-    bool leave = td_limits_reached(limits, l->at.epoch, l->at.step) || was_over(l);
+    bool leave = was_over(l);
+    if (leave) note_over(l);
     for (; !leave && !td_limits_reached(limits, l->at.epoch, l->at.step); l->at.epoch++) {
         TD_TRY(begin_epoch(l));
         for (int64_t b = l->epoch.first; b < l->epoch.n_batches && !leave; b++) {
