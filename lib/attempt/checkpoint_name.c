@@ -2,6 +2,7 @@
 
 #include "lib/attempt/checkpoint_name.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *digits(const char *p) {
@@ -18,6 +19,19 @@ bool td_checkpoint_path_ok(const char *path) {
     if (!p || strncmp(p, "/step-", 6) != 0) return false;
     p = digits(p + 6);
     return p && *p == '\0';
+}
+
+bool td_checkpoint_of_job_read(const char *text, struct td_checkpoint_of_job *out) {
+    enum { DIGITS = 12 };
+    if (!text || strncmp(text, "j-", 2) != 0) return false;
+    if (strspn(text + 2, "0123456789abcdef") != DIGITS || text[2 + DIGITS] != '/') return false;
+    const char *which = text + 2 + DIGITS + 1;
+    if (strcmp(which, "last") && strcmp(which, "best") && !td_checkpoint_path_ok(which)) {
+        return false;
+    }
+    snprintf(out->job, sizeof out->job, "%.*s", 2 + DIGITS, text);
+    out->which = which;
+    return true;
 }
 
 bool td_checkpoint_file_ok(const char *name) {

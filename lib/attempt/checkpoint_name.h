@@ -13,6 +13,15 @@ enum {
 
 // "a<N>/step-<n>", each number of 1 to 9 digits, and nothing else. False for NULL.
 bool td_checkpoint_path_ok(const char *path);
+// A checkpoint of another job, as a canonical spec names it: "<id>/last", "<id>/best" or
+// "<id>/a<N>/step-<n>".
+enum { TD_CHECKPOINT_JOB_BYTES = 16 }; // of an id, with its NUL
+struct td_checkpoint_of_job {
+    char job[TD_CHECKPOINT_JOB_BYTES];
+    const char *which; // what follows the id, of the same text
+};
+bool td_checkpoint_of_job_read(const char *text, struct td_checkpoint_of_job *out);
+
 // A plain file name: letters, digits, '.', '-' and '_', no '.' at the beginning. False for NULL.
 bool td_checkpoint_file_ok(const char *name);
 

@@ -44,6 +44,10 @@ static bool is_of_checkpoints(const struct td_knob *k) {
     return !k->section[0] && (!strcmp(k->key, "ckpt_path") || !strcmp(k->key, "init_from"));
 }
 
+bool td_place_is_checkpoint(const struct td_check *c, const char *text) {
+    return c->place && text == c->place->name;
+}
+
 static bool remember(struct td_check *c, const struct td_knob *k, const char *where,
                      const char *given, const char *path) {
     struct td_spec_place *p = c->place;
@@ -63,14 +67,15 @@ static bool remember(struct td_check *c, const struct td_knob *k, const char *wh
 // A checkpoint of a job; NULL without a violation: it is none.
 static const char *find_checkpoint(struct td_check *c, const struct td_knob *k, const char *where,
                                    int line, const char *text, bool *out_failed) {
-    const char *path = NULL;
+    const char *name = NULL;
     *out_failed = false;
     if (!c->place->checkpoint || !is_of_checkpoints(k) || strchr(".~", text[0])) return NULL;
-    td_status s = c->place->checkpoint(c->place->arg, c->arena, text, &path);
+    td_status s = c->place->checkpoint(c->place->arg, c->arena, text, &name);
     if (s) td_check_violation(c, where, line, "%s", td_status_message(s));
     *out_failed = s != TD_OK;
     td_status_free(s);
-    return path;
+    c->place->name = name;
+    return name;
 }
 
 const char *td_place_path(struct td_check *c, const struct td_knob *k, const char *where, int line,

@@ -27,16 +27,20 @@ struct td_spec_place {
     const char *home;      // absolute; NULL: unknown
     const char *refusal;   // why relative paths are not taken here; NULL: they are
     // What a text of ckpt_path or init_from names, if it is neither absolute nor begins with '.' or
-    // '~': the directory of a checkpoint of a job. NULL with OK: no job is called so, and it is a
-    // path. An error is a violation of the key. May be NULL.
-    td_status (*checkpoint)(void *arg, struct td_arena *a, const char *text, const char **out_path);
+    // '~': a checkpoint of a job, in the words of a canonical spec (checkpoint_name.h).
+    // NULL with OK: no job is called so, and it is a path. An error is a violation of the key. May
+    // be NULL.
+    td_status (*checkpoint)(void *arg, struct td_arena *a, const char *text, const char **out_name);
     void *arg;
+    const char *name;                      // out: the last that `checkpoint` gave
     struct td_spec_resolved *first, *last; // out
     size_t n;
 };
 
-// A path as a knob has it, at its place: NULL after noting what is wrong. Absolute ones, and all
-// where the check has no place, come back as they are.
+// Is it the text that td_place_path has just given, and no path but the name of a checkpoint?
+bool td_place_is_checkpoint(const struct td_check *c, const char *text);
+// A path as a knob has it, at its place, or the name of a checkpoint: NULL after noting what is
+// wrong. Absolute ones, and all where the check has no place, come back as they are.
 const char *td_place_path(struct td_check *c, const struct td_knob *k, const char *where, int line,
                           const char *text);
 

@@ -273,7 +273,8 @@ static struct td_json *check_text(const struct subject *s, const struct td_json 
     bool ok = is_in_range(s->k, (double)len) && strlen(text) == len && !has_control(text);
     ok = ok && (s->k->type != TD_KNOB_NAME || is_name(text, len));
     ok = ok && (s->k->type != TD_KNOB_PLUGIN || is_plugin(text));
-    ok = ok && (!is_path_knob(s->k) || is_path(text) || is_word(s->k, text));
+    ok = ok && (!is_path_knob(s->k) || is_path(text) || is_word(s->k, text) ||
+                td_place_is_checkpoint(s->c, text));
     return ok ? fresh(s, td_json_new_string(s->c->arena, text)) : refuse(s, v, NULL);
 }
 

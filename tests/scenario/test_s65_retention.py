@@ -1,5 +1,6 @@
 """What is kept of a job's checkpoints and what goes, on every disk: retention over attempts, files and rows that
 have lost each other, jobs that are deleted."""
+import json
 import shutil
 import signal
 
@@ -117,6 +118,24 @@ def test_checkpoint_that_a_waiting_job_names_stays_until_it_has_ended(daemon):
     daemon.steer("Cancel", user)
     daemon.wait_state(user, "CANCELLED")
     settles([daemon], job, [last])
+
+
+def test_job_begins_from_what_is_newest_when_it_starts_not_when_it_was_submitted(daemon):
+    first = daemon.submit(LONG, *KEEPS_ONE, "trainer.devices=2", "checkpoint.every_n_train_steps=5")
+    early = until("a checkpoint", lambda: rows(daemon, first))
+    newer = daemon.submit(LONG, "name=long", "trainer.devices=2")             # and has none
+    user = daemon.submit(LONG, "name=user", "ckpt_path=long/last")
+    picky = daemon.submit(LONG, "name=picky", f"ckpt_path=long/{early[0]}")   # that one alone
+    assert json.loads(daemon.job(user).spec_json)["ckpt_path"] == f"{first}/last"
+    until("it is rotated", lambda: early[0] not in rows(daemon, first))
+    lost = daemon.wait_state(picky, "FAILED")
+    assert any(f"checkpoint {early[0]} of job {first}" in n and "was removed" in n for n in lost.notes)
+    daemon.steer("Pause", first)
+    last = daemon.wait_state(first, "PAUSED").checkpoint
+    daemon.steer("Cancel", newer)
+    begun = daemon.wait_step(user, int(last.rpartition("-")[2]) + 1)
+    assert f"ckpt_path is checkpoint {first}/{last} (long)" in begun.notes
+    daemon.steer("Cancel", user), daemon.steer("Cancel", first)
 
 
 # ---- rows and files that have lost each other ----------------------------------------------------

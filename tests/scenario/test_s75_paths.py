@@ -102,11 +102,13 @@ def test_checkpoints_of_other_jobs_by_name_id_and_prefix(daemon, here):
     rows = {c.path: c for c in daemon.checkpoints(first)}
     best = max(rows.values(), key=lambda c: c.metrics["val_loss"]).path
     other = sorted(rows)[0]
-    for word, path in ((first, last), (first[:9], last), ("small", last), ("small/last", last), ("small/best", best),
-                       (f"small/{other}", other)):
+    for word, kept, path in ((first, "last", last), (first[:9], "last", last), ("small", "last", last),
+                             ("small/last", "last", last), ("small/best", "best", best), (f"small/{other}", other, other)):
         for key in ("init_from", "ckpt_path"):
-            shown = ctl(daemon, here, "submit", "-", "--dry-run", "--set", f"{key}={word}", stdin=SPEC)
-            assert json.loads(shown.stdout)[key] == rows[path].directory, (word, key)
+            spec = daemon.stub("Job").PlanJob(daemon.cluster.stubs.job.PlanJobRequest(
+                spec=SPEC, overrides=[f"{key}={word}"]), timeout=60)
+            assert json.loads(spec.spec_json)[key] == f"{first}/{kept}", (word, key)
+            assert json.loads(spec.plan_json)[key] == rows[path].directory, (word, key)
     ctl(daemon, here, "submit", "-", "--follow", "--set", "init_from=small/best", stdin=SPEC.replace("small", "next"))
 
 

@@ -5,22 +5,40 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/core/retain.h"
+#include "daemon/coordinator/core/source.h"
 #include "daemon/coordinator/shell/access.h"
 #include "lib/attempt/checkpoint_name.h"
 
 enum { WORD_MAX = 64, PATHS_MAX = 4096 };
 
 // ---- the checkpoint of a job --------------------------------------------------------------------
-// The newest job of that name, else the only one whose id begins so.
-static td_status find_job(const struct td_core *core, const char *word, struct td_job **out_job) {
+static bool is_which(const char *text) {
+    return !strcmp(text, "best") || !strcmp(text, "last") || td_checkpoint_path_ok(text);
+}
+
+static bool has(struct td_job *j, const char *which) {
+    const struct td_checkpoint *c = NULL;
+    td_status s = td_source_pick(j, which, &c);
+    td_status_free(s);
+    return !s;
+}
+
+// The newest job of that name that has such a checkpoint, else the newest of that name, else the
+// only one whose id begins so.
+static td_status find_job(const struct td_core *core, const char *word, const char *which,
+                          struct td_job **out_job) {
     struct td_job *named = NULL, *begins = NULL;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < core->n_jobs; i++) {
+    for (uint32_t i = core->n_jobs; i-- > 0;) {
         struct td_job *j = core->order[i];
-        if (strcmp(j->name, word) == 0) named = j;
+        if (strcmp(j->name, word) == 0) {
+            if (!named) named = j;
+            if (has(j, which)) {
+                *out_job = j;
+                return TD_OK;
+            }
+        }
         if (strncmp(j->id, word, strlen(word)) != 0) continue;
         n++;
         begins = j;
@@ -33,59 +51,22 @@ static td_status find_job(const struct td_core *core, const char *word, struct t
                    word);
 }
 
-static td_status pick(struct td_job *j, const char *which, const struct td_checkpoint **out) {
-    *out = strcmp(which, "best") == 0                ? td_retain_best(j)
-           : strcmp(which, "last") == 0 || !which[0] ? td_catalog_find(j, "")
-                                                     : td_catalog_find(j, which);
-    const bool is_path = td_checkpoint_path_ok(which);
-    if (*out && !(*out)->committed) *out = NULL;
-    if (*out && !(is_path && (*out)->damage)) return TD_OK;
-    if (*out) {
-        return td_fail(TD_FAILED_PRECONDITION, "%s of job %s is damaged: %s", which, j->id,
-                       (*out)->damage);
-    }
-    if (!is_path) {
-        return td_fail(TD_FAILED_PRECONDITION, "job %s (%s) has no checkpoint yet", j->id, j->name);
-    }
-    return td_fail(TD_NOT_FOUND,
-                   "job %s (%s) has no checkpoint %s; `trainctl checkpoint list %s` shows them",
-                   j->id, j->name, which, j->id);
-}
-
-static bool only_the_embedded(const struct td_core *core) {
-    size_t cursor = 0;
-    const char *id;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &id, &value)) {
-        if (!((const struct td_host *)value)->embedded) return false;
-    }
-    return true;
-}
-
-static bool is_which(const char *text) {
-    return !text[0] || !strcmp(text, "best") || !strcmp(text, "last") ||
-           td_checkpoint_path_ok(text);
-}
-
 static td_status find_checkpoint(void *arg, struct td_arena *a, const char *text,
-                                 const char **out_path) {
+                                 const char **out_name) {
     const struct td_job_place *p = arg;
-    const struct td_core *core = p->c->core;
-    char word[WORD_MAX], here[TD_SHELL_PATH_MAX];
+    char word[WORD_MAX];
     const size_t len = strcspn(text, "/");
-    const char *which = text[len] ? text + len + 1 : "";
+    const char *which = text[len] ? text + len + 1 : "last";
     struct td_job *j = NULL;
-    const struct td_checkpoint *cp = NULL;
+    const struct td_checkpoint *c = NULL;
     if (len == 0 || len >= sizeof word || !is_which(which)) return TD_OK;
     snprintf(word, sizeof word, "%.*s", (int)len, text);
-    TD_TRY(find_job(core, word, &j));
+    TD_TRY(find_job(p->c->core, word, which, &j));
     if (!j) return TD_OK;
     TD_TRY(td_access_may_read_checkpoints(p->c, p->call, j));
-    TD_TRY(pick(j, which, &cp));
-    td_shell_checkpoint_path(p->c, j->id, cp->path, NULL, here);
-    const bool is_here = cp->streamed && (only_the_embedded(core) || !cp->directory[0]);
-    *out_path = td_arena_strdup(a, is_here || !cp->directory[0] ? here : cp->directory);
-    return *out_path ? TD_OK : td_fail_oom();
+    TD_TRY(td_source_pick(j, which, &c));
+    *out_name = td_arena_printf(a, "%s/%s", j->id, which);
+    return *out_name ? TD_OK : td_fail_oom();
 }
 
 // ---- the client ---------------------------------------------------------------------------------
@@ -108,12 +89,10 @@ static const char *or_null(const char *path) {
 void td_job_place_init(struct td_job_place *p, const struct td_coordinator *c,
                        const struct td_rpc_call *call, const Traind__V1__ClientPlace *client) {
     *p = (struct td_job_place){.c = c, .call = call};
+    p->place = (struct td_spec_place){.checkpoint = find_checkpoint, .arg = p};
     if (!client) return;
-    p->of_client = &p->place;
-    p->place = (struct td_spec_place){.directory = or_null(client->directory),
-                                      .home = or_null(client->home),
-                                      .checkpoint = find_checkpoint,
-                                      .arg = p};
+    p->place.directory = or_null(client->directory);
+    p->place.home = or_null(client->home);
     const struct td_host *other = stranger(c->core, client->boot_id);
     if (!other) return;
     snprintf(p->refusal, sizeof p->refusal,

@@ -5,11 +5,11 @@
 //
 // Relative paths begin where the client is (ClientPlace). They mean nothing on another machine, so
 // they are refused where a node is known whose kernel is not the client's (boot id); the refusal
-// names that node. `ckpt_path` and `init_from` also take JOB, JOB/last, JOB/best and JOB/a1/step-N,
-// where JOB is an id, the unique beginning of one, or a name, the newest of that name. What names
-// no job is a path. The caller must be one who may read checkpoints of the job. A checkpoint that
-// the coordinator keeps is named by its place there if there are no nodes but its own. Else it is
-// named by the place where its rank wrote it.
+// names that node. `ckpt_path` and `init_from` also take JOB, JOB/last, JOB/best and JOB/a1/step-N.
+// JOB is an id, the unique beginning of one, or a name: the newest job of that name that has such a
+// checkpoint. What names no job is a path. The caller must be one who may read checkpoints
+// of the job. So the job is settled here, once; which checkpoint of it that is, when an attempt
+// starts (core/source.h).
 
 #include "daemon/coordinator/shell/shell.h"
 #include "lib/spec/spec.h"
@@ -17,13 +17,12 @@
 
 struct td_job_place {
     struct td_spec_place place;
-    struct td_spec_place *of_client; // &place, or NULL: relative paths are refused
     const struct td_coordinator *c;
     const struct td_rpc_call *call;
     char refusal[320];
 };
 
-// client: may be NULL. The place borrows it, and the call.
+// client: NULL takes no relative paths. The place borrows it, and the call.
 void td_job_place_init(struct td_job_place *p, const struct td_coordinator *c,
                        const struct td_rpc_call *call, const Traind__V1__ClientPlace *client);
 // What was relative, into the answer.

@@ -9,6 +9,7 @@
 #include "daemon/coordinator/api/job_place.h"
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/offers_check.h"
+#include "daemon/coordinator/core/source.h"
 #include "daemon/coordinator/shell/access.h"
 #include "daemon/coordinator/shell/watch.h"
 #include "lib/base/digest.h"
@@ -40,7 +41,7 @@ static td_status read_spec(const struct td_coordinator *c, const struct td_rpc_c
                            struct td_job_place *place, struct td_json **out_tree, char **out_json) {
     td_job_place_init(place, c, call, in->client);
     TD_TRY(td_spec_parse_at(arena, in->spec, strlen(in->spec), (const char *const *)in->overrides,
-                            in->n_overrides, place->of_client, out_tree));
+                            in->n_overrides, &place->place, out_tree));
     TD_TRY(td_offers_check(c->core, *out_tree));
     TD_AUTO_BUF text;
     td_buf_init(&text, SPEC_JSON_MAX);
@@ -77,8 +78,8 @@ static td_status body_digest(const Traind__V1__CreateJobRequest *r, const struct
     for (size_t i = 0; i < r->n_overrides; i++) {
         td_digest_update(d, r->overrides[i], strlen(r->overrides[i]) + 1);
     }
-    const struct td_spec_resolved *p = place->of_client ? place->of_client->first : NULL;
-    for (; p; p = p->next) { // the same text, of another directory
+    // The same text, of another directory.
+    for (const struct td_spec_resolved *p = place->place.first; p; p = p->next) {
         td_digest_update(d, p->path, strlen(p->path) + 1);
     }
     td_digest_hex(d, out);
@@ -167,6 +168,8 @@ struct planner {
     uint64_t token;
     struct td_rpc_call *call;
     char *spec_json;
+    char *
+        plan_spec; // spec_json with a place where it names a checkpoint of a job; NULL: it does not
 };
 
 struct td_planners {
@@ -183,6 +186,7 @@ td_status td_planners_create(struct td_planners **out_planners) {
 static void drop_planner(struct td_planners *p, size_t i) {
     td_rpc_call_unref(p->list[i].call);
     free(p->list[i].spec_json);
+    free(p->list[i].plan_spec);
     p->list[i] = p->list[--p->n];
 }
 
@@ -237,7 +241,8 @@ static td_status reply_plan(struct td_coordinator *c, const struct planner *p, c
     TD_TRY(td_shell_arena(&arena));
     struct td_json *v = NULL, *tree = NULL;
     TD_TRY(td_json_parse(arena, json, strlen(json), &v));
-    TD_TRY(td_json_parse(arena, p->spec_json, strlen(p->spec_json), &tree));
+    const char *spec = p->plan_spec ? p->plan_spec : p->spec_json;
+    TD_TRY(td_json_parse(arena, spec, strlen(spec), &tree));
     struct td_plan plan;
     const struct td_plan_run run = {0}; // threads and ranks: as whoever runs it says
     TD_TRY(td_plan_build(arena, tree, &run, &plan));
@@ -286,13 +291,14 @@ void td_planners_on_plan(struct td_coordinator *c, uint64_t token, const char *j
 static td_status plan(struct td_coordinator *c, struct td_rpc_call *call,
                       const Traind__V1__PlanJobRequest *r) {
     struct td_planners *ps = c->planners;
-    TD_AUTO_FREE char *json = NULL;
+    TD_AUTO_FREE char *json = NULL, *plan_spec = NULL;
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *tree = NULL;
     const struct handed_in in = {r->spec, r->overrides, r->n_overrides, r->client};
     struct td_job_place place;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
     TD_TRY(read_spec(c, call, arena, &in, &place, &tree, &json));
+    TD_TRY(td_source_join(c->core, json, &plan_spec));
     if (ps->n == MAX_PLANNERS) {
         return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
                                              "%d plans are asked for already; try again",
@@ -300,8 +306,9 @@ static td_status plan(struct td_coordinator *c, struct td_rpc_call *call,
                                      "LIMIT_PLANS");
     }
     uint64_t token = ++ps->next_token;
-    TD_TRY(td_core_plan(c->core, td_shell_now(), json, r->dump_graph, token));
-    ps->list[ps->n++] = (struct planner){token, call, td_steal(json)};
+    TD_TRY(
+        td_core_plan(c->core, td_shell_now(), plan_spec ? plan_spec : json, r->dump_graph, token));
+    ps->list[ps->n++] = (struct planner){token, call, td_steal(json), td_steal(plan_spec)};
     td_rpc_call_ref(call);
     td_shell_after(c);
     return TD_OK;

@@ -18,6 +18,7 @@
 #include "daemon/coordinator/core/out.h"
 #include "daemon/coordinator/core/over.h"
 #include "daemon/coordinator/core/retain.h"
+#include "daemon/coordinator/core/source.h"
 #include "lib/attempt/events.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
@@ -204,6 +205,7 @@ static void on_removed(struct line *l) {
         return;
     }
     td_catalog_on_removed(l->core, l->job, l->event->removed.path);
+    td_source_removed(l->core, l->job, l->event->removed.path);
 }
 
 static void on_frozen(struct line *l) {

@@ -12,9 +12,10 @@
 #include "daemon/coordinator/core/over.h"
 #include "daemon/coordinator/core/rendezvous.h"
 #include "daemon/coordinator/core/retain.h"
+#include "daemon/coordinator/core/source.h"
 #include "lib/attempt/rank_page.h"
 
-enum { FREE_PORT_RESTARTS = 5 };
+enum { FREE_RESTARTS = 5 };
 
 static const int64_t close_ns = 5 * TD_NS_PER_S;       // for metrics on their way
 static const int64_t checkpoint_ns = 60 * TD_NS_PER_S; // then for checkpoints
@@ -94,7 +95,10 @@ static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt
     enum td_class cls = j->failure.cls;
     // Of a command: another attempt has another port. One that finds each taken is counted at last.
     bool lost_port = cls == TD_CLASS_PREEMPTED && j->failure.code == TD_UNAVAILABLE;
-    if (lost_port && j->port_restarts++ >= FREE_PORT_RESTARTS) cls = TD_CLASS_INTERNAL;
+    if (lost_port && j->free_restarts++ >= FREE_RESTARTS) cls = TD_CLASS_INTERNAL;
+    // Another job removed the checkpoint that this one began from: it begins from its newest then.
+    bool lost_source = cls == TD_CLASS_DATA && td_source_moved(core, j);
+    if (lost_source && j->free_restarts++ < FREE_RESTARTS) cls = TD_CLASS_PREEMPTED;
     bool retry = worth_retry(j, cls);
     if (retry) count_retry(core, j, cls);
     if (!retry && budget(j) && is_retried(j, cls)) {

@@ -27,8 +27,8 @@
 // a rank's, over the whole checkpoints. The rank of a live attempt removes its own. What attempts
 // that are over left leaves the catalog here, and reconcile.h has its files removed. While a live
 // attempt has no checkpoint of its own nothing goes, because it may be reading any of them. What a
-// job that waits or runs names as ckpt_path or init_from stays as long as it does. Part of the
-// core: pure.
+// job that waits or runs names as ckpt_path or init_from stays as long as it does. So does what it
+// was settled on where it names a job's newest or best (source.h). Part of the core: pure.
 
 #include "daemon/coordinator/core/checkpoint.h"
 #include "daemon/coordinator/core/job.h"

@@ -27,7 +27,7 @@
 //   catalog.h, checkpoints: pending, committed, removed; reconcile.h, what nodes have to do about
 //   them; retain.h, which are kept; over.h, an attempt is over; reconciled.h, the nodes' answers
 //   forget.h, a job and what it owns go; removals.h, what nodes still have of it; retention.h, when
-//   moves.h, a job moves from state to state
+//   moves.h, a job moves from state to state; source.h, which checkpoint of another it begins from
 //   attempt.h, what the event lines of an attempt mean; attempt_end.h, how it ends, and restarts;
 //   attempt_messages.h, what its node is sent about it; rendezvous.h, what its ranks leave for
 //   each other

@@ -15,6 +15,7 @@
 #include "daemon/coordinator/core/nodes.h"
 #include "daemon/coordinator/core/plans.h"
 #include "daemon/coordinator/core/removals.h"
+#include "daemon/coordinator/core/source.h"
 #include "lib/spec/spec.h"
 
 static td_status load_job(struct td_core *core, const char *key, const struct td_json *v) {
@@ -60,7 +61,9 @@ static td_status load_spec(struct td_core *core, const char *key, const char *bo
     if (!j) return TD_OK;
     j->spec_json = td_strdup(body);
     if (!j->spec_json) return td_fail_oom();
-    return td_job_state_ended(j->state) ? TD_OK : td_job_read_knobs(j);
+    if (td_job_state_ended(j->state)) return TD_OK;
+    TD_TRY(td_job_read_knobs(j));
+    return td_source_restore(j);
 }
 
 td_status td_core_load(struct td_core *core, enum td_record_kind kind, const char *key,

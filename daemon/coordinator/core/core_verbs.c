@@ -45,7 +45,8 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
     j->create_ns = j->wait_ns = core->now.real.ns;
     TD_TRY(td_fits_slots(core, td_job_node_ranks(j), &j->knobs.resources));
     TD_TRY(td_fits_kind(core, j->knobs.kind, td_job_node_ranks(j), &j->knobs.resources));
-    TD_TRY(td_fits_memory(core, td_job_node_ranks(j), td_plans_find(core, j->spec_digest, NULL)));
+    TD_TRY(td_fits_memory(core, td_job_node_ranks(j),
+                          td_plans_find(core, td_job_plan_digest(j), NULL)));
     TD_TRY(td_fits_devices(core, td_job_node_ranks(j), j->knobs.accelerator));
     *out_job = td_steal(j);
     return TD_OK;

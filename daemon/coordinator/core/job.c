@@ -324,6 +324,9 @@ void td_job_destroy(struct td_job *j) {
     free(j->frozen_json);
     free(j->weights);
     free(j->spec_json);
+    free(j->source);
+    free(j->source_place);
+    free(j->plan_spec);
     free(j);
 }
 
@@ -368,6 +371,20 @@ bool td_job_has_knobs(struct td_job *j) {
     td_status s = j->spec_json ? td_job_read_knobs(j) : td_fail_oom();
     td_status_free(s);
     return !s;
+}
+
+const char *td_job_plan_spec(const struct td_job *j) {
+    return j->plan_spec ? j->plan_spec : j->spec_json;
+}
+
+const char *td_job_plan_digest(const struct td_job *j) {
+    return j->plan_spec ? j->plan_digest : j->spec_digest;
+}
+
+bool td_job_source_is(const struct td_job *j, const struct td_job *of, const char *path) {
+    const size_t n = strlen(of->id);
+    return j->source && strncmp(j->source, of->id, n) == 0 && j->source[n] == '/' &&
+           strcmp(j->source + n + 1, path) == 0;
 }
 
 uint32_t td_job_node_ranks(const struct td_job *j) {

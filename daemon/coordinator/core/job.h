@@ -182,7 +182,7 @@ struct td_job {
     uint32_t n_ranks;
     uint32_t restarts;
     uint32_t disk_restarts;
-    uint32_t port_restarts; // of a command whose port was taken; not counted among restarts
+    uint32_t free_restarts; // by what others did to it; not counted among restarts
     struct td_failure failure;
     int64_t create_ns, start_ns, end_ns,
         wait_ns; // real time; 0: not yet; wait: since when it waits
@@ -200,6 +200,12 @@ struct td_job {
     char *weights;     // that validate, test and predict used; NULL: none of them has begun
     char *spec_json;   // canonical
     char spec_digest[33];
+    // Of a spec that names a checkpoint of another job (source.h); NULL: of others, or not yet.
+    char *source;       // the checkpoint that it was settled on: "<job>/a1/step-5"
+    char *source_place; // its directory
+    char *plan_spec;    // spec_json with that in place of the name; not durable
+    char plan_digest[33];
+    bool source_firm; // settled when the job had a place; not durable
     struct td_job_knobs knobs;
     struct td_mono retry_at; // RECOVERING: not before; not durable, a restart retries at once
     struct td_attempt **attempts;
@@ -233,6 +239,11 @@ TD_MUST_USE td_status td_job_read_knobs(struct td_job *j);
 // The same of one that has ended, whose knobs are read when they are needed. False: its spec was
 // lost, or there is no memory.
 bool td_job_has_knobs(struct td_job *j);
+// What its plans are made of, and its digest: the spec, with a place where it names a checkpoint.
+const char *td_job_plan_spec(const struct td_job *j);
+const char *td_job_plan_digest(const struct td_job *j);
+// It was settled on the checkpoint `path` of that job.
+bool td_job_source_is(const struct td_job *j, const struct td_job *of, const char *path);
 uint32_t td_job_node_ranks(const struct td_job *j); // ranks that it has on each of its nodes
 // The caller says td_core_touch. Adds a note once; when the list is full the oldest goes.
 void td_job_note(struct td_job *j, const char *fmt, ...) TD_PRINTF(2, 3);

@@ -78,7 +78,7 @@ td_status td_job_encode(const struct td_job *j, struct td_buf *out) {
     TD_TRY(put_int(out, "n_ranks", j->n_ranks));
     TD_TRY(put_int(out, "restarts", j->restarts));
     TD_TRY(put_int(out, "disk_restarts", j->disk_restarts));
-    if (j->port_restarts) TD_TRY(put_int(out, "port_restarts", j->port_restarts));
+    TD_TRY(put_int(out, "port_restarts", j->free_restarts)); // its name from when it had one cause
     TD_TRY(put_int(out, "unlisted", j->unlisted));
     TD_TRY(put_int(out, "create_ns", j->create_ns));
     TD_TRY(put_int(out, "start_ns", j->start_ns));
@@ -98,6 +98,8 @@ td_status td_job_encode(const struct td_job *j, struct td_buf *out) {
     TD_TRY(put_text(out, "frozen", j->frozen_json));
     TD_TRY(put_text(out, "weights", j->weights));
     TD_TRY(put_text(out, "spec_digest", j->spec_digest));
+    TD_TRY(put_text(out, "source", j->source));
+    TD_TRY(put_text(out, "source_place", j->source_place));
     TD_TRY(put_failure(out, &j->failure));
     TD_TRY(put_lists(out, j));
     TD_TRY(put_metrics(out, j));
@@ -221,7 +223,7 @@ td_status td_job_decode(struct td_job *j, const struct td_json *v) {
     j->n_ranks = get_u32(v, "n_ranks");
     j->restarts = get_u32(v, "restarts");
     j->disk_restarts = get_u32(v, "disk_restarts");
-    j->port_restarts = get_u32(v, "port_restarts");
+    j->free_restarts = get_u32(v, "port_restarts");
     j->unlisted = get_int(v, "unlisted") != 0;
     j->create_ns = get_int(v, "create_ns");
     j->start_ns = get_int(v, "start_ns");
@@ -242,6 +244,8 @@ td_status td_job_decode(struct td_job *j, const struct td_json *v) {
     TD_TRY(get_some(v, "owner", &j->owner));
     TD_TRY(get_some(v, "owner_token", &j->owner_token));
     TD_TRY(get_some(v, "cancel_why", &j->cancel_why));
+    TD_TRY(get_some(v, "source", &j->source));
+    TD_TRY(get_some(v, "source_place", &j->source_place));
     const struct td_json *list = td_json_get(v, "notes");
     for (const struct td_json *n = list ? list->first : NULL; n; n = n->next) {
         td_job_note(j, "%s", td_json_string(n, ""));

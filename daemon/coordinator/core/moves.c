@@ -107,7 +107,7 @@ enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_j
     if (td_job_state_ended(to)) {
         j->end_ns = core->now.real.ns;
         deactivate(core, j);
-        td_plan_asks_unused(core, j->spec_digest);
+        td_plan_asks_unused(core, td_job_plan_digest(j));
         td_retain_released(core, j);
         td_retention_ended(core, j);
     }

@@ -45,7 +45,7 @@ void td_plans_note(const struct td_plan_entry *e, struct td_job *j) {
 // which may need other bytes, so they come last.
 const struct td_plan_entry *td_plans_of(const struct td_core *core, const struct td_job *j,
                                         const struct td_host *n) {
-    return td_plans_find_near(core, j->spec_digest, n);
+    return td_plans_find_near(core, td_job_plan_digest(j), n);
 }
 
 // A later attempt does with a plan of another level, and one rank with none. More ranks need the
@@ -56,7 +56,8 @@ bool td_plans_suffice(const struct td_core *core, const struct td_job *j, const 
         j->frozen_json || !td_plans_precision_is_auto(j); // else ranks would not know what to do
     bool sized = j->n_ranks == 1 || td_plans_of(core, j, n);
     if (!td_place_known(j, n)) return false; // its devices are in the answer
-    return (j->n_attempts && has_precision && sized) || td_plans_find(core, j->spec_digest, n);
+    return (j->n_attempts && has_precision && sized) ||
+           td_plans_find(core, td_job_plan_digest(j), n);
 }
 
 // ---- questions ----------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ static void fail_ask(struct td_core *core, uint32_t at, enum td_class cls, enum 
     answer_waiters(core, ask, NULL, NULL, s);
     for (uint32_t i = core->n_active; i-- > 0 && fails_jobs;) {
         struct td_job *j = core->active[i];
-        if (strcmp(j->spec_digest, ask->digest) == 0 &&
+        if (strcmp(td_job_plan_digest(j), ask->digest) == 0 &&
             fails_with(core, j, ask->later && final_class(cls, code))) {
             td_core_fail_job(core, j, cls, td_status_code(s), td_status_message(s));
         }
@@ -265,7 +266,7 @@ static bool is_for_later_attempt(const struct td_core *core, const struct td_pla
     bool later = false;
     for (uint32_t i = 0; i < core->n_active; i++) {
         const struct td_job *j = core->active[i];
-        if (strcmp(j->spec_digest, ask->digest) != 0) continue;
+        if (strcmp(td_job_plan_digest(j), ask->digest) != 0) continue;
         if (j->n_attempts == 0) return false;
         later = true;
     }
@@ -399,7 +400,7 @@ static void cancel_at_node(struct td_core *core, const struct td_plan_ask *ask) 
 
 static bool is_used(const struct td_core *core, const struct td_plan_ask *ask) {
     for (uint32_t i = 0; i < core->n_active && !ask->dump[0]; i++) {
-        if (strcmp(core->active[i]->spec_digest, ask->digest) == 0) return true;
+        if (strcmp(td_job_plan_digest(core->active[i]), ask->digest) == 0) return true;
     }
     return is_waited_for(core, ask);
 }

@@ -17,6 +17,7 @@
 #include "daemon/coordinator/core/out.h"
 #include "daemon/coordinator/core/place.h"
 #include "daemon/coordinator/core/plans.h"
+#include "daemon/coordinator/core/source.h"
 #include "lib/base/digest.h"
 
 enum { MAX_RESUME = 8, MAX_LOOKS = 256, PLAN_AHEAD = 32, SHOWN_NODES = 4 };
@@ -344,7 +345,7 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *place)
                                     .precision = td_plans_precision(g.plan, j),
                                     .nodes = g.n > 1 ? names_of(arena, &g) : NULL,
                                     .link_timeout_ms = g.n > 1 ? link_timeout_ms(core) : 0};
-    td_status s = td_plans_text(j->spec_json, j->frozen_json, &run, &plan_text);
+    td_status s = td_plans_text(td_job_plan_spec(j), j->frozen_json, &run, &plan_text);
     if (!s) s = make_attempt(core, j, &g, &a);
     if (s) {
         td_core_fail_job(core, j, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
@@ -357,6 +358,7 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *place)
     say_start(j, a, &g);
     if (g.plan && g.plan->total_steps) j->progress.total_steps = g.plan->total_steps;
     if (a->number == 1) td_plans_note(g.plan, j);
+    if (a->number == 1) td_source_note(core, j);
     note_level(j, &g);
     j->progress.phase = 0;
     take_places(core, a, &g);
@@ -388,11 +390,11 @@ static bool too_large(struct td_core *core, struct td_job *j, const struct td_ho
 // a later pass does it then.
 static bool planned(struct td_core *core, struct td_job *j, struct td_host *n) {
     if (td_plans_suffice(core, j, n)) {
-        td_plans_use(core, j->spec_digest, n);
+        td_plans_use(core, td_job_plan_digest(j), n);
         td_host_devices_use(&n->devices, j->knobs.accelerator);
         return true;
     }
-    td_status_free(td_plans_want(core, j->spec_digest, n, "", j->spec_json));
+    td_status_free(td_plans_want(core, td_job_plan_digest(j), n, "", td_job_plan_spec(j)));
     td_plans_tick(core);
     return false;
 }
@@ -411,6 +413,7 @@ static void look(struct td_core *core, struct td_job *j, uint32_t at) {
     }
     struct td_host *place = p.node ? p.node : p.nearest; // now or later
     bool soon = p.node || at < PLAN_AHEAD;
+    if (place && soon && !td_source_settle(core, j, p.node != NULL)) return;
     if (place && soon && !planned(core, j, place)) {
         if (td_job_state_waits(j->state)) keep_place(core, j, &p);
         return;

@@ -35,8 +35,8 @@ static bool is_name_end(char c) {
 }
 
 // Is the checkpoint (NULL: any) of job `id` a part of this place of a spec?
-static bool names(const char *place, const char *id, const struct td_checkpoint *c) {
-    size_t len = strlen(id), n = c ? strlen(c->path) : 0;
+static bool names(const char *place, const char *id, const char *path) {
+    size_t len = strlen(id), n = path ? strlen(path) : 0;
     const char *at = place;
     while (at && (at = strstr(at, id))) {
         const char *rest = at + len;
@@ -44,8 +44,8 @@ static bool names(const char *place, const char *id, const struct td_checkpoint 
         at = rest;
         if (!whole) continue;
         rest += strspn(rest, "/");
-        if (!c || !*rest) return true;
-        if (strncmp(rest, c->path, n) == 0 && is_name_end(rest[n])) return true;
+        if (!path || !*rest) return true;
+        if (strncmp(rest, path, n) == 0 && is_name_end(rest[n])) return true;
     }
     return false;
 }
@@ -54,12 +54,17 @@ bool td_retain_names(const struct td_job *k, const struct td_job *j) {
     return names(k->knobs.ckpt_path, j->id, NULL) || names(k->knobs.init_from, j->id, NULL);
 }
 
+bool td_retain_needs(const struct td_job *k, const struct td_job *j, const char *path) {
+    return td_job_source_is(k, j, path) || names(k->knobs.ckpt_path, j->id, path) ||
+           names(k->knobs.init_from, j->id, path);
+}
+
 const struct td_job *td_retain_user(const struct td_core *core, const struct td_job *j,
                                     const struct td_checkpoint *c) {
     for (uint32_t i = 0; i < core->n_pinning; i++) {
         const struct td_job *k = core->pinning[i];
         if (k == j || td_job_state_ended(k->state)) continue;
-        if (names(k->knobs.ckpt_path, j->id, c) || names(k->knobs.init_from, j->id, c)) return k;
+        if (c ? td_retain_needs(k, j, c->path) : td_retain_names(k, j)) return k;
     }
     return NULL;
 }

@@ -26,7 +26,9 @@ void td_retain_all(struct td_core *core);
 void td_retain_released(struct td_core *core, const struct td_job *ended);
 // Job k names a checkpoint of j as the one that it begins from.
 bool td_retain_names(const struct td_job *k, const struct td_job *j);
-// A job that waits or runs and names this checkpoint (NULL: any) of j; NULL: none.
+// The same of one checkpoint, by name or because k was settled on it (source.h).
+bool td_retain_needs(const struct td_job *k, const struct td_job *j, const char *path);
+// A job that waits or runs and needs this checkpoint (NULL: any) of j; NULL: none.
 const struct td_job *td_retain_user(const struct td_core *core, const struct td_job *j,
                                     const struct td_checkpoint *c);
 // The checkpoint that its rule would keep longest: by the monitored value, else the newest. NULL:
