@@ -2,9 +2,10 @@
 //
 // jansson checks syntax, UTF-8, duplicate keys and number ranges; its tree is then copied into the
 // caller's arena and freed. Copying costs little and leaves one tree type for JSON and YAML, plain
-// enough to walk by hand. A caller bounds the text it hands in; jansson's own memory is at most
-// some 40 times that, and gone on return. NUL inside a string is refused, so that every string may
-// be read as a C string.
+// enough to walk by hand. jansson gives no lines of values. Where they are asked for, the text is
+// walked beside the tree, token by token; it is known to be valid by then. A caller bounds the text
+// that it hands in; jansson's own memory is at most some 40 times that, and gone on return. NUL
+// inside a string is refused, so that every string may be read as a C string.
 //
 // The printer is canonical: members in their order, shortest round-trip numbers, a real always
 // with '.' or an exponent (it reads back as a real), bytes that are not UTF-8 as U+FFFD.
@@ -25,41 +26,118 @@ enum { DEPTH_MAX = 64, INDENT = 2 };
 void *td_no_stdin;
 
 // ---- reading ------------------------------------------------------------------------------------
-static td_status convert(struct td_arena *a, json_t *from, int depth, struct td_json **out);
+struct reader {
+    struct td_arena *a;
+    struct td_json_source *source; // NULL: nobody asks for lines, and the bounds are our own
+    const char *at, *end;          // in the text, beside the tree; with a source
+    int line;
+};
 
-static td_status convert_children(struct td_arena *a, json_t *from, int depth, struct td_json *to) {
-    if (depth >= DEPTH_MAX) {
-        return td_fail(TD_INVALID_ARGUMENT, "JSON is nested deeper than %d levels", DEPTH_MAX);
+#define FAULT(r, ...)                                                                              \
+    do {                                                                                           \
+        (r)->source->line = (r)->line;                                                             \
+        snprintf((r)->source->fault, sizeof(r)->source->fault, __VA_ARGS__);                       \
+        return td_fail(TD_INVALID_ARGUMENT, "JSON line %d: %s", (r)->line, (r)->source->fault);    \
+    } while (0)
+
+// The text is one that jansson took, so that these need not doubt it.
+static void skip_space(struct reader *r) {
+    for (; r->at < r->end && strchr(" \t\r\n", *r->at); r->at++) {
+        r->line += *r->at == '\n';
     }
-    if (json_is_array(from)) {
-        for (size_t i = 0; i < json_array_size(from); i++) {
-            struct td_json *child;
-            TD_TRY(convert(a, json_array_get(from, i), depth + 1, &child));
-            TD_CHECK(td_json_push(to, child));
-        }
-        return TD_OK;
+}
+
+static void skip_mark(struct reader *r) { // one of []{}:, and the blanks after it
+    if (r->at < r->end) r->at++;
+    skip_space(r);
+}
+
+static void skip_string(struct reader *r) {
+    for (r->at++; r->at < r->end && *r->at != '"'; r->at++) {
+        r->at += *r->at == '\\';
     }
-    const char *key;
-    json_t *value;
-    json_object_foreach(from, key, value) {
-        struct td_json *child;
-        TD_TRY(convert(a, value, depth + 1, &child));
-        child->key = td_arena_strdup(a, key);
-        if (!child->key) return td_fail_oom();
-        TD_CHECK(td_json_push(to, child));
+    skip_mark(r);
+}
+
+static void skip_scalar(struct reader *r, const json_t *from) {
+    if (json_is_string(from)) {
+        skip_string(r);
+        return;
+    }
+    while (r->at < r->end && !strchr(",]} \t\r\n", *r->at)) {
+        r->at++;
+    }
+    skip_space(r);
+}
+
+static td_status check_bounds(struct reader *r, json_t *from, int depth) {
+    struct td_json_source *s = r->source;
+    if (++s->n_values > s->max_values) FAULT(r, "more than %zu values", s->max_values);
+    if (json_is_string(from) && json_string_length(from) > s->max_bytes) {
+        FAULT(r, "a value of %zu bytes; at most %zu", json_string_length(from), s->max_bytes);
+    }
+    if ((json_is_array(from) || json_is_object(from)) && depth >= s->max_depth) {
+        FAULT(r, "nested deeper than %d levels", s->max_depth);
+    }
+    if (json_object_size(from) > s->max_members) {
+        FAULT(r, "a map of more than %zu keys", s->max_members);
     }
     return TD_OK;
 }
 
-static td_status convert(struct td_arena *a, json_t *from, int depth, struct td_json **out) {
+static td_status convert(struct reader *r, json_t *from, int depth, struct td_json **out);
+
+static td_status convert_member(struct reader *r, const char *key, json_t *value, int depth,
+                                struct td_json *to) {
+    struct td_json *child;
+    const int line = r->line;
+    if (r->source && strlen(key) > r->source->max_bytes) {
+        FAULT(r, "a key of %zu bytes", strlen(key));
+    }
+    if (r->source) {
+        skip_string(r);
+        skip_mark(r);
+    }
+    TD_TRY(convert(r, value, depth + 1, &child));
+    if (r->source && *r->at == ',') skip_mark(r);
+    child->line = line; // its value may begin lines below
+    child->key = td_arena_strdup(r->a, key);
+    if (!child->key) return td_fail_oom();
+    TD_CHECK(td_json_push(to, child));
+    return TD_OK;
+}
+
+static td_status convert_children(struct reader *r, json_t *from, int depth, struct td_json *to) {
+    if (depth >= DEPTH_MAX) {
+        return td_fail(TD_INVALID_ARGUMENT, "JSON is nested deeper than %d levels", DEPTH_MAX);
+    }
+    if (r->source) skip_mark(r);
+    for (size_t i = 0; json_is_array(from) && i < json_array_size(from); i++) {
+        struct td_json *child;
+        TD_TRY(convert(r, json_array_get(from, i), depth + 1, &child));
+        if (r->source && *r->at == ',') skip_mark(r);
+        TD_CHECK(td_json_push(to, child));
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach(from, key, value) { // in the order of the text
+        TD_TRY(convert_member(r, key, value, depth, to));
+    }
+    if (r->source) skip_mark(r);
+    return TD_OK;
+}
+
+static td_status convert(struct reader *r, json_t *from, int depth, struct td_json **out) {
     static const enum td_json_kind kinds[] = {
         [JSON_OBJECT] = TD_JSON_OBJECT, [JSON_ARRAY] = TD_JSON_ARRAY,
         [JSON_STRING] = TD_JSON_STRING, [JSON_INTEGER] = TD_JSON_INT,
         [JSON_REAL] = TD_JSON_REAL,     [JSON_TRUE] = TD_JSON_BOOL,
         [JSON_FALSE] = TD_JSON_BOOL,    [JSON_NULL] = TD_JSON_NULL,
     };
-    struct td_json *v = td_json_new(a, kinds[json_typeof(from)]);
+    if (r->source) TD_TRY(check_bounds(r, from, depth));
+    struct td_json *v = td_json_new(r->a, kinds[json_typeof(from)]);
     if (!v) return td_fail_oom();
+    v->line = r->line;
     switch (v->kind) {
     case TD_JSON_NULL:
         break;
@@ -74,33 +152,52 @@ static td_status convert(struct td_arena *a, json_t *from, int depth, struct td_
         break;
     case TD_JSON_STRING:
         v->u.string.len = json_string_length(from);
-        v->u.string.data = td_arena_strndup(a, json_string_value(from), v->u.string.len);
+        v->u.string.data = td_arena_strndup(r->a, json_string_value(from), v->u.string.len);
         if (!v->u.string.data) return td_fail_oom();
         break;
     case TD_JSON_ARRAY:
     case TD_JSON_OBJECT:
-        TD_TRY(convert_children(a, from, depth, v));
-        break;
+        TD_TRY(convert_children(r, from, depth, v));
+        *out = v;
+        return TD_OK;
     }
+    if (r->source) skip_scalar(r, from);
     *out = v;
     return TD_OK;
 }
 
-td_status td_json_parse(struct td_arena *a, const char *text, size_t len,
-                        struct td_json **out_root) {
+static td_status parse(struct reader *r, const char *text, size_t len, struct td_json **out_root) {
     json_error_t error;
     json_t *tree = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!tree && json_error_code(&error) == json_error_out_of_memory) return td_fail_oom();
+    if (!tree && r->source) {
+        r->line = error.line;
+        FAULT(r, "column %d: %s", error.column, error.text);
+    }
     if (!tree) {
         return td_fail(TD_INVALID_ARGUMENT, "JSON line %d column %d: %s", error.line, error.column,
                        error.text);
     }
     struct td_json *root = NULL;
-    td_status s = convert(a, tree, 0, &root);
+    td_status s = convert(r, tree, 0, &root);
     json_decref(tree);
     TD_TRY(s);
     *out_root = root;
     return TD_OK;
+}
+
+td_status td_json_parse(struct td_arena *a, const char *text, size_t len,
+                        struct td_json **out_root) {
+    return parse(&(struct reader){.a = a}, text, len, out_root);
+}
+
+td_status td_json_read(struct td_arena *a, const char *text, size_t len,
+                       struct td_json_source *io_source, struct td_json **out_root) {
+    struct reader r = {.a = a, .source = io_source, .at = text, .end = text + len, .line = 1};
+    io_source->line = 0;
+    io_source->fault[0] = '\0';
+    skip_space(&r);
+    return parse(&r, text, len, out_root);
 }
 
 // ---- printing -----------------------------------------------------------------------------------
@@ -329,6 +426,9 @@ struct td_json *td_json_copy(struct td_arena *a, const struct td_json *v) {
     if (v->kind == TD_JSON_STRING) {
         copy->u.string.data = td_arena_strndup(a, v->u.string.data, v->u.string.len);
         if (!copy->u.string.data) return NULL;
+    } else if (v->u.written) {
+        copy->u.written = td_arena_strdup(a, v->u.written);
+        if (!copy->u.written) return NULL;
     }
     for (const struct td_json *child = v->first; child; child = child->next) {
         struct td_json *c = td_json_copy(a, child);

@@ -4,7 +4,8 @@
 // One tree for structured text: job specs (from YAML), plans, manifests, safetensors headers.
 //
 // Nodes live in an arena and are plain structs: readers walk them directly. Object members keep
-// their order. `line` is the source line (YAML only; 0 when unknown), so that errors can name it.
+// their order. `line` is the source line (of a job spec; 0 when unknown), so that errors can name
+// it.
 // Parsing JSON is jansson's work (the only home of jansson): duplicate keys, NaN, trailing bytes
 // and depth past 64 are refused; integers outside int64 are refused. Printing is our own and
 // canonical: shortest round-trip doubles, no spaces (or 2-space indent), so a digest of it is
@@ -27,9 +28,14 @@ struct td_json {
     enum td_json_kind kind;
     int line;
     union {
-        bool boolean;
-        int64_t integer;
-        double real;
+        struct {
+            union {
+                bool boolean;
+                int64_t integer;
+                double real;
+            };
+            const char *written; // "007", a plain scalar of YAML as it is in the text; or NULL
+        };
         struct td_str string; // NUL-terminated too
     } u;
     const char *key;       // of a member of an object, else NULL
@@ -41,6 +47,21 @@ struct td_json {
 
 TD_MUST_USE td_status td_json_parse(struct td_arena *a, const char *text, size_t len,
                                     struct td_json **out_root);
+
+// A text that a person wrote: its bounds, and what is wrong with it.
+struct td_json_source {
+    int max_depth;
+    size_t max_values, max_members, max_bytes; // members of an object, bytes of a key or string
+    size_t n_values;                           // in and out: of several texts
+    int line;                                  // out, with `fault`: where that is; 0: unknown
+    char fault[192];                           // out: "": nothing is wrong
+};
+
+// The same within these bounds. Every node has its line, a member that of its key.
+// Errors: INVALID_ARGUMENT, and io_source has the words and the line apart.
+TD_MUST_USE td_status td_json_read(struct td_arena *a, const char *text, size_t len,
+                                   struct td_json_source *io_source, struct td_json **out_root);
+
 TD_MUST_USE td_status td_json_print(const struct td_json *v, bool indent, struct td_buf *out);
 // The same as a value of a text that has so many brackets open.
 TD_MUST_USE td_status td_json_print_at(const struct td_json *v, bool indent, int depth,

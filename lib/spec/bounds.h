@@ -8,6 +8,7 @@ enum {
     TD_SPEC_MAX_BYTES = 1 << 20,    // of text; more is RESOURCE_EXHAUSTED
     TD_SPEC_MAX_DEPTH = 16,         // of nested lists and maps
     TD_SPEC_MAX_NODES = 10000,      // values, overrides included
+    TD_SPEC_MAX_KEYS = 256,         // of one map
     TD_SPEC_MAX_SCALAR = 64 << 10,  // bytes of one value
     TD_SPEC_MAX_OVERRIDES = 256,    // of one job
     TD_SPEC_ARENA_BYTES = 16 << 20, // enough for any spec within these bounds

@@ -52,6 +52,12 @@ const char *td_check_describe(struct td_arena *a, const struct td_json *v);
 // "trainer" + "devices" -> "trainer.devices"; an empty section gives the key alone. Never NULL.
 const char *td_check_path(struct td_check *c, const char *section, const char *key);
 
+// What a value is where text is wanted: a string itself, a plain scalar of YAML as it is written,
+// and of JSON's numbers an integer by its digits. NULL: it is none of these, or memory is out
+// (noted).
+const struct td_json *td_check_as_text(struct td_check *c, const struct td_json *v);
+// What to do about a value that is none of them; NULL: nothing to say.
+const char *td_check_text_hint(const struct td_json *v);
 // Checks a value against its row. Returns the canonical node (new, with v's line), or NULL after
 // noting what is wrong.
 struct td_json *td_check_value(struct td_check *c, const struct td_knob *k, const char *path,
@@ -75,7 +81,8 @@ void td_check_rules(struct td_check *c, struct td_json *canonical);
 void td_check_command(struct td_check *c, struct td_json *canonical);
 
 // A plain scalar of YAML 1.2's core schema: null, bool, int (also 0x, 0o), float, else string.
-// An integer outside int64 becomes a real. NULL when memory is out.
+// An integer outside int64 becomes a real. What is no string keeps its text as `written`. NULL when
+// memory is out.
 struct td_json *td_scalar_resolve(struct td_arena *a, const char *text, size_t len);
 
 #endif

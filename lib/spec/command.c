@@ -1,8 +1,8 @@
 // Rules of kinds command and program: a program is named, and `env` has only names that are free.
 //
-// A number or a truth value in `env` would reach the program as whatever text we made of it. So
-// only integers, which have one text, are taken beside texts, and what else there is is refused
-// with the remedy. Checked variables are put back as texts: the launcher finds nothing else.
+// A variable has the text that is in the spec, 007 as 007. Of JSON, where a number has no text of
+// its own, integers are taken by their digits, and what else there is is refused with the remedy.
+// Checked variables are put back as texts: the launcher finds nothing else.
 
 #include <stdio.h>
 #include <string.h>
@@ -18,20 +18,19 @@ static void check_program(struct td_check *c, const struct td_json *list) {
 
 // The variable as text; NULL after noting what is wrong.
 static const char *value_of(struct td_check *c, const char *path, const struct td_json *v) {
-    if (v->kind == TD_JSON_INT) {
-        const char *digits = td_arena_printf(c->arena, "%lld", (long long)v->u.integer);
-        return td_check_oom(c, digits) ? NULL : digits;
-    }
-    if (v->kind != TD_JSON_STRING) {
-        td_check_violation(c, path, v->line, "expected text, found %s; put it in quotes",
-                           td_check_describe(c->arena, v));
+    const struct td_json *text = td_check_as_text(c, v);
+    if (!text) {
+        const bool is_null = v->kind == TD_JSON_NULL;
+        td_check_violation(c, path, v->line, "expected text, found %s; %s",
+                           td_check_describe(c->arena, v),
+                           is_null ? "\"\" is an empty one" : "put it in quotes");
         return NULL;
     }
-    if (strlen(v->u.string.data) != v->u.string.len) {
+    if (strlen(text->u.string.data) != text->u.string.len) {
         td_check_violation(c, path, v->line, "holds a zero byte, which no environment can");
         return NULL;
     }
-    return v->u.string.data;
+    return text->u.string.data;
 }
 
 static void check_variable(struct td_check *c, const struct td_json *v, struct td_json *out,

@@ -26,7 +26,7 @@ enum td_knob_type {
     TD_KNOB_INTS,    // list
     TD_KNOB_REALS,   // list
     TD_KNOB_PATHS,   // list
-    TD_KNOB_TEXTS,   // list; an integer counts as its digits
+    TD_KNOB_TEXTS,   // list
     TD_KNOB_CHOICE,  // a map with a name of an ITEM section, or the bare name
     TD_KNOB_CHOICES, // list of maps, each with a name of an ITEM section, or the bare name
     TD_KNOB_MAPS,    // list of maps, each with the knobs of an ENTRY section

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "lib/spec/spec.h"
-#include "lib/spec/yaml.h"
+#include "lib/spec/text.h"
 
 enum { PATH_PARTS_MAX = 8, PATH_BYTES_MAX = 256 };
 
@@ -79,7 +79,7 @@ static void apply_override(struct td_check *c, struct td_json *root, const char 
     const char *value_text = text + path_len + 1;
     char *path = td_arena_strndup(c->arena, text, path_len);
     if (td_check_oom(c, path)) return;
-    struct td_json *value = td_yaml_read(c, value_text, strlen(value_text), idx, io_nodes);
+    struct td_json *value = td_text_read(c, value_text, strlen(value_text), idx, io_nodes);
     if (!value) {
         if (!c->n_violations) c->is_oom = true;
         return;
@@ -114,7 +114,7 @@ static td_status parse(struct td_arena *a, const char *text, size_t len,
     c.said_by = said_by;
     c.place = place;
     size_t n_nodes = 0;
-    struct td_json *root = td_yaml_read(&c, text, len, -1, &n_nodes);
+    struct td_json *root = td_text_read(&c, text, len, -1, &n_nodes);
     struct td_json *canonical = NULL;
     if (root) {
         bool is_map = root->kind == TD_JSON_OBJECT;

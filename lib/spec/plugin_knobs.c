@@ -78,12 +78,24 @@ static struct td_json *take_default(struct td_check *c, const char *path,
     return td_check_oom(c, made) ? NULL : made;
 }
 
+// What a plugin's knob is was not known when the spec was read, and the text of a number is gone.
+static bool has_lost_text(const struct td_knob *row, const struct td_json *v) {
+    const bool is_text = row->type == TD_KNOB_TEXT || row->type == TD_KNOB_PATH;
+    return is_text && td_check_text_hint(v);
+}
+
 static struct td_json *take_knob(struct td_check *c, const char *path, const struct td_knob *row,
                                  const struct td_json *given, int line) {
-    if (given) return td_check_value(c, row, path, given);
-    if (row->fallback) return take_default(c, path, row);
+    if (given && !has_lost_text(row, given)) return td_check_value(c, row, path, given);
+    if (!given && row->fallback) return take_default(c, path, row);
     const char *expects = td_knob_expects(c->arena, row);
-    if (!td_check_oom(c, expects)) td_check_violation(c, path, line, "required: %s", expects);
+    if (td_check_oom(c, expects)) return NULL;
+    if (given) {
+        td_check_violation(c, path, given->line, "expected %s, found %s: %s", expects,
+                           td_check_describe(c->arena, given), td_check_text_hint(given));
+    } else {
+        td_check_violation(c, path, line, "required: %s", expects);
+    }
     return NULL;
 }
 

@@ -2,7 +2,8 @@
 //
 // 1.2 and not 1.1: "no", "on" and "12:30" stay text, 1e-3 is a number. Numbers are matched by the
 // schema's patterns first and only then handed to libc, so "0x1p3", "infinity" or "1_000" stay text
-// whatever libc would take. Pure.
+// whatever libc would take. What is no text keeps its letters, too (`written`): 007 is 7 to a knob
+// that wants a number, and "007" to one that wants text. Pure.
 
 #include <ctype.h>
 #include <errno.h>
@@ -71,9 +72,7 @@ static struct td_json *text_of(struct td_arena *a, const char *s, size_t len) {
     return v;
 }
 
-struct td_json *td_scalar_resolve(struct td_arena *a, const char *text, size_t len) {
-    char *s = td_arena_strndup(a, text, len);
-    if (!s) return NULL;
+static struct td_json *resolve(struct td_arena *a, const char *s, size_t len) {
     int base;
     size_t skip;
     double real;
@@ -93,4 +92,29 @@ struct td_json *td_scalar_resolve(struct td_arena *a, const char *text, size_t l
     if (matches_float(s)) return td_json_new_real(a, strtod(s, NULL));
     if (special_float(s, &real)) return td_json_new_real(a, real);
     return text_of(a, s, len);
+}
+
+struct td_json *td_scalar_resolve(struct td_arena *a, const char *text, size_t len) {
+    const char *s = td_arena_strndup(a, text, len);
+    struct td_json *v = s ? resolve(a, s, len) : NULL;
+    if (v && v->kind != TD_JSON_STRING && len) v->u.written = s;
+    return v;
+}
+
+const struct td_json *td_check_as_text(struct td_check *c, const struct td_json *v) {
+    const bool has_no_text = v->kind == TD_JSON_ARRAY || v->kind == TD_JSON_OBJECT;
+    if (v->kind == TD_JSON_STRING) return v;
+    if (has_no_text || (!v->u.written && v->kind != TD_JSON_INT)) return NULL;
+    const char *text = v->u.written;
+    if (!text) text = td_arena_printf(c->arena, "%lld", (long long)v->u.integer);
+    struct td_json *made = text ? td_json_new_string(c->arena, text) : NULL;
+    if (td_check_oom(c, made)) return NULL;
+    made->line = v->line;
+    return made;
+}
+
+const char *td_check_text_hint(const struct td_json *v) {
+    const bool is_scalar =
+        v->kind == TD_JSON_INT || v->kind == TD_JSON_REAL || v->kind == TD_JSON_BOOL;
+    return is_scalar ? "put it in quotes to make it text" : NULL;
 }

@@ -3,11 +3,11 @@
 
 // The job spec: what a person writes, what a coordinator accepts, what a rank obeys.
 //
-// Text (YAML or JSON; one reader takes both) and overrides become one tree of lib/base/json.h. The
-// tree is checked against the knob tables (knobs.def) and completed. That is the *canonical spec*,
-// in which every knob has its resolved value, in the order of the tables. Only canonical specs are
-// stored, shown, digested or planned; making one canonical again changes nothing. `struct td_spec`
-// is a plain C view of a canonical tree.
+// Text (YAML or JSON) and overrides become one tree of lib/base/json.h. The tree is checked against
+// the knob tables (knobs.def) and completed. That is the *canonical spec*, in which every knob has
+// its resolved value, in the order of the tables. Only canonical specs are stored, shown, digested
+// or planned; making one canonical again changes nothing. `struct td_spec` is a plain C view of a
+// canonical tree.
 //
 // Errors: all of a file at once, as field violations of one status (INVALID_ARGUMENT, reason
 // SPEC_INVALID, class bad_spec). Each has a path, "trainer.devcies (line 12)", and a text that says
@@ -22,7 +22,8 @@
 //   knobs.def         a row for every key, with knobs_model.def and knobs_method.def
 //   knobs.h           questions about rows
 //   bounds.h          how large a spec may be
-//   scalar.c, yaml.c  turn text into a tree
+//   text.h            turns text into a tree: JSON here,
+//   scalar.c, yaml.c  and YAML there
 //   parse.c           adds overrides
 //   document.c        walks the tree against the tables
 //   value.c, rules.c  each value; what no row can say

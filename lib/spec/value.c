@@ -191,9 +191,7 @@ static const char *why_later(const struct subject *s, const struct td_knob_choic
 }
 
 static struct td_json *check_enum(const struct subject *s, const struct td_json *v) {
-    char number[24] = "";
-    if (v->kind == TD_JSON_INT) snprintf(number, sizeof number, "%lld", (long long)v->u.integer);
-    const char *text = td_json_string(v, number);
+    const char *text = td_json_string(td_check_as_text(s->c, v), "");
     struct td_knob_choice choice;
     for (const char *at = s->k->values; (at = td_knob_next_choice(at, &choice));) {
         if (!str_is(choice.name, text) && !str_is(choice.alias, text)) continue;
@@ -256,12 +254,9 @@ static bool is_word(const struct td_knob *k, const char *text) {
     return false;
 }
 
-static struct td_json *check_text(const struct subject *s, const struct td_json *v) {
-    if (v->kind != TD_JSON_STRING) {
-        bool is_scalar =
-            v->kind == TD_JSON_INT || v->kind == TD_JSON_REAL || v->kind == TD_JSON_BOOL;
-        return refuse(s, v, is_scalar ? "put it in quotes to make it text" : NULL);
-    }
+static struct td_json *check_text(const struct subject *s, const struct td_json *given) {
+    const struct td_json *v = td_check_as_text(s->c, given);
+    if (!v) return refuse(s, given, td_check_text_hint(given));
     const char *text = v->u.string.data;
     size_t len = v->u.string.len;
     const bool is_place = is_path_knob(s->k) && !is_word(s->k, text) && strlen(text) == len;
@@ -297,13 +292,6 @@ static struct td_json *check_list(const struct subject *s, const struct td_json 
         ok &= td_json_push(list, made);
     }
     return ok ? list : NULL;
-}
-
-// "--epochs, 3": who writes a number among words means its digits.
-static struct td_json *check_word(const struct subject *s, const struct td_json *v) {
-    if (v->kind != TD_JSON_INT) return check_text(s, v);
-    const char *digits = td_arena_printf(s->c->arena, "%lld", (long long)v->u.integer);
-    return digits ? fresh(s, td_json_new_string(s->c->arena, digits)) : NULL;
 }
 
 static struct td_json *check_names(const struct subject *s, const struct td_json *v) {
@@ -366,11 +354,9 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
         td_knob_items(s->k, &min, &max);
         return check_list(s, v, s->k->type == TD_KNOB_INTS ? check_int : check_real, min, max);
     case TD_KNOB_PATHS:
-        td_knob_items(s->k, &min, &max);
-        return check_list(s, v, check_text, min, max);
     case TD_KNOB_TEXTS:
         td_knob_items(s->k, &min, &max);
-        return check_list(s, v, check_word, min, max);
+        return check_list(s, v, check_text, min, max);
     case TD_KNOB_CHOICE:
         return td_check_choice(s->c, s->k->values, s->path, v);
     case TD_KNOB_CHOICES:

@@ -8,15 +8,15 @@
 // and reading goes on, anything else ends it: after a syntax error lines mean little.
 //
 // Rejected: libyaml's document API (builds its own tree first, and expands nothing, but without
-// bounds), and a separate JSON reader for JSON specs (two sets of messages, no lines).
+// bounds). JSON is not read here, though most of it is YAML. libyaml knows YAML 1.1, which takes
+// U+0085 for a blank. Escapes of two UTF-16 halves and a line break before a colon are errors
+// there.
 
 #include "lib/spec/yaml.h"
 
 #include <string.h>
 
 #include <yaml.h>
-
-enum { KEYS_MAX = 256 };
 
 struct reader {
     struct td_check *c;
@@ -205,8 +205,8 @@ static struct td_json *read_map(struct reader *r, int depth) {
         if (e.type == YAML_MAPPING_END_EVENT) break;
         const char *key = read_key(r, &e);
         if (!key) return NULL;
-        if (map->n_children >= KEYS_MAX) {
-            STOP(r, e.start_mark, "a map of more than %d keys", KEYS_MAX);
+        if (map->n_children >= TD_SPEC_MAX_KEYS) {
+            STOP(r, e.start_mark, "a map of more than %d keys", TD_SPEC_MAX_KEYS);
         }
         r->keys[depth] = key;
         AUTO_EVENT value;
@@ -268,11 +268,6 @@ static struct td_json *read_document(struct reader *r) {
 
 struct td_json *td_yaml_read(struct td_check *c, const char *text, size_t len, int override_idx,
                              size_t *io_nodes) {
-    static const char bom[] = "\xef\xbb\xbf";
-    if (len >= 3 && memcmp(text, bom, 3) == 0) {
-        text += 3;
-        len -= 3;
-    }
     struct reader r = {c, text, len, override_idx, io_nodes, {0}, {NULL}};
     if (!is_readable(&r)) return NULL;
     if (!yaml_parser_initialize(&r.parser)) {

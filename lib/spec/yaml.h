@@ -1,7 +1,7 @@
 #ifndef TRAIND_LIB_SPEC_YAML_H
 #define TRAIND_LIB_SPEC_YAML_H
 
-// Text -> tree, through libyaml (its only home is yaml.c). JSON is read by the same reader.
+// YAML -> tree, through libyaml (its only home of reading is yaml.c).
 
 #include "lib/spec/check.h"
 

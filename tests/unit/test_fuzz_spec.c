@@ -14,10 +14,13 @@ static const char *const words[] = {
     "\"",        "'",     "|\n",          ">-\n",    "%YAML 1.2",
     ".nan",      "-.inf", "0x7f",         "1e309",   "-1",
     "auto",      "null",  "\xef\xbb\xbf", "\t",      "trainer.devices=",
-    "=",         ".",
+    "=",         ".",     "\\ud83d",      "\": ",    "007",
 };
 
 static const char override_text[] = "model.layers=[4, 8, 2]";
+static const char json[] =
+    "{\"name\"\n:\"x\\n\\u00e9\",\"model\":{\"name\":\"mlp\",\"layers\":[4,2]},\n"
+    "\"optimizer\":\"sgd\",\"data\":{\"name\":\"synthetic\",\"batch_size\":8}}";
 static const char block[] = "name: >-\n  folded\n  text\nmodel:\n  name: \"m\\x6cp\"\n  layers:\n"
                             "  - 0x10\n  - 4 # four\ndata: {name: synthetic, batch_size: 8}\n"
                             "optimizer:\n  name: adam\n  betas: [.9, 9.99e-1]\n";
@@ -34,6 +37,7 @@ static void test_spec_stands_when_fed_mutated_documents(void **state) {
         {synthetic.data, synthetic.len},
         {override_text, sizeof override_text - 1},
         {block, sizeof block - 1},
+        {json, sizeof json - 1},
         {"", 0},
     };
     td_fuzz_arrays(corpus, words, 4000, 200000);

@@ -135,7 +135,7 @@ static const struct {
     {"name: .hidden", "name (line 4)", "a letter or digit first"},
     {"name: a/b", "name (line 4)", "found text 'a/b'"},
     {"name: \"a\\nb\"", "name (line 4)", "found text 'a?b'"},
-    {"name: 12", "name (line 4)", "put it in quotes"},
+    {"name: -12", "name (line 4)", "found text '-12'"},
     {"name: a123456789b123456789c123456789d123456789e123456789f123456789g123", "name (line 4)",
      "1 to 63"},
     {"seed_everything: -1", "seed_everything (line 4)", "found -1"},
