@@ -4,9 +4,10 @@
 //
 // Smoothing and weights make a row's target a distribution t over the classes:
 // t[c] = (1 - s) w[label] [c is the label] + s w[c] / C. Its loss is -sum t[c] log p[c], and the
-// mean divides by the sum of w[label] over the rows that count, which is torch's definition. A
-// linear layer with its loss takes memory for one row of logits, the only kernel here that takes
-// any.
+// mean divides by the sum of w[label] over the rows that count, which is torch's definition. Where
+// all these labels weigh 0, smoothing still leaves a sum: a mean over batches needs it, and nothing
+// to divide it by. A linear layer with its loss takes memory for one row of logits, the only kernel
+// here that takes any.
 
 #include <math.h>
 #include <string.h>
@@ -93,7 +94,7 @@ static td_status run_softmax_ce(struct ref_call *c) {
         if (!counts) continue;
         loss += softmax_ce_row(&k, c->in[0].x + r * k.n, label, share, c->out[1].x + r * k.n);
     }
-    c->out[0].x[0] = loss * share;
+    c->out[0].x[0] = weights > 0 ? loss * share : loss;
     return TD_OK;
 }
 
@@ -179,7 +180,7 @@ static td_status run_linear_ce(struct ref_call *c) {
     if (h.dbias) init_gradient(c, h.dbias);
     c->out[1].x[0] = 0;
     TD_TRY(linear_ce_rows(c, &k, share, row, row + k.n, &loss));
-    c->out[0].x[0] = loss * share;
+    c->out[0].x[0] = weights > 0 ? loss * share : loss;
     return TD_OK;
 }
 

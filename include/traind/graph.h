@@ -356,7 +356,7 @@ TD_MUST_USE td_status td_graph_result(struct td_graph *g, const char *name, td_v
 
 // Named scalars a step reports. MEAN: a mean over the batch's samples; SUM: a sum over them. The
 // worker turns both into (sum, count), which the coordinator merges over ranks. WEIGHT: what the
-// batch counts in the MEAN or SUM before it, instead of its number of samples. NORM: a
+// batch counts in the output before it, instead of its samples; a MEAN over 0 is the sum. NORM: a
 // sum of squares that is alike on all ranks and stands for its root; the optimizer pass makes one,
 // "grad_norm". GATE: 1 if all gradients are finite, else 0, and then the step is not to be applied.
 enum td_output_kind {

@@ -92,6 +92,29 @@ def test_losses_are_near_those_of_torch_in_every_precision(tmp_path, case, preci
     assert np.linalg.norm(np.subtract(losses, GOLDEN[case]["loss"])) <= close * np.linalg.norm(GOLDEN[case]["loss"])
 
 
+@pytest.mark.parametrize("accelerator, world, batch", [("reference", 1, 24), ("reference", 1, 1), ("cpu", 1, 24),
+                                                       ("cpu", 1, 5), ("cpu", 1, 1), ("cpu", 2, 5), ("cpu", 2, 1)])
+@pytest.mark.parametrize("ignored", [None, 2])
+def test_smoothed_loss_is_that_of_all_labels_when_a_class_weighs_nothing(tmp_path, accelerator, world, batch, ignored):
+    """torch: F.cross_entropy over all rows. A batch whose labels weigh nothing has a loss all the same, by smoothing."""
+    smoothing, weight = 0.2, np.array([0, 2, 1.0])
+    loss = problem.CE | {"label_smoothing": smoothing, "class_weights": weight.tolist(), "ignore_index": ignored}
+    x, y = problem.arrays("labels")
+    y[::5] = 1
+    w = {k: v.astype("f8") for k, v in parity.first_weights("mlp").items()}
+    z = np.maximum(x @ w["fc1.weight"].T + w["fc1.bias"], 0) @ w["fc2.weight"].T + w["fc2.bias"]
+    log_p = (z - np.log(np.exp(z).sum(1, keepdims=True))) * weight
+    rows = [i for i in range(len(y)) if y[i] != ignored]
+    smoothed = (1 - smoothing) * log_p[rows, y[rows]] + smoothing * log_p[rows].mean(1)
+    plan = plan_of(tmp_path, "smoothing", accelerator, world, model={"loss": loss}, data={"batch_size": batch},
+                   optimizer={"name": "sgd", "lr": 0.0}, trainer={"max_steps": -1, "max_epochs": 1})
+    npy(tmp_path, x, y)
+    with Attempt(tmp_path, plan, world) as attempt:
+        assert attempt.wait() == [0] * world, attempt.story()
+    for name in ("train_loss_epoch", "val_loss"):
+        assert merged(attempt.ranks, name) == pytest.approx([-smoothed.sum() / weight[y[rows]].sum()], rel=CLOSE), name
+
+
 @pytest.mark.parametrize("world", [1, 2])
 @pytest.mark.parametrize("case", ["mse", "bce", "all options"])
 def test_resume_is_exact(tmp_path, case, world):

@@ -207,7 +207,7 @@ float td_softmax_ce_mean(const float *row_loss, int64_t rows, double weights) {
     for (int64_t i = 0; i < rows; i++) {
         sum += (double)row_loss[i];
     }
-    return weights > 0 ? (float)(sum / weights) : 0;
+    return (float)(weights > 0 ? sum / weights : sum);
 }
 
 static td_status run_softmax_ce(const struct td_kernel *k, const struct td_run *r) {

@@ -1,5 +1,6 @@
 // Sums over batches. A batch weighs what it counts: its samples, or what the output after it says
-// (labels that are not to be ignored). So a mean over an epoch is the mean over its samples.
+// (labels that are not to be ignored). So a mean over an epoch is the mean over its samples. Labels
+// may weigh 0 and have a loss all the same: of classes that do not count, smoothed.
 
 #include "engine/train/events/tallies.h"
 
@@ -33,7 +34,7 @@ void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const double
             t->n = at;
         }
         double weight = weight_of(g, outputs, i, n);
-        item->sum += kind == TD_OUTPUT_MEAN ? outputs[i] * weight : outputs[i];
+        item->sum += kind == TD_OUTPUT_MEAN && weight != 0 ? outputs[i] * weight : outputs[i];
         item->count += weight;
     }
 }
