@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "lib/base/proc.h"
@@ -114,11 +115,65 @@ static void test_image_is_made_once_when_there_is_a_cache(void **state) {
         ops()->close(d);
         assert_int_equal(files_in(cache), 1);
     }
-    rig_write(dir, "t/b", "ABCDEFG", 7); // another size: another image
+}
+
+// Whatever became of a file, size and time may be what they were (rsync -t, cp -p, tar).
+static void test_image_is_replaced_when_a_file_is_another(void **state) {
+    const char *dir = *state;
+    char cache[256];
+    struct td_dataset *d;
+    struct stat st;
+    snprintf(cache, sizeof cache, "%s/cache", dir);
+    assert_ok(td_fs_mkdirs(rig_path(dir, "t"), 0700));
+    rig_write(dir, "t/a", alphabet, 20);
+    rig_write(dir, "t/b", alphabet + 20, 6);
+    assert_ok(rig_open(&td_dataset_text, dir, knobs, cache, &d));
+    ops()->close(d);
+    assert_int_equal(stat(rig_path(dir, "t/b"), &st), 0);
+    rig_write(dir, "t/b", "ABCDEF", 6);
+    assert_int_equal(
+        utimensat(AT_FDCWD, rig_path(dir, "t/b"), (struct timespec[]){st.st_atim, st.st_mtim}, 0),
+        0);
     assert_ok(rig_open(&td_dataset_text, dir, knobs, cache, &d));
     check_row(d, TD_SPLIT_TRAIN, 3, 5, "pqrstA");
     ops()->close(d);
-    assert_int_equal(files_in(cache), 2);
+    assert_int_equal(files_in(cache), 1);
+    rig_write(dir, "t/c", "GHIJKL", 6); // one more
+    assert_ok(rig_open(&td_dataset_text, dir, knobs, cache, &d));
+    check_row(d, TD_SPLIT_TRAIN, 4, 5, "ABCDEF");
+    ops()->close(d);
+    assert_int_equal(files_in(cache), 1);
+}
+
+static void test_image_leaves_when_nobody_used_it_for_a_month(void **state) {
+    const char *dir = *state;
+    static const char *const names[] = {
+        "cache/npz-0123456789abcdef0123456789abcdef.bin", // as older builds named them
+        "cache/text-0123456789abcdef0123456789abcdef-0123456789abcdef0123456789abcdef.bin",
+        "cache/rates-cpu.json"};
+    const struct timespec now = {.tv_nsec = UTIME_NOW};
+    char cache[256];
+    struct td_dataset *d;
+    snprintf(cache, sizeof cache, "%s/cache", dir);
+    assert_ok(td_fs_mkdirs(cache, 0700));
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
+        rig_write(dir, names[i], "x", 1);
+        const struct timespec then = {.tv_sec = 1600000000};
+        assert_int_equal(
+            utimensat(AT_FDCWD, rig_path(dir, names[i]), (struct timespec[]){then, then}, 0), 0);
+    }
+    char note[160]; // a note of its last use keeps it
+    snprintf(note, sizeof note, "%s.seen", names[1]);
+    rig_write(dir, note, "x", 1);
+    (void)utimensat(AT_FDCWD, rig_path(dir, note), (struct timespec[]){now, now}, 0);
+    assert_ok(td_fs_mkdirs(rig_path(dir, "t"), 0700));
+    rig_write(dir, "t/a", alphabet, 20);
+    rig_write(dir, "t/b", alphabet + 20, 6);
+    assert_ok(rig_open(&td_dataset_text, dir, knobs, cache, &d));
+    ops()->close(d);
+    assert_int_not_equal(access(rig_path(dir, names[0]), F_OK), 0);
+    assert_int_equal(access(rig_path(dir, names[1]), F_OK), 0);
+    assert_int_equal(access(rig_path(dir, names[2]), F_OK), 0);
 }
 
 static void test_open_refuses_when_there_is_nothing_to_train_on(void **state) {
@@ -175,6 +230,8 @@ int main(void) {
         test_in_scratch(test_rows_are_the_bytes_when_plain_gzipped_or_a_folder),
         test_in_scratch(test_text_is_cut_when_limited_and_split),
         test_in_scratch(test_image_is_made_once_when_there_is_a_cache),
+        test_in_scratch(test_image_is_replaced_when_a_file_is_another),
+        test_in_scratch(test_image_leaves_when_nobody_used_it_for_a_month),
         test_in_scratch(test_open_refuses_when_there_is_nothing_to_train_on),
         test_in_scratch(test_open_refuses_when_a_file_is_no_text),
         test_in_scratch(test_open_fails_cleanly_when_any_allocation_fails),

@@ -2,11 +2,13 @@
 
 #include "workloads/datasets/cache.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "lib/base/clock.h"
 #include "lib/base/digest.h"
@@ -19,21 +21,38 @@ void td_image_finish(struct td_image *image) {
     *image = (struct td_image){0};
 }
 
-td_status td_image_add_source(struct td_buf *key, const char *path) {
+// ---- names --------------------------------------------------------------------------------------
+enum { KEY_MAX = 32 << 20 }; // thousands of paths
+
+void td_image_key_init(struct td_image_key *key, const char *kind) {
+    snprintf(key->kind, sizeof key->kind, "%s", kind);
+    td_buf_init(&key->what, KEY_MAX);
+    td_buf_init(&key->state, KEY_MAX);
+}
+
+void td_image_key_finish(struct td_image_key *key) {
+    td_buf_finish(&key->what);
+    td_buf_finish(&key->state);
+}
+
+td_status td_image_key_add(struct td_image_key *key, const char *path) {
     struct stat st;
     if (stat(path, &st) != 0) {
         return td_status_with_class(td_fail_errno(TD_NOT_FOUND, "look at '%s'", path),
                                     TD_CLASS_DATA);
     }
-    return td_buf_printf(key, "%s %lld %lld.%09ld\n", path, (long long)st.st_size,
-                         (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+    return td_buf_printf(&key->state, "%s %llu %lld %lld.%09ld %lld.%09ld\n", path,
+                         (unsigned long long)st.st_ino, (long long)st.st_size,
+                         (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
+                         (long long)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
 }
 
-td_status td_image_path(const char *cache_dir, const char *kind, const struct td_buf *key,
+td_status td_image_path(const char *cache_dir, const struct td_image_key *key,
                         char out_path[TD_IMAGE_PATH]) {
-    char hex[TD_DIGEST_HEX];
-    td_xxh3_128_hex(key->data, key->len, hex);
-    int n = snprintf(out_path, TD_IMAGE_PATH, "%s/%s-%s.bin", cache_dir, kind, hex);
+    char what[TD_DIGEST_HEX], state[TD_DIGEST_HEX];
+    td_xxh3_128_hex(key->what.data, key->what.len, what);
+    td_xxh3_128_hex(key->state.data, key->state.len, state);
+    int n = snprintf(out_path, TD_IMAGE_PATH, "%s/%s-%s-%s.bin", cache_dir, key->kind, what, state);
     if (n >= 0 && n < TD_IMAGE_PATH) return TD_OK;
     return td_fail(TD_INVALID_ARGUMENT, "the cache directory's path is too long");
 }
@@ -76,6 +95,7 @@ static td_status is_seen(const char *path, const struct stat *st, bool *out_seen
     TD_TRY(seen_path(path, note));
     TD_TRY(td_fs_read(note, SEEN_BYTES - 1, &then));
     *out_seen = strcmp(td_buf_cstr(&then), now) == 0;
+    if (*out_seen) (void)utimensat(AT_FDCWD, note, NULL, 0); // used now
     return TD_OK;
 }
 
@@ -132,12 +152,56 @@ void td_image_seal(struct td_image *image, const char magic[8]) {
     h->digest = digest_of(image);
 }
 
+// ---- images that nobody will look for any more --------------------------------------------------
+enum { DIGEST = TD_DIGEST_HEX - 1 };
+static const int64_t unused_s = 30 * 24 * 3600;
+
+// "<kind>-<digest>-<digest>.bin", or with one digest, as older builds named them.
+static bool is_image(const char *name) {
+    const size_t len = strlen(name), tail = DIGEST + strlen(".bin");
+    return len > tail && strcmp(name + len - 4, ".bin") == 0 && name[len - tail - 1] == '-' &&
+           strspn(name + len - tail, "0123456789abcdef") == DIGEST;
+}
+
+static bool is_unused(const char *path, const char *note) {
+    struct stat st;
+    int64_t last = INT64_MIN;
+    const char *const files[] = {path, note};
+    for (size_t i = 0; i < TD_COUNTOF(files); i++) {
+        if (stat(files[i], &st) == 0) last = TD_MAX(last, (int64_t)st.st_mtim.tv_sec);
+    }
+    return td_real_now().ns / TD_NS_PER_S - last > unused_s;
+}
+
+static td_status evict_one(const char *cache_dir, const char *name, const char *mine) {
+    char path[TD_IMAGE_PATH], note[TD_IMAGE_PATH];
+    const size_t same = strlen(mine) - DIGEST - strlen(".bin"); // all but the state
+    int n = snprintf(path, sizeof path, "%s/%s", cache_dir, name);
+    if (n < 0 || n >= TD_IMAGE_PATH) return TD_OK;
+    TD_TRY(seen_path(path, note));
+    if (strncmp(name, mine, same) != 0 && !is_unused(path, note)) return TD_OK;
+    (void)unlink(note);
+    (void)unlink(path);
+    return TD_OK;
+}
+
+// Another rank may be at the same; what cannot be removed is looked at again next time.
+static void evict(const char *cache_dir, const char *mine) {
+    DIR *dir = opendir(cache_dir);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (!is_image(e->d_name) || strcmp(e->d_name, mine) == 0) continue;
+        td_status_free(evict_one(cache_dir, e->d_name, mine));
+    }
+    if (dir) closedir(dir);
+}
+
 void td_image_share(const char *cache_dir, const char *path, struct td_image *image) {
     const struct td_image_head *h = image->data;
     char magic[8];
     memcpy(magic, h->magic, sizeof magic);
     TD_AUTO_STATUS td_status s = td_fs_mkdirs(cache_dir, 0700);
     if (!s) s = td_fs_write(path, image->data, image->bytes, 0600, 0);
+    if (!s) evict(cache_dir, strrchr(path, '/') + 1);
     struct td_image shared;
     if (s || !td_image_map(path, magic, &shared)) return;
     td_image_finish(image);

@@ -118,15 +118,15 @@ static td_status decode(struct source *src, uint32_t n_classes, int32_t ignored,
 // An image that is found is not checked again: what its labels were held against is in its name.
 static td_status cache_path(const struct source *src, uint32_t n_classes, int32_t ignored,
                             const char *cache_dir, char out_path[TD_IMAGE_PATH]) {
-    TD_AUTO_BUF key;
-    td_buf_init(&key, 32 << 10);
-    TD_TRY(
-        td_buf_printf(&key, "idx 1 classes %" PRIu32 " ignored %" PRId32 "\n", n_classes, ignored));
+    TD_AUTO_IMAGE_KEY key;
+    td_image_key_init(&key, "idx");
+    TD_TRY(td_buf_printf(&key.what, "idx 1 classes %" PRIu32 " ignored %" PRId32 " %s\n", n_classes,
+                         ignored, src->images[0].path));
     for (int i = 0; i < 2 * HALVES; i++) {
         const char *path = i < HALVES ? src->images[i].path : src->labels[i - HALVES].path;
-        TD_TRY(td_image_add_source(&key, path));
+        TD_TRY(td_image_key_add(&key, path));
     }
-    return td_image_path(cache_dir, "idx", &key, out_path);
+    return td_image_path(cache_dir, &key, out_path);
 }
 
 td_status td_idx_image_init(const char *dir, uint32_t n_classes, int32_t ignored,

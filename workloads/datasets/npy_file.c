@@ -238,11 +238,11 @@ struct source {
 
 static td_status name_image(const struct td_npy *a, const struct source *from,
                             char out[TD_IMAGE_PATH]) {
-    TD_AUTO_BUF key;
-    td_buf_init(&key, 4 * (size_t)TD_FS_PATH_BYTES);
-    TD_TRY(td_buf_printf(&key, "%s 1 %s\n", from->made, a->path));
-    TD_TRY(td_image_add_source(&key, from->file));
-    return td_image_path(from->cache_dir, from->made, &key, out);
+    TD_AUTO_IMAGE_KEY key;
+    td_image_key_init(&key, from->made);
+    TD_TRY(td_buf_printf(&key.what, "%s 1 %s\n", from->made, a->path));
+    TD_TRY(td_image_key_add(&key, from->file));
+    return td_image_path(from->cache_dir, &key, out);
 }
 
 static td_status new_image(size_t bytes, struct td_image *out) {

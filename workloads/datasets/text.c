@@ -141,17 +141,17 @@ static td_status decode(const struct files *f, size_t limit, struct td_image *ou
     return TD_OK;
 }
 
-static td_status open_image(struct td_dataset *d, const struct files *f, const char *cache_dir,
-                            size_t limit) {
+static td_status open_image(struct td_dataset *d, const char *text_path, const struct files *f,
+                            const char *cache_dir, size_t limit) {
     char path[TD_IMAGE_PATH];
     if (cache_dir) {
-        TD_AUTO_BUF key;
-        td_buf_init(&key, MAX_FILES * (size_t)TD_FS_PATH_BYTES);
-        TD_TRY(td_buf_printf(&key, "text 1 limit %zu\n", limit));
+        TD_AUTO_IMAGE_KEY key;
+        td_image_key_init(&key, "text");
+        TD_TRY(td_buf_printf(&key.what, "text 1 limit %zu %s\n", limit, text_path));
         for (size_t i = 0; i < f->n; i++) {
-            TD_TRY(td_image_add_source(&key, f->path[i]));
+            TD_TRY(td_image_key_add(&key, f->path[i]));
         }
-        TD_TRY(td_image_path(cache_dir, "text", &key, path));
+        TD_TRY(td_image_path(cache_dir, &key, path));
         if (td_image_map(path, image_magic, &d->image)) return TD_OK;
     }
     TD_TRY(decode(f, limit, &d->image));
@@ -173,7 +173,7 @@ static td_status open_bytes(struct td_dataset *d, const char *path, const char *
         }
         td_mapped_finish(&d->file);
     }
-    TD_TRY(open_image(d, f, cache_dir, limit));
+    TD_TRY(open_image(d, path, f, cache_dir, limit));
     const size_t head = sizeof(struct td_image_head);
     *out_text = (struct td_span){(char *)d->image.data + head, d->image.bytes - head};
     return TD_OK;
