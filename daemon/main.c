@@ -1,7 +1,8 @@
 // traind: reads its settings, opens its state directory, starts the parts of its role, and runs the
-// loop until a signal. SIGTERM or SIGINT stops gracefully, the second one at once; SIGHUP is
-// ignored (a terminal that closes takes nothing down). Exit codes: 0 stopped as asked, 2 wrong
-// usage, 1 anything else; the last line of the log says why.
+// loop until a signal. SIGTERM or SIGINT stops gracefully, the second one at once; SIGUSR1 makes
+// the ranks of this machine save; SIGHUP is ignored (a terminal that closes takes nothing down).
+// Exit codes: 0 stopped as asked, 2 wrong usage, 1 anything else; the last line of the log says
+// why.
 //
 // The folder, in reading order; its rooms have stories of their own:
 //
@@ -57,13 +58,19 @@ static void on_signal(void *arg) {
     td_parts_stop(d->parts, on_stopped, d);
 }
 
+static void on_save(void *arg) {
+    struct daemon *d = arg;
+    if (!d->stopping) td_parts_save(d->parts);
+}
+
 static td_status serve(struct daemon *d, const struct td_config *c, struct td_home *h) {
     TD_AUTO(td_parts) *parts = NULL;
-    TD_AUTO(td_loop_signal) *term = NULL, *interrupt = NULL;
+    TD_AUTO(td_loop_signal) *term = NULL, *interrupt = NULL, *save = NULL;
     TD_TRY(td_parts_start(d->loop, c, h, &parts));
     d->parts = parts;
     TD_TRY(td_loop_signal_create(d->loop, SIGTERM, on_signal, d, &term));
     TD_TRY(td_loop_signal_create(d->loop, SIGINT, on_signal, d, &interrupt));
+    TD_TRY(td_loop_signal_create(d->loop, SIGUSR1, on_save, d, &save));
     const char *address = td_parts_address(parts);
     if (address) TD_TRY(td_home_publish(h, address));
     td_log_info("ready role=%s address=%s state=%s", c->role, address ? address : "-",
@@ -116,6 +123,7 @@ int main(int argc, char **argv) {
     enum td_log_level level;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
+    signal(SIGUSR1, SIG_IGN); // until there are ranks to save
     if (argc > 1 && strcmp(argv[1], "init") == 0) return td_init_main(argc, argv);
     td_status failed = td_config_read(argc, argv, &config);
     if (!failed) failed = td_log_level_parse(config.log_level, &level);

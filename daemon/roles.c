@@ -10,6 +10,7 @@
 #include "daemon/node/shell/transport.h"
 #include "daemon/renewal.h"
 #include "lib/base/fsio.h"
+#include "lib/base/log.h"
 #include "lib/base/proc.h"
 #include "lib/job/kind.h"
 #include "lib/rpc/client.h"
@@ -189,6 +190,15 @@ td_status td_parts_start(struct td_loop *loop, const struct td_config *c, const 
 
 const char *td_parts_address(const struct td_parts *p) {
     return p->coordinator ? td_coordinator_address(p->coordinator) : NULL;
+}
+
+void td_parts_save(struct td_parts *p) {
+    if (p->node) {
+        td_node_daemon_save(p->node);
+    } else {
+        td_log_info("asked to save, but a coordinator has no ranks: `trainctl checkpoint create "
+                    "JOB` asks those of a job");
+    }
 }
 
 // ---- stop ---------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ TD_MUST_USE td_status td_parts_start(struct td_loop *loop, const struct td_confi
                                      const struct td_home *h, struct td_parts **out_parts);
 // Where the coordinator listens; NULL for role node.
 const char *td_parts_address(const struct td_parts *p);
+// The ranks of this machine save and go on.
+void td_parts_save(struct td_parts *p);
 // Ends what runs as the role says; on_stopped comes once, from the loop.
 void td_parts_stop(struct td_parts *p, void (*on_stopped)(void *arg), void *arg);
 void td_parts_destroy(struct td_parts *p);

@@ -72,7 +72,8 @@ def traind():
         body += f".TP\n\\fB\\-\\-{roff(flag)}\\fR\n{roff(prose)}\n"
     body += ".SH EXAMPLES\n" + example(EXAMPLES) + (".SH SIGNALS\n" + roff(
         "SIGTERM and SIGINT end the daemon. Role all stops its ranks with a checkpoint first, and the next start goes on; "
-        "role node leaves them running, to be adopted by the next one. A second signal ends it at once.") +
+        "role node leaves them running, to be adopted by the next one. A second signal ends it at once. "
+        "SIGUSR1 makes all ranks of this machine save a checkpoint and go on.") +
         "\n.SH FILES\n" + roff("In the state directory: token (the owner's credential), address (HOST:PORT, once it listens), "
                              "state.db, metrics.db, audit.log, attempts, checkpoints, logs.") +
         "\n.SH SEE ALSO\n.BR trainctl (1),\n.BR traind\\-job (5)\n")

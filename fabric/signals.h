@@ -3,7 +3,7 @@
 
 // What a rank does with signals, the worker and a program alike. A broken pipe and a file over its
 // limit come back as errors of the call. A crash leaves its last words (fatal.h). A signal that
-// asks for a stop becomes the stop word (stop_signals.h).
+// asks for a stop becomes the stop word, and SIGUSR1 a request for a checkpoint (stop_signals.h).
 
 #include "lib/attempt/rank_page.h"
 

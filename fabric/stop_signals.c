@@ -9,8 +9,9 @@
 
 enum { STACK_BYTES = 64 << 10 };
 
-// Schedulers use different signals for the same wish; all are treated alike.
-static const int stops[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+// Schedulers use different signals for the same wish; all are treated alike. But SIGUSR1 is Slurm's
+// warning that the limit is near: save, and go on.
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGUSR1};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct td_rank_page *asked; // under lock; NULL: there is no rank
@@ -19,8 +20,10 @@ static struct td_rank_page *asked; // under lock; NULL: there is no rank
 static void ask(int sig) {
     pthread_mutex_lock(&lock);
     int32_t none = TD_STOP_NONE;
-    if (asked && !atomic_compare_exchange_strong(&asked->stop, &none, TD_STOP_CHECKPOINT) &&
-        sig == SIGINT) {
+    if (asked && sig == SIGUSR1) {
+        atomic_fetch_add(&asked->checkpoint_request, 1);
+    } else if (asked && !atomic_compare_exchange_strong(&asked->stop, &none, TD_STOP_CHECKPOINT) &&
+               sig == SIGINT) {
         atomic_store(&asked->stop, TD_STOP_NOW);
     }
     pthread_mutex_unlock(&lock);
@@ -50,8 +53,8 @@ static td_status start_thread(sigset_t *set) {
 td_status td_stop_signals_start(struct td_rank_page *page) {
     static sigset_t set;
     sigemptyset(&set);
-    for (size_t i = 0; i < TD_COUNTOF(stops); i++) {
-        sigaddset(&set, stops[i]);
+    for (size_t i = 0; i < TD_COUNTOF(signals); i++) {
+        sigaddset(&set, signals[i]);
     }
     int rc = pthread_sigmask(SIG_BLOCK, &set, NULL);
     if (rc != 0) return td_fail(TD_INTERNAL, "block the stop signals: %s", strerror(rc));

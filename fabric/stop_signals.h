@@ -1,8 +1,9 @@
 #ifndef TRAIND_FABRIC_STOP_SIGNALS_H
 #define TRAIND_FABRIC_STOP_SIGNALS_H
 
-// Signals that ask a rank to stop become the stop word of its page. One thread waits for them;
-// every other thread, made before or after, has them blocked.
+// Signals that ask a rank to stop become the stop word of its page, and SIGUSR1 its request for a
+// checkpoint. One thread waits for them; every other thread, made before or after, has them
+// blocked.
 //
 // Rejected: a handler. oneDNN's generated sgemm keeps its stack pointer in a buffer from malloc
 // while it computes. A handler that interrupts it there has its frame written over the heap in

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -175,7 +174,8 @@ static void read_link(struct following *f) {
     f->run->link_fd = -1;
 }
 
-// ---- Ctrl-C -------------------------------------------------------------------------------------
+// ---- signals
+// -------------------------------------------------------------------------------------
 static void on_signal(struct following *f) {
     static const struct {
         int mode;
@@ -187,8 +187,13 @@ static void on_signal(struct following *f) {
         {TD_STOP_NOW, 10000, "stopping without a checkpoint; Ctrl-C again kills the ranks"},
         {TD_STOP_KILL, 0, "killing the ranks"},
     };
-    struct signalfd_siginfo info;
-    while (read(f->run->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+    for (int sig; (sig = td_local_run_next_signal(f->run)) != 0;) {
+        if (sig == SIGUSR1) {
+            td_progress_line_end(&f->progress);
+            td_print(stderr, "saving, and going on: SIGUSR1\n");
+            td_local_run_save(f->run);
+            continue;
+        }
         int i = TD_MIN(f->n_stops, (int)TD_COUNTOF(stops) - 1);
         f->n_stops++;
         td_progress_line_end(&f->progress);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -138,22 +139,37 @@ td_status td_local_run_launch(struct td_local_run *r) {
     return s;
 }
 
+// Where the launcher cannot be spoken to, by the signal that says about the same.
+static void command(struct td_local_run *r, uint16_t type, const void *body, size_t bytes,
+                    int sig) {
+    TD_AUTO_BUF out;
+    td_buf_init(&out, 256);
+    td_status s = td_frame_append(&out, type, TD_LAUNCHER_MAJOR, body, bytes);
+    bool sent = !s && r->link_fd >= 0 &&
+                send(r->link_fd, out.data, out.len, MSG_NOSIGNAL) == (ssize_t)out.len;
+    td_status_free(s);
+    if (!sent && r->launcher.pidfd >= 0) {
+        (void)pidfd_send_signal(r->launcher.pidfd, sig, NULL, 0);
+    }
+}
+
 void td_local_run_stop(struct td_local_run *r, int mode, uint32_t grace_ms) {
     Traind__V1__LauncherStop m = TRAIND__V1__LAUNCHER_STOP__INIT;
     m.mode = (uint32_t)mode;
     m.grace_ms = grace_ms;
     uint8_t packed[32];
     size_t bytes = traind__v1__launcher_stop__pack(&m, packed);
-    TD_AUTO_BUF out;
-    td_buf_init(&out, 256);
-    td_status s = td_frame_append(&out, TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_STOP,
-                                  TD_LAUNCHER_MAJOR, packed, bytes);
-    bool sent = !s && r->link_fd >= 0 &&
-                send(r->link_fd, out.data, out.len, MSG_NOSIGNAL) == (ssize_t)out.len;
-    td_status_free(s);
-    if (!sent && r->launcher.pidfd >= 0) {
-        (void)pidfd_send_signal(r->launcher.pidfd, SIGTERM, NULL, 0);
-    }
+    command(r, TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_STOP, packed, bytes, SIGTERM);
+}
+
+void td_local_run_save(struct td_local_run *r) {
+    command(r, TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_SAVE, "", 0, SIGUSR1);
+}
+
+int td_local_run_next_signal(struct td_local_run *r) {
+    struct signalfd_siginfo info;
+    bool is = read(r->signal_fd, &info, sizeof info) == (ssize_t)sizeof info;
+    return is ? (int)info.ssi_signo : 0;
 }
 
 void td_local_run_forget_launcher(struct td_local_run *r) {

@@ -138,8 +138,14 @@ static td_status spawn_planner(const struct td_local_run *r, int out_fd, int err
     return td_proc_spawn(&o, out_child);
 }
 
+// There is nothing to save yet.
+static bool is_stop(struct td_local_run *r) {
+    int sig = td_local_run_next_signal(r);
+    return sig && sig != SIGUSR1;
+}
+
 // Until one of both has something to read, or is at its end. CANCELLED: Ctrl-C.
-static td_status await(const struct td_local_run *r, int one, int other, struct td_mono deadline,
+static td_status await(struct td_local_run *r, int one, int other, struct td_mono deadline,
                        int *out_ready) {
     struct pollfd fds[] = {{one, POLLIN, 0}, {other, POLLIN, 0}, {r->signal_fd, POLLIN, 0}};
     for (;;) {
@@ -152,9 +158,12 @@ static td_status await(const struct td_local_run *r, int one, int other, struct 
         }
         int64_t ms = TD_MIN(left_ns / TD_NS_PER_MS + 1, (int64_t)INT_MAX);
         if (poll(fds, TD_COUNTOF(fds), (int)ms) <= 0) continue;
-        if (fds[2].revents) return td_fail(TD_CANCELLED, "interrupted before the first step");
+        if (fds[2].revents && is_stop(r)) {
+            return td_fail(TD_CANCELLED, "interrupted before the first step");
+        }
+        if (!fds[0].revents && !fds[1].revents) continue;
         *out_ready = fds[0].revents ? one : other;
-        if (fds[0].revents || fds[1].revents) return TD_OK;
+        return TD_OK;
     }
 }
 
@@ -168,7 +177,7 @@ static bool read_words(struct planner *p) {
 
 // Until it closes its output, and then until it ends. What a process of its own may hold open of
 // its words is not waited for.
-static td_status read_answer(const struct td_local_run *r, struct planner *p) {
+static td_status read_answer(struct td_local_run *r, struct planner *p) {
     struct td_mono deadline = td_mono_add(td_mono_now(), r->plan_timeout_ns);
     int awaited = p->out_fd, err = p->err_fd, ready = -1;
     for (;;) {

@@ -13,9 +13,9 @@
 //
 // It is coordinator and node of one attempt: it parses the spec, has it planned, starts a launcher
 // and reads the segment files that a node would forward (lib/attempt/segments.h). Nothing is
-// retried: --resume goes on from the newest whole checkpoint. If this process is killed, its
-// launcher finds the connection closed, stops the ranks with a checkpoint within two seconds and
-// ends.
+// retried: --resume goes on from the newest whole checkpoint. SIGUSR1 saves and goes on. If this
+// process is killed, its launcher finds the connection closed, stops the ranks with a checkpoint
+// within two seconds and ends.
 //
 // The folder: checkpoints/a<N>/step-<n>/, metrics.jsonl, predictions.npy or sample.txt,
 // logs/a<N>/ (the attempt's files: out and err of ranks, events, plan), cache/ (decoded data,
@@ -78,6 +78,9 @@ TD_MUST_USE td_status
 td_local_run_launch(struct td_local_run *r); // returns when the ranks are started
 // mode: enum td_stop_mode.
 void td_local_run_stop(struct td_local_run *r, int mode, uint32_t grace_ms);
+void td_local_run_save(struct td_local_run *r); // and go on
+// Of those that this process takes; 0: there is none now.
+int td_local_run_next_signal(struct td_local_run *r);
 void td_local_run_forget_launcher(struct td_local_run *r); // kills what is left of it
 
 // To the end of the attempt. *out_exit: enum td_exit.

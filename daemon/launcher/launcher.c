@@ -134,6 +134,17 @@ static void stop(struct td_launcher *l, int mode, int64_t grace_ns, const char *
     give_time(l, l->stop_mode, grace_ns, TD_LAUNCH_KILL_GRACE);
 }
 
+// The ranks save and go on. One of them is enough, since all agree on it: of several that are asked
+// each might see it at another step. Ranks of a command agree on nothing that we know of.
+static void save(struct td_launcher *l) {
+    td_log_info("asked to save");
+    if (td_launcher_talks(l)) {
+        td_talk_save(l);
+    } else {
+        atomic_fetch_add(&l->ranks[0].page->checkpoint_request, 1);
+    }
+}
+
 // ---- what the daemon receives -------------------------------------------------------------------
 static void fill_status(const struct td_launch_rank *r, Traind__V1__RankStatus *out) {
     traind__v1__rank_status__init(out);
@@ -211,10 +222,7 @@ static void on_frame(struct td_launcher *l, const struct td_frame *f) {
         stop(l, (int)m->mode, (int64_t)m->grace_ms * TD_NS_PER_MS, "node");
         traind__v1__launcher_stop__free_unpacked(m, NULL);
     } else if (f->type == TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_SAVE) {
-        for (int32_t i = 0; i < l->o.n_ranks; i++) {
-            atomic_fetch_add(&l->ranks[i].page->checkpoint_request, 1);
-        }
-        if (td_launcher_talks(l)) td_talk_save(l);
+        save(l);
     } // LAUNCHER_RELEASE and frames of later minors: nothing to do, a launcher ends by itself
 }
 
@@ -283,6 +291,8 @@ static void on_signal(struct td_launcher *l) {
     while (read(l->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) {
             stop(l, TD_STOP_CHECKPOINT, STOP_GRACE_S * TD_NS_PER_S, "signal");
+        } else if (info.ssi_signo == SIGUSR1) {
+            save(l);
         }
     }
     reap(l);
@@ -380,6 +390,7 @@ static td_status make_loop(struct td_launcher *l) {
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGUSR1);
     sigaddset(&set, SIGCHLD);
     if (sigprocmask(SIG_BLOCK, &set, NULL) != 0) return td_fail_errno(TD_INTERNAL, "mask signals");
     signal(SIGHUP, SIG_IGN);

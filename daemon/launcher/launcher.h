@@ -36,7 +36,8 @@
 // Ranks die with their launcher (parent-death signal), never with a daemon; a launcher lives as
 // long as its ranks. It needs no daemon to do its work: everything goes into files. Without one for
 // the orphan timeout it stops the ranks with a checkpoint and ends. SIGTERM does the same at once,
-// SIGKILL kills all ranks.
+// SIGKILL kills all ranks. SIGUSR1 makes them save and go on: by a word in the page or on
+// TRAIND_FD, since a command that knows nothing of the signal would die of it.
 //
 // One thread (and that of loggers): epoll, signalfd, and one periodic timer. Every 20 ms it drains
 // rings: the smallest models make 100000 points a second and rank, and a ring holds 8192. Every 100

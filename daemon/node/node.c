@@ -113,6 +113,17 @@ static void carry_out(struct td_node_daemon *n, const struct td_node_action *act
     }
 }
 
+void td_node_daemon_save(struct td_node_daemon *n) {
+    struct td_node_attempt *a;
+    int n_asked = 0;
+    for (size_t i = 0; (a = td_node_core_attempt(n->core, i)); i++) {
+        if (a->state != TD_AT_RUNNING) continue;
+        td_local_attempt_save(td_node_local(a));
+        n_asked++;
+    }
+    td_log_info("ranks are asked to save attempts=%d", n_asked);
+}
+
 // ---- time and the session -----------------------------------------------------------------------
 static void on_timer(void *arg) {
     struct td_node_daemon *n = TD_CAST(td_node_daemon, arg);

@@ -76,6 +76,8 @@ struct td_node_options {
 TD_MUST_USE td_status td_node_daemon_create(struct td_loop *loop,
                                             const struct td_node_options *options,
                                             struct td_node_daemon **out_node);
+// All ranks here save and go on.
+void td_node_daemon_save(struct td_node_daemon *n);
 // Leaves ranks running. Accepts NULL.
 void td_node_daemon_destroy(struct td_node_daemon *n);
 TD_DEFINE_AUTO(td_node_daemon, td_node_daemon_destroy);

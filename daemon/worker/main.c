@@ -7,6 +7,7 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -192,9 +193,10 @@ int main(int argc, char **argv) {
         puts(argp_program_version);
         return TD_EXIT_DONE;
     }
+    const bool runs = strcmp(c.verb, "run") == 0;
+    if (!runs) signal(SIGUSR1, SIG_IGN); // "save", to all processes of a job of Slurm's
     if (strcmp(c.verb, "probe") == 0) return td_worker_probe(&c.args);
     if (strcmp(c.verb, "rates") == 0) return td_worker_rates(&c.args);
-    bool runs = strcmp(c.verb, "run") == 0;
     if (!runs && strcmp(c.verb, "plan") != 0) {
         fprintf(stderr, "traind-worker: unknown verb '%s': run, plan, rates, probe or version\n",
                 c.verb);

@@ -1,7 +1,8 @@
 // run: trains one rank, under a launcher or by hand.
 //
 // By hand everything that a launcher would collect goes to stdout as JSON lines. A signal asks for
-// a stop at the next optimizer step, with a checkpoint; a second Ctrl-C does without.
+// a stop at the next optimizer step, with a checkpoint; a second Ctrl-C does without. SIGUSR1 asks
+// for a checkpoint alone.
 
 #include <limits.h>
 #include <stdio.h>

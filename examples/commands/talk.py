@@ -26,7 +26,7 @@ def main():
     while step < STEPS:
         step, value = step + 1, value * 0.99
         traind.log({"value": value}, step=step, total_steps=STEPS)
-        if step % 100 == 0 or traind.should_stop():
+        if step % 100 == 0 or traind.should_save() or traind.should_stop():
             save(step, value)
         if traind.should_stop():
             return

@@ -77,7 +77,8 @@ struct td_rank_page {
     _Atomic uint32_t boundary;       // counts up, see td_rank_page_pass
     // written by the launcher
     _Alignas(TD_LINE_BYTES) _Atomic int32_t stop; // enum td_stop_mode
-    _Atomic int32_t checkpoint_request;           // counts up; the rank saves when it changes
+    // Counts up; all ranks save when that of one of them changes. SIGUSR1 of the rank adds to it.
+    _Atomic int32_t checkpoint_request;
     _Atomic int32_t abort;       // non-zero: a peer is gone, leave every collective now
     _Atomic uint32_t drain_done; // the last drain_asked that was answered
     // last words, written by the rank's fatal handler or before a failing exit

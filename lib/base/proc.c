@@ -80,6 +80,7 @@ static int set_attributes(struct spawn *s, const struct td_proc_options *o) {
     if (o->holds_stops) {
         sigaddset(&held, SIGTERM);
         sigaddset(&held, SIGINT);
+        sigaddset(&held, SIGUSR1);
     }
     posix_spawnattr_setsigmask(&s->attributes, &held);
     posix_spawnattr_setsigdefault(&s->attributes, &all);

@@ -22,8 +22,9 @@ struct td_proc_options {
     const struct td_proc_fd *fds; // 0, 1 and 2 default to /dev/null unless named
     size_t n_fds;
     bool new_session;
-    bool holds_stops; // SIGTERM and SIGINT begin blocked: they wait until the program takes them
-    const char *cwd;  // NULL: inherit
+    // SIGTERM, SIGINT and SIGUSR1 begin blocked: they wait until the program takes them.
+    bool holds_stops;
+    const char *cwd; // NULL: inherit
 };
 
 struct td_proc {

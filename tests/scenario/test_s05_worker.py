@@ -85,6 +85,19 @@ def test_interrupt_stops_with_a_checkpoint_when_run_by_hand(tmp_path):
     assert saved[0]["step"] == lines[-1]["step"]
 
 
+def test_sigusr1_by_hand_saves_and_goes_on(tmp_path):
+    plan = plan_of(run={"job": None}, trainer={"max_epochs": 100000},
+                   checkpoint={"dir": str(tmp_path / "ck"), "every_n_train_steps": 0,
+                               "every_n_epochs": 0, "save_top_k": 1})
+    process = start_by_hand(plan, tmp_path)
+    process.send_signal(signal.SIGUSR1)
+    saved = next(line for line in map(json.loads, process.stdout) if line.get("event") == "checkpoint")
+    assert not saved["final"]
+    process.send_signal(signal.SIGUSR2)
+    assert list(map(json.loads, process.stdout))[-1]["outcome"] == "stopped" and process.wait(20) == EXIT["stopped"]
+    process.stdout.close()
+
+
 def signals_of(task, row):
     line = next(line for line in (task / "status").read_text().splitlines() if line.startswith(row))
     return {sig for sig in signal.valid_signals() if int(line.split()[1], 16) >> (sig - 1) & 1}

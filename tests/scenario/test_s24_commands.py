@@ -250,6 +250,26 @@ def test_pause_and_resume_go_on_from_the_registered_checkpoint(daemon, tmp_path)
     assert kept.exists()
 
 
+def test_sigusr1_is_a_word_for_a_command_and_no_signal(daemon, tmp_path):
+    job = daemon.submit(python(tmp_path, """
+        import traind
+        traind.init()
+        for step in range(1, 10**9):
+            traind.log({"loss": 1.0}, step=step)
+            if traind.should_save():
+                print("asked", flush=True)
+                sys.exit(0)
+            time.sleep(0.001)
+        """))  # SIGUSR1 would end it
+    deaf = daemon.submit(spec("sleep", 3))
+    daemon.wait_step(job, 5)
+    until("the other runs", lambda: daemon.state(deaf) == "RUNNING")
+    os.kill(daemon.process.pid, signal.SIGUSR1)
+    assert daemon.finish(job).attempt == 1 and "asked" in daemon.output(job)
+    os.kill(daemon.launcher(deaf), signal.SIGUSR1)
+    assert daemon.finish(deaf).attempt == 1
+
+
 def test_adoption_while_a_command_runs(daemon, tmp_path):
     go = tmp_path / "go"
     job = daemon.submit(python(tmp_path, f"""

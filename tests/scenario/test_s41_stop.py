@@ -91,6 +91,47 @@ def test_sigterm_of_a_rank_or_launcher_saves_and_the_job_goes_on(daemon, whom):
     check_stopped_on_node(daemon, job, whole, 300, 2)
 
 
+def saved_steps(daemon, job):
+    return [c.step for c in daemon.checkpoints(job)]
+
+
+@pytest.mark.parametrize("whom", ["rank 0", "rank 1", "launcher", "traind"])
+def test_sigusr1_killed_what_it_was_to_warn(daemon, whom):
+    """Slurm's warning before its limit: all ranks save, and go on."""
+    overrides = ["trainer.devices=2", "trainer.max_steps=400", "checkpoint.every_n_train_steps=0", "checkpoint.save_top_k=-1"]
+    job = daemon.submit(LONG, *overrides)
+    daemon.wait_step(job, 60)
+    pid = {"launcher": daemon.launcher(job), "traind": daemon.process.pid}.get(whom) or daemon.workers(job)[int(whom[-1])]
+    os.kill(pid, signal.SIGUSR1)
+    step, = until("a checkpoint", lambda: saved_steps(daemon, job))
+    done = daemon.finish(job)
+    assert done.attempt == 1 and done.restarts == 0 and 60 <= step < 400
+    assert sorted(saved_steps(daemon, job)) == [step, 400], "one wish, one checkpoint"
+
+
+def test_sigusr1_of_all_processes_at_once_is_survived(daemon):
+    """As `scancel --signal=USR1` of a step does, which knows no difference."""
+    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=300", "checkpoint.every_n_train_steps=0")
+    daemon.wait_step(job, 60)
+    for pid in (daemon.process.pid, daemon.launcher(job), *daemon.workers(job)):
+        os.kill(pid, signal.SIGUSR1)
+    until("a checkpoint", lambda: saved_steps(daemon, job))
+    assert daemon.finish(job).attempt == 1
+
+
+@pytest.mark.parametrize("program", ["traind-worker", "traind-launcher"])
+def test_sigusr1_before_a_program_listened_ended_it(cluster, tmp_path, program):
+    daemon = cluster.make("--slots", "2")
+    daemon.bin = with_worker(tmp_path / "bin", f"kill -USR1 $$; exec {BIN}/traind-worker \"$@\"" if program == "traind-worker"
+                             else f"exec {BIN}/traind-worker \"$@\"")
+    if program == "traind-launcher":
+        (daemon.bin / program).write_text(f"#!/bin/bash\n[ $1 = run ] && kill -USR1 $$\nexec {BIN}/{program} \"$@\"\n")
+    daemon.start()
+    job = daemon.submit(LONG, "trainer.max_steps=60", "checkpoint.every_n_train_steps=0", "checkpoint.save_top_k=-1")
+    done = daemon.finish(job)
+    assert done.attempt == 1 and sorted(saved_steps(daemon, job)) == [1, 60], "the wish is kept until the first step"
+
+
 @pytest.mark.parametrize("program", ["traind-worker", "traind-launcher"])
 def test_sigterm_before_a_program_listened_counted_as_a_failure(cluster, tmp_path, program):
     daemon = cluster.make("--slots", "2")

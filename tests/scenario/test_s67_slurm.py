@@ -1,4 +1,4 @@
-"""deploy/slurm/traind.sbatch as it is, on two hosts (tests/hosts.py): the hub is the batch host and the first node.
+"""The scripts of deploy/slurm as they are; traind.sbatch on two hosts (tests/hosts.py): the hub is the batch host and the first node.
 
 Slurm itself is played by a stand-in for the three programs that the script calls: srun starts the command on each node
 with the same input, scancel signals what srun started, scontrol knows names and addresses. It does not cover what Slurm
@@ -122,6 +122,26 @@ def test_job_goes_on_in_the_next_allocation_when_the_time_was_over(allocation, t
     said = allocation.said()[before:]
     job, = re.findall(r"(j-\S+) +long +SUCCEEDED +600/600 +\S+ (?:epoch|step) +2 ", said)
     assert f"job={job} from=PAUSED" in said, said
+
+
+def test_script_without_a_daemon_saves_before_the_limit_and_goes_on_in_the_next(tmp_path):
+    """deploy/slurm/traind-run.sbatch: Slurm's signals go to the process of the script, which is trainctl run by then."""
+    (tmp_path / "long.yaml").write_text(LONG)
+    env = {**os.environ, "TRAIND_BIN": str(BIN), "SLURM_SUBMIT_DIR": str(tmp_path)}
+    words = ["bash", ROOT / "deploy/slurm/traind-run.sbatch", tmp_path / "long.yaml", "--set", "checkpoint.every_n_train_steps=0",
+             "--set", "checkpoint.save_top_k=-1"]
+    folder = tmp_path / "traind-run"
+    steps = lambda attempt: sorted(int(f.name[5:]) for f in folder.glob(f"checkpoints/a{attempt}/step-*") if (f / "manifest.json").exists())
+    script = subprocess.Popen(words, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    until("it trains", lambda: (folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size > 2000)
+    script.send_signal(signal.SIGUSR1)
+    warned, = until("it saves", lambda: steps(1))
+    script.send_signal(signal.SIGTERM)
+    said = script.communicate(timeout=60)[0]
+    assert script.returncode == 1 and "long STOPPED" in said and warned < steps(1)[-1], said
+    again = subprocess.run([*words, "--set", f"trainer.max_steps={steps(1)[-1] + 10}"], cwd=tmp_path, env=env,
+                           capture_output=True, text=True, timeout=60)
+    assert again.returncode == 0 and f"long SUCCEEDED: step {steps(1)[-1] + 10}, attempt 2" in again.stdout, again
 
 
 def test_allocation_ends_when_there_is_nothing_to_do(allocation):

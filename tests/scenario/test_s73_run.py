@@ -197,6 +197,29 @@ def test_second_ctrl_c_stops_without_a_checkpoint(here):
     assert not list((here.path / "long/checkpoints/a1").iterdir())
 
 
+@pytest.mark.parametrize("whom", ["run", "launcher", "rank"])
+def test_sigusr1_ended_a_run_and_nothing_was_saved(here, whom):
+    p = here.start("long.yaml", "--set", "trainer.devices=2", "--set", "checkpoint.every_n_train_steps=0",
+                   "--set", "checkpoint.save_top_k=-1", "--set", "trainer.max_steps=400", "--set", "resources.threads=1")
+    until("it trains", lambda: (here.path / "long/metrics.jsonl").exists() and here.points("long", "train_loss_step"))
+    word = {"launcher": "traind-launcher run", "rank": "traind-worker run"}.get(whom)
+    pid = p.pid if whom == "run" else max(pid for pid, words in here.processes().items() if word in words)
+    os.kill(pid, signal.SIGUSR1)
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == OK and "SUCCEEDED: step 400, attempt 1" in out, (out, err)
+    assert ("saving, and going on" in err) == (whom == "run")
+    first, last = sorted(int(f.name[5:]) for f in (here.path / "long/checkpoints/a1").glob("step-*"))
+    assert 0 < first < last == 400
+
+
+def test_sigusr1_while_planning_is_no_stop(here):
+    programs = with_worker(here.path / "bin", f"kill -USR1 $PPID; sleep 0.3; exec {BIN}/traind-worker \"$@\"", verb="plan")
+    for program in ("trainctl", "traind-run"):
+        shutil.copy(BIN / program, programs)
+    ran = subprocess.run([programs / "trainctl", "run", "spec.yaml"], cwd=here.path, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == OK and "small SUCCEEDED" in ran.stdout, ran
+
+
 def test_folder_that_is_there_is_refused_and_left_alone(here):
     (here.path / "small").mkdir()
     (here.path / "small/mine").write_text("precious")

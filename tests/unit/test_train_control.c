@@ -45,19 +45,52 @@ static void test_all_read_the_same_when_only_one_rank_saw_the_wish(void **state)
 static void test_a_request_is_honoured_once_and_only_where_a_step_follows(void **state) {
     (void)state;
     struct td_rank_page page = {0};
-    struct td_control zero, other;
+    struct td_control zero;
     float flags[TD_CONTROL_FLAGS];
+    atomic_store(&page.checkpoint_request, 3); // while it is loading
     td_control_init(&zero, &page, true, 0, 0);
-    td_control_init(&other, &page, false, 0, 0);
-    atomic_store(&page.checkpoint_request, 3);
-    td_control_raise(&other, flags, true);
-    assert_false(td_control_read(flags).save);
     td_control_raise(&zero, flags, false); // in a validation: not lost
     assert_false(td_control_read(flags).save);
     td_control_raise(&zero, flags, true);
     assert_true(td_control_read(flags).save);
     td_control_raise(&zero, flags, true);
     assert_false(td_control_read(flags).save);
+}
+
+// One step of two ranks; returns whether they save at its boundary.
+static bool step_of_two(struct td_control c[2], _Atomic int32_t *late_request) {
+    for (int r = 0; r < 2; r++) {
+        td_control_raise(&c[r], c[r].flags, true);
+    }
+    if (late_request) atomic_fetch_add(late_request, 1); // after its flags have left
+    sum(c[0].flags, c[1].flags, c[0].flags);
+    memcpy(c[1].flags, c[0].flags, sizeof c[1].flags);
+    bool saves[2];
+    for (int r = 0; r < 2; r++) {
+        td_control_agreed(&c[r]);
+        saves[r] = td_control_take(&c[r]).save;
+    }
+    assert_true(saves[0] == saves[1]);
+    return saves[0];
+}
+
+// A signal to all processes of a job reaches them within moments, of which a step may be one.
+static void test_ranks_save_once_when_the_wish_reaches_each_at_another_moment(void **state) {
+    (void)state;
+    struct td_rank_page pages[2] = {0};
+    struct td_control c[2];
+    for (int r = 0; r < 2; r++) {
+        td_control_init(&c[r], &pages[r], r == 0, 0, 0);
+    }
+    assert_false(step_of_two(c, NULL));
+    for (int first = 0; first < 2; first++) {
+        atomic_fetch_add(&pages[first].checkpoint_request, 1);
+        assert_true(step_of_two(c, &pages[!first].checkpoint_request));
+        assert_false(step_of_two(c, NULL));
+    }
+    atomic_fetch_add(&pages[1].checkpoint_request, 1); // of one that is not the first
+    assert_true(step_of_two(c, NULL));
+    assert_false(step_of_two(c, NULL));
 }
 
 static void test_timer_is_raised_when_the_time_is_up(void **state) {
@@ -159,6 +192,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_read_the_same_when_only_one_rank_saw_the_wish),
         cmocka_unit_test(test_a_request_is_honoured_once_and_only_where_a_step_follows),
+        cmocka_unit_test(test_ranks_save_once_when_the_wish_reaches_each_at_another_moment),
         cmocka_unit_test(test_timer_is_raised_when_the_time_is_up),
         cmocka_unit_test(test_checkpoint_is_due_when_lightning_s_is),
         cmocka_unit_test(test_time_counts_from_the_last_checkpoint_when_something_else_saved),

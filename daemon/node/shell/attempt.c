@@ -532,7 +532,7 @@ void td_local_attempt_stop(struct td_local_attempt *a, int mode, uint32_t grace_
 }
 
 void td_local_attempt_save(struct td_local_attempt *a) {
-    if (a->link) (void)td_launcher_link_save(a->link);
+    a->save_waits = !a->link || !td_launcher_link_save(a->link);
 }
 
 void td_local_attempt_abandon(struct td_local_attempt *a) {

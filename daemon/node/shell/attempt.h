@@ -58,6 +58,7 @@ struct td_local_attempt {
     char build[32];
     struct td_proc launcher; // pid 0: none
     bool ended, abandoned, linked;
+    bool save_waits;      // it is asked to save when it connects
     uint32_t n_waits;     // for a descriptor, before the launcher was started
     uint32_t n_finalizes; // its log could not be ended so often
     bool rebooted;        // its launcher ran before the machine's last start
@@ -110,7 +111,7 @@ void td_local_attempt_committed(struct td_local_attempt *a, uint64_t events);
 // To the launcher, by its socket; while it has none, when it connects. A launcher of another
 // version gets SIGTERM. TD_STOP_KILL without a socket: SIGKILL. mode: enum td_stop_mode.
 void td_local_attempt_stop(struct td_local_attempt *a, int mode, uint32_t grace_ms);
-void td_local_attempt_save(struct td_local_attempt *a);
+void td_local_attempt_save(struct td_local_attempt *a); // likewise, without the signal
 void td_local_attempt_kill(struct td_local_attempt *a);
 // Still fetching: on_failed follows, in a later turn. A launcher that was spawned already answers
 // first; the core gives the stop then.

@@ -43,6 +43,7 @@ static void on_connected(struct td_local_attempt *a) {
     if (a->core->state == TD_AT_STOPPING || a->core->state == TD_AT_KILLING) {
         td_local_attempt_stop(a, a->core->stop_mode, a->core->stop_grace_ms);
     }
+    if (a->save_waits) td_local_attempt_save(a);
 }
 
 static void on_status(struct td_local_attempt *a, const Traind__V1__LauncherStatus *status) {

@@ -1,6 +1,7 @@
-// Flags out, agreement in. A checkpoint request is a counter that only rank 0 follows: were every
-// rank to raise its own sight of it, one request could be summed at two different steps. The same
-// holds for a checkpoint that is due by the clock.
+// Flags out, agreement in. A checkpoint request is a counter in the page of each rank; any rank may
+// have one, by a signal of its own. Where several have the same wish they see it at different
+// steps, so a save uses up all that were there before it. Of a checkpoint that is due by the clock
+// rank 0's clock alone decides.
 
 #include "engine/train/rank/control.h"
 
@@ -11,7 +12,6 @@
 void td_control_init(struct td_control *c, struct td_rank_page *page, bool is_zero,
                      int64_t max_time_s, int64_t elapsed_ns) {
     *c = (struct td_control){.page = page, .is_zero = is_zero};
-    c->seen_checkpoint = atomic_load_explicit(&page->checkpoint_request, memory_order_relaxed);
     if (max_time_s > 0) c->timer_ns = td_mono_now().ns + max_time_s * TD_NS_PER_S - elapsed_ns;
 }
 
@@ -28,6 +28,10 @@ static bool is_due(const struct td_control *c) {
     return c->interval_ns && td_mono_now().ns >= c->due_ns;
 }
 
+static int32_t requests(const struct td_control *c) {
+    return atomic_load_explicit(&c->page->checkpoint_request, memory_order_relaxed);
+}
+
 void td_control_raise(struct td_control *c, float *flags, bool step_follows) {
     memset(flags, 0, TD_CONTROL_FLAGS * sizeof *flags);
     flags[TD_CONTROL_RANKS] = 1;
@@ -35,8 +39,8 @@ void td_control_raise(struct td_control *c, float *flags, bool step_follows) {
     if (stop != TD_STOP_NONE) flags[TD_CONTROL_STOP] = 1;
     if (stop == TD_STOP_NOW) flags[TD_CONTROL_NOW] = 1;
     if (c->timer_ns && td_mono_now().ns >= c->timer_ns) flags[TD_CONTROL_TIMER] = 1;
-    int32_t request = atomic_load_explicit(&c->page->checkpoint_request, memory_order_relaxed);
-    if (step_follows && c->is_zero && request != c->seen_checkpoint) {
+    int32_t request = requests(c);
+    if (step_follows && request != c->seen_checkpoint) {
         c->seen_checkpoint = request;
         flags[TD_CONTROL_CHECKPOINT] = 1;
     }
@@ -64,6 +68,7 @@ bool td_control_is_pending(const struct td_control *c) {
 struct td_agreement td_control_take(struct td_control *c) {
     const struct td_agreement a = td_control_read(c->agreed);
     memset(c->agreed, 0, sizeof c->agreed);
+    if (a.save) c->seen_checkpoint = requests(c);
     return a;
 }
 

@@ -43,6 +43,7 @@ void td_control_save_every(struct td_control *c, int64_t interval_s);
 void td_control_saved(struct td_control *c);
 // This rank's flags, into flags[TD_CONTROL_FLAGS]. Before the last bucket is reduced. A request for
 // a checkpoint, or one that is due, is only raised, and used up, where an optimizer step follows.
+// One that came while the rank was loading is raised with its first step.
 void td_control_raise(struct td_control *c, float *flags, bool step_follows);
 // flags are a sum: adds them to what is to be acted on.
 void td_control_agreed(struct td_control *c);
@@ -50,7 +51,7 @@ void td_control_agreed(struct td_control *c);
 bool td_control_has_agreed(const struct td_control *c);
 // Is there something to act on at the next boundary?
 bool td_control_is_pending(const struct td_control *c);
-// Takes what was agreed on since the last call.
+// Takes what was agreed on since the last call. A save serves every request that there is by now.
 struct td_agreement td_control_take(struct td_control *c);
 // A sum's meaning.
 struct td_agreement td_control_read(const float *flags);
