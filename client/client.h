@@ -3,7 +3,8 @@
 
 // trainctl: talks to a coordinator for a person or a script, and owns nothing.
 //
-//   trainctl.c   argv -> verb, the table of verbs and of flags
+//   trainctl.c   argv -> verb, the table of verbs
+//   flags.c      the table of flags, and argv -> flags
 //   find_verb.c  which row of the table the first words mean
 //   rows.h       what help and completion ask of these
 //   help.c       the list of verbs, examples, variables
