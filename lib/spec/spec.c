@@ -56,11 +56,20 @@ static void read_accumulation(const struct td_json *v, struct td_limits *out) {
     }
 }
 
+// As in Lightning: who names steps alone means them within whole epochs, at least one.
+static int32_t least_epochs(const struct td_json *trainer) {
+    const struct td_json *steps = td_json_get(trainer, "min_steps");
+    const struct td_json *epochs = td_json_get(trainer, "min_epochs");
+    const bool has_steps = steps && steps->kind != TD_JSON_NULL;
+    const bool has_epochs = epochs && epochs->kind != TD_JSON_NULL;
+    return has_steps && !has_epochs ? 1 : i32(trainer, "min_epochs");
+}
+
 static void read_limits(const struct td_json *trainer, struct td_limits *out) {
     *out = (struct td_limits){
         .max_epochs = i32(trainer, "max_epochs"),
         .max_steps = i32(trainer, "max_steps"),
-        .min_epochs = i32(trainer, "min_epochs"),
+        .min_epochs = least_epochs(trainer),
         .min_steps = i32(trainer, "min_steps"),
         .max_time_s = int_of(trainer, "max_time"),
         .train_batches = amount(trainer, "limit_train_batches"),

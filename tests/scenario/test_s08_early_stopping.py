@@ -156,11 +156,53 @@ def test_value_that_is_not_finite_ends_fit_at_once(tmp_path):
 
 
 def test_note_says_that_fit_goes_on_when_a_minimum_is_not_met(tmp_path):
-    with Attempt(tmp_path, plan_for(tmp_path, {"patience": 1}, trainer={"max_epochs": 12, "min_epochs": 4})) as one:
+    for minimum, what in (({"min_epochs": 4}, "fit ends at min_epochs, unless it improves before"),
+                          ({"min_steps": 4 * EPOCH}, "fit ends once min_epochs and min_steps are reached")):
+        folder = tmp_path / next(iter(minimum))
+        with Attempt(tmp_path, plan_for(folder, {"patience": 1}, trainer={"max_epochs": 12} | minimum)) as one:
+            assert one.wait() == [0], one.story()
+            (note,) = notes_of(one.ranks)
+        assert note.endswith(f"at step {2 * EPOCH} (epoch 1); {what}")
+        assert max(steps_in(folder)) == 4 * EPOCH
+
+
+def wavering(folder, resume_from=None, **trainer):
+    """Its validation is worse at times, and better again."""
+    plan = plan_for(folder, {"monitor": "val_accuracy", "mode": "max", "patience": 1},
+                    trainer={"max_epochs": 12} | trainer, data={"samples": 256})
+    plan["optimizer"] = {"name": "adamw", "lr": 0.1}
+    plan["run"]["resume_from"] = resume_from
+    return plan
+
+
+def ran_out(values):
+    """Whether each check found that patience had run out; a check that improves begins anew."""
+    best, out = -1.0, []
+    for v in values:
+        out.append(v <= best)
+        best = max(best, v)
+    return out
+
+
+# What is not as in Lightning: there fit ends at min_epochs because patience had run out at some time before.
+def test_patience_that_ran_out_is_judged_again_at_min_epochs(tmp_path):
+    with Attempt(tmp_path, wavering(tmp_path / "whole", min_epochs=12)) as one:
         assert one.wait() == [0], one.story()
-        (note,) = notes_of(one.ranks)
-    assert note.endswith(f"at step {2 * EPOCH} (epoch 1); fit ends once min_epochs and min_steps are reached")
-    assert max(steps_in(tmp_path)) == 4 * EPOCH
+        out = ran_out([m["sum"] / m["count"] for m in one.ranks[0].metrics if m["name"] == "val_accuracy"])
+    again = next(e for e in range(1, 11) if out[e - 1] and not out[e])  # taken back by epoch e, from 0
+    end = next(e for e in range(again, 12) if out[e])
+    with Attempt(tmp_path, wavering(tmp_path / "again", min_epochs=again + 1)) as one:
+        assert one.wait() == [0], one.story()
+        notes = notes_of(one.ranks)
+    assert max(steps_in(tmp_path / "again")) == (end + 1) * 16
+    assert "; fit ends at min_epochs, unless it improves before" in notes[0]
+    assert any(n.startswith("early stopping: val_accuracy has improved to ") and n.endswith("; fit goes on") for n in notes)
+    # The state before it is taken back is in the checkpoint.
+    source = tmp_path / f"again/step-{again * 16}"
+    assert manifest_of(tmp_path / "again", again * 16)["early_stopping"]["revocable"]
+    with Attempt(tmp_path, wavering(tmp_path / "rest", str(source), min_epochs=again + 1)) as one:
+        assert one.wait() == [0], one.story()
+    assert max(steps_in(tmp_path / "rest")) == (end + 1) * 16
 
 
 @pytest.mark.parametrize("stopping, trainer, text", [

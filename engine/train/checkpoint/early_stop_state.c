@@ -25,6 +25,7 @@ void td_early_stop_put(struct td_arena *a, struct td_json *root, const struct td
     if (s->has_value) put(a, o, "value", number(a, s->value));
     put(a, o, "wait", td_json_new_int(a, s->wait));
     put(a, o, "decided", td_json_new_bool(a, s->decided));
+    put(a, o, "revocable", td_json_new_bool(a, s->revocable));
 }
 
 // False: it is neither a number nor one of the texts above.
@@ -50,6 +51,7 @@ bool td_early_stop_get(const struct td_json *root, struct td_early_stop *s) {
     s->larger_is_better = strcmp(mode, "max") == 0;
     s->wait = td_json_int(td_json_get(o, "wait"), -1);
     s->decided = td_json_bool(td_json_get(o, "decided"), false);
+    s->revocable = td_json_bool(td_json_get(o, "revocable"), false);
     const int len = snprintf(s->monitor, sizeof s->monitor, "%s", monitor);
     return len > 0 && (size_t)len < sizeof s->monitor && s->wait >= 0 &&
            (s->larger_is_better || strcmp(mode, "min") == 0) &&

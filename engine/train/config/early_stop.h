@@ -6,8 +6,9 @@
 //
 // Rule for rule Lightning's EarlyStopping (tests/golden/early_stopping.json). A value that is not
 // finite ends fit, and so does one beyond a threshold. So do `patience` values in a row of which
-// none passes the best by more than min_delta. Once the end is decided it stays decided;
-// whether fit may obey yet is the business of the loop (min_epochs, min_steps).
+// none passes the best by more than min_delta. Once the end is decided it stays decided, but for
+// patience that ran out before min_epochs: an improvement until then takes that back. Whether fit
+// may obey yet is the business of the loop (min_epochs, min_steps).
 //
 // The whole state is a part of td_progress. It is saved in the manifest, broadcast to all ranks on
 // resume, and fed on each rank with the same global value. So it is the same everywhere and nothing
@@ -22,10 +23,11 @@ struct td_early_stop {
     char monitor[TD_EARLY_STOP_MONITOR_BYTES]; // whose state it is
     bool larger_is_better;
     bool has_best, has_value;
-    bool decided; // that fit ends
-    double best;  // if has_best; may be infinite
-    double value; // the newest of a validation, if has_value
-    int64_t wait; // checks in a row that were no improvement
+    bool decided;   // that fit ends
+    bool revocable; // by an improvement, as min_epochs have not passed
+    double best;    // if has_best; may be infinite
+    double value;   // the newest of a validation, if has_value
+    int64_t wait;   // checks in a row that were no improvement
 };
 
 enum td_early_stop_end {

@@ -139,7 +139,7 @@ static td_status at_boundary(struct td_train_loop *l, bool validates, bool *out_
         *out_leave = true;
         return stop_here(l, agreed.save, validates, out_end);
     }
-    if (validates || (ends_early && td_early_stopping_validates(l))) {
+    if (validates || td_early_stopping_validates(l)) {
         bool interrupted;
         TD_TRY(validate(l, &interrupted));
         if (interrupted) {

@@ -108,7 +108,9 @@ td_status td_rank_choose_start(struct td_rank *r) {
     if (reads) {
         r->start = r->restored.manifest.progress;
         // Another job that goes on from here trains until its own next check.
-        if (strcmp(r->restored.manifest.job, c->job) != 0) r->start.early_stop.decided = false;
+        if (strcmp(r->restored.manifest.job, c->job) != 0) {
+            r->start.early_stop.decided = r->start.early_stop.revocable = false;
+        }
         TD_TRY(td_rank_read_own_state(r));
     }
     TD_TRY(td_rank_broadcast(r, &r->start, sizeof r->start, 0));
