@@ -45,6 +45,7 @@
 //   cmd_metrics.c     metrics
 //   cmd_compare.c     compare; spec_diff.c finds what specs say differently
 //   cmd_checkpoint.c  checkpoint list, download
+//   cmd_checkpoint_create.c  checkpoint create
 //   cmd_cluster.c     node list, cluster info, version
 //   cmd_top.c         top; top_page.c is what it shows, live.c a terminal that is drawn again
 //   cmd_plugins.c     plugins
@@ -106,7 +107,7 @@ struct td_flags {
     int64_t tail_lines;   // -1: all
     int64_t limit;        // of a list; 0: none, -1: not said
     int64_t reconnect_ns; // how long a daemon that went away is waited for
-    bool follow, dry_run, out_only, err_only, resume, keep_checkpoints, plot, force, once;
+    bool follow, dry_run, out_only, err_only, resume, keep_checkpoints, plot, force, once, wait;
 };
 
 struct td_session;
@@ -123,6 +124,7 @@ struct td_verb {
 
 #define TD_VERB(fn) td_status fn(struct td_session *s, const struct td_flags *f, int *out_exit)
 TD_VERB(td_cmd_cancel);
+TD_VERB(td_cmd_checkpoint_create);
 TD_VERB(td_cmd_checkpoint_download);
 TD_VERB(td_cmd_checkpoint_list);
 TD_VERB(td_cmd_clone);

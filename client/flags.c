@@ -50,6 +50,7 @@ enum {
     KEY_LIMIT,
     KEY_PLOT,
     KEY_ONCE,
+    KEY_WAIT,
 };
 
 struct flag_row {
@@ -119,6 +120,7 @@ static const struct flag_row flag_table[] = {
     {F_RESUME,
      {"resume", KEY_RESUME, 0, 0,
       "go on from the newest checkpoint: of the folder that is there, or of the job", 0}},
+    {F_WAIT, {"wait", KEY_WAIT, 0, 0, "stay until it is done, or will not be", 0}},
     {F_ALL, {"all", KEY_ALL, 0, 0, "all jobs of a name, where several have it", 0}},
     {F_IN_THE_WAY,
      {"force", KEY_FORCE, 0, 0,
@@ -252,6 +254,9 @@ static error_t parse_switch(int key, struct td_flags *f) {
         return 0;
     case KEY_RESUME:
         f->resume = true;
+        return 0;
+    case KEY_WAIT:
+        f->wait = true;
         return 0;
     case KEY_ONCE:
         f->once = true;

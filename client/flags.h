@@ -35,6 +35,7 @@ enum td_flag_bit {
     F_FORCE = 1 << 25,
     F_ONCE = 1 << 26,
     F_IN_THE_WAY = 1 << 27, // --force of delete
+    F_WAIT = 1 << 28,
     F_COMMON = 1 << 30,
 };
 

@@ -17,6 +17,8 @@ struct example {
 static const struct example examples[] = {
     {"cancel", "  trainctl cancel j-1f2e --reason 'wrong data'\n"
                "  trainctl cancel mnist --all           all jobs of that name\n"},
+    {"checkpoint create", "  trainctl checkpoint create mnist\n"
+                          "  trainctl checkpoint create mnist --wait -o name    a1/step-120\n"},
     {"checkpoint download", "  trainctl checkpoint download mnist                newest, into "
                             "step-N\n"
                             "  trainctl checkpoint download mnist a1/step-200 -O weights\n"},

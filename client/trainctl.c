@@ -21,6 +21,8 @@
 static const struct td_verb verb_table[] = {
     {"cancel", "JOB...", "stop a job for good", 1, TD_MAX_ARGS,
      F_REASON | F_JOBS | F_CHANGES | F_ALL, td_cmd_cancel},
+    {"checkpoint create", "JOB...", "the ranks save now, and train on", 1, TD_MAX_ARGS,
+     F_WAIT | F_RECONNECT | F_JOBS | F_CHANGES | F_ALL, td_cmd_checkpoint_create},
     {"checkpoint download", "JOB [CHECKPOINT]", "copy a checkpoint's files here, digests checked",
      1, 2, F_FILE | F_FORCE | F_JOB, td_cmd_checkpoint_download},
     {"checkpoint list", "JOB", "the checkpoints of a job, newest first", 1, 1, F_JOB,

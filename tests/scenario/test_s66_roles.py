@@ -30,7 +30,7 @@ CHECKPOINT = "traind.v1.CheckpointService/"
 JOB, NODE, ADMIN = "traind.v1.JobService/", "traind.v1.NodeService/", "traind.v1.AdminService/"
 NEEDS = {
     JOB + "CreateJob": "submitter", JOB + "CancelJob": "submitter", JOB + "PauseJob": "submitter",
-    JOB + "ResumeJob": "submitter", JOB + "DeleteJob": "submitter", JOB + "PlanJob": "submitter",
+    JOB + "SaveJob": "submitter", JOB + "ResumeJob": "submitter", JOB + "DeleteJob": "submitter", JOB + "PlanJob": "submitter",
     JOB + "ValidateJob": "viewer", JOB + "GetJob": "viewer", JOB + "ListJobs": "viewer", JOB + "WatchJob": "viewer",
     "traind.v1.CheckpointService/ListCheckpoints": "viewer", "traind.v1.LogService/ReadLogs": "viewer",
     CHECKPOINT + "GetCheckpoint": READER, CHECKPOINT + "ReadShard": READER,
@@ -218,7 +218,7 @@ def code_of(action, *args):
     return error.value.code()
 
 
-VERBS = ["Pause", "Resume", "Cancel", "Delete"]
+VERBS = ["Pause", "Resume", "Save", "Cancel", "Delete"]
 
 
 def test_submitter_changes_jobs_of_its_own_name_only(coordinator):

@@ -42,6 +42,8 @@ READS = {
 
 # Verbs with tests of their own: they change something, or what they print has a form of its own.
 WRITES = ("completion", "submit", "plan", "run", "cancel", "pause", "resume", "delete", "logs", "checkpoint download",
+          "checkpoint create",  # test_s83_checkpoint_create.py
+         
           "token create", "token list", "token request", "token revoke", "node token", "node revoke",
           "context add", "context list", "context use",  # test_s66_roles.py
           "retry", "clone", "compare",  # test_s77_again.py
@@ -444,7 +446,7 @@ def test_help_lists_every_verb_and_each_verb_its_flags(daemon):
     (["sumbit", "x"], "there is no verb 'sumbit', did you mean 'submit'? `trainctl --help`"),
     (["xyzzy"], "there is no verb 'xyzzy'; `trainctl --help`"),
     (["-o", "json", "list"], "the verb comes first, then flags such as '-o'"),
-    (["checkpoint"], "the verb 'checkpoint' has a second word: 'checkpoint download', 'checkpoint list'"),
+    (["checkpoint"], "the verb 'checkpoint' has a second word: 'checkpoint create', 'checkpoint download', 'checkpoint list'"),
     (["node", "lsit"], "there is no verb 'node lsit', but 'node list'")])
 def test_what_is_no_verb_is_distinguished(args, words):
     ran = subprocess.run([BIN / "trainctl", *args], capture_output=True, text=True, timeout=30)

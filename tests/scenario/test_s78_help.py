@@ -70,7 +70,7 @@ def jobs(coordinator):
 
 @pytest.mark.parametrize("line, wanted", [
     ([""], {"cancel", "checkpoint", "submit", "node"}), (["su"], {"submit"}), (["cancel"], {"cancel"}),
-    (["checkpoint", ""], {"list", "download"}), (["checkpoint", "d"], {"download"}), (["submit", "--dr"], {"--dry-run"}), (["submit", "--dry"], {"--dry-run"}),
+    (["checkpoint", ""], {"list", "download", "create"}), (["checkpoint", "d"], {"download"}), (["submit", "--dr"], {"--dry-run"}), (["submit", "--dry"], {"--dry-run"}),
     (["list", "-o", "js"], {"json", "jsonl"}), (["list", "--output", "=", "n"], {"name"}),
     (["list", "--output=ta"], {"--output=table"}), (["list", "--state", "queued,pau"], {"queued,paused", "queued,pausing"}),
     (["token", "create", "--role", "v"], {"viewer"}), (["completion", ""], {"bash", "zsh", "fish"}),
@@ -136,7 +136,7 @@ def type_tab(daemon, shell, typed, wanted, tmp_path):
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize("typed, wanted", [
     ("trainctl cancel mnist\t", ["mnist-a", "mnist-b"]), ("trainctl describe oth\t", ["describe other"]),
-    ("trainctl checkpoint \t", ["download", "list"]), ("trainctl submit --dry\t", ["--dry-run"]),
+    ("trainctl checkpoint \t", ["create", "download", "list"]), ("trainctl submit --dry\t", ["--dry-run"]),
     ("trainctl submit spec-of\t", ["spec-of-mine.yaml"])])
 def test_shells_complete(jobs, shell, typed, wanted, tmp_path, monkeypatch):
     if not shutil.which(shell):

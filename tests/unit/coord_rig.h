@@ -44,6 +44,8 @@ struct rig {
         Traind__V1__Stop__Mode mode;
     } stops[16];
     uint32_t n_stops;
+    uint64_t saves[8]; // sessions that were asked to save
+    uint32_t n_saves;
     uint32_t n_puts[TD_RECORD_KIND_COUNT]; // rows written, of the newest input
     char requests[512][64];                // for plans, not yet answered
     uint64_t asked[512];                   // sessions they went to
@@ -88,6 +90,12 @@ static void on_message(struct rig *r, uint64_t session, const Traind__V1__Coordi
         assert_true(r->n_stops < TD_COUNTOF(r->stops));
         r->stops[r->n_stops].session = session;
         r->stops[r->n_stops++].mode = m->stop->mode;
+    }
+    if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_CHECKPOINT_NOW) {
+        assert_true(r->n_saves < TD_COUNTOF(r->saves));
+        assert_string_equal(m->checkpoint_now->id->job, r->assigned);
+        assert_true(m->checkpoint_now->id->epoch == r->epoch);
+        r->saves[r->n_saves++] = session;
     }
     if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_ASSIGN) {
         if (m->assign->first_rank == 0) r->n_parts = r->n_stops = 0;

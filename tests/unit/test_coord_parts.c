@@ -270,6 +270,55 @@ static void test_rank_that_was_silent_first_is_shown_whatever_the_order_of_nodes
     }
 }
 
+// ---- saving -------------------------------------------------------------------------------------
+static void expect_no_save(struct two *t, enum td_code code, const char *reason) {
+    const struct td_job *j = NULL;
+    td_status s = td_core_save(t->r.core, t->r.now, job(&t->r, 0)->id, &j);
+    take(&t->r);
+    assert_int_equal(td_status_code(s), code);
+    assert_string_equal(td_status_reason(s), reason);
+    td_status_free(s);
+}
+
+static void save(struct two *t) {
+    const struct td_job *j = NULL;
+    assert_ok(td_core_save(t->r.core, t->r.now, job(&t->r, 0)->id, &j));
+    take(&t->r);
+    assert_true(j == job(&t->r, 0) && j->state == TD_JOB_RUNNING);
+}
+
+static void test_one_node_of_several_is_asked_to_save(void **state) {
+    (void)state;
+    struct two t;
+    begin_two(&t, "avx2", "avx2");
+    expect_no_save(&t, TD_FAILED_PRECONDITION, "STATE_STARTING_SAVE");
+    run_both(&t);
+    save(&t);
+    save(&t);
+    assert_true(t.r.n_saves == 2 && t.r.saves[0] == t.a && t.r.saves[1] == t.a);
+    td_core_session_close(t.r.core, t.r.now, t.b); // its ranks agree with those of the other
+    take(&t.r);
+    save(&t);
+    td_core_session_close(t.r.core, t.r.now, t.a);
+    take(&t.r);
+    expect_no_save(&t, TD_UNAVAILABLE, "NODE_AWAY");
+    assert_int_equal(t.r.n_saves, 3);
+    end_two(&t);
+}
+
+static void test_job_that_stops_is_not_asked_to_save(void **state) {
+    (void)state;
+    struct two t;
+    const struct td_job *j = NULL;
+    begin_two(&t, "avx2", "avx2");
+    run_both(&t);
+    assert_ok(td_core_pause(t.r.core, t.r.now, job(&t.r, 0)->id, &j));
+    take(&t.r);
+    expect_no_save(&t, TD_FAILED_PRECONDITION, "STATE_PAUSING_SAVE");
+    assert_int_equal(t.r.n_saves, 0);
+    end_two(&t);
+}
+
 static void test_job_succeeds_when_both_parts_have_ended_well(void **state) {
     (void)state;
     struct two t;
@@ -376,6 +425,8 @@ int main(void) {
         cmocka_unit_test(test_cause_replaces_the_consequence_that_came_first),
         cmocka_unit_test(test_abort_is_said_again_to_a_node_that_comes_back),
         cmocka_unit_test(test_rank_that_was_silent_first_is_shown_whatever_the_order_of_nodes),
+        cmocka_unit_test(test_one_node_of_several_is_asked_to_save),
+        cmocka_unit_test(test_job_that_stops_is_not_asked_to_save),
         cmocka_unit_test(test_job_succeeds_when_both_parts_have_ended_well),
         cmocka_unit_test(test_node_is_not_named_when_a_job_of_several_is_stopped_on_one),
         cmocka_unit_test(test_part_that_is_refused_takes_the_other_along),

@@ -475,6 +475,17 @@ static void resume_job(struct td_rpc_call *call, const ProtobufCMessage *request
     if (s) td_shell_fail(c, call, s);
 }
 
+static void save_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const Traind__V1__SaveJobRequest *r = (const Traind__V1__SaveJobRequest *)request;
+    const struct td_job *j = NULL;
+    td_status s = may_change(c, call, r->id);
+    if (!s) s = td_core_save(c->core, td_shell_now(), r->id, &j);
+    td_shell_after(c);
+    if (!s) s = reply_job(c, call, j, NULL, td_shell_reply_changed);
+    if (s) td_shell_fail(c, call, s);
+}
+
 // A job that waits is cancelled first, so that whoever watches it sees an end.
 static td_status remove_job(struct td_coordinator *c, struct td_rpc_call *call,
                             const Traind__V1__DeleteJobRequest *r) {
@@ -544,6 +555,7 @@ static const struct td_rpc_method rows[] = {
     CHANGES("CancelJob", cancel_job_request, job, cancel_job),
     CHANGES("PauseJob", pause_job_request, job, pause_job),
     CHANGES("ResumeJob", resume_job_request, job, resume_job),
+    CHANGES("SaveJob", save_job_request, job, save_job),
     CHANGES("DeleteJob", delete_job_request, delete_job_response, delete_job),
 };
 

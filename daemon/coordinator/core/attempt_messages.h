@@ -4,6 +4,7 @@
 // Messages to the node of an attempt: what was taken of its segments, that it is to stop, that the
 // node may drop it. They go out by the session that the node has now; without one they are lost,
 // and what they said is said again at its registration.
+// The word to save is not: whoever asked for it learns that the node is away.
 
 #include "daemon/coordinator/core/job.h"
 #include "traind/v1/node.pb-c.h"
@@ -12,6 +13,9 @@ struct td_core;
 struct td_host;
 
 void td_attempt_send_stop(struct td_core *core, struct td_job *j, struct td_attempt *a);
+// Its ranks save and go on. UNAVAILABLE NODE_AWAY: nothing was sent.
+TD_MUST_USE td_status td_attempt_send_save(struct td_core *core, const struct td_job *j,
+                                           const struct td_attempt *a);
 // The node may drop what it has of an ended attempt.
 void td_attempt_send_forget(struct td_core *core, const struct td_job *j,
                             const struct td_attempt *a, const struct td_attempt_part *p);

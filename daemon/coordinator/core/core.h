@@ -95,6 +95,10 @@ TD_MUST_USE td_status td_core_pause(struct td_core *core, struct td_now now, con
                                     const struct td_job **out_job);
 TD_MUST_USE td_status td_core_resume(struct td_core *core, struct td_now now, const char *id,
                                      const struct td_job **out_job);
+// Its ranks save and go on; nothing of the job changes by it. FAILED_PRECONDITION
+// STATE_<state>_SAVE or PHASE_<phase>_SAVE, UNAVAILABLE NODE_AWAY.
+TD_MUST_USE td_status td_core_save(struct td_core *core, struct td_now now, const char *id,
+                                   const struct td_job **out_job);
 // May the job be deleted? NOT_FOUND; FAILED_PRECONDITION STATE_<state>_DELETE, CHECKPOINT_IN_USE.
 // *out_job NULL: it was, and is not gone everywhere. One that has not ended waits: cancel it first.
 TD_MUST_USE td_status td_core_check_delete(const struct td_core *core, const char *id,

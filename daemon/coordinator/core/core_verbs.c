@@ -1,5 +1,5 @@
-// What people ask of the core: create, cancel, pause, resume, delete, plan. Each is one input as
-// core.c has it. A request that is refused leaves no trace. One that is accepted is remembered
+// What people ask of the core: create, cancel, pause, resume, save, delete, plan. Each is one input
+// as core.c has it. A request that is refused leaves no trace. One that is accepted is remembered
 // under its request_id for a day, so that a client that asks again because the answer was lost gets
 // the same job.
 
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/core/attempt_end.h"
+#include "daemon/coordinator/core/attempt_messages.h"
 #include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/core.h"
 #include "daemon/coordinator/core/core_state.h"
@@ -22,6 +23,7 @@
 #include "daemon/coordinator/core/removals.h"
 #include "daemon/coordinator/core/requests.h"
 #include "daemon/coordinator/core/retain.h"
+#include "lib/attempt/rank_page.h"
 #include "lib/base/digest.h"
 
 // ---- creating -----------------------------------------------------------------------------------
@@ -159,6 +161,55 @@ td_status td_core_resume(struct td_core *core, struct td_now now, const char *id
     }
     td_core_leave(core);
     return TD_OK;
+}
+
+// ---- saving -------------------------------------------------------------------------------------
+// Only an optimizer step has a boundary at which ranks save.
+static bool has_steps_to_come(const struct td_job *j) {
+    if (j->knobs.kind != TD_KIND_TRAIN) return true; // it says itself when
+    const uint32_t phase = j->progress.phase;
+    return (j->knobs.stages & TD_STAGE_FIT) && phase != TD_PHASE_TESTING &&
+           phase != TD_PHASE_PREDICTING;
+}
+
+static td_status refuse_save(const struct td_job *j, td_status take_why, const char *reason) {
+    return td_status_with_meta(td_status_with_reason(take_why, reason), "job", "%s", j->id);
+}
+
+static td_status check_save(struct td_job *j) {
+    char reason[48];
+    if (j->state != TD_JOB_RUNNING || !td_job_live(j)) {
+        const bool stops = j->state == TD_JOB_PAUSING;
+        snprintf(reason, sizeof reason, "STATE_%s_SAVE", td_job_state_name(j->state));
+        return refuse_save(j,
+                           td_fail(TD_FAILED_PRECONDITION, "job %s is %s: %s", j->id,
+                                   td_job_state_name(j->state),
+                                   stops ? "it saves as it stops"
+                                         : "it has no ranks that train, and nothing to save"),
+                           reason);
+    }
+    TD_TRY(td_job_read_knobs(j));
+    if (has_steps_to_come(j)) return TD_OK;
+    const char *phase = td_rank_phase_name(j->progress.phase);
+    snprintf(reason, sizeof reason, "PHASE_%s_SAVE", phase);
+    return refuse_save(j,
+                       td_fail(TD_FAILED_PRECONDITION,
+                               "job %s is %s: no training step follows, so a checkpoint would hold "
+                               "nothing new",
+                               j->id, phase),
+                       reason);
+}
+
+td_status td_core_save(struct td_core *core, struct td_now now, const char *id,
+                       const struct td_job **out_job) {
+    TD_TRY(td_core_find_job(core, id, out_job));
+    td_core_enter(core, now);
+    struct td_job *j = td_core_job(core, (*out_job)->id);
+    td_status s = check_save(j);
+    if (!s) s = td_attempt_send_save(core, j, td_job_live(j));
+    if (!s) td_core_log(core, "job asked to save job=%s", j->id);
+    td_core_leave(core);
+    return s;
 }
 
 // ---- deleting -----------------------------------------------------------------------------------

@@ -167,6 +167,7 @@ struct td_job_knobs {
     const char *accelerator; // its key (host_devices.h)
     int64_t batch_size;      // per rank
     uint32_t num_nodes;      // that it spans, at least 1
+    uint32_t stages;         // bits TD_STAGE_*
     enum td_job_kind kind;
 };
 

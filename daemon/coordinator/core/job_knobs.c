@@ -47,6 +47,7 @@ td_status td_job_knobs_set(struct td_job_knobs *k, const struct td_spec *spec) {
         .accelerator = accelerator,
         .batch_size = spec->loader.batch_size,
         .num_nodes = (uint32_t)TD_MAX(spec->trainer.num_nodes, 1),
+        .stages = spec->stages,
         .kind = spec->kind,
     };
     const char **texts[N_TEXTS];
