@@ -17,6 +17,7 @@
 #include "engine/train/rank/plugins.h"
 #include "engine/train/rank/replicas.h"
 #include "engine/train/rank/state.h"
+#include "engine/train/rank/writers.h"
 
 enum { ARENA_BYTES = 128 << 20 };
 
@@ -78,7 +79,9 @@ static td_status start_background(struct td_rank *r) {
         .state = r->state,
         .accel_ops = r->accel_ops,
         .accel = r->accel,
-        .shadows = td_sizes_shadows(r),
+        .roles = td_rank_writes(r) ? r->writers.roles : 0,
+        .shadows =
+            td_sizes_shadows(r) && !r->writers.sends, // what comes from others is on the host
         .strategy_ops = r->strategy_ops,
         .strategy = r->strategy,
         .background = r->background,
@@ -89,7 +92,6 @@ static td_status start_background(struct td_rank *r) {
         .resumed_from = r->resumed ? r->restored.path : NULL,
         .resumed_step = r->resumed ? r->start.step : -1,
     };
-    TD_TRY(td_rank_written_roles(r, &options.roles));
     return td_checkpointer_create(&options, &r->checkpointer);
 }
 

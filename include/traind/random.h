@@ -40,7 +40,7 @@ enum td_random_word {
 uint64_t td_stream_of(const char *op_name);
 
 // Host: sets the words (TD_RANDOM_WORDS). step: optimizer steps completed; sample: of row
-// 0 of the batch; stride: from a row to the next, which is the number of ranks.
+// 0 of the batch; stride: from a row to the next, which is the number of shares.
 void td_random_set(uint32_t *words, uint64_t seed, int64_t step, int64_t sample, int32_t stride);
 
 // Elements of one row that have a number.

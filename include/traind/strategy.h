@@ -169,7 +169,7 @@ enum td_strategy_hook {
 
 // What a strategy keeps of itself in a checkpoint, beside the state of the rank.
 enum td_strategy_state {
-    TD_STRATEGY_WHOLE, // one for the job, saved by the rank that writes the checkpoint
+    TD_STRATEGY_WHOLE, // one for the job, saved by the rank that writes the checkpoint's files
     TD_STRATEGY_RANK,  // one for each rank
 };
 // Of a checkpoint: the whole part, plus the world times the largest part of a rank; those of a comm
@@ -214,8 +214,11 @@ struct td_strategy_ops {
     // programs stay as they were recorded, and nothing is reduced.
     td_status (*rewrite)(struct td_strategy *s, struct td_graph *g,
                          const struct td_program_key *key);
-    // (optional) Divides a split among the ranks. Idempotent; never changes the order. Absent: each
-    // rank has its share of world_size.
+    // (optional) Divides a split among the ranks. Idempotent; never changes the order. Keys of
+    // random numbers, rows of predictions and positions of a checkpoint follow the share. Several
+    // ranks may have the same: of an evaluation the first of them counts. n_replicas is the same on
+    // all ranks (else class user_code). Predictions need each share on some rank. Absent: each rank
+    // has its share of world_size.
     td_status (*process_dataloader)(struct td_strategy *s, enum td_split split,
                                     struct td_strategy_shard *out_shard);
     // (optional) Brings memory for regions, e.g. gradients inside the group's mapping. gradient
@@ -286,8 +289,11 @@ struct td_strategy_ops {
                                          bool *out_decision);
 
     // ---- checkpoints. Every path has one owner, who writes and removes it.
-    // (optional) Which roles this rank writes (bits 1 << td_role). Absent: rank 0 parameters,
-    // buffers and optimizer state, the others nothing.
+    // (optional) Which roles this rank writes (bits 1 << td_role), asked before the first step. A
+    // role is one rank's: where two claim it, the attempt ends before its first step (class
+    // user_code). Roles of several ranks make one checkpoint: the first of them writes all files,
+    // and gets the others' roles at each save. Absent: rank 0 parameters, buffers and optimizer
+    // state, the others nothing.
     td_status (*save_checkpoint)(struct td_strategy *s, uint32_t *out_roles);
     // (optional) Which roles this rank reads; setup makes the others equal afterwards. Where
     // several ranks read, they read one checkpoint: the newest that each of them has whole. Absent:

@@ -10,6 +10,7 @@
 #include "engine/train/config/limits.h"
 #include "engine/train/config/schedule.h"
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/shares.h"
 #include "traind/random.h"
 
 // Optimizer steps that a training step has completed when the next is queued.
@@ -96,8 +97,7 @@ static td_status queue_step(struct td_train_loop *l, const void *const *inputs, 
     }
     b->lr[b->step] = r->scalars[TD_SCALAR_LR];
     b->done = b->after.step;
-    td_random_set(r->random, r->config->seed, l->queued.step + b->step,
-                  l->queued.epoch_offset + r->facts.global_rank, r->facts.world_size);
+    td_rank_set_random(r, l->queued.step + b->step, l->queued.epoch_offset);
     if (key.sync) td_control_raise(&r->control, r->control.flags, true);
     td_status s = td_rank_queue(r, TD_STEP_TRAIN, &key, inputs, &b->run);
     TD_TRY(name_step(s, l, b->done));

@@ -8,6 +8,7 @@
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/own_state.h"
 #include "engine/train/rank/step.h"
+#include "engine/train/rank/writers.h"
 #include "lib/base/clock.h"
 
 static td_status check_loss(struct td_train_loop *l, const struct td_tally *loss) {
@@ -152,7 +153,9 @@ td_status td_boundary_save(struct td_train_loop *l, int flags) {
     if (flags & TD_SAVE_FINAL) td_control_phase(&r->control, TD_PHASE_SAVING);
     const uint64_t skipped = td_checkpointer_counts(r->checkpointer).skipped;
     const struct td_mono start = td_mono_now();
-    TD_TRY(td_checkpointer_save(r->checkpointer, &r->memory, &m, flags));
+    struct td_strategy_memory memory;
+    TD_TRY(td_rank_bring_state(r, &memory));
+    TD_TRY(td_checkpointer_save(r->checkpointer, &memory, &m, flags));
     TD_TRY(td_timeline_add(r->timeline, "save", NULL, start, NULL));
     if (l->at.step != l->saved_step && td_checkpointer_counts(r->checkpointer).skipped == skipped) {
         keep_taken(l, &m);

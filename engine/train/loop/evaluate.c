@@ -6,13 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/train/rank/scores.h"
-#include "engine/train/rank/validated.h"
 #include "engine/train/config/limits.h"
 #include "engine/train/loop/batch.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/result.h"
+#include "engine/train/rank/scores.h"
+#include "engine/train/rank/shares.h"
 #include "engine/train/rank/step.h"
+#include "engine/train/rank/validated.h"
 
 // Training goes on, so somebody has to know; once is enough.
 static void note_not_finite(struct td_train_loop *l, const char *prefix,
@@ -131,8 +132,8 @@ static td_status report(struct td_train_loop *l, const char *prefix, struct td_v
     return TD_OK;
 }
 
-// A rank without a sample reports zeros under the names that the others report: all hold the same
-// merged tallies then, and whoever waits for each rank's points gets them.
+// A rank that has counted no sample reports zeros under the names of the others. So all hold the
+// same merged tallies, and whoever waits for each rank's points gets them.
 static void name_tallies(const struct td_rank *r, struct td_tallies *own) {
     static const double nothing[TD_PROGRAM_OUTPUTS];
     const struct td_graph *g = td_programs_graph(r->programs, NULL, TD_MODE_EVAL);
@@ -140,11 +141,11 @@ static void name_tallies(const struct td_rank *r, struct td_tallies *own) {
 }
 
 static td_status score_batch(struct td_rank *r, struct td_scores *scores, int loader,
-                             const void *const *inputs, int64_t n) {
+                             const void *const *inputs, int64_t n, bool counts) {
     const struct td_program_key key = td_rank_predict_key(r, n);
     const struct td_graph *g;
     TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, inputs, &g));
-    return td_scores_add(scores, r, loader, inputs, n);
+    return counts ? td_scores_add(scores, r, loader, inputs, n) : TD_OK;
 }
 
 static td_status evaluate_batch(struct td_train_loop *l, enum td_split split, int loader,
@@ -158,8 +159,10 @@ static td_status evaluate_batch(struct td_train_loop *l, enum td_split split, in
     const struct td_program_key key = td_rank_eval_key(r, n);
     const bool is_test = split == TD_SPLIT_TEST;
     TD_TRY(td_rank_step(r, is_test ? TD_STEP_TEST : TD_STEP_VALIDATE, &key, inputs, &g));
-    td_tallies_add(own, g, r->outputs, n);
-    return scores && td_scores_predict(r) ? score_batch(r, scores, loader, inputs, n) : TD_OK;
+    const bool counts = td_rank_counts(r, split);
+    if (counts) td_tallies_add(own, g, r->outputs, n);
+    if (!scores || !td_scores_predict(r)) return TD_OK;
+    return score_batch(r, scores, loader, inputs, n, counts);
 }
 
 // What a failure calls it.

@@ -9,6 +9,7 @@
 #include "engine/train/loop/batch.h"
 #include "engine/train/loop/boundary.h"
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/shares.h"
 #include "engine/train/rank/steps.h"
 #include "engine/train/rank/tensor.h"
 #include "lib/base/buf.h"
@@ -114,8 +115,7 @@ static td_status prepare_pass(struct td_manual *m, int step, uint32_t segments) 
     if (p->begins && (segments & FORWARD)) {
         m->of[step].loss_scale = r->scalars[TD_SCALAR_LOSS_SCALE];
     }
-    td_random_set(r->random, r->config->seed, m->began + step, m->offset + r->facts.global_rank,
-                  r->facts.world_size);
+    td_rank_set_random(r, m->began + step, m->offset);
     if ((segments & BACKWARD) && p->key.sync) {
         td_control_raise(&r->control, r->control.flags, true);
     }

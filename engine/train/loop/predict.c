@@ -1,5 +1,5 @@
-// Predictions of a split into one .npy; see predict.h. Ranks hold every world-th sample. So each
-// batch is gathered from all of them and rank 0 writes every row to its own place.
+// Predictions of a split into one .npy; see predict.h. Each batch is gathered from all ranks, and
+// rank 0 writes every row to the place that the rank's share of the samples says.
 
 #include "engine/train/loop/predict.h"
 
@@ -15,6 +15,7 @@
 #include "engine/train/loop/predictions.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/group.h"
+#include "engine/train/rank/shares.h"
 #include "engine/train/rank/step.h"
 #include "engine/train/rank/tensor.h"
 #include "lib/base/fsio.h"
@@ -196,22 +197,35 @@ static td_status ask(struct asking *a, int64_t offset) {
     return TD_OK;
 }
 
-// Rank k's j-th row of the batch at `offset` is sample offset + k + j * world.
+// Row j of a rank's batch at `offset` is sample offset + share + j * shares. Ranks of one share
+// have the same rows.
 static td_status write_batch(struct asking *a, int64_t offset) {
     const struct td_rank *r = a->loop->rank;
-    const int64_t world = r->facts.world_size;
     const size_t part = sizeof(int64_t) + (size_t)r->config->batch_size * a->row_bytes;
-    for (int64_t k = 0; k < world; k++) {
+    for (int32_t k = 0; k < r->facts.world_size; k++) {
+        const struct td_strategy_shard share = td_rank_share_of(r, TD_SPLIT_PREDICT, k);
         const char *rows = a->all + (size_t)k * part;
         int64_t n;
         memcpy(&n, rows, sizeof n);
         rows += sizeof n;
         for (int64_t j = 0; j < n; j++) {
-            TD_TRY(table_put(&a->table, offset + k + j * world, rows + (size_t)j * a->row_bytes,
-                             a->row_bytes));
+            TD_TRY(table_put(&a->table, offset + share.rank + j * share.n_replicas,
+                             rows + (size_t)j * a->row_bytes, a->row_bytes));
         }
     }
     return TD_OK;
+}
+
+// Its rows would be zeros.
+static td_status check_shares(const struct td_rank *r) {
+    const int32_t share = td_rank_missing_share(r, TD_SPLIT_PREDICT);
+    if (share < 0) return TD_OK;
+    return td_status_with_class(
+        td_fail(TD_INVALID_ARGUMENT,
+                "strategy '%s' gives share %d of %d of split predict to no rank, so predictions "
+                "would lack its samples",
+                r->strategy_name, share, r->share[TD_SPLIT_PREDICT].n_replicas),
+        TD_CLASS_USER_CODE);
 }
 
 static td_status run_batches(struct asking *a, int64_t n_batches, bool *out_interrupted) {
@@ -237,6 +251,7 @@ static td_status predict_split(struct asking *a, int64_t n_batches, bool *out_in
     const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_PREDICT);
     const int64_t columns = a->classes ? a->classes : a->columns;
     int64_t rows = 0;
+    TD_TRY(check_shares(r));
     for (int64_t b = 0; b < n_batches; b++) {
         rows = td_sampler_next(s, rows, r->config->batch_size);
     }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "engine/train/rank/shares.h"
 #include "lib/base/clock.h"
 
 enum { PROBES = 4 };
@@ -54,7 +55,8 @@ td_status td_throughput_log(struct td_throughput *t, struct td_rank *r, int64_t 
     double seconds = (double)(td_mono_now().ns - t->since_ns) / 1e9;
     if (seconds > 0 && steps > 0) {
         TD_TRY(ask_peak(t, r, t->flops / seconds));
-        double world = (double)r->facts.world_size, rate = (double)t->samples * world / seconds;
+        const double world = (double)r->facts.world_size;
+        const double rate = (double)t->samples * td_rank_n_trained_shares(r) / seconds;
         td_metrics_value(m, "samples_per_s", step, epoch, rate);
         if (t->tokens_per_sample) {
             td_metrics_value(m, "tokens_per_s", step, epoch, rate * (double)t->tokens_per_sample);

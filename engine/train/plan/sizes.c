@@ -12,6 +12,7 @@
 #include "engine/train/rank/comm_hook.h"
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/join.h"
+#include "engine/train/rank/writers.h"
 #include "lib/base/fit.h"
 #include "lib/base/machine.h"
 
@@ -96,6 +97,7 @@ static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
     uint32_t saved;
     TD_TRY(td_rank_written_roles(r, &saved));
     if (saved) TD_TRY(td_checkpointer_room(r->state, saved, &s->snapshot_bytes));
+    if (saved) s->snapshot_bytes += td_rank_most_brought(r, saved);
     if (td_sizes_shadows(r)) s->shadow_bytes = s->snapshot_bytes;
     size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
     s->shared_bytes = r->base_ops->shared_bytes(td_rank_local_world(r->config), gradients);

@@ -85,7 +85,7 @@ struct td_limits td_rank_window_limits(const struct td_rank *r) {
 }
 
 void td_rank_recount(const struct td_rank *r, struct td_progress *p) {
-    const int64_t batch = r->config->batch_size * r->config->world_size;
+    const int64_t batch = r->config->batch_size * r->share[TD_SPLIT_TRAIN].n_replicas;
     if (p->epoch_offset) p->epoch_batches = (p->epoch_offset + batch - 1) / batch;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/train/rank/group.h"
+#include "engine/train/rank/writers.h"
 #include "lib/base/fit.h"
 #include "lib/base/fsio.h"
 
@@ -92,24 +93,22 @@ static td_status keep(struct td_rank *r, const char *name, struct td_span part) 
 td_status td_rank_collect_own_state(struct td_rank *r) {
     char name[TD_PLUGIN_STATE_NAME];
     struct td_span part = {NULL, 0};
-    uint32_t roles;
+    const bool writes = td_rank_writes(r);
     td_plugin_state_clear(&r->own);
-    TD_TRY(td_rank_written_roles(r, &roles));
     if (r->strategy_ops->state_save) {
-        TD_TRY_CTX(gather_strategy(r, roles != 0), "save the state of strategy '%s'",
-                   r->strategy_name);
+        TD_TRY_CTX(gather_strategy(r, writes), "save the state of strategy '%s'", r->strategy_name);
     }
     if (hook_saves(r)) {
-        TD_TRY_CTX(gather_hook(r, roles != 0), "save the state of comm_hook '%s'",
+        TD_TRY_CTX(gather_hook(r, writes), "save the state of comm_hook '%s'",
                    r->config->comm_hook.name);
     }
-    if (r->strategy_ops->state_save && roles) {
+    if (r->strategy_ops->state_save && writes) {
         TD_TRY_CTX(r->strategy_ops->state_save(r->strategy, TD_STRATEGY_WHOLE, &part),
                    "save the state of strategy '%s'", r->strategy_name);
         name_whole(r, name);
         TD_TRY(keep(r, name, part));
     }
-    if (!r->precision_ops->own_save || !roles) return TD_OK;
+    if (!r->precision_ops->own_save || !writes) return TD_OK;
     TD_TRY_CTX(r->precision_ops->own_save(r->precision, &part), "save the state of precision '%s'",
                r->precision_name);
     name_precision(r, name);

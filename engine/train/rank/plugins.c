@@ -8,6 +8,7 @@
 
 #include "engine/train/rank/buckets.h"
 #include "engine/train/rank/group.h"
+#include "engine/train/rank/shares.h"
 #include "engine/train/rank/steps.h"
 #include "lib/base/registry.h"
 
@@ -261,26 +262,17 @@ static td_status wrap_loader(struct td_rank *r, enum td_split split) {
 
 static td_status divide_data(struct td_rank *r, enum td_split split, bool training) {
     const struct td_train_config *c = r->config;
-    struct td_strategy_shard shard;
-    TD_TRY(td_rank_shard(r, split, &shard));
-    if (shard.rank < 0 || shard.rank >= shard.n_replicas) {
-        return td_status_with_class(
-            td_fail(TD_INVALID_ARGUMENT,
-                    "strategy '%s' gives this rank share %d of %d of split %s; it is 0 or more, "
-                    "and below their number",
-                    r->strategy_name, shard.rank, shard.n_replicas, td_split_name(split)),
-            TD_CLASS_USER_CODE);
-    }
+    TD_TRY(td_rank_take_share(r, split));
     struct td_sampler_config config = {
         .n_samples = td_data_length(r->data, split),
-        .world_size = shard.n_replicas,
+        .world_size = r->share[split].n_replicas,
         .seed = c->seed,
         .shuffle = training && c->shuffle,
         .ends = !training      ? TD_SAMPLER_UNPADDED
                 : c->drop_last ? TD_SAMPLER_DROP_LAST
                                : TD_SAMPLER_PAD,
     };
-    TD_TRY(td_data_divide(r->data, split, shard.rank, &config));
+    TD_TRY(td_data_divide(r->data, split, r->share[split].rank, &config));
     return td_data_n_loaders(r->data, split) ? wrap_loader(r, split) : TD_OK;
 }
 

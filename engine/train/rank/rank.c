@@ -42,6 +42,7 @@ void td_rank_destroy(struct td_rank *r) {
     }
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         if (r->owned[role]) r->accel_ops->mem_free(r->accel, r->memory.region[role]);
+        free(r->writers.brought[role]);
     }
     free(r->own_staging);
     td_state_table_destroy(r->state);

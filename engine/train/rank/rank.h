@@ -11,6 +11,7 @@
 //   plugins.h, data.h, sampler.h  open what the job names; its batches
 //   join.h                        the groups that it is in
 //   holdout.h                     samples that are kept to validate on
+//   shares.h                      which samples each rank has
 //   group.h                       what ranks do together
 //   replicas.h                    state that becomes the same on all ranks
 //   bucket_list.h, buckets.h      gradients that they average
@@ -23,6 +24,7 @@
 //   state.h                       where a rank starts, and the memory of what it trains
 //   init.h, init_loops.h          first values
 //   own_state.h                   what plugins keep of themselves in a checkpoint
+//   writers.h                     which rank writes it
 //   resume.h                      what a resumed run does not share
 //   validated.h, scores.h         what an evaluation measured
 //   result.h                      files of results
@@ -80,6 +82,15 @@ struct td_rank_steps {
     int n; // at least 1 once the module is open
 };
 
+// Who has the roles of a checkpoint (writers.h).
+struct td_rank_writers {
+    int32_t owner;                // the rank that writes its files; -1: none does
+    uint32_t roles;               // bits 1 << td_role, of all ranks
+    int32_t of[TD_ROLE_COUNT];    // the rank that has a role; -1: none
+    bool sends;                   // some are of other ranks than the owner
+    char *brought[TD_ROLE_COUNT]; // these, on the owner
+};
+
 // How far a rank is built (engine/train/build.h).
 enum td_rank_stage {
     TD_RANK_BEGUN,
@@ -127,6 +138,8 @@ struct td_rank {
     const struct td_module_ops *module_ops;
     struct td_targets targets; // what the module takes
     struct td_data *data;
+    struct td_strategy_shard share[TD_SPLIT_COUNT]; // of the samples of each split (shares.h)
+    const struct td_strategy_shard *shares; // (world, splits) of all ranks; NULL: not known yet
     struct td_module *module;
     struct td_rank_steps steps; // that train it
 
@@ -165,6 +178,7 @@ struct td_rank {
     struct td_metrics metrics;
     struct td_timeline *timeline; // NULL: nobody asked for one
     struct td_background *background;
+    struct td_rank_writers writers;
     struct td_checkpointer *checkpointer;
 };
 

@@ -12,6 +12,8 @@
 #include "engine/train/rank/own_state.h"
 #include "engine/train/rank/replicas.h"
 #include "engine/train/rank/resume.h"
+#include "engine/train/rank/shares.h"
+#include "engine/train/rank/writers.h"
 #include "lib/base/digest.h"
 #include "lib/base/floats.h"
 
@@ -310,11 +312,14 @@ static void digest_loaders(const struct td_rank *r, enum td_split split, struct 
     }
 }
 
-// What all ranks need to have in common: the digest of what each would train, and what the strategy
-// says that decides which collective calls are made.
+// What ranks say to each other. They need to have in common the digest of what each would train,
+// and what the strategy says that decides which collective calls are made. The rest is each rank's
+// own.
 struct common {
     char digest[TD_DIGEST_HEX];
     bool late_optimizers, restore_optimizer;
+    struct td_strategy_shard share[TD_SPLIT_COUNT];
+    uint32_t writes; // bits 1 << td_role, of a checkpoint
 };
 
 static td_status common_of(const struct td_rank *r, struct common *out_common) {
@@ -335,8 +340,9 @@ static td_status common_of(const struct td_rank *r, struct common *out_common) {
     }
     *out_common = (struct common){.late_optimizers = r->facts.late_optimizers,
                                   .restore_optimizer = r->facts.restore_optimizer};
+    memcpy(out_common->share, r->share, sizeof r->share);
     td_digest_hex(d, out_common->digest);
-    return TD_OK;
+    return r->config->checkpoint.dir ? td_rank_written_roles(r, &out_common->writes) : TD_OK;
 }
 
 static td_status fail_facts(const struct td_rank *r, int32_t peer, const char *fact) {
@@ -363,6 +369,20 @@ static td_status compare_with(const struct td_rank *r, const struct common *own,
                    r->facts.global_rank, peer);
 }
 
+// How ranks divide the data and the roles of checkpoints.
+static td_status divide(struct td_rank *r, const struct common *all) {
+    const size_t world = (size_t)r->facts.world_size;
+    struct td_strategy_shard *shares = td_arena_alloc(r->arena, world * sizeof r->share);
+    TD_AUTO_FREE uint32_t *writes = td_calloc(world, sizeof *writes);
+    if (!shares || !writes) return td_fail_oom();
+    for (size_t i = 0; i < world; i++) {
+        memcpy(shares + i * TD_SPLIT_COUNT, all[i].share, sizeof r->share);
+        writes[i] = all[i].writes;
+    }
+    TD_TRY(td_rank_keep_shares(r, shares));
+    return td_rank_claim_roles(r, writes);
+}
+
 // Ranks that would do different things say so before they wait for each other.
 td_status td_rank_compare(struct td_rank *r) {
     struct common own;
@@ -371,6 +391,7 @@ td_status td_rank_compare(struct td_rank *r) {
     TD_AUTO_FREE struct common *all = td_calloc((size_t)world, sizeof own);
     if (!all) return td_fail_oom();
     TD_TRY(td_rank_all_gather(r, &own, sizeof own, all));
+    TD_TRY(divide(r, all));
     for (int32_t i = 0; i < world; i++) {
         TD_TRY(compare_with(r, &own, i, &all[i]));
     }

@@ -8,7 +8,8 @@
 
 // The checkpoint that ranks resume from, if any: those that read choose one together, all learn it.
 TD_MUST_USE td_status td_rank_choose_start(struct td_rank *r);
-// FAILED_PRECONDITION where ranks would train different things.
+// Ranks learn each other's shares of the data and roles of checkpoints. FAILED_PRECONDITION where
+// they would train different things; class user_code where the strategy divides what cannot be.
 TD_MUST_USE td_status td_rank_compare(struct td_rank *r);
 // Memory for all state and the arena; initial values; what a checkpoint or other weights put in
 // their place. Then the strategy's own setup, after which all ranks hold the same state. Optimizer
