@@ -6,6 +6,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/graph/rules/rules.h"
+#include "traind/rewrite.h"
 
 td_status td_graph_count_uses(const struct td_graph *g, uint32_t **out_uses) {
     uint32_t *uses = td_calloc(g->n_values + 1, sizeof *uses);
@@ -56,6 +57,29 @@ td_status td_graph_set_operand(struct td_graph *g, td_node n, uint32_t i, td_val
     copy[i] = v;
     node->inputs = copy;
     return TD_OK;
+}
+
+static bool reads_plainly(const struct td_node_info *node, uint32_t i, td_value v) {
+    return node->inputs[i] == v && node->op != TD_OP_CAST;
+}
+
+td_status td_graph_retype_input(struct td_graph *g, uint32_t slot, enum td_dtype dtype) {
+    const td_value v = td_graph_input_at(g, slot);
+    const struct td_attrs recorded = {.dtype = td_gv(g, v)->dtype};
+    td_value cast = 0;
+    if (recorded.dtype == dtype) return TD_OK;
+    td_gv(g, v)->dtype = dtype;
+    for (td_node n = 0; n < g->n_nodes; n++) {
+        for (uint32_t i = 0; i < g->nodes[n].n_inputs; i++) {
+            if (!reads_plainly(&g->nodes[n], i, v)) continue;
+            if (!cast) {
+                TD_TRY(td_rewrite_insert_at(g, n++));
+                TD_TRY(td_graph_op(g, TD_OP_CAST, &v, 1, &recorded, &cast));
+            }
+            TD_TRY(td_graph_set_operand(g, n, i, cast));
+        }
+    }
+    return td_rewrite_insert_at(g, TD_REWRITE_END);
 }
 
 bool td_node_gradient(const struct td_graph *g, const struct td_node_info *node,

@@ -10,6 +10,9 @@
 TD_MUST_USE td_status td_graph_count_uses(const struct td_graph *g, uint32_t **out_uses);
 // Replaces one operand (the list is copied, so that copies of the node stay as they were).
 TD_MUST_USE td_status td_graph_set_operand(struct td_graph *g, td_node n, uint32_t i, td_value v);
+// The program reads input `slot` as dtype from here on, its casts included. Nodes that read it as
+// it was recorded get a cast of it.
+TD_MUST_USE td_status td_graph_retype_input(struct td_graph *g, uint32_t slot, enum td_dtype dtype);
 // True if the node writes a gradient; which one.
 bool td_node_gradient(const struct td_graph *g, const struct td_node_info *node,
                       uint32_t *out_state);

@@ -27,6 +27,9 @@ struct td_dataset_config {
     const struct td_json *knobs;      // read with traind/knobs.h
     const char *cache_dir;            // NULL: decode into private memory
     const struct td_targets *targets; // what the module takes, alive during open; NULL: all 0
+    // Of a dataset that says takes_floats: the type of its fields of numbers. TD_F64 where the job
+    // computes in it; else, and for all others, TD_F32.
+    enum td_dtype floats;
 };
 
 struct td_dataset;
@@ -49,6 +52,10 @@ struct td_dataset_ops {
     // samples. Absent: one loader.
     size_t (*loaders)(struct td_dataset *d, enum td_split split,
                       int64_t out_samples[TD_LOADERS_MAX]);
+    // (optional) Fields of numbers have the type config.floats. A module records them as f32 all
+    // the same, and the precision makes f64 of it, as of everything else. False: they have the type
+    // that `fields` says, and the module sees that.
+    bool takes_floats;
 };
 
 #ifdef __cplusplus

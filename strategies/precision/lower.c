@@ -155,9 +155,17 @@ static bool is_log_sum_exp(const struct td_node_info *node, uint32_t i) {
            (node->op == TD_OP_SELF_ATTENTION_GRAD && i == 2);
 }
 
+// Inputs come as f32 unless the dataset has them as f64. What comes before the first product would
+// follow them.
+static bool widens(const struct lower *l, td_value v) {
+    return l->how->compute == TD_F64 && td_graph_value(l->g, v)->kind != TD_VALUE_STATE;
+}
+
 // What operand i becomes, if it is float; TD_DTYPE_COUNT: stays.
 static enum td_dtype operand_type(const struct lower *l, const struct td_node_info *node,
                                   enum policy p, uint32_t i) {
+    const bool converts = p == CAST || p == FILL || p == STORE;
+    if (!converts && widens(l, node->inputs[i])) return TD_F64;
     switch (p) {
     case PRODUCT:
         return is_log_sum_exp(node, i) ? TD_DTYPE_COUNT : l->how->compute;

@@ -10,6 +10,8 @@
 //   fp32       exp, log, softmax and losses, when mixed: f32
 //   the rest   follows its first operand: reshapes, activations, norms (whose scales stay as they
 //              are stored), pools, reductions
+//   fp64       where that is computed in, all operands are f64: nothing is left to follow an input
+//              of f32
 //
 // A value that only ends in stored gradients has the gradients' type: a product writes its sum into
 // an fp32 gradient unrounded (attrs.wide). Scalars are f32, or f64 under 64-true. What a cast costs

@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     td_fuzz_expect(!is_image || bytes == room);
     for (size_t i = 0; i < n; i++) {
         float v;
-        td_npy_floats(&a, (int64_t)i, 1, &v);
+        td_npy_floats(&a, TD_F32, (int64_t)i, 1, &v);
         touched += (double)v;
         if (td_npy_is_integer(a.kind)) touched += (double)td_npy_int(&a, (int64_t)i);
     }

@@ -1,6 +1,7 @@
 // Builder, state table, rewrite calls: what a module, a strategy and the trainer lean on, and what
 // they get when they ask for something impossible.
 
+#include "engine/graph/edit.h"
 #include "tests/unit/graph_rig.h"
 
 static struct td_state_table *table;
@@ -461,6 +462,27 @@ static void test_result_is_stored_as_f32_under_its_rows_when_recorded(void **sta
     assert_fails(td_graph_result(graph, "logits", 99), TD_INVALID_ARGUMENT, "'logits'");
 }
 
+// What a precision did not cast reads what was recorded.
+static void test_input_is_read_as_f64_when_it_comes_as_that(void **state) {
+    (void)state;
+    const struct td_attrs wide = {.dtype = TD_F64};
+    td_value x = input("x", TD_F32, rig_shape(2, 0, 0, 0)), cast, y;
+    assert_ok(td_graph_op(graph, TD_OP_CAST, &x, 1, &wide, &cast));
+    assert_ok(td_graph_op(graph, TD_OP_RELU, &x, 1, NULL, &y));
+    assert_ok(td_graph_op(graph, TD_OP_MUL, (td_value[]){x, y}, 2, NULL, &y));
+    assert_ok(td_graph_retype_input(graph, 0, TD_F64));
+    assert_ok(td_graph_verify(graph));
+    assert_int_equal(td_graph_n_nodes(graph), 4);
+    assert_true(td_graph_value(graph, x)->dtype == TD_F64);
+    assert_int_equal(td_graph_node(graph, 0)->inputs[0], x);
+    const td_value narrow = td_graph_node(graph, 1)->outputs[0];
+    assert_true(td_graph_value(graph, narrow)->dtype == TD_F32);
+    assert_int_equal(td_graph_node(graph, 2)->inputs[0], narrow);
+    assert_int_equal(td_graph_node(graph, 3)->inputs[0], narrow);
+    assert_ok(td_graph_retype_input(graph, 0, TD_F64));
+    assert_int_equal(td_graph_n_nodes(graph), 4);
+}
+
 static void test_step_scalar_is_read_as_f64_when_a_precision_says_so(void **state) {
     (void)state;
     td_value x = input("x", TD_F32, rig_shape(0, 0, 0, 0)), lr, again;
@@ -491,6 +513,7 @@ int main(void) {
         test_with_graph(test_bucket_ends_when_it_has_as_many_gradients_as_one_reduction_takes),
         test_with_graph(test_node_reads_a_new_value_when_rewritten_after_an_insertion),
         test_with_graph(test_step_scalar_is_read_as_f64_when_a_precision_says_so),
+        test_with_graph(test_input_is_read_as_f64_when_it_comes_as_that),
         test_with_graph(test_result_is_stored_as_f32_under_its_rows_when_recorded),
         cmocka_unit_test(test_compile_fails_cleanly_when_any_allocation_fails),
     };

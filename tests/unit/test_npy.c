@@ -272,6 +272,38 @@ static void test_set_is_refused_when_a_sample_is_no_number(void **state) {
                 "y.npy' offset 132: element: expected a finite number of fp32, found infinity");
 }
 
+// A job that computes in fp64 asks for the numbers as they are.
+static void test_numbers_are_those_of_the_file_when_asked_for_as_f64(void **state) {
+    const char *dir = *state;
+    static const double x[] = {1.0 / 3, 1e300}, nan[] = {0, (double)NAN};
+    static const int64_t y[] = {0, 1};
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *tree;
+    char text[1200];
+    assert_ok(td_arena_create(1 << 20, &arena));
+    snprintf(text, sizeof text, "{\"x\":\"%s/x.npy\",\"y\":\"%s/y.npy\"}", dir, dir);
+    assert_ok(knobs_of(arena, &td_dataset_npy, text, &tree));
+    const struct td_dataset_config config = {
+        .struct_bytes = sizeof config, .knobs = tree, .floats = TD_F64};
+    struct td_dataset *d = NULL;
+    struct td_field fields[8];
+    double got[2];
+    int32_t labels[2];
+    write_npy(dir, "x.npy", "<f8", "(2, 1)", x, sizeof x);
+    write_npy(dir, "y.npy", "<i8", "(2,)", y, sizeof y);
+    assert_true(ops()->takes_floats);
+    assert_ok(ops()->open(&config, &d));
+    assert_int_equal(ops()->fields(d, fields), 2);
+    assert_true(fields[0].dtype == TD_F64 && fields[1].dtype == TD_I32);
+    assert_ok(
+        ops()->gather(d, TD_SPLIT_TRAIN, (const int64_t[]){1, 0}, 2, (void *const[]){got, labels}));
+    assert_true(got[0] == x[1] && got[1] == x[0] && labels[0] == 1);
+    ops()->close(d);
+    write_npy(dir, "x.npy", "<f8", "(2, 1)", nan, sizeof nan);
+    rig_refuses(ops()->open(&config, &d), TD_DATA_LOSS,
+                "element: expected a finite number of fp64, found nan");
+}
+
 // Beyond 1 GiB: a file with holes, a NaN in its last row. y: targets there, samples elsewhere.
 static void test_rows_are_checked_as_they_are_read_when_the_file_is_large(void **state) {
     const char *dir = *state;
@@ -419,6 +451,7 @@ int main(void) {
         test_in_scratch(test_set_is_refused_when_samples_and_labels_do_not_fit),
         test_in_scratch(test_targets_are_numbers_when_y_is_of_floats),
         test_in_scratch(test_set_is_refused_when_a_sample_is_no_number),
+        test_in_scratch(test_numbers_are_those_of_the_file_when_asked_for_as_f64),
         test_in_scratch(test_rows_are_checked_as_they_are_read_when_the_file_is_large),
         test_in_scratch(test_targets_are_refused_when_a_binary_loss_has_no_room_for_them),
         test_in_scratch(test_labels_need_not_be_classes_when_they_are_ignored),

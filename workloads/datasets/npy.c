@@ -1,14 +1,14 @@
 // Dataset `npy`: samples and labels, or targets, out of arrays that NumPy saved, as .npy or .npz.
 //
 // x is (n, ...): u1 stays u8 (pixels, which the modules divide by 255), every other type is handed
-// out as f32. y of integers is one label a sample, (n) or (n, 1); y of floats is as many targets a
-// sample as it has, (n, ...), and has no classes. Files are mapped, so a set larger than memory can
-// be trained on. Checked before training: both files whole, as many labels as samples, every label
-// in [0, classes) or the one that the module ignores. Every other number is finite, binary targets
-// are from 0 to 1, training and validation have one shape and type. A file of floats beyond
-// WHOLE_MAX could take longer to read than a job may be planned: its rows are checked as they are
-// handed out. Knobs: x, y; val_x, val_y (for validation, test and predict; together or not at all);
-// classes.
+// out as f32, or f64 where the job computes in it. y of integers is one label a sample, (n) or (n,
+// 1); y of floats is as many targets a sample as it has, (n, ...), and has no classes. Files are
+// mapped, so a set larger than memory can be trained on. Checked before training: both files whole,
+// as many labels as samples, every label in [0, classes) or the one that the module ignores. Every
+// other number is finite, binary targets are from 0 to 1, training and validation have one shape
+// and type. A file of floats beyond WHOLE_MAX could take longer to read than a job may be planned:
+// its rows are checked as they are handed out. Knobs: x, y; val_x, val_y (for validation, test and
+// predict; together or not at all); classes.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,6 +34,7 @@ struct td_dataset {
     uint32_t magic;
     int64_t classes;
     struct td_targets targets;      // what the module takes
+    enum td_dtype floats;           // what numbers are handed out as
     struct td_shape sample, target; // without the leading dimension; target: y is of floats
     struct half half[2];
 };
@@ -119,10 +120,15 @@ static bool is_large(const struct td_npy *a) {
            (size_t)td_shape_elems(&a->shape) > WHOLE_MAX / td_npy_bytes(a->kind);
 }
 
+static td_status check_finite(const struct td_dataset *d, const struct td_npy *a, int64_t begin,
+                              int64_t n) {
+    return td_npy_check(a, &(struct td_npy_range){.type = d->floats}, begin, n);
+}
+
 static td_status check_targets(const struct td_dataset *d, const struct td_npy *y, int64_t begin,
                                int64_t n) {
-    static const struct td_npy_range shares = {0, 1};
-    if (d->targets.kind != TD_TARGET_BINARY) return td_npy_check(y, &td_npy_finite, begin, n);
+    const struct td_npy_range shares = {d->floats, true, 0, 1};
+    if (d->targets.kind != TD_TARGET_BINARY) return check_finite(d, y, begin, n);
     TD_TRY_CTX(td_npy_check(y, &shares, begin, n),
                "loss bce wants targets of 0 for no and 1 for yes, or between (mse takes any)");
     return TD_OK;
@@ -131,7 +137,7 @@ static td_status check_targets(const struct td_dataset *d, const struct td_npy *
 static td_status check_whole(const struct td_dataset *d, const struct half *h) {
     if (!is_large(&h->y)) TD_TRY(check_targets(d, &h->y, 0, td_shape_elems(&h->y.shape)));
     if (is_large(&h->x)) return TD_OK;
-    return td_npy_check(&h->x, &td_npy_finite, 0, td_shape_elems(&h->x.shape));
+    return check_finite(d, &h->x, 0, td_shape_elems(&h->x.shape));
 }
 
 static td_status open_half(struct td_dataset *d, int i, const char *x_where, const char *y_where,
@@ -172,6 +178,7 @@ static td_status npy_open(const struct td_dataset_config *config, struct td_data
     }
     TD_TRY(td_knob_int_or(config->knobs, "classes", 0, &d->classes));
     if (config->targets) d->targets = *config->targets;
+    d->floats = config->floats;
     if (!*path[0] || !*path[1]) {
         return td_bad_spec("data: x and y are missing: paths of two arrays");
     }
@@ -193,11 +200,12 @@ static td_status npy_open(const struct td_dataset_config *config, struct td_data
 // ---- handing out --------------------------------------------------------------------------------
 static size_t npy_fields(struct td_dataset *d, struct td_field out_fields[8]) {
     out_fields[0] = (struct td_field){.name = "x",
-                                      .dtype = d->half[0].x.kind == TD_NPY_U1 ? TD_U8 : TD_F32,
+                                      .dtype = d->half[0].x.kind == TD_NPY_U1 ? TD_U8 : d->floats,
                                       .sample_shape = d->sample};
     out_fields[1] = (struct td_field){.name = "y", .dtype = TD_I32, .n_classes = d->classes};
     if (has_targets(&d->half[0])) {
-        out_fields[1] = (struct td_field){.name = "y", .dtype = TD_F32, .sample_shape = d->target};
+        out_fields[1] =
+            (struct td_field){.name = "y", .dtype = d->floats, .sample_shape = d->target};
     }
     return 2;
 }
@@ -210,14 +218,19 @@ static int64_t npy_length(struct td_dataset *d, enum td_split split) {
     return half_of(d, split)->n;
 }
 
+// Element i of a batch's numbers.
+static void *place(const struct td_dataset *d, void *out, int64_t i) {
+    return (char *)out + (size_t)i * td_dtype_bytes(d->floats);
+}
+
 static td_status gather_x(const struct td_dataset *d, const struct half *h, int64_t sample,
                           void *out, int64_t i) {
     const int64_t elems = td_shape_elems(&d->sample);
-    if (is_large(&h->x)) TD_TRY(td_npy_check(&h->x, &td_npy_finite, sample * elems, elems));
+    if (is_large(&h->x)) TD_TRY(check_finite(d, &h->x, sample * elems, elems));
     if (h->x.kind == TD_NPY_U1) {
         memcpy((uint8_t *)out + i * elems, h->x.data + sample * elems, (size_t)elems);
     } else {
-        td_npy_floats(&h->x, sample * elems, elems, (float *)out + i * elems);
+        td_npy_floats(&h->x, d->floats, sample * elems, elems, place(d, out, i * elems));
     }
     return TD_OK;
 }
@@ -227,7 +240,7 @@ static td_status gather_y(const struct td_dataset *d, const struct half *h, int6
     const int64_t elems = td_shape_elems(&d->target);
     if (is_large(&h->y)) TD_TRY(check_targets(d, &h->y, sample * elems, elems));
     if (has_targets(h)) {
-        td_npy_floats(&h->y, sample * elems, elems, (float *)out + i * elems);
+        td_npy_floats(&h->y, d->floats, sample * elems, elems, place(d, out, i * elems));
     } else {
         ((int32_t *)out)[i] = (int32_t)td_npy_int(&h->y, sample);
     }
@@ -256,6 +269,7 @@ static const struct td_dataset_ops npy_ops = {
     .fields = npy_fields,
     .length = npy_length,
     .gather = npy_gather,
+    .takes_floats = true,
 };
 
 const struct td_plugin_desc td_dataset_npy = TD_PLUGIN_DESC(

@@ -429,17 +429,21 @@ int64_t td_npy_int(const struct td_npy *a, int64_t i) {
     return (int64_t)(v << unused) >> unused;
 }
 
-static float element(const struct td_npy *a, int64_t i) {
+static double element(const struct td_npy *a, int64_t i) {
     const char *p = a->data + (size_t)i * td_npy_bytes(a->kind);
     uint16_t half;
+    float single;
     double real;
     switch (a->kind) {
     case TD_NPY_F2:
         memcpy(&half, p, sizeof half);
-        return td_f32_of_f16(half);
+        return (double)td_f32_of_f16(half);
+    case TD_NPY_F4:
+        memcpy(&single, p, sizeof single);
+        return (double)single;
     case TD_NPY_F8:
         memcpy(&real, p, sizeof real);
-        return (float)real;
+        return real;
     case TD_NPY_U1:
     case TD_NPY_I1:
     case TD_NPY_B1:
@@ -449,61 +453,74 @@ static float element(const struct td_npy *a, int64_t i) {
     case TD_NPY_I4:
     case TD_NPY_U8:
     case TD_NPY_I8:
-    case TD_NPY_F4:
     case TD_NPY_COUNT:
         break;
     }
-    return (float)td_npy_int(a, i);
+    return (double)td_npy_int(a, i);
 }
 
-void td_npy_floats(const struct td_npy *a, int64_t begin, int64_t n, float *out) {
-    if (a->kind == TD_NPY_F4) {
-        memcpy(out, a->data + (size_t)begin * sizeof *out, (size_t)n * sizeof *out);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        out[i] = element(a, begin + i);
-    }
+// An integer is rounded once.
+static float element_f32(const struct td_npy *a, int64_t i) {
+    return td_npy_is_integer(a->kind) ? (float)td_npy_int(a, i) : (float)element(a, i);
 }
 
-const struct td_npy_range td_npy_finite = {-FLT_MAX, FLT_MAX};
+void td_npy_floats(const struct td_npy *a, enum td_dtype type, int64_t begin, int64_t n,
+                   void *out) {
+    const size_t width = td_dtype_bytes(type);
+    float *const singles = out;
+    double *const doubles = out;
+    if (a->kind == (type == TD_F64 ? TD_NPY_F8 : TD_NPY_F4)) {
+        memcpy(out, a->data + (size_t)begin * width, (size_t)n * width);
+    } else if (type == TD_F64) {
+        for (int64_t i = 0; i < n; i++) {
+            doubles[i] = element(a, begin + i);
+        }
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            singles[i] = element_f32(a, begin + i);
+        }
+    }
+}
 
 // One that is finite in the file may be too large for fp32.
 static td_status not_in_range(const struct td_npy *a, const struct td_npy_range *range, int64_t i) {
-    const bool any = range == &td_npy_finite;
-    const size_t at = (size_t)i * td_npy_bytes(a->kind);
-    float fp32;
-    td_npy_floats(a, i, 1, &fp32);
-    double v = (double)fp32;
-    if (a->kind == TD_NPY_F8) memcpy(&v, a->data + at, sizeof v);
-    char expected[64] = "a finite number of fp32", found[32];
-    if (!any) {
-        snprintf(expected, sizeof expected, "a number from %g to %g", (double)range->least,
-                 (double)range->most);
+    const char *const type = range->type == TD_F64 ? "fp64" : "fp32";
+    const double v = element(a, i);
+    char expected[64], found[32];
+    snprintf(expected, sizeof expected, "a finite number of %s", type);
+    if (range->has_ends) {
+        snprintf(expected, sizeof expected, "a number from %g to %g", range->least, range->most);
     }
     snprintf(found, sizeof found, "%.9g", v);
     if (!isfinite(v)) snprintf(found, sizeof found, "%s", isnan(v) ? "nan" : "infinity");
     td_status s = td_data_fail_text(a->path, td_npy_offset(a, i), "element", expected, found);
     int64_t each = td_shape_elems(&a->shape) / a->shape.dim[0];
     return td_status_context(s, "sample %" PRId64 " %s", i / each,
-                             !isfinite(v) ? "is no number"
-                             : any        ? "does not fit fp32"
-                                          : "is out of range");
+                             !isfinite(v)      ? "is no number"
+                             : range->has_ends ? "is out of range"
+                                               : "does not fit fp32");
 }
 
 td_status td_npy_check(const struct td_npy *a, const struct td_npy_range *range, int64_t begin,
                        int64_t n) {
     enum { SOME = 4096 };
     const struct td_scan_loops *loops = TD_LEVELED_TABLE(td_scan_loops);
-    const float least = range->least, most = range->most;
-    float some[SOME];
+    const bool wide = range->type == TD_F64;
+    const double end = wide ? DBL_MAX : (double)FLT_MAX;
+    const double least = range->has_ends ? range->least : -end;
+    const double most = range->has_ends ? range->most : end;
+    double doubles[SOME];
+    float singles[SOME];
     if (td_npy_is_integer(a->kind)) return TD_OK;
     for (int64_t i = 0; i < n; i += SOME) {
         const int64_t here = TD_MIN(n - i, (int64_t)SOME);
-        td_npy_floats(a, begin + i, here, some);
-        if (loops->all_within(some, here, least, most)) continue;
+        td_npy_floats(a, range->type, begin + i, here, wide ? (void *)doubles : singles);
+        if (wide ? loops->all_within_f64(doubles, here, least, most)
+                 : loops->all_within(singles, here, (float)least, (float)most)) {
+            continue;
+        }
         int64_t k = 0;
-        while (some[k] >= least && some[k] <= most) {
+        for (double v; (v = wide ? doubles[k] : (double)singles[k]) >= least && v <= most;) {
             k++;
         }
         return not_in_range(a, range, begin + i + k);

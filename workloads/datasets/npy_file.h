@@ -32,10 +32,11 @@ enum td_npy_kind { // descr without its byte order
     TD_NPY_COUNT,
 };
 
-struct td_npy_range { // of floats
-    float least, most;
+struct td_npy_range {   // of floats
+    enum td_dtype type; // that they are handed out as: TD_F32 or TD_F64
+    bool has_ends;      // least and most; else every number of the type will do
+    double least, most;
 };
-extern const struct td_npy_range td_npy_finite; // any that is a number
 
 struct td_npy {
     struct td_mapped file;
@@ -64,10 +65,10 @@ size_t td_npy_offset(const struct td_npy *a, int64_t i);
 size_t td_npy_bytes(enum td_npy_kind kind); // of an element
 bool td_npy_is_integer(enum td_npy_kind kind);
 const char *td_npy_name(enum td_npy_kind kind); // "u1"
-// n elements from `begin` on, as fp32.
-void td_npy_floats(const struct td_npy *a, int64_t begin, int64_t n, float *out);
-// If elements are floats: each of the n from `begin` on is in the range, once it is an fp32 number;
-// else DATA_LOSS as above.
+// n elements from `begin` on, as type: TD_F32 or TD_F64.
+void td_npy_floats(const struct td_npy *a, enum td_dtype type, int64_t begin, int64_t n, void *out);
+// If elements are floats: each of the n from `begin` on is in the range, once it is a number of its
+// type; else DATA_LOSS as above.
 TD_MUST_USE td_status td_npy_check(const struct td_npy *a, const struct td_npy_range *range,
                                    int64_t begin, int64_t n);
 // Element i of an array of integers; u8 beyond int64 is INT64_MAX.

@@ -14,6 +14,14 @@ static bool all_within(const float *x, int64_t n, float least, float most) {
     return all;
 }
 
+static bool all_within_f64(const double *x, int64_t n, double least, double most) {
+    bool all = true;
+    for (int64_t i = 0; i < n; i++) {
+        all &= (x[i] >= least) & (x[i] <= most);
+    }
+    return all;
+}
+
 static uint32_t most_u16(const void *data, int64_t n) {
     const char *p = data;
     uint16_t most = 0;
@@ -49,6 +57,7 @@ static uint64_t most_u64(const void *data, int64_t n) {
 
 const struct td_scan_loops TD_LEVELED(td_scan_loops) = {
     .all_within = all_within,
+    .all_within_f64 = all_within_f64,
     .most_u16 = most_u16,
     .most_u32 = most_u32,
     .most_u64 = most_u64,

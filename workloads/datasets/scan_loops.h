@@ -9,6 +9,7 @@
 struct td_scan_loops {
     // Are all of [least, most]? NaN is not.
     bool (*all_within)(const float *x, int64_t n, float least, float most);
+    bool (*all_within_f64)(const double *x, int64_t n, double least, double most);
     // The largest of n numbers of 2, 4 and 8 bytes, at any address; 0 of none.
     uint32_t (*most_u16)(const void *data, int64_t n);
     uint32_t (*most_u32)(const void *data, int64_t n);

@@ -12,15 +12,15 @@
 #include "lib/base/clock.h"
 
 static td_status check_loss(struct td_train_loop *l, const struct td_tally *loss) {
-    const float mean = (float)(loss->sum / loss->count);
+    const double mean = loss->sum / loss->count;
     if (loss->count == 0) return TD_OK; // every label of the window was to be ignored
-    if (loss == td_train_loop_loss(l, &l->window, 0)) l->last_loss = mean;
+    if (loss == td_train_loop_loss(l, &l->window, 0)) l->last_loss = (float)mean;
     if (isfinite(mean)) return TD_OK;
     return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
                                         "the %s is %f at step %lld (epoch %lld); lower the "
                                         "learning rate or clip the gradient; detect_anomaly "
                                         "finds the op it begins with",
-                                        loss->name, isnan(mean) ? (double)NAN : (double)mean,
+                                        loss->name, isnan(mean) ? (double)NAN : mean,
                                         (long long)l->at.step, (long long)l->at.epoch),
                                 TD_CLASS_NUMERIC);
 }

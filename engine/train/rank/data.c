@@ -24,7 +24,7 @@ struct td_data {
     struct td_accelerator *accel;
     const struct td_dataset_ops *ops;
     struct td_dataset *dataset;
-    struct td_field field[TD_DATA_FIELDS];
+    struct td_field field[TD_DATA_FIELDS], recorded[TD_DATA_FIELDS];
     size_t n_fields;
     int64_t batch_size;
     size_t batch_bytes;
@@ -114,6 +114,11 @@ td_status td_data_open(const struct td_accelerator_ops *accel_ops, struct td_acc
     const size_t n_fields = ops->fields(d->dataset, d->field);
     TD_TRY(td_status_with_class(check_dataset(d, n_fields), TD_CLASS_USER_CODE));
     d->n_fields = n_fields;
+    memcpy(d->recorded, d->field, sizeof d->field);
+    for (size_t i = 0; i < n_fields; i++) {
+        const bool was_asked = config->floats == TD_F64 && d->field[i].dtype == TD_F64;
+        if (was_asked) d->recorded[i].dtype = TD_F32;
+    }
     d->index = td_calloc((size_t)batch_size, sizeof *d->index);
     if (!d->index) return td_fail_oom();
     TD_TRY(allocate_staging(d));
@@ -146,6 +151,11 @@ void td_data_close(struct td_data *d) {
 const struct td_field *td_data_fields(const struct td_data *d, size_t *out_n) {
     *out_n = d->n_fields;
     return d->field;
+}
+
+const struct td_field *td_data_recorded(const struct td_data *d, size_t *out_n) {
+    *out_n = d->n_fields;
+    return d->recorded;
 }
 
 size_t td_data_batch_bytes(const struct td_data *d) {

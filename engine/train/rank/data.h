@@ -31,6 +31,8 @@ void td_data_close(struct td_data *d); // accepts NULL
 TD_DEFINE_AUTO(td_data, td_data_close);
 
 const struct td_field *td_data_fields(const struct td_data *d, size_t *out_n);
+// The same as a module records them: f32 for f64 that the dataset was asked for.
+const struct td_field *td_data_recorded(const struct td_data *d, size_t *out_n);
 size_t td_data_batch_bytes(const struct td_data *d); // of the buffers that batches are gathered in
 // Keeps a part of the training samples to validate on, in place of the dataset's own (holdout.h).
 // Where the dataset has none of its own to test on or to predict, those are this part, too. Once,

@@ -290,14 +290,17 @@ static td_status find_module(struct td_rank *r) {
 
 td_status td_rank_open_data(struct td_rank *r) {
     const struct td_train_config *c = r->config;
-    const void *ops;
-    TD_TRY(find(r, TD_PLUGIN_DATASET, c->data.name, &ops));
+    const void *found;
+    TD_TRY(find(r, TD_PLUGIN_DATASET, c->data.name, &found));
     TD_TRY(find_module(r));
+    const struct td_dataset_ops *ops = found;
+    const bool wide = ops->takes_floats && r->precision_facts.compute == TD_F64;
     struct td_dataset_config config = {
         .struct_bytes = sizeof config,
         .knobs = c->data.knobs,
         .cache_dir = c->cache_dir,
         .targets = &r->targets,
+        .floats = wide ? TD_F64 : TD_F32,
     };
     td_status s = td_data_open(r->accel_ops, r->accel, ops, &config, c->batch_size, &r->data);
     const enum td_code code = td_status_code(s);
@@ -327,7 +330,7 @@ td_status td_rank_open_data(struct td_rank *r) {
 
 td_status td_rank_open_module(struct td_rank *r) {
     size_t n_fields;
-    const struct td_field *fields = td_data_fields(r->data, &n_fields);
+    const struct td_field *fields = td_data_recorded(r->data, &n_fields);
     TD_TRY_CTX(r->module_ops->open(r->config->model.knobs, fields, n_fields, &r->module),
                "open model '%s'", r->config->model.name);
     TD_TRY(td_rank_list_steps(r));

@@ -4,6 +4,7 @@
 
 #include "engine/train/rank/record.h"
 
+#include "engine/graph/edit.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/data.h"
 #include "engine/train/rank/dump.h"
@@ -96,7 +97,7 @@ static td_status add_predict_programs(struct td_rank *r) {
 static td_status check_input(const struct td_rank *r, const struct td_graph *g, uint32_t i,
                              int64_t batch) {
     size_t n_fields;
-    const struct td_field *f = td_data_fields(r->data, &n_fields);
+    const struct td_field *f = td_data_recorded(r->data, &n_fields);
     const struct td_value_info *in = td_graph_value(g, td_graph_input_at(g, i));
     const int64_t n = td_shape_elems(&in->shape);
     if (i >= n_fields) {
@@ -158,7 +159,13 @@ static bool step_trains(const void *arg, const struct td_program_key *key, const
 static td_status rewrite_precision(void *arg, struct td_graph *g,
                                    const struct td_program_key *key) {
     struct td_rank *r = arg;
-    return r->precision_ops->rewrite(r->precision, g, key);
+    size_t n_fields;
+    const struct td_field *f = td_data_fields(r->data, &n_fields);
+    TD_TRY(r->precision_ops->rewrite(r->precision, g, key));
+    for (uint32_t i = 0; i < td_graph_n_inputs(g); i++) {
+        TD_TRY(td_graph_retype_input(g, i, f[i].dtype));
+    }
+    return TD_OK;
 }
 static td_status rewrite_strategy(void *arg, struct td_graph *g, const struct td_program_key *key) {
     struct td_rank *r = arg;

@@ -14,6 +14,7 @@
 #include "engine/train/rank/step.h"
 #include "engine/train/rank/tensor.h"
 #include "lib/base/buf.h"
+#include "lib/base/floats.h"
 
 static const struct {
     enum td_score score;
@@ -30,12 +31,14 @@ struct td_scores {
     bool ignores;
     int32_t ignore_index;
     int y_field;
+    enum td_dtype y_type;
     int n_parts;
     int64_t width; // classes, labels or targets
     size_t n;      // doubles of a part; 0: the loss says it all
     double *part;  // (n_parts, n)
     double *all;   // (n), of all parts; after td_scores_sum
     float *logits; // (batch, width)
+    double *y;     // (batch, width), of labels and targets
 };
 
 const char *td_score_name(enum td_score score) {
@@ -82,7 +85,8 @@ static td_status check_targets(const struct td_rank *r, const struct td_field *y
     const bool of_classes = r->targets.kind == TD_TARGET_CLASS;
     const enum td_dtype dtype = of_classes ? TD_I32 : TD_F32;
     const int64_t wanted = of_classes ? 1 : width, found = td_shape_elems(&y->sample_shape);
-    if (y->dtype == dtype && found == wanted) return TD_OK;
+    const bool is_real = !of_classes && y->dtype == TD_F64;
+    if ((y->dtype == dtype || is_real) && found == wanted) return TD_OK;
     return td_bad_spec("metrics: in field 'y' of a sample they need %lld of %s, and the data has "
                        "%lld of %s; perplexity needs none",
                        (long long)wanted, td_dtype_name(dtype), (long long)found,
@@ -131,12 +135,16 @@ static td_status size_up(struct td_scores *s, const struct td_rank *r) {
     s->width = td_rank_result_width(r, "logits");
     s->y_field = find_field(r, "y");
     TD_CHECK(s->width > 0 && s->y_field >= 0); // td_scores_check
+    size_t n_fields;
     const size_t w = (size_t)s->width;
     s->n = 3 * w + 1 + (wants_matrix(r) ? w * w : 0);
     s->part = td_calloc((size_t)s->n_parts * s->n, sizeof *s->part);
     s->all = td_calloc(s->n, sizeof *s->all);
     s->logits = td_calloc((size_t)r->config->batch_size * w, sizeof *s->logits);
-    return s->part && s->all && s->logits ? TD_OK : td_fail_oom();
+    const bool of_classes = r->targets.kind == TD_TARGET_CLASS;
+    s->y = td_calloc(of_classes ? 1 : (size_t)r->config->batch_size * w, sizeof *s->y);
+    s->y_type = td_data_fields(r->data, &n_fields)[s->y_field].dtype;
+    return s->part && s->all && s->logits && s->y ? TD_OK : td_fail_oom();
 }
 
 td_status td_scores_create(const struct td_rank *r, int n_parts, struct td_scores **out_scores) {
@@ -157,6 +165,7 @@ void td_scores_destroy(struct td_scores *s) {
     free(s->part);
     free(s->all);
     free(s->logits);
+    free(s->y);
     free(s);
 }
 
@@ -198,10 +207,10 @@ static void add_classes(const struct td_scores *s, double *p, const int32_t *y, 
     }
 }
 
-static void add_labels(const struct td_scores *s, double *p, const float *y, int64_t n) {
+static void add_labels(const struct td_scores *s, double *p, int64_t n) {
     for (int64_t i = 0; i < n * s->width; i++) {
         const int64_t label = i % s->width;
-        const bool is_said = s->logits[i] > 0, is_true = y[i] > 0.5f;
+        const bool is_said = s->logits[i] > 0, is_true = s->y[i] > 0.5;
         said_of(s, p)[label] += is_said;
         true_of(s, p)[label] += is_true;
         right_of(s, p)[label] += is_said && is_true;
@@ -210,12 +219,12 @@ static void add_labels(const struct td_scores *s, double *p, const float *y, int
 }
 
 // Welford's means and squares about them, which lose no digits where the mean is large.
-static void add_targets(const struct td_scores *s, double *p, const float *y, int64_t n) {
+static void add_targets(const struct td_scores *s, double *p, int64_t n) {
     double *mean = right_of(s, p), *squares = said_of(s, p), *missed = true_of(s, p);
     for (int64_t i = 0; i < n; i++) {
         const double count = ++*n_of(s, p);
         for (int64_t k = 0; k < s->width; k++) {
-            const double v = (double)y[i * s->width + k], from = v - mean[k];
+            const double v = s->y[i * s->width + k], from = v - mean[k];
             const double by = v - (double)s->logits[i * s->width + k];
             mean[k] += from / count;
             squares[k] += from * (v - mean[k]);
@@ -229,15 +238,18 @@ td_status td_scores_add(struct td_scores *s, struct td_rank *r, int part, const 
     double *p = part_of(s, part);
     const void *y = inputs[s->y_field];
     TD_TRY(td_rank_read_result(r, "logits", n, s->logits, n * s->width));
+    if (s->kind != TD_TARGET_CLASS) {
+        td_float_convert(s->y_type, y, n * s->width, TD_F64, s->y);
+    }
     switch (s->kind) {
     case TD_TARGET_CLASS:
         add_classes(s, p, y, n);
         return TD_OK;
     case TD_TARGET_BINARY:
-        add_labels(s, p, y, n);
+        add_labels(s, p, n);
         return TD_OK;
     case TD_TARGET_REAL:
-        add_targets(s, p, y, n);
+        add_targets(s, p, n);
         return TD_OK;
     }
     return td_fail(TD_INTERNAL, "targets of kind %d", (int)s->kind);
