@@ -179,3 +179,52 @@ def test_batch_norm_over_one_value_is_refused_when_planned(tmp_path, side, sampl
     code, said = planned(tmp_path, plan, world)
     assert code == (EXIT["bad_spec"] if words else 0), said
     assert not words or words + '"' in said, said
+
+
+# ---- amounts of batches --------------------------------------------------------------------------
+NEVER_VALIDATES = "trainer.val_check_interval: 100 batches are more than the 3 of an epoch, so that fit would never " \
+                  "validate; give at most 3, or a fraction of the epoch, or limit_val_batches: 0 for no validation"
+
+
+def too_small(knob, of, least, instead=""):
+    return f"trainer.{knob}: 0.1 of {of} is less than one batch; raise it to {least}, or give a count such as 1{instead}"
+
+
+# Lightning: "You requested to check 0.1 of the `val_dataloader` but 0.1 * 3 < 1"
+@pytest.mark.parametrize("stage, trainer, words", [
+    ("fit", {"limit_val_batches": 0.1},
+     too_small("limit_val_batches", "3 batches of the validation", 0.334, ", or 0 to leave it out")),
+    ("validate", {"limit_val_batches": 0.1}, "0.1 of 3 batches of the validation is less than one batch"),
+    ("test", {"limit_test_batches": 0.1}, "trainer.limit_test_batches: 0.1 of 3 batches of the test is"),
+    ("predict", {"limit_predict_batches": 0.1}, "trainer.limit_predict_batches: 0.1 of 3 batches of the prediction is"),
+    ("fit", {"limit_train_batches": 0.1},
+     too_small("limit_train_batches (or overfit_batches)", "3 batches of an epoch", 0.334)),
+    ("fit", {"overfit_batches": 0.1}, "0.1 of 3 batches of an epoch is less than one batch"),
+    ("fit", {"limit_train_batches": 0}, "0 of 3 batches leave fit nothing to train on"),
+    ("fit", {"limit_train_batches": 0.0}, "0 of 3 batches leave fit nothing to train on"),
+    ("fit", {"val_check_interval": 100}, NEVER_VALIDATES),
+    ("fit", {"val_check_interval": 3, "limit_train_batches": 2}, "3 batches are more than the 2 of an epoch"),
+    ("fit", {"limit_val_batches": 0.334, "limit_train_batches": 0.334, "val_check_interval": 1}, None),
+    ("fit", {"limit_val_batches": 0, "val_check_interval": 100}, None), ("fit", {"limit_val_batches": 0.0}, None),
+    ("fit", {"val_check_interval": 3}, None), ("fit", {"val_check_interval": 0.1}, None),
+    ("fit", {"limit_test_batches": 0.1, "limit_predict_batches": 0.1}, None),
+    ("validate", {"limit_train_batches": 0.1, "val_check_interval": 100}, None),
+    ("fit", {"fast_dev_run": True, "val_check_interval": 100, "limit_val_batches": 0.1}, None)])
+@pytest.mark.parametrize("world", [1, 2])
+def test_amount_of_no_batch_is_refused_when_planned(tmp_path, stage, trainer, words, world):
+    for name in "x", "val_x":
+        np.save(tmp_path / f"{name}.npy", np.ones((12 * world, 4), np.float32))
+        np.save(tmp_path / f"{name.replace('x', 'y')}.npy", np.arange(12 * world) % 2)
+    data = {"name": "npy", "classes": 2, "batch_size": 4}
+    data |= {name: f"{tmp_path}/{name}.npy" for name in ("x", "y", "val_x", "val_y")}
+    plan = plan_of({"model": {"name": "mlp", "layers": [4, 2]}, "data": data}, stages=[stage],
+                   trainer={"devices": world, **trainer})
+    code, said = planned(tmp_path, plan, world)
+    assert code == (EXIT["bad_spec"] if words else 0), said
+    assert not words or words in said, said
+
+
+def test_last_batch_is_not_dropped_without_a_word(tmp_path):
+    plan = plan_of(data={"batch_size": 1000, "drop_last": True}, trainer={"devices": 2})
+    code, said = planned(tmp_path, plan, 2)
+    assert code == EXIT["bad_spec"] and "a rank has 250 samples, batch_size is 1000; lower batch_size" in said, said

@@ -3,6 +3,7 @@
 #include "engine/train/plan/plan.h"
 
 #include "engine/train/config/schedule.h"
+#include "engine/train/plan/amounts.h"
 #include "engine/train/plan/monitor.h"
 #include "engine/train/plan/sizes.h"
 #include "engine/train/rank/optimizer.h"
@@ -13,6 +14,7 @@
 static td_status settle_state(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     TD_TRY(td_scores_check(r));
+    TD_TRY(td_amounts_check(r));
     if (c->stages & TD_STAGE_FIT) {
         TD_TRY(td_optimizers_check(c, r->state));
         TD_TRY(td_rank_check_steps(r));

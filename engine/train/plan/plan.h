@@ -6,6 +6,7 @@
 // In reading order:
 //
 //   plan.h      the programs of a job, and how much of the forward pass they keep
+//   amounts.h   the batches that limits leave them
 //   sizes.h     the bytes that they need
 //   monitor.h   the metrics that they give
 //   estimate.h  the time of a step
