@@ -7,6 +7,7 @@
 
 #include "lib/base/buf.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -176,6 +177,19 @@ int td_edit_distance(const char *a, const char *b, int max) {
     return TD_MIN(row[n_b], max + 1);
 }
 
+bool td_alike(const char *a, size_t a_len, const char *b, size_t b_len) {
+    for (size_t i = 0, j = 0;; i++, j++) {
+        while (i < a_len && strchr("-_ ", a[i])) {
+            i++;
+        }
+        while (j < b_len && strchr("-_ ", b[j])) {
+            j++;
+        }
+        if (i >= a_len || j >= b_len) return i >= a_len && j >= b_len;
+        if (tolower((unsigned char)a[i]) != tolower((unsigned char)b[j])) return false;
+    }
+}
+
 enum { NEAREST_LONGEST = 64, NEAREST_MAX = 3 };
 
 void td_nearest_init(struct td_nearest *n, const char *wanted) {
@@ -185,7 +199,8 @@ void td_nearest_init(struct td_nearest *n, const char *wanted) {
 }
 
 void td_nearest_offer(struct td_nearest *n, const char *candidate) {
-    int distance = td_edit_distance(n->wanted, candidate, NEAREST_MAX);
+    const bool is_alike = td_alike(n->wanted, strlen(n->wanted), candidate, strlen(candidate));
+    int distance = is_alike ? 0 : td_edit_distance(n->wanted, candidate, NEAREST_MAX);
     if (distance >= n->distance) return;
     n->best = candidate;
     n->distance = distance;

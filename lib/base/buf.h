@@ -48,7 +48,11 @@ void td_utf8_scrub(char *text);
 // Levenshtein distance cut at max+1: for "did you mean". Texts over 63 bytes count as far away.
 int td_edit_distance(const char *a, const char *b, int max);
 
-// Collects candidates and keeps the nearest that is near enough to be what was meant.
+// The same but for case, '-', '_' and blanks?
+bool td_alike(const char *a, size_t a_len, const char *b, size_t b_len);
+
+// Collects candidates and keeps the nearest that is near enough to be what was meant. One that is
+// alike is the nearest of all.
 struct td_nearest {
     const char *wanted;
     const char *best; // NULL: nothing near

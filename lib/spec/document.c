@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "lib/spec/check.h"
+#include "lib/spec/hints.h"
 
 // A map being read: the path people see, the section whose rows hold, and the choice it belongs to.
 struct map {
@@ -95,6 +96,45 @@ static const char *elsewhere(struct td_check *c, const struct map *m, const char
     return found;
 }
 
+// A key of the section, or of a name that the section may have; the section itself, with "".
+static bool section_has(const struct td_check *c, const struct td_section *s, const char *key) {
+    if (!section_is_taken(c, s)) return false;
+    const struct td_knob *k = td_section_knob(s, key);
+    if (!*key || (k && has(c, k))) return true;
+    for (size_t i = 0; i < td_n_sections; i++) {
+        const bool is_of_it = td_section_variant_of(&td_sections[i], s->path);
+        if (is_of_it && td_section_knob(&td_sections[i], key)) return true;
+    }
+    return false;
+}
+
+// A path of hints.def is one that this job may have.
+static bool is_path_of(const struct td_check *c, const char *path) {
+    const struct td_knob *k = td_knob_find("", path);
+    const char *dot = strchr(path, '.');
+    for (size_t i = 0; !k && i < td_n_sections; i++) {
+        const struct td_section *s = &td_sections[i];
+        const size_t len = dot ? (size_t)(dot - path) : strlen(path);
+        if (strlen(s->path) != len || strncmp(s->path, path, len) != 0) continue;
+        return section_has(c, s, dot ? dot + 1 : "");
+    }
+    return k && has(c, k);
+}
+
+// What other systems call so, by its path, or by its key where that is one of this map.
+static const char *other_word(const struct td_check *c, const struct map *m, const char *key) {
+    const char *path;
+    for (size_t at = 0; (path = td_hint_key(key, &at));) {
+        const char *dot = strrchr(path, '.'), *last = dot ? dot + 1 : path;
+        const struct td_knob *k = td_section_knob(m->table, last);
+        if (k && has(c, k) && *m->table->path) return last;
+        const bool is_of_this = m->choice && dot && strlen(m->choice) == (size_t)(dot - path) &&
+                                strncmp(path, m->choice, (size_t)(dot - path)) == 0;
+        if (!is_of_this && is_path_of(c, path)) return path; // else another name has it
+    }
+    return NULL;
+}
+
 static const char *known_keys(struct td_check *c, const struct map *m) {
     const char *text = m->choice ? "name" : NULL;
     const struct td_knob *end;
@@ -146,9 +186,13 @@ static void unknown(struct td_check *c, const struct map *m, const struct td_jso
     struct td_nearest near;
     td_nearest_init(&near, key);
     offer_keys(c, m, &near);
+    const char *word = near.distance > 0 ? other_word(c, m, key) : NULL;
     const char *other = near.best ? NULL : elsewhere(c, m, key);
     if (what) {
         td_check_violation(c, path, member->line, "no such key here: %s", what);
+    } else if (word) {
+        td_check_violation(c, path, member->line, "unknown key%s, did you mean %s?",
+                           strcmp(word, key) == 0 || strchr(word, '.') ? " here" : "", word);
     } else if (near.best) {
         td_check_violation(c, path, member->line, "unknown key, did you mean %s?", near.best);
     } else if (other) {
@@ -230,12 +274,14 @@ static const struct td_section *find_variant(struct td_check *c, const struct ma
         if (variant && strcmp(variant, wanted) == 0) return &td_sections[i];
     }
     struct td_nearest near;
-    td_nearest_init(&near, wanted);
+    td_nearest_init(&near, td_hint_bare(wanted));
     const char *known = known_variants(c, choice, &near);
+    const char *hint = near.distance > 0 ? td_hint_name(choice, wanted) : NULL;
+    const char *meant = hint ? hint : near.best;
     td_check_violation(c, td_check_path(c, m->path, "name"), name->line,
                        "unknown %s, found %s; known: %s%s%s%s", choice,
-                       td_check_describe(c->arena, name), known, near.best ? "; did you mean " : "",
-                       near.best ? near.best : "", near.best ? "?" : "");
+                       td_check_describe(c->arena, name), known, meant ? "; did you mean " : "",
+                       meant ? meant : "", meant ? "?" : "");
     return NULL;
 }
 

@@ -28,6 +28,7 @@
 //   document.c        walks the tree against the tables
 //   value.c, rules.c  each value; what no row can say
 //   place.h           where relative paths begin
+//   hints.h           what other systems call a key or a name
 //   refused.def       combinations of keys that are refused, with the reason
 //   refused.h         the check of it, and its print
 //   command.c         the same of kinds command and program

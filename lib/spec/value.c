@@ -10,6 +10,7 @@
 
 #include "lib/job/limits.h"
 #include "lib/spec/check.h"
+#include "lib/spec/hints.h"
 #include "lib/spec/place.h"
 
 // What is being checked, handed down whole.
@@ -175,14 +176,16 @@ static bool str_is(struct td_str name, const char *text) {
 
 static const char *did_you_mean(const struct subject *s, const char *text) {
     struct td_nearest near;
-    td_nearest_init(&near, text);
+    td_nearest_init(&near, td_hint_bare(text));
     struct td_knob_choice choice;
     for (const char *at = s->k->values; (at = td_knob_next_choice(at, &choice));) {
         if (choice.is_later) continue;
         const char *name = td_arena_strndup(s->c->arena, choice.name.data, choice.name.len);
         if (name) td_nearest_offer(&near, name);
     }
-    return near.best ? td_arena_printf(s->c->arena, "did you mean %s?", near.best) : NULL;
+    const char *hint = near.distance > 0 ? td_hint_name(s->k->key, text) : NULL, // a word of others
+        *meant = hint ? hint : near.best;
+    return meant ? td_arena_printf(s->c->arena, "did you mean %s?", meant) : NULL;
 }
 
 static const char *why_later(const struct subject *s, const struct td_knob_choice *choice) {
