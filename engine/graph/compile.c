@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "engine/graph/edit.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/graph/verify.h"
@@ -37,7 +38,12 @@ static td_status run_autodiff(struct td_compiled *c, const struct td_compile_opt
 }
 
 static td_status run_precision(struct td_compiled *c, const struct td_compile_options *o) {
-    return o->precision(o->precision_arg, c->graph, &o->key);
+    TD_TRY(o->precision(o->precision_arg, c->graph, &o->key));
+    for (uint32_t i = 0; i < td_graph_n_inputs(c->graph) && o->input_type; i++) {
+        const enum td_dtype type = o->input_type(o->input_type_arg, i);
+        TD_TRY(td_graph_retype_input(c->graph, i, type));
+    }
+    return TD_OK;
 }
 
 static td_status run_strategy(struct td_compiled *c, const struct td_compile_options *o) {

@@ -37,6 +37,10 @@ struct td_compile_options {
     // (optional) Rewrites; see traind/rewrite.h.
     td_status (*precision)(void *arg, struct td_graph *g, const struct td_program_key *key);
     void *precision_arg;
+    // (optional) With a precision: the type that the batch has for an input, which may have been
+    // recorded as another (td_graph_retype_input). NULL: what was recorded.
+    enum td_dtype (*input_type)(const void *arg, uint32_t slot);
+    const void *input_type_arg;
     td_status (*strategy)(void *arg, struct td_graph *g, const struct td_program_key *key);
     void *strategy_arg;
     const struct td_optimizer_options *optimizer; // read when key.apply in train mode

@@ -4,7 +4,6 @@
 
 #include "engine/train/rank/record.h"
 
-#include "engine/graph/edit.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/data.h"
 #include "engine/train/rank/dump.h"
@@ -159,13 +158,12 @@ static bool step_trains(const void *arg, const struct td_program_key *key, const
 static td_status rewrite_precision(void *arg, struct td_graph *g,
                                    const struct td_program_key *key) {
     struct td_rank *r = arg;
+    return r->precision_ops->rewrite(r->precision, g, key);
+}
+static enum td_dtype input_type(const void *arg, uint32_t slot) {
+    const struct td_rank *r = arg;
     size_t n_fields;
-    const struct td_field *f = td_data_fields(r->data, &n_fields);
-    TD_TRY(r->precision_ops->rewrite(r->precision, g, key));
-    for (uint32_t i = 0; i < td_graph_n_inputs(g); i++) {
-        TD_TRY(td_graph_retype_input(g, i, f[i].dtype));
-    }
-    return TD_OK;
+    return td_data_fields(r->data, &n_fields)[slot].dtype;
 }
 static td_status rewrite_strategy(void *arg, struct td_graph *g, const struct td_program_key *key) {
     struct td_rank *r = arg;
@@ -187,6 +185,8 @@ td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
         .trains_arg = r,
         .precision = r->precision_ops->rewrite ? rewrite_precision : NULL,
         .precision_arg = r,
+        .input_type = input_type,
+        .input_type_arg = r,
         .strategy = rewrite_strategy,
         .strategy_arg = r,
         .optimizer = &r->optimizer,
