@@ -11,15 +11,23 @@ static bool is_null(const struct td_json *v) {
 }
 
 static bool is_open(const struct td_knob *k, const struct td_json *knobs) {
-    return (k->type == TD_KNOB_INT || k->type == TD_KNOB_OBJECT) && td_knob_nullable(k) &&
-           is_null(td_json_get(knobs, k->key));
+    static const bool brought[TD_KNOB_TYPE_COUNT] = {[TD_KNOB_INT] = true,
+                                                     [TD_KNOB_REAL] = true,
+                                                     [TD_KNOB_BOOL] = true,
+                                                     [TD_KNOB_OBJECT] = true};
+    return brought[k->type] && td_knob_nullable(k) && is_null(td_json_get(knobs, k->key));
 }
 
-// transformers has rope_scaling among rope_parameters since 5.0.
+// transformers has all of the angles among rope_parameters since 5.0; some files have the base in
+// rope_scaling.
 static const struct td_json *find(const struct td_json *config, const char *key) {
     const struct td_json *v = td_json_get(config, key);
-    bool is_moved = is_null(v) && strcmp(key, "rope_scaling") == 0;
-    return is_moved ? td_json_get(config, "rope_parameters") : v;
+    const struct td_json *angles = td_json_get(config, "rope_parameters");
+    if (!is_null(v)) return v;
+    if (strcmp(key, "rope_scaling") == 0) return angles;
+    if (strcmp(key, "rope_theta") != 0) return v;
+    v = td_json_get(angles, key);
+    return is_null(v) ? td_json_get(td_json_get(config, "rope_scaling"), key) : v;
 }
 
 td_status td_spec_bring_sizes(struct td_arena *a, const struct td_json *knobs,

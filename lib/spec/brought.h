@@ -1,10 +1,11 @@
 #ifndef TRAIND_LIB_SPEC_BROUGHT_H
 #define TRAIND_LIB_SPEC_BROUGHT_H
 
-// Sizes of a model that come with its weights: a network of Hugging Face's form has a config.json
-// whose keys are those of `model.gpt` and `model.llama`. A key that the spec leaves open (null, an
-// integer or a map) is what that file says, held against the key's own row. What the spec gives
-// stays, and is compared with the tensors as ever. A preset is sizes that were given. Pure.
+// Sizes of a model that come with its weights, and what else shapes do not show. A network of
+// Hugging Face's form has a config.json whose keys are those of `model.gpt` and `model.llama`. A
+// key that the spec leaves open (null) is what that file says, held against the key's own row. What
+// the spec gives stays, and is compared with tensors and file as ever. A preset is sizes that were
+// given. Pure.
 
 #include "lib/base/json.h"
 

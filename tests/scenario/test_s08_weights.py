@@ -140,6 +140,36 @@ def test_rest_is_loaded_and_skips_are_reported_when_not_strict(tmp_path, ours):
         assert np.array_equal(t, ours[1][name]) == (name != "transformer.wpe.weight") or spared, name
 
 
+FOREIGN = {"quantized.zeros": np.zeros((2, 3), np.uint16), "quantized.scale": np.zeros(3, np.int8),
+           "counter": np.zeros((), np.uint64), "deep": np.zeros((1,) * 12, np.float32)}
+
+
+def with_fp8(path, name):
+    """The file with a tensor of 5 bytes in a type that numpy does not have."""
+    data = path.read_bytes()
+    length, = struct.unpack("<Q", data[:8])
+    header, rest = json.loads(data[8:8 + length]), data[8 + length:]
+    header[name] = {"dtype": "F8_E4M3", "shape": [5], "data_offsets": [len(rest), len(rest) + 5]}
+    path.write_bytes(shard(header, rest + bytes(5)))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_tensors_of_other_types_are_left_over_like_any_other(tmp_path, ours, strict):
+    tensors = dict(ours[1], **FOREIGN)
+    tensors["transformer.ln_f.bias"] = np.zeros(16, np.uint16)  # of the model
+    source = directory(tmp_path, tensors)
+    with_fp8(source / "model.safetensors", "eighths")
+    code, end, notes, _ = train(tmp_path, tmp_path / "out", init_from=str(source), strict=strict, seed_everything=9)
+    said = end["message"] if strict else " ".join(notes)
+    assert code == (EXIT["bad_spec"] if strict else 0), end
+    for name in (*FOREIGN, "eighths"):
+        assert f"'{name}' is no tensor of the model" in said, said
+    assert "'transformer.ln_f.bias' is of type U16, the model's of type f32" in said, said
+    if not strict:
+        assert "27 tensors loaded, 6 skipped" in notes[0], notes
+        assert np.array_equal(taken(tmp_path)["transformer.wte.weight"], ours[1]["transformer.wte.weight"])
+
+
 def test_all_are_named_in_notes_when_they_are_many(tmp_path, ours):
     source = directory(tmp_path, {f"a.rather.long.name.of.a.tensor.{i}": np.zeros(1, np.float32)
                                   for i in range(100)})
@@ -162,8 +192,23 @@ def test_all_are_named_in_notes_when_they_are_many(tmp_path, ours):
 def test_config_is_refused_when_it_is_of_another_network(tmp_path, ours, change, text):
     config = {k: v for k, v in dict(CONFIG, **change).items() if v is not None}
     source = directory(tmp_path, ours[1], config)
-    code, end, _, _ = train(tmp_path, tmp_path / "out", init_from=str(source))
+    code, end, _, _ = train(tmp_path, tmp_path / "out", init_from=str(source), model=dict(GPT, layer_norm_epsilon=1e-5))
     assert code == EXIT["bad_spec"] and "config.json" in end["message"] and text in end["message"]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_all_that_differs_is_told_at_once(tmp_path, ours, strict):
+    """Of config.json and of the tensors. Another network is refused though it need not be strict."""
+    config = dict(CONFIG, n_head=4, activation_function="relu", scale_attn_weights=False, layer_norm_epsilon=1e-3)
+    source = directory(tmp_path, damaged(ours[1]), config)
+    code, end, _, _ = train(tmp_path, tmp_path / "out", init_from=str(source), strict=strict,
+                            model=dict(GPT, layer_norm_epsilon=1e-5))
+    assert code == EXIT["bad_spec"], end
+    for text in ("n_head: 4, the model has 2", "activation_function: relu, the model has gelu_new",
+                 "scale_attn_weights: false, the model has true", "layer_norm_epsilon: 0.001, the model has 1e-05",
+                 "does not fit the model in 4 tensors", *MISFITS):
+        assert text in end["message"], end["message"]
+    assert "strict" not in end["message"], "it would not help"
 
 
 def test_config_fits_when_it_leaves_out_or_names_otherwise_what_the_model_has(tmp_path, ours):
@@ -216,8 +261,29 @@ def test_llama_comes_back_from_what_it_wrote(tmp_path, llama):
 ])
 def test_llama_is_refused_when_it_is_another_one(tmp_path, llama, change, text):
     source = directory(tmp_path, llama[1], llama[0] | change)
-    code, end, _, _ = train(tmp_path, tmp_path / "out", model=LLAMA, init_from=str(source))
+    code, end, _, _ = train(tmp_path, tmp_path / "out", model=dict(LLAMA, rope_theta=10000), init_from=str(source))
     assert code == EXIT["bad_spec"] and "config.json" in end["message"] and text in end["message"], end
+
+
+@pytest.mark.parametrize("change", [
+    {"rope_theta": 5e5, "rms_norm_eps": 1e-5},
+    {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "tie_word_embeddings": True},
+])
+def test_directory_brings_what_shapes_do_not_show(tmp_path, llama, change):
+    """What the spec leaves open is as config.json says; what it gives is held against that."""
+    tied = change.get("tie_word_embeddings", False)
+    tensors = {k: v for k, v in llama[1].items() if not (tied and k == "lm_head.weight")}
+    config = {k: v for k, v in dict(llama[0], **change).items() if v is not None}
+    source = directory(tmp_path, tensors, config)
+    code, end, _, _ = train(tmp_path, tmp_path / "out", model={"name": "llama"}, init_from=str(source))
+    assert code == 0, end
+    wrote = json.loads((tmp_path / "out/step-1/config.json").read_text())
+    assert wrote["rope_theta"] == 5e5 and wrote["tie_word_embeddings"] is tied
+    assert wrote["rms_norm_eps"] == change.get("rms_norm_eps", llama[0]["rms_norm_eps"])
+    given = {"name": "llama", "rope_theta": 10000, "tie_word_embeddings": not tied}
+    code, end, _, _ = train(tmp_path, tmp_path / "other", model=given, init_from=str(source))
+    assert code == EXIT["bad_spec"] and "rope_theta: 500000, the model has 10000" in end["message"], end
+    assert "tie_word_embeddings" in end["message"]
 
 
 def test_llama_misses_its_head_when_the_weights_are_tied(tmp_path, llama):

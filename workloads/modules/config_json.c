@@ -44,3 +44,19 @@ td_status td_config_word(const struct td_json *config, const char *key, const ch
     const char *x = v ? td_json_string(v, "no text") : fallback;
     return strcmp(x, wanted) == 0 ? TD_OK : td_config_differs(v, key, x, wanted);
 }
+
+static td_status join(td_status take_a, td_status take_b) {
+    if (!take_a || !take_b) return take_a ? take_a : take_b;
+    td_status both = td_bad_spec("%s; %s", td_status_message(take_a), td_status_message(take_b));
+    td_status_free(take_a);
+    td_status_free(take_b);
+    return both;
+}
+
+td_status td_config_all(td_status *take_all, size_t n) {
+    td_status all = TD_OK;
+    for (size_t i = 0; i < n; i++) {
+        all = join(all, take_all[i]);
+    }
+    return all;
+}

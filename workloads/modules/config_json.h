@@ -18,6 +18,8 @@ TD_MUST_USE td_status td_config_flag(const struct td_json *config, const char *k
                                      bool wanted);
 TD_MUST_USE td_status td_config_word(const struct td_json *config, const char *key,
                                      const char *fallback, const char *wanted);
+// All that failed of n, in one message, so that nobody mends them one by one. Takes them.
+TD_MUST_USE td_status td_config_all(td_status *take_all, size_t n);
 // The message of them all. v: what is there, NULL if the key is left out.
 TD_MUST_USE td_status td_config_differs(const struct td_json *v, const char *key, const char *found,
                                         const char *wanted);

@@ -68,7 +68,10 @@ static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
     const char *activation = NULL;
     TD_TRY(td_knob_text(knobs, "activation_function", &activation));
     m->gelu_tanh = strcmp(activation, "gelu_new") == 0;
-    TD_TRY(td_knob_real(knobs, "layer_norm_epsilon", &m->eps));
+    m->eps = 1e-5;
+    if (td_knob_is_set(knobs, "layer_norm_epsilon")) {
+        TD_TRY(td_knob_real(knobs, "layer_norm_epsilon", &m->eps));
+    }
     TD_TRY(td_knob_real(knobs, "initializer_range", &m->initializer_range));
     TD_TRY(td_knob_real(knobs, "embd_pdrop", &m->embd_pdrop));
     TD_TRY(td_knob_real(knobs, "attn_pdrop", &m->attn_pdrop));
@@ -116,13 +119,16 @@ static td_status check_activation(const struct td_module *m, const struct td_jso
 
 // Only what shapes do not show: they are compared tensor by tensor.
 static td_status gpt_check_config(struct td_module *m, const struct td_json *config) {
-    TD_TRY(td_config_word(config, "model_type", "gpt2", "gpt2"));
-    TD_TRY(check_activation(m, config));
-    TD_TRY(td_config_flag(config, "tie_word_embeddings", true, true));
-    TD_TRY(td_config_flag(config, "scale_attn_weights", true, true));
-    TD_TRY(td_config_flag(config, "scale_attn_by_inverse_layer_idx", false, false));
-    TD_TRY(td_config_number(config, "n_head", 12, (double)m->n_head));
-    return td_config_number(config, "layer_norm_epsilon", 1e-5, m->eps);
+    td_status bad[] = {
+        td_config_word(config, "model_type", "gpt2", "gpt2"),
+        check_activation(m, config),
+        td_config_flag(config, "tie_word_embeddings", true, true),
+        td_config_flag(config, "scale_attn_weights", true, true),
+        td_config_flag(config, "scale_attn_by_inverse_layer_idx", false, false),
+        td_config_number(config, "n_head", 12, (double)m->n_head),
+        td_config_number(config, "layer_norm_epsilon", 1e-5, m->eps),
+    };
+    return td_config_all(bad, TD_COUNTOF(bad));
 }
 
 // The bare GPT2Model leaves the prefix out, as the files on the hub do.

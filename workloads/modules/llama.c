@@ -74,14 +74,19 @@ static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
     struct td_decoder *d = &m->decoder;
     TD_TRY(td_knob_int_or(knobs, "max_position_embeddings", 0, &d->n_positions));
     TD_TRY(td_knob_int_or(knobs, "vocab_size", 0, &d->vocab_size));
-    TD_TRY(td_knob_real(knobs, "rms_norm_eps", &m->eps));
-    TD_TRY(td_knob_real(knobs, "rope_theta", &m->rope_theta));
+    m->eps = 1e-6; // what a config.json means that leaves them out
+    m->rope_theta = 10000;
+    if (td_knob_is_set(knobs, "rms_norm_eps")) TD_TRY(td_knob_real(knobs, "rms_norm_eps", &m->eps));
+    if (td_knob_is_set(knobs, "rope_theta")) {
+        TD_TRY(td_knob_real(knobs, "rope_theta", &m->rope_theta));
+    }
     TD_TRY(td_knob_real(knobs, "initializer_range", &m->initializer_range));
     TD_TRY(td_knob_real(knobs, "attention_dropout", &m->attention_dropout));
     const struct td_json *rope_scaling = td_json_get(knobs, "rope_scaling");
     if (!rope_scaling) return td_bad_spec("knob 'rope_scaling' is missing: a map, or null");
     TD_TRY_CTX(td_rope_read(rope_scaling, "model.rope_scaling", &m->rope),
                "rotary angles of the spec, or of its weights' config.json");
+    if (!td_knob_is_set(knobs, "tie_word_embeddings")) return TD_OK;
     return td_knob_bool(knobs, "tie_word_embeddings", &m->tied);
 }
 
@@ -114,15 +119,14 @@ static const char *llama_config(struct td_module *m) {
     return m->config;
 }
 
-// *io_scales: some map of the file stretches them.
+// *io_scales: some map of the file stretches them, or cannot be read.
 static td_status check_rope_scaling(const struct td_module *m, const struct td_json *how,
                                     bool *io_scales) {
-    struct td_rope_settings found;
+    struct td_rope_settings found = {.kind = TD_ROPE_DEFAULT};
     char ours[TD_ROPE_TEXT], theirs[TD_ROPE_TEXT];
-    TD_TRY(td_rope_read(how, "config.json", &found));
-    if (found.kind == TD_ROPE_DEFAULT) return TD_OK;
-    *io_scales = true;
-    if (td_rope_equal(&found, &m->rope)) return TD_OK;
+    td_status bad = td_rope_read(how, "config.json", &found);
+    *io_scales |= bad || found.kind != TD_ROPE_DEFAULT;
+    if (bad || found.kind == TD_ROPE_DEFAULT || td_rope_equal(&found, &m->rope)) return bad;
     td_rope_print(&m->rope, ours);
     td_rope_print(&found, theirs);
     return td_bad_spec("config.json says rope_scaling: %s, the model has %s; set "
@@ -135,33 +139,37 @@ static td_status check_rope_scaling(const struct td_module *m, const struct td_j
 // have both: each is judged.
 static td_status check_rope(const struct td_module *m, const struct td_json *config) {
     static const char *const keys[] = {"rope_parameters", "rope_scaling"};
+    td_status bad[6] = {TD_OK};
     bool inside = false, scales = false;
     for (size_t i = 0; i < TD_COUNTOF(keys); i++) {
         const struct td_json *how = td_config_key(config, keys[i]);
-        TD_TRY(check_rope_scaling(m, how, &scales));
+        bad[i] = check_rope_scaling(m, how, &scales);
         if (!td_config_key(how, "rope_theta")) continue;
-        TD_TRY(td_config_number(how, "rope_theta", 10000, m->rope_theta));
+        bad[2 + i] = td_config_number(how, "rope_theta", 10000, m->rope_theta);
         inside = true;
     }
     if (!scales && m->rope.kind != TD_ROPE_DEFAULT) {
-        return td_config_differs(NULL, "rope_scaling", "null", "model.rope_scaling");
+        bad[4] = td_config_differs(NULL, "rope_scaling", "null", "model.rope_scaling");
     }
-    return inside ? TD_OK : td_config_number(config, "rope_theta", 10000, m->rope_theta);
+    if (!inside) bad[5] = td_config_number(config, "rope_theta", 10000, m->rope_theta);
+    return td_config_all(bad, TD_COUNTOF(bad));
 }
 
 // Only what shapes do not show: they are compared tensor by tensor.
 static td_status llama_check_config(struct td_module *m, const struct td_json *config) {
-    TD_TRY(td_config_word(config, "model_type", "llama", "llama"));
-    TD_TRY(td_config_word(config, "hidden_act", "silu", "silu"));
-    TD_TRY(td_config_flag(config, "attention_bias", false, false));
-    TD_TRY(td_config_flag(config, "mlp_bias", false, false));
-    TD_TRY(td_config_flag(config, "tie_word_embeddings", false, m->tied));
-    TD_TRY(td_config_number(config, "num_attention_heads", 32, (double)m->n_heads));
-    if (td_config_key(config, "head_dim")) {
-        TD_TRY(td_config_number(config, "head_dim", 0, (double)m->depth));
-    }
-    TD_TRY(td_config_number(config, "rms_norm_eps", 1e-6, m->eps));
-    return check_rope(m, config);
+    const bool has_depth = td_config_key(config, "head_dim") != NULL;
+    td_status bad[] = {
+        td_config_word(config, "model_type", "llama", "llama"),
+        td_config_word(config, "hidden_act", "silu", "silu"),
+        td_config_flag(config, "attention_bias", false, false),
+        td_config_flag(config, "mlp_bias", false, false),
+        td_config_flag(config, "tie_word_embeddings", false, m->tied),
+        td_config_number(config, "num_attention_heads", 32, (double)m->n_heads),
+        has_depth ? td_config_number(config, "head_dim", 0, (double)m->depth) : TD_OK,
+        td_config_number(config, "rms_norm_eps", 1e-6, m->eps),
+        check_rope(m, config),
+    };
+    return td_config_all(bad, TD_COUNTOF(bad));
 }
 
 // The bare LlamaModel leaves the prefix out.

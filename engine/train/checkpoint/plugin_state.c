@@ -89,7 +89,9 @@ td_status td_plugin_state_read(const char *path, struct td_plugin_state *s) {
     for (size_t i = 0; i < td_safetensors_count(file); i++) {
         const struct td_tensor *t = td_safetensors_at(file, i);
         td_status bad = TD_OK;
-        if (t->dtype != TD_U8) bad = td_fail(TD_DATA_LOSS, "'%s' is not of bytes", t->name);
+        if (t->foreign || t->dtype != TD_U8) {
+            bad = td_fail(TD_DATA_LOSS, "'%s' is not of bytes", t->name);
+        }
         if (!bad) bad = td_plugin_state_add(s, t->name, t->data, t->bytes);
         if (!bad) continue;
         bad = td_status_context(bad, "plugins' state '%s'", path);

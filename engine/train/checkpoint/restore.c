@@ -126,6 +126,10 @@ td_status td_restore_tensor(const struct td_tensor *from, const struct td_state_
 
 static td_status check_tensor(const struct td_tensor *from, const struct td_state_info *t) {
     if (!from) return td_fail(TD_DATA_LOSS, "tensor '%s' is missing", t->name);
+    if (from->foreign) {
+        return td_fail(TD_DATA_LOSS, "tensor '%s' is %s, here of %s", t->name, from->foreign,
+                       td_dtype_name(t->dtype));
+    }
     const bool converts = td_is_float(from->dtype) && td_is_float(t->dtype);
     if (from->dtype != t->dtype && !converts) {
         return td_fail(TD_DATA_LOSS,

@@ -84,36 +84,66 @@ static bool dtype_of(const char *name, enum td_dtype *out) {
     return false;
 }
 
+// Types of the format that no td_dtype is. Some have less than a byte an element.
+#define TYPE(name, bits)                                                                           \
+    { name, "of type " name, bits }
+static const struct {
+    const char *name, *said;
+    size_t bits;
+} foreign_types[] = {
+    TYPE("I8", 8),      TYPE("I16", 16),    TYPE("U16", 16),    TYPE("U32", 32),
+    TYPE("U64", 64),    TYPE("C64", 64),    TYPE("F8_E4M3", 8), TYPE("F8_E5M2", 8),
+    TYPE("F8_E8M0", 8), TYPE("F6_E2M3", 6), TYPE("F6_E3M2", 6), TYPE("F4", 4),
+};
+
+// Bits of an element; 0: there is no such type.
+static size_t read_type(const char *name, struct td_tensor *t) {
+    if (dtype_of(name, &t->dtype)) return 8 * td_dtype_bytes(t->dtype);
+    for (size_t i = 0; i < TD_COUNTOF(foreign_types); i++) {
+        if (strcmp(name, foreign_types[i].name) != 0) continue;
+        t->foreign = foreign_types[i].said;
+        return foreign_types[i].bits;
+    }
+    return 0;
+}
+
+// *out_elems: of all its elements. What has no td_shape is foreign.
+static bool read_shape(const struct td_json *shape, struct td_tensor *t, size_t *out_elems) {
+    size_t elems = 1;
+    bool is_empty = false;
+    if (!shape || shape->kind != TD_JSON_ARRAY) return false;
+    if (shape->n_children > TD_MAX_DIMS) t->foreign = "of too many dimensions";
+    for (const struct td_json *d = shape->first; d; d = d->next) {
+        const int64_t n = td_json_int(d, -1);
+        if (n < 0 || (n && !td_size_mul(elems, (size_t)n, &elems))) return false;
+        is_empty |= n == 0;
+        if (!t->foreign) t->shape.dim[t->shape.n_dims++] = n;
+    }
+    *out_elems = is_empty ? 0 : elems;
+    return true;
+}
+
 static const char *read_tensor(const struct td_json *v, const char *data, size_t data_bytes,
                                struct td_tensor *t) {
     if (v->kind != TD_JSON_OBJECT || strlen(v->key) > NAME_MAX_BYTES) {
         return "an entry is malformed";
     }
+    size_t elems, bits = read_type(td_json_string(td_json_get(v, "dtype"), ""), t);
+    const struct td_json *offsets = td_json_get(v, "data_offsets");
     t->name = v->key;
-    if (!dtype_of(td_json_string(td_json_get(v, "dtype"), ""), &t->dtype)) return "unknown dtype";
-    const struct td_json *shape = td_json_get(v, "shape"),
-                         *offsets = td_json_get(v, "data_offsets");
-    if (!shape || shape->kind != TD_JSON_ARRAY || shape->n_children > TD_MAX_DIMS) {
-        return "a shape is malformed";
-    }
-    size_t bytes;
-    t->shape.n_dims = 0;
-    for (const struct td_json *d = shape->first; d; d = d->next) {
-        t->shape.dim[t->shape.n_dims++] = td_json_int(d, -1);
-    }
-    if (!td_shape_bytes(&t->shape, td_dtype_bytes(t->dtype), &bytes)) {
-        return "a shape is out of range";
-    }
+    if (!bits) return "unknown dtype";
+    if (!read_shape(td_json_get(v, "shape"), t, &elems)) return "a shape is malformed";
+    if (!td_size_mul(elems, bits, &bits)) return "a shape is out of range";
     if (!offsets || offsets->kind != TD_JSON_ARRAY || offsets->n_children != 2) {
         return "data_offsets are malformed";
     }
     int64_t begin = td_json_int(offsets->first, -1), end = td_json_int(offsets->last, -1);
-    if (begin < 0 || end < begin || (size_t)(end - begin) != bytes) {
+    if (begin < 0 || end < begin || bits % 8 || (size_t)(end - begin) != bits / 8) {
         return "data_offsets do not match its shape";
     }
     if ((size_t)end > data_bytes) return "data_offsets are past the end: the file is cut short";
     t->data = data + begin;
-    t->bytes = bytes;
+    t->bytes = bits / 8;
     return NULL;
 }
 

@@ -24,6 +24,10 @@ struct td_tensor {
     struct td_shape shape;
     const void *data;
     size_t bytes;
+    // "of type U16": a type of the format that no td_dtype is, or more than TD_MAX_DIMS dimensions.
+    // A file may have such tensors beside others, and nobody reads them. NULL: dtype and shape
+    // hold.
+    const char *foreign;
 };
 
 // What comes before the data: length and header, for tensors without data. out is empty before.

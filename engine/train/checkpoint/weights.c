@@ -34,6 +34,7 @@ struct weights {
     size_t n_shards;
     struct td_map *by_name;           // of struct entry
     const struct td_tensor **matched; // by index of the state table
+    td_status differs;                // what the module says of config.json
     struct td_buf misfits;            // "'a' is missing; 'b' ..."
     size_t n_misfits;
 };
@@ -46,6 +47,7 @@ static void weights_destroy(struct weights *w) {
     td_map_destroy(w->by_name);
     td_arena_destroy(w->arena);
     td_buf_finish(&w->misfits);
+    td_status_free(w->differs);
     free(w->matched);
     free(w);
 }
@@ -122,13 +124,16 @@ static td_status open_index(struct weights *w, const char *path) {
     return TD_OK;
 }
 
+// What differs is kept, to be said with the tensors that do not fit.
 static td_status check_config(struct weights *w) {
     char path[TD_FS_PATH_BYTES];
     struct td_json *config;
     TD_TRY(td_fs_path(path, "%s/config.json", w->dir));
     if (!w->o->module_ops->check_config || !td_fs_exists(path)) return TD_OK;
     TD_TRY(read_json(w, path, &config));
-    return td_status_context(w->o->module_ops->check_config(w->o->module, config), "'%s'", path);
+    w->differs =
+        td_status_context(w->o->module_ops->check_config(w->o->module, config), "'%s'", path);
+    return TD_OK;
 }
 
 static td_status open_directory(struct weights *w) {
@@ -187,6 +192,10 @@ static td_status match(struct weights *w, uint32_t index) {
     if (!e) return misfit(w, "'%s' is missing", t->name);
     e->used = true;
     const struct td_tensor *from = e->tensor;
+    if (from->foreign) {
+        return misfit(w, "'%s' is %s, the model's of type %s", from->name, from->foreign,
+                      td_dtype_name(t->dtype));
+    }
     if (!td_shape_equal(&from->shape, &t->shape)) {
         char theirs[128], ours[128];
         td_shape_print(&from->shape, theirs, sizeof theirs);
@@ -242,32 +251,39 @@ static void note_misfits(struct weights *w) {
     }
 }
 
+// All that is wrong, in one message.
+static td_status refuse(struct weights *w, bool some_fit) {
+    const bool long_list = w->misfits.len > LIST_SHOWN;
+    td_status differs = td_steal(w->differs);
+    if (differs && !w->n_misfits) return differs;
+    if (long_list) note_misfits(w);
+    td_status s =
+        td_fail(TD_INVALID_ARGUMENT, "%s%s'%s' does not fit the model in %zu tensor%s: %.*s%s%s",
+                differs ? td_status_message(differs) : "", differs ? "; and " : "", w->o->path,
+                w->n_misfits, w->n_misfits == 1 ? "" : "s", LIST_SHOWN, td_buf_cstr(&w->misfits),
+                !long_list     ? ""
+                : w->o->events ? "... (the notes have all)"
+                               : "...",
+                some_fit && !differs ? ". With strict: false the rest is loaded" : "");
+    td_status_free(differs);
+    return td_status_with_class(s, TD_CLASS_BAD_SPEC);
+}
+
 static td_status judge(struct weights *w, size_t n_matched) {
+    if (w->differs) return refuse(w, false); // another network is none, strict or not
     if (w->n_misfits == 0 && (n_matched > 0 || !w->o->filter)) return TD_OK;
     if (w->n_misfits == 0) {
         return td_status_with_class(
             td_fail(TD_INVALID_ARGUMENT, "the filter takes no tensor of the model"),
             TD_CLASS_BAD_SPEC);
     }
-    if (!w->o->strict && n_matched > 0) {
-        if (w->o->events) {
-            td_events_note(w->o->events,
-                           "%s: %zu tensors loaded, %zu skipped because strict is false",
-                           w->o->knob, n_matched, w->n_misfits);
-        }
-        note_misfits(w);
-        return TD_OK;
+    if (w->o->strict || n_matched == 0) return refuse(w, n_matched > 0);
+    if (w->o->events) {
+        td_events_note(w->o->events, "%s: %zu tensors loaded, %zu skipped because strict is false",
+                       w->o->knob, n_matched, w->n_misfits);
     }
-    bool long_list = w->misfits.len > LIST_SHOWN;
-    if (long_list) note_misfits(w);
-    td_status s = td_fail(
-        TD_INVALID_ARGUMENT, "'%s' does not fit the model in %zu tensor%s: %.*s%s%s", w->o->path,
-        w->n_misfits, w->n_misfits == 1 ? "" : "s", LIST_SHOWN, td_buf_cstr(&w->misfits),
-        !long_list     ? ""
-        : w->o->events ? "... (the notes have all)"
-                       : "...",
-        n_matched ? ". With strict: false the rest is loaded" : "");
-    return td_status_with_class(s, TD_CLASS_BAD_SPEC);
+    note_misfits(w);
+    return TD_OK;
 }
 
 // ---- loading ------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@
 // there in its shape, and every tensor of the files must be used, or spared by the module. Else
 // INVALID_ARGUMENT, class bad_spec, names each one. Not strict: what fits is loaded, and notes name
 // what was skipped, on either side. A filter takes some of the tensors, and strict holds for these
-// alone. Damaged files are DATA_LOSS, class data. Nothing is loaded before all of it was checked.
+// alone. A config.json that differs is refused in any case, together with all tensors that do not
+// fit. Damaged files are DATA_LOSS, class data. Nothing is loaded before all of it was checked.
 // Bounds: TD_WEIGHTS_SHARDS files, an index of 16 MiB. Thread: the training thread.
 
 #include "engine/train/checkpoint/restore.h"
