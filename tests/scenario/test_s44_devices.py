@@ -175,7 +175,7 @@ def test_job_waits_while_another_has_the_devices_and_then_runs(cluster, mine):
     assert list(daemon.job(first).devices) == ["far-0", "far-1"]
     second = daemon.submit(spec_of(mine, far(), 2))
     reason = waits_for_devices(daemon, second)
-    assert reason.text.startswith("needs 2 devices of 'far', 0 free on node ") and reason.text.endswith("(2 devices)")
+    assert reason.text.startswith("needs 2 devices of 'far', 0 free on node ") and "(2 devices); job " in reason.text and first in reason.text
     assert (reason.needed_devices, reason.free_devices, reason.all_devices) == (2, 0, 2)
     assert list(reason.blockers) == [first]
     said = daemon.ctl("describe", second, check=0).stdout

@@ -199,7 +199,8 @@ static void test_job_waits_for_devices_with_numbers_and_others_pass_it(void **st
     answer_plans(&r);
     const struct td_reason why = reason(&r, 2);
     assert_string_equal(why.code, "WAITING_FOR_DEVICES");
-    assert_string_equal(why.text, "needs 2 devices of 'far', 1 free on node n-1 (2 devices)");
+    assert_string_equal(why.text, "needs 2 devices of 'far', 1 free on node n-1 (2 devices); job "
+                                  "j-000000000001 (n) runs there");
     assert_int_equal(why.needed_devices, 2);
     assert_int_equal(why.free_devices, 1);
     assert_int_equal(why.all_devices, 2);

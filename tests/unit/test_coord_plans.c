@@ -199,7 +199,7 @@ static void test_reason_names_the_job_that_slots_are_kept_for(void **state) {
     settle(&r);
     assert_string_equal(reason(&r, 2).code, "PLANNING");
     snprintf(kept, sizeof kept,
-             "needs 2 slots, 0 free on node n-1 (2 slots, 2 kept for job %s before it)",
+             "needs 2 slots, 0 free on node n-1 (2 slots, 2 kept for job %s (n) before it)",
              job(&r, 2)->id);
     assert_string_equal(reason(&r, 3).text, kept);
     end(&r);
@@ -218,10 +218,13 @@ static void test_reason_names_the_job_that_reserves_the_node(void **state) {
     create(&r, 3, one);
     settle(&r);
     answer_plans(&r);
-    assert_string_equal(reason(&r, 2).text, "needs 4 slots, 3 free on node n-1 (4 slots)");
+    assert_string_equal(reason(&r, 2).text,
+                        "needs 4 slots, 3 free on node n-1 (4 slots); job j-000000000001 (n) runs "
+                        "there");
     snprintf(kept, sizeof kept,
-             "needs 1 slot, 0 free on node n-1 (4 slots, 3 kept for job %s before it)",
-             job(&r, 2)->id);
+             "needs 1 slot, 0 free on node n-1 (4 slots, 3 kept for job %s (n) before it); job %s "
+             "(n) runs there",
+             job(&r, 2)->id, job(&r, 1)->id);
     assert_string_equal(reason(&r, 3).text, kept);
     end(&r);
 }

@@ -17,7 +17,7 @@
 #include "daemon/coordinator/core/queue.h"
 #include "lib/base/cpu_level.h"
 
-enum { EXACT_POSITIONS = 10, SHOWN_NODES = TD_PLACE_NAMED, FEW_BYTES = 256 };
+enum { EXACT_POSITIONS = 10, SHOWN_NODES = TD_PLACE_NAMED, SHOWN_JOBS = 2, FEW_BYTES = 256 };
 
 static bool left_by_an_end(const struct td_job *j) {
     static const char *const codes[] = {"DAEMON_STOPPED", "LAUNCHER_UPGRADED", "STOPPED_ON_NODE"};
@@ -168,35 +168,95 @@ static const struct td_job *find_keeper(const struct td_core *core, const struct
     return NULL;
 }
 
+// ---- whom it waits for --------------------------------------------------------------------------
+static bool has_device_of(const struct td_attempt_part *p, const struct td_host_accel *accel) {
+    for (uint32_t i = 0; p->devices && i < accel->n; i++) {
+        if (td_device_list_has(p->devices, accel->device[i].uuid)) return true;
+    }
+    return false;
+}
+
+static uint32_t find_holders(const struct td_core *core, const struct td_job *j,
+                             const struct td_place *p, const struct td_job **out, uint32_t most) {
+    const struct td_host *n = p->nearest;
+    const struct td_host_accel *accel = n && p->needed_devices ? td_place_devices(j, n) : NULL;
+    uint32_t found = 0;
+    for (uint32_t i = 0; n && i < core->n_live; i++) {
+        const struct td_attempt *live = td_job_live(core->live[i]);
+        const struct td_attempt_part *part = live ? td_attempt_part_on(live, n->id) : NULL;
+        if (!part || !td_attempt_part_live(part) || (accel && !has_device_of(part, accel))) {
+            continue;
+        }
+        if (found < most) out[found] = core->live[i];
+        found++;
+    }
+    return found;
+}
+
+uint32_t td_core_blockers(const struct td_core *core, const struct td_job *j, struct td_mono now,
+                          const struct td_job **out_jobs, uint32_t most) {
+    struct td_place p;
+    const enum why why = find_why(core, j, now, &p);
+    if (why != WHY_SLOTS && why != WHY_DEVICES) return 0;
+    return TD_MIN(find_holders(core, j, &p, out_jobs, most), most);
+}
+
+// "; job j-1 (mnist) runs there", "; jobs j-1 (mnist), j-2 (gpt) and 3 more run there"; "": none.
+static void name_holders(const struct td_core *core, const struct td_job *j,
+                         const struct td_place *p, char *out, size_t bytes) {
+    const struct td_job *first[SHOWN_JOBS];
+    const uint32_t n = find_holders(core, j, p, first, SHOWN_JOBS);
+    size_t len = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < TD_MIN(n, (uint32_t)SHOWN_JOBS) && len < bytes; i++) {
+        len += (size_t)snprintf(out + len, bytes - len, "%s %s (%.40s)",
+                                i        ? ","
+                                : n == 1 ? "; job"
+                                         : "; jobs",
+                                first[i]->id, first[i]->name);
+    }
+    if (n > SHOWN_JOBS && len < bytes) {
+        len += (size_t)snprintf(out + len, bytes - len, " and %u more", n - SHOWN_JOBS);
+    }
+    if (n && len < bytes) snprintf(out + len, bytes - len, " %s there", n == 1 ? "runs" : "run");
+}
+
 static void say_slots(const struct td_core *core, const struct td_job *j, const struct td_place *p,
                       struct td_reason *r) {
     uint32_t kept = 0;
-    char why[96] = "";
+    char why[128] = "", holders[FEW_BYTES];
     const struct td_job *keeper = find_keeper(core, j, p->nearest, &kept);
-    if (keeper) snprintf(why, sizeof why, ", %u kept for job %s before it", kept, keeper->id);
+    if (keeper) {
+        snprintf(why, sizeof why, ", %u kept for job %s (%.40s) before it", kept, keeper->id,
+                 keeper->name);
+    }
+    name_holders(core, j, p, holders, sizeof holders);
     if (p->wanted > 1) {
         td_reason_set(r, "WAITING_FOR_SLOTS",
                       "needs %u slot%s on each of %u nodes, %u of %u have them; %u free on node %s "
-                      "(%u slots%s)",
+                      "(%u slots%s)%s",
                       p->needed, p->needed == 1 ? "" : "s", p->wanted, p->fit, p->able, p->free,
-                      p->nearest->name, p->nearest->slots, why);
+                      p->nearest->name, p->nearest->slots, why, holders);
         r->needed_slots = p->needed;
         r->free_slots = p->free;
         return;
     }
-    td_reason_set(r, "WAITING_FOR_SLOTS", "needs %u slot%s, %u free on node %s (%u slots%s)",
+    td_reason_set(r, "WAITING_FOR_SLOTS", "needs %u slot%s, %u free on node %s (%u slots%s)%s",
                   p->needed, p->needed == 1 ? "" : "s", p->free, p->nearest->name,
-                  p->nearest->slots, why);
+                  p->nearest->slots, why, holders);
     r->needed_slots = p->needed;
     r->free_slots = p->free;
 }
 
-static void say_devices(const struct td_job *j, const struct td_place *p, struct td_reason *r) {
+static void say_devices(const struct td_core *core, const struct td_job *j,
+                        const struct td_place *p, struct td_reason *r) {
     const char *key = j->knobs.accelerator;
+    char holders[FEW_BYTES];
+    name_holders(core, j, p, holders, sizeof holders);
     td_reason_set(r, "WAITING_FOR_DEVICES",
-                  "needs %u device%s of '%.*s', %u free on node %s (%u devices)", p->needed_devices,
-                  p->needed_devices == 1 ? "" : "s", td_accel_name_len(key), key, p->free_devices,
-                  p->nearest->name, p->all_devices);
+                  "needs %u device%s of '%.*s', %u free on node %s (%u devices)%s",
+                  p->needed_devices, p->needed_devices == 1 ? "" : "s", td_accel_name_len(key), key,
+                  p->free_devices, p->nearest->name, p->all_devices, holders);
     r->needed_devices = p->needed_devices;
     r->free_devices = p->free_devices;
     r->all_devices = p->all_devices;
@@ -239,7 +299,7 @@ void td_core_reason(const struct td_core *core, const struct td_job *j, struct t
         say_few_nodes(core, j, &p, out_reason);
         break;
     case WHY_DEVICES:
-        say_devices(j, &p, out_reason);
+        say_devices(core, j, &p, out_reason);
         break;
     case WHY_SLOTS:
         say_slots(core, j, &p, out_reason);
@@ -268,5 +328,12 @@ uint64_t td_core_reason_mark(const struct td_core *core, const struct td_job *j,
                                             : 0;
     const struct td_host *n = why == WHY_SLOTS ? p.nearest : NULL;
     uint64_t keeper = n ? (n->kept_for + n->reserved) * 31 + n->kept : 0;
+    const struct td_job *holder[SHOWN_JOBS] = {NULL};
+    if (why == WHY_SLOTS || why == WHY_DEVICES) {
+        keeper += find_holders(core, j, &p, holder, SHOWN_JOBS);
+        for (size_t i = 0; i < SHOWN_JOBS && holder[i]; i++) {
+            keeper = keeper * 31 + holder[i]->seq;
+        }
+    }
     return keeper << 40 ^ position << 32 ^ slots << 4 ^ (uint64_t)why ^ (uint64_t)j->state << 60;
 }

@@ -33,17 +33,6 @@ char *td_view_time(struct td_arena *a, int64_t real_ns) {
 }
 
 // ---- jobs ---------------------------------------------------------------------------------------
-// It has a device of the accelerator that the waiting job is nearest to having.
-static bool has_device_of(const struct td_attempt *live, const struct td_host *n,
-                          const struct td_host_accel *accel) {
-    const struct td_attempt_part *p = n ? td_attempt_part_on(live, n->id) : NULL;
-    if (!p || !accel || !p->devices) return false;
-    for (uint32_t i = 0; i < accel->n; i++) {
-        if (td_device_list_has(p->devices, accel->device[i].uuid)) return true;
-    }
-    return false;
-}
-
 static Traind__V1__Reason *view_reason(struct td_arena *a, const struct td_core *core,
                                        const struct td_job *j, const struct td_reason *from,
                                        struct td_now now) {
@@ -62,16 +51,11 @@ static Traind__V1__Reason *view_reason(struct td_arena *a, const struct td_core 
     if (j->state == TD_JOB_RECOVERING && j->retry_at.ns > now.mono.ns) {
         r->retry_in_ms = (uint32_t)((j->retry_at.ns - now.mono.ns) / TD_NS_PER_MS);
     }
-    bool for_devices = strcmp(from->code, "WAITING_FOR_DEVICES") == 0;
-    if (!for_devices && strcmp(from->code, "WAITING_FOR_SLOTS") != 0) return r;
-    const struct td_host *n = for_devices ? td_place_choose(core, j).nearest : NULL;
-    const struct td_host_accel *accel = n ? td_place_devices(j, n) : NULL;
-    r->blockers = td_arena_array(a, MAX_BLOCKERS, sizeof *r->blockers);
-    for (uint32_t i = 0; r->blockers && i < core->n_live && r->n_blockers < MAX_BLOCKERS; i++) {
-        const struct td_attempt *live = td_job_live(core->live[i]);
-        if (live && (!for_devices || has_device_of(live, n, accel))) {
-            r->blockers[r->n_blockers++] = copy(a, core->live[i]->id);
-        }
+    const struct td_job *blocker[MAX_BLOCKERS];
+    const uint32_t n = td_core_blockers(core, j, now.mono, blocker, MAX_BLOCKERS);
+    r->blockers = td_arena_array(a, n + 1, sizeof *r->blockers);
+    for (uint32_t i = 0; r->blockers && i < n; i++) {
+        r->blockers[r->n_blockers++] = copy(a, blocker[i]->id);
     }
     return r;
 }
