@@ -21,7 +21,7 @@
 //                epochs.c adds a line an epoch
 //   spec_yaml.c  the spec of a job as YAML
 //   explain.c    an error on stderr
-//   find_job.c   the jobs that a word means
+//   find_job.c   the jobs that a word means; states.c: states as words
 //   spec_file.c  the text of a job spec
 //   place.c      what relative paths of a spec begin at
 //   submission.c the two together, as submit and plan hand them in
@@ -97,10 +97,12 @@ struct td_flags {
     const char *request_id;
     const char *out_path;   // -O
     const char *dump_graph; // a pass
-    const char *state;
+    const char *state;      // --state, --for
+    const char *owner;      // of jobs
     const char *reason;
-    const char *role, *name, *expires, *csr; // of a token
-    int rank;                                // -1: all
+    const char *role, *expires, *csr; // of a token
+    const char *name;                 // of a token, or of jobs
+    int rank;                         // -1: all
     uint32_t attempt, from_step, to_step;
     uint32_t points; // 0: as they are
     uint64_t offset;

@@ -50,12 +50,12 @@ static td_status show_table(const struct td_pages *p, bool wide) {
     td_table_init(&t, arena, TD_COUNTOF(columns), columns);
     for (size_t i = 0; i < p->n_items; i++) {
         const Traind__V1__Checkpoint *c = p->item[i];
-        char size[32], age[32];
+        char size[32], age[32], value[TD_FORMAT_VALUE_BYTES];
         TD_TRY(td_table_add(&t, "%s", c->path));
         TD_TRY(td_table_add(&t, "%s", state_name(c->state)));
         TD_TRY(td_table_add(&t, "%s", mark_of(c)));
-        TD_TRY(!c->monitor[0] || isnan(c->monitored) ? td_table_add(&t, "-")
-                                                     : td_table_add(&t, "%.6g", c->monitored));
+        const bool has = c->monitor[0] && !isnan(c->monitored);
+        TD_TRY(td_table_add(&t, "%s", has ? td_format_value(c->monitored, value) : "-"));
         TD_TRY(td_table_add(&t, "%" PRIu32, c->step));
         TD_TRY(td_table_add(&t, "%" PRIu32, c->epoch));
         TD_TRY(td_table_add(&t, "%s", td_format_bytes(c->bytes, size)));

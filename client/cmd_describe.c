@@ -60,7 +60,9 @@ static td_status show_job(const Traind__V1__Job *job, bool wide) {
     line("name", job->name);
     line("state", td_job_state_word(job->state));
     show_reason(job->reason);
-    td_print(stdout, "%-14s %u of %u\n", "step", job->global_step, job->total_steps);
+    td_print(stdout, "%-14s %u", "step", job->global_step);
+    if (job->total_steps) td_print(stdout, " of %u", job->total_steps);
+    td_print(stdout, "\n");
     td_print(stdout, "%-14s %u\n", "epoch", job->epoch);
     td_print(stdout, "%-14s %u (%u failed)\n", "attempt", job->attempt, job->restarts);
     td_print(stdout, "%-14s %u on %u slots\n", "ranks", job->n_ranks, job->slots);
@@ -77,8 +79,9 @@ static td_status show_job(const Traind__V1__Job *job, bool wide) {
                  moves ? td_format_seconds(p->eta_s, left) : "");
     }
     for (size_t i = 0; i < job->n_metrics; i++) {
-        td_print(stdout, "%-14s %s = %.6g\n", i == 0 ? "metrics" : "", job->metrics[i]->key,
-                 job->metrics[i]->value);
+        char text[TD_FORMAT_VALUE_BYTES];
+        td_print(stdout, "%-14s %s = %s\n", i == 0 ? "metrics" : "", job->metrics[i]->key,
+                 td_format_value(job->metrics[i]->value, text));
     }
     line("checkpoint", job->checkpoint);
     line("weights", job->weights);

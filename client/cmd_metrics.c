@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/format.h"
 #include "client/metrics_follow.h"
 #include "client/metrics_plot.h"
 #include "client/metrics_rows.h"
@@ -66,14 +67,15 @@ static void say_missing(const struct td_flags *f, const Traind__V1__QueryMetrics
 
 // ---- showing ------------------------------------------------------------------------------------
 static td_status add_point(struct td_table *t, const char *name, const Traind__V1__MetricPoint *p) {
+    char text[TD_FORMAT_VALUE_BYTES];
     TD_TRY(td_table_add(t, "%s", name));
     TD_TRY(td_table_add(t, "%" PRIu32, p->step));
     TD_TRY(td_table_add(t, "%" PRIu32, p->epoch));
     TD_TRY(td_table_add(t, "%" PRIu32, p->attempt));
-    TD_TRY(td_table_add(t, "%.9g", p->value));
+    TD_TRY(td_table_add(t, "%s", td_format_value(p->value, text)));
     if (p->n_points) {
-        TD_TRY(td_table_add(t, "%.9g", p->min));
-        TD_TRY(td_table_add(t, "%.9g", p->max));
+        TD_TRY(td_table_add(t, "%s", td_format_value(p->min, text)));
+        TD_TRY(td_table_add(t, "%s", td_format_value(p->max, text)));
         TD_TRY(td_table_add(t, "%" PRIu32, p->n_points));
     }
     TD_TRY(td_table_add(t, "%" PRIu32, p->n_ranks));

@@ -1,7 +1,9 @@
 // cancel, pause, resume and delete: one request each, which differ by a word; the answer is the job
 // in its new state. What the ranks do about it is seen with `trainctl watch`: they stop at an
-// agreed step, so PAUSING and STOPPING take as long as a step and a save. Of a deleted job nothing
-// is left to watch: the answer names the nodes that are away and still have files of it. With
+// agreed step, so PAUSING and STOPPING take as long as a step and a save. `pause --wait` stays as
+// long. With --all a job of the name whose state leaves nothing to do is no failure. Of a deleted
+// job nothing is left to watch: the answer names the nodes that are away and still have files of
+// it. With
 // --force a refusal is answered by cancelling the job that it names, until nothing is in the way:
 // this job, or one that begins with a checkpoint of it.
 
@@ -17,20 +19,38 @@ enum {
     ROUNDS = 1000, // jobs that are cancelled at most
 };
 
-static td_status steer(struct td_session *s, const struct td_flags *f, const char *method,
-                       const ProtobufCMessage *request) {
-    TD_AUTO(td_rpc_message) *answer = NULL;
-    TD_TRY(td_session_call(s, method, request, &traind__v1__job__descriptor, &answer));
-    const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
-    if (td_output_is_json(f->output)) {
-        return td_session_print_json(s, &job->base);
-    }
+static td_status show(struct td_session *s, const struct td_flags *f, const Traind__V1__Job *job) {
+    if (td_output_is_json(f->output)) return td_session_print_json(s, &job->base);
     if (f->output == TD_OUTPUT_NAME) {
         td_print(stdout, "%s\n", job->id);
     } else {
         td_print(stdout, "%s %s\n", job->id, td_job_state_word(job->state));
     }
     return TD_OK;
+}
+
+// Of all jobs of a name: the state of this one leaves nothing to do.
+static bool is_nothing_left(const struct td_flags *f, td_status borrow_failure) {
+    return f->all && td_status_code(borrow_failure) == TD_FAILED_PRECONDITION &&
+           strncmp(td_status_reason(borrow_failure), "STATE_", 6) == 0;
+}
+
+// *out_answer: NULL with OK where --all found nothing to do for this one, which is said.
+static td_status ask(struct td_session *s, const struct td_flags *f, const char *method,
+                     const ProtobufCMessage *request, struct td_rpc_message **out_answer) {
+    td_status failed =
+        td_session_call(s, method, request, &traind__v1__job__descriptor, out_answer);
+    if (!failed || !is_nothing_left(f, failed)) return failed;
+    td_print(stderr, "trainctl: %s\n", td_status_message(failed));
+    td_status_free(failed);
+    return TD_OK;
+}
+
+static td_status steer(struct td_session *s, const struct td_flags *f, const char *method,
+                       const ProtobufCMessage *request) {
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    TD_TRY(ask(s, f, method, request, &answer));
+    return answer ? show(s, f, (const Traind__V1__Job *)td_rpc_message_get(answer)) : TD_OK;
 }
 
 td_status td_cmd_cancel(struct td_session *s, const struct td_flags *f, int *out_exit) {
@@ -42,10 +62,14 @@ td_status td_cmd_cancel(struct td_session *s, const struct td_flags *f, int *out
 }
 
 td_status td_cmd_pause(struct td_session *s, const struct td_flags *f, int *out_exit) {
-    (void)out_exit;
+    static const Traind__V1__Job__State paused = TRAIND__V1__JOB__STATE__PAUSED;
+    TD_AUTO(td_rpc_message) *answer = NULL;
     Traind__V1__PauseJobRequest request = TRAIND__V1__PAUSE_JOB_REQUEST__INIT;
     request.id = td_unconst(f->args[0]);
-    return steer(s, f, "/traind.v1.JobService/PauseJob", &request.base);
+    TD_TRY(ask(s, f, "/traind.v1.JobService/PauseJob", &request.base, &answer));
+    if (!answer) return TD_OK;
+    const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
+    return f->wait ? td_follow_to(s, job->id, 0, &paused, 1, out_exit) : show(s, f, job);
 }
 
 td_status td_cmd_resume(struct td_session *s, const struct td_flags *f, int *out_exit) {

@@ -167,7 +167,7 @@ static void offer_values(const struct line *l) {
     }
     if (strcmp(name, "output") == 0) offer_words(l->typed, before, formats, TD_COUNTOF(formats));
     if (strcmp(name, "role") == 0) offer_words(l->typed, before, roles, TD_COUNTOF(roles));
-    if (strcmp(name, "state") == 0 && !equals) offer_states(l->value);
+    if ((!strcmp(name, "state") || !strcmp(name, "for")) && !equals) offer_states(l->value);
 }
 
 // ---- what the coordinator knows -----------------------------------------------------------------

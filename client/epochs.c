@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/format.h"
 #include "client/print.h"
 #include "client/series.h"
 #include "lib/base/clock.h"
@@ -50,6 +51,7 @@ static const Traind__V1__MetricPoint *last_of(const Traind__V1__Series *s, uint3
 
 static void say_epoch(struct td_epochs *e, const Traind__V1__QueryMetricsResponse *r) {
     const char *before = NULL;
+    char text[TD_FORMAT_VALUE_BYTES];
     for (size_t i = 0; i < TD_COUNTOF(shown); i++) {
         const Traind__V1__MetricPoint *p = last_of(td_series_find(r, shown[i]), e->next);
         if (!p) continue;
@@ -57,7 +59,8 @@ static void say_epoch(struct td_epochs *e, const Traind__V1__QueryMetricsRespons
             td_progress_line_end(e->progress);
             td_print(stderr, "epoch %" PRIu32, e->next);
         }
-        td_print(stderr, "%s%s %.4f", before ? before : ": ", shown[i], p->value);
+        td_print(stderr, "%s%s %s", before ? before : ": ", shown[i],
+                 td_format_value(p->value, text));
         e->from_step = TD_MAX(e->from_step, p->step + 1);
         before = ", ";
     }

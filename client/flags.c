@@ -50,6 +50,8 @@ enum {
     KEY_LIMIT,
     KEY_PLOT,
     KEY_ONCE,
+    KEY_OWNER,
+    KEY_FOR,
     KEY_WAIT,
 };
 
@@ -114,6 +116,13 @@ static const struct flag_row flag_table[] = {
     {F_STATE,
      {"state", KEY_STATE, "STATE", 0,
       "only jobs in these states: running, failed, queued,paused ...", 0}},
+    {F_STATE, {"owner", KEY_OWNER, "NAME", 0, "only jobs of that owner", 0}},
+    {F_STATE, {"name", KEY_NAME, "NAME", 0, "only jobs of that name", 0}},
+    {F_FOR,
+     {"for", KEY_FOR, "STATE", 0,
+      "until it is in one of these states: paused, running,succeeded ... (default: until it has "
+      "ended)",
+      0}},
     {F_DUMP,
      {"dump-graph", KEY_DUMP_GRAPH, "PASS", 0,
       "print the training graph as that pass leaves it: record, autodiff, ..., autotune", 0}},
@@ -155,7 +164,7 @@ size_t td_verb_options(const struct td_verb *v, struct argp_option *out) {
 
 struct parse {
     const struct td_verb *verb;
-    struct td_flags flags;
+    struct td_flags *flags; // the caller's from the start: some point into themselves
 };
 
 // A verb that writes a file takes its path with -o, too.
@@ -206,7 +215,7 @@ static void parse_trace(struct argp_state *state, struct td_flags *f, const char
 
 // Flags that every verb takes.
 static error_t parse_common_flag(int key, char *arg, struct argp_state *state, struct parse *p) {
-    struct td_flags *f = &p->flags;
+    struct td_flags *f = p->flags;
     switch (key) {
     case 'o':
         parse_output(state, p->verb, f, arg);
@@ -352,7 +361,11 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
         f->reconnect_ns = td_flag_span_ns(state, "reconnect", arg);
         return 0;
     case KEY_STATE:
+    case KEY_FOR:
         f->state = arg;
+        return 0;
+    case KEY_OWNER:
+        f->owner = arg;
         return 0;
     case KEY_REQUEST_ID:
         f->request_id = arg;
@@ -370,7 +383,7 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
 
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     struct parse *p = state->input;
-    struct td_flags *f = &p->flags;
+    struct td_flags *f = p->flags;
     if (key == ARGP_KEY_ARG) {
         if (f->n_args >= p->verb->max_args) argp_error(state, "'%s' is one argument too many", arg);
         f->args[f->n_args++] = arg;
@@ -394,11 +407,10 @@ void td_flags_parse(const struct td_verb *verb, int argc, char **argv, struct td
     static char name[64];
     snprintf(name, sizeof name, "trainctl %s", verb->name);
     argv[0] = name;
-    struct parse p = {
-        .verb = verb,
-        .flags = {.rank = -1, .tail_lines = -1, .limit = -1, .reconnect_ns = TD_RECONNECT_NS}};
+    struct parse p = {verb, out_flags};
+    *out_flags = (struct td_flags){
+        .rank = -1, .tail_lines = -1, .limit = -1, .reconnect_ns = TD_RECONNECT_NS};
     argp_err_exit_status = TD_CTL_USAGE;
     setenv("ARGP_HELP_FMT", "no-dup-args-note", 0); // two lines that say little
     argp_parse(&argp, argc, argv, 0, NULL, &p);
-    *out_flags = p.flags;
 }

@@ -36,6 +36,7 @@ enum td_flag_bit {
     F_ONCE = 1 << 26,
     F_IN_THE_WAY = 1 << 27, // --force of delete
     F_WAIT = 1 << 28,
+    F_FOR = 1 << 29,
     F_COMMON = 1 << 30,
 };
 

@@ -9,8 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/format.h"
 #include "client/print.h"
 #include "client/epochs.h"
+#include "client/states.h"
 #include "lib/base/clock.h"
 
 struct follow {
@@ -75,9 +77,11 @@ static bool worth_another_round(struct follow *f, td_status failed) {
     return code == TD_UNAVAILABLE || code == TD_CODE_OK;
 }
 
-static td_status too_long(const char *job, int64_t timeout_ns) {
+static td_status too_long(const struct td_session *s, const char *job, int64_t timeout_ns) {
+    const bool for_states = s->flags->state || s->flags->wait;
     return td_fail(TD_DEADLINE_EXCEEDED,
-                   "job %s has not ended within --timeout (%.9g s); nothing was done to it", job,
+                   "job %s %s within --timeout (%.9g s); nothing was done to it", job,
+                   for_states ? "did not come to that state" : "has not ended",
                    (double)timeout_ns / TD_NS_PER_S);
 }
 
@@ -88,7 +92,7 @@ td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, t
     bool first = true;
     for (;;) {
         int64_t now = td_mono_now().ns;
-        if (timeout_ns && now - start.ns >= timeout_ns) return too_long(job, timeout_ns);
+        if (timeout_ns && now - start.ns >= timeout_ns) return too_long(s, job, timeout_ns);
         int64_t left = timeout_ns ? timeout_ns - (now - start.ns) : 0;
         td_status failed = one_round(s, job, left, &f);
         if (f.finished) {
@@ -98,7 +102,7 @@ td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, t
         if (f.received) last = td_mono_now();
         if (timeout_ns && td_status_code(failed) == TD_DEADLINE_EXCEEDED) {
             td_status_free(failed);
-            return too_long(job, timeout_ns);
+            return too_long(s, job, timeout_ns);
         }
         if ((first && !f.received) || !worth_another_round(&f, failed)) return failed;
         first = false;
@@ -113,8 +117,10 @@ struct to_end {
     struct td_session *session;
     struct td_progress_line progress;
     struct td_epochs epochs;
-    bool show;
-    Traind__V1__Job *job; // as it ended
+    bool show, paused;
+    const Traind__V1__Job__State *states;
+    size_t n_states;
+    Traind__V1__Job *job; // as it was then
 };
 
 static Traind__V1__Job *dup_job(const Traind__V1__Job *job) {
@@ -132,7 +138,9 @@ static void say_end(const struct to_end *e, const Traind__V1__Job *job) {
     td_print(stdout, "%s %s: step %u, attempt %u\n", job->id, td_job_state_word(job->state),
              job->global_step, job->attempt);
     for (size_t i = 0; i < job->n_metrics; i++) {
-        td_print(stdout, TD_END_LINE "%.6g\n", job->metrics[i]->key, job->metrics[i]->value);
+        char text[TD_FORMAT_VALUE_BYTES];
+        td_print(stdout, TD_END_LINE "%s\n", job->metrics[i]->key,
+                 td_format_value(job->metrics[i]->value, text));
     }
     if (job->checkpoint[0]) td_print(stdout, TD_END_LINE "%s\n", "checkpoint", job->checkpoint);
     if (job->weights[0]) td_print(stdout, TD_END_LINE "%s\n", "weights", job->weights);
@@ -147,14 +155,21 @@ static void say_end(const struct to_end *e, const Traind__V1__Job *job) {
 // What is said of the end may ask for more first, which a callback of the loop must not do.
 static bool on_change(const Traind__V1__WatchJobResponse *r, void *arg) {
     struct to_end *e = arg;
-    if (td_job_state_terminal(r->job->state)) {
+    const Traind__V1__Job__State state = r->job->state;
+    if (td_job_state_terminal(state) || td_states_have(e->states, e->n_states, state)) {
         e->job = dup_job(r->job);
         return true;
     }
     if (e->show) {
         td_epochs_see(&e->epochs, r->job);
         td_progress_line_show(&e->progress, r->job);
+    } else if (state == TRAIND__V1__JOB__STATE__PAUSED && !e->paused) {
+        td_print(stderr,
+                 "trainctl: %s is paused, and goes no further until `trainctl resume %s`; waiting "
+                 "all the same (--for paused ends then)\n",
+                 r->job->id, r->job->id);
     }
+    e->paused = state == TRAIND__V1__JOB__STATE__PAUSED;
     return false;
 }
 
@@ -192,19 +207,26 @@ static void part_with_words(const char *job) {
     if (!ignored) (void)sigaction(SIGINT, &ours, NULL);
 }
 
-td_status td_follow_to_end(struct td_session *s, const char *job, int flags, int *out_exit) {
+td_status td_follow_to(struct td_session *s, const char *job, int flags,
+                       const Traind__V1__Job__State *states, size_t n_states, int *out_exit) {
     TD_TRY(td_session_open(s));
     part_with_words(job);
-    struct to_end e = {.session = s, .show = flags & TD_FOLLOW_SHOW};
+    struct to_end e = {
+        .session = s, .show = flags & TD_FOLLOW_SHOW, .states = states, .n_states = n_states};
     td_progress_line_init(&e.progress, s->config.dumb, s->config.color);
     td_epochs_init(&e.epochs, s, &e.progress, flags & TD_FOLLOW_FROM_START);
     td_status failed = td_follow(s, job, s->flags->timeout_ns, on_change, &e);
     td_epochs_wait(&e.epochs);
     if (!failed) failed = conclude(&e);
     if (e.show) td_progress_line_end(&e.progress);
-    bool succeeded = e.job && e.job->state == TRAIND__V1__JOB__STATE__SUCCEEDED;
+    const bool is_there = e.job && td_states_have(states, n_states, e.job->state);
     if (e.job) traind__v1__job__free_unpacked(e.job, NULL);
     TD_TRY(failed);
-    *out_exit = succeeded ? TD_CTL_OK : TD_CTL_JOB_FAILED;
+    *out_exit = is_there ? TD_CTL_OK : TD_CTL_JOB_FAILED;
     return TD_OK;
+}
+
+td_status td_follow_to_end(struct td_session *s, const char *job, int flags, int *out_exit) {
+    static const Traind__V1__Job__State succeeded = TRAIND__V1__JOB__STATE__SUCCEEDED;
+    return td_follow_to(s, job, flags, &succeeded, 1, out_exit);
 }

@@ -21,9 +21,13 @@ enum td_follow_flags {
     TD_FOLLOW_FROM_START = 1 << 1, // with every epoch from the first, not only those to come
 };
 
-// Follows to the end of the job and says how it ended on stdout; *out_exit is TD_CTL_OK if it
-// succeeded, else TD_CTL_JOB_FAILED. Ctrl-C ends the program with a word about the job, which goes
-// on. flags: enum td_follow_flags.
+// Follows until the job is in one of these states, or has ended, and says how it is on stdout.
+// *out_exit is TD_CTL_OK if it is in one of them, else TD_CTL_JOB_FAILED. Ctrl-C ends the program
+// with a word about the job, which goes on. flags: enum td_follow_flags.
+TD_MUST_USE td_status td_follow_to(struct td_session *s, const char *job, int flags,
+                                   const Traind__V1__Job__State *states, size_t n_states,
+                                   int *out_exit);
+// The same until it has ended: TD_CTL_OK if it succeeded.
 TD_MUST_USE td_status td_follow_to_end(struct td_session *s, const char *job, int flags,
                                        int *out_exit);
 

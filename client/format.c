@@ -33,7 +33,12 @@ const char *td_format_count(double n, char out[32]) {
         n /= 1000;
         i++;
     }
-    snprintf(out, 32, i == 0 ? "%.0f%s" : "%.1f%s", n, unit[i]);
+    snprintf(out, 32, i == 0 || n >= 1000 ? "%.4g%s" : "%.1f%s", n, unit[i]);
+    return out;
+}
+
+const char *td_format_value(double v, char out[TD_FORMAT_VALUE_BYTES]) {
+    snprintf(out, TD_FORMAT_VALUE_BYTES, "%.4g", v);
     return out;
 }
 

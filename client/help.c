@@ -21,11 +21,12 @@ static const struct example examples[] = {
                           "  trainctl checkpoint create mnist --wait -o name    a1/step-120\n"},
     {"checkpoint download", "  trainctl checkpoint download mnist                newest, into "
                             "step-N\n"
-                            "  trainctl checkpoint download mnist a1/step-200 -O weights\n"},
+                            "  trainctl checkpoint download mnist best -O weights\n"
+                            "  trainctl checkpoint download mnist a1/step-200\n"},
     {"checkpoint list", "  trainctl checkpoint list mnist\n"},
     {"clone", "  trainctl clone mnist --set optimizer.lr=0.01 --follow\n"},
     {"cluster info", "  trainctl cluster info\n  trainctl cluster info -o json\n"},
-    {"compare", "  trainctl compare j-1f2e j-77aa\n"
+    {"compare", "  trainctl compare j-1f2e j-77aa j-9b03\n"
                 "  trainctl compare mnist-a mnist-b val_loss --plot\n"},
     {"completion", "  source <(trainctl completion bash)                   this shell only\n"
                    "  trainctl completion zsh > ~/.zfunc/_trainctl         in fpath\n"
@@ -37,7 +38,7 @@ static const struct example examples[] = {
     {"delete", "  trainctl delete mnist\n  trainctl delete j-1f2e j-77aa --keep-checkpoints\n"},
     {"describe", "  trainctl describe mnist\n  trainctl describe j-1f2e -o json\n"},
     {"init", "  trainctl init mine\n"},
-    {"list", "  trainctl list\n  trainctl list --state running,queued\n"
+    {"list", "  trainctl list\n  trainctl list --state running,queued --owner alice\n"
              "  trainctl list -o name --limit 1     the newest\n"},
     {"logs", "  trainctl logs mnist --tail 20 -f\n  trainctl logs mnist --rank 0 --err-only\n"},
     {"metrics", "  trainctl metrics mnist\n  trainctl metrics mnist val_loss -f\n"
@@ -45,7 +46,7 @@ static const struct example examples[] = {
     {"node list", "  trainctl node list\n"},
     {"node revoke", "  trainctl node revoke gpu-3\n"},
     {"node token", "  trainctl node token --name gpu-3 > join-token\n"},
-    {"pause", "  trainctl pause mnist\n"},
+    {"pause", "  trainctl pause mnist\n  trainctl pause mnist --wait\n"},
     {"plan", "  trainctl plan job.yaml --set trainer.devices=2\n"
              "  trainctl plan job.yaml -O plan.json\n"},
     {"plugins", "  trainctl plugins\n  trainctl plugins power_sgd\n"},
@@ -65,7 +66,8 @@ static const struct example examples[] = {
     {"token revoke", "  trainctl token revoke t-4be1\n"},
     {"top", "  trainctl top\n  trainctl top --once\n"},
     {"version", "  trainctl version\n"},
-    {"wait", "  trainctl wait mnist && echo done\n  trainctl wait j-1f2e --follow\n"},
+    {"wait", "  trainctl wait mnist && echo done\n  trainctl wait j-1f2e --follow\n"
+             "  trainctl wait mnist --for running\n"},
     {"watch", "  trainctl watch mnist -o jsonl\n"},
 };
 

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "client/format.h"
 #include "lib/base/printable.h"
 
 td_status td_csv_text(const char *text, struct td_buf *out) {
@@ -40,9 +41,10 @@ td_status td_line_head(struct td_buf *out) {
 
 td_status td_line_row(const char *name, const Traind__V1__MetricPoint *p, struct td_buf *out) {
     const size_t before = out->len;
+    char value[TD_FORMAT_VALUE_BYTES];
     TD_TRY(td_printable_add(out, name, strlen(name), ""));
     const size_t n = out->len - before;
-    return td_buf_printf(
-        out, "%*s  %8" PRIu32 "  %6" PRIu32 "  %7" PRIu32 "  %14.9g  %5" PRIu32 "\n",
-        n < 22 ? (int)(22 - n) : 0, "", p->step, p->epoch, p->attempt, p->value, p->n_ranks);
+    return td_buf_printf(out, "%*s  %8" PRIu32 "  %6" PRIu32 "  %7" PRIu32 "  %14s  %5" PRIu32 "\n",
+                         n < 22 ? (int)(22 - n) : 0, "", p->step, p->epoch, p->attempt,
+                         td_format_value(p->value, value), p->n_ranks);
 }

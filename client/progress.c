@@ -39,6 +39,15 @@ bool td_job_metric(const Traind__V1__Job *job, const char *name, double *out_val
     return false;
 }
 
+bool td_job_loss(const Traind__V1__Job *job, double *out_loss) {
+    const Traind__V1__Progress *p = job->progress;
+    const bool is_logged = td_job_metric(job, "train_loss_step", out_loss);
+    const bool runs = p && p->step && job->state == TRAIND__V1__JOB__STATE__RUNNING;
+    if (!runs || (p->loss == 0 && !is_logged)) return is_logged; // 0: nobody reported one
+    *out_loss = p->loss;
+    return true;
+}
+
 static const char *color_of(const struct td_progress_line *p, Traind__V1__Job__State state) {
     if (!p->color) return "";
     if (state == TRAIND__V1__JOB__STATE__SUCCEEDED) return "\033[32m";
@@ -98,12 +107,17 @@ static void draw_cells(double done, int room, char out[BAR_CELLS + AROUND_CELLS 
 static void draw_bar(struct td_progress_line *p, const Traind__V1__Job *job) {
     const Traind__V1__Progress *now = job->progress;
     if (!p->bar || !now || job->state != TRAIND__V1__JOB__STATE__RUNNING) return;
-    char rate[32], left[32], head[64], tail[160], cells[BAR_CELLS + AROUND_CELLS + 1];
+    char rate[32], left[32], loss[TD_FORMAT_VALUE_BYTES], head[64], tail[160],
+        cells[BAR_CELLS + AROUND_CELLS + 1];
     bool training = !strcmp(now->phase, "training");
     snprintf(head, sizeof head, "%s%sepoch %" PRIu32 " ", training ? "" : now->phase,
              training ? "" : " ", now->epoch);
-    int n = snprintf(tail, sizeof tail, "step %" PRIu32 "/%" PRIu32 " loss %.4f", now->step,
-                     now->total_steps, now->loss);
+    double value;
+    const char *shown = td_job_loss(job, &value) ? td_format_value(value, loss) : "-";
+    int n = now->total_steps
+                ? snprintf(tail, sizeof tail, "step %" PRIu32 "/%" PRIu32 " loss %s", now->step,
+                           now->total_steps, shown)
+                : snprintf(tail, sizeof tail, "step %" PRIu32 " loss %s", now->step, shown);
     int columns, rows;
     td_screen_size(STDERR_FILENO, &columns, &rows);
     columns--; // a line that is as wide as the terminal would wrap

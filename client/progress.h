@@ -30,5 +30,7 @@ const char *td_job_state_word(Traind__V1__Job__State state);
 bool td_job_state_terminal(Traind__V1__Job__State state);
 // The last value of a metric; false if there is none.
 bool td_job_metric(const Traind__V1__Job *job, const char *name, double *out_value);
+// The loss of its last step: what it reports while it runs, else the last point. False: none yet.
+bool td_job_loss(const Traind__V1__Job *job, double *out_loss);
 
 #endif

@@ -129,11 +129,24 @@ static void hide(struct layout *l, const size_t *width, size_t columns, unsigned
 static void spare_columns(struct layout *l, const size_t *width, size_t columns) {
     hide(l, width, columns, TD_COLUMN_MINOR);
     hide(l, width, columns, TD_COLUMN_SPARE);
+    hide(l, width, columns, TD_COLUMN_LATE);
     const bool all = wanted(l, width, TEXT_MIN) > columns; // then every column gives
     for (size_t i = 0; i < l->table->n_columns; i++) {
-        const bool gives = all || l->table->column[i].flags & TD_COLUMN_TEXT;
+        const unsigned flags = l->table->column[i].flags;
+        const bool gives = all ? !(flags & TD_COLUMN_WHOLE) : (flags & TD_COLUMN_TEXT) != 0;
         if (gives && !is_hidden(l, i)) scols_column_set_flags(l->column[i], SCOLS_FL_TRUNC);
     }
+}
+
+// Columns that the table takes where nothing is left to cut but what stays whole.
+static size_t whole_columns(const struct layout *l, const size_t *width) {
+    size_t sum = 0;
+    for (size_t i = 0; i < l->table->n_columns; i++) {
+        if (is_hidden(l, i)) continue;
+        if (!(l->table->column[i].flags & TD_COLUMN_WHOLE)) return 0;
+        sum += width[i] + (sum ? GAP : 0);
+    }
+    return sum;
 }
 
 // The beginning of a text, with an ellipsis, in so many columns of a terminal.
@@ -175,6 +188,7 @@ static td_status lay_out(struct layout *l, size_t columns, char **out_text) {
     }
     if (!columns || wanted(l, width, SIZE_MAX) <= columns) return TD_OK;
     spare_columns(l, width, columns);
+    columns = TD_MAX(columns, whole_columns(l, width));
     free(*out_text);
     *out_text = NULL;
     TD_TRY(draw(l, columns, out_text));

@@ -2,17 +2,19 @@
 #define TRAIND_CLIENT_TABLE_H
 
 // A table of text with aligned columns. Where standard output is a terminal, no line is longer than
-// it is wide: columns that can be spared go first, then long texts end in an ellipsis. Anywhere
-// else, and with -o wide, it is whole.
+// it is wide: columns that can be spared go first, then long texts end in an ellipsis. Some columns
+// stay whole all the same. Anywhere else, and with -o wide, it is whole.
 
 #include "lib/base/arena.h"
 
-enum { TD_TABLE_COLUMNS = 10 };
+enum { TD_TABLE_COLUMNS = 72 }; // compare has one for each job
 
 enum td_column_flag {
     TD_COLUMN_TEXT = 1 << 0,  // may be cut
     TD_COLUMN_MINOR = 1 << 1, // left out where there is no room, the last of them first
     TD_COLUMN_SPARE = 1 << 2, // left out where there is no room even without the minor ones
+    TD_COLUMN_LATE = 1 << 3,  // left out where there is no room even without those
+    TD_COLUMN_WHOLE = 1 << 4, // never cut: a line may be longer than the terminal for it
 };
 
 struct td_column {

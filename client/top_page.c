@@ -128,8 +128,7 @@ static td_status put_job(const Traind__V1__Job *j, int columns, struct td_buf *o
     if (strlen(step) > STEP_WIDTH) { // 225k/1.6M
         snprintf(step, sizeof step, "%s/%s", td_format_count(at, rate), td_format_count(all, left));
     }
-    if (td_job_metric(j, "train_loss_step", &value)) snprintf(loss, sizeof loss, "%.4f", value);
-    if (runs && p->step) snprintf(loss, sizeof loss, "%.4f", p->loss);
+    if (td_job_loss(j, &value)) (void)td_format_value(value, loss);
     const char *const cell[TD_COUNTOF(job_columns)] = {
         j->id,
         j->name,

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client/format.h"
 #include "client/print.h"
 #include "client/run/points.h"
 #include "client/run/run.h"
@@ -259,7 +260,9 @@ static bool conclude(struct following *f) {
                        : "FAILED",
              (long long)f->step, r->attempt);
     for (size_t i = 0; i < f->points.n_last; i++) {
-        td_print(stdout, TD_END_LINE "%.6g\n", f->points.last[i].name, f->points.last[i].value);
+        char text[TD_FORMAT_VALUE_BYTES];
+        td_print(stdout, TD_END_LINE "%s\n", f->points.last[i].name,
+                 td_format_value(f->points.last[i].value, text));
     }
     if (f->checkpoint[0]) td_print(stdout, TD_END_LINE "%s\n", "checkpoint", f->checkpoint);
     if (done) return true;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/format.h"
 #include "client/print.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/fsio.h"
@@ -95,12 +96,13 @@ td_status td_run_points_cut(struct td_run_points *p, const char *dir, int64_t st
 // What it measured of its training is the last that an epoch logs: without it, it is not over.
 static void say_epoch(struct td_run_points *p) {
     const char *before = ": ";
+    char text[TD_FORMAT_VALUE_BYTES];
     if (!p->has[0]) return;
     td_progress_line_end(p->progress);
     td_print(stderr, "epoch %d", p->epoch);
     for (size_t i = 0; i < TD_POINTS_SHOWN; i++) {
         if (!p->has[i]) continue;
-        td_print(stderr, "%s%s %.4f", before, shown[i], p->shown[i]);
+        td_print(stderr, "%s%s %s", before, shown[i], td_format_value(p->shown[i], text));
         before = ", ";
     }
     td_print(stderr, "\n");

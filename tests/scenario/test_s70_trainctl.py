@@ -129,7 +129,7 @@ def epoch_lines(daemon, job):
             assert series["dropped"] == 0, "a count, hence a number"
             for point in series["points"]:
                 last.setdefault(point["epoch"], {})[name] = point["value"]
-    return [f"epoch {epoch}: " + ", ".join(f"{name} {value:.4f}" for name, value in values.items())
+    return [f"epoch {epoch}: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items())
             for epoch, values in sorted(last.items())]
 
 
@@ -302,10 +302,10 @@ def test_address_and_token_come_from_flags_or_environment(daemon):
 def test_loss_of_a_list_says_whether_it_is_of_an_epoch_or_of_a_step(daemon):
     loss = lambda job: next(line for line in daemon.ctl("list", check=OK).stdout.splitlines() if job in line)
     done, first_epoch = daemon.submit(SPEC), daemon.submit(LONG, "data.samples=65536", "data.batch_size=1")
-    assert f" {daemon.finish(done).metrics['train_loss_epoch']:.4f} epoch " in loss(done)
+    assert f" {daemon.finish(done).metrics['train_loss_epoch']:.4g} epoch " in loss(done)
     daemon.wait_step(first_epoch, 1)
     daemon.steer("Pause", first_epoch)
-    assert f" {daemon.wait_state(first_epoch, 'PAUSED').metrics['train_loss_step']:.4f} step " in loss(first_epoch)
+    assert f" {daemon.wait_state(first_epoch, 'PAUSED').metrics['train_loss_step']:.4g} step " in loss(first_epoch)
 
 
 def test_wait_gives_up_after_its_timeout(daemon):

@@ -81,14 +81,16 @@ static void list_checkpoints(struct td_rpc_call *call, const ProtobufCMessage *r
 static td_status find(struct td_coordinator *c, const char *job, const char *path,
                       const struct td_job **out_job, const struct td_checkpoint **out_checkpoint) {
     TD_TRY(td_core_find_job(c->core, job, out_job));
-    if (path[0] && !td_checkpoint_path_ok(path)) {
-        return td_shell_bad_field(
-            "path", "looks like a1/step-2340; `trainctl checkpoint list JOB` shows them");
+    const bool is_path = td_checkpoint_path_ok(path), is_best = strcmp(path, "best") == 0;
+    if (path[0] && !is_path && !is_best && strcmp(path, "last") != 0) {
+        return td_shell_bad_field("path", "last, best, or one like a1/step-2340; `trainctl "
+                                          "checkpoint list JOB` shows them");
     }
-    *out_checkpoint = td_catalog_find(*out_job, path);
+    *out_checkpoint = is_best ? td_retain_best(td_core_job(c->core, (*out_job)->id))
+                              : td_catalog_find(*out_job, is_path ? path : "");
     if (*out_checkpoint) return TD_OK;
     return td_status_with_reason(
-        path[0] ? td_fail(TD_NOT_FOUND, "job %s has no checkpoint %s", (*out_job)->id, path)
+        is_path ? td_fail(TD_NOT_FOUND, "job %s has no checkpoint %s", (*out_job)->id, path)
                 : td_fail(TD_NOT_FOUND, "job %s has no checkpoint yet", (*out_job)->id),
         "CHECKPOINT_NOT_FOUND");
 }

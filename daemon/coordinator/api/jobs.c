@@ -382,8 +382,15 @@ static bool state_wanted(const Traind__V1__ListJobsRequest *r, const struct td_j
     return r->n_states == 0;
 }
 
-static bool is_meant(const char *word, const struct td_job *j) {
-    return strncmp(j->id, word, strlen(word)) == 0 || strcmp(j->name, word) == 0;
+static bool is_or_all(const char *wanted, const char *text) {
+    return !wanted[0] || strcmp(wanted, text ? text : "") == 0;
+}
+
+static bool is_wanted(const Traind__V1__ListJobsRequest *r, const struct td_job *j) {
+    const bool matches =
+        strncmp(j->id, r->matching, strlen(r->matching)) == 0 || strcmp(j->name, r->matching) == 0;
+    return matches && state_wanted(r, j) && is_or_all(r->owner, j->owner) &&
+           is_or_all(r->name, j->name);
 }
 
 static td_status list(struct td_coordinator *c, struct td_rpc_call *call,
@@ -405,7 +412,7 @@ static td_status list(struct td_coordinator *c, struct td_rpc_call *call,
             break;
         }
         before = j->seq;
-        if (!state_wanted(r, j) || !is_meant(r->matching, j)) continue;
+        if (!is_wanted(r, j)) continue;
         m->jobs[m->n_jobs] = td_view_job(arena, c->core, j, td_shell_now(), 0);
         if (!m->jobs[m->n_jobs++]) return td_fail_oom();
     }
