@@ -1,12 +1,14 @@
-// compare: two jobs side by side: what their specs say differently, how far they came, and the last
-// value of each metric. --plot draws a metric of both, one above the other on the same axes, so
-// that heights can be compared without colours. Names choose the metrics of both parts.
+// compare: jobs side by side: what their specs say differently, how far they came, and the last
+// value of each metric. The first two words are jobs. Each further one is a metric, if a job has
+// one of that name, else another job. Metrics choose what is shown of both parts. --plot draws a
+// metric of all jobs on one pair of axes.
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client/find_job.h"
+#include "client/format.h"
 #include "client/metrics_plot.h"
 #include "client/print.h"
 #include "client/progress.h"
@@ -14,62 +16,119 @@
 #include "client/table.h"
 #include "lib/base/fsio.h"
 
-enum { LEFT, RIGHT, SIDES, CELL_BYTES = 4096 };
+enum { LEAST_JOBS = 2, CELL_BYTES = 4096, LIST_BYTES = 4096 };
 
 struct compared {
     struct td_session *session;
     const struct td_flags *flags;
     struct td_arena *arena;
-    struct td_rpc_message *answer[SIDES];
-    const Traind__V1__Job *job[SIDES];
+    struct td_rpc_message *answer[TD_MAX_ARGS];
+    const Traind__V1__Job *job[TD_MAX_ARGS];
+    size_t n_jobs;
+    const char *name[TD_MAX_ARGS]; // of metrics
+    size_t n_names;
     struct td_spec_difference *first;
 };
 
-static td_status ask_for_job(struct compared *c, int side) {
+// ---- what the words mean ------------------------------------------------------------------------
+static td_status ask_for_job(struct compared *c, const char *word) {
     static struct td_found_jobs found;
     Traind__V1__GetJobRequest request = TRAIND__V1__GET_JOB_REQUEST__INIT;
+    struct td_rpc_message **answer = &c->answer[c->n_jobs];
     found.n = 0;
-    TD_TRY(td_find_jobs(c->session, c->flags->args[side], false, &found));
+    TD_TRY(td_find_jobs(c->session, word, false, &found));
     request.id = found.id[0];
     TD_TRY(td_session_call(c->session, "/traind.v1.JobService/GetJob", &request.base,
-                           &traind__v1__job__descriptor, &c->answer[side]));
-    c->job[side] = (const Traind__V1__Job *)td_rpc_message_get(c->answer[side]);
+                           &traind__v1__job__descriptor, answer));
+    c->job[c->n_jobs++] = (const Traind__V1__Job *)td_rpc_message_get(*answer);
+    return TD_OK;
+}
+
+static bool has_metric(const struct compared *c, const char *name) {
+    double value;
+    for (size_t i = 0; i < c->n_jobs; i++) {
+        if (td_job_metric(c->job[i], name, &value)) return true;
+    }
+    return false;
+}
+
+// Of what a job's answer has no room for, the points say whether there is such a metric.
+static td_status has_points(struct compared *c, const char *name, bool *out_has) {
+    *out_has = false;
+    for (size_t i = 0; i < c->n_jobs && !*out_has; i++) {
+        TD_AUTO(td_series) *series = NULL;
+        Traind__V1__QueryMetricsRequest request = TRAIND__V1__QUERY_METRICS_REQUEST__INIT;
+        request.job = c->job[i]->id;
+        request.n_names = 1;
+        request.names = td_unconst(&name);
+        request.max_points = 1;
+        TD_TRY(td_series_read(c->session, &request, &series));
+        const Traind__V1__Series *found = td_series_find(td_series_get(series), name);
+        *out_has = found && found->n_points;
+    }
+    return TD_OK;
+}
+
+static td_status refuse(const struct compared *c, const char *word) {
+    TD_AUTO_BUF list;
+    td_buf_init(&list, LIST_BYTES);
+    for (size_t i = 0; i < c->job[0]->n_metrics; i++) {
+        td_status full = td_buf_printf(&list, "%s%s", i ? ", " : "", c->job[0]->metrics[i]->key);
+        if (full) td_status_free(full);
+    }
+    return td_fail(TD_NOT_FOUND, "'%s' is neither a job nor a metric of these jobs; %s has %s",
+                   word, c->job[0]->id, list.len ? td_buf_cstr(&list) : "no metric yet");
+}
+
+static td_status take_word(struct compared *c, const char *word) {
+    if (c->n_jobs < LEAST_JOBS) return ask_for_job(c, word);
+    bool is_metric = has_metric(c, word);
+    td_status failed = is_metric ? TD_OK : ask_for_job(c, word);
+    if (!failed && !is_metric) return TD_OK;
+    if (failed && td_status_code(failed) != TD_NOT_FOUND) return failed;
+    td_status_free(failed);
+    if (!is_metric) TD_TRY(has_points(c, word, &is_metric));
+    if (!is_metric) return refuse(c, word);
+    c->name[c->n_names++] = word;
     return TD_OK;
 }
 
 static td_status compare_specs(struct compared *c) {
-    struct td_json *spec[SIDES];
-    for (int i = 0; i < SIDES; i++) {
+    const struct td_json *spec[TD_MAX_ARGS];
+    for (size_t i = 0; i < c->n_jobs; i++) {
         const char *text = c->job[i]->spec_json;
-        TD_TRY_CTX(td_json_parse(c->arena, text, strlen(text), &spec[i]), "the spec of job %s",
+        struct td_json *tree;
+        TD_TRY_CTX(td_json_parse(c->arena, text, strlen(text), &tree), "the spec of job %s",
                    c->job[i]->id);
+        spec[i] = tree;
     }
-    return td_spec_diff(c->arena, spec[LEFT], spec[RIGHT], &c->first);
+    return td_spec_diff(c->arena, spec, c->n_jobs, &c->first);
 }
 
 // ---- metrics ------------------------------------------------------------------------------------
-static bool is_wanted(const struct td_flags *f, const char *name) {
-    for (int i = SIDES; i < f->n_args; i++) {
-        if (strcmp(f->args[i], name) == 0) return true;
+static bool is_wanted(const struct compared *c, const char *name) {
+    for (size_t i = 0; i < c->n_names; i++) {
+        if (strcmp(c->name[i], name) == 0) return true;
     }
-    return f->n_args == SIDES;
+    return !c->n_names;
 }
 
-// Calls fn for each metric that either job has, once.
-typedef td_status each_metric(struct compared *c, const char *name, const bool has[SIDES],
-                              const double value[SIDES], void *arg);
+// Calls fn for each metric that any of the jobs has, once. has, value: of each job.
+typedef td_status each_metric(struct compared *c, const char *name, const bool *has,
+                              const double *value, void *arg);
 
 static td_status for_each_metric(struct compared *c, each_metric *fn, void *arg) {
-    for (int side = 0; side < SIDES; side++) {
-        const Traind__V1__Job *job = c->job[side];
-        for (size_t i = 0; i < job->n_metrics; i++) {
-            const char *name = job->metrics[i]->key;
-            double value[SIDES] = {0};
-            bool has[SIDES];
-            has[LEFT] = td_job_metric(c->job[LEFT], name, &value[LEFT]);
-            has[RIGHT] = td_job_metric(c->job[RIGHT], name, &value[RIGHT]);
-            if ((side == RIGHT && has[LEFT]) || !is_wanted(c->flags, name)) continue;
-            TD_TRY(fn(c, name, has, value, arg));
+    double value[TD_MAX_ARGS] = {0};
+    bool has[TD_MAX_ARGS];
+    for (size_t k = 0; k < c->n_jobs; k++) {
+        for (size_t i = 0; i < c->job[k]->n_metrics; i++) {
+            const char *name = c->job[k]->metrics[i]->key;
+            bool seen = false;
+            for (size_t j = 0; j < c->n_jobs; j++) {
+                has[j] = td_job_metric(c->job[j], name, &value[j]);
+                seen |= has[j] && j < k;
+            }
+            if (!seen && is_wanted(c, name)) TD_TRY(fn(c, name, has, value, arg));
         }
     }
     return TD_OK;
@@ -77,10 +136,11 @@ static td_status for_each_metric(struct compared *c, each_metric *fn, void *arg)
 
 // ---- as tables ----------------------------------------------------------------------------------
 static void init_table(const struct compared *c, struct td_table *t, const char *first) {
-    const struct td_column columns[] = {{first, TD_COLUMN_TEXT},
-                                        {c->job[LEFT]->id, TD_COLUMN_TEXT},
-                                        {c->job[RIGHT]->id, TD_COLUMN_TEXT}};
-    td_table_init(t, c->arena, TD_COUNTOF(columns), columns);
+    struct td_column columns[TD_MAX_ARGS + 1] = {{first, TD_COLUMN_TEXT}};
+    for (size_t i = 0; i < c->n_jobs; i++) {
+        columns[i + 1] = (struct td_column){c->job[i]->id, TD_COLUMN_TEXT};
+    }
+    td_table_init(t, c->arena, c->n_jobs + 1, columns);
 }
 
 static td_status add_value(struct td_table *t, const struct td_json *v) {
@@ -92,15 +152,26 @@ static td_status add_value(struct td_table *t, const struct td_json *v) {
     return td_table_add(t, "%.*s", CELL_BYTES, td_buf_cstr(&text));
 }
 
-static td_status add_metric(struct compared *c, const char *name, const bool has[SIDES],
-                            const double value[SIDES], void *arg) {
-    struct td_table *t = arg;
-    (void)c;
-    TD_TRY(td_table_add(t, "%s", name));
-    for (int i = 0; i < SIDES; i++) {
-        TD_TRY(has[i] ? td_table_add(t, "%.6g", value[i]) : td_table_add(t, "-"));
+static td_status add_metric(struct compared *c, const char *name, const bool *has,
+                            const double *value, void *arg) {
+    char text[TD_FORMAT_VALUE_BYTES];
+    TD_TRY(td_table_add(arg, "%s", name));
+    for (size_t i = 0; i < c->n_jobs; i++) {
+        TD_TRY(td_table_add(arg, "%s", has[i] ? td_format_value(value[i], text) : "-"));
     }
     return TD_OK;
+}
+
+static td_status add_results(struct compared *c, struct td_table *t) {
+    TD_TRY(td_table_add(t, "state"));
+    for (size_t i = 0; i < c->n_jobs; i++) {
+        TD_TRY(td_table_add(t, "%s", td_job_state_word(c->job[i]->state)));
+    }
+    TD_TRY(td_table_add(t, "step"));
+    for (size_t i = 0; i < c->n_jobs; i++) {
+        TD_TRY(td_table_add(t, "%" PRIu32, c->job[i]->global_step));
+    }
+    return for_each_metric(c, add_metric, t);
 }
 
 static td_status show_tables(struct compared *c) {
@@ -108,17 +179,12 @@ static td_status show_tables(struct compared *c) {
     init_table(c, &specs, "SPEC");
     for (const struct td_spec_difference *d = c->first; d; d = d->next) {
         TD_TRY(td_table_add(&specs, "%s", d->key));
-        TD_TRY(add_value(&specs, d->left));
-        TD_TRY(add_value(&specs, d->right));
+        for (size_t i = 0; i < c->n_jobs; i++) {
+            TD_TRY(add_value(&specs, d->value[i]));
+        }
     }
     init_table(c, &results, "RESULT");
-    TD_TRY(td_table_add(&results, "state"));
-    TD_TRY(td_table_add(&results, "%s", td_job_state_word(c->job[LEFT]->state)));
-    TD_TRY(td_table_add(&results, "%s", td_job_state_word(c->job[RIGHT]->state)));
-    TD_TRY(td_table_add(&results, "step"));
-    TD_TRY(td_table_add(&results, "%" PRIu32, c->job[LEFT]->global_step));
-    TD_TRY(td_table_add(&results, "%" PRIu32, c->job[RIGHT]->global_step));
-    TD_TRY(for_each_metric(c, add_metric, &results));
+    TD_TRY(add_results(c, &results));
     if (c->first) {
         TD_TRY(td_table_print(&specs, c->flags->wide));
     } else {
@@ -130,33 +196,46 @@ static td_status show_tables(struct compared *c) {
 }
 
 // ---- as JSON ------------------------------------------------------------------------------------
-static bool set_sides(struct td_arena *a, struct td_json *to, struct td_json *left,
-                      struct td_json *right) {
-    return (!left || td_json_set(a, to, "left", left)) &&
-           (!right || td_json_set(a, to, "right", right));
+// Adds what each job has of something. Of two jobs they have names of their own, too; what one does
+// not have is absent there, and null in the list.
+static td_status set_values(struct compared *c, struct td_json *to, const char *key,
+                            struct td_json *const *value) {
+    static const char *const side[LEAST_JOBS] = {"left", "right"};
+    struct td_json *list = td_json_new(c->arena, TD_JSON_ARRAY);
+    bool ok = to && list;
+    for (size_t i = 0; ok && i < c->n_jobs; i++) {
+        struct td_json *one = value[i] ? value[i] : td_json_new(c->arena, TD_JSON_NULL);
+        ok = td_json_push(list, one);
+        if (!ok || c->n_jobs != LEAST_JOBS || !value[i]) continue;
+        ok = td_json_set(c->arena, to, side[i], td_json_copy(c->arena, value[i]));
+    }
+    return ok && td_json_set(c->arena, to, key, list) ? TD_OK : td_fail_oom();
 }
 
-static td_status add_json_metric(struct compared *c, const char *name, const bool has[SIDES],
-                                 const double value[SIDES], void *arg) {
-    struct td_json *pair = td_json_new(c->arena, TD_JSON_OBJECT), *one[SIDES] = {NULL, NULL};
-    for (int i = 0; i < SIDES; i++) {
+static td_status add_json_metric(struct compared *c, const char *name, const bool *has,
+                                 const double *value, void *arg) {
+    struct td_json *row = td_json_new(c->arena, TD_JSON_OBJECT), *one[TD_MAX_ARGS] = {NULL};
+    for (size_t i = 0; i < c->n_jobs; i++) {
         if (has[i]) one[i] = td_json_new_real(c->arena, value[i]);
         if (has[i] && !one[i]) return td_fail_oom();
     }
-    const bool ok = pair && set_sides(c->arena, pair, one[LEFT], one[RIGHT]) &&
-                    td_json_set(c->arena, arg, name, pair);
-    return ok ? TD_OK : td_fail_oom();
+    TD_TRY(set_values(c, row, "values", one));
+    return td_json_set(c->arena, arg, name, row) ? TD_OK : td_fail_oom();
 }
 
 static td_status add_json_specs(struct compared *c, struct td_json *list) {
     for (const struct td_spec_difference *d = c->first; d; d = d->next) {
-        struct td_json *row = td_json_new(c->arena, TD_JSON_OBJECT), *one[SIDES] = {NULL, NULL};
-        if (d->left && !(one[LEFT] = td_json_copy(c->arena, d->left))) return td_fail_oom();
-        if (d->right && !(one[RIGHT] = td_json_copy(c->arena, d->right))) return td_fail_oom();
-        const bool ok = row &&
-                        td_json_set(c->arena, row, "key", td_json_new_string(c->arena, d->key)) &&
-                        set_sides(c->arena, row, one[LEFT], one[RIGHT]) && td_json_push(list, row);
-        if (!ok) return td_fail_oom();
+        struct td_json *row = td_json_new(c->arena, TD_JSON_OBJECT), *one[TD_MAX_ARGS] = {NULL};
+        for (size_t i = 0; i < c->n_jobs; i++) {
+            if (d->value[i] && !(one[i] = td_json_copy(c->arena, d->value[i]))) {
+                return td_fail_oom();
+            }
+        }
+        if (!row || !td_json_set(c->arena, row, "key", td_json_new_string(c->arena, d->key))) {
+            return td_fail_oom();
+        }
+        TD_TRY(set_values(c, row, "values", one));
+        if (!td_json_push(list, row)) return td_fail_oom();
     }
     return TD_OK;
 }
@@ -164,15 +243,17 @@ static td_status add_json_specs(struct compared *c, struct td_json *list) {
 static td_status show_json(struct compared *c) {
     TD_AUTO_BUF text;
     td_buf_init(&text, (size_t)64 << 20);
-    struct td_json *root = td_json_new(c->arena, TD_JSON_OBJECT);
+    struct td_json *root = td_json_new(c->arena, TD_JSON_OBJECT), *id[TD_MAX_ARGS] = {NULL};
     struct td_json *list = td_json_new(c->arena, TD_JSON_ARRAY);
     struct td_json *metrics = td_json_new(c->arena, TD_JSON_OBJECT);
     if (!root || !list || !metrics) return td_fail_oom();
+    for (size_t i = 0; i < c->n_jobs; i++) {
+        if (!(id[i] = td_json_new_string(c->arena, c->job[i]->id))) return td_fail_oom();
+    }
+    TD_TRY(set_values(c, root, "jobs", id));
     TD_TRY(add_json_specs(c, list));
     TD_TRY(for_each_metric(c, add_json_metric, metrics));
-    const bool ok = set_sides(c->arena, root, td_json_new_string(c->arena, c->job[LEFT]->id),
-                              td_json_new_string(c->arena, c->job[RIGHT]->id)) &&
-                    td_json_set(c->arena, root, "spec", list) &&
+    const bool ok = td_json_set(c->arena, root, "spec", list) &&
                     td_json_set(c->arena, root, "metrics", metrics);
     if (!ok) return td_fail_oom();
     TD_TRY(td_json_print(root, c->flags->output == TD_OUTPUT_JSON, &text));
@@ -181,42 +262,51 @@ static td_status show_json(struct compared *c) {
 }
 
 // ---- as curves ----------------------------------------------------------------------------------
-static td_status draw_one(const struct td_plot *window, const char *name,
-                          struct td_series *const series[SIDES], struct compared *c,
-                          struct td_buf *out) {
+// On the same axes, as many at a time as a plot has characters for.
+static td_status draw_metric(const struct td_plot *window, const char *name,
+                             struct td_series *const *series, struct compared *c,
+                             struct td_buf *out) {
     struct td_plot plot = *window;
-    struct td_plot_series curve[SIDES];
-    for (int i = 0; i < SIDES; i++) {
-        static const Traind__V1__Series none;
+    struct td_plot_series curve[TD_MAX_ARGS];
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_jobs; i++) {
         const Traind__V1__Series *found = td_series_find(td_series_get(series[i]), name);
-        const char *label = td_arena_printf(c->arena, "%s of %s", name, c->job[i]->id);
+        const char *label =
+            td_arena_printf(c->arena, "%s of %s (%s)", name, c->job[i]->id, c->job[i]->name);
         if (!label) return td_fail_oom();
-        TD_TRY(td_metrics_plot_curve(found ? found : &none, label, c->arena, &curve[i]));
-        td_plot_widen(&plot, &curve[i]);
-    }
-    for (int i = 0; i < SIDES; i++) {
-        TD_TRY(td_buf_str(out, "\n"));
-        if (curve[i].n) {
-            TD_TRY(td_plot_draw(&plot, &curve[i], 1, out));
-        } else {
-            TD_TRY(td_buf_printf(out, "%s has no points\n", curve[i].label));
+        if (!found || !found->n_points) {
+            td_print(stderr, "trainctl: %s has no points\n", label);
+            continue;
         }
+        TD_TRY(td_metrics_plot_curve(found, label, c->arena, &curve[n]));
+        td_plot_widen(&plot, &curve[n++]);
+    }
+    for (size_t i = 0; i < n; i += TD_PLOT_SERIES) {
+        TD_TRY(td_buf_str(out, "\n"));
+        TD_TRY(td_plot_draw(&plot, curve + i, TD_MIN(n - i, (size_t)TD_PLOT_SERIES), out));
     }
     return TD_OK;
 }
 
-static td_status draw_all(const struct td_plot *plot, struct td_series *const series[SIDES],
+static bool was_drawn(struct td_series *const *series, size_t n, const char *name) {
+    for (size_t i = 0; i < n; i++) {
+        const Traind__V1__Series *x = td_series_find(td_series_get(series[i]), name);
+        if (x && x->n_points) return true;
+    }
+    return false;
+}
+
+static td_status draw_all(const struct td_plot *plot, struct td_series *const *series,
                           struct compared *c) {
     TD_AUTO_BUF text;
-    td_buf_init(&text, (size_t)16 << 20);
+    td_buf_init(&text, (size_t)64 << 20);
     int drawn = 0;
-    for (int side = 0; side < SIDES; side++) {
-        const Traind__V1__QueryMetricsResponse *r = td_series_get(series[side]);
+    for (size_t k = 0; k < c->n_jobs; k++) {
+        const Traind__V1__QueryMetricsResponse *r = td_series_get(series[k]);
         for (size_t i = 0; i < r->n_series && drawn < TD_PLOT_SERIES; i++) {
-            const Traind__V1__Series *x = r->series[i], *other;
-            other = side == RIGHT ? td_series_find(td_series_get(series[LEFT]), x->name) : NULL;
-            if (!x->n_points || (other && other->n_points)) continue;
-            TD_TRY(draw_one(plot, x->name, series, c, &text));
+            const Traind__V1__Series *x = r->series[i];
+            if (!x->n_points || was_drawn(series, k, x->name)) continue;
+            TD_TRY(draw_metric(plot, x->name, series, c, &text));
             drawn++;
         }
     }
@@ -226,16 +316,14 @@ static td_status draw_all(const struct td_plot *plot, struct td_series *const se
 
 static td_status show_plots(struct compared *c) {
     struct td_plot plot;
-    struct td_series *series[SIDES] = {NULL, NULL};
+    struct td_series *series[TD_MAX_ARGS] = {NULL};
     td_status s = TD_OK;
     td_metrics_plot_init(&plot, c->session);
-    for (int i = 0; i < SIDES && !s; i++) {
-        s = td_metrics_plot_read(c->session, &plot, c->job[i]->id,
-                                 (size_t)(c->flags->n_args - SIDES), &c->flags->args[SIDES],
-                                 &series[i]);
+    for (size_t i = 0; i < c->n_jobs && !s; i++) {
+        s = td_metrics_plot_read(c->session, &plot, c->job[i]->id, c->n_names, c->name, &series[i]);
     }
     if (!s) s = draw_all(&plot, series, c);
-    for (int i = 0; i < SIDES; i++) {
+    for (size_t i = 0; i < c->n_jobs; i++) {
         td_series_destroy(series[i]);
     }
     return s;
@@ -244,8 +332,8 @@ static td_status show_plots(struct compared *c) {
 // ---- the verb -----------------------------------------------------------------------------------
 static td_status show(struct compared *c) {
     const struct td_flags *f = c->flags;
-    for (int i = 0; i < SIDES; i++) {
-        TD_TRY(ask_for_job(c, i));
+    for (int i = 0; i < f->n_args; i++) {
+        TD_TRY(take_word(c, f->args[i]));
     }
     TD_TRY(compare_specs(c));
     if (td_output_is_json(f->output)) return show_json(c);
@@ -267,7 +355,7 @@ td_status td_cmd_compare(struct td_session *s, const struct td_flags *f, int *ou
     }
     TD_TRY(td_arena_create((size_t)256 << 20, &c.arena));
     td_status failed = show(&c);
-    for (int i = 0; i < SIDES; i++) {
+    for (size_t i = 0; i < TD_MAX_ARGS; i++) {
         td_rpc_message_destroy(c.answer[i]);
     }
     td_arena_destroy(c.arena);

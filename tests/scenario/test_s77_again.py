@@ -124,7 +124,7 @@ def test_compare_shows_differences_of_the_specs_and_metrics_side_by_side(daemon,
     assert shown["optimizer.lr"] == ["0.01", "0.001"] and shown["model.layers"] == ["[16,32,4]", "[16,8,4]"]
     assert shown["lr_scheduler.name"] == ["constant", "linear"] and "optimizer.name" not in shown
     assert shown["state"] == ["SUCCEEDED"] * 2 and shown["step"] == ["40", "40"]
-    wanted = [f"{daemon.job(job).metrics['val_loss']:.6g}" for job in pair]
+    wanted = [f"{daemon.job(job).metrics['val_loss']:.4g}" for job in pair]
     assert shown["val_loss"] == wanted
     one = rows(daemon.ctl("compare", left, right, "val_loss", check=OK).stdout)
     assert one["val_loss"] == wanted and "val_accuracy" not in one
@@ -144,16 +144,38 @@ def test_compare_of_a_job_with_itself_finds_no_difference(daemon, done):
     assert daemon.ctl("compare", done, done, check=OK).stdout.startswith("the specs are equal\n")
 
 
-def test_compare_draws_both_above_each_other_on_the_same_axes(daemon, pair):
+def test_compare_draws_all_on_the_same_axes(daemon, pair):
     left, right = pair
-    text = daemon.ctl("compare", left, right, "train_loss_step", "--plot", check=OK, env={"LC_ALL": "C.UTF-8"}).stdout
-    first, second = (text.split(f"train_loss_step of {job}\n")[1].splitlines() for job in pair)
-    most = max(p.value for job in pair for p in daemon.points(job))
-    least = min(p.value for job in pair for p in daemon.points(job))
-    for panel in (first, second):
-        assert panel[0].split()[0] == f"{most:.4g}" and panel[11].split()[0] == f"{least:.4g}"
-    assert text.index(f"of {left}") < text.index(f"of {right}")
+    third = daemon.submit(SPEC, "trainer.max_steps=40", "name=third")
+    daemon.finish(third)
+    jobs = (*pair, third)
+    text = daemon.ctl("compare", *jobs, "train_loss_step", "--plot", check=OK, env={"LC_ALL": "C.UTF-8"}).stdout
+    for job in jobs:
+        assert f"train_loss_step of {job} ({daemon.job(job).name})" in text
+    panel = text.split("train_loss_step of ")[-1].splitlines()[1:]
+    most = max(p.value for job in jobs for p in daemon.points(job))
+    least = min(p.value for job in jobs for p in daemon.points(job))
+    assert panel[0].split()[0] == f"{most:.4g}" and panel[11].split()[0] == f"{least:.4g}"
+    assert text.count(f"{most:.4g} ") == 1, "one pair of axes"
     assert "leave out -o" in daemon.ctl("compare", left, right, "--plot", "-o", "json", check=USAGE).stderr
+
+
+def test_compare_takes_as_many_jobs_as_are_named(daemon, pair):
+    left, right = pair
+    third = daemon.submit(SPEC, "trainer.max_steps=40", "name=third", "optimizer.lr=0.005")
+    daemon.finish(third)
+    shown = rows(daemon.ctl("compare", left, right, "third", "val_loss", check=OK).stdout)
+    assert shown["SPEC"] == shown["RESULT"] == [left, right, third]
+    assert shown["optimizer.lr"] == ["0.01", "0.001", "0.005"] and shown["state"] == ["SUCCEEDED"] * 3
+    assert shown["model.layers"] == ["[16,32,4]", "[16,8,4]", "[16,32,4]"]
+    assert shown["val_loss"] == [f"{daemon.job(job).metrics['val_loss']:.4g}" for job in (left, right, third)]
+    assert "val_accuracy" not in shown
+    found = daemon.ctl_json("compare", left, right, third)
+    assert found["jobs"] == [left, right, third] and "left" not in found
+    assert {d["key"]: d["values"] for d in found["spec"]}["optimizer.lr"] == [0.01, 0.001, 0.005]
+    assert found["metrics"]["val_loss"]["values"][2] == daemon.job(third).metrics["val_loss"]
+    said = daemon.ctl("compare", left, right, "val_los", check=NOT_FOUND).stderr
+    assert "'val_los' is neither a job nor a metric of these jobs" in said and "val_loss" in said
 
 
 def test_compare_of_what_is_not_there_names_it(daemon, done):
