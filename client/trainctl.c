@@ -59,7 +59,7 @@ static const struct td_verb verb_table[] = {
     {"node token", "", "let one machine join as a node; the text is shown once", 0, 0, F_NAME,
      td_cmd_node_token},
     {"pause", "JOB...", "stop with a checkpoint and free the slots", 1, TD_MAX_ARGS,
-     F_JOBS | F_CHANGES | F_ALL | F_WAIT, td_cmd_pause},
+     F_JOBS | F_CHANGES | F_ALL | F_WAIT | F_RECONNECT, td_cmd_pause},
     {"plan", "FILE", "memory, FLOPs and steps of a spec; -O writes the plan", 1, 1,
      F_SET | F_FILE | F_DUMP, td_cmd_plan},
     {"plugins", "[NAME]", "what specs can name on the nodes; with NAME: the knobs that it declares",
