@@ -188,7 +188,7 @@ bool td_launcher_note_exit(struct td_launcher *l, int32_t idx) {
     td_event_rank_exit_message(&line, e.message);
     td_event_rank_exit_last_words(&line, words);
     td_event_rank_exit_step(&line, atomic_load(&r->page->step));
-    td_event_rank_exit_dropped_bytes(&line, (int64_t)r->dropped_bytes);
+    td_event_rank_exit_dropped_bytes(&line, (int64_t)td_launch_rank_dropped_bytes(r));
     td_event_rank_exit_dropped_points(&line, (int64_t)td_launch_rank_dropped_points(r));
     td_event_rank_exit_metrics_bytes(&line, (int64_t)r->metrics_bytes);
     td_event_rank_exit_out_bytes(&line, (int64_t)r->out.file_bytes);

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "lib/base/fsio.h"
 
@@ -16,6 +17,16 @@ td_status td_launch_file_init(struct td_launch_file *f, const char *dir, const c
     if (stat(path, &st) != 0) return td_fs_fail("look at", path);
     *f = (struct td_launch_file){.device = st.st_dev, .inode = st.st_ino};
     return TD_OK;
+}
+
+bool td_launch_file_append(int fd, uint64_t *bytes, const void *data, size_t n) {
+    ssize_t written = write(fd, data, n);
+    if (written == (ssize_t)n) {
+        *bytes += n;
+        return true;
+    }
+    if (written > 0 && ftruncate(fd, (off_t)*bytes) != 0) *bytes += (uint64_t)written;
+    return false;
 }
 
 bool td_launch_file_lost(const struct td_launch_file *f, const char *dir, const char *name,

@@ -1,7 +1,8 @@
 #ifndef TRAIND_DAEMON_LAUNCHER_FILE_H
 #define TRAIND_DAEMON_LAUNCHER_FILE_H
 
-// A file of the attempt, as its path named it when it was opened: is it still the same?
+// A file of the attempt, as its path named it when it was opened: is it still the same? And how it
+// grows.
 //
 // Thread: the launcher's. A file system that cannot be asked counts as the same.
 
@@ -17,6 +18,8 @@ struct td_launch_file {
 };
 TD_MUST_USE td_status td_launch_file_init(struct td_launch_file *f, const char *dir,
                                           const char *name);
+// Whole or not at all; false: nothing was added. *bytes: its length.
+bool td_launch_file_append(int fd, uint64_t *bytes, const void *data, size_t n);
 // True: it is lost, and out_text says how: "metrics.0.seg of the attempt was removed".
 bool td_launch_file_lost(const struct td_launch_file *f, const char *dir, const char *name,
                          uint64_t bytes, char *out_text, size_t out_bytes);

@@ -159,7 +159,7 @@ static void fill_status(const struct td_launch_rank *r, Traind__V1__RankStatus *
     out->metrics_bytes = r->metrics_bytes;
     out->out_bytes = r->out.file_bytes;
     out->err_bytes = r->err.file_bytes;
-    out->dropped_bytes = r->dropped_bytes;
+    out->dropped_bytes = td_launch_rank_dropped_bytes(r);
     out->dropped_points = td_launch_rank_dropped_points(r);
     out->exited = r->exited;
     out->exit_code = r->exit_code;
@@ -301,7 +301,7 @@ static void on_signal(struct td_launcher *l) {
 static void look(struct td_launcher *l) {
     struct td_mono now = td_mono_now();
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
-        td_launch_rank_measure(&l->ranks[i], now);
+        td_launch_rank_look(&l->ranks[i], now);
     }
     td_journal_flush(&l->journal);
     if (td_launcher_find_lost(l)) kill_all(l, TD_LAUNCH_KILL_LOST);
@@ -352,10 +352,10 @@ static void dispatch(struct td_launcher *l, const struct epoll_event *e) {
         if (l->link.node_fd >= 0) on_node(l);
         return;
     case SRC_OUT:
-        td_launch_rank_drain_stream(r, &r->out);
+        td_launch_rank_drain_out(r);
         return;
     case SRC_ERR:
-        td_launch_rank_drain_stream(r, &r->err);
+        td_launch_rank_drain_err(r);
         return;
     case SRC_EVENTS:
         if (td_launcher_talks(l)) {

@@ -11,6 +11,7 @@
 //   state.h        what the loop, and those that look for it, know
 //   options.h      its command line
 //   rank.h         one rank: page, ring, pipes, process
+//   output.h       what it prints: the cap, and bars that write their line over
 //   environment.h  what a rank's environment holds
 //   trampoline.h   exec-rank, between spawn and worker
 //   command.h      ranks that are a command or a program of the submitter's

@@ -67,6 +67,8 @@ void td_launch_rank_finish(struct td_launch_rank *r) {
         td_auto_close(fds[i]);
         *fds[i] = -1;
     }
+    td_output_finish(&r->out);
+    td_output_finish(&r->err);
     if (r->page) munmap(r->page, td_rank_page_memory());
     r->page = NULL;
 }
@@ -190,19 +192,8 @@ void td_launch_rank_kill(const struct td_launch_rank *r) {
 }
 
 // ---- draining -----------------------------------------------------------------------------------
-// Whole or not at all; false: nothing was added.
-static bool append_all(int fd, uint64_t *bytes, const void *data, size_t n) {
-    ssize_t written = write(fd, data, n);
-    if (written == (ssize_t)n) {
-        *bytes += n;
-        return true;
-    }
-    if (written > 0 && ftruncate(fd, (off_t)*bytes) != 0) *bytes += (uint64_t)written;
-    return false;
-}
-
 // True while more may be there.
-static bool drain_once(struct td_launch_rank *r, struct td_launch_stream *s) {
+static bool drain_once(struct td_launch_stream *s, const struct td_launch_stream *other) {
     if (s->pipe_fd < 0) return false;
     ssize_t n = read(s->pipe_fd, drain_buffer, sizeof drain_buffer);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
@@ -211,16 +202,16 @@ static bool drain_once(struct td_launch_rank *r, struct td_launch_stream *s) {
         s->pipe_fd = -1;
         return false;
     }
-    uint64_t room = TD_SEGMENT_LOG_MAX -
-                    TD_MIN(r->out.file_bytes + r->err.file_bytes, (uint64_t)TD_SEGMENT_LOG_MAX);
-    size_t keep = (size_t)TD_MIN((uint64_t)n, room);
-    if (keep > 0 && !append_all(s->file_fd, &s->file_bytes, drain_buffer, keep)) keep = 0;
-    r->dropped_bytes += (uint64_t)n - keep;
+    td_output_take(s, other, drain_buffer, (size_t)n);
     return true;
 }
 
-void td_launch_rank_drain_stream(struct td_launch_rank *r, struct td_launch_stream *s) {
-    (void)drain_once(r, s);
+void td_launch_rank_drain_out(struct td_launch_rank *r) {
+    (void)drain_once(&r->out, &r->err);
+}
+
+void td_launch_rank_drain_err(struct td_launch_rank *r) {
+    (void)drain_once(&r->err, &r->out);
 }
 
 void td_launch_rank_drain_metrics(struct td_launch_rank *r) {
@@ -232,7 +223,9 @@ void td_launch_rank_drain_metrics(struct td_launch_rank *r) {
         }
         if (n == 0) break;
         size_t bytes = n * sizeof *records;
-        if (!append_all(r->metrics_fd, &r->metrics_bytes, records, bytes)) r->lost_points += n;
+        if (!td_launch_file_append(r->metrics_fd, &r->metrics_bytes, records, bytes)) {
+            r->lost_points += n;
+        }
         r->undropped += (uint32_t)bytes;
         if (n < DRAIN_RECORDS) break;
     }
@@ -285,8 +278,10 @@ void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j)
 
 void td_launch_rank_ended(struct td_launch_rank *r, struct td_journal *j, int wait_code,
                           int wait_status) {
-    for (int i = 0; i < DRAIN_ROUNDS && drain_once(r, &r->out); i++) {}
-    for (int i = 0; i < DRAIN_ROUNDS && drain_once(r, &r->err); i++) {}
+    for (int i = 0; i < DRAIN_ROUNDS && drain_once(&r->out, &r->err); i++) {}
+    for (int i = 0; i < DRAIN_ROUNDS && drain_once(&r->err, &r->out); i++) {}
+    td_output_end(&r->out, &r->err);
+    td_output_end(&r->err, &r->out);
     if (j) td_launch_rank_drain_events(r, j);
     td_launch_rank_drain_metrics(r);
     int *fds[] = {&r->out.pipe_fd, &r->err.pipe_fd, &r->events_fd, &r->proc.pidfd};
@@ -299,7 +294,9 @@ void td_launch_rank_ended(struct td_launch_rank *r, struct td_journal *j, int wa
     r->signal = wait_code == CLD_EXITED ? 0 : wait_status;
 }
 
-void td_launch_rank_measure(struct td_launch_rank *r, struct td_mono now) {
+void td_launch_rank_look(struct td_launch_rank *r, struct td_mono now) {
+    td_output_look(&r->out, &r->err, now);
+    td_output_look(&r->err, &r->out, now);
     int64_t samples = atomic_load(&r->page->samples), age_ns = now.ns - r->window_start.ns;
     if (r->exited) r->samples_per_s = 0;
     // The first figure comes soon, later ones are averages of a second.

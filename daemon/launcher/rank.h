@@ -7,27 +7,19 @@
 // through the trampoline. It drains what comes out of the process into the segment files, and reads
 // its end. A rank is another program and may write anything into its page: indices are checked by
 // the ring, text is cut and checked, numbers are only passed on. Segment writes that fail are
-// dropped and counted; training never waits for a disk.
+// dropped and counted; training never waits for a disk. What becomes of its output: output.h.
 
 #include "daemon/launcher/journal.h"
 #include "daemon/launcher/options.h"
+#include "daemon/launcher/output.h"
 #include "daemon/launcher/silence.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/proc.h"
 
-// A pipe from the rank and the file it is drained into.
-struct td_launch_stream {
-    int pipe_fd; // -1: closed by the rank
-    int file_fd;
-    struct td_launch_file file;
-    uint64_t file_bytes;
-};
-
 struct td_launch_rank {
     int32_t rank;
     struct td_launch_stream out, err;
-    uint64_t dropped_bytes;
     int events_fd;
     int metrics_fd;
     struct td_launch_file metrics_file;
@@ -101,15 +93,20 @@ static inline bool td_launch_rank_runs(const struct td_launch_rank *r) {
 void td_launch_rank_kill(const struct td_launch_rank *r);
 
 // Each takes what is there, bounded, without blocking.
-void td_launch_rank_drain_stream(struct td_launch_rank *r, struct td_launch_stream *s);
+void td_launch_rank_drain_out(struct td_launch_rank *r);
+void td_launch_rank_drain_err(struct td_launch_rank *r);
 void td_launch_rank_drain_metrics(struct td_launch_rank *r);
 void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j);
 // The process is gone: takes the rest of everything, closes the pipes, keeps how it ended. j NULL:
 // its events were taken already.
 void td_launch_rank_ended(struct td_launch_rank *r, struct td_journal *j, int wait_code,
                           int wait_status);
-// Looks at the progress words; call it often.
-void td_launch_rank_measure(struct td_launch_rank *r, struct td_mono now);
+// Looks at the progress words, and at lines that are written over; call it often.
+void td_launch_rank_look(struct td_launch_rank *r, struct td_mono now);
+// Of its output, past the cap or where the disk did not take them.
+static inline uint64_t td_launch_rank_dropped_bytes(const struct td_launch_rank *r) {
+    return r->out.dropped_bytes + r->err.dropped_bytes;
+}
 uint64_t td_launch_rank_dropped_points(const struct td_launch_rank *r);
 
 #endif

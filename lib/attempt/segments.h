@@ -32,7 +32,7 @@
 //   events.log      JSON lines, events.def
 //   metrics.R.seg   64-byte td_metric_records of rank R, as drained from its ring
 //   out.R.log err.R.log  stdout and stderr of rank R; together at most TD_SEGMENT_LOG_MAX, then
-//                   bytes are dropped and counted
+//                   bytes before the last ones are dropped and counted (launcher/output.h)
 //   launcher.log    stderr of the launcher itself, for people
 //   lost            written when events.log itself is lost: text, which file and how
 //   lock            held by the living launcher; its text names it

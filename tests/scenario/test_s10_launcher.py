@@ -385,11 +385,13 @@ def test_sigterm_stops_with_a_checkpoint(launch):
 
 def test_output_beyond_the_cap_is_dropped_and_counted(launch):
     mib = 1 << 20
-    l = launch({"*": [["out", "x" * 1024, 60 * 1024], ["err", "y" * (8 * mib)], ["exit", 0]]})
+    l = launch({"*": [["out", "x" * 1023 + "\n", 60 * 1024], ["err", "y" * (8 * mib)], ["exit", 0]]})
     l.wait(60)
-    sizes = [(l.dir / f"{name}.0.log").stat().st_size for name in ("out", "err")]
-    assert sum(sizes) == 64 * mib
-    assert l.event("rank_exit")["dropped_bytes"] == 4 * mib
+    out, err = ((l.dir / f"{name}.0.log").read_bytes() for name in ("out", "err"))
+    dropped = l.event("rank_exit")["dropped_bytes"]
+    assert 63.9 * mib < len(out) + len(err) <= 64 * mib and err.count(b"y") > 7.9 * mib
+    assert abs(60 * mib - out.count(b"x\n") * 1024 - dropped) < 1024 and len(err) == 8 * mib  # a line was cut
+    assert b"bytes past the log cap are left out here]\nxx" in out and out.endswith(b"x\n")
 
 
 def test_bad_events_become_notes(launch):

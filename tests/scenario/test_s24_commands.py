@@ -130,8 +130,32 @@ def test_log_is_cut_and_counted(daemon):
     job = daemon.submit(spec("sh", "-c", "head -c 1073741824 /dev/zero | tr '\\0' x"))
     done = daemon.finish(job, deadline_s=120)
     said = list(daemon.logs(job, follow=True))
-    assert sum(len(m.data) for m in said) == 64 << 20 and done.attempt == 1
-    assert max(m.dropped_bytes for m in said) == (1 << 30) - (64 << 20)
+    kept = b"".join(m.data for m in said)
+    assert 55 << 20 < kept.count(b"x") < len(kept) <= 56 << 20 and done.attempt == 1
+    assert said[-1].dropped_bytes == (1 << 30) - kept.count(b"x")
+
+
+def test_traceback_was_dropped_where_stdout_had_filled_the_log(daemon, tmp_path):
+    job = daemon.submit(python(tmp_path, """
+        for i in range(1 << 16): print("x" * 1023)
+        raise RuntimeError("why it failed")
+        """, restart={"max": 0}))
+    assert "see its stderr" in failed(daemon, job).message
+    assert daemon.output(job, err_only=True).endswith("RuntimeError: why it failed\n")
+    assert daemon.output(job, out_only=True).endswith("x\n")
+
+
+def test_progress_bar_is_lines_and_takes_little_of_the_log(daemon, tmp_path):
+    """As tqdm writes it: a carriage return, and the line again."""
+    job = daemon.submit(python(tmp_path, """
+        for i in range(200001): sys.stderr.write(f"\\r{i // 2000:3d}%|{'#' * (i // 4000):50}| {i}/200000 [00:00<?, it/s]")
+        sys.stderr.write("\\n")
+        sys.stdout.write("no newline at the end")
+        """))
+    daemon.finish(job)
+    bar = daemon.output(job, err_only=True).splitlines()
+    assert 2 <= len(bar) < 20 and bar[0].startswith("  0%|") and bar[-1].endswith("| 200000/200000 [00:00<?, it/s]"), bar
+    assert daemon.output(job, out_only=True) == "no newline at the end"
 
 
 def test_limits_hold(daemon, tmp_path):
