@@ -24,6 +24,16 @@ static td_status dry_run(struct td_session *s, const struct td_flags *f) {
     return TD_OK;
 }
 
+// Nobody knows whether the job was made: the id says to the coordinator that it is the same one.
+static td_status say_request_id(td_status take_failure, const char *request_id) {
+    const enum td_code code = td_status_code(take_failure);
+    if (code != TD_UNAVAILABLE && code != TD_DEADLINE_EXCEEDED && code != TD_INTERNAL) {
+        return take_failure;
+    }
+    return td_status_with_meta(take_failure, "to ask again",
+                               "--request-id %s makes one job of both", request_id);
+}
+
 td_status td_submit_request(struct td_session *s, Traind__V1__CreateJobRequest *request,
                             int *out_exit) {
     const struct td_flags *f = s->flags;
@@ -31,8 +41,9 @@ td_status td_submit_request(struct td_session *s, Traind__V1__CreateJobRequest *
     td_uuid4(request_id);
     request->request_id = f->request_id ? td_unconst(f->request_id) : request_id;
     TD_AUTO(td_rpc_message) *answer = NULL;
-    TD_TRY(td_session_call(s, "/traind.v1.JobService/CreateJob", &request->base,
-                           &traind__v1__job__descriptor, &answer));
+    TD_TRY(say_request_id(td_session_call(s, "/traind.v1.JobService/CreateJob", &request->base,
+                                          &traind__v1__job__descriptor, &answer),
+                          request->request_id));
     const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
     if (f->follow) {
         td_print(stderr, "submitted %s\n", job->id);

@@ -69,6 +69,7 @@ void td_explain(td_status borrow_status) {
     for (size_t i = 0; i < td_status_n_meta(borrow_status); i++) {
         const char *key, *value;
         td_status_meta(borrow_status, i, &key, &value);
-        td_print(stderr, "  %s: %s\n", strcmp(key, "request_id") ? key : "request id", value);
+        // That of the call; a submission's request id is another (--request-id).
+        td_print(stderr, "  %s: %s\n", strcmp(key, "request_id") ? key : "call id", value);
     }
 }

@@ -274,7 +274,7 @@ def test_bad_spec_names_path_and_line_on_the_wire_and_in_trainctl(daemon, what):
         said = daemon.ctl("submit", "-", *sets, stdin=text, check=2).stderr
         for word in words:
             assert word in said, said
-        assert "request id" in said
+        assert "call id" in said
     alive_and_unchanged(daemon)
 
 

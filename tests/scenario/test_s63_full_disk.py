@@ -1,6 +1,7 @@
 """A disk that refuses: reads answer at once and say so, changes are refused with its name, and all goes on after."""
 import contextlib
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -10,7 +11,7 @@ import grpc
 import pytest
 
 from marks import full_only
-from support import LONG, SPEC, until
+from support import LONG, SPEC, spec_file, until
 
 
 def can_mount():
@@ -98,6 +99,21 @@ def test_reads_answer_while_the_disk_refuses(refusing):
     assert len([j for j in daemon.ctl_json("list")["jobs"]]) == 2 and daemon.finish(again)
     daemon.restart()
     assert daemon.state(again) == "SUCCEEDED" and not daemon.job(again).unsaved
+
+
+def test_printed_request_id_gives_the_job_of_the_submission_that_had_no_answer(daemon, tmp_path):
+    spec = spec_file(tmp_path)
+    refuse = Locked(daemon, "state.db")
+    said = daemon.ctl("submit", spec, check=5).stderr
+    request_id = re.search(r"--request-id ([0-9a-f-]{36}) makes one job of both", said)
+    assert "may be lost" in said and request_id, said
+    refuse.free()
+    until("it is written again", lambda: not daemon.stub("Job").ListJobs(daemon.cluster.stubs.job.ListJobsRequest(), timeout=20).unsaved)
+    again = daemon.ctl("submit", spec, "--request-id", request_id[1], "-o", "name", check=0).stdout.strip()
+    assert [j["id"] for j in daemon.ctl_json("list")["jobs"]] == [again], "one job of both"
+    other = daemon.ctl("submit", spec, "-o", "name", check=0).stdout.strip()
+    assert other != again
+    assert "request-id" not in daemon.ctl("submit", "-", stdin="name: [", check=2).stderr
 
 
 @full_only  # it waits for 10 s

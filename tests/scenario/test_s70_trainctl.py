@@ -188,7 +188,7 @@ def test_steering_verbs_and_their_conflicts(daemon, tmp_path):
     daemon.wait_state(job, "PAUSED")
     daemon.ctl("resume", job, check=OK)
     refused = daemon.ctl("resume", job, check=CONFLICT).stderr
-    assert "request id" in refused
+    assert "call id" in refused
     daemon.wait_step(job, daemon.job(job).global_step + 5)
     daemon.ctl("cancel", job, "--reason", "enough of it", check=OK)
     ended = daemon.wait_state(job, "CANCELLED")
@@ -228,7 +228,7 @@ def test_errors_have_their_exit_code_and_say_what_to_do(daemon, args, code, word
     for word in words:
         assert word in said, said
     if code == NOT_FOUND:
-        assert "request id" in said
+        assert "call id" in said
 
 
 def test_jobs_are_found_by_name_and_by_the_beginning_of_an_id(daemon, tmp_path):

@@ -86,7 +86,8 @@ static void send_reply(void *take_arg, enum td_gate_pass pass) {
     if (pass && r->message && r->kind == REPLY_READ) mark_unsaved(r);
     if (stuck && r->kind == REPLY_CHANGED && !r->failure) {
         r->failure = disk_fails(r->c, "what was asked is done in memory alone and may be lost; ask "
-                                      "again, with the same request id, when there is room");
+                                      "again when there is room, for a new job with the same "
+                                      "request id");
     }
     if (pass && r->failure) {
         td_rpc_call_finish(r->call, td_steal(r->failure));
