@@ -132,8 +132,11 @@ bench_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/bench_*.c
 fuzz_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
 helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c)) $(addprefix $(B)/tests/plugins/,accelerator-far.so strategy-shown_ddp.so)
 
+# What plugins and programs of one's own are built with, also where nothing is installed.
+pc := $(B)/lib/pkgconfig/traind.pc
+
 .PHONY: all
-all: $(bins) $(libs) ## build everything (the default)
+all: $(bins) $(libs) $(pc) ## build everything (the default)
 
 # Which oneDNN the build finds: of 2 or 3 (accelerators/cpu/onednn/dnnl.c).
 dnnl_h := $(root)/usr/include/oneapi/dnnl/dnnl_version.h
@@ -288,6 +291,13 @@ $(B)/bin/traind-worker: $(worker_o) $(B)/lib/libtraind.so
 	@mkdir -p $(@D)
 	$(Q)$(ld) $(worker_o) -L$(B)/lib -ltraind -lm \
 	  -Wl,-rpath,'$$ORIGIN/../lib' -o $@
+
+# Its paths begin at itself, because a tree may be copied elsewhere.
+$(pc): deploy/traind.pc.in Makefile
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)sed -e 's|@PREFIX@|$${pcfiledir}/../..|' -e 's|@VERSION@|$(VERSION)|' \
+	  -e "s|^includedir=.*|includedir=\$${pcfiledir}/$$(realpath --relative-to=$(@D) include)|" $< >$@
 
 # ---- tests ----------------------------------------------------------------------------------------
 # Unit tests link everything; a test that needs the daemons' cores takes their objects too.

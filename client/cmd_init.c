@@ -4,7 +4,8 @@
 //
 // Nothing is written where one of the files is there already, unless --force is given. Two words of
 // the templates are the machine's: the directory, because a spec names plugins by absolute paths,
-// and the prefix that this trainctl is installed in.
+// and the prefix of this trainctl. That is where it is installed, or the build folder of its tree:
+// both have lib/pkgconfig/traind.pc, which says how plugins are built.
 
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +22,7 @@ enum { TEMPLATE_BYTES = 1 << 20 };
 
 struct place {
     char dir[TD_FS_PATH_BYTES];    // absolute
-    char prefix[TD_FS_PATH_BYTES]; // of the installation
+    char prefix[TD_FS_PATH_BYTES]; // of this trainctl
 };
 
 // ---- words of the machine -----------------------------------------------------------------------
@@ -127,8 +128,7 @@ td_status td_cmd_init(struct td_session *s, const struct td_flags *f, int *out_e
     TD_TRY(write_all(f, &place, templates));
     if (f->output == TD_OUTPUT_TABLE) {
         td_print(stdout,
-                 "next: `cd %s && make && trainctl run job.yaml` (where traind is installed: `make "
-                 "install`); README.md says the rest\n",
+                 "next: `cd %s && make && trainctl run job.yaml`; README.md says the rest\n",
                  place.dir);
     }
     return TD_OK;

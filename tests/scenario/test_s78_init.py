@@ -1,4 +1,5 @@
-"""`trainctl init`, and then what the README that it wrote says: with an installed traind, and nothing else."""
+"""`trainctl init`, and then what the README that it wrote says: with an installed traind and nothing else, and with a
+tree that was built and not installed."""
 import os
 import re
 import shutil
@@ -24,11 +25,32 @@ def prefix(build, tmp_path_factory):
     return where
 
 
+def env_of(where, tmp_path):
+    """No traind but the one in where/bin, and no pkg-config's own directories: one may be installed here."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    return CLEAN | {"PATH": f"{where}/bin:{os.environ['PATH']}", "XDG_STATE_HOME": str(tmp_path / "state"),
+                    "PKG_CONFIG_LIBDIR": str(tmp_path), "CFLAGS": "-O2 -Wall -Wextra -Wpedantic -Wshadow -Werror"}
+
+
 @pytest.fixture
 def env(prefix, tmp_path):
-    (tmp_path / "state").mkdir(mode=0o700)
-    return CLEAN | {"PATH": f"{prefix}/bin:{os.environ['PATH']}", "XDG_STATE_HOME": str(tmp_path / "state"),
-                    "CFLAGS": "-O2 -Wall -Wextra -Wpedantic -Wshadow -Werror"}
+    return env_of(prefix, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def copied(build, tmp_path_factory):
+    """What a tree has after make, elsewhere: below a folder with a blank in its name."""
+    tree = tmp_path_factory.mktemp("copied") / "a tree"
+    shutil.copytree(support.ROOT / "include", tree / "include")
+    for folder in ("bin", "lib"):
+        shutil.copytree(support.BUILD / folder, tree / "build" / folder)
+    return tree / "build"
+
+
+@pytest.fixture(params=["installed", "tree", "copied"])
+def any_env(request, tmp_path):
+    where = {"installed": "prefix", "tree": "build", "copied": "copied"}[request.param]
+    return env_of(request.getfixturevalue(where), tmp_path)
 
 
 def ctl(env, *args, check=None, cwd=None):
@@ -52,7 +74,8 @@ def accuracy(text):
     return float(re.search(r"test_accuracy +([0-9.]+)", text)[1])
 
 
-def test_what_the_readme_says_works_as_written(env, tmp_path):
+def test_what_the_readme_says_works_as_written(any_env, tmp_path):
+    env = any_env
     home = tmp_path / "my job's home"
     said = ctl(env, "init", home, check=OK).stdout
     assert {p.name for p in home.iterdir()} == FILES and "make && trainctl run job.yaml" in said
@@ -136,6 +159,14 @@ def test_data_that_is_damaged_is_named_with_its_line(cluster, own_job, text):
         own_job.joinpath("points.csv").write_bytes(text.encode(errors="surrogateescape"))
     said = cluster.start(f"--plugin-dirs={own_job}").ctl("submit", "--follow", own_job / "job.yaml", check=1).stderr
     assert "FAILED: data: open dataset 'mydata' (" in said and DAMAGED_CSV[text] in said and "points.csv" in said, said
+
+
+def test_make_says_what_it_looked_for_when_there_is_no_traind(env, tmp_path):
+    ctl(env, "init", tmp_path / "job", check=OK)
+    text = (tmp_path / "job/Makefile").read_text()
+    (tmp_path / "job/Makefile").write_text(re.sub(r":/[^\"]*/lib/pkgconfig", ":/nowhere", text))
+    ran = subprocess.run(["make"], env=env, cwd=tmp_path / "job", capture_output=True, text=True, timeout=60)
+    assert ran.returncode and "pkg-config finds no traind: see the first lines of Makefile" in ran.stderr, ran.stderr
 
 
 def test_init_needs_no_daemon_and_no_installation(build, tmp_path):
