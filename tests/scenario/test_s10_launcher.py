@@ -152,7 +152,7 @@ def test_each_rank_has_the_device_of_its_place_in_the_list(launch):
 
 
 def test_daemon_sees_hello_and_status_and_stops_the_ranks(launch, stubs):
-    l = launch({"*": [["step", 5], ["wait", "save"], ["wait"]]}, ranks=2)
+    l = launch({"0": [["step", 5], ["wait", "save"], ["wait"]], "*": [["step", 5], ["wait"]]}, ranks=2)  # one is asked
     d = l.attach(stubs)
     kind, hello = d.receive()
     assert kind == HELLO and (hello.major, hello.job, hello.attempt, hello.epoch, hello.n_ranks) == \
