@@ -1,7 +1,7 @@
 // submit: the text of a spec and its overrides go to the coordinator, which is its only parser.
 // A request id is always sent, so that a submission that is repeated after a lost answer makes one
-// job. --dry-run has a node plan it, as a submission would, and prints the spec with every default;
-// --follow stays to the end.
+// job. --dry-run has a node plan it, as a submission would, and prints the spec with every default,
+// as `spec -o wide` does of a job; --follow stays to the end.
 
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "client/cmd_submit.h"
 #include "client/follow.h"
 #include "client/print.h"
+#include "client/spec_yaml.h"
 #include "client/submission.h"
 #include "lib/base/rng.h"
 
@@ -20,8 +21,7 @@ static td_status dry_run(struct td_session *s, const struct td_flags *f) {
     const Traind__V1__PlanJobResponse *r =
         (const Traind__V1__PlanJobResponse *)td_rpc_message_get(answer);
     td_plan_show_warnings(r, stderr);
-    td_print(stdout, "%s\n", r->spec_json);
-    return TD_OK;
+    return td_spec_write(f, r->spec_json);
 }
 
 // Nobody knows whether the job was made: the id says to the coordinator that it is the same one.

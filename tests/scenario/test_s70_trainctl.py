@@ -95,7 +95,7 @@ def test_json_is_proto3_json_with_the_names_outside_programs_rely_on(done):
 
 def test_submit_with_overrides_dry_run_and_standard_input(daemon, tmp_path):
     spec = spec_file(tmp_path)
-    shown = json.loads(daemon.ctl("submit", spec, "--set", "trainer.devices=2", "--dry-run", check=OK).stdout)
+    shown = json.loads(daemon.ctl("submit", spec, "--set", "trainer.devices=2", "--dry-run", "-o", "json", check=OK).stdout)
     assert shown["trainer"]["devices"] == 2 and shown["restart"]["max"] == 3
     assert daemon.ctl_json("list")["jobs"] == []
     job = daemon.ctl("submit", spec, "--set", "trainer.max_steps=7", "--set", "name=other", "-o", "name", check=OK).stdout.strip()
@@ -109,7 +109,7 @@ def test_submit_with_overrides_dry_run_and_standard_input(daemon, tmp_path):
 
 
 def test_json_specs_are_taken(daemon, tmp_path):
-    canonical = daemon.ctl("submit", spec_file(tmp_path), "--dry-run", check=OK).stdout
+    canonical = daemon.ctl("submit", spec_file(tmp_path), "--dry-run", "-o", "json", check=OK).stdout
     job = daemon.ctl("submit", "-", "-o", "name", stdin=canonical, check=OK).stdout.strip()
     daemon.finish(job)
 
@@ -523,7 +523,7 @@ def test_list_of_many_pages_is_one_value(cluster):
 
 def test_example_specs_are_valid(daemon):
     for example in (pathlib.Path(__file__).resolve().parents[2] / "examples").glob("*.yaml"):
-        json.loads(daemon.ctl("submit", example, "--dry-run", check=OK).stdout)
+        assert "\nrestart:\n  max: " in daemon.ctl("submit", example, "--dry-run", check=OK).stdout
 
 
 HOSTILE = "\x1b]0;owned\x07 \x9b31m"  # a title of the window; CSI as U+009B, and below as a raw byte

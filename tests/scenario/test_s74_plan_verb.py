@@ -119,7 +119,7 @@ def test_slow_kernels_were_a_secret_of_the_ranks(daemon, tmp_path):
     double = ["--set", "trainer.precision=64-true"]
     slow = re.compile(r"\d+ operations have no fast kernel on cpu .*matmul f64")
     planned = daemon.ctl("plan", spec, *double, check=OK).stdout
-    dry = daemon.ctl("submit", spec, *double, "--dry-run", check=OK)
+    dry = daemon.ctl("submit", spec, *double, "--dry-run", "-o", "json", check=OK)
     followed = daemon.ctl("submit", spec, *double, "--follow", check=OK).stderr
     for said in (planned, dry.stderr, followed):
         assert slow.search(said), said

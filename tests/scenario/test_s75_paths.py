@@ -37,7 +37,7 @@ def ctl(daemon, here, *args, check=0, stdin=None):
     ("data", "there/project/data"), ("./data", "there/project/data"), ("../project/data", "there/project/data"), ("~", "home")])
 def test_paths_begin_where_the_client_is_and_are_shown_resolved(daemon, tmp_path, here, given, place):
     (here / "spec.yaml").write_text(NPY.replace("X", f"{given}/x.npy").replace("Y", f"{given}/y.npy"))
-    resolved = json.loads(ctl(daemon, here, "submit", "spec.yaml", "--dry-run").stdout)
+    resolved = json.loads(ctl(daemon, here, "submit", "spec.yaml", "--dry-run", "-o", "json").stdout)
     assert resolved["data"]["x"] == str(tmp_path / place / "x.npy")
     ctl(daemon, here, "plan", "spec.yaml")
     ctl(daemon, here, "submit", "spec.yaml", "--follow", "--set", "checkpoint.dir=out", "--set", "stages=[fit]")

@@ -35,6 +35,20 @@ def test_spec_that_is_printed_gives_the_same_job_again(daemon, tmp_path):
         daemon.finish(again)
 
 
+def test_dry_run_prints_yaml_as_the_spec_of_the_job_would_be(daemon, tmp_path):
+    (tmp_path / "job.yaml").write_text(AWKWARD)
+    dry = ["submit", tmp_path / "job.yaml", "--set", "name=007", "--set", "optimizer.groups=[]", "--dry-run"]
+    shown = daemon.ctl(*dry, check=OK).stdout
+    assert shown.startswith("name: '007'\nkind: train\n") and "\n  betas: [0.9, 0.999]\n" in shown
+    assert daemon.ctl(*dry, "-o", "wide", check=OK).stdout == shown
+    made = daemon.ctl("submit", "-", "-o", "name", stdin=shown, check=OK).stdout.strip()
+    assert daemon.ctl("spec", made, "-o", "wide", check=OK).stdout == shown
+    whole = daemon.ctl(*dry, "-o", "json", check=OK).stdout
+    assert whole == daemon.ctl("spec", made, "-o", "json", check=OK).stdout and whole.startswith('{\n  "name": "007"')
+    assert json.loads(daemon.ctl(*dry, "-o", "jsonl", check=OK).stdout) == json.loads(whole)
+    daemon.finish(made)
+
+
 @pytest.mark.parametrize("example", sorted(p.name for p in (ROOT / "examples").glob("*.yaml")))
 def test_spec_of_every_example_stays_what_it_was(daemon, example):
     text = (ROOT / "examples" / example).read_text()
