@@ -203,7 +203,7 @@ static td_status find(struct td_arena *a, struct td_registry *r, const struct wa
 
 // ---- the parts ----------------------------------------------------------------------------------
 static td_status take_part(struct td_arena *a, struct td_registry *r, const struct wanted *w,
-                           const struct td_json *list) {
+                           const struct td_spec *spec) {
     const struct td_plugin_desc *desc;
     struct td_json *knobs;
     if (td_has_built_in_plugin(w->kind, w->part->name)) {
@@ -211,8 +211,9 @@ static td_status take_part(struct td_arena *a, struct td_registry *r, const stru
                            "as docs/job-spec.md has it",
                            td_plugin_kind_name(w->kind), w->part->name);
     }
-    TD_TRY(find(a, r, w, list, &desc));
-    TD_TRY_CTX(td_spec_plugin_knobs(a, w->path, desc->knobs, desc->n_knobs, w->part->knobs, &knobs),
+    TD_TRY(find(a, r, w, spec->plugins ? spec->plugins->first : NULL, &desc));
+    TD_TRY_CTX(td_spec_plugin_knobs(a, w->path, desc->knobs, desc->n_knobs, w->part->knobs,
+                                    spec->paths_from, &knobs),
                "%s '%s'", td_plugin_kind_name(w->kind), desc->name);
     w->part->name = desc->name; // lives as long as the registry
     w->part->knobs = knobs;
@@ -254,7 +255,7 @@ td_status td_user_plugins_take(struct td_arena *a, struct td_registry *registry,
     td_status failed = TD_OK;
     for (int i = 0; i < N_PARTS; i++) {
         if (!parts[i].part->is_plugin) continue;
-        failed = join(failed, take_part(a, registry, &parts[i], list));
+        failed = join(failed, take_part(a, registry, &parts[i], io_spec));
     }
     return failed;
 }

@@ -33,7 +33,7 @@ enum td_plugin_knob_type {
     TD_PLUGIN_KNOB_ENUM,  // one of a few names
     TD_PLUGIN_KNOB_INTS,  // list
     TD_PLUGIN_KNOB_REALS, // list
-    TD_PLUGIN_KNOB_PATH,  // absolute, without "..", of the node that trains
+    TD_PLUGIN_KNOB_PATH,  // absolute for the plugin; a spec may have it relative
     TD_PLUGIN_KNOB_TYPE_COUNT,
 };
 // "int"; "unknown" for a number outside the enum.

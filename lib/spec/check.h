@@ -26,6 +26,7 @@ struct td_check {
     const char *const *said_by;  // for each override its name; NULL: it is a number
     struct td_spec_place *place; // of relative paths; NULL: none is taken
     enum td_job_kind kind;
+    bool has_loose_texts; // some knob of a plugin may be a relative path; its table is not here
     struct td_violation shown[TD_CHECK_SHOWN];
     size_t n_violations; // all of them
     bool is_oom;

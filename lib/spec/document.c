@@ -11,6 +11,7 @@
 
 #include "lib/spec/check.h"
 #include "lib/spec/hints.h"
+#include "lib/spec/place.h"
 
 // A map being read: the path people see, the section whose rows hold, and the choice it belongs to.
 struct map {
@@ -386,6 +387,7 @@ struct td_json *td_check_document(struct td_check *c, const struct td_json *root
     for (size_t i = 0; i < td_n_sections && !c->is_oom; i++) {
         if (section_is_taken(c, &td_sections[i])) read_section(c, &td_sections[i], root, out);
     }
+    if (c->has_loose_texts) td_place_keep(c, td_json_get(out, "paths_from"));
     if (c->is_oom) return out;
     if (c->kind == TD_KIND_TRAIN) {
         td_check_rules(c, out);

@@ -109,3 +109,21 @@ const char *td_place_path(struct td_check *c, const struct td_knob *k, const cha
     }
     return path && remember(c, k, where, text, path) ? path : NULL;
 }
+
+static bool add(struct td_check *c, struct td_json *list, const char *path) {
+    if (!path || path[0] != '/') return false;
+    struct td_json *v = td_json_new_string(c->arena, path);
+    return !td_check_oom(c, v) && td_json_push(list, v);
+}
+
+void td_place_keep(struct td_check *c, struct td_json *list) {
+    const struct td_spec_place *p = c->place;
+    if (!p || p->refusal || !list || list->first) return;
+    if (add(c, list, p->directory)) (void)add(c, list, p->home);
+}
+
+struct td_spec_place td_place_kept(const struct td_json *list) {
+    const struct td_json *directory = list ? list->first : NULL;
+    return (struct td_spec_place){.directory = td_json_string(directory, NULL),
+                                  .home = td_json_string(directory ? directory->next : NULL, NULL)};
+}

@@ -44,4 +44,10 @@ bool td_place_is_checkpoint(const struct td_check *c, const char *text);
 const char *td_place_path(struct td_check *c, const struct td_knob *k, const char *where, int line,
                           const char *text);
 
+// Adds where the client is to a list that is empty, for what the node puts together. Nothing where
+// relative paths are not taken.
+void td_place_keep(struct td_check *c, struct td_json *list);
+// The place that such a list has; NULL, or empty: none.
+struct td_spec_place td_place_kept(const struct td_json *list);
+
 #endif

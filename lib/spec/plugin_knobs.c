@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/spec/check.h"
+#include "lib/spec/place.h"
 
 #define ANY_INT  9007199254740992.0 // 2^53: as far as a double counts
 #define ANY_REAL 1e299              // below what a range calls "no end"
@@ -125,9 +126,12 @@ struct td_json *td_check_plugin_knobs(struct td_check *c, const char *path,
 
 td_status td_spec_plugin_knobs(struct td_arena *a, const char *path,
                                const struct td_plugin_knob *knobs, size_t n_knobs,
-                               const struct td_json *given, struct td_json **out_knobs) {
+                               const struct td_json *given, const struct td_json *paths_from,
+                               struct td_json **out_knobs) {
+    struct td_spec_place place = td_place_kept(paths_from);
     struct td_check c;
     td_check_init(&c, a, 0);
+    if (paths_from) c.place = &place;
     struct td_json *made = td_check_plugin_knobs(&c, path, knobs, n_knobs, given);
     TD_TRY(td_check_result(&c));
     *out_knobs = made;

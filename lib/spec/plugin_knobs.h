@@ -14,10 +14,13 @@
 struct td_check;
 
 // `path` is where the map is in the spec, "model.knobs". given: NULL, or null: no knob is given.
+// paths_from: of the spec, where relative paths begin; NULL: none is taken.
 // Errors: all at once, INVALID_ARGUMENT (SPEC_INVALID, class bad_spec), as of td_spec_parse.
 TD_MUST_USE td_status td_spec_plugin_knobs(struct td_arena *a, const char *path,
                                            const struct td_plugin_knob *knobs, size_t n_knobs,
-                                           const struct td_json *given, struct td_json **out_knobs);
+                                           const struct td_json *given,
+                                           const struct td_json *paths_from,
+                                           struct td_json **out_knobs);
 
 // The same within a run of checks (lib/spec/check.h). Notes what is wrong, and returns the map as
 // far as it is right; NULL: `given` is no map, or memory is out.

@@ -320,6 +320,17 @@ static struct td_json *check_map(const struct subject *s, const struct td_json *
     return td_check_entry(s->c, td_knob_entry_section(s->k), s->path, v);
 }
 
+// Kept as it is. Which of a plugin's knobs are paths is known on the node alone.
+static struct td_json *check_object(const struct subject *s, const struct td_json *v) {
+    if (v->kind != TD_JSON_OBJECT) return refuse(s, v, NULL);
+    const bool is_of_plugin = strcmp(s->k->key, "knobs") == 0;
+    for (const struct td_json *m = v->first; m && is_of_plugin; m = m->next) {
+        const char first = td_json_string(m, "")[0];
+        s->c->has_loose_texts |= first && first != '/';
+    }
+    return fresh(s, td_json_copy(s->c->arena, v));
+}
+
 // ---- the row ----------------------------------------------------------------------------------
 static struct td_json *check_kind(const struct subject *s, const struct td_json *v) {
     size_t min, max;
@@ -369,8 +380,7 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
         td_knob_items(s->k, &min, &max);
         return check_list(s, v, check_map, min, max);
     case TD_KNOB_OBJECT:
-        if (v->kind != TD_JSON_OBJECT) return refuse(s, v, NULL);
-        return fresh(s, td_json_copy(s->c->arena, v));
+        return check_object(s, v);
     case TD_KNOB_TYPE_COUNT:
         break;
     }

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fake_node import FakeNode
-from support import BIN, SPEC, spec_file
+from support import BIN, ROOT, SPEC, spec_file
 
 USAGE = 2
 NPY = SPEC[:SPEC.index("data:")] + "data: {name: npy, x: X, y: Y, batch_size: 16}\n" + SPEC[SPEC.index("optimizer:"):]
@@ -138,3 +138,35 @@ def test_the_same_request_id_from_another_directory_is_another_request(daemon, h
     first, again, elsewhere = (ask(place) for place in (places[0], *places))
     assert first.stdout == again.stdout and first.stdout.startswith("j-"), first.stderr
     assert elsewhere.returncode == USAGE and "used for another request" in elsewhere.stderr, elsewhere.stderr
+
+
+CSV = """plugins: [.]
+stages: [fit]
+model: {name: mlp, layers: [2, 2]}
+data: {name: plugin, dataset: mydata, knobs: {path: X}, batch_size: 8}
+optimizer: {name: sgd}
+trainer: {max_epochs: 1, accelerator: cpu}
+"""
+
+
+# The client does not know which of a plugin's knobs are paths; the node does, and where they begin.
+@pytest.mark.parametrize("given, place", [
+    ("points.csv", "there/project"), ("../points.csv", "there"), ("~/points.csv", "home")])
+def test_paths_in_knobs_of_a_plugin_begin_where_the_client_is(cluster, tmp_path, here, given, place):
+    for folder in (tmp_path, tmp_path / "there", here):
+        folder.chmod(0o755)
+    subprocess.run(["cc", "-std=c11", "-O1", "-shared", "-fPIC", f"-I{ROOT}/include", ROOT / "examples/init/mydata.c",
+                    "-o", here / "dataset-mydata.so", "-lm"], check=True)
+    (here / "dataset-mydata.so").chmod(0o644)
+    (tmp_path / place / "points.csv").write_text("".join(f"{i % 7},{i % 5},{i % 2}\n" for i in range(40)))
+    (here / "spec.yaml").write_text(CSV.replace("X", given))
+    daemon = cluster.start("--plugin-dirs", here)
+    kept = json.loads(ctl(daemon, here, "submit", "spec.yaml", "--dry-run", "-o", "json").stdout)
+    assert kept["data"]["knobs"]["path"] == given and kept["paths_from"] == [str(here), str(tmp_path / "home")]
+    ctl(daemon, here, "plan", "spec.yaml")
+    ctl(daemon, here, "submit", "spec.yaml", "--follow")
+    (tmp_path / "again.yaml").write_text(ctl(daemon, here, "spec", "job").stdout)
+    ctl(daemon, tmp_path, "submit", "again.yaml", "--follow")  # from another directory
+    ctl(daemon, here, "run", "spec.yaml")
+    said = ctl(daemon, here, "plan", "spec.yaml", "--set", "data.knobs.path=gone.csv", check=1).stderr
+    assert str(here / "gone.csv") in said, said

@@ -21,7 +21,7 @@ static const struct td_plugin_knob knobs[] = {
 static td_status check(struct td_arena *a, const char *given, struct td_json **out_knobs) {
     struct td_json *tree;
     TD_TRY(td_json_parse(a, given, strlen(given), &tree));
-    return td_spec_plugin_knobs(a, "model.knobs", knobs, TD_COUNTOF(knobs), tree, out_knobs);
+    return td_spec_plugin_knobs(a, "model.knobs", knobs, TD_COUNTOF(knobs), tree, NULL, out_knobs);
 }
 
 static struct td_arena *arena(void) {
@@ -46,7 +46,7 @@ static void test_knobs_are_completed_when_only_the_required_are_given(void **sta
                         "\"offset\":-3}";
     assert_ok(check(a, "{\"width\": 7}", &k));
     assert_text(k, whole);
-    assert_ok(td_spec_plugin_knobs(a, "model.knobs", knobs, TD_COUNTOF(knobs), k, &again));
+    assert_ok(td_spec_plugin_knobs(a, "model.knobs", knobs, TD_COUNTOF(knobs), k, NULL, &again));
     assert_text(again, whole);
 }
 
@@ -84,12 +84,43 @@ static void test_knob_is_refused_when_it_does_not_fit_its_row(void **state) {
     expect("{\"width\": 1, \"offset\": null}", "model.knobs.offset", "found nothing (null)");
 }
 
+static void test_path_begins_at_the_place_of_the_spec_when_it_is_relative(void **state) {
+    (void)state;
+    static const struct td_plugin_knob row = {
+        "file", TD_PLUGIN_KNOB_PATH, 0, 0, NULL, "null", NULL, "a file"};
+    static const struct {
+        const char *given, *from, *path, *refusal;
+    } rows[] = {
+        {"d/x", "[\"/a/b\",\"/h\"]", "/a/b/d/x", NULL},
+        {"../x", "[\"/a/b\",\"/h\"]", "/a/x", NULL},
+        {"~/x", "[\"/a/b\",\"/h\"]", "/h/x", NULL},
+        {"/x", "[]", "/x", NULL},
+        {"d/x", "[]", NULL, "'d/x' is relative: the client did not say where it is"},
+        {"~/x", "[\"/a/b\"]", NULL, "'~/x' is relative to a home"},
+        {"a/../x", "[\"/a/b\"]", NULL, "without '..'"},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        TD_AUTO(td_arena) *a = arena();
+        struct td_json *from, *given = td_json_new(a, TD_JSON_OBJECT), *k;
+        assert_true(td_json_set(a, given, "file", td_json_new_string(a, rows[i].given)));
+        assert_ok(td_json_parse(a, rows[i].from, strlen(rows[i].from), &from));
+        td_status s = td_spec_plugin_knobs(a, "data.knobs", &row, 1, given, from, &k);
+        if (rows[i].path) {
+            assert_ok(s);
+            assert_string_equal(td_json_string(td_json_get(k, "file"), ""), rows[i].path);
+        } else {
+            assert_fails(s, TD_INVALID_ARGUMENT, rows[i].refusal);
+        }
+    }
+}
+
 static void test_default_is_named_as_the_plugins_mistake_when_it_does_not_fit(void **state) {
     (void)state;
     TD_AUTO(td_arena) *a = arena();
     const struct td_plugin_knob row = {"n", TD_PLUGIN_KNOB_INT, 1, 2, NULL, "3", NULL, "x"};
     struct td_json *k;
-    assert_fails(td_spec_plugin_knobs(a, "data.knobs", &row, 1, NULL, &k), TD_INVALID_ARGUMENT,
+    assert_fails(td_spec_plugin_knobs(a, "data.knobs", &row, 1, NULL, NULL, &k),
+                 TD_INVALID_ARGUMENT,
                  "data.knobs.n: the plugin's own default, 3, does not fit: expected an integer "
                  "from 1 to 2, found 3");
 }
@@ -199,6 +230,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_knobs_are_completed_when_only_the_required_are_given),
         cmocka_unit_test(test_knob_is_refused_when_it_does_not_fit_its_row),
+        cmocka_unit_test(test_path_begins_at_the_place_of_the_spec_when_it_is_relative),
         cmocka_unit_test(test_default_is_named_as_the_plugins_mistake_when_it_does_not_fit),
         cmocka_unit_test(test_knobs_are_read_when_they_were_checked),
         cmocka_unit_test(test_reader_fails_when_the_table_says_otherwise),

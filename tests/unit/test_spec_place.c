@@ -124,12 +124,48 @@ static void test_checkpoint_comes_first_when_a_job_has_the_name(void **state) {
     }
 }
 
+static void expect_kept(const char *extra, const char *refusal, const char *wanted) {
+    TD_AUTO(td_arena) *a = NULL;
+    assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &a));
+    struct td_spec_place place = {.directory = "/a/b", .home = "/h", .refusal = refusal};
+    struct td_json *tree, *again;
+    char spec[512];
+    snprintf(spec, sizeof spec, "%s%s\n", text, extra);
+    assert_ok(td_spec_parse_at(a, spec, strlen(spec), NULL, 0, &place, &tree));
+    TD_AUTO_BUF out;
+    td_buf_init(&out, 256);
+    assert_ok(td_json_print(td_json_get(tree, "paths_from"), false, &out));
+    assert_string_equal(td_buf_cstr(&out), wanted);
+    place.directory = "/elsewhere"; // who hands the canonical spec in again
+    place.n = 0;
+    assert_ok(td_spec_validate(a, tree, 0, &again));
+    td_buf_clear(&out);
+    assert_ok(td_json_print(td_json_get(again, "paths_from"), false, &out));
+    assert_string_equal(td_buf_cstr(&out), wanted);
+}
+
+// Which knobs of a plugin are paths is known where the plugin is.
+static void test_place_is_kept_when_a_plugin_may_need_it(void **state) {
+    (void)state;
+    expect_kept("", NULL, "[]");
+    expect_kept("comm_hook: {name: plugin, comm_hook: x, knobs: {a: 3, b: /c}}", NULL, "[]");
+    expect_kept("comm_hook: {name: plugin, comm_hook: x, knobs: {a: b/c}}", NULL,
+                "[\"/a/b\",\"/h\"]");
+    expect_kept("comm_hook: {name: plugin, comm_hook: x, knobs: {a: ~/c}}\npaths_from: [/x]", NULL,
+                "[\"/x\"]");
+    expect_kept(
+        "trainer: {strategy: {name: plugin, strategy: x, knobs: {a: b}}}\npaths_from: [.., ~/e]",
+        NULL, "[\"/a\",\"/h/e\"]");
+    expect_kept("comm_hook: {name: plugin, comm_hook: x, knobs: {a: b/c}}", "elsewhere", "[]");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_path_begins_at_the_place_when_it_is_relative),
         cmocka_unit_test(test_output_is_marked_when_the_job_writes_it),
         cmocka_unit_test(test_path_is_refused_when_it_has_no_place),
         cmocka_unit_test(test_checkpoint_comes_first_when_a_job_has_the_name),
+        cmocka_unit_test(test_place_is_kept_when_a_plugin_may_need_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

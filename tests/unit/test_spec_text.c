@@ -220,9 +220,9 @@ static void test_number_is_refused_when_a_plugin_wants_text(void **state) {
         "tag", TD_PLUGIN_KNOB_TEXT, 0, 0, NULL, "007", NULL, "a text"};
     struct td_json *given, *made;
     assert_ok(td_json_parse(*state, "{\"tag\":7}", 9, &given));
-    assert_fails(td_spec_plugin_knobs(*state, "model.knobs", &knob, 1, given, &made),
+    assert_fails(td_spec_plugin_knobs(*state, "model.knobs", &knob, 1, given, NULL, &made),
                  TD_INVALID_ARGUMENT, "found 7: put it in quotes to make it text");
-    assert_ok(td_spec_plugin_knobs(*state, "model.knobs", &knob, 1, NULL, &made));
+    assert_ok(td_spec_plugin_knobs(*state, "model.knobs", &knob, 1, NULL, NULL, &made));
     assert_printed(made, "{\"tag\":\"007\"}");
 }
 

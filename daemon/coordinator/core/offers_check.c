@@ -64,7 +64,8 @@ static const Traind__V1__Plugin *find_only(const Traind__V1__ListPluginsResponse
 }
 
 static td_status check_part(struct td_arena *a, const Traind__V1__ListPluginsResponse *m,
-                            const char *kind, const struct td_spec_part *part, const char *path) {
+                            const char *kind, const struct td_spec_part *part, const char *path,
+                            const struct td_json *from) {
     struct td_plugin_knob knobs[TD_PLUGIN_KNOBS_MAX];
     struct td_json *checked;
     const Traind__V1__Plugin *p = part->is_plugin ? find_only(m, kind, part->name) : NULL;
@@ -73,7 +74,7 @@ static td_status check_part(struct td_arena *a, const Traind__V1__ListPluginsRes
     for (size_t i = 0; i < p->n_knobs; i++) {
         if (!take_knob(p->knobs[i], &knobs[i])) return TD_OK;
     }
-    return td_spec_plugin_knobs(a, path, knobs, p->n_knobs, part->knobs, &checked);
+    return td_spec_plugin_knobs(a, path, knobs, p->n_knobs, part->knobs, from, &checked);
 }
 
 td_status td_offers_check(const struct td_core *core, const struct td_json *tree) {
@@ -87,12 +88,15 @@ td_status td_offers_check(const struct td_core *core, const struct td_json *tree
     TD_TRY(td_arena_create(ARENA_BYTES, &arena));
     const Traind__V1__ListPluginsResponse *m = td_view_plugins(arena, core);
     if (!m) return td_fail_oom();
-    TD_TRY(check_part(arena, m, "module", &s.model, "model.knobs"));
-    TD_TRY(check_part(arena, m, "dataset", &s.data, "data.knobs"));
+    const struct td_json *from = s.paths_from;
+    TD_TRY(check_part(arena, m, "module", &s.model, "model.knobs", from));
+    TD_TRY(check_part(arena, m, "dataset", &s.data, "data.knobs", from));
+    TD_TRY(check_part(arena, m, "accelerator", &s.trainer.accelerator, "trainer.accelerator.knobs",
+                      from));
+    TD_TRY(check_part(arena, m, "strategy", &s.trainer.strategy, "trainer.strategy.knobs", from));
+    TD_TRY(check_part(arena, m, "collective", &s.trainer.collective, "trainer.collective.knobs",
+                      from));
     TD_TRY(
-        check_part(arena, m, "accelerator", &s.trainer.accelerator, "trainer.accelerator.knobs"));
-    TD_TRY(check_part(arena, m, "strategy", &s.trainer.strategy, "trainer.strategy.knobs"));
-    TD_TRY(check_part(arena, m, "collective", &s.trainer.collective, "trainer.collective.knobs"));
-    TD_TRY(check_part(arena, m, "precision", &s.trainer.precision, "trainer.precision.knobs"));
-    return check_part(arena, m, "comm_hook", &s.comm_hook, "comm_hook.knobs");
+        check_part(arena, m, "precision", &s.trainer.precision, "trainer.precision.knobs", from));
+    return check_part(arena, m, "comm_hook", &s.comm_hook, "comm_hook.knobs", from);
 }
