@@ -226,14 +226,32 @@ def test_daemon_bounds_the_cpu_level_of_its_programs(cluster, built):
     assert ", generic, " in json.loads(manifest.read_text())["resume_key"]["cpu"]
 
 
-def test_first_program_of_the_docs_compiles_and_runs(built, tmp_path):
+def test_examples_build_in_a_tree_that_is_not_installed(build, tmp_path):
+    """As docs/fabric.md says it. A copy that shares what was built, so that nothing is left in the tree."""
+    for name in ("include", "build"):
+        (tmp_path / name).symlink_to(support.BUILD if name == "build" else support.ROOT / name)
+    env = CLEAN | {"PKG_CONFIG_LIBDIR": str(tmp_path)}
+    for folder, target in (("fabric", "plain"), ("plugins", "module-gan.so")):
+        shutil.copytree(support.ROOT / "examples" / folder, tmp_path / "examples" / folder)
+        make("-C", f"examples/{folder}", target, cwd=tmp_path, env=env)
+    done = subprocess.run([tmp_path / "examples/fabric/plain", "--steps", "2"], capture_output=True, text=True, timeout=120,
+                          env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("where", ["installed", "tree"])
+def test_first_program_of_the_docs_compiles_and_prints_its_loss(built, tmp_path, where):
+    """By the lines that the page shows, with the numbers that it shows, as far as CPUs agree on them."""
     page = (support.ROOT / "docs/fabric.md").read_text()
     (tmp_path / "first.c").write_text(page.split("```c\n")[1].split("```")[0])
-    line, = re.findall(r"^\$ (cc .*)$", page, re.M)
-    env = {k: v for k, v in CLEAN.items() if k != "LD_LIBRARY_PATH"}
-    found = env | {"PKG_CONFIG_PATH": (built / "pkgconfig").read_text()}
-    compiled = subprocess.run(["sh", "-c", f"{line} {STRICT}"], cwd=tmp_path, env=found, capture_output=True, text=True,
-                              timeout=300)
-    assert compiled.returncode == 0, compiled.stderr
-    done = subprocess.run([tmp_path / "first"], capture_output=True, text=True, timeout=120, env=env)
-    assert done.returncode == 0 and '"step":469' in done.stderr, done.stderr
+    compiles, runs = re.findall(r"^\$ (cc .*|\./first.*)$", page, re.M)
+    shown = re.findall(r"^batch (\d+): loss ([\d.]+)$", page, re.M)
+    found = (built / "pkgconfig").read_text() if where == "installed" else str(support.BUILD / "lib/pkgconfig")
+    env = {k: v for k, v in CLEAN.items() if k != "LD_LIBRARY_PATH"} | {"PKG_CONFIG_PATH": found}
+    done = subprocess.run(["sh", "-c", f"{compiles} {STRICT} && {runs}"], cwd=tmp_path, env=env, capture_output=True,
+                          text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    said = re.findall(r"^batch (\d+): loss ([\d.]+)$", done.stdout, re.M)
+    assert [n for n, _ in said] == [n for n, _ in shown] == ["0", "100", "200", "300", "400"], done.stdout
+    assert [float(loss) for _, loss in said] == pytest.approx([float(loss) for _, loss in shown], rel=0.1)
+    assert '"step":469' in (tmp_path / "first.log").read_text()
