@@ -27,7 +27,8 @@
 //   submission.c the two together, as submit and plan hand them in
 //   series.c     the answer to a question about metrics; metrics_rows.c, metrics_plot.c and
 //                metrics_follow.c show it
-//   tail.c       the last lines of streams
+//   tail.c       the last lines of streams; last_lines.c asks for those of who is to blame
+//   log_positions.c how far a reader of logs is; follow_logs.c shows them beside progress
 //
 // The verbs, a file each, or one for those that differ by a word:
 //
@@ -103,6 +104,7 @@ struct td_flags {
     const char *role, *expires, *csr; // of a token
     const char *name;                 // of a token, or of jobs
     int rank;                         // -1: all
+    int logs_of;                      // follow_logs.h
     uint32_t attempt, from_step, to_step;
     uint32_t points; // 0: as they are
     uint64_t offset;

@@ -1,10 +1,12 @@
 // describe: one job, everything: state with the reason's numbers, progress, metrics, failure with
-// its last words, notes, times. Then its spec, as far as it differs from defaults (-o wide: whole).
-// Lines that would be empty are left out, but for the numbers, which are always there.
+// its last words and the last lines of who is to blame, notes, times. Then its spec, as far as it
+// differs from defaults (-o wide: whole). Lines that would be empty are left out, but for the
+// numbers, which are always there.
 
 #include <stdio.h>
 
 #include "client/format.h"
+#include "client/last_lines.h"
 #include "client/print.h"
 #include "client/progress.h"
 #include "client/session.h"
@@ -45,6 +47,17 @@ static void show_parts(const Traind__V1__Job *job) {
     }
 }
 
+// The traceback belongs to what is wrong now, not to an attempt before the one that runs.
+static void show_last_lines(struct td_session *s, const Traind__V1__Job *job) {
+    if (job->state != TRAIND__V1__JOB__STATE__FAILED &&
+        job->state != TRAIND__V1__JOB__STATE__RECOVERING) {
+        return;
+    }
+    char head[16];
+    snprintf(head, sizeof head, "%-14s ", "stderr");
+    td_last_lines_show(s, job, head);
+}
+
 static void show_failure(const Traind__V1__Failure *x) {
     if (!x || !x->class_[0]) return;
     td_print(stdout, "%-14s class %s, attempt %u, step %u", "failure", x->class_, x->attempt,
@@ -55,7 +68,7 @@ static void show_failure(const Traind__V1__Failure *x) {
     if (x->last_words[0]) td_print(stdout, "%-14s %s\n", "last words", x->last_words);
 }
 
-static td_status show_job(const Traind__V1__Job *job, bool wide) {
+static td_status show_job(struct td_session *s, const Traind__V1__Job *job) {
     line("id", job->id);
     line("name", job->name);
     line("state", td_job_state_word(job->state));
@@ -86,6 +99,7 @@ static td_status show_job(const Traind__V1__Job *job, bool wide) {
     line("checkpoint", job->checkpoint);
     line("weights", job->weights);
     show_failure(job->failure);
+    show_last_lines(s, job);
     for (size_t i = 0; i < job->n_notes; i++) {
         line("note", job->notes[i]);
     }
@@ -95,7 +109,7 @@ static td_status show_job(const Traind__V1__Job *job, bool wide) {
     line("created", job->create_time);
     line("started", job->start_time);
     line("ended", job->end_time);
-    return td_spec_yaml_show(job, wide);
+    return td_spec_yaml_show(job, s->flags->wide);
 }
 
 td_status td_cmd_describe(struct td_session *s, const struct td_flags *f, int *out_exit) {
@@ -106,7 +120,7 @@ td_status td_cmd_describe(struct td_session *s, const struct td_flags *f, int *o
     if (td_output_is_json(f->output)) {
         return td_session_print_json(s, &job->base);
     }
-    if (f->output != TD_OUTPUT_NAME) return show_job(job, f->wide);
+    if (f->output != TD_OUTPUT_NAME) return show_job(s, job);
     td_print(stdout, "%s\n", job->id);
     return TD_OK;
 }

@@ -4,8 +4,10 @@
 // stream where it was cut off. It asks for the job first, to distinguish a daemon that went away
 // from one that never was there: ranks that are well print a line or two in hours.
 //
-// To a file or a pipe the bytes are the ranks' own. On a terminal characters that would act on it
-// are shown as \xNN; a character that is cut between two answers is held until its rest has come.
+// To a file or a pipe the bytes are the ranks' own. A line that has no end gets one before that of
+// another stream; one stream of one rank is left as it is. On a terminal characters that would act
+// on it are shown as \xNN; a character that is cut between two answers is held until its rest has
+// come.
 //
 // --tail asks for some bytes at the end of each stream, and for eight times as many while one has
 // too few lines in them. --follow then goes on from there.
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/log_positions.h"
 #include "client/print.h"
 #include "client/session.h"
 #include "client/tail.h"
@@ -22,8 +25,6 @@
 #include "traind/v1/job.pb-c.h"
 #include "traind/v1/log.pb-c.h"
 
-enum { RANKS_MAX = 1 << 16 };
-
 struct logs {
     struct td_session *session;
     td_status failed; // here
@@ -31,14 +32,13 @@ struct logs {
     uint64_t dropped_bytes;
     bool any, received;
     size_t n_awaited; // nodes that have yet to send some
-    uint32_t rank;    // whose line is open
+    size_t open;      // the stream whose line is open
     bool prefix, line_open, over;
+    bool one;                    // stream only: its bytes are shown as they are
     bool escape;                 // stdout is a terminal
     char held[TD_PRINTABLE_MAX]; // of a character that is not whole
     size_t n_held, held_stream;
-    uint32_t attempt;  // that is being read; 0: the newest, none yet
-    uint64_t *offsets; // in it, of out and err of each rank: what comes next
-    size_t n_offsets;
+    struct td_log_positions at;
     struct td_tail tail;
     uint64_t tail_bytes; // that are asked for; 0: everything is shown as it comes
 };
@@ -77,18 +77,27 @@ static td_status put(struct logs *l, size_t stream, const char *data, size_t n) 
     return TD_OK;
 }
 
-static size_t stream_of(const Traind__V1__ReadLogsResponse *r) {
-    return 2 * (size_t)r->rank + (r->err ? 1 : 0);
+// What a stream prints does not go on in a line that another left open.
+static td_status leave_line(struct logs *l, size_t stream) {
+    if (!l->line_open || l->open == stream) return TD_OK;
+    TD_TRY(flush_held(l)); // of that line
+    l->line_open = false;
+    return td_fd_write_all(STDOUT_FILENO, "\n", 1, "stdout");
+}
+
+static td_status write_plain(struct logs *l, const Traind__V1__ReadLogsResponse *r) {
+    const size_t stream = td_log_stream_of(r);
+    if (!r->data.len) return TD_OK;
+    if (!l->one) TD_TRY(leave_line(l, stream));
+    l->line_open = r->data.data[r->data.len - 1] != '\n' && (!l->one || l->escape);
+    l->open = stream;
+    return put(l, stream, (const char *)r->data.data, r->data.len);
 }
 
 static td_status write_prefixed(struct logs *l, const Traind__V1__ReadLogsResponse *r) {
     const char *at = (const char *)r->data.data, *end = at + r->data.len;
     while (at < end) {
-        if (l->line_open && l->rank != r->rank) {
-            TD_TRY(flush_held(l)); // of that line
-            TD_TRY(td_fd_write_all(STDOUT_FILENO, "\n", 1, "stdout"));
-            l->line_open = false;
-        }
+        TD_TRY(leave_line(l, td_log_stream_of(r)));
         if (!l->line_open) {
             char head[32];
             int n = snprintf(head, sizeof head, "[rank %" PRIu32 "] ", r->rank);
@@ -96,28 +105,11 @@ static td_status write_prefixed(struct logs *l, const Traind__V1__ReadLogsRespon
         }
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         const char *stop = newline ? newline + 1 : end;
-        TD_TRY(put(l, stream_of(r), at, (size_t)(stop - at)));
+        TD_TRY(put(l, td_log_stream_of(r), at, (size_t)(stop - at)));
         l->line_open = !newline;
-        l->rank = r->rank;
+        l->open = td_log_stream_of(r);
         at = stop;
     }
-    return TD_OK;
-}
-
-static td_status note_position(struct logs *l, const Traind__V1__ReadLogsResponse *r) {
-    size_t stream = stream_of(r);
-    if (r->attempt != l->attempt) {
-        l->attempt = r->attempt;
-        l->n_offsets = 0;
-    }
-    if (stream >= l->n_offsets) {
-        uint64_t *grown = td_realloc(l->offsets, (stream + 1) * sizeof *grown);
-        if (!grown) return td_fail_oom();
-        memset(grown + l->n_offsets, 0, (stream + 1 - l->n_offsets) * sizeof *grown);
-        l->offsets = grown;
-        l->n_offsets = stream + 1;
-    }
-    l->offsets[stream] = r->offset + r->data.len;
     return TD_OK;
 }
 
@@ -138,10 +130,10 @@ static td_status show(struct logs *l, const Traind__V1__ReadLogsResponse *r) {
     } else if (l->prefix) {
         s = write_prefixed(l, r);
     } else {
-        s = put(l, stream_of(r), (const char *)r->data.data, r->data.len);
+        s = write_plain(l, r);
     }
     if (s) l->line_open = false; // and cannot be ended
-    return s ? s : note_position(l, r);
+    return s ? s : td_log_positions_note(&l->at, r);
 }
 
 static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *message, void *arg) {
@@ -161,13 +153,13 @@ static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *mes
         }
         return;
     }
-    if (r->rank >= RANKS_MAX) {
-        l->failed = td_fail(TD_INTERNAL, "the daemon named a rank %u", r->rank);
-    } else if (l->tail_bytes) {
-        l->failed = td_tail_add(&l->tail, stream_of(r), r->offset, r->data.data, r->data.len);
-        l->attempt = r->attempt;
+    l->failed = td_log_check(r);
+    if (!l->failed && l->tail_bytes) {
+        l->failed =
+            td_tail_add(&l->tail, td_log_stream_of(r), r->offset, r->data.data, r->data.len);
+        l->at.attempt = r->attempt;
         l->dropped_bytes = TD_MAX(l->dropped_bytes, r->dropped_bytes);
-    } else {
+    } else if (!l->failed) {
         l->failed = show(l, r);
     }
     if (l->failed) td_rpc_stream_cancel(stream);
@@ -183,31 +175,16 @@ static void on_done(struct td_rpc_stream *stream, td_status take_status, void *a
 // ---- rounds -------------------------------------------------------------------------------------
 static td_status send_request(struct logs *l, struct td_rpc_stream *stream) {
     const struct td_flags *f = l->session->flags;
-    TD_AUTO_FREE Traind__V1__LogPosition *p = td_calloc(l->n_offsets + 1, sizeof *p);
-    TD_AUTO_FREE Traind__V1__LogPosition **rows = td_calloc(l->n_offsets + 1, sizeof *rows);
-    if (!p || !rows) return td_fail_oom();
-    for (size_t i = 0; i < l->n_offsets; i++) {
-        p[i] = (Traind__V1__LogPosition)TRAIND__V1__LOG_POSITION__INIT;
-        p[i].rank = (uint32_t)(i / 2);
-        p[i].err = i % 2;
-        p[i].offset = l->offsets[i];
-        rows[i] = &p[i];
-    }
     Traind__V1__ReadLogsRequest request = TRAIND__V1__READ_LOGS_REQUEST__INIT;
     request.job = td_unconst(f->args[0]);
-    request.attempt = l->attempt;
     request.later = f->attempt == 0;
-    request.positions = rows;
-    request.n_positions = l->n_offsets;
     request.rank = f->rank;
-    request.offset = l->n_offsets ? 0 : f->offset;
+    request.offset = l->at.n_streams ? 0 : f->offset;
     request.follow = f->follow && !l->tail_bytes;
     request.tail_bytes = l->tail_bytes;
     request.out_only = f->out_only;
     request.err_only = f->err_only;
-    td_rpc_stream_send(stream, &request.base);
-    td_rpc_stream_half_close(stream);
-    return TD_OK;
+    return td_log_positions_send(&l->at, &request, stream);
 }
 
 // One stream, to its end.
@@ -235,7 +212,7 @@ static td_status ask_for_job(struct logs *l, uint32_t at_most) {
     TD_AUTO(td_rpc_message) *answer = NULL;
     TD_TRY(td_session_get_job(l->session, &answer));
     const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
-    if (!l->attempt) l->attempt = TD_MIN(job->attempt, at_most);
+    if (!l->at.attempt) l->at.attempt = TD_MIN(job->attempt, at_most);
     return TD_OK;
 }
 
@@ -244,7 +221,7 @@ static td_status show_tail(struct logs *l) {
     for (size_t i = 0; i < l->tail.n_streams; i++) {
         struct td_tail_stream *s = &l->tail.stream[i];
         Traind__V1__ReadLogsResponse r = TRAIND__V1__READ_LOGS_RESPONSE__INIT;
-        r.attempt = l->attempt;
+        r.attempt = l->at.attempt;
         r.rank = (uint32_t)(i / 2);
         r.err = i % 2;
         r.offset = s->offset;
@@ -253,7 +230,7 @@ static td_status show_tail(struct logs *l) {
         if (r.data.len) {
             TD_TRY(show(l, &r));
         } else {
-            TD_TRY(note_position(l, &r)); // where a follower goes on
+            TD_TRY(td_log_positions_note(&l->at, &r)); // where a follower goes on
         }
     }
     return TD_OK;
@@ -272,7 +249,7 @@ static td_status read_tail(struct logs *l) {
         l->tail_bytes = TD_MIN(8 * l->tail_bytes, (uint64_t)TD_TAIL_BYTES_MAX);
     } while (!failed && !enough);
     l->tail_bytes = 0;
-    l->any |= !failed && l->attempt && l->tail.n_streams;
+    l->any |= !failed && l->at.attempt && l->tail.n_streams;
     if (!failed) failed = show_tail(l);
     td_tail_clear(&l->tail);
     return failed;
@@ -326,7 +303,8 @@ td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_e
     }
     struct logs l = {.session = s,
                      .prefix = f->rank < 0,
-                     .attempt = f->attempt,
+                     .one = f->rank >= 0 && (f->out_only || f->err_only),
+                     .at.attempt = f->attempt,
                      .tail = {.n_lines = f->tail_lines},
                      .escape = isatty(STDOUT_FILENO) == 1};
     if (f->offset && f->tail_lines >= 0) {
@@ -334,7 +312,7 @@ td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_e
     }
     if (f->follow) TD_TRY(ask_for_job(&l, UINT32_MAX));
     td_status failed = read_all(&l, f->timeout_ns);
-    free(l.offsets);
+    td_log_positions_finish(&l.at);
     td_status cut = flush_held(&l);
     if (!failed) failed = td_steal(cut);
     td_status_free(cut);

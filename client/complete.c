@@ -106,7 +106,9 @@ static void read_line(struct line *l, struct td_flags *f, const char *const *wor
             continue;
         }
         const struct argp_option *o = find_option(l, word, len);
+        const bool takes_next = i + 1 < n && (word[len] || strcmp(words[i + 1], "=") == 0);
         if (!o || !o->arg || (is_last && !word[len])) continue;
+        if ((o->flags & OPTION_ARG_OPTIONAL) && !word[len] && !takes_next) continue;
         if (word[len] && !is_last) {
             take_value(f, o, word + len + 1);
             continue;

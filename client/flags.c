@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "client/flag_values.h"
+#include "client/follow_logs.h"
 #include "client/help.h"
 #include "client/rows.h"
 #include "client/session.h"
@@ -53,6 +54,7 @@ enum {
     KEY_OWNER,
     KEY_FOR,
     KEY_WAIT,
+    KEY_LOGS,
 };
 
 struct flag_row {
@@ -86,6 +88,9 @@ static const struct flag_row flag_table[] = {
       "at the end a table of kernels and their time, in a file that a note names: trainer.profile",
       0}},
     {F_FOLLOW, {"follow", 'f', 0, 0, "stay until the job has ended", 0}},
+    {F_LOGS,
+     {"logs", KEY_LOGS, "RANK", OPTION_ARG_OPTIONAL,
+      "with --follow: what rank 0 prints, too; --logs=all: all ranks", 0}},
     {F_RECONNECT,
      {"reconnect", KEY_RECONNECT, "SPAN", 0,
       "how long to wait for a daemon that goes away meanwhile (default: 10m)", 0}},
@@ -101,7 +106,7 @@ static const struct flag_row flag_table[] = {
     {F_FORCE, {"force", KEY_FORCE, 0, 0, "replace files that are there", 0}},
     {F_ONCE, {"once", KEY_ONCE, 0, 0, "print one page and end, as where there is no terminal", 0}},
     {F_PLOT, {"plot", KEY_PLOT, 0, 0, "curves, as wide as the terminal", 0}},
-    {F_TAIL,
+    {F_STREAM,
      {"tail", KEY_TAIL, "N", 0, "only the last N lines of each rank's stdout and stderr", 0}},
     {F_STEPS, {"from", KEY_FROM, "STEP", 0, "first step", 0}},
     {F_STEPS, {"to", KEY_TO, "STEP", 0, "last step", 0}},
@@ -327,6 +332,11 @@ static error_t parse_number(int key, char *arg, struct argp_state *state, struct
     case KEY_TAIL:
         f->tail_lines = (int64_t)td_flag_number(state, "tail", arg, TD_TAIL_LINES_MAX);
         return 0;
+    case KEY_LOGS:
+        f->logs_of = !arg                      ? 0
+                     : strcmp(arg, "all") == 0 ? TD_FOLLOW_LOGS_ALL
+                                               : (int)td_flag_number(state, "logs", arg, 1 << 16);
+        return 0;
     case KEY_POINTS:
         f->points = (uint32_t)td_flag_number(state, "points", arg, UINT32_MAX);
         if (!f->points) argp_error(state, "--points takes a number from 1 on");
@@ -381,6 +391,14 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
     }
 }
 
+static void check_logs(struct argp_state *state, const struct td_flags *f) {
+    if (f->logs_of == TD_FOLLOW_LOGS_NONE) return;
+    if (!f->follow) {
+        argp_error(state, "--logs needs --follow; `trainctl logs` has what was printed");
+    }
+    if (f->output != TD_OUTPUT_TABLE) argp_error(state, "--logs prints text, which -o is not");
+}
+
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     struct parse *p = state->input;
     struct td_flags *f = p->flags;
@@ -391,6 +409,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     }
     if (key == ARGP_KEY_END) {
         if (f->n_args < p->verb->min_args) argp_error(state, "%s is missing", p->verb->args);
+        check_logs(state, f);
         return 0;
     }
     error_t known = parse_common_flag(key, arg, state, p);
@@ -408,8 +427,11 @@ void td_flags_parse(const struct td_verb *verb, int argc, char **argv, struct td
     snprintf(name, sizeof name, "trainctl %s", verb->name);
     argv[0] = name;
     struct parse p = {verb, out_flags};
-    *out_flags = (struct td_flags){
-        .rank = -1, .tail_lines = -1, .limit = -1, .reconnect_ns = TD_RECONNECT_NS};
+    *out_flags = (struct td_flags){.rank = -1,
+                                   .logs_of = TD_FOLLOW_LOGS_NONE,
+                                   .tail_lines = -1,
+                                   .limit = -1,
+                                   .reconnect_ns = TD_RECONNECT_NS};
     argp_err_exit_status = TD_CTL_USAGE;
     setenv("ARGP_HELP_FMT", "no-dup-args-note", 0); // two lines that say little
     argp_parse(&argp, argc, argv, 0, NULL, &p);

@@ -12,7 +12,7 @@ enum td_flag_bit {
     F_DRY_RUN = 1 << 2,
     F_RANK = 1 << 3,
     F_ATTEMPT = 1 << 4,
-    F_STREAM = 1 << 5, // --out-only, --err-only, --offset
+    F_STREAM = 1 << 5, // --out-only, --err-only, --offset, --tail
     F_STEPS = 1 << 6,  // --from, --to, --points
     F_FILE = 1 << 7,   // -O
     F_STATE = 1 << 8,
@@ -29,7 +29,7 @@ enum td_flag_bit {
     F_CHANGES = 1 << 19, // with F_JOBS: it is not what it was
     F_ALL = 1 << 20,
     F_RECONNECT = 1 << 21, // it stays while the daemon is away
-    F_TAIL = 1 << 22,
+    F_LOGS = 1 << 22,      // with F_FOLLOW
     F_PLOT = 1 << 23,
     F_CSV = 1 << 24, // -o csv
     F_FORCE = 1 << 25,

@@ -12,6 +12,8 @@
 #include "client/format.h"
 #include "client/print.h"
 #include "client/epochs.h"
+#include "client/follow_logs.h"
+#include "client/last_lines.h"
 #include "client/states.h"
 #include "lib/base/clock.h"
 
@@ -117,6 +119,7 @@ struct to_end {
     struct td_session *session;
     struct td_progress_line progress;
     struct td_epochs epochs;
+    struct td_follow_logs logs;
     bool show, paused;
     const Traind__V1__Job__State *states;
     size_t n_states;
@@ -130,7 +133,7 @@ static Traind__V1__Job *dup_job(const Traind__V1__Job *job) {
     return traind__v1__job__unpack(NULL, traind__v1__job__pack(job, bytes), bytes);
 }
 
-static void say_end(const struct to_end *e, const Traind__V1__Job *job) {
+static void say_end(struct to_end *e, const Traind__V1__Job *job) {
     if (e->session->flags->output == TD_OUTPUT_NAME) {
         td_print(stdout, "%s\n", job->id);
         return;
@@ -149,6 +152,9 @@ static void say_end(const struct to_end *e, const Traind__V1__Job *job) {
                  "error", job->failure->message);
         const char *words = job->failure->last_words;
         if (words[0]) td_print(stdout, TD_END_LINE "%.*s\n", "last words", WORDS_MAX, words);
+        char head[32];
+        snprintf(head, sizeof head, TD_END_LINE, "stderr");
+        td_last_lines_show(e->session, job, head);
     }
 }
 
@@ -160,6 +166,7 @@ static bool on_change(const Traind__V1__WatchJobResponse *r, void *arg) {
         e->job = dup_job(r->job);
         return true;
     }
+    td_follow_logs_see(&e->logs, r->job);
     if (e->show) {
         td_epochs_see(&e->epochs, r->job);
         td_progress_line_show(&e->progress, r->job);
@@ -175,6 +182,7 @@ static bool on_change(const Traind__V1__WatchJobResponse *r, void *arg) {
 
 static td_status conclude(struct to_end *e) {
     if (!e->job) return td_fail_oom();
+    td_follow_logs_wait(&e->logs, e->job);
     if (e->show) {
         td_epochs_finish(&e->epochs, e->job);
         td_progress_line_show(&e->progress, e->job);
@@ -215,9 +223,11 @@ td_status td_follow_to(struct td_session *s, const char *job, int flags,
         .session = s, .show = flags & TD_FOLLOW_SHOW, .states = states, .n_states = n_states};
     td_progress_line_init(&e.progress, s->config.dumb, s->config.color);
     td_epochs_init(&e.epochs, s, &e.progress, flags & TD_FOLLOW_FROM_START);
+    td_follow_logs_init(&e.logs, s, &e.progress, s->flags->logs_of, flags & TD_FOLLOW_FROM_START);
     td_status failed = td_follow(s, job, s->flags->timeout_ns, on_change, &e);
     td_epochs_wait(&e.epochs);
     if (!failed) failed = conclude(&e);
+    td_follow_logs_finish(&e.logs);
     if (e.show) td_progress_line_end(&e.progress);
     const bool is_there = e.job && td_states_have(states, n_states, e.job->state);
     if (e.job) traind__v1__job__free_unpacked(e.job, NULL);
