@@ -11,6 +11,7 @@
 //   brought.h            sizes that come with the weights
 //   method.h             how the weights move
 //   user_plugins.h       what a plan names of plugins, and which of its own files are loaded
+//   reads.h              the files that a plan was made from
 //   known_precision.h    what trainer.precision: auto was
 //   devices.h            which device of an accelerator is the rank's
 //   build.h              which build this is

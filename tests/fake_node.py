@@ -92,7 +92,8 @@ class FakeNode:
         body = getattr(message, got)
         if got == "plan_request":
             self.send(plan_result=self.m.PlanResult(request=body.request, result_json=json.dumps(
-                {"state_bytes": 1000, "arena_bytes": 24, "shared_bytes": 4096, "total_steps": 30, "steps_per_epoch": 10})))
+                {"state_bytes": 1000, "arena_bytes": 24, "shared_bytes": 4096, "total_steps": 30, "steps_per_epoch": 10,
+                 "read": []})))
         if got == "reconcile" and self.reconciles:
             self.send(later=True, reconciled=self.m.Reconciled(request=body.request, job=body.job))
         return got, body

@@ -15,11 +15,14 @@
 #include "daemon/node/shell/rendezvous.h"
 #include "daemon/node/shell/scan.h"
 #include "daemon/node/shell/shell.h"
+#include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
+
+enum { COMPARED_MAX = 8 << 20 };
 
 // ---- plans --------------------------------------------------------------------------------------
 // What a plan lacked is measured when the node is idle.
@@ -45,7 +48,36 @@ static bool is_idle(void *arg) {
     return td_node_daemon_is_idle(TD_CAST(td_node_daemon, arg));
 }
 
+// What cannot be compared may be another.
+static void on_compared(const char *request, td_status take_status, const char *result_json,
+                        void *arg) {
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, arg);
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *v = NULL;
+    td_status s = take_status;
+    if (!s) s = td_arena_create(1 << 20, &arena);
+    if (!s) s = td_json_parse(arena, result_json, strlen(result_json), &v);
+    const char *change = s ? td_status_message(s) : td_json_string(td_json_get(v, "change"), "?");
+    if (change[0]) td_log_info("a plan is stale request=%s why=\"%s\"", request, change);
+    td_messages_compared(n, request, change);
+    td_status_free(s);
+}
+
+// Beside the planner, so that a start does not wait for another job's plan.
+static void compare(struct td_node_daemon *n, const Traind__V1__PlanRequest *request) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, COMPARED_MAX);
+    td_status s =
+        td_buf_printf(&text, "{\"plan\":%s,\"read\":%s}", request->plan_json, request->read);
+    if (!s) s = td_planner_submit(n->comparer, request->request, td_buf_cstr(&text), "");
+    if (s) on_compared(request->request, s, "", n);
+}
+
 static void plan(struct td_node_daemon *n, const Traind__V1__PlanRequest *request) {
+    if (request->read[0]) {
+        compare(n, request);
+        return;
+    }
     td_measurer_yield(n->measurer);
     td_status failed =
         td_planner_submit(n->planner, request->request, request->plan_json, request->dump_graph);
@@ -103,6 +135,7 @@ static void carry_out(struct td_node_daemon *n, const struct td_node_action *act
         return;
     case TD_NA_PLAN_DROP:
         td_planner_drop(n->planner, action->plan_cancel->request);
+        td_planner_drop(n->comparer, action->plan_cancel->request);
         return;
     case TD_NA_RECONCILE:
         td_reconciler_submit(n->reconciler, action->reconcile);
@@ -180,6 +213,7 @@ static void on_down(const char *why, void *arg) {
     td_attempts_down(n);
     td_reconciler_clear(n->reconciler);
     td_planner_drop(n->planner, NULL); // the coordinator asks again, here or elsewhere
+    td_planner_drop(n->comparer, NULL);
     td_node_core_down(n->core);
     td_node_daemon_answer(n);
 }
@@ -227,17 +261,19 @@ static td_status open_node(struct td_node_daemon *n, const struct td_node_option
     TD_TRY(td_measurer_create(n->loop, n->bin_dir, cache, o->measure_after_ns, is_idle, n,
                               &n->measurer));
     td_measurer_want(n->measurer, (int32_t)(n->inventory.cores / n->inventory.slots));
-    const struct td_planner_options planning = {.bin_dir = n->bin_dir,
-                                                .scratch_dir = scratch,
-                                                .cache_dir = cache,
-                                                .checkpoints_dir = checkpoints,
-                                                .plugin_dirs = n->plugin_dirs,
-                                                .timeout_s =
-                                                    (int32_t)(o->plan_timeout_ns / TD_NS_PER_S),
-                                                .idle = is_idle,
-                                                .fn = on_planned,
-                                                .arg = n};
+    struct td_planner_options planning = {.bin_dir = n->bin_dir,
+                                          .scratch_dir = scratch,
+                                          .cache_dir = cache,
+                                          .checkpoints_dir = checkpoints,
+                                          .plugin_dirs = n->plugin_dirs,
+                                          .timeout_s = (int32_t)(o->plan_timeout_ns / TD_NS_PER_S),
+                                          .idle = is_idle,
+                                          .fn = on_planned,
+                                          .arg = n};
     TD_TRY(td_planner_create(n->loop, &planning, &n->planner));
+    planning.verb = "compare";
+    planning.fn = on_compared;
+    TD_TRY(td_planner_create(n->loop, &planning, &n->comparer));
     TD_TRY(td_plugin_list_create(n->loop, n->bin_dir, on_plugins_listed, n, &n->plugin_list));
     const struct td_reconciler_options reconciling = {.loop = n->loop,
                                                       .state_dir = n->state_dir,
@@ -279,6 +315,7 @@ void td_node_daemon_destroy(struct td_node_daemon *n) {
         td_local_attempt_destroy(td_steal(a->shell));
     }
     td_planner_destroy(n->planner);
+    td_planner_destroy(n->comparer);
     td_measurer_destroy(n->measurer);
     td_plugin_list_destroy(n->plugin_list);
     td_reconciler_destroy(n->reconciler);

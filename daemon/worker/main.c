@@ -39,7 +39,8 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    {"plan", OPT_PLAN, "FILE", 0, "what to train (JSON)", 0},
+    {"plan", OPT_PLAN, "FILE", 0,
+     "what to train (JSON); compare: {\"plan\": that, \"read\": what its plan says of files}", 0},
     {"rank", OPT_RANK, "R", 0, "which rank this is (0)", 0},
     {"world-size", OPT_WORLD, "W", 0, "how many ranks there are (1)", 0},
     {"page-fd", OPT_PAGE, "N", 0, "the launcher's rank page", 1},
@@ -163,7 +164,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         c->verb = arg;
         return 0;
     case ARGP_KEY_END:
-        if (!c->verb) argp_error(state, "say what to do: run, plan, rates, probe or version");
+        if (!c->verb) {
+            argp_error(state, "say what to do: run, plan, compare, rates, probe or version");
+        }
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -174,7 +177,7 @@ int main(int argc, char **argv) {
     static const struct argp argp = {
         options,
         parse,
-        "run|plan|rates|probe|version",
+        "run|plan|compare|rates|probe|version",
         "Trains one rank of a job from a plan. Without a launcher it prints metrics and events as "
         "JSON lines, and stops with a checkpoint on Ctrl-C.",
         0,
@@ -197,8 +200,10 @@ int main(int argc, char **argv) {
     if (!runs) signal(SIGUSR1, SIG_IGN); // "save", to all processes of a job of Slurm's
     if (strcmp(c.verb, "probe") == 0) return td_worker_probe(&c.args);
     if (strcmp(c.verb, "rates") == 0) return td_worker_rates(&c.args);
-    if (!runs && strcmp(c.verb, "plan") != 0) {
-        fprintf(stderr, "traind-worker: unknown verb '%s': run, plan, rates, probe or version\n",
+    const bool compares = strcmp(c.verb, "compare") == 0;
+    if (!runs && !compares && strcmp(c.verb, "plan") != 0) {
+        fprintf(stderr,
+                "traind-worker: unknown verb '%s': run, plan, compare, rates, probe or version\n",
                 c.verb);
         return TD_EXIT_BAD_SPEC;
     }
@@ -206,6 +211,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "traind-worker: %s needs --plan FILE\n", c.verb);
         return TD_EXIT_BAD_SPEC;
     }
+    if (compares) return td_worker_compare(&c.args);
     c.args.whole_job = !runs;
     return runs ? td_worker_run(&c.args) : td_worker_plan(&c.args);
 }

@@ -3,7 +3,8 @@
 // before any rank starts. Beside a 16-bit precision it says how long a step of 32-true takes, and
 // it settles trainer.precision: auto (precision.h). With --dump-graph it prints the main program as
 // a pass leaves it instead, or both in one object. It lists the devices of
-// the accelerator, for who gives them to ranks. What the job would not find, or could not write,
+// the accelerator, for who gives them to ranks, and the files that it read, for who keeps it
+// (fabric/reads.h). What the job would not find, or could not write,
 // on this machine refuses the plan, too (engine/train/start.h).
 
 #include <string.h>
@@ -14,10 +15,12 @@
 #include "engine/train/start.h"
 #include "fabric/devices.h"
 #include "fabric/fatal.h"
+#include "fabric/reads.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 
 enum { GRAPH_MAX_BYTES = 16 << 20, OUTPUT_MAX_BYTES = 40 << 20, DEVICES_MAX_BYTES = 256 << 10 };
+enum { READ_MAX_BYTES = 1 << 20 };
 
 static td_status append_step(const struct td_worker_sized *w, struct td_buf *b) {
     TD_TRY(td_buf_str(b, ",\"step_seconds\":"));
@@ -59,7 +62,7 @@ static td_status append_sizes(const struct td_worker_sized *w, struct td_buf *b)
 
 // What is printed beside the sizes.
 struct beside {
-    struct td_buf graph, devices;
+    struct td_buf graph, devices, read;
 };
 
 static td_status append(const struct td_worker_args *args, const struct td_worker_sized *w,
@@ -68,6 +71,7 @@ static td_status append(const struct td_worker_args *args, const struct td_worke
     if (args->dump_graph && !args->json) return td_buf_append(b, graph->data, graph->len);
     TD_TRY(append_sizes(w, b));
     TD_TRY(td_buf_append(b, t->devices.data, t->devices.len));
+    TD_TRY(td_buf_append(b, t->read.data, t->read.len));
     if (args->dump_graph) {
         TD_TRY(td_buf_str(b, ",\"graph\":"));
         TD_TRY(td_json_print_string(graph->data, graph->len, b));
@@ -78,6 +82,12 @@ static td_status append(const struct td_worker_args *args, const struct td_worke
 static td_status list_devices(const struct td_rank *r, struct td_buf *out) {
     TD_TRY(td_buf_printf(out, ",\"accelerator\":\"%s\",\"devices\":", r->accel_name));
     return td_devices_print(r->accel_name, r->accel_ops, &r->accel_facts, out);
+}
+
+// Before anything is read: a file that changes meanwhile is another one then.
+static td_status list_files(const struct td_worker_config *config, struct td_buf *out) {
+    TD_TRY(td_buf_str(out, ",\"read\":"));
+    return td_reads_print(config->plan.tree, out);
 }
 
 // What it names is static or lives as long as the config.
@@ -115,9 +125,11 @@ int td_worker_plan(const struct td_worker_args *args) {
     td_buf_init(&text, OUTPUT_MAX_BYTES);
     td_buf_init(&beside.graph, GRAPH_MAX_BYTES);
     td_buf_init(&beside.devices, DEVICES_MAX_BYTES);
+    td_buf_init(&beside.read, READ_MAX_BYTES);
     static struct td_rank_page page; // no rank, but a crash of a plugin has its last words
     td_status s = td_fatal_install(&page);
     if (!s) s = td_worker_configure(args, &config);
+    if (!s) s = list_files(config, &beside.read);
     if (!s) s = measure(args, config, &sized, &beside);
     if (!s) s = append(args, &sized, &beside, &text);
     if (!s) s = td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
@@ -133,5 +145,6 @@ int td_worker_plan(const struct td_worker_args *args) {
     }
     td_buf_finish(&beside.graph);
     td_buf_finish(&beside.devices);
+    td_buf_finish(&beside.read);
     return code;
 }

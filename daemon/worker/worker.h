@@ -7,7 +7,8 @@
 //
 //   main.c                           the command line
 //   worker.h                         the verbs
-//   run.c, plan.c, rates.c, probe.c  a verb each; probe_plugins.h, the other half of probe
+//   run.c, plan.c, compare.c, rates.c, probe.c
+//                                    a verb each; probe_plugins.h, the other half of probe
 //   precision.h                      what trainer.precision: auto is
 //
 // What a rank in a process needs besides is in fabric/ (fabric/fabric.h).
@@ -24,6 +25,7 @@
 //                                     reads, rates, and decoded data
 //       [--checkpoints-dir DIR]       where a node has checkpoints of jobs that name no place
 //       [--busy]                      measure nothing, ranks run on this machine
+//   traind-worker compare --plan FILE a plan and what it read: has that changed? one JSON object
 //   traind-worker rates --choices-dir DIR [--threads N] [--accelerator NAME]
 //                                     measure rates of this machine for a moment and keep them
 //   traind-worker probe [--plugins]   accelerators found here, a JSON object each; or what a spec
@@ -38,6 +40,7 @@
 
 int td_worker_run(const struct td_worker_args *args);
 int td_worker_plan(const struct td_worker_args *args);
+int td_worker_compare(const struct td_worker_args *args);
 int td_worker_probe(const struct td_worker_args *args);
 int td_worker_rates(const struct td_worker_args *args);
 

@@ -323,7 +323,8 @@ def asked(node, waiting):
         message = next(node.session)
         body = message.plan_request
         node.send(plan_result=node.m.PlanResult(request=body.request, result_json=json.dumps(
-            {"state_bytes": 1000, "arena_bytes": 24, "shared_bytes": 4096, "total_steps": 30, "steps_per_epoch": 10})))
+            {"state_bytes": 1000, "arena_bytes": 24, "shared_bytes": 4096, "total_steps": 30, "steps_per_epoch": 10,
+             "read": []})))
         waiting.result()
     return True
 

@@ -98,6 +98,7 @@ static inline void create(struct world *w, int i, uint64_t spec) {
     after(w);
     if (!s) {
         w->jobs[i].created = true;
+        w->jobs[i].created_ns = w->now_ns;
         put(w, NULL, i);
     }
     td_status_free(s);

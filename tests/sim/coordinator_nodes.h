@@ -133,6 +133,7 @@ static void check_points(struct world *w, const Traind__V1__Assign *m, const cha
 
 static void on_assign(struct world *w, struct sim_node *n, const Traind__V1__Assign *m) {
     check_single(w, m->id);
+    check_plan(w, m);
     for (size_t i = 0; i < m->n_resume; i++) {
         check_points(w, m, m->resume[i]->path);
     }
@@ -232,10 +233,20 @@ static void on_ack(struct sim_node *n, const Traind__V1__SegmentAck *m) {
 static void on_plan(struct world *w, struct sim_node *n, const Traind__V1__PlanRequest *m) {
     Traind__V1__PlanResult r = TRAIND__V1__PLAN_RESULT__INIT;
     Traind__V1__NodeMessage out = TRAIND__V1__NODE_MESSAGE__INIT;
-    char empty[] = "", result[] = "{\"state_bytes\":10,\"total_steps\":100}", cls[] = "internal";
+    char empty[] = "", result[160], read[48], cls[] = "internal", changed[] = "it is another";
+    snprintf(read, sizeof read, "[{\"of\":\"data\",\"digest\":\"%u\"}]", w->version);
+    snprintf(result, sizeof result,
+             "{\"state_bytes\":10,\"total_steps\":100,\"shared_bytes\":%u,\"read\":%s}",
+             w->version + 1, read);
     r.request = m->request;
-    r.result_json = chance(w, 4) && !w->calm ? empty : result;
-    r.class_ = cls;
+    if (m->read[0]) {
+        r.same = strcmp(m->read, read) == 0;
+        r.changed = r.same ? empty : changed;
+        w->compared++, w->stale += !r.same;
+    } else {
+        r.result_json = chance(w, 4) && !w->calm ? empty : result;
+        r.class_ = cls;
+    }
     out.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
     out.plan_result = &r;
     to_core(w, n, &out);

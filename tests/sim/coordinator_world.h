@@ -29,6 +29,8 @@ enum {
     N_SPECS = MAX_RANKS + N_GANGS,
     LEASE_MS = 10000, // defaults of the core
     LOST_AFTER_MS = 60000,
+    N_VERSIONS = 256,
+    STALE_MS = 6000, // a plan is compared, and what it starts is committed, within
 };
 
 static const int64_t lease_ns = LEASE_MS * TD_NS_PER_MS,
@@ -91,6 +93,7 @@ struct points {
 struct job_facts {
     char id[TD_JOB_ID_MAX];
     bool created, acknowledged, deleted;
+    int64_t created_ns;
 };
 
 struct world {
@@ -116,7 +119,11 @@ struct world {
     struct sim_node nodes[N_NODES];
     struct job_facts jobs[N_JOBS];
     char *specs[N_SPECS + 1];
-    uint32_t crashes, assigned, gangs, aborted, forgotten, deleted, resumed, n_given_up;
+    // The files that plans read: their version, and until when earlier ones were current.
+    uint32_t version;
+    int64_t version_until[N_VERSIONS];
+    uint32_t crashes, assigned, gangs, aborted, forgotten, deleted, resumed, n_given_up, compared,
+        stale;
 };
 
 static uint64_t draw(struct world *w) { // splitmix64
@@ -132,6 +139,26 @@ static bool chance(struct world *w, uint32_t one_in) {
 
 static struct td_now now(const struct world *w) {
     return (struct td_now){{w->now_ns}, {INT64_C(1700000000) * TD_NS_PER_S + w->now_ns}};
+}
+
+// ---- what plans read
+// ----------------------------------------------------------------------------- The version that
+// the plan is of was current just now, and after the job came. 0: a job that has run starts without
+// a plan.
+static void check_plan(const struct world *w, const Traind__V1__Assign *m) {
+    if (!m->shared_bytes) {
+        assert_true(m->id->attempt > 1);
+        return;
+    }
+    const uint64_t version = m->shared_bytes - 1;
+    assert_true(version <= w->version);
+    if (version == w->version) return;
+    assert_true(w->now_ns - w->version_until[version] <= STALE_MS * TD_NS_PER_MS);
+    for (int i = 0; i < N_JOBS; i++) {
+        if (strcmp(w->jobs[i].id, m->id->job) == 0) {
+            assert_true(w->jobs[i].created_ns <= w->version_until[version]);
+        }
+    }
 }
 
 // ---- the coordinator's shell --------------------------------------------------------------------

@@ -71,12 +71,19 @@ static bool all_ended(struct world *w) {
 }
 
 // ---- a history ----------------------------------------------------------------------------------
+// Somebody writes to what jobs train on.
+static void change_files(struct world *w) {
+    if (w->version + 1 == N_VERSIONS) return;
+    w->version_until[w->version++] = w->now_ns;
+}
+
 static void advance(struct world *w) {
     pass_time(w);
     for (int i = 0; i < N_NODES; i++) {
         step_node(w, &w->nodes[i]);
     }
     people(w);
+    if (!w->calm && chance(w, 300)) change_files(w);
     if (!w->calm && chance(w, 800)) crash(w);
 }
 
@@ -188,7 +195,7 @@ struct tally {
     // Attempts over several nodes, parts that another took along, and checkpoints that such an
     // attempt could go on from.
     // And parts that were given up for their silence.
-    uint64_t gangs, aborted, resumed, given_up;
+    uint64_t gangs, aborted, resumed, given_up, compared, stale;
 };
 
 static void live_through(uint64_t seed, struct tally *t) {
@@ -227,6 +234,8 @@ static void live_through(uint64_t seed, struct tally *t) {
     t->aborted += w->aborted;
     t->resumed += w->resumed;
     t->given_up += w->n_given_up;
+    t->compared += w->compared;
+    t->stale += w->stale;
     free_world(w);
 }
 
@@ -244,11 +253,13 @@ static void test_every_history_keeps_the_invariants_and_every_job_ends(void **st
         print_message("# seed %llu\n", (unsigned long long)seed);
         live_through(seed, &t);
     }
-    print_message("# gangs %llu aborted %llu resumed %llu given up %llu\n",
+    print_message("# gangs %llu aborted %llu resumed %llu given up %llu compared %llu stale %llu\n",
                   (unsigned long long)t.gangs, (unsigned long long)t.aborted,
-                  (unsigned long long)t.resumed, (unsigned long long)t.given_up);
+                  (unsigned long long)t.resumed, (unsigned long long)t.given_up,
+                  (unsigned long long)t.compared, (unsigned long long)t.stale);
     assert_true(t.gangs > n && t.aborted > n / 4); // they are not left out by the draw
     assert_true(t.resumed > n / 4 && t.given_up > n / 4);
+    assert_true(t.compared > n && t.stale > n / 4 && t.stale < t.compared);
 }
 
 // Time passes for the store and for a node that trains nothing.

@@ -34,6 +34,7 @@ struct rig {
     struct { // the newest Assigns, and Stops of the newest of them
         uint64_t session;
         uint32_t first_rank, n_ranks, threads;
+        uint64_t shared_bytes;
         char level[24];
         bool stream;
         char resume[64]; // the newest that it may go on from; "": none
@@ -51,6 +52,7 @@ struct rig {
     uint64_t asked[512];                   // sessions they went to
     uint32_t n_requests;
     char cancelled[64];   // plan that was cancelled last
+    char read[200];       // what a kept plan has read, of the last one; "": a plan is wanted
     bool asked_for_later; // the last one: for an attempt after the first
     struct {              // Reconciles not yet answered
         uint64_t request;
@@ -73,6 +75,7 @@ static void keep_part(struct rig *r, uint64_t session, const Traind__V1__Assign 
     r->parts[r->n_parts].session = session;
     r->parts[r->n_parts].first_rank = m->first_rank;
     r->parts[r->n_parts].n_ranks = m->n_ranks;
+    r->parts[r->n_parts].shared_bytes = m->shared_bytes;
     r->parts[r->n_parts].threads = m->threads_per_rank;
     r->parts[r->n_parts].stream = m->stream_store;
     snprintf(r->parts[r->n_parts].resume, sizeof r->parts[0].resume, "%s",
@@ -113,6 +116,7 @@ static void on_message(struct rig *r, uint64_t session, const Traind__V1__Coordi
         assert_true(r->n_requests < TD_COUNTOF(r->requests));
         snprintf(r->requests[r->n_requests++], sizeof r->requests[0], "%s",
                  m->plan_request->request);
+        snprintf(r->read, sizeof r->read, "%s", m->plan_request->read);
         r->asked_for_later = strstr(m->plan_request->plan_json, "\"attempt\":2") != NULL;
     } else if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_CANCEL) {
         snprintf(r->cancelled, sizeof r->cancelled, "%s", m->plan_cancel->request);
@@ -330,7 +334,22 @@ static inline void answer_plan_with(struct rig *r, const char *request, const ch
 }
 
 static inline void answer_plan(struct rig *r, const char *request) {
-    answer_plan_with(r, request, "{\"state_bytes\":10,\"total_steps\":3}");
+    answer_plan_with(r, request, "{\"state_bytes\":10,\"total_steps\":3,\"read\":[]}");
+}
+
+// To a question about a plan that is kept. change "": its files are as they were.
+static inline void answer_compared(struct rig *r, const char *request, const char *change) {
+    char copy[64], text[128];
+    snprintf(copy, sizeof copy, "%s", request);
+    snprintf(text, sizeof text, "%s", change);
+    Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
+    result.request = copy;
+    result.same = !text[0];
+    result.changed = text;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
+    m.plan_result = &result;
+    say(r, &m);
 }
 
 static inline void answer_plans(struct rig *r) {

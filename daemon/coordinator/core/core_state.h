@@ -87,6 +87,10 @@ struct td_plan_entry { // cached result
     char key[TD_PLAN_KEY_BYTES];
     uint64_t used; // grows with each use: the smallest leaves a full cache
     char *json;
+    char *read; // what it was made from (fabric/reads.h); NULL: the node did not say
+    // Since the start of this coordinator, by which node: made, or compared with its files.
+    struct td_mono asked, confirmed; // when that was asked for, and answered; 0: not yet
+    char confirmed_by[64];
     uint64_t memory_bytes; // of one rank, with its share of the group's mapping
     uint64_t beside_bytes; // that mapping, of an older node, which did not count it
     uint64_t shared_bytes; // of the group's mapping
@@ -115,7 +119,9 @@ struct td_plan_ask { // on its way; one per spec, level and graph
     uint32_t n_ranks; // of the spec, on each node
     char *spec_json;
     uint32_t tries;
-    struct td_mono deadline;
+    struct td_mono deadline, asked;
+    bool compares;     // whether a plan that is kept is still good
+    bool was_stale;    // one was not
     bool later;        // asked as for a job that has run
     bool has_plugins;  // files of the user's are called
     bool maybe_unused; // somebody who waited for it is gone

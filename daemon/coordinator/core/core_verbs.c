@@ -45,10 +45,10 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
     if (request->owner_token) j->owner_token = td_core_dup(request->owner_token);
     j->seq = j->queue_seq = core->next_seq;
     j->create_ns = j->wait_ns = core->now.real.ns;
+    j->waits_since = core->now.mono;
     TD_TRY(td_fits_slots(core, td_job_node_ranks(j), &j->knobs.resources));
     TD_TRY(td_fits_kind(core, j->knobs.kind, td_job_node_ranks(j), &j->knobs.resources));
-    TD_TRY(td_fits_memory(core, td_job_node_ranks(j),
-                          td_plans_find(core, td_job_plan_digest(j), NULL)));
+    TD_TRY(td_fits_memory(core, td_job_node_ranks(j), td_plans_find_held(core, j)));
     TD_TRY(td_fits_devices(core, td_job_node_ranks(j), j->knobs.accelerator));
     *out_job = td_steal(j);
     return TD_OK;
@@ -324,7 +324,7 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
     }
     td_xxh3_128_hex(spec_json, strlen(spec_json), w.digest);
     const struct td_plan_entry *e = dump[0] ? NULL : td_plans_find(core, w.digest, NULL);
-    if (e && !e->guesses) { // else the node may know more by now
+    if (e && !e->guesses && td_plans_is_settled(e)) { // else the node may know more by now
         TD_TRY(td_fits_memory(core, w.n_ranks, e));
         struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
         a->token = token;

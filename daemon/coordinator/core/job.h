@@ -208,7 +208,8 @@ struct td_job {
     char plan_digest[33];
     bool source_firm; // settled when the job had a place; not durable
     struct td_job_knobs knobs;
-    struct td_mono retry_at; // RECOVERING: not before; not durable, a restart retries at once
+    struct td_mono waits_since; // by the same clock as plans; not durable
+    struct td_mono retry_at;    // RECOVERING: not before; not durable, a restart retries at once
     struct td_attempt **attempts;
     uint32_t n_attempts;
     // committed or on their way, oldest first

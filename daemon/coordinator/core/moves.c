@@ -102,6 +102,7 @@ enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_j
     on_entry(core, j, event);
     if (td_job_state_waits(to) || to == TD_JOB_PAUSED) {
         j->wait_ns = core->now.real.ns;
+        j->waits_since = core->now.mono;
         td_core_hold(core, j);
     }
     if (td_job_state_ended(to)) {

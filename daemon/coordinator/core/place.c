@@ -91,12 +91,12 @@ static bool has_devices(const struct td_job *j, const struct td_host *n) {
     const struct td_host_accel *a = td_place_devices(j, n);
     return !a || a->n >= td_job_node_ranks(j);
 }
-// any: a plan of the job for any level; NULL: there is none, and no other is looked for.
+// any: a plan of the job for any level that holds; NULL: there is none, and no other is looked for.
 static bool has_memory(const struct td_core *core, const struct td_job *j, const struct td_host *n,
                        const struct td_plan_entry *any) {
     const uint64_t asked = (uint64_t)TD_MAX(j->knobs.resources.memory_bytes, (int64_t)0);
     const struct td_plan_entry *own = any ? td_plans_find(core, td_job_plan_digest(j), n) : NULL;
-    return td_fits_on(n, td_job_node_ranks(j), own ? own : any, asked);
+    return td_fits_on(n, td_job_node_ranks(j), td_plans_holds(own, j) ? own : any, asked);
 }
 // What it lacks there now, of slots and devices; 0: nothing.
 static uint32_t lacks(const struct td_job *j, const struct td_host *n,
@@ -274,8 +274,7 @@ static void find_best(const struct td_core *core, const struct td_job *j, struct
                       struct best *b) {
     const char *only = pinned(j);
     bool picky = some_has_level(core, j);
-    const struct td_plan_entry *any =
-        td_plans_find(core, td_job_plan_digest(j), NULL); // goes over all
+    const struct td_plan_entry *any = td_plans_find_held(core, j); // goes over all
     c->network = find_network(core, j, picky, any);
     bool avoid = !only && j->n_excluded && others_fit(core, j, picky, any, c->network);
     size_t cursor = 0;

@@ -56,8 +56,8 @@ bool td_plans_suffice(const struct td_core *core, const struct td_job *j, const 
         j->frozen_json || !td_plans_precision_is_auto(j); // else ranks would not know what to do
     bool sized = j->n_ranks == 1 || td_plans_of(core, j, n);
     if (!td_place_known(j, n)) return false; // its devices are in the answer
-    return (j->n_attempts && has_precision && sized) ||
-           td_plans_find(core, td_job_plan_digest(j), n);
+    const struct td_plan_entry *own = td_plans_find(core, td_job_plan_digest(j), n);
+    return own ? td_plans_holds(own, j) : j->n_attempts && has_precision && sized;
 }
 
 // ---- questions ----------------------------------------------------------------------------------
@@ -167,7 +167,8 @@ static void fail_ask(struct td_core *core, uint32_t at, enum td_class cls, enum 
         }
     }
     td_status_free(s);
-    if (!ask->later) core->queue_dirty = true; // a job that has run is asked for in its own way
+    // A job that has run is asked for in its own way; one whose plan went may do without.
+    if (!ask->later || ask->was_stale) core->queue_dirty = true;
     drop_ask(core, at);
 }
 
@@ -289,6 +290,15 @@ static td_status text_of_ask(const struct td_plan_ask *ask, const struct td_host
     return td_plans_text(ask->spec_json, NULL, &run, out_text);
 }
 
+// What is kept of n for this question, and is to be compared with its files. One that guesses a
+// step's time is not what a caller of PlanJob wants.
+static const struct td_plan_entry *kept_of(const struct td_core *core,
+                                           const struct td_plan_ask *ask, const struct td_host *n) {
+    const struct td_plan_entry *e = ask->dump[0] ? NULL : td_plans_find(core, ask->digest, n);
+    if (!e || !e->read || td_plans_is_settled(e)) return NULL;
+    return e->guesses && is_waited_for(core, ask) ? NULL : e;
+}
+
 static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
     struct td_plan_ask *ask = core->asks[at];
     TD_AUTO_FREE char *plan_text = NULL;
@@ -303,13 +313,17 @@ static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
     snprintf(ask->last, sizeof ask->last, "%s", n->id);
     snprintf(ask->request, sizeof ask->request, "p%" PRIu64, core->next_plan++);
     ask->deadline = td_mono_add(core->now.mono, answer_ns);
+    ask->asked = core->now.mono;
     ask->tries++;
     td_core_wake_at(core, ask->deadline);
-    core->counters[TD_COUNT_PLANS_ASKED]++;
+    const struct td_plan_entry *kept = kept_of(core, ask, n);
+    ask->compares = kept != NULL;
+    if (!kept) core->counters[TD_COUNT_PLANS_ASKED]++;
     Traind__V1__PlanRequest request = TRAIND__V1__PLAN_REQUEST__INIT;
     request.request = ask->request;
     request.plan_json = plan_text;
     request.dump_graph = ask->dump;
+    request.read = td_unconst(kept ? kept->read : "");
     Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
     m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_REQUEST;
     m.plan_request = &request;
@@ -462,6 +476,7 @@ static bool on_plan(struct td_core *core, struct td_host *node, uint32_t at, con
     bool changed = td_host_devices_take_plan(&node->devices, ask->accelerator, json);
     if (e) {
         td_plans_keep(core, e);
+        (void)td_plans_confirm(core, ask->digest, node, ask->asked);
         td_core_record(core, TD_RECORD_PLAN, e->key, e->json);
     }
     for (uint32_t i = 0; i < ask->n_failed; i++) {
@@ -472,6 +487,22 @@ static bool on_plan(struct td_core *core, struct td_host *node, uint32_t at, con
     drop_ask(core, at);
     core->queue_dirty = true;
     return changed;
+}
+
+// The answer to a comparison: the plan that is kept is good, or there is none any more.
+static void on_comparison(struct td_core *core, struct td_host *node, uint32_t at, bool same) {
+    struct td_plan_ask *ask = core->asks[at];
+    if (same && td_plans_confirm(core, ask->digest, node, ask->asked)) {
+        const struct td_plan_entry *e = td_plans_find(core, ask->digest, node);
+        answer_waiters(core, ask, e->json, e, TD_OK);
+        drop_ask(core, at);
+        core->queue_dirty = true;
+        return;
+    }
+    td_plans_drop(core, ask->digest, node);
+    ask->was_stale = true;
+    ask->tries--; // the plan itself has not been tried
+    ask_node(core, at, node);
 }
 
 // A node works on one plan at a time: the time of those that wait there begins now.
@@ -493,6 +524,10 @@ bool td_plans_on_result(struct td_core *core, struct td_host *node,
     if (at == core->n_asks) return false; // asked again elsewhere meanwhile
     if (m->result_json[0]) return on_plan(core, node, at, m->result_json);
     struct td_plan_ask *ask = core->asks[at];
+    if (ask->compares && (m->same || m->changed[0])) {
+        on_comparison(core, node, at, m->same);
+        return false;
+    }
     enum td_class cls = td_class_parse(m->class_);
     if (cls == TD_CLASS_NONE && m->code == TD_DEADLINE_EXCEEDED) {
         note_late(ask, m->message);

@@ -2,7 +2,12 @@
 #define TRAIND_DAEMON_COORDINATOR_CORE_PLANS_H
 
 // Plans: what a job will need, asked of a node once per canonical spec, CPU level and plugins'
-// files, and kept while a node has these plugins.
+// files. It is kept while a node has these plugins, and the files that it was made from are the
+// same.
+//
+// A question about a plan that is kept has what that read: the node compares its files, and answers
+// that they are the same, or what has changed. Then the plan goes, and the node is asked for
+// another. So is one that does not know the question, and plans at once.
 //
 // A question is a PlanRequest to a ready node, which runs a one-shot worker under limits. The
 // answer is its sizes as JSON, of the level that the node holds. Kernels of another need other
@@ -31,7 +36,7 @@ struct td_host;
 // NULL: any plan.
 const struct td_plan_entry *td_plans_of(const struct td_core *core, const struct td_job *j,
                                         const struct td_host *n);
-// The job could start on n as far as plans go.
+// The job could start on n as far as plans go, once its own is fresh.
 bool td_plans_suffice(const struct td_core *core, const struct td_job *j, const struct td_host *n);
 // Sees to it that a node is asked: n, where the job would run. NULL: any. Of a spec that asks for a
 // level itself, one that has it. Of one whose accelerator has devices, one that has them, else one

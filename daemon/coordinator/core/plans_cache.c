@@ -7,6 +7,7 @@
 
 #include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/hosts.h"
+#include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/out.h"
 #include "lib/spec/spec.h"
 
@@ -53,6 +54,7 @@ const struct td_plan_entry *td_plans_find_near(const struct td_core *core, const
 void td_plan_entry_destroy(struct td_plan_entry *e) {
     if (!e) return;
     free(e->json);
+    free(e->read);
     free(e->slow);
     free(e);
 }
@@ -69,6 +71,15 @@ static void read_memory(struct td_plan_entry *e, const struct td_json *v) {
     if (all > 0) e->memory_bytes = (uint64_t)all;
 }
 
+static td_status read_files(struct td_plan_entry *e, const struct td_json *list) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, strlen(e->json) + 1);
+    if (!list || list->kind != TD_JSON_ARRAY) return TD_OK;
+    TD_TRY(td_json_print(list, false, &text));
+    e->read = td_buf_take_cstr(&text);
+    return e->read ? TD_OK : td_fail_oom();
+}
+
 td_status td_plans_read(const char *key, const char *json, struct td_plan_entry **out) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
@@ -80,6 +91,11 @@ td_status td_plans_read(const char *key, const char *json, struct td_plan_entry 
         return td_fail_oom();
     }
     snprintf(e->key, sizeof e->key, "%s", key);
+    td_status s = read_files(e, td_json_get(v, "read"));
+    if (s) {
+        td_plan_entry_destroy(e);
+        return s;
+    }
     const char *slow = td_json_string(td_json_get(v, "slow"), NULL);
     if (slow && !(e->slow = td_strdup(slow))) {
         td_plan_entry_destroy(e);
@@ -104,10 +120,21 @@ td_status td_plans_read(const char *key, const char *json, struct td_plan_entry 
     return TD_OK;
 }
 
-void td_plans_use(struct td_core *core, const char *digest, const struct td_host *n) {
+static struct td_plan_entry *find_own(struct td_core *core, const char *digest,
+                                      const struct td_host *n) {
     char key[TD_PLAN_KEY_BYTES];
     td_plans_key(digest, n, key);
-    struct td_plan_entry *e = td_map_get(core->plans, key);
+    return td_map_get(core->plans, key);
+}
+
+static void drop(struct td_core *core, struct td_plan_entry *e) {
+    td_core_record(core, TD_RECORD_PLAN, e->key, NULL);
+    td_map_remove(core->plans, e->key);
+    td_plan_entry_destroy(e);
+}
+
+void td_plans_use(struct td_core *core, const char *digest, const struct td_host *n) {
+    struct td_plan_entry *e = find_own(core, digest, n);
     if (e) e->used = core->next_use++;
 }
 
@@ -121,9 +148,7 @@ static void make_room(struct td_core *core) {
         struct td_plan_entry *e = value;
         if (!oldest || e->used < oldest->used) oldest = e;
     }
-    td_core_record(core, TD_RECORD_PLAN, oldest->key, NULL);
-    td_map_remove(core->plans, oldest->key);
-    td_plan_entry_destroy(oldest);
+    drop(core, oldest);
 }
 
 void td_plans_keep(struct td_core *core, struct td_plan_entry *e) {
@@ -145,6 +170,53 @@ static bool is_held(const struct td_core *core, const char *plugins) {
     return false;
 }
 
+// ---- as good as its files -----------------------------------------------------------------------
+// Of jobs that start one after the other, not each compares.
+static const int64_t fresh_ns = 2 * TD_NS_PER_S;
+
+bool td_plans_is_settled(const struct td_plan_entry *e) {
+    return e->read && strcmp(e->read, "[]") == 0;
+}
+
+bool td_plans_holds(const struct td_plan_entry *e, const struct td_job *j) {
+    if (!e) return false;
+    return td_plans_is_settled(e) || (e->confirmed.ns && e->asked.ns >= j->waits_since.ns);
+}
+
+const struct td_plan_entry *td_plans_find_held(const struct td_core *core, const struct td_job *j) {
+    size_t cursor = 0, len = strlen(td_job_plan_digest(j));
+    const char *found;
+    void *value;
+    while (td_map_next(core->plans, &cursor, &found, &value)) {
+        if (strncmp(found, td_job_plan_digest(j), len) == 0 && td_plans_holds(value, j)) {
+            return value;
+        }
+    }
+    return NULL;
+}
+
+bool td_plans_is_fresh(const struct td_core *core, const struct td_plan_entry *e,
+                       const struct td_job *j, const struct td_host *n) {
+    if (!td_plans_holds(e, j)) return false;
+    return td_plans_is_settled(e) ||
+           (strcmp(e->confirmed_by, n->id) == 0 && core->now.mono.ns - e->confirmed.ns <= fresh_ns);
+}
+
+bool td_plans_confirm(struct td_core *core, const char *digest, const struct td_host *n,
+                      struct td_mono asked) {
+    struct td_plan_entry *e = find_own(core, digest, n);
+    if (!e) return false;
+    e->asked = asked;
+    e->confirmed = core->now.mono;
+    snprintf(e->confirmed_by, sizeof e->confirmed_by, "%s", n->id);
+    return true;
+}
+
+void td_plans_drop(struct td_core *core, const char *digest, const struct td_host *n) {
+    struct td_plan_entry *e = find_own(core, digest, n);
+    if (e) drop(core, e);
+}
+
 // The first plan that no node would give any more; NULL: none.
 static struct td_plan_entry *find_stale(const struct td_core *core) {
     size_t cursor = 0;
@@ -158,9 +230,7 @@ static struct td_plan_entry *find_stale(const struct td_core *core) {
 
 void td_plans_drop_stale(struct td_core *core) {
     for (struct td_plan_entry *e; (e = find_stale(core));) {
-        td_core_record(core, TD_RECORD_PLAN, e->key, NULL);
-        td_map_remove(core->plans, e->key);
-        td_plan_entry_destroy(e);
+        drop(core, e);
     }
 }
 

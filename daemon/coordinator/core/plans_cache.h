@@ -3,12 +3,18 @@
 
 // Plans that nodes have given: one per canonical spec, CPU level and plugins' files. The one that
 // was used longest ago leaves a full cache. Each is a row of state.db, too, so a coordinator that
-// starts again asks nobody. Owned by the core, on the loop's thread.
+// starts again has them.
+//
+// A plan is as good as the files that it was made from. It has a list of these, and a node compares
+// that with its own before the plan is used. Until then the plan refuses no job and decides nothing
+// about where one may run. A plan of no files is always good; that of a node which does not say
+// what it read is good for the moment alone. Owned by the core, on the loop's thread.
 
 #include "lib/base/base.h"
 
 struct td_core;
 struct td_host;
+struct td_job;
 struct td_plan_entry;
 
 void td_plan_entry_destroy(struct td_plan_entry *e);
@@ -27,6 +33,20 @@ TD_MUST_USE td_status td_plans_read(const char *key, const char *json,
 void td_plans_keep(struct td_core *core, struct td_plan_entry *take_e);
 // It was needed just now: the last to leave the cache.
 void td_plans_use(struct td_core *core, const char *digest, const struct td_host *n);
+// It depends on no file.
+bool td_plans_is_settled(const struct td_plan_entry *e);
+// A node has made it, or compared its files, since the job waits. e: NULL: false.
+bool td_plans_holds(const struct td_plan_entry *e, const struct td_job *j);
+// The first such plan of the job; NULL: none.
+const struct td_plan_entry *td_plans_find_held(const struct td_core *core, const struct td_job *j);
+// And n did so just now: an attempt may start there.
+bool td_plans_is_fresh(const struct td_core *core, const struct td_plan_entry *e,
+                       const struct td_job *j, const struct td_host *n);
+// n says that it is as it was. False: it is not kept any more.
+bool td_plans_confirm(struct td_core *core, const char *digest, const struct td_host *n,
+                      struct td_mono asked);
+// n says that it is not.
+void td_plans_drop(struct td_core *core, const char *digest, const struct td_host *n);
 // A node has other plugins now: what no node's plugins gave is dropped.
 void td_plans_drop_stale(struct td_core *core);
 TD_MUST_USE td_status td_plans_load(struct td_core *core, const char *key, const char *body);

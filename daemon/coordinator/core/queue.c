@@ -373,7 +373,8 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *place)
 // True: the job was ended, because no known node has the memory, or the devices. One that has run
 // had them, and waits for them to come back.
 static bool too_large(struct td_core *core, struct td_job *j, const struct td_host *place) {
-    td_status s = td_fits_memory(core, td_job_node_ranks(j), td_plans_of(core, j, place));
+    const struct td_plan_entry *e = td_plans_of(core, j, place);
+    td_status s = td_fits_memory(core, td_job_node_ranks(j), td_plans_holds(e, j) ? e : NULL);
     if (!s && !j->n_attempts) {
         s = td_fits_kind(core, j->knobs.kind, td_job_node_ranks(j), &j->knobs.resources);
     }
@@ -386,10 +387,12 @@ static bool too_large(struct td_core *core, struct td_job *j, const struct td_ho
 }
 
 // ---- a pass -------------------------------------------------------------------------------------
-// Its plan is there, or it needs none. If not, a node is asked, unless too many are asked already:
-// a later pass does it then.
-static bool planned(struct td_core *core, struct td_job *j, struct td_host *n) {
-    if (td_plans_suffice(core, j, n)) {
+// Its plan is there, or it needs none; where it starts, the plan is fresh. If not, a node is asked,
+// unless too many are asked already: a later pass does it then.
+static bool planned(struct td_core *core, struct td_job *j, struct td_host *n, bool starts) {
+    const struct td_plan_entry *own = td_plans_find(core, td_job_plan_digest(j), n);
+    bool fresh = !starts || !own || td_plans_is_fresh(core, own, j, n);
+    if (fresh && td_plans_suffice(core, j, n)) {
         td_plans_use(core, td_job_plan_digest(j), n);
         td_host_devices_use(&n->devices, j->knobs.accelerator);
         return true;
@@ -414,7 +417,7 @@ static void look(struct td_core *core, struct td_job *j, uint32_t at) {
     struct td_host *place = p.node ? p.node : p.nearest; // now or later
     bool soon = p.node || at < PLAN_AHEAD;
     if (place && soon && !td_source_settle(core, j, p.node != NULL)) return;
-    if (place && soon && !planned(core, j, place)) {
+    if (place && soon && !planned(core, j, place, p.node != NULL)) {
         if (td_job_state_waits(j->state)) keep_place(core, j, &p);
         return;
     }

@@ -158,6 +158,22 @@ void td_messages_planned(struct td_node_daemon *n, const char *request, td_statu
     if (name && json) (void)td_node_daemon_send(n, &m);
 }
 
+void td_messages_compared(struct td_node_daemon *n, const char *request, const char *change) {
+    char name[64], changed[1024];
+    snprintf(name, sizeof name, "%s", request);
+    (void)td_fit(changed, sizeof changed, "%s", change);
+    Traind__V1__PlanResult r = TRAIND__V1__PLAN_RESULT__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    r.request = name;
+    r.same = !change[0];
+    r.changed = changed;
+    look_at_plugins(n);
+    r.plugins = n->plugins.digest;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
+    m.plan_result = &r;
+    (void)td_node_daemon_send(n, &m);
+}
+
 // ---- plugins ------------------------------------------------------------------------------------
 static char *text_of(const struct td_json *v, const char *key) {
     return td_unconst(td_json_string(td_json_get(v, key), ""));

@@ -17,5 +17,7 @@ void td_messages_plugins(struct td_node_daemon *n);
 // result_json is "" where the status is not TD_OK.
 void td_messages_planned(struct td_node_daemon *n, const char *request, td_status borrow_status,
                          const char *result_json);
+// Of what a kept plan has read: change "": nothing.
+void td_messages_compared(struct td_node_daemon *n, const char *request, const char *change);
 
 #endif

@@ -38,6 +38,7 @@ struct request {
 struct td_planner {
     uint32_t magic;
     struct td_loop *loop;
+    char verb[16];
     char bin[TD_FS_PATH_BYTES], trampoline[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
     char choices[TD_FS_PATH_BYTES], checkpoints[TD_FS_PATH_BYTES], plugin_dirs[TD_FS_PATH_BYTES];
     int32_t timeout_s;
@@ -239,7 +240,7 @@ static td_status spawn(struct td_planner *p) {
                             memory,
                             cpu,
                             p->bin,
-                            "plan",
+                            p->verb,
                             "--plan",
                             p->file,
                             "--json",
@@ -378,7 +379,8 @@ td_status td_planner_create(struct td_loop *loop, const struct td_planner_option
     td_buf_init(&p->err, REASON_MAX);
     TD_TRY(td_fs_path(p->bin, "%s/traind-worker", o->bin_dir));
     TD_TRY(td_fs_path(p->trampoline, "%s/traind-launcher", o->bin_dir));
-    TD_TRY(td_fs_path(p->file, "%s/planner.json", o->scratch_dir));
+    snprintf(p->verb, sizeof p->verb, "%s", o->verb ? o->verb : "plan");
+    TD_TRY(td_fs_path(p->file, "%s/%s.json", o->scratch_dir, p->verb));
     TD_TRY(td_fs_path(p->choices, "%s", o->cache_dir));
     TD_TRY(td_fs_path(p->checkpoints, "%s", o->checkpoints_dir));
     TD_TRY(td_fs_path(p->plugin_dirs, "%s", o->plugin_dirs));

@@ -41,7 +41,7 @@ struct td_node_daemon {
     struct td_node_core *core;
     struct td_transport *transport;
     struct td_rpc_channel *channel;
-    struct td_planner *planner;
+    struct td_planner *planner, *comparer; // comparer: of files that plans have read
     struct td_measurer *measurer;
     struct td_plugin_list *plugin_list;
     struct td_reconciler *reconciler;
