@@ -72,6 +72,15 @@ void td_plan_show_warnings(const Traind__V1__PlanJobResponse *r, FILE *to) {
     }
 }
 
+// An older daemon does not say it.
+static void show_gradients(const Traind__V1__PlanJobResponse *r) {
+    if (!r->accumulate[0]) return;
+    td_print(stdout, "%-16s the mean %s (accumulate: %s)\n", "gradients",
+             strcmp(r->accumulate, "tokens") == 0 ? "of all that a step's batches count"
+                                                  : "of the means of a step's batches",
+             r->accumulate);
+}
+
 static void show_plan(const Traind__V1__PlanJobResponse *r) {
     char text[32];
     if (r->kind[0] && strcmp(r->kind, "train") != 0) {
@@ -100,6 +109,7 @@ static void show_plan(const Traind__V1__PlanJobResponse *r) {
         td_print(stdout, "%-16s unknown: the node is busy and not measured yet\n", "time");
     }
     show_precision(r);
+    show_gradients(r);
     td_print(stdout, "%-16s %" PRIu32 "\n", "slots", r->slots);
 }
 

@@ -207,6 +207,7 @@ static td_status take_spec(struct td_worker_config *c) {
     t->drop_last = spec->loader.drop_last;
     t->val_split = spec->loader.val_split;
     t->limits = spec->trainer.limits;
+    t->counts_tokens = strcmp(spec->trainer.accumulate, "tokens") == 0;
     take_early_stop(&spec->early_stopping, &t->early_stop);
     TD_TRY(td_worker_optimizer(spec, c->arena, &t->optimizer));
     TD_TRY(td_worker_schedule(spec, &t->schedule));

@@ -119,6 +119,7 @@ static const char *const not_in_trainer[] = {
     "devices",
     "num_nodes",
     "accumulate_grad_batches",
+    "accumulate",
     "limit_val_batches",
     "limit_test_batches",
     "limit_predict_batches",

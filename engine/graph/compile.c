@@ -30,6 +30,7 @@ static td_status run_sink(struct td_compiled *c, const struct td_compile_options
 static td_status run_autodiff(struct td_compiled *c, const struct td_compile_options *o) {
     struct td_autodiff_options a = {.accumulate = o->key.accumulate,
                                     .windowed = o->windowed || o->key.accumulate,
+                                    .counted = o->counted,
                                     .scaled = o->scales_loss,
                                     .trains = o->trains,
                                     .trains_arg = o->trains_arg,

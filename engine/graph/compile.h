@@ -24,6 +24,10 @@ struct td_compile_options {
     // The job accumulates over more than one micro-batch: TD_SCALAR_WINDOW scales the loss gradient
     // (also in the first program of a window, which overwrites). Implied by key.accumulate.
     bool windowed;
+    // Gradients are of sums: the loss gradient is what the mean of the loss is over, times
+    // TD_SCALAR_WINDOW, whether the job accumulates or not. Finish divides by TD_SCALAR_DIVISOR, if
+    // the optimizer says so.
+    bool counted;
     // The precision scales the loss: gradients are TD_SCALAR_LOSS_SCALE times as large until
     // finish.
     bool scales_loss;

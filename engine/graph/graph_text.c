@@ -37,7 +37,7 @@ void td_shape_text(enum td_dtype dtype, const struct td_shape *shape, char *out,
 
 static const char *const scalar_names[TD_SCALAR_COUNT] = {
     [TD_SCALAR_LR] = "lr",         [TD_SCALAR_STEP] = "step", [TD_SCALAR_LOSS_SCALE] = "loss_scale",
-    [TD_SCALAR_WINDOW] = "window", [TD_SCALAR_RANK] = "rank",
+    [TD_SCALAR_WINDOW] = "window", [TD_SCALAR_RANK] = "rank", [TD_SCALAR_DIVISOR] = "divisor",
 };
 
 static td_status write_value(const struct writer *w, td_value v) {

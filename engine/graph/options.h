@@ -26,6 +26,7 @@ struct td_optimizer_options {
     // Gradients are TD_SCALAR_LOSS_SCALE times as large: finish undoes it, and says with the output
     // "finite" whether all of them are numbers, which decides whether apply is run at all.
     bool unscale;
+    bool divides;    // gradients are TD_SCALAR_DIVISOR times as large: finish undoes that, too
     bool stochastic; // 16-bit parameters are rounded stochastically when they are written
     bool wide;       // buffers of 16-bit parameters are f32
     // The step reports "grad_norm", the norm of all gradients before clipping. With clipping of

@@ -54,7 +54,7 @@ static td_status bind_programs(struct td_rank *r) {
     };
     memcpy(b.region, r->memory.region, sizeof b.region);
     r->scalars[TD_SCALAR_LOSS_SCALE] = 1;
-    r->scalars[TD_SCALAR_WINDOW] = 1;
+    r->scalars[TD_SCALAR_WINDOW] = r->scalars[TD_SCALAR_DIVISOR] = 1;
     r->scalars[TD_SCALAR_RANK] = r->facts.global_rank;
     TD_TRY(td_choices_bind(r, &b));
     note_programs(r);

@@ -170,8 +170,9 @@ enum td_scalar {
     TD_SCALAR_LR,         // learning rate of this optimizer step
     TD_SCALAR_STEP,       // optimizer steps completed, plus one
     TD_SCALAR_LOSS_SCALE, // 1 unless the precision scales
-    TD_SCALAR_WINDOW,     // 1 / real length of the accumulation window
+    TD_SCALAR_WINDOW,     // 1 / real length of the accumulation window, or a factor of its sums
     TD_SCALAR_RANK,       // global rank; the same at each step
+    TD_SCALAR_DIVISOR,    // of gradients that are sums over a window, when it is over; else 1
     TD_SCALAR_COUNT = 16,
 };
 // What values of f32 read of the block, [TD_SCALAR_COUNT]: an accelerator makes it at each run.

@@ -120,6 +120,7 @@ static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
         .collective_timeout_s = int_of(s, "collective_timeout"),
         .save_timeout_s = int_of(s, "save_timeout"),
         .gradient_clip_val = td_json_real(td_json_get(s, "gradient_clip_val"), 0),
+        .accumulate = text(s, "accumulate"),
         .recompute = text(s, "recompute"),
         .gradient_clip_algorithm = text(s, "gradient_clip_algorithm"),
         .log_grad_norm = flag(s, "log_grad_norm"),

@@ -103,6 +103,7 @@ struct td_spec_trainer {
     int32_t devices; // per node; 0 = auto. td_spec_ranks() resolves it
     int32_t num_nodes;
     struct td_limits limits;             // max_epochs resolved: 1000 when there is no other limit
+    const char *accumulate;              // batches, tokens
     double gradient_clip_val;            // 0: off
     const char *gradient_clip_algorithm; // norm, value
     bool log_grad_norm;

@@ -28,6 +28,14 @@ def test_plan_shows_numbers_and_writes_what_a_worker_runs(daemon, tmp_path):
     assert daemon.ctl_json("plan", spec)["total_steps"] == 96
 
 
+def test_plan_says_what_gradients_are_a_mean_over(daemon, tmp_path):
+    spec = spec_file(tmp_path)
+    assert re.search(r"^gradients +the mean of the means of a step's batches \(accumulate: batches\)$", daemon.ctl("plan", spec, check=OK).stdout, re.M)
+    tokens = ["--set", "trainer.accumulate=tokens"]
+    assert re.search(r"^gradients +the mean of all that a step's batches count \(accumulate: tokens\)$", daemon.ctl("plan", spec, *tokens, check=OK).stdout, re.M)
+    assert daemon.ctl_json("plan", spec, *tokens)["accumulate"] == "tokens"
+
+
 @pytest.mark.parametrize("impossible, words", [
     ({"model.layers": "[16, 1000000, 1000000, 4]"}, "the largest known node has"),
     ({"resources.memory_bytes": "8000000"}, "resources.memory_bytes allows 8000000"),

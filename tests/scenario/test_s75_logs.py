@@ -21,7 +21,7 @@ def test_rank_says_what_it_does(daemon):
     daemon.finish(job)
     first, other = said(daemon.output(job, 0)), said(daemon.output(job, 1))
     assert re.fullmatch(r"rank starts world_size=2 .* pid=\d+ host=\S+", first[0])
-    assert "plan epochs=3 steps=48 batches_per_epoch=16 batch_size=16 strategy=ddp precision=32-true" in first
+    assert "plan epochs=3 steps=48 batches_per_epoch=16 batch_size=16 strategy=ddp precision=32-true accumulate=batches" in first
     for epoch in range(3):
         assert f"epoch begins epoch={epoch} step={16 * epoch} batch=0 of 16" in first
         assert any(re.fullmatch(rf"epoch ends epoch={epoch} step={16 * (epoch + 1)} loss=\S+ seconds=\S+", x) for x in first)

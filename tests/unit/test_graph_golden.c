@@ -239,6 +239,21 @@ static void test_gpt_has_this_text_when_its_logits_are_never_whole(void **state)
     only = NULL;
 }
 
+// The seed counts labels before the head; finish divides by what all of a window counted, once.
+static void test_gpt_has_this_text_when_its_tokens_are_counted(void **state) {
+    (void)state;
+    struct step_case c = *step_case("weighed gpt");
+    struct td_optimizer_options opt = {.op = TD_OP_SGD, .clip_norm = 1, .divides = true};
+    c.knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":8," STEP_WEIGHED "}";
+    struct td_compile_options o = step_options(&c, &opt);
+    step_set_precision(&o, &td_precision_fp16_mixed);
+    o.whole_logits_bytes = 1;
+    o.counted = true;
+    only = "autodiff head";
+    check_program("gpt_counted", o);
+    only = NULL;
+}
+
 // Options of a loss stay with it wherever it goes, and its batch counts by the weights of its
 // labels. Under a -true precision weights of classes stay f32, and so does a difference to targets.
 static void test_losses_have_this_text_when_they_are_not_the_plain_one(void **state) {
@@ -324,6 +339,7 @@ int main(void) {
         cmocka_unit_test(test_crossed_step_computes_the_same_when_it_takes_no_detour),
         cmocka_unit_test(test_convnet_has_this_text_when_its_pools_follow_relus),
         cmocka_unit_test(test_gpt_has_this_text_when_it_is_made_again),
+        cmocka_unit_test(test_gpt_has_this_text_when_its_tokens_are_counted),
         cmocka_unit_test(test_losses_have_this_text_when_they_are_not_the_plain_one),
         cmocka_unit_test(test_llama_has_this_text_when_its_sums_and_norms_are_joined),
         cmocka_unit_test(test_gpt_has_this_text_when_its_logits_are_never_whole),

@@ -151,6 +151,13 @@ static const struct step_case head_cases[] = {
      .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 100},
                {.name = "y", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 100}},
      .batch = 6},
+    {.name = "gpt that ignores a token",
+     .module = &td_module_gpt,
+     .knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":8,"
+              "\"loss\":{\"name\":\"cross_entropy\",\"ignore_index\":3}}",
+     .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 100},
+               {.name = "y", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 100}},
+     .batch = 6},
     {.name = "llama",
      .module = &td_module_llama,
      .knobs = "{\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":2,"
@@ -186,6 +193,8 @@ static void test_head_keeps_the_bits_of_the_step_when_logits_are_never_whole(voi
         step_set_precision(&o, precisions[i / TD_COUNTOF(head_cases)]);
         check_head(c, &o);
         o.windowed = true;
+        check_head(c, &o);
+        o.counted = true; // the seed is no scalar
         check_head(c, &o);
         o.key = rig_key(TD_MODE_EVAL, c->batch, false);
         check_head(c, &o);

@@ -270,6 +270,8 @@ static td_status reply_plan(struct td_coordinator *c, const struct planner *p, c
     m->total_steps = (uint32_t)number(v, "total_steps");
     m->slots = (uint32_t)td_spec_ranks(&plan.spec);
     m->kind = td_unconst(td_job_kind_name(plan.spec.kind));
+    m->accumulate = td_arena_strdup(arena, plan.spec.trainer.accumulate);
+    if (!m->accumulate) return td_fail_oom();
     m->graph = td_unconst(td_json_string(td_json_get(v, "graph"), ""));
     td_shell_reply(c, p->call, td_steal(arena), &m->base);
     return TD_OK;

@@ -29,6 +29,7 @@ struct walk {
     bool *needs;       // by value: depends on a parameter
     td_node *first;    // by value: its first reader
     bool *stored;      // by state index: has a gradient
+    td_value counted;  // the seed (count.c); 0: it is made of scalars
 };
 
 // One that this step trains; any other is a constant.
@@ -134,7 +135,9 @@ static td_status visit(struct walk *w, td_node n) {
 static td_status seed(struct walk *w) {
     td_value one = TD_ADJOINT_ONE, scale;
     if (w->o->accumulate || w->o->windowed) TD_TRY(td_graph_scalar(w->g, TD_SCALAR_WINDOW, &one));
-    if (w->o->scaled) {
+    if (w->counted) {
+        one = w->counted;
+    } else if (w->o->scaled) {
         TD_TRY(td_graph_scalar(w->g, TD_SCALAR_LOSS_SCALE, &scale));
         if (one == TD_ADJOINT_ONE) {
             one = scale;
@@ -171,6 +174,8 @@ td_status td_pass_autodiff(struct td_graph *g, const struct td_autodiff_options 
                        "step '%s' is recorded for training but names no loss: call td_graph_loss",
                        g->step);
     }
+    td_value counted = 0;
+    if (o->counted) TD_TRY(td_pass_count(g, o->key->batch, o->scaled, &counted));
     uint32_t n = g->n_values + 1, n_state = td_state_count(g->state);
     TD_AUTO_FREE td_value *adjoint = td_calloc(n, sizeof *adjoint);
     TD_AUTO_FREE bool *needs = td_calloc(n, sizeof *needs);
@@ -183,7 +188,8 @@ td_status td_pass_autodiff(struct td_graph *g, const struct td_autodiff_options 
                      .adjoint = adjoint,
                      .needs = needs,
                      .first = first,
-                     .stored = stored};
+                     .stored = stored,
+                     .counted = counted};
     find_dependents(&w);
     td_graph_set_segment(g, TD_SEG_BACKWARD);
     td_node n_forward = g->n_nodes;

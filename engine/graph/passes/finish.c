@@ -3,10 +3,11 @@
 // In this order, each only where it is asked for: unscale, finite check, norm (output "grad_norm",
 // before clipping), clip. Unscaling and clipping by norm are factors, and so one scalar that the
 // optimizers multiply with: no pass over the gradients. The loss scale is a power of two, so this
-// gives the same bits as dividing first. The norm's square is f64, which holds the square of every
-// f32. Clipping by value is no factor: it writes the clipped gradients back. The finite check looks
-// at the gradients after the all-reduce, which has carried an infinity of one rank to all: every
-// rank decides alike without asking.
+// gives the same bits as dividing first. So is the division of sums by what a window counted, which
+// is no power of two: there the bits are those of the factor. The norm's square is f64, which holds
+// the square of every f32. Clipping by value is no factor: it writes the clipped gradients back.
+// The finite check looks at the gradients after the all-reduce, which has carried an infinity of
+// one rank to all: every rank decides alike without asking.
 
 #include "engine/graph/builder.h"
 #include "engine/graph/graph.h"
@@ -19,7 +20,7 @@ struct finish {
     const struct td_optimizer_options *o;
     const uint32_t *grads;
     uint32_t n;
-    td_value unscale; // 1 / loss scale, 0: none
+    td_value unscale; // 1 / loss scale, 1 / divisor, or 1 / both; 0: none
 };
 
 // One op over all gradients; more than its operands are combined by `combine`.
@@ -40,13 +41,28 @@ static td_status over_all(const struct finish *f, enum td_op op, enum td_op comb
     return TD_OK;
 }
 
+// Of the gradients' precision.
+static td_status read_divisor(const struct finish *f, td_value *out_value) {
+    TD_TRY(td_graph_scalar(f->g, TD_SCALAR_DIVISOR, out_value));
+    if (td_state_at(f->g->state, f->grads[0])->dtype != TD_F64) return TD_OK;
+    return td_rewrite_scalar(f->g, *out_value, TD_F64);
+}
+
+// 1 over the loss scale, the divisor, or both.
 static td_status add_unscale(struct finish *f) {
     struct td_attrs one = {.scale = 1};
-    td_value scale, v;
-    TD_TRY(td_graph_scalar(f->g, TD_SCALAR_LOSS_SCALE, &scale));
+    td_value scale = 0, divisor = 0, v;
+    if (f->o->unscale) TD_TRY(td_graph_scalar(f->g, TD_SCALAR_LOSS_SCALE, &scale));
+    if (f->o->divides) TD_TRY(read_divisor(f, &divisor));
+    if (scale && divisor) {
+        TD_TRY(td_graph_op3(f->g, TD_OP_MUL, scale, divisor, 0, NULL, &scale));
+    } else if (divisor) {
+        scale = divisor;
+    }
     one.dtype = td_gv(f->g, scale)->dtype;
     TD_TRY(td_graph_op(f->g, TD_OP_FILL, NULL, 0, &one, &v));
     TD_TRY(td_graph_op3(f->g, TD_OP_DIV, v, scale, 0, NULL, &f->unscale));
+    if (!f->o->unscale) return TD_OK;
     TD_TRY(over_all(f, TD_OP_ALL_FINITE, TD_OP_MUL, NULL, &v));
     return td_graph_output(f->g, "finite", v, TD_OUTPUT_GATE);
 }
@@ -85,7 +101,7 @@ td_status td_pass_finish(struct td_graph *g, const struct td_optimizer_options *
     *out_factor = 0;
     if (!n) return TD_OK;
     td_graph_set_segment(g, TD_SEG_FINISH);
-    if (o->unscale) TD_TRY(add_unscale(&f));
+    if (o->unscale || o->divides) TD_TRY(add_unscale(&f));
     if (o->clip_norm > 0 || o->clip_value > 0 || o->report_norm) TD_TRY(add_norm(&f, &squares));
     if (o->clip_value > 0) return clip_values(&f); // unscaled by now
     *out_factor = f.unscale;

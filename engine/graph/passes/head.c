@@ -7,11 +7,11 @@
 //     [reduce_sum d -> dbias]
 // becomes one linear_ce_grad where softmax_ce stood, which an accelerator runs a few rows at a
 // time; without gradients it becomes linear_ce. dw is then written in the forward segment. That is
-// sound because the seed of the backward pass is made of step scalars, known before, and because
-// nothing touches dw between there and where it was written. A tied table is no exception: fuse has
-// the head write the gradient and the embedding add to it. The casts are 16-mixed's, whose loss and
-// its gradient, up to the seed, are f32 (attrs.wide). A count_correct of the same logits and labels
-// is the head's second result.
+// sound because the seed of the backward pass is made of step scalars, known before, or was made
+// before the loss (count.c), and because nothing touches dw between there and where it was written.
+// A tied table is no exception: fuse has the head write the gradient and the embedding add to it.
+// The casts are 16-mixed's, whose loss and its gradient, up to the seed, are f32 (attrs.wide). A
+// count_correct of the same logits and labels is the head's second result.
 //
 // Left alone: logits that anybody else reads, and a weight stored (in, out). Logits up to the size
 // that the caller names are left whole, because the product over all rows at once is faster. A
@@ -103,10 +103,11 @@ static bool may_move(const struct pass *p, const struct head *h, td_node writer)
     return true;
 }
 
-// A step scalar, or made of step scalars alone.
-static bool is_seed(const struct td_graph *g, td_value v) {
+// A step scalar, made of step scalars alone, or there before the loss.
+static bool is_seed(const struct td_graph *g, td_value v, td_node loss) {
     const struct td_value_info *info = td_gv(g, v);
     if (info->kind != TD_VALUE_NODE) return info->kind == TD_VALUE_SCALAR;
+    if (info->node < loss) return true;
     const struct td_node_info *n = &g->nodes[info->node];
     bool scalars = n->n_outputs == 1;
     for (uint32_t i = 0; i < n->n_inputs; i++) {
@@ -141,7 +142,8 @@ static td_node *part_of(const struct pass *p, struct head *h, td_node n, td_valu
     td_value x = product->inputs[0], w = product->inputs[1];
     bool reads = node->n_inputs && node->inputs[0] == d;
     td_node *part = NULL;
-    if (reads && node->op == TD_OP_SCALE && is_seed(p->g, node->inputs[1])) part = &h->scale;
+    if (reads && node->op == TD_OP_SCALE && is_seed(p->g, node->inputs[1], h->loss))
+        part = &h->scale;
     if (reads && is_there(h->widen) && is_cast(node)) part = &h->narrow;
     if (is_plain_product(node, d, w, false) && node->n_outputs && !node->attrs.wide) part = &h->dx;
     if (is_plain_product(node, d, x, true)) part = &h->dw;

@@ -19,11 +19,19 @@ TD_MUST_USE td_status td_pass_sync_norm(struct td_graph *g);
 // sink.c: relu after the max pool that follows it.
 TD_MUST_USE td_status td_pass_sink(struct td_graph *g);
 
+// count.c: the seed of a backward pass whose gradients are of a sum. It is what the mean of the
+// loss is over, in a batch of so many samples, times TD_SCALAR_WINDOW; if scaled, times the loss
+// scale. INVALID_ARGUMENT: the step does not say what that is, or its gradients would not be those
+// of it.
+TD_MUST_USE td_status td_pass_count(struct td_graph *g, int64_t batch, bool scaled,
+                                    td_value *out_seed);
+
 // autodiff.c: appends the backward segment; each reached parameter's gradient ends in a store to
 // "<param>:grad". Gradient rules: rules/gradient.h.
 struct td_autodiff_options {
     bool accumulate; // stores add to what is there
     bool windowed;   // the loss gradient is TD_SCALAR_WINDOW instead of 1
+    bool counted;    // and times what the mean of the loss is over
     bool scaled;     // the loss gradient is TD_SCALAR_LOSS_SCALE times as large
     // As in compile.h; key is what it is called with.
     bool (*trains)(const void *arg, const struct td_program_key *key, const char *param);

@@ -209,6 +209,7 @@ struct td_train_config {
     uint64_t seed;
     unsigned stages;            // enum td_stage
     unsigned scores;            // enum td_score, of validations and the test
+    bool counts_tokens;         // gradients are of sums, divided by what was counted (counted.h)
     bool manual;                // fit is a loop of somebody else's (loop/manual.h)
     bool manual_accumulates;    // in which micro-batches may add up
     bool manual_keeps_forwards; // and forwards of several steps may be open at once

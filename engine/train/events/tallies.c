@@ -39,6 +39,15 @@ void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const double
     }
 }
 
+double td_tallies_counted(const struct td_graph *g, const double *outputs, int64_t n) {
+    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
+        td_value v;
+        td_graph_output_at(g, i, NULL, &v, NULL);
+        if (v == td_graph_loss_value(g)) return weight_of(g, outputs, i, n);
+    }
+    return (double)n;
+}
+
 void td_tallies_merge(struct td_tallies *t, const struct td_tallies *from) {
     for (size_t i = 0; i < from->n; i++) {
         size_t at = 0;

@@ -25,6 +25,8 @@ struct td_tallies {
 // that trains such a module is refused: monitor.h).
 void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const double *outputs,
                     int64_t n);
+// What the mean of the step's loss is over in a run over n samples: 0 where nothing counted.
+double td_tallies_counted(const struct td_graph *g, const double *outputs, int64_t n);
 // Adds to each tally the one of the same name; new names come last, as far as there is room.
 void td_tallies_merge(struct td_tallies *t, const struct td_tallies *from);
 const struct td_tally *td_tallies_find(const struct td_tallies *t, const char *name);

@@ -10,6 +10,7 @@
 #include "engine/train/config/limits.h"
 #include "engine/train/config/schedule.h"
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/counted.h"
 #include "engine/train/rank/shares.h"
 #include "traind/random.h"
 
@@ -53,7 +54,10 @@ td_status td_batch_set_share(struct td_train_loop *l, double share) {
 // The step scalars of a window of so many micro-batches. A loss scale holds for all of it.
 static td_status set_scalars(struct td_train_loop *l, int64_t window) {
     td_batch_set_update(l, 0, td_batch_rate(l, 0));
-    return td_batch_set_share(l, 1.0 / (double)window);
+    if (!td_rank_divides(l->rank)) return td_batch_set_share(l, 1.0 / (double)window);
+    memset(l->counted, 0, sizeof l->counted);
+    l->count_scale = td_rank_count_scale(l->rank, window);
+    return td_batch_set_share(l, l->count_scale);
 }
 
 static bool is_of_batch(td_status s) {
@@ -86,8 +90,40 @@ void td_batch_begin(struct td_train_loop *l) {
 
 // ---- the training steps of a micro-batch --------------------------------------------------------
 
+// The update that a run ended in was queued: is one more completed, or does the precision skip it?
+static void complete(struct td_train_loop *l, struct td_batch_run *b) {
+    if (!b->steps || l->rank->skipped) return;
+    b->after.step++;
+    if (l->at.n_counts) l->at.count[b->step].updates++;
+}
+
+// All but the update, which reads what the window has counted by the end of this run.
+static td_status queue_pass(struct td_rank *r, const struct td_program_key *key,
+                            const void *const *inputs, struct td_batch_run *b) {
+    const uint32_t pass = 1u << TD_SEG_FORWARD | 1u << TD_SEG_BACKWARD;
+    TD_TRY(td_rank_move_batch(r, inputs, b->inputs));
+    return td_rank_queue_segments(r, TD_STEP_TRAIN, key, b->inputs, pass, &b->run);
+}
+
+// The update after a pass that was read, where gradients are counted.
+static td_status update_counted(struct td_train_loop *l, struct td_batch_run *b) {
+    const uint32_t update = 1u << TD_SEG_FINISH | 1u << TD_SEG_APPLY;
+    struct td_rank *r = l->rank;
+    struct td_rank_run run;
+    const struct td_program_key key =
+        td_rank_train_key(r, b->step, &l->epoch, b->after.epoch_batches - 1, b->n_samples);
+    l->counted[b->step] += td_tallies_counted(b->run.graph, r->outputs, b->n_samples);
+    if (!b->steps) return TD_OK;
+    TD_TRY(td_rank_divisor(r, l->counted[b->step], l->count_scale, &r->scalars[TD_SCALAR_DIVISOR]));
+    round_scalars(r);
+    TD_TRY(td_rank_queue_segments(r, TD_STEP_TRAIN, &key, b->inputs, update, &run));
+    TD_TRY(td_rank_read(r, &run));
+    complete(l, b);
+    return TD_OK;
+}
+
 // Queues one of them. What it completes is added to b->after, unless the precision skips it, which
-// is known by now.
+// is known by now. Where gradients are counted that follows when it is read.
 static td_status queue_step(struct td_train_loop *l, const void *const *inputs, int64_t batch,
                             struct td_batch_run *b) {
     struct td_rank *r = l->rank;
@@ -99,11 +135,11 @@ static td_status queue_step(struct td_train_loop *l, const void *const *inputs, 
     b->done = b->after.step;
     td_rank_set_random(r, l->queued.step + b->step, l->queued.epoch_offset);
     if (key.sync) td_control_raise(&r->control, r->control.flags, true);
-    td_status s = td_rank_queue(r, TD_STEP_TRAIN, &key, inputs, &b->run);
+    const bool divides = td_rank_divides(r);
+    td_status s = divides ? queue_pass(r, &key, inputs, b)
+                          : td_rank_queue(r, TD_STEP_TRAIN, &key, inputs, &b->run);
     TD_TRY(name_step(s, l, b->done));
-    if (!b->steps || r->skipped) return TD_OK;
-    b->after.step++;
-    if (l->at.n_counts) l->at.count[b->step].updates++;
+    if (!divides) complete(l, b);
     return TD_OK;
 }
 
@@ -118,12 +154,13 @@ double td_batch_norm(const struct td_graph *g, const double *outputs) {
 
 // Waits for the one that was queued, and counts what it put out. Among several, one that was
 // skipped counts nowhere; alone it is a window that nobody looks at.
-static td_status read_step(struct td_train_loop *l, const struct td_batch_run *b) {
+static td_status read_step(struct td_train_loop *l, struct td_batch_run *b) {
     struct td_rank *r = l->rank;
     struct td_tallies own = {0};
     TD_TRY(name_step(td_rank_read(r, &b->run), l, b->done));
     if (b->begins && b->step == 0) l->window.n = 0;
     td_tallies_add(&own, b->run.graph, r->outputs, b->n_samples);
+    if (td_rank_divides(r)) TD_TRY(name_step(update_counted(l, b), l, b->done));
     if (!l->at.n_counts || !r->skipped) td_tallies_merge(&l->window, &own);
     td_throughput_add(&l->throughput, b->run.graph, b->step == 0 ? b->n_samples : 0);
     l->grad_norm[b->step] = td_batch_norm(b->run.graph, r->outputs);
@@ -166,6 +203,7 @@ td_status td_batch_read(struct td_train_loop *l, struct td_batch_run *out_run) {
     l->n_runs--;
     memmove(&l->run[0], &l->run[1], (size_t)l->n_runs * sizeof l->run[0]);
     TD_TRY(read_step(l, &b));
+    l->queued.step = TD_MAX(l->queued.step, b.after.step);
     l->window_steps = b.after.step - l->at.step;
     memcpy(l->lr, b.lr, sizeof l->lr);
     l->own_samples += b.n_samples;

@@ -53,6 +53,7 @@ struct td_batch_run {
     bool begins, steps;       // it is the first, the last of its window
     bool validates;           // a validation is due after it
     struct td_position after; // where the loop is when it is done
+    const void *inputs[TD_DATA_FIELDS]; // where gradients are counted: of the update, too
 };
 
 // What was said of epochs (narrate.h).
@@ -79,6 +80,7 @@ struct td_train_loop {
     int64_t saved_step;      // of the last checkpoint that was taken to be written; -1: none
     int64_t window_steps;    // optimizer steps that the last window came to
     double lr[TD_STEPS_MAX]; // of each training step of the batch that was read last
+    double count_scale, counted[TD_STEPS_MAX]; // of the window, of each training step (counted.h)
     // By training step: of its last optimizer step, before clipping; NaN: nobody asked.
     double grad_norm[TD_STEPS_MAX];
     struct td_tallies window;        // of the current window

@@ -24,10 +24,11 @@ void td_narrate_plan(const struct td_train_loop *l) {
     char epochs[24], steps[24];
     td_events_say(r->events,
                   "plan epochs=%s steps=%s batches_per_epoch=%lld batch_size=%lld strategy=%s "
-                  "precision=%s",
+                  "precision=%s accumulate=%s",
                   count_of(limits->max_epochs, limits->max_epochs >= 0, epochs),
                   count_of(n_steps, n_steps > 0, steps), (long long)epoch.n_batches,
-                  (long long)r->config->batch_size, r->strategy_name, r->precision_name);
+                  (long long)r->config->batch_size, r->strategy_name, r->precision_name,
+                  r->config->counts_tokens ? "tokens" : "batches");
     if (r->resumed) {
         td_events_say(r->events, "continues from a checkpoint epoch=%lld step=%lld",
                       (long long)l->at.epoch, (long long)l->at.step);

@@ -6,6 +6,7 @@
 #include "engine/train/plan/amounts.h"
 #include "engine/train/plan/monitor.h"
 #include "engine/train/plan/sizes.h"
+#include "engine/train/rank/counted.h"
 #include "engine/train/rank/optimizer.h"
 #include "engine/train/rank/record.h"
 #include "engine/train/rank/scores.h"
@@ -18,6 +19,7 @@ static td_status settle_state(struct td_rank *r) {
     if (c->stages & TD_STAGE_FIT) {
         TD_TRY(td_optimizers_check(c, r->state));
         TD_TRY(td_rank_check_steps(r));
+        TD_TRY(td_rank_check_counted(r));
         TD_TRY(td_monitor_check(r));
     }
     return td_state_layout(r->state);
@@ -47,6 +49,7 @@ td_status td_plan_programs(struct td_rank *r) {
     td_optimizers_options(r->config, &r->optimizer);
     TD_TRY(name_method(r));
     r->optimizer.unscale = r->precision_facts.scales_loss;
+    r->optimizer.divides = td_rank_divides(r);
     r->optimizer.wide = r->precision_facts.moments != r->precision_facts.param;
     TD_TRY(td_state_table_create(&r->state));
     enum td_recompute first, last;

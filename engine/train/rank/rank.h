@@ -18,6 +18,7 @@
 //   comm_hook.h                   what they send of them instead
 //   comm_thread.h                 the thread that does so, where ranks are on several nodes
 //   batches.h                     which program each batch takes
+//   counted.h                     gradients that are divided by what a window counted
 //   steps.h, pattern.h            the training steps of the module, and what each of them trains
 //   record.h, programs.h          these programs
 //   optimizer.h, dump.h           what one parameter gets; the text of a pass

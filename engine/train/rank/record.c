@@ -5,6 +5,7 @@
 #include "engine/train/rank/record.h"
 
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/counted.h"
 #include "engine/train/rank/data.h"
 #include "engine/train/rank/dump.h"
 #include "engine/train/rank/scores.h"
@@ -177,6 +178,7 @@ td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
         .world_size = r->facts.world_size,
         .windowed =
             td_rank_is_manual(r) ? td_rank_adds_up(r) : td_limits_ever_accumulates(&c->limits),
+        .counted = td_rank_divides(r),
         .scales_loss = r->precision_facts.scales_loss,
         .record = record_step,
         .record_arg = r,

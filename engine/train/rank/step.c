@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/train/rank/comm_hook.h"
+#include "engine/train/rank/counted.h"
 #include "engine/train/rank/group.h"
 
 #define WAIT_SLICE_NS (50 * TD_NS_PER_MS)
@@ -204,7 +205,7 @@ bool td_rank_runs_ahead(const struct td_rank *r) {
         has_hooks(r) || o->step || o->step_end || o->batch_to_device || r->facts.hooks_batches;
     const bool meets = r->facts.world_size > 1 && !td_programs_sum(r->programs);
     return r->accel_facts.run_ahead && !takes_part && !meets && !r->precision_ops->step_gate &&
-           !r->config->detect_anomaly && !r->timeline && r->steps.n == 1;
+           !r->config->detect_anomaly && !r->timeline && r->steps.n == 1 && !td_rank_divides(r);
 }
 
 td_status td_rank_move_batch(struct td_rank *r, const void *const *inputs,

@@ -17,7 +17,8 @@ struct td_rank_run {
 };
 
 // May a run be queued before the one before it is read? Not where somebody acts between the two: a
-// strategy, a precision that gates steps, ranks that meet outside of the program, another step.
+// strategy, a precision that gates steps, ranks that meet outside of the program, another step, or
+// the count of a window.
 bool td_rank_runs_ahead(const struct td_rank *r);
 // Queues a run of a program, with the strategy's hooks around its segments. inputs are alive until
 // it is read. Runs are read in the order in which they were queued.
