@@ -186,6 +186,41 @@ static void test_random_numbers_follow_the_share(void **state) {
     }
 }
 
+// A gpt whose dropout takes half, on 16 rows of 4 tokens.
+static char tokens[512];
+
+static void drop_out(struct run *r, const char *dir) {
+    char text[1024];
+    (void)dir;
+    snprintf(text, sizeof text,
+             "{\"train\":[\"%s\"],\"block_size\":4,\"vocab_size\":16,\"batch_size\":4}", tokens);
+    assert_ok(td_registry_add(r->registry, &td_module_gpt));
+    assert_ok(td_registry_add(r->registry, &td_dataset_tokens));
+    r->config.data = (struct td_part){"tokens", knobs(r, &td_dataset_tokens, text)};
+    r->config.model = (struct td_part){
+        "gpt",
+        knobs(r, &td_module_gpt, "{\"n_layer\":1,\"n_head\":1,\"n_embd\":8,\"resid_pdrop\":0.5}")};
+}
+
+static void test_samples_drop_out_alike_whoever_has_them(void **state) {
+    char plain[512], dir[512];
+    uint16_t id[4 * SAMPLES + 1];
+    for (size_t i = 0; i < TD_COUNTOF(id); i++) {
+        id[i] = (uint16_t)(1 + i * i % 15);
+    }
+    snprintf(tokens, sizeof tokens, "%s/tokens.bin", (char *)*state);
+    assert_ok(td_fs_write(tokens, id, sizeof id, 0600, 0));
+    snprintf(plain, sizeof plain, "%s/plain", (char *)*state);
+    snprintf(dir, sizeof dir, "%s/own", (char *)*state);
+    struct job j = job_of("ddp", 2);
+    j.change = drop_out;
+    const struct td_train_result done = run_job(&j, plain);
+    j = dividing_job(2, 1, 0);
+    j.change = drop_out;
+    run_job(&j, dir);
+    expect_same(plain, dir, done.step);
+}
+
 static void two_steps(struct run *r, const char *dir) {
     (void)dir;
     r->config.limits.max_steps = 2;
@@ -247,6 +282,7 @@ int main(void) {
         CASE(test_shares_are_refused_when_ranks_differ_in_their_number),
         CASE(test_evaluation_counts_each_sample_once_when_ranks_have_the_same),
         CASE(test_random_numbers_follow_the_share),
+        CASE(test_samples_drop_out_alike_whoever_has_them),
         CASE(test_position_follows_the_share_when_a_run_goes_on),
         CASE(test_ranks_are_refused_when_two_claim_one_file),
         CASE(test_roles_of_several_ranks_make_one_checkpoint),
