@@ -7,8 +7,8 @@
 //     [reduce_sum d -> dbias]
 // becomes one linear_ce_grad where softmax_ce stood, which an accelerator runs a few rows at a
 // time; without gradients it becomes linear_ce. dw is then written in the forward segment. That is
-// sound because the seed of the backward pass is made of step scalars, known before, or was made
-// before the loss (count.c), and because nothing touches dw between there and where it was written.
+// sound because nothing touches dw between there and where it was written, and because the seed of
+// the backward pass is known before. It is made of step scalars, or before the loss (count.c).
 // A tied table is no exception: fuse has the head write the gradient and the embedding add to it.
 // The casts are 16-mixed's, whose loss and its gradient, up to the seed, are f32 (attrs.wide). A
 // count_correct of the same logits and labels is the head's second result.
