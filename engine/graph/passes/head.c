@@ -142,8 +142,9 @@ static td_node *part_of(const struct pass *p, struct head *h, td_node n, td_valu
     td_value x = product->inputs[0], w = product->inputs[1];
     bool reads = node->n_inputs && node->inputs[0] == d;
     td_node *part = NULL;
-    if (reads && node->op == TD_OP_SCALE && is_seed(p->g, node->inputs[1], h->loss))
+    if (reads && node->op == TD_OP_SCALE && is_seed(p->g, node->inputs[1], h->loss)) {
         part = &h->scale;
+    }
     if (reads && is_there(h->widen) && is_cast(node)) part = &h->narrow;
     if (is_plain_product(node, d, w, false) && node->n_outputs && !node->attrs.wide) part = &h->dx;
     if (is_plain_product(node, d, x, true)) part = &h->dw;
