@@ -1,13 +1,13 @@
 // Walks a message by its protobuf-c descriptor. The rules are proto3 JSON's: 64-bit integers are
-// strings, enums are names, bytes are base64, maps are objects. Two are our own. Fields without
+// strings, enums are names, bytes are base64, maps are objects. Three are our own. Fields without
 // presence are always printed, so that a script finds every key every time; messages are printed
 // when set. And a text that is JSON itself is the value that it is, under the field's name without
 // its end: spec_json is "spec", null where it is empty. protobuf-c forgets that a field is a map;
 // the embedded descriptor set knows.
 //
 // Numbers have their shortest form that reads back equal (lib/base/json); non-finite doubles are
-// the strings "NaN", "Infinity", "-Infinity". Rejected: reflection through the generated structs'
-// names, which would need a table for each message.
+// the texts "nan", "inf" and "-inf", as a program logs them. Rejected: reflection through the
+// generated structs' names, which would need a table for each message.
 
 #include "client/json.h"
 
@@ -67,9 +67,7 @@ static td_status print_base64(struct printer *p, const uint8_t *data, size_t n) 
 }
 
 static td_status print_real(struct printer *p, double v) {
-    if (isnan(v)) return td_buf_str(p->out, "\"NaN\"");
-    if (isinf(v)) return td_buf_str(p->out, v > 0 ? "\"Infinity\"" : "\"-Infinity\"");
-    return td_json_print_double(v, p->out);
+    return td_json_print_value(v, p->out);
 }
 
 static td_status print_enum(struct printer *p, const ProtobufCEnumDescriptor *type, int value) {

@@ -131,7 +131,7 @@ void td_event_add_metric(struct td_event_writer *w, const char *name, double val
     next_item(w, '}');
     append_text(w, name);
     append(w, ":", 1);
-    if (!w->failed) w->failed = td_json_print_double(value, w->out);
+    if (!w->failed) w->failed = td_json_print_value(value, w->out);
 }
 
 void td_event_end_list(struct td_event_writer *w) {

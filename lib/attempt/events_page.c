@@ -27,7 +27,7 @@ static const char intro[] =
     "  empty.\n"
     "- Unknown fields and unknown events are ignored.\n"
     "- Files are a list of `name`, `bytes` and `digest` (XXH3-128); metrics map names to "
-    "numbers.\n";
+    "numbers, or to the text nan, inf or -inf.\n";
 
 static const char *const parties[TD_PARTY_COUNT] = {
     [TD_PARTY_RANK] = "rank",      [TD_PARTY_LAUNCHER] = "launcher",

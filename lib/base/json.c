@@ -270,6 +270,17 @@ td_status td_json_print_double(double v, struct td_buf *out) {
     return strpbrk(text, ".e") ? TD_OK : td_buf_str(out, ".0");
 }
 
+// NULL: it is a number.
+static const char *text_of(double v) {
+    if (isnan(v)) return "nan";
+    return isinf(v) ? v < 0 ? "-inf" : "inf" : NULL;
+}
+
+td_status td_json_print_value(double v, struct td_buf *out) {
+    const char *text = text_of(v);
+    return text ? td_json_print_string(text, strlen(text), out) : td_json_print_double(v, out);
+}
+
 static td_status print_break(bool indent, int depth, struct td_buf *out) {
     if (!indent) return TD_OK;
     TD_TRY(td_buf_str(out, "\n"));
@@ -360,6 +371,18 @@ bool td_json_bool(const struct td_json *v, bool fallback) {
     return v && v->kind == TD_JSON_BOOL ? v->u.boolean : fallback;
 }
 
+bool td_json_value(const struct td_json *v, double *out_value) {
+    static const double odd[] = {(double)NAN, INFINITY, -INFINITY};
+    if (!v) return false;
+    bool is = v->kind == TD_JSON_INT || v->kind == TD_JSON_REAL || v->kind == TD_JSON_NULL;
+    if (is) *out_value = td_json_real(v, (double)NAN);
+    for (size_t i = 0; i < TD_COUNTOF(odd) && v->kind == TD_JSON_STRING && !is; i++) {
+        is = strcmp(v->u.string.data, text_of(odd[i])) == 0;
+        if (is) *out_value = odd[i];
+    }
+    return is;
+}
+
 bool td_json_equal(const struct td_json *a, const struct td_json *b) {
     const struct td_json *x = a->first, *y = b->first;
     if (a->kind != b->kind || a->n_children != b->n_children) return false;
@@ -410,6 +433,11 @@ struct td_json *td_json_new_real(struct td_arena *a, double d) {
     struct td_json *v = td_json_new(a, TD_JSON_REAL);
     if (v) v->u.real = d;
     return v;
+}
+
+struct td_json *td_json_new_value(struct td_arena *a, double v) {
+    const char *text = text_of(v);
+    return text ? td_json_new_string(a, text) : td_json_new_real(a, v);
 }
 
 struct td_json *td_json_new_bool(struct td_arena *a, bool b) {

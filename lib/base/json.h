@@ -70,6 +70,8 @@ TD_MUST_USE td_status td_json_print_at(const struct td_json *v, bool indent, int
 TD_MUST_USE td_status td_json_print_string(const char *text, size_t len, struct td_buf *out);
 // Appends the shortest form that reads back equal; non-finite values become null.
 TD_MUST_USE td_status td_json_print_double(double v, struct td_buf *out);
+// The same of a measured value, which may be the text "nan", "inf" or "-inf".
+TD_MUST_USE td_status td_json_print_value(double v, struct td_buf *out);
 
 // Readers; NULL-safe: a NULL node is absent.
 struct td_json *td_json_get(const struct td_json *object, const char *key);   // NULL: absent
@@ -78,6 +80,9 @@ const char *td_json_string(const struct td_json *v, const char *fallback);
 int64_t td_json_int(const struct td_json *v, int64_t fallback);
 double td_json_real(const struct td_json *v, double fallback); // accepts INT
 bool td_json_bool(const struct td_json *v, bool fallback);
+// A measured value: a number, one of the three texts, or null, which is NaN (older builds wrote all
+// three so). False: it is none of these, or absent.
+bool td_json_value(const struct td_json *v, double *out_value);
 // Would both print the same? Neither is NULL; members count in their order.
 bool td_json_equal(const struct td_json *a, const struct td_json *b);
 
@@ -86,6 +91,7 @@ struct td_json *td_json_new(struct td_arena *a, enum td_json_kind kind);
 struct td_json *td_json_new_string(struct td_arena *a, const char *s);
 struct td_json *td_json_new_int(struct td_arena *a, int64_t v);
 struct td_json *td_json_new_real(struct td_arena *a, double v);
+struct td_json *td_json_new_value(struct td_arena *a, double v);
 struct td_json *td_json_new_bool(struct td_arena *a, bool v);
 struct td_json *td_json_copy(struct td_arena *a, const struct td_json *v);
 // Appends; returns false if anything was NULL or memory is out. set replaces a member of that name.

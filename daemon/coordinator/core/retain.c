@@ -90,7 +90,8 @@ double td_retain_value(const struct td_checkpoint *c, const char *monitor) {
     snprintf(of_epoch, sizeof of_epoch, "%s_epoch", monitor);
     const struct td_json *found = s ? NULL : td_json_get(v, monitor);
     if (!s && !found) found = td_json_get(v, of_epoch);
-    double value = td_json_real(found, (double)NAN);
+    double value = (double)NAN;
+    (void)td_json_value(found, &value);
     td_status_free(s);
     return value;
 }

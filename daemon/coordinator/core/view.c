@@ -210,7 +210,8 @@ static bool view_numbers(struct td_arena *a, const char *json, Traind__V1__Check
         if (!e) return false;
         traind__v1__checkpoint__metrics_entry__init(e);
         e->key = copy(a, n->key);
-        e->value = td_json_real(n, (double)NAN); // JSON has none
+        e->value = (double)NAN;
+        (void)td_json_value(n, &e->value);
         m->metrics[m->n_metrics++] = e;
     }
     return true;

@@ -84,7 +84,8 @@ static void add_metrics(const struct td_json *manifest, struct td_event_writer *
     bool named = metrics && metrics->kind == TD_JSON_OBJECT;
     td_event_checkpoint_metrics(w);
     for (const struct td_json *m = named ? metrics->first : NULL; m; m = m->next) {
-        double sum = td_json_real(td_json_get(m, "sum"), (double)NAN); // JSON has none
+        double sum = (double)NAN;
+        (void)td_json_value(td_json_get(m, "sum"), &sum);
         double count = td_json_real(td_json_get(m, "count"), 1);
         td_event_add_metric(w, m->key, sum / count);
     }

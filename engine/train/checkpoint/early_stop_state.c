@@ -10,36 +10,23 @@ static void put(struct td_arena *a, struct td_json *o, const char *key, struct t
     (void)td_json_set(a, o, key, v);
 }
 
-static struct td_json *number(struct td_arena *a, double v) {
-    if (isnan(v)) return td_json_new_string(a, "nan");
-    return isinf(v) ? td_json_new_string(a, v < 0 ? "-inf" : "inf") : td_json_new_real(a, v);
-}
-
 void td_early_stop_put(struct td_arena *a, struct td_json *root, const struct td_early_stop *s) {
     if (!*s->monitor) return;
     struct td_json *o = td_json_new(a, TD_JSON_OBJECT);
     put(a, root, "early_stopping", o);
     put(a, o, "monitor", td_json_new_string(a, s->monitor));
     put(a, o, "mode", td_json_new_string(a, s->larger_is_better ? "max" : "min"));
-    if (s->has_best) put(a, o, "best", number(a, s->best));
-    if (s->has_value) put(a, o, "value", number(a, s->value));
+    if (s->has_best) put(a, o, "best", td_json_new_value(a, s->best));
+    if (s->has_value) put(a, o, "value", td_json_new_value(a, s->value));
     put(a, o, "wait", td_json_new_int(a, s->wait));
     put(a, o, "decided", td_json_new_bool(a, s->decided));
     put(a, o, "revocable", td_json_new_bool(a, s->revocable));
 }
 
-// False: it is neither a number nor one of the texts above.
+// False: it is there, and no value.
 static bool read_number(const struct td_json *v, bool *out_has, double *out) {
     *out_has = v != NULL;
-    if (!v) return true;
-    const char *text = td_json_string(v, NULL);
-    if (!text) {
-        *out = td_json_real(v, 0);
-        return v->kind == TD_JSON_INT || v->kind == TD_JSON_REAL;
-    }
-    const bool is_nan = strcmp(text, "nan") == 0, is_least = strcmp(text, "-inf") == 0;
-    *out = is_nan ? (double)NAN : is_least ? -INFINITY : INFINITY;
-    return is_nan || is_least || strcmp(text, "inf") == 0;
+    return !v || td_json_value(v, out);
 }
 
 bool td_early_stop_get(const struct td_json *root, struct td_early_stop *s) {
