@@ -35,6 +35,7 @@
 //   registry.h      plugins by kind and name
 //   plugin_files.h  the shared objects of plugin directories, as one digest
 //   rng.h           random numbers, the same bits everywhere; rng_loops.h: its loops
+//   exact_sum.h     sums of doubles whose order does not show
 //   half.h          one 16-bit float; half_loops.h: tensors of them
 //   floats.h        tensors of all float types, converted
 
