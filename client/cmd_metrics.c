@@ -41,10 +41,15 @@ static uint32_t last_step(const Traind__V1__QueryMetricsResponse *r) {
 }
 
 static void say_missing(const struct td_flags *f, const Traind__V1__QueryMetricsResponse *r) {
-    for (size_t i = 0; i < r->n_series; i++) {
-        if (!r->series[i]->dropped) continue;
-        td_print(stderr, "trainctl: %" PRIu32 " points of %s were dropped at a full ring\n",
-                 r->series[i]->dropped, r->series[i]->name);
+    uint64_t dropped = r->dropped_points;
+    for (size_t i = 0; i < r->n_series; i++) { // an older daemon says it of each, and means all
+        dropped = TD_MAX(dropped, (uint64_t)r->series[i]->dropped);
+    }
+    if (dropped) {
+        td_print(stderr,
+                 "trainctl: %" PRIu64 " values of this job's metrics, all names together, were not "
+                 "kept; `trainctl describe` has notes on them\n",
+                 dropped);
     }
     if (r->next_page_token[0]) {
         td_print(stderr,

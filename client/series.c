@@ -73,6 +73,7 @@ static td_status join(struct td_series *g) {
     g->all.next_page_token = last->next_page_token;
     g->all.more_names = last->more_names;
     g->all.n_more_names = last->n_more_names;
+    g->all.dropped_points = last->dropped_points;
     g->all.awaited = last->awaited;
     g->all.n_awaited = last->n_awaited;
     g->all.series = td_arena_array(g->arena, last->n_series + 1, sizeof(Traind__V1__Series *));

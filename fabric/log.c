@@ -14,10 +14,9 @@ enum { LINE_BYTES = 64 << 10 };
 
 static td_status log_one(struct td_fabric *f, const char *name, double value) {
     const struct td_progress at = {.step = f->loop.queued.step, .epoch = f->loop.at.epoch};
-    if (!name || !*name || strlen(name) >= sizeof((struct td_metric_record *)NULL)->name) {
-        return td_fabric_misuse("td_fabric_log of '%s': a name has 1 to %zu bytes",
-                                name ? name : "",
-                                sizeof((struct td_metric_record *)NULL)->name - 1);
+    if (!name || !td_metric_name_fits(name)) {
+        return td_fabric_misuse("td_fabric_log of '%s': a name has 1 to %d bytes of UTF-8",
+                                name ? name : "", TD_METRIC_NAME_BYTES - 1);
     }
     if (f->in_job || f->prints) {
         td_metrics_mean(&f->rank->metrics, name, at.step, at.epoch, value, 1);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "client/format.h"
 #include "client/print.h"
 #include "lib/attempt/segments.h"
+#include "lib/base/exact_sum.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 
@@ -25,12 +25,13 @@ _Static_assert(TD_COUNTOF(shown) == TD_POINTS_SHOWN, "a value for each");
 struct td_run_points_rank {
     int fd;
     int64_t step; // of its newest point; -1: none
+    struct td_metric_names names;
 };
 
 struct td_run_points_pending {
-    char name[24];
+    char name[TD_METRIC_NAME_BYTES];
     int32_t step, epoch;
-    double sum, count;
+    struct td_exact_mean mean;
 };
 
 static td_status open_metrics(struct td_run_points *p, const char *dir) {
@@ -58,7 +59,12 @@ td_status td_run_points_open(struct td_run_points *p, const char *dir, const cha
 void td_run_points_close(struct td_run_points *p) {
     for (int32_t i = 0; p->ranks && i < p->n_ranks; i++) {
         td_auto_close(&p->ranks[i].fd);
+        td_metric_names_finish(&p->ranks[i].names);
     }
+    for (size_t i = 0; i < p->n_pending; i++) {
+        td_exact_mean_finish(&p->pending[i].mean);
+    }
+    p->n_pending = 0;
     free(p->ranks);
     free(p->pending);
     td_buf_finish(&p->out);
@@ -138,17 +144,14 @@ static td_status flush(struct td_run_points *p) {
     return TD_OK;
 }
 
-static td_status give(struct td_run_points *p, const struct td_run_points_pending *x) {
-    double value = x->count > 0 ? x->sum / x->count : NAN;
+static td_status give(struct td_run_points *p, struct td_run_points_pending *x) {
+    const double value = td_exact_mean_value(&x->mean);
+    td_exact_mean_finish(&x->mean);
     if (p->out.len > OUT_MAX / 2) TD_TRY(flush(p));
     TD_TRY(td_buf_printf(&p->out, "{\"step\":%d,\"epoch\":%d,\"name\":", x->step, x->epoch));
     TD_TRY(td_json_print_string(x->name, strlen(x->name), &p->out));
     TD_TRY(td_buf_str(&p->out, ",\"value\":"));
-    if (isfinite(value)) {
-        TD_TRY(td_json_print_double(value, &p->out));
-    } else {
-        TD_TRY(td_buf_str(&p->out, "null"));
-    }
+    TD_TRY(td_json_print_value(value, &p->out));
     TD_TRY(td_buf_str(&p->out, "}\n"));
     show(p, x, value);
     remember(p, x->name, value);
@@ -159,10 +162,12 @@ static td_status give(struct td_run_points *p, const struct td_run_points_pendin
 static td_status give_before(struct td_run_points *p, int64_t step) {
     size_t kept = 0;
     for (size_t i = 0; i < p->n_pending; i++) {
-        if (p->pending[i].step < step) {
-            TD_TRY(give(p, &p->pending[i]));
+        struct td_run_points_pending x = p->pending[i];
+        p->pending[i].mean = (struct td_exact_mean){0}; // it is in one place only
+        if (x.step < step) {
+            TD_TRY(give(p, &x));
         } else {
-            p->pending[kept++] = p->pending[i];
+            p->pending[kept++] = x;
         }
     }
     p->n_pending = kept;
@@ -170,22 +175,19 @@ static td_status give_before(struct td_run_points *p, int64_t step) {
 }
 
 static td_status add(struct td_run_points *p, struct td_run_points_rank *rank,
-                     const struct td_metric_record *m) {
+                     const struct td_metric_point *m) {
     if (m->step > rank->step) rank->step = m->step;
     for (size_t i = p->n_pending; i-- > 0;) {
         struct td_run_points_pending *x = &p->pending[i];
-        if (x->step != m->step || strncmp(x->name, m->name, sizeof m->name) != 0) continue;
-        bool merges = m->flags & TD_METRIC_SUM_COUNT;
-        x->sum = merges ? x->sum + m->sum : m->sum;
-        x->count = merges ? x->count + m->count : m->count;
-        return TD_OK;
+        if (x->step != m->step || strcmp(x->name, m->name) != 0) continue;
+        if (!(m->flags & TD_METRIC_SUM_COUNT)) td_exact_mean_finish(&x->mean);
+        return td_exact_mean_add(&x->mean, m->sum, m->count) ? TD_OK : td_fail_oom();
     }
     if (p->n_pending == PENDING_MAX) TD_TRY(give_before(p, p->pending[PENDING_MAX / 2].step + 1));
     struct td_run_points_pending *x = &p->pending[p->n_pending++];
-    *x = (struct td_run_points_pending){
-        .step = m->step, .epoch = m->epoch, .sum = m->sum, .count = m->count};
-    snprintf(x->name, sizeof x->name, "%.*s", (int)sizeof m->name - 1, m->name);
-    return TD_OK;
+    *x = (struct td_run_points_pending){.step = m->step, .epoch = m->epoch};
+    memcpy(x->name, m->name, sizeof x->name);
+    return td_exact_mean_add(&x->mean, m->sum, m->count) ? TD_OK : td_fail_oom();
 }
 
 static td_status read_rank(struct td_run_points *p, int32_t idx) {
@@ -205,7 +207,9 @@ static td_status read_rank(struct td_run_points *p, int32_t idx) {
         off_t rest = (off_t)((size_t)n % sizeof *records);
         if (rest) (void)lseek(rank->fd, -rest, SEEK_CUR);
         for (size_t i = 0; i < whole; i++) {
-            TD_TRY(add(p, rank, &records[i]));
+            struct td_metric_point m;
+            if (td_metric_names_take(&rank->names, &records[i], &m) != TD_METRIC_IS_POINT) continue;
+            TD_TRY(add(p, rank, &m));
         }
         if (whole < RECORDS) return TD_OK;
     }

@@ -6,11 +6,12 @@
 //
 // A point of a step is complete when every rank has one of a later step, or when the attempt is
 // over. metrics.jsonl has a line for each:
-// {"step":7,"epoch":0,"name":"train_loss_step","value":0.31}. Of a number that is none the value is
-// null. At most PENDING_MAX points wait; past that the oldest are taken as they are.
+// {"step":7,"epoch":0,"name":"train_loss_step","value":0.31}. A value that is no finite number is
+// one of the texts "nan", "inf" and "-inf". At most PENDING_MAX points wait; past that the oldest
+// are taken as they are.
 
 #include "client/progress.h"
-#include "lib/attempt/rank_page.h"
+#include "lib/attempt/metric_names.h"
 #include "lib/base/buf.h"
 
 enum { TD_POINTS_NAMES = 128, TD_POINTS_SHOWN = 4 };
@@ -28,7 +29,7 @@ struct td_run_points {
     bool has[TD_POINTS_SHOWN];
     double shown[TD_POINTS_SHOWN];
     struct {
-        char name[24];
+        char name[TD_METRIC_NAME_BYTES];
         double value;
     } last[TD_POINTS_NAMES];
     size_t n_last;

@@ -14,6 +14,7 @@
 #include "daemon/coordinator/shell/check.h"
 #include "daemon/coordinator/shell/logs.h"
 #include "daemon/coordinator/shell/look.h"
+#include "daemon/coordinator/shell/metrics_db.h"
 #include "daemon/coordinator/shell/salvage.h"
 #include "daemon/coordinator/shell/shell.h"
 #include "daemon/coordinator/shell/sweep.h"
@@ -128,18 +129,25 @@ static void load_offset(const char *job, uint32_t attempt, uint32_t rank, uint64
     td_core_load_offset(c->core, job, attempt, rank, TRAIND__V1__SEGMENT__KIND__METRICS, offset);
 }
 
+static void load_name(const char *job, uint32_t attempt, uint32_t rank, uint32_t number,
+                      const char *name, void *arg) {
+    struct td_coordinator *c = arg;
+    td_core_load_name(c->core, job, attempt, rank, number, name);
+}
+
 struct last_of {
     struct td_coordinator *c;
     const char *job;
 };
 
-static void load_last(const struct td_metric_last *m, void *arg) {
+static void load_last(struct td_metric_last *m, void *arg) {
     struct last_of *l = arg;
     td_core_load_metric(l->c->core, l->job, m);
 }
 
 static td_status load_metrics(struct td_coordinator *c) {
-    TD_TRY(td_db_store_load_offsets(c->store, load_offset, c));
+    const struct td_cursor_loader cursors = {load_offset, load_name, c};
+    TD_TRY(td_db_store_load_cursors(c->store, &cursors));
     uint64_t before = UINT64_MAX;
     const struct td_job *j;
     while ((j = td_core_job_before(c->core, before))) {

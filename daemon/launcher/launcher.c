@@ -275,7 +275,7 @@ static void reap(struct td_launcher *l) {
         if (idx < 0) continue; // a grandchild that we inherited
         bool talks = td_launcher_talks(l);
         if (l->command) td_talk_answer(l, &l->ranks[idx]);
-        if (talks) td_talk_drain(l, &l->ranks[idx]);
+        if (talks) td_talk_end(l, &l->ranks[idx]);
         td_launch_rank_ended(&l->ranks[idx], talks ? NULL : &l->journal, info.si_code,
                              info.si_status);
         td_launcher_note_boundary(l, idx, td_rank_page_boundary(l->ranks[idx].page));
@@ -326,6 +326,7 @@ static void report_news(struct td_launcher *l) {
 static void on_tick(struct td_launcher *l) {
     uint64_t passed;
     if (read(l->timer_fd, &passed, sizeof passed) != (ssize_t)sizeof passed) return;
+    if (td_launcher_talks(l)) td_talk_look(l);
     td_launcher_drain_metrics(l);
     l->n_reported = 0;
     if (l->news) report_news(l);

@@ -16,6 +16,7 @@
 //   trampoline.h   exec-rank, between spawn and worker
 //   command.h      ranks that are a command or a program of the submitter's
 //   talk.h         what commands say, and what is said to them
+//   talk_values.h  what they said of a metric, until it cannot change any more
 //   orphans.h      processes that ranks leave
 //   journal.h      events.log
 //   boundary.h     which points are kept when a checkpoint is
@@ -23,6 +24,7 @@
 //   logging.h      when loggers begin and end, and what they note
 //   logger.h       metrics.csv and TensorBoard's files, by a thread of its own
 //   logger_rows.h  points of ranks, put together by step
+//   step_set.h     steps at which a metric has a value
 //   logger_sink.h  what writes them (logger_csv.c, logger_tensorboard.c)
 //   tfevents.h     records of TensorBoard's files
 //   file.h         whether a file is still the one that was opened

@@ -48,6 +48,13 @@ struct slot {
 struct segments {
     int fd[TD_LAUNCH_RANKS_MAX];
     uint64_t offset[TD_LAUNCH_RANKS_MAX];
+    struct td_metric_names names[TD_LAUNCH_RANKS_MAX];
+};
+// The next points of a rank.
+struct chunk {
+    struct td_metric_record record[CHUNK_RECORDS];
+    struct td_metric_point point[CHUNK_RECORDS];
+    size_t n; // points
 };
 struct td_logger {
     char attempt_dir[TD_FS_PATH_BYTES];
@@ -98,6 +105,7 @@ static void close_segments(struct segments *from, int32_t n_ranks) {
     for (int32_t i = 0; i < n_ranks; i++) {
         td_auto_close(&from->fd[i]);
         from->fd[i] = -1;
+        td_metric_names_finish(&from->names[i]);
     }
 }
 
@@ -110,23 +118,26 @@ static bool open_segments(const struct td_logger *g, const char *dir, struct seg
             td_fs_path(path, "%s/" TD_SEGMENT_METRICS, dir, (unsigned)(g->first_rank + i));
         out->fd[i] = s ? -1 : open(path, O_RDONLY | O_CLOEXEC);
         out->offset[i] = 0;
+        out->names[i] = (struct td_metric_names){0};
         any |= out->fd[i] >= 0;
         td_status_free(s);
     }
     return any;
 }
 
-// The next points of a rank; the number of them.
-static size_t read_points(struct segments *from, int32_t i, uint64_t end,
-                          struct td_metric_record out[CHUNK_RECORDS]) {
-    const size_t most = CHUNK_RECORDS * sizeof *out;
-    if (from->fd[i] < 0 || from->offset[i] >= end) return 0;
-    const ssize_t bytes =
-        pread(from->fd[i], out, (size_t)TD_MIN((uint64_t)most, end - from->offset[i]),
-              (off_t)from->offset[i]);
-    const size_t n = bytes > 0 ? (size_t)bytes / sizeof *out : 0;
-    from->offset[i] += n * sizeof *out;
-    return n;
+// False: there is nothing new.
+static bool read_points(struct segments *from, int32_t i, uint64_t end, struct chunk *out) {
+    out->n = 0;
+    if (from->fd[i] < 0 || from->offset[i] >= end) return false;
+    const size_t most = (size_t)TD_MIN((uint64_t)sizeof out->record, end - from->offset[i]);
+    const ssize_t bytes = pread(from->fd[i], out->record, most, (off_t)from->offset[i]);
+    const size_t n = bytes > 0 ? (size_t)bytes / sizeof out->record[0] : 0;
+    from->offset[i] += n * sizeof out->record[0];
+    for (size_t k = 0; k < n; k++) {
+        struct td_metric_point *p = &out->point[out->n];
+        out->n += td_metric_names_take(&from->names[i], &out->record[k], p) == TD_METRIC_IS_POINT;
+    }
+    return n > 0;
 }
 
 // ---- sinks --------------------------------------------------------------------------------------
@@ -147,21 +158,21 @@ static void give_up(struct td_logger *g, struct slot *slot, td_status failed) {
 // Puts the rows of segments, up to a step and to the offsets of `end` (NULL: all that is there).
 static td_status replay(const struct td_logger *g, struct slot *slot, struct segments *from,
                         const struct segments *end, int64_t last, int flags) {
-    TD_AUTO_FREE struct td_metric_record *chunk = td_calloc(CHUNK_RECORDS, sizeof *chunk);
+    TD_AUTO_FREE struct chunk *chunk = td_calloc(1, sizeof *chunk);
     struct td_log_rows rows = {0};
     struct td_log_row row;
     td_status failed = chunk ? td_log_rows_init(&rows, g->n_ranks) : td_fail_oom();
     for (bool more = true; more && !failed;) {
         more = false;
         for (int32_t i = 0; i < g->n_ranks && !failed; i++) {
-            const size_t n = read_points(from, i, end ? end->offset[i] : UINT64_MAX, chunk);
-            more |= n > 0;
-            for (size_t k = 0; k < n && !failed; k++) {
-                if (chunk[k].step <= last) failed = td_log_rows_add(&rows, i, &chunk[k]);
+            more |= read_points(from, i, end ? end->offset[i] : UINT64_MAX, chunk);
+            for (size_t k = 0; k < chunk->n && !failed; k++) {
+                const struct td_metric_point *p = &chunk->point[k];
+                if (p->step <= last) failed = td_log_rows_add(&rows, i, p);
             }
         }
         while (!failed && td_log_rows_take(&rows, more ? 0 : flags, &row)) {
-            failed = slot->ops->put(slot->sink, &row, true);
+            failed = slot->ops->put(slot->sink, &row);
         }
     }
     td_log_rows_finish(&rows);
@@ -220,7 +231,7 @@ static void put_all(struct td_logger *g, const struct td_log_row *row) {
     for (size_t i = 0; i < g->n_slots; i++) {
         struct slot *slot = &g->slot[i];
         if (!slot->sink) continue;
-        td_status failed = slot->ops->put(slot->sink, row, false);
+        td_status failed = slot->ops->put(slot->sink, row);
         if (failed) give_up(g, slot, failed);
     }
 }
@@ -244,25 +255,24 @@ static void flush_all(struct td_logger *g, int flags) {
 
 // ---- the thread ---------------------------------------------------------------------------------
 // One chunk of each rank; false: there was nothing.
-static bool read_round(struct td_logger *g, struct td_metric_record *chunk) {
+static bool read_round(struct td_logger *g, struct chunk *chunk) {
     bool any = false;
     int64_t lowest = INT64_MAX;
     for (int32_t i = 0; i < g->n_ranks; i++) {
-        const size_t n = read_points(&g->segments, i, UINT64_MAX, chunk);
-        if (n) lowest = TD_MIN(lowest, chunk[0].step);
-        any |= n > 0;
-        for (size_t k = 0; k < n; k++) {
-            td_status failed = td_log_rows_add(&g->rows, i, &chunk[k]);
+        any |= read_points(&g->segments, i, UINT64_MAX, chunk);
+        if (chunk->n) lowest = TD_MIN(lowest, chunk->point[0].step);
+        for (size_t k = 0; k < chunk->n; k++) {
+            td_status failed = td_log_rows_add(&g->rows, i, &chunk->point[k]);
             if (failed) td_status_log(TD_LOG_WARN, failed, "a point is in no logger, continuing");
         }
     }
-    if (!any || g->begun) return any;
+    if (lowest == INT64_MAX || g->begun) return any;
     g->first_step = lowest;
     begin(g);
     return true;
 }
 
-static void turn(struct td_logger *g, struct td_metric_record *chunk, bool is_last) {
+static void turn(struct td_logger *g, struct chunk *chunk, bool is_last) {
     struct td_log_row row;
     int flags = is_last ? TD_LOG_TAKE_ALL : 0;
     for (bool more = true; more;) {
@@ -298,7 +308,7 @@ bool td_logger_has(struct td_logger *g, const uint64_t *bytes) {
 
 static void *logger_main(void *arg) {
     struct td_logger *g = arg;
-    TD_AUTO_FREE struct td_metric_record *chunk = td_calloc(CHUNK_RECORDS, sizeof *chunk);
+    TD_AUTO_FREE struct chunk *chunk = td_calloc(1, sizeof *chunk);
     for (bool is_last = false; chunk && !is_last;) {
         struct pollfd asked[] = {{.fd = g->stop_fd, .events = POLLIN},
                                  {.fd = g->look_fd, .events = POLLIN}};

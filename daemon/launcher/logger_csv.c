@@ -1,8 +1,9 @@
-// metrics.csv, as Lightning's CSVLogger writes it. The header has sorted names, among them epoch
-// and step; "\r\n" ends each line, and a cell is empty where a row has no such value. There is one
-// row a step, where Lightning may write several. A new column writes the whole file again, by a
-// temporary file and a rename. An open row is the last line, and is written over in place as it
-// grows.
+// metrics.csv, as Lightning's CSVLogger writes it. The header has sorted names, among them our
+// epoch and step (logger_sink.h), quoted as RFC 4180 says: a name may have a line break. "\r\n"
+// ends each line, and a cell is empty where a row has no such value. There is one row a step, where
+// Lightning may write several, and one more for what came late. A new column writes the whole file
+// again, by a temporary file and a rename. An open row is the last line, and is written over in
+// place as it grows.
 //
 // Lines wait in memory until the next flush. A write that fails is cut back to the last whole line,
 // and the sink is given up then: the logger opens the file again and puts the rows again.
@@ -21,14 +22,15 @@
 enum {
     CSV_MAGIC = 0x6c637376,
     COLUMNS_MAX = 256, // further metrics are left out
-    LINE_MAX_BYTES = 32 << 10,
+    LINE_MAX_BYTES = 64 << 10,
     PENDING_MAX = 256 << 10,
     CELL_BYTES = 32,
 };
 
 struct column {
-    char name[TD_LOG_NAME];
-    char cell[CELL_BYTES]; // of the last row; "": none
+    char name[TD_LOG_COLUMN_BYTES];
+    char cell[CELL_BYTES];    // of the last row; "": none
+    struct td_step_set there; // steps of its cells
 };
 struct csv_sink {
     struct td_log_sink base;
@@ -98,6 +100,18 @@ static const char *read_cell(const char *at, char *out, size_t bytes) {
     return *at == ',' ? at + 1 : NULL;
 }
 
+// The next line, and those that go on in quotes; false: there is none, or it is too long.
+static bool read_line(FILE *f, char line[LINE_MAX_BYTES]) {
+    size_t len = 0, quotes = 0;
+    do {
+        if (!fgets(line + len, (int)(LINE_MAX_BYTES - len), f)) return len > 0;
+        for (; line[len]; len++) {
+            quotes += line[len] == '"';
+        }
+    } while (quotes % 2 && len + 1 < LINE_MAX_BYTES);
+    return true;
+}
+
 // ---- columns ------------------------------------------------------------------------------------
 static struct column *find(struct csv_sink *s, const char *name) {
     for (size_t i = 0; i < s->n; i++) {
@@ -106,14 +120,26 @@ static struct column *find(struct csv_sink *s, const char *name) {
     return NULL;
 }
 
+// Columns of a row: ours, then its metrics.
+enum { OURS = 2 };
+static void name_at(const struct td_log_row *row, size_t i, char out[TD_LOG_COLUMN_BYTES]) {
+    static const char *const ours[OURS] = {"epoch", "step"};
+    if (i >= OURS) {
+        td_log_column(row->value[i - OURS].name, out);
+    } else {
+        snprintf(out, TD_LOG_COLUMN_BYTES, "%s", ours[i]);
+    }
+}
+
 // The place of each column in the header after those of `row` came to it; true: some did.
 static bool grow(struct csv_sink *s, const struct td_log_row *row, size_t out_was[COLUMNS_MAX]) {
     bool grew = false;
     for (size_t i = 0; i < s->n; i++) {
         out_was[i] = i;
     }
-    for (size_t i = 0; i < row->n + 2 && s->n < COLUMNS_MAX; i++) {
-        const char *name = i == 0 ? "epoch" : i == 1 ? "step" : row->value[i - 2].name;
+    for (size_t i = 0; i < row->n + OURS && s->n < COLUMNS_MAX; i++) {
+        char name[TD_LOG_COLUMN_BYTES];
+        name_at(row, i, name);
         if (find(s, name)) continue;
         size_t at = s->n++;
         for (; at > 0 && strcmp(s->column[at - 1].name, name) > 0; at--) {
@@ -172,7 +198,7 @@ static td_status copy_widened(struct csv_sink *s, const size_t *was, FILE *from,
     uint64_t read = 0;
     *out_bytes = 0;
     for (bool more = true, is_header = true; more; is_header = false) {
-        more = read < s->at && fgets(line, sizeof line, from);
+        more = read < s->at && read_line(from, line);
         read += more ? strlen(line) : 0;
         if (more && !is_header) TD_TRY(widen(s, was, line, &text));
         if (more && text.len < PENDING_MAX - 2 * LINE_MAX_BYTES) continue;
@@ -251,9 +277,10 @@ static bool read_row(struct csv_sink *s, const char *line, int64_t last) {
     }
     if (at || n != s->n || strchr(line, '"')) return false;
     const int64_t step = strtoll(cell[step_at], &end, 10);
-    if (end == cell[step_at] || *end || step > last) return false;
+    if (end == cell[step_at] || *end || step > last || step < 0 || step > INT32_MAX) return false;
     for (size_t i = 0; i < s->n; i++) {
         memcpy(s->column[i].cell, cell[i], CELL_BYTES);
+        if (cell[i][0]) (void)td_step_set_add(&s->column[i].there, (int32_t)step);
     }
     s->step = step;
     return true;
@@ -265,7 +292,7 @@ static td_status take_up(struct csv_sink *s, int64_t last) {
     AUTO_FILE *f = fopen(s->path, "re");
     if (!f) return td_fs_fail("read", s->path);
     uint64_t end = 0;
-    if (!fgets(line, sizeof line, f)) return TD_OK; // empty
+    if (!read_line(f, line)) return TD_OK; // empty
     const bool is_torn = feof(f) && !strchr(line, '\n');
     if (!is_torn) {
         if (!is_whole(line) || !read_header(s, line)) return not_ours(s);
@@ -286,6 +313,9 @@ static void csv_close(struct td_log_sink *sink) {
     s->base.magic = 0;
     if (s->fd >= 0) close(s->fd);
     td_buf_finish(&s->pending);
+    for (size_t i = 0; i < s->n; i++) {
+        td_step_set_finish(&s->column[i].there);
+    }
     free(s);
 }
 
@@ -325,23 +355,41 @@ static td_status begin_row(struct csv_sink *s, int64_t step) {
     return TD_OK;
 }
 
-static td_status csv_put(struct td_log_sink *sink, const struct td_log_row *row, bool again) {
-    struct csv_sink *s = csv_of(sink);
-    size_t was[COLUMNS_MAX];
-    if (again && s->has_row && row->step < s->step) return TD_OK;
-    if (s->pending.len > PENDING_MAX - 2 * LINE_MAX_BYTES) TD_TRY(flush(s));
+// The columns of a row's values; NULL: there is none, or the file has it. How many are not there.
+static size_t find_all(struct csv_sink *s, const struct td_log_row *row,
+                       struct column *out[TD_LOG_CELLS]) {
+    const bool is_last = s->has_row && row->step == s->step;
     size_t n_new = 0;
     for (size_t i = 0; i < row->n; i++) {
-        n_new += !find(s, row->value[i].name);
+        char name[TD_LOG_COLUMN_BYTES];
+        td_log_column(row->value[i].name, name);
+        out[i] = find(s, name);
+        n_new += !out[i];
+        if (!out[i] || (is_last && out[i]->cell[0])) continue; // new, or it is written over
+        if (td_step_set_has(&out[i]->there, (int32_t)row->step)) out[i] = NULL;
     }
-    if (n_new || s->n == 0) {
+    return n_new;
+}
+
+static td_status csv_put(struct td_log_sink *sink, const struct td_log_row *row) {
+    struct csv_sink *s = csv_of(sink);
+    struct column *to[TD_LOG_CELLS];
+    size_t was[COLUMNS_MAX], n_to = 0;
+    if (s->pending.len > PENDING_MAX - 2 * LINE_MAX_BYTES) TD_TRY(flush(s));
+    if (find_all(s, row, to) || s->n == 0) {
         TD_TRY(flush(s));
         if (grow(s, row, was)) TD_TRY(rewrite(s, was));
+        (void)find_all(s, row, to);
     }
+    for (size_t i = 0; i < row->n; i++) {
+        n_to += to[i] != NULL;
+    }
+    if (n_to == 0) return TD_OK;
     if (!s->has_row || row->step != s->step) TD_TRY(begin_row(s, row->step));
     for (size_t i = 0; i < row->n; i++) {
-        struct column *c = find(s, row->value[i].name);
-        if (c) print_number(row->value[i].value, c->cell);
+        if (!to[i]) continue;
+        print_number(row->value[i].value, to[i]->cell);
+        (void)td_step_set_add(&to[i]->there, (int32_t)row->step);
     }
     snprintf(find(s, "step")->cell, CELL_BYTES, "%lld", (long long)row->step);
     snprintf(find(s, "epoch")->cell, CELL_BYTES, "%lld", (long long)row->epoch);

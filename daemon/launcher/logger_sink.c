@@ -4,9 +4,21 @@
 #include "daemon/launcher/logger_sink.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "lib/base/fsio.h"
+
+void td_log_column(const char *metric, char out[TD_LOG_COLUMN_BYTES]) {
+    static const char prefix[] = "metric_";
+    const char *end = metric;
+    while (strncmp(end, prefix, sizeof prefix - 1) == 0) {
+        end += sizeof prefix - 1;
+    }
+    const bool is_ours = strcmp(end, "step") == 0 || strcmp(end, "epoch") == 0;
+    snprintf(out, TD_LOG_COLUMN_BYTES, "%s%s", is_ours ? prefix : "", metric);
+}
 
 td_status td_log_sink_write(int fd, const char *path, const struct td_buf *bytes, uint64_t at) {
     const ssize_t n = pwrite(fd, bytes->data, bytes->len, (off_t)at);

@@ -9,6 +9,7 @@
 // Thread: the logger's. Errors name the path.
 
 #include "daemon/launcher/logger_rows.h"
+#include "daemon/launcher/step_set.h"
 #include "lib/base/buf.h"
 
 // What each begins with, so that one is not taken for another.
@@ -27,12 +28,17 @@ struct td_log_open {
 struct td_log_sink_ops {
     const char *name; // as the spec has it
     td_status (*open)(const struct td_log_open *how, struct td_log_sink **out_sink);
-    // Into memory, or further. Rows come in the order of their steps; one that is older than the
-    // last row of the file is there already, where `again` is set.
-    td_status (*put)(struct td_log_sink *s, const struct td_log_row *row, bool again);
+    // Into memory, or further. Rows come in the order of their steps but for late ones. Values that
+    // the file has at that step are passed over.
+    td_status (*put)(struct td_log_sink *s, const struct td_log_row *row);
     td_status (*flush)(struct td_log_sink *s);
     void (*close)(struct td_log_sink *s); // accepts NULL; what was not flushed is gone
 };
+
+// What a metric is called in the files. `step` and `epoch` are columns of ours: a metric of one of
+// these names is metric_step or metric_epoch, and one that is called so gets one more metric_.
+enum { TD_LOG_COLUMN_BYTES = TD_METRIC_NAME_BYTES + 8 };
+void td_log_column(const char *metric, char out[TD_LOG_COLUMN_BYTES]);
 
 // For a sink's flush: the bytes at `at` of its file. What fails half way is cut back to there.
 TD_MUST_USE td_status td_log_sink_write(int fd, const char *path, const struct td_buf *bytes,

@@ -28,8 +28,8 @@ enum {
 };
 
 struct tag {
-    char name[TD_LOG_NAME];
-    int64_t last; // the step of its newest scalar
+    char name[TD_LOG_COLUMN_BYTES];
+    struct td_step_set there; // steps of its scalars
 };
 struct board {
     struct td_log_sink base;
@@ -49,7 +49,6 @@ static struct tag *tag_of(struct board *s, const char *name) {
     }
     if (s->n_tags == TAGS_MAX) return NULL;
     struct tag *t = &s->tag[s->n_tags++];
-    t->last = INT64_MIN;
     snprintf(t->name, sizeof t->name, "%s", name);
     return t;
 }
@@ -69,7 +68,7 @@ static unsigned attempt_of(const char *name) {
 static void remember(struct board *s) {
     for (size_t i = 0; i < s->event.n; i++) {
         struct tag *t = tag_of(s, s->event.tag[i]);
-        if (t) t->last = TD_MAX(t->last, s->event.step);
+        if (t) (void)td_step_set_add(&t->there, (int32_t)s->event.step);
     }
 }
 
@@ -143,6 +142,9 @@ static void board_close(struct td_log_sink *sink) {
     s->base.magic = 0;
     if (s->fd >= 0) close(s->fd);
     td_buf_finish(&s->pending);
+    for (size_t i = 0; i < s->n_tags; i++) {
+        td_step_set_finish(&s->tag[i].there);
+    }
     free(s);
 }
 
@@ -198,23 +200,25 @@ static td_status board_open(const struct td_log_open *how, struct td_log_sink **
 }
 
 // ---- rows ---------------------------------------------------------------------------------------
-static void add(struct board *s, const char *name, double value, int64_t step, bool again,
+static void add(struct board *s, const char *name, double value, int64_t step,
                 struct td_tfscalar *scalar, size_t *io_n) {
     struct tag *t = tag_of(s, name);
-    if (!t || step == t->last || (again && step < t->last)) return;
-    t->last = TD_MAX(t->last, step);
-    scalar[(*io_n)++] = (struct td_tfscalar){t->name, value};
+    if (t && td_step_set_add(&t->there, (int32_t)step)) {
+        scalar[(*io_n)++] = (struct td_tfscalar){t->name, value};
+    }
 }
 
-static td_status board_put(struct td_log_sink *sink, const struct td_log_row *row, bool again) {
+static td_status board_put(struct td_log_sink *sink, const struct td_log_row *row) {
     struct board *s = board_of(sink);
     struct td_tfscalar scalar[TD_LOG_CELLS + 1];
     size_t n = 0;
     for (size_t i = 0; i < row->n; i++) {
-        add(s, row->value[i].name, row->value[i].value, row->step, again, scalar, &n);
+        char name[TD_LOG_COLUMN_BYTES];
+        td_log_column(row->value[i].name, name);
+        add(s, name, row->value[i].value, row->step, scalar, &n);
     }
     if (n == 0) return TD_OK;
-    add(s, "epoch", (double)row->epoch, row->step, again, scalar, &n);
+    add(s, "epoch", (double)row->epoch, row->step, scalar, &n);
     if (s->pending.len > PENDING_MAX) TD_TRY(board_flush(sink));
     return td_tfevent_scalars(row->real_ns, row->step, scalar, n, &s->pending);
 }

@@ -71,6 +71,9 @@ void td_launch_rank_finish(struct td_launch_rank *r) {
     td_output_finish(&r->err);
     if (r->page) munmap(r->page, td_rank_page_memory());
     r->page = NULL;
+    td_metric_names_finish(&r->names);
+    td_talk_values_finish(&r->values);
+    td_metric_names_finish(&r->said_names);
 }
 
 // ---- process ------------------------------------------------------------------------------------
@@ -214,17 +217,40 @@ void td_launch_rank_drain_err(struct td_launch_rank *r) {
     (void)drain_once(&r->err, &r->out);
 }
 
+// The next records for the file: names that are not in it yet, then what the ring has.
+static size_t take_records(struct td_launch_rank *r, struct td_metric_record *out,
+                           uint32_t *out_names, size_t *out_points) {
+    struct td_metric_point ignored;
+    size_t n = 0;
+    uint32_t names = r->names_written;
+    *out_points = 0;
+    for (; n < DRAIN_RECORDS && names < r->names.n; names++) {
+        td_metric_names_define(r->names.text[names], &out[n++]);
+    }
+    while (n < DRAIN_RECORDS && td_ring_pop(&r->ring, &out[n])) {
+        if (td_metric_names_take(&r->names, &out[n++], &ignored) != TD_METRIC_IS_NAME) {
+            ++*out_points;
+        } else if (names == r->names.n) {
+            n--; // past the bound of names
+        } else {
+            names++;
+        }
+    }
+    *out_names = names;
+    return n;
+}
+
 void td_launch_rank_drain_metrics(struct td_launch_rank *r) {
     struct td_metric_record *records = (struct td_metric_record *)(void *)drain_buffer;
     for (int round = 0; round < TD_METRIC_RING_RECORDS / DRAIN_RECORDS + 1; round++) {
-        size_t n = 0;
-        while (n < DRAIN_RECORDS && td_ring_pop(&r->ring, &records[n])) {
-            n++;
-        }
+        uint32_t names;
+        size_t points, n = take_records(r, records, &names, &points);
         if (n == 0) break;
         size_t bytes = n * sizeof *records;
-        if (!td_launch_file_append(r->metrics_fd, &r->metrics_bytes, records, bytes)) {
-            r->lost_points += n;
+        if (td_launch_file_append(r->metrics_fd, &r->metrics_bytes, records, bytes)) {
+            r->names_written = names;
+        } else {
+            r->lost_points += points;
         }
         r->undropped += (uint32_t)bytes;
         if (n < DRAIN_RECORDS) break;
@@ -311,5 +337,5 @@ void td_launch_rank_look(struct td_launch_rank *r, struct td_mono now) {
 }
 
 uint64_t td_launch_rank_dropped_points(const struct td_launch_rank *r) {
-    return td_ring_drops(&r->ring) + r->lost_points;
+    return td_ring_drops(&r->ring) + r->lost_points + r->values.dropped;
 }

@@ -13,7 +13,8 @@
 #include "daemon/launcher/options.h"
 #include "daemon/launcher/output.h"
 #include "daemon/launcher/silence.h"
-#include "lib/attempt/rank_page.h"
+#include "daemon/launcher/talk_values.h"
+#include "lib/attempt/metric_names.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/proc.h"
 
@@ -24,9 +25,11 @@ struct td_launch_rank {
     int metrics_fd;
     struct td_launch_file metrics_file;
     uint64_t metrics_bytes;
-    uint64_t lost_points; // popped from the ring, not written
-    uint32_t boundary;    // the last one of which a line is written
-    uint32_t undropped;   // bytes of the ring touched since its pages were last given back
+    struct td_metric_names names; // that came out of the ring,
+    uint32_t names_written;       // of which so many are in the file
+    uint64_t lost_points;         // popped from the ring, not written
+    uint32_t boundary;            // the last one of which a line is written
+    uint32_t undropped;           // bytes of the ring touched since its pages were last given back
     int page_fd;
     struct td_rank_page *page; // NULL: not mapped
     struct td_ring ring;
@@ -48,6 +51,11 @@ struct td_launch_rank {
     bool terminated;  // SIGTERM was sent
     bool stopped;     // it ended as it was asked to
     uint32_t n_notes; // that are written
+    struct td_talk_values values;
+    struct td_metric_names said_names; // as their writer has them
+    bool gives_steps;                  // it has named one
+    int32_t said_step;                 // that it named last, or counted
+    int32_t n_counted;                 // messages with metrics before it named one
     // From its "end" event, if one came; of a command, what its end means.
     bool said_end, said_failed;
     char end_class[24];

@@ -14,7 +14,12 @@
 #include "lib/base/json.h"
 #include "lib/base/log.h"
 
-enum { MESSAGES_A_DRAIN = 64, ARENA_BYTES = 4 << 20, PATH_TEXT = 4096 };
+enum {
+    MESSAGES_A_DRAIN = 64,
+    DRAINS_AT_END = 64, // more than a socket holds
+    PATH_TEXT = 4096,
+};
+#define SAMPLES_MOST (INT64_C(1) << 53)
 
 static void note(struct td_launcher *l, struct td_launch_rank *r, const char *text) {
     if (r->n_notes == TD_TALK_NOTES) return;
@@ -37,106 +42,192 @@ static void refuse(struct td_launcher *l, struct td_launch_rank *r, const char *
     va_start(ap, fmt);
     (void)td_fit_v(text, sizeof text, fmt, ap);
     va_end(ap);
-    (void)td_fit(whole, sizeof whole, "rank %d wrote to TRAIND_FD what traind does not take: %s",
+    (void)td_fit(whole, sizeof whole,
+                 "rank %d wrote to TRAIND_FD what traind does not take, and nothing of that line "
+                 "counts: %s",
                  r->rank, text);
     note(l, r, whole);
 }
 
-// ---- metrics ------------------------------------------------------------------------------------
-static void push(struct td_launch_rank *r, const struct td_metric_record *m) {
-    if (td_ring_push(&r->ring, m)) return;
+// ---- reading ------------------------------------------------------------------------------------
+// What a line says, once all of it can be taken: a line of which a part is refused changes nothing.
+struct line {
+    int64_t step, epoch, total_steps, samples; // -1: absent
+    const struct td_json *metrics;             // NULL: absent, as the next
+    const char *note;
+    const char *checkpoint; // its path; NULL: absent
+    int64_t checkpoint_step, checkpoint_epoch;
+    const struct td_json *checkpoint_metrics;
+};
+
+// A number from 0 that fits; -1: absent. False: refused.
+static bool number(struct td_launcher *l, struct td_launch_rank *r, const struct td_json *v,
+                   const char *key, int64_t most, int64_t *out_value) {
+    const struct td_json *n = td_json_get(v, key);
+    *out_value = n ? td_json_int(n, -1) : -1;
+    if (!n || (*out_value >= 0 && *out_value <= most)) return true;
+    refuse(l, r, "'%s' is an integer from 0 to %lld", key, (long long)most);
+    return false;
+}
+
+// NULL: absent. False: refused.
+static bool metrics(struct td_launcher *l, struct td_launch_rank *r, const struct td_json *v,
+                    const struct td_json **out_metrics) {
+    const struct td_json *list = td_json_get(v, "metrics");
+    bool fit = !list || list->kind == TD_JSON_OBJECT;
+    double ignored;
+    *out_metrics = list;
+    if (!fit) refuse(l, r, "'metrics' is an object of numbers by name");
+    for (const struct td_json *m = list && fit ? list->first : NULL; m; m = m->next) {
+        if (td_metric_name_fits(m->key) && td_json_value(m, &ignored)) continue;
+        refuse(l, r,
+               "metric '%s': a name has 1 to %d bytes, a value is a number, \"nan\", \"inf\" or "
+               "\"-inf\"",
+               m->key, TD_METRIC_NAME_BYTES - 1);
+        fit = false;
+    }
+    return fit;
+}
+
+static bool checkpoint(struct td_launcher *l, struct td_launch_rank *r, const struct td_json *v,
+                       struct line *out) {
+    out->checkpoint = td_json_string(td_json_get(v, "path"), "");
+    if (out->checkpoint[0] != '/' || strlen(out->checkpoint) >= PATH_TEXT) {
+        refuse(l, r, "a checkpoint's path is absolute, and shorter than %d bytes", PATH_TEXT);
+        return false;
+    }
+    if (access(out->checkpoint, F_OK) != 0) {
+        refuse(l, r, "checkpoint '%.256s': %s", out->checkpoint, strerror(errno));
+        return false;
+    }
+    return number(l, r, v, "step", INT32_MAX, &out->checkpoint_step) &
+           number(l, r, v, "epoch", INT32_MAX, &out->checkpoint_epoch) &
+           metrics(l, r, v, &out->checkpoint_metrics);
+}
+
+// False: refused, and everything that is wrong with it is noted.
+static bool read_line(struct td_launcher *l, struct td_launch_rank *r, const struct td_json *v,
+                      struct line *out) {
+    const struct td_json *note = td_json_get(v, "note"), *c = td_json_get(v, "checkpoint");
+    *out = (struct line){.note = td_json_string(note, "")};
+    bool fits = number(l, r, v, "step", INT32_MAX, &out->step) &
+                number(l, r, v, "epoch", INT32_MAX, &out->epoch) &
+                number(l, r, v, "total_steps", INT32_MAX, &out->total_steps) &
+                number(l, r, v, "samples", SAMPLES_MOST, &out->samples) &
+                metrics(l, r, v, &out->metrics);
+    if (note && note->kind != TD_JSON_STRING) {
+        refuse(l, r, "'note' is a text");
+        fits = false;
+    }
+    if (c && c->kind != TD_JSON_OBJECT) {
+        refuse(l, r, "'checkpoint' is an object");
+        fits = false;
+    } else if (c) {
+        fits &= checkpoint(l, r, c, out);
+    }
+    return fits;
+}
+
+// ---- taking -------------------------------------------------------------------------------------
+static void push(struct td_launch_rank *r, const struct td_metric_point *p) {
+    if (td_metric_names_push(&r->said_names, &r->ring, p)) return;
     td_launch_rank_drain_metrics(r); // this thread is also the reader: no point is lost to pace
-    (void)td_ring_push(&r->ring, m);
+    (void)td_metric_names_push(&r->said_names, &r->ring, p);
+}
+
+static void push_closed(struct td_launch_rank *r, bool all) {
+    struct td_metric_point p;
+    while (td_talk_values_take(&r->values, td_mono_now(), all, &p)) {
+        push(r, &p);
+    }
+}
+
+static void note_drop(struct td_launcher *l, struct td_launch_rank *r,
+                      const struct td_metric_point *p, enum td_talk_said said) {
+    char text[512];
+    if (r->values.dropped > 1) return; // the first one is named, all are counted
+    (void)td_fit(text, sizeof text,
+                 said == TD_TALK_REPEATED
+                     ? "rank %d logged '%s' at step %d again, after that value was closed; such "
+                       "repeats are dropped, and counted as dropped points"
+                     : "rank %d logged '%s' at step %d, past the bound of names or of irregular "
+                       "steps; such values are dropped, and counted as dropped points",
+                 r->rank, p->name, p->step);
+    note(l, r, text);
 }
 
 static void take_metrics(struct td_launcher *l, struct td_launch_rank *r, const struct td_json *v) {
-    struct td_metric_record m = {.step = (int32_t)atomic_load(&r->page->step),
-                                 .epoch = atomic_load(&r->page->epoch),
-                                 .count = 1,
-                                 .real_ns = td_real_now().ns,
-                                 .flags = TD_METRIC_SUM_COUNT};
+    struct td_metric_point p = {.step = r->said_step,
+                                .epoch = atomic_load(&r->page->epoch),
+                                .count = 1,
+                                .real_ns = td_real_now().ns,
+                                .flags = TD_METRIC_SUM_COUNT};
     for (v = v->first; v; v = v->next) {
-        size_t len = strlen(v->key);
-        bool is_number = v->kind == TD_JSON_INT || v->kind == TD_JSON_REAL ||
-                         v->kind == TD_JSON_NULL; // null: not a number
-        if (len == 0 || len >= sizeof m.name || !is_number) {
-            refuse(l, r, "metric '%s': a name has 1 to %zu bytes, a value is a number or null",
-                   v->key, sizeof m.name - 1);
-            continue;
-        }
-        memset(m.name, 0, sizeof m.name);
-        memcpy(m.name, v->key, len);
-        m.sum = td_json_real(v, (double)NAN);
-        push(r, &m);
-        if (strcmp(m.name, "loss") != 0 && strcmp(m.name, "train_loss") != 0) continue;
-        float loss = (float)m.sum;
+        snprintf(p.name, sizeof p.name, "%s", v->key);
+        (void)td_json_value(v, &p.sum);
+        enum td_talk_said said = td_talk_values_say(&r->values, &p, td_mono_now());
+        if (said != TD_TALK_TAKEN) note_drop(l, r, &p, said);
+        if (strcmp(p.name, "loss") != 0 && strcmp(p.name, "train_loss") != 0) continue;
+        float loss = (float)p.sum;
         uint32_t bits;
         memcpy(&bits, &loss, sizeof bits);
         atomic_store(&r->page->last_loss_bits, bits);
     }
+    push_closed(r, false);
 }
 
-// ---- progress -----------------------------------------------------------------------------------
-// A number from 0 that fits; false: absent, or refused.
-static bool number(struct td_launcher *l, struct td_launch_rank *r, const struct td_json *v,
-                   const char *key, int64_t *out_value) {
-    const struct td_json *n = td_json_get(v, key);
-    if (!n) return false;
-    if (n->kind != TD_JSON_INT || n->u.integer < 0 || n->u.integer > INT32_MAX) {
-        refuse(l, r, "'%s' is an integer from 0 to %d", key, INT32_MAX);
-        return false;
+// A line belongs to the step that it names, else to the last one that was named. A rank that never
+// named one counts its lines with metrics, from 0.
+static void take_step(struct td_launch_rank *r, const struct line *line) {
+    if (line->step >= 0) {
+        r->gives_steps = true;
+        r->said_step = (int32_t)line->step;
+    } else if (!r->gives_steps && line->metrics && line->metrics->first) {
+        r->said_step = r->n_counted;
+        if (r->n_counted < INT32_MAX) r->n_counted++;
     }
-    *out_value = n->u.integer;
-    return true;
 }
 
 static void take_progress(struct td_launcher *l, struct td_launch_rank *r,
-                          const struct td_json *v) {
-    int64_t n;
-    if (number(l, r, v, "epoch", &n)) atomic_store(&r->page->epoch, (int32_t)n);
-    if (number(l, r, v, "total_steps", &n)) atomic_store(&r->page->total_steps, n);
-    if (number(l, r, v, "samples", &n)) atomic_store(&r->page->samples, n);
-    if (!number(l, r, v, "step", &n)) return;
-    atomic_store(&r->page->step, n);
-    if (r->stepped || n == 0) return;
+                          const struct line *line) {
+    struct td_rank_page *p = r->page;
+    take_step(r, line);
+    if (line->epoch >= 0) atomic_store(&p->epoch, (int32_t)line->epoch);
+    if (line->total_steps >= 0) atomic_store(&p->total_steps, line->total_steps);
+    if (line->samples >= 0) atomic_store(&p->samples, line->samples);
+    // A value that comes late, at a lower step, takes back no progress.
+    if (r->said_step > atomic_load(&p->step)) atomic_store(&p->step, r->said_step);
+    if (r->stepped || r->said_step == 0) return;
     r->stepped = true;
-    struct td_event_writer line;
-    td_journal_begin(&l->journal, TD_EVENT_STEP1, &line);
-    td_event_rank(&line, r->rank);
-    td_event_step1_step(&line, n);
-    td_journal_append(&l->journal, &line);
+    struct td_event_writer event;
+    td_journal_begin(&l->journal, TD_EVENT_STEP1, &event);
+    td_event_rank(&event, r->rank);
+    td_event_step1_step(&event, r->said_step);
+    td_journal_append(&l->journal, &event);
 }
 
-// ---- checkpoints --------------------------------------------------------------------------------
 static void take_checkpoint(struct td_launcher *l, struct td_launch_rank *r,
-                            const struct td_json *v) {
-    const char *path = td_json_string(td_json_get(v, "path"), "");
+                            const struct line *line) {
     int64_t step = atomic_load(&r->page->step), epoch = atomic_load(&r->page->epoch);
-    if (path[0] != '/' || strlen(path) >= PATH_TEXT) {
-        refuse(l, r, "a checkpoint's path is absolute, and shorter than %d bytes", PATH_TEXT);
-        return;
-    }
-    if (access(path, F_OK) != 0) {
-        refuse(l, r, "checkpoint '%.256s': %s", path, strerror(errno));
-        return;
-    }
-    (void)number(l, r, v, "step", &step);
-    (void)number(l, r, v, "epoch", &epoch);
+    if (line->checkpoint_step >= 0) step = line->checkpoint_step;
+    if (line->checkpoint_epoch >= 0) epoch = line->checkpoint_epoch;
+    push_closed(r, true);
     td_launch_rank_drain_metrics(r); // the points before it are in the files first
-    struct td_event_writer line;
-    td_journal_begin(&l->journal, TD_EVENT_REGISTERED, &line);
-    td_event_rank(&line, r->rank);
-    td_event_registered_step(&line, step);
-    td_event_registered_epoch(&line, epoch);
-    td_event_registered_directory(&line, path);
-    const struct td_json *metrics = td_json_get(v, "metrics");
-    td_event_registered_metrics(&line);
-    bool ok = metrics && metrics->kind == TD_JSON_OBJECT;
-    for (const struct td_json *m = ok ? metrics->first : NULL; m; m = m->next) {
-        td_event_add_metric(&line, m->key, td_json_real(m, (double)NAN));
+    struct td_event_writer event;
+    td_journal_begin(&l->journal, TD_EVENT_REGISTERED, &event);
+    td_event_rank(&event, r->rank);
+    td_event_registered_step(&event, step);
+    td_event_registered_epoch(&event, epoch);
+    td_event_registered_directory(&event, line->checkpoint);
+    td_event_registered_metrics(&event);
+    const struct td_json *list = line->checkpoint_metrics;
+    for (const struct td_json *m = list ? list->first : NULL; m; m = m->next) {
+        double value = (double)NAN;
+        (void)td_json_value(m, &value);
+        td_event_add_metric(&event, m->key, value);
     }
-    td_event_end_list(&line);
-    td_journal_append(&l->journal, &line);
+    td_event_end_list(&event);
+    td_journal_append(&l->journal, &event);
     td_status_log(TD_LOG_ERROR, td_journal_sync(&l->journal),
                   "a registered checkpoint, continuing");
 }
@@ -145,6 +236,7 @@ static void take_checkpoint(struct td_launcher *l, struct td_launch_rank *r,
 static void take_line(struct td_launcher *l, struct td_launch_rank *r, const char *text,
                       size_t bytes) {
     struct td_json *v = NULL;
+    struct line line;
     td_arena_reset(l->arena);
     td_status s = td_json_parse(l->arena, text, bytes, &v);
     if (s || v->kind != TD_JSON_OBJECT) {
@@ -153,14 +245,13 @@ static void take_line(struct td_launcher *l, struct td_launch_rank *r, const cha
         td_status_free(s);
         return;
     }
-    take_progress(l, r, v);
-    const struct td_json *metrics = td_json_get(v, "metrics"), *c = td_json_get(v, "checkpoint");
-    if (metrics && metrics->kind == TD_JSON_OBJECT) take_metrics(l, r, metrics);
-    if (c && c->kind == TD_JSON_OBJECT) take_checkpoint(l, r, c);
-    const char *words = td_json_string(td_json_get(v, "note"), "");
-    if (!words[0]) return;
+    if (!read_line(l, r, v, &line)) return;
+    take_progress(l, r, &line);
+    if (line.metrics) take_metrics(l, r, line.metrics);
+    if (line.checkpoint) take_checkpoint(l, r, &line);
+    if (!line.note[0]) return;
     char shown[512];
-    (void)td_fit(shown, sizeof shown, "%s", words);
+    (void)td_fit(shown, sizeof shown, "%s", line.note);
     note(l, r, shown);
 }
 
@@ -190,6 +281,19 @@ void td_talk_drain(struct td_launcher *l, struct td_launch_rank *r) {
         } else {
             take_message(l, r, text, (size_t)n);
         }
+    }
+}
+
+void td_talk_end(struct td_launcher *l, struct td_launch_rank *r) {
+    for (int i = 0; i < DRAINS_AT_END && r->events_fd >= 0; i++) {
+        td_talk_drain(l, r);
+    }
+    push_closed(r, true);
+}
+
+void td_talk_look(struct td_launcher *l) {
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        push_closed(&l->ranks[i], false);
     }
 }
 

@@ -14,7 +14,7 @@
 
 enum {
     TD_TFEVENT_MAX = 64 << 10, // bytes of one that is read
-    TD_TFEVENT_TAG = 64,
+    TD_TFEVENT_TAG = 80,
     TD_TFEVENT_VALUES = 256, // of one that is read; further ones are not looked at
 };
 

@@ -65,7 +65,7 @@ static td_status bind_programs(struct td_rank *r) {
 
 static void print_metrics(void *arg) {
     struct td_rank *r = arg;
-    (void)td_metrics_print(&r->io->ring);
+    (void)td_metrics_print(&r->metrics);
 }
 
 static td_status start_background(struct td_rank *r) {

@@ -305,7 +305,7 @@ struct td_fabric_wishes {
 TD_MUST_USE td_status td_fabric_take_wishes(struct td_fabric *f,
                                             struct td_fabric_wishes *out_wishes);
 // One value at the current step, to the job (alone: a JSON line on stdout) and to the loggers. In a
-// job the values of a step's ranks are merged: their mean is shown. name: at most 23 bytes.
+// job the values of a step's ranks are merged: their mean is shown. name: at most 63 bytes.
 // Any ranks may call.
 TD_MUST_USE td_status td_fabric_log(struct td_fabric *f, const char *name, double value);
 struct td_fabric_value_of {

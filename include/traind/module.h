@@ -74,7 +74,7 @@ struct td_module_ops {
     // batch: samples of this program, the first dimension of each input.
     // Records inputs (in field order), outputs ("loss" MEAN, "accuracy" SUM, ...) and the loss; in
     // predict mode the result "logits" (td_graph_result) instead. At most 8 outputs besides those
-    // of kind WEIGHT, in all training steps together, with names of at most 11 bytes. Where two
+    // of kind WEIGHT, in all training steps together, with names of at most 51 bytes. Where two
     // steps give a name, the metric is the mean of both. Training ends (class numeric) when "loss"
     // is not finite or, with several training steps, an output "loss_...".
     td_status (*record)(struct td_module *m, struct td_graph *g, int64_t batch);

@@ -115,19 +115,28 @@ TD_MUST_USE td_status td_rank_page_await_drain(struct td_rank_page *p, uint32_t 
 uint32_t td_rank_page_drain_asked(const struct td_rank_page *p);
 void td_rank_page_answer_drain(struct td_rank_page *p, uint32_t asked);
 
-enum td_metric_flags { TD_METRIC_SUM_COUNT = 1 }; // sum and count merge over ranks; else last value
+enum td_metric_flags {
+    TD_METRIC_SUM_COUNT = 1, // sum and count merge over ranks; else last value
+    TD_METRIC_NUMBERED = 2,  // its name is the one that was defined with that number
+    TD_METRIC_NAMES = 0x80,  // no point: it defines a name (metric_names.h)
+};
+enum {
+    TD_METRIC_NAME_BYTES = 64,   // of a metric's name, with its NUL
+    TD_METRIC_SHORT_BYTES = 24,  // the same of one that is in each of its records
+    TD_METRIC_LONG_NAMES = 4096, // longer ones of a rank in an attempt
+};
 
 // One metric point of one rank. Shown value = sum / count over ranks; NaN where that count is 0
 // (all labels of a step were to be ignored). A mean over nothing is no number, and 0 would be the
 // best.
 struct td_metric_record {
-    char name[24]; // NUL-terminated: "train_loss_step", "val_accuracy"
-    int32_t step;  // global_step
+    char name[TD_METRIC_SHORT_BYTES]; // NUL-terminated: "train_loss_step"; all 0 where numbered
+    int32_t step;                     // global_step
     int32_t epoch;
     double sum, count;
     int64_t real_ns;
     uint32_t flags;
-    uint32_t reserved;
+    uint32_t number; // of its name, where numbered
 };
 _Static_assert(sizeof(struct td_metric_record) == 64, "ring records are a cache line");
 

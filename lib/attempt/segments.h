@@ -12,6 +12,7 @@
 //   event_writer.h     writes them
 //   events_page.c      prints them as docs/events.md
 //   rank_page.h        the memory that a launcher and a rank share
+//   metric_names.h     names of metrics in its ring, and in the segments
 //   rank_env.h         how a program of somebody's own learns which rank it is
 //   store_message.h    what a rank and its launcher say about the rendezvous store
 //   store_table.h      keys of that store and their values
@@ -30,7 +31,8 @@
 //   plan.json       what the ranks read; written by the node
 //   record.json     who the launcher is (below); written by the launcher before it answers anyone
 //   events.log      JSON lines, events.def
-//   metrics.R.seg   64-byte td_metric_records of rank R, as drained from its ring
+//   metrics.R.seg   64-byte td_metric_records of rank R, as drained from its ring; those that
+//                   define long names come before their points (metric_names.h)
 //   out.R.log err.R.log  stdout and stderr of rank R; together at most TD_SEGMENT_LOG_MAX, then
 //                   bytes before the last ones are dropped and counted (launcher/output.h)
 //   launcher.log    stderr of the launcher itself, for people

@@ -68,12 +68,16 @@ static char *slot(const struct td_ring *r, uint64_t i) {
     return r->slots + (size_t)(i & (r->n_records - 1)) * r->record_bytes;
 }
 
+void td_ring_drop(struct td_ring *r) {
+    atomic_fetch_add_explicit(&r->header->drops, 1, memory_order_relaxed);
+}
+
 bool td_ring_push(struct td_ring *r, const void *record) {
     struct td_ring_header *h = r->header;
     uint64_t head = atomic_load_explicit(&h->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&h->tail, memory_order_acquire);
     if (head - tail >= r->n_records) {
-        atomic_fetch_add_explicit(&h->drops, 1, memory_order_relaxed);
+        td_ring_drop(r);
         return false;
     }
     memcpy(slot(r, head), record, r->record_bytes);

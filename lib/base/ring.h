@@ -39,6 +39,7 @@ TD_MUST_USE td_status td_ring_attach(void *memory, size_t bytes, uint32_t record
                                      struct td_ring *out_ring);
 bool td_ring_push(struct td_ring *r, const void *record); // false: dropped and counted
 bool td_ring_pop(struct td_ring *r, void *out_record);    // false: empty
+void td_ring_drop(struct td_ring *r);                     // counts one that was not pushed
 uint64_t td_ring_drops(const struct td_ring *r);
 
 #endif

@@ -228,7 +228,7 @@ def test_metrics_steps_and_notes_flow_as_of_any_job(daemon, tmp_path):
             traind.log({"loss": 1 / step, "odd": float("nan")}, step=step, epoch=step // 50, total_steps=100)
         traind.note("half of it was easy")
         os.write(int(os.environ["TRAIND_FD"]), b"nonsense")
-        bad = b'{"step": -1}\\n{"metrics": {"loss": "x", "a_name_that_is_far_too_long": 1}}'
+        bad = b'{"step": -1}\\n{"metrics": {"loss": "x", "a_name_that_is_far_too_long' + 50 * b"g" + b'": 1}}'
         os.write(int(os.environ["TRAIND_FD"]), bad)
         """, trainer={"devices": 2}))
     done = daemon.finish(job)

@@ -139,7 +139,7 @@ static void fill(struct td_job *j) {
                                  .message = td_unconst("file 'x'\nis bad"),
                                  .node = td_unconst("node-a")};
     assert_null(td_failure_set(&j->failure, &f));
-    struct td_metric_record p = {
+    struct td_metric_point p = {
         .name = "val_accuracy", .step = 5, .sum = 3, .count = 4, .flags = TD_METRIC_SUM_COUNT};
     assert_true(td_job_take_metric(j, 1, 1, &p));
     snprintf(p.name, sizeof p.name, "val_loss");
@@ -350,11 +350,11 @@ static void test_checkpoint_shows_nan_where_a_metric_was_no_number(void **state)
 }
 
 static void push(struct td_job *j, uint32_t attempt, int step, double sum, double count) {
-    struct td_metric_record p = {.name = "train_loss",
-                                 .step = step,
-                                 .sum = sum,
-                                 .count = count,
-                                 .flags = TD_METRIC_SUM_COUNT};
+    struct td_metric_point p = {.name = "train_loss",
+                                .step = step,
+                                .sum = sum,
+                                .count = count,
+                                .flags = TD_METRIC_SUM_COUNT};
     assert_true(td_job_take_metric(j, attempt, 2, &p));
 }
 

@@ -13,6 +13,7 @@
 #include <sqlite3.h>
 
 #include "daemon/coordinator/shell/db.h"
+#include "daemon/coordinator/shell/metrics_db.h"
 #include "lib/attempt/rank_page.h"
 #include "tests/unit/store_rig.h"
 
@@ -174,7 +175,7 @@ static struct td_points *points(uint32_t attempt, uint32_t rank, int step, doubl
     p->offset = (uint64_t)step * 64;
     p->n_points = 1;
     p->points = calloc(1, sizeof *p->points);
-    p->points[0] = (struct td_metric_record){
+    p->points[0] = (struct td_metric_point){
         .name = "train_loss", .step = step, .sum = sum, .count = 2, .flags = TD_METRIC_SUM_COUNT};
     return p;
 }
@@ -193,7 +194,7 @@ static void on_query(struct td_db_store_query *q, void *arg) {
     td_db_store_query_destroy(q);
 }
 
-static void see_last(const struct td_metric_last *m, void *arg) {
+static void see_last(struct td_metric_last *m, void *arg) {
     struct rig *r = arg;
     assert_string_equal(m->name, "train_loss");
     assert_int_equal(m->step, 2);
@@ -208,6 +209,12 @@ static void see_offset(const char *job, uint32_t attempt, uint32_t rank, uint64_
     assert_string_equal(job, "j-1");
     if (attempt == 1 && rank == 0) assert_int_equal(offset, 128);
     r->n_points++;
+}
+
+static void see_no_name(const char *job, uint32_t attempt, uint32_t rank, uint32_t number,
+                        const char *name, void *arg) {
+    (void)arg;
+    fail_msg("%s/%u/%u has a name: %u '%s'", job, attempt, rank, number, name);
 }
 
 static void test_points_merge_over_ranks_and_read_back(void **state) {
@@ -229,12 +236,13 @@ static void test_points_merge_over_ranks_and_read_back(void **state) {
     open_rig(&r, *state);
     assert_ok(td_db_store_load_last(r.store, "j-1", see_last, &r));
     assert_true(r.done);
-    assert_ok(td_db_store_load_offsets(r.store, see_offset, &r));
+    const struct td_cursor_loader cursors = {see_offset, see_no_name, &r};
+    assert_ok(td_db_store_load_cursors(r.store, &cursors));
     assert_int_equal(r.n_points, 3);
     close_rig(&r);
 }
 
-static void see_order(const struct td_metric_last *m, void *arg) {
+static void see_order(struct td_metric_last *m, void *arg) {
     static const char *const names[] = {"train_loss", "lr", "accuracy"};
     struct rig *r = arg;
     assert_true(r->n_points < TD_COUNTOF(names));
@@ -279,9 +287,9 @@ static void on_nothing(struct td_db_store_query *q, void *arg) {
     td_db_store_query_destroy(q);
 }
 
-static void see_nothing(const struct td_metric_last *m, void *arg) {
+static void see_nothing(struct td_metric_last *m, void *arg) {
     struct rig *r = arg;
-    r->done = isnan(m->shown) && m->sum == 0;
+    r->done = isnan(m->shown) && m->mean.sum == 0;
 }
 
 static struct td_points *no_points(uint32_t rank, int step) {
@@ -312,9 +320,9 @@ static void test_point_is_no_number_when_it_is_over_nothing(void **state) {
     close_rig(&r);
 }
 
-static void see_nan(const struct td_metric_last *m, void *arg) {
+static void see_nan(struct td_metric_last *m, void *arg) {
     struct rig *r = arg;
-    r->done = isnan(m->shown) && isnan(m->sum);
+    r->done = isnan(m->shown) && isnan(m->mean.sum);
 }
 
 static void test_point_is_no_number_when_it_was_none(void **state) {
@@ -500,7 +508,7 @@ static void test_query_shows_no_points_of_a_job_that_was_forgotten(void **state)
     close_rig(&r);
 }
 
-static void ignore_last(const struct td_metric_last *m, void *arg) {
+static void ignore_last(struct td_metric_last *m, void *arg) {
     (void)m;
     (void)arg;
 }

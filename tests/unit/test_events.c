@@ -264,7 +264,7 @@ static void test_list_is_written_item_by_item(void **state) {
         "{\"event\":\"checkpoint\",\"step\":7,\"epoch\":1,\"path\":\"a1/step-7\","
         "\"directory\":\"/d\",\"bytes\":30,\"manifest\":\"00\",\"files\":[{\"name\":"
         "\"m\",\"bytes\":20,\"digest\":\"01\"},{\"name\":\"n\",\"bytes\":10,"
-        "\"digest\":\"02\"}],\"metrics\":{\"a\":0.5,\"b\":null},\"final\":true}");
+        "\"digest\":\"02\"}],\"metrics\":{\"a\":0.5,\"b\":\"nan\"},\"final\":true}");
     assert_ok(td_event_parse(r->arena, r->line.data, r->line.len, &e));
     struct td_event_file last = td_event_file_of(e.checkpoint.files->last);
     assert_string_equal(last.name, "n");

@@ -128,6 +128,36 @@ static void test_number_reads_back_equal_when_printed(void **state) {
     }
 }
 
+static void test_measured_value_may_be_a_text(void **state) {
+    (void)state;
+    static const char text[] = "[\"nan\", \"inf\", \"-inf\", null, 2, 0.5]";
+    static const char bad[] = "[\"NaN\", \"Infinity\", \"\", \"1\", true, [], {}]";
+    const double values[] = {NAN, INFINITY, -INFINITY, NAN, 2, 0.5};
+    TD_AUTO(td_arena) *a = NULL;
+    TD_AUTO_BUF out;
+    struct td_json *root;
+    double v = 0;
+    size_t i = 0;
+    td_buf_init(&out, 1000);
+    assert_ok(td_arena_create(1 << 16, &a));
+    assert_ok(td_json_parse(a, text, sizeof text - 1, &root));
+    for (const struct td_json *x = root->first; x; x = x->next, i++) {
+        assert_true(td_json_value(x, &v));
+        assert_true(v == values[i] || (isnan(v) && isnan(values[i])));
+        assert_ok(td_json_print_value(v, &out));
+        assert_ok(td_json_print(td_json_new_value(a, v), false, &out));
+        assert_ok(td_buf_str(&out, " "));
+    }
+    assert_string_equal(td_buf_cstr(&out), "\"nan\"\"nan\" \"inf\"\"inf\" \"-inf\"\"-inf\" "
+                                           "\"nan\"\"nan\" 2.02.0 0.50.5 ");
+    assert_ok(td_json_parse(a, bad, sizeof bad - 1, &root));
+    for (const struct td_json *x = root->first; x; x = x->next) {
+        assert_false(td_json_value(x, &v));
+    }
+    assert_false(td_json_value(NULL, &v));
+    assert_true(v == 0.5); // unchanged
+}
+
 static void test_string_is_made_valid_when_bytes_are_not(void **state) {
     (void)state;
     TD_AUTO_BUF out;
@@ -252,6 +282,7 @@ int main(void) {
         test_in_arena(test_text_is_refused_when_not_strict),
         test_in_arena(test_depth_is_refused_when_past_64),
         cmocka_unit_test(test_number_reads_back_equal_when_printed),
+        cmocka_unit_test(test_measured_value_may_be_a_text),
         cmocka_unit_test(test_string_is_made_valid_when_bytes_are_not),
         test_in_arena(test_control_characters_are_escaped_when_a_string_is_printed),
         test_in_arena(test_readers_give_the_fallback_when_absent_or_other),

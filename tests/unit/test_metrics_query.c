@@ -25,7 +25,7 @@ static void add(struct rig *r, const char *name, uint32_t attempt, size_t n, int
     p->points = calloc(n, sizeof *p->points);
     for (size_t i = 0; i < n; i++) {
         int step = first + (int)i * stride;
-        p->points[i] = (struct td_metric_record){
+        p->points[i] = (struct td_metric_point){
             .step = step, .sum = step, .count = 1, .flags = TD_METRIC_SUM_COUNT};
         snprintf(p->points[i].name, sizeof p->points[i].name, "%s", name);
     }
@@ -161,8 +161,7 @@ static void test_picture_of_a_range_with_nan_has_no_mean_but_a_least(void **stat
     struct td_points *p = calloc(1, sizeof *p);
     *p = (struct td_points){.attempt = 2, .n_points = 1, .points = calloc(1, sizeof *p->points)};
     snprintf(p->job, sizeof p->job, "j-1");
-    p->points[0] =
-        (struct td_metric_record){.name = "a", .step = 2, .sum = (double)NAN, .count = 1};
+    p->points[0] = (struct td_metric_point){.name = "a", .step = 2, .sum = (double)NAN, .count = 1};
     r.points_wanted++;
     td_db_store_points(r.store, p);
     struct td_db_store_query *q = question();
@@ -182,7 +181,7 @@ static void test_series_without_room_are_named(void **state) {
     struct rig r = {0};
     open_rig(&r, *state);
     for (int i = 0; i < TD_DB_STORE_MAX_SERIES + 2; i++) {
-        char name[24];
+        char name[TD_METRIC_NAME_BYTES];
         snprintf(name, sizeof name, "s%03d", i);
         add(&r, name, 1, 1, 1, 1);
     }

@@ -158,7 +158,7 @@ static void test_manifest_is_refused_when_its_state_cannot_be(void **state) {
         "\"nan\"}}",
         "{\"early_stopping\": {\"monitor\": \"a\", \"mode\": \"min\", \"wait\": 0, \"value\": []}}",
         "{\"early_stopping\": {\"monitor\": "
-        "\"a2345678901234567890123456789012345678901234567890\", "
+        "\"a234567890123456789012345678901234567890123456789012345678901234\", "
         "\"mode\": \"min\", \"wait\": 0}}",
     };
     struct td_arena *a;

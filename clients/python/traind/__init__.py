@@ -58,15 +58,17 @@ def active():
 
 
 def log(metrics, step=None, epoch=None, total_steps=None, samples=None):
-    """Records numbers by name (at most 23 bytes each) at a step, and how far the program is.
+    """Records numbers by name (at most 63 bytes each) at a step, and how far the program is.
 
+    A value that is logged again at its step replaces the first, until that name comes at another
+    step or 1 s has passed; later ones are dropped. Without step it is the last one that was given.
     metrics may be {}: the step alone is progress, and shows that the program lives. samples counts
     from the start of this attempt, on this rank.
     """
     message = {"metrics": {str(name): _number(value) for name, value in metrics.items()}}
     for key, value in (("step", step), ("epoch", epoch), ("total_steps", total_steps), ("samples", samples)):
         if value is not None:
-            message[key] = int(value)
+            message[key] = _integer(value)
     _send(message)
 
 
@@ -142,7 +144,13 @@ def _on_sigterm(signum, frame):
 
 def _number(value):
     value = float(value)
-    return value if math.isfinite(value) else None  # JSON has no such number; shown as nan
+    return value if math.isfinite(value) else str(value)  # JSON has no such numbers: "nan", "inf", "-inf"
+
+
+def _integer(value):
+    """3.5 stays 3.5, which traind refuses with a note: it is nobody's step."""
+    number = _number(value)
+    return number if isinstance(number, str) or number != int(value) else int(value)
 
 
 def _send(message, wait=0.0):

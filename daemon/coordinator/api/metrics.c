@@ -29,6 +29,16 @@ static void free_query(struct query *of) {
     free(of);
 }
 
+// Of a picture alone: a plain point covers no range.
+static void fill_range(const struct td_db_store_point *from, Traind__V1__MetricPoint *to) {
+    to->least_case = TRAIND__V1__METRIC_POINT__LEAST_MIN;
+    to->min = from->min;
+    to->largest_case = TRAIND__V1__METRIC_POINT__LARGEST_MAX;
+    to->max = from->max;
+    to->range_case = TRAIND__V1__METRIC_POINT__RANGE_N_POINTS;
+    to->n_points = from->n_points;
+}
+
 static bool fill_series(struct td_arena *a, const struct td_db_store_series *from,
                         Traind__V1__Series *to) {
     to->name = td_arena_strdup(a, from->name);
@@ -44,9 +54,7 @@ static bool fill_series(struct td_arena *a, const struct td_db_store_series *fro
         p->attempt = from->points[i].attempt;
         p->value = from->points[i].value;
         p->n_ranks = from->points[i].n_ranks;
-        p->min = from->points[i].min;
-        p->max = from->points[i].max;
-        p->n_points = from->points[i].n_points;
+        if (from->points[i].n_points) fill_range(&from->points[i], p);
         p->time = td_view_time(a, from->points[i].real_ns);
         if (!p->time) return false;
         to->points[to->n_points++] = p;
@@ -54,8 +62,8 @@ static bool fill_series(struct td_arena *a, const struct td_db_store_series *fro
     return true;
 }
 
-// Points dropped at full rings are counted per rank, not per name: the same number on each series.
-static uint32_t dropped(const struct td_job *j) {
+// Values that are not kept are counted by rank, not by name.
+static uint64_t dropped(const struct td_job *j) {
     uint64_t n = 0;
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
         const struct td_attempt *a = td_job_attempt(j, i);
@@ -63,7 +71,7 @@ static uint32_t dropped(const struct td_job *j) {
             n += a->ranks[r].dropped_points;
         }
     }
-    return (uint32_t)TD_MIN(n, UINT32_MAX);
+    return n;
 }
 
 // Where several attempts of a job wait for a node, it is named once.
@@ -101,7 +109,8 @@ static bool fill_awaited(struct td_arena *a, const struct td_core *core, const s
     return true;
 }
 
-static bool build(struct td_arena *a, const struct td_db_store_query *q, uint32_t n_dropped,
+// m->dropped_points is set.
+static bool build(struct td_arena *a, const struct td_db_store_query *q,
                   Traind__V1__QueryMetricsResponse *m) {
     m->series = td_arena_array(a, q->n_series + 1, sizeof *m->series);
     for (size_t i = 0; m->series && i < q->n_series; i++) {
@@ -109,7 +118,7 @@ static bool build(struct td_arena *a, const struct td_db_store_query *q, uint32_
         if (!s) return false;
         traind__v1__series__init(s);
         if (!fill_series(a, &q->series[i], s)) return false;
-        s->dropped = n_dropped;
+        if (!m->dropped_points) s->lost_case = TRAIND__V1__SERIES__LOST_DROPPED; // 0
         s->left_out = q->series[i].left_out;
         m->series[m->n_series++] = s;
     }
@@ -131,7 +140,8 @@ static void on_answer(struct td_db_store_query *q, void *arg) {
     if (s) {
         td_shell_fail(of->c, of->call, s);
     } else {
-        const bool is_whole = build(of->arena, q, dropped(j), of->answer);
+        of->answer->dropped_points = dropped(j);
+        const bool is_whole = build(of->arena, q, of->answer);
         td_shell_reply(of->c, of->call, td_steal(of->arena), is_whole ? &of->answer->base : NULL);
     }
     td_rpc_call_unref(of->call);
@@ -160,10 +170,10 @@ static td_status check(const Traind__V1__QueryMetricsRequest *r) {
         return td_shell_bad_field("names", "at most %d", TD_DB_STORE_MAX_SERIES);
     }
     for (size_t i = 0; i < r->n_names; i++) {
-        if (strlen(r->names[i]) < sizeof((struct td_db_store_series *)0)->name) continue;
+        if (strlen(r->names[i]) < TD_METRIC_NAME_BYTES) continue;
         return td_shell_bad_field("names",
-                                  "'%.60s' is longer than a series' name, at most %zu bytes",
-                                  r->names[i], sizeof((struct td_db_store_series *)0)->name - 1);
+                                  "'%.80s' is longer than a metric's name, at most %d bytes",
+                                  r->names[i], TD_METRIC_NAME_BYTES - 1);
     }
     if (r->to_step && r->from_step > r->to_step) {
         return td_shell_bad_field("from_step", "%" PRIu32 " is after to_step, %" PRIu32,

@@ -20,7 +20,6 @@
 #include "daemon/coordinator/core/retain.h"
 #include "daemon/coordinator/core/source.h"
 #include "lib/attempt/events.h"
-#include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/buf.h"
 
@@ -376,10 +375,29 @@ static void on_events(struct td_core *core, struct td_job *j, struct td_attempt 
     td_core_save_attempt(core, j, a);
 }
 
-static bool point_ok(const struct td_metric_record *p) {
-    size_t n = strnlen(p->name, sizeof p->name);
-    return n > 0 && n < sizeof p->name && td_utf8_valid(p->name, n) && p->step >= 0 &&
-           p->epoch >= 0;
+static void take_record(struct td_core *core, struct td_job *j, struct td_attempt *a, uint32_t rank,
+                        const struct td_metric_record *r, struct td_points *p) {
+    struct td_metric_point *to = &p->points[p->n_points];
+    switch (td_metric_names_take(&a->ranks[rank].names, r, to)) {
+    case TD_METRIC_IS_NAME:
+        return;
+    case TD_METRIC_IS_BAD:
+        core->counters[TD_COUNT_BAD_POINTS]++;
+        return;
+    case TD_METRIC_IS_POINT:
+        p->n_points++;
+        if (!td_job_take_metric(j, a->number, a->n_ranks, to)) {
+            core->counters[TD_COUNT_BAD_POINTS]++;
+        }
+    }
+}
+
+// Those that were defined among the points.
+static void add_names(const struct td_metric_names *t, struct td_points *p) {
+    p->n_names = t->n - p->first_name;
+    if (!p->n_names) return;
+    p->names = td_core_must(td_calloc(p->n_names, sizeof *p->names));
+    memcpy(p->names, t->text + p->first_name, p->n_names * sizeof *p->names);
 }
 
 static void on_metrics(struct td_core *core, struct td_job *j, struct td_attempt *a, uint32_t rank,
@@ -390,19 +408,14 @@ static void on_metrics(struct td_core *core, struct td_job *j, struct td_attempt
     memcpy(p->job, j->id, sizeof p->job);
     p->attempt = a->number;
     p->rank = rank;
+    p->first_name = a->ranks[rank].names.n;
     p->points = td_core_must(td_calloc(n, sizeof *p->points));
     for (size_t i = 0; i < n; i++) {
-        struct td_metric_record *to = &p->points[p->n_points];
-        memcpy(to, data + i * sizeof *to, sizeof *to);
-        if (!point_ok(to)) {
-            core->counters[TD_COUNT_BAD_POINTS]++;
-            continue;
-        }
-        if (!td_job_take_metric(j, a->number, a->n_ranks, to)) {
-            core->counters[TD_COUNT_BAD_POINTS]++;
-        }
-        p->n_points++;
+        struct td_metric_record r;
+        memcpy(&r, data + i * sizeof r, sizeof r);
+        take_record(core, j, a, rank, &r, p);
     }
+    add_names(&a->ranks[rank].names, p);
     a->ranks[rank].metrics += n * sizeof(struct td_metric_record);
     p->offset = a->ranks[rank].metrics;
     td_core_points(core, p);
@@ -508,6 +521,7 @@ void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
     c->metrics_end = m->metrics_bytes;
     c->out_end = m->out_bytes;
     c->err_end = m->err_bytes;
+    td_rank_cursor_look(c);
     settle(core, j, a);
     td_core_save_attempt(core, j, a);
     if (lost || m->n_gone) td_attempt_maybe_close(core, j, a); // what it waited for does not come

@@ -60,7 +60,11 @@ TD_MUST_USE td_status td_core_load(struct td_core *core, enum td_record_kind kin
 void td_core_load_offset(struct td_core *core, const char *job, uint32_t attempt, uint32_t rank,
                          Traind__V1__Segment__Kind kind, uint64_t offset);
 // Last values of jobs that have not ended.
-void td_core_load_metric(struct td_core *core, const char *job, const struct td_metric_last *m);
+// The mean is taken.
+void td_core_load_metric(struct td_core *core, const char *job, struct td_metric_last *m);
+// A name that the points up to that offset had defined, in the order of their numbers.
+void td_core_load_name(struct td_core *core, const char *job, uint32_t attempt, uint32_t rank,
+                       uint32_t number, const char *name);
 // All was loaded: every node gets one full grace from now.
 void td_core_start(struct td_core *core, struct td_now now);
 

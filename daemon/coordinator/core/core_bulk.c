@@ -132,6 +132,7 @@ void td_core_points_committed(struct td_core *core, struct td_now now, const cha
     struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
     if (a && rank < a->n_ranks) {
         a->ranks[rank].metrics_done = offset;
+        td_rank_cursor_look(&a->ranks[rank]);
         td_attempt_ack(core, node_of(core, a, rank), j, a, TRAIND__V1__SEGMENT__KIND__METRICS, rank,
                        offset);
         if (a->n_parts > 1) settle(core, j, a);

@@ -115,12 +115,22 @@ void td_core_load_offset(struct td_core *core, const char *job, uint32_t attempt
     if (!a || rank >= a->n_ranks) return;
     if (kind == TRAIND__V1__SEGMENT__KIND__METRICS) {
         a->ranks[rank].metrics = a->ranks[rank].metrics_done = offset;
+        td_metric_names_finish(&a->ranks[rank].names);
     }
     if (kind == TRAIND__V1__SEGMENT__KIND__OUT) a->ranks[rank].out = offset;
     if (kind == TRAIND__V1__SEGMENT__KIND__ERR) a->ranks[rank].err = offset;
 }
 
-void td_core_load_metric(struct td_core *core, const char *job, const struct td_metric_last *m) {
+void td_core_load_metric(struct td_core *core, const char *job, struct td_metric_last *m) {
     struct td_job *j = td_core_job(core, job);
-    if (j && j->n_metrics < TD_JOB_MAX_METRICS) j->metrics[j->n_metrics++] = *m;
+    if (j) td_job_take_last(j, m);
+}
+
+void td_core_load_name(struct td_core *core, const char *job, uint32_t attempt, uint32_t rank,
+                       uint32_t number, const char *name) {
+    struct td_job *j = td_core_job(core, job);
+    struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
+    struct td_rank_cursor *c = a && rank < a->n_ranks ? &a->ranks[rank] : NULL;
+    if (!c || (c->final && c->metrics_done >= c->metrics_end)) return;
+    if (number == c->names.n) (void)td_metric_names_add(&c->names, name); // full: it takes no more
 }

@@ -14,6 +14,7 @@ void td_record_destroy(struct td_record *r) {
 void td_points_destroy(struct td_points *p) {
     if (!p) return;
     free(p->points);
+    free(p->names);
     free(p);
 }
 

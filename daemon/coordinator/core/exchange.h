@@ -52,7 +52,8 @@ struct td_record {
     char *body;
 };
 
-// Points of one rank for metrics.db; offset is the cursor after them, stored with them.
+// Points of one rank for metrics.db. Stored with them are the cursor after them, offset, and the
+// names that were defined among them, the first of which has the number first_name.
 struct td_points {
     struct td_points *next;
     char job[TD_JOB_ID_MAX];
@@ -60,7 +61,10 @@ struct td_points {
     uint32_t rank;
     uint64_t offset;
     size_t n_points;
-    struct td_metric_record *points;
+    struct td_metric_point *points;
+    uint32_t first_name;
+    uint32_t n_names;
+    char (*names)[TD_METRIC_NAME_BYTES];
 };
 
 enum td_action_kind {

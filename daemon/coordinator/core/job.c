@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "daemon/coordinator/core/checkpoint.h"
-#include "lib/attempt/rank_page.h"
 #include "lib/base/digest.h"
 #include "lib/base/fit.h"
 
@@ -203,6 +202,9 @@ void td_attempt_destroy(struct td_attempt *a) {
     for (uint32_t i = 0; i < a->n_parts; i++) {
         td_attempt_part_finish(&a->parts[i]);
     }
+    for (uint32_t i = 0; a->ranks && i < a->n_ranks; i++) {
+        td_metric_names_finish(&a->ranks[i].names);
+    }
     free(a->parts);
     free(a->ranks);
     free(a);
@@ -316,6 +318,10 @@ void td_job_destroy(struct td_job *j) {
     for (uint32_t i = 0; i < j->n_notes; i++) {
         free(j->notes[i]);
     }
+    for (uint32_t i = 0; i < j->n_metrics; i++) {
+        td_exact_mean_finish(&j->metrics[i].mean);
+    }
+    free(j->metrics);
     td_failure_finish(&j->failure);
     free(j->name);
     free(j->owner);
@@ -392,21 +398,25 @@ uint32_t td_job_node_ranks(const struct td_job *j) {
 }
 
 // ---- metrics ------------------------------------------------------------------------------------
+// NULL: there are too many, or there is no memory.
 static struct td_metric_last *metric_slot(struct td_job *j, const char *name) {
     for (uint32_t i = 0; i < j->n_metrics; i++) {
-        if (strncmp(j->metrics[i].name, name, sizeof j->metrics[i].name) == 0) {
-            return &j->metrics[i];
-        }
+        if (strcmp(j->metrics[i].name, name) == 0) return &j->metrics[i];
     }
     if (j->n_metrics == TD_JOB_MAX_METRICS) return NULL;
+    if (j->n_metrics % 8 == 0) {
+        void *grown = td_realloc(j->metrics, (j->n_metrics + 8) * sizeof *j->metrics);
+        if (!grown) return NULL;
+        j->metrics = grown;
+    }
     struct td_metric_last *m = &j->metrics[j->n_metrics++];
-    memset(m, 0, sizeof *m);
-    snprintf(m->name, sizeof m->name, "%.*s", (int)sizeof m->name - 1, name);
+    *m = (struct td_metric_last){0};
+    snprintf(m->name, sizeof m->name, "%s", name);
     return m;
 }
 
 bool td_job_take_metric(struct td_job *j, uint32_t attempt, uint32_t n_ranks,
-                        const struct td_metric_record *p) {
+                        const struct td_metric_point *p) {
     struct td_metric_last *m = metric_slot(j, p->name);
     if (!m) return false;
     uint32_t step = p->step > 0 ? (uint32_t)p->step : 0;
@@ -417,15 +427,27 @@ bool td_job_take_metric(struct td_job *j, uint32_t attempt, uint32_t n_ranks,
     if (!m->n_ranks || attempt != m->attempt || step != m->step || !merge) {
         m->attempt = attempt;
         m->step = step;
-        m->sum = m->count = 0;
         m->n_ranks = 0;
+        td_exact_mean_finish(&m->mean);
     }
-    m->sum += p->sum;
-    m->count += p->count;
-    m->n_ranks++;
-    if (!m->shown_set || m->n_ranks >= n_ranks || !merge) {
-        m->shown = m->count > 0 ? m->sum / m->count : (double)NAN; // a mean over nothing
-        m->shown_set = m->n_ranks >= n_ranks || !merge;
+    if (!td_exact_mean_add(&m->mean, p->sum, p->count)) return false;
+    const bool whole = ++m->n_ranks >= n_ranks || !merge;
+    if (!m->shown_set || whole) {
+        m->shown = td_exact_mean_value(&m->mean);
+        m->shown_set = whole;
     }
+    if (whole) td_exact_mean_settle(&m->mean);
     return true;
+}
+
+void td_job_take_last(struct td_job *j, struct td_metric_last *m) {
+    struct td_metric_last *to = metric_slot(j, m->name);
+    if (!to) return;
+    td_exact_mean_finish(&to->mean);
+    *to = *m;
+    m->mean = (struct td_exact_mean){0};
+}
+
+void td_rank_cursor_look(struct td_rank_cursor *c) {
+    if (c->final && c->metrics_done >= c->metrics_end) td_metric_names_finish(&c->names);
 }

@@ -13,8 +13,10 @@
 // Owned by the core (the loop's thread). Pure: no clock, no file.
 
 #include "daemon/coordinator/core/part.h"
+#include "lib/attempt/metric_names.h"
 #include "lib/attempt/outcome.h"
 #include "lib/base/arena.h"
+#include "lib/base/exact_sum.h"
 #include "lib/base/json.h"
 #include "lib/spec/spec.h"
 
@@ -95,12 +97,12 @@ TD_MUST_USE td_status td_failure_set(struct td_failure *f, const struct td_failu
 
 // The last value of a metric, merged over the ranks that reported that step.
 struct td_metric_last {
-    char name[24];
+    char name[TD_METRIC_NAME_BYTES];
     uint32_t attempt;
     uint32_t step;
     uint32_t n_ranks;
-    double sum, count;
-    bool shown_set; // the newest value that all ranks reported
+    struct td_exact_mean mean; // of their sums and counts
+    bool shown_set;            // the newest value that all ranks reported
     double shown;
 };
 
@@ -116,6 +118,7 @@ struct td_rank_cursor {
     uint64_t out, err;
     uint64_t metrics_end, out_end, err_end;
     uint64_t dropped_bytes, dropped_points;
+    struct td_metric_names names; // that its points so far defined; gone once all are committed
     uint32_t kept;                // points up to that boundary are committed (boundaries.h)
     struct td_boundary passed[2]; // later ones: that is waited for, and the newest
     bool ready;                   // its plan is read
@@ -192,8 +195,8 @@ struct td_job {
     uint32_t n_notes;
     char excluded[TD_JOB_MAX_EXCLUDED][64]; // nodes that lost a launcher of it
     uint32_t n_excluded;
-    struct td_metric_last metrics[TD_JOB_MAX_METRICS];
-    uint32_t n_metrics;
+    struct td_metric_last *metrics; // (n_metrics)
+    uint32_t n_metrics;             // at most TD_JOB_MAX_METRICS
     char *owner;       // name of the token that created it; NULL: nobody's, or of an older build
     char *owner_token; // its id
     char *cancel_why;  // what the person who cancelled it said; NULL: nothing
@@ -276,10 +279,14 @@ bool td_attempt_aborts(const struct td_attempt *a);
 uint32_t td_attempt_slots(const struct td_attempt *a);
 
 // ---- metrics ------------------------------------------------------------------------------------
-struct td_metric_record;
-// Merges one point of one rank into the last values. False: the table is full.
+// Merges one point of one rank into the last values. False: the table is
+// full, or there is no memory.
 bool td_job_take_metric(struct td_job *j, uint32_t attempt, uint32_t n_ranks,
-                        const struct td_metric_record *p);
+                        const struct td_metric_point *p);
+// One that was kept; its mean is taken. Nothing where the table is full.
+void td_job_take_last(struct td_job *j, struct td_metric_last *m);
+// Where no more points of a rank come, its names go.
+void td_rank_cursor_look(struct td_rank_cursor *c);
 
 // ---- records ------------------------------------------------------------------------------------
 TD_MUST_USE td_status td_job_encode(const struct td_job *j, struct td_buf *out);

@@ -61,7 +61,7 @@ static td_status put_metrics(struct td_buf *out, const struct td_job *j) {
         TD_TRY(td_buf_str(out, i ? ",{\"name\":" : "{\"name\":"));
         TD_TRY(td_json_print_string(m->name, strnlen(m->name, sizeof m->name), out));
         TD_TRY(td_buf_printf(out, ",\"step\":%u,\"value\":", m->step));
-        TD_TRY(td_json_print_double(m->shown, out));
+        TD_TRY(td_json_print_value(m->shown, out));
         TD_TRY(td_buf_str(out, "}"));
     }
     return td_buf_str(out, "]");
@@ -89,7 +89,7 @@ td_status td_job_encode(const struct td_job *j, struct td_buf *out) {
     TD_TRY(put_int(out, "total_steps", j->progress.total_steps));
     TD_TRY(put_int(out, "phase", j->progress.phase));
     TD_TRY(td_buf_str(out, ",\"loss\":"));
-    TD_TRY(td_json_print_double((double)j->progress.loss, out));
+    TD_TRY(td_json_print_value((double)j->progress.loss, out));
     TD_TRY(td_buf_str(out, ",\"samples_per_s\":"));
     TD_TRY(td_json_print_double(j->progress.samples_per_s, out));
     TD_TRY(put_text(out, "owner", j->owner));
@@ -199,11 +199,11 @@ static const char *attempt_state(int i) {
 
 static void get_metrics(struct td_job *j, const struct td_json *list) {
     for (const struct td_json *m = list ? list->first : NULL; m; m = m->next) {
-        if (j->n_metrics == TD_JOB_MAX_METRICS) return;
-        struct td_metric_last *last = &j->metrics[j->n_metrics++];
-        *last = (struct td_metric_last){.step = get_u32(m, "step"), .shown_set = true};
-        snprintf(last->name, sizeof last->name, "%s", get_text(m, "name"));
-        last->shown = td_json_real(td_json_get(m, "value"), (double)NAN); // JSON has none
+        struct td_metric_last last = {
+            .step = get_u32(m, "step"), .shown_set = true, .shown = (double)NAN};
+        snprintf(last.name, sizeof last.name, "%s", get_text(m, "name"));
+        (void)td_json_value(td_json_get(m, "value"), &last.shown);
+        td_job_take_last(j, &last);
     }
 }
 
@@ -233,7 +233,9 @@ td_status td_job_decode(struct td_job *j, const struct td_json *v) {
     j->progress.epoch = get_u32(v, "epoch");
     j->progress.total_steps = get_u32(v, "total_steps");
     j->progress.phase = get_u32(v, "phase");
-    j->progress.loss = (float)td_json_real(td_json_get(v, "loss"), (double)NAN);
+    double loss = (double)NAN;
+    (void)td_json_value(td_json_get(v, "loss"), &loss);
+    j->progress.loss = (float)loss;
     j->progress.samples_per_s = td_json_real(td_json_get(v, "samples_per_s"), 0);
     snprintf(j->spec_digest, sizeof j->spec_digest, "%s", get_text(v, "spec_digest"));
     if (!j->name) return td_fail_oom();

@@ -2,9 +2,10 @@
 #define TRAIND_DAEMON_COORDINATOR_SHELL_METRICS_DB_H
 
 // What metrics.db holds: series by job and name, their points merged over ranks, and how far each
-// rank's points were merged (cursors), which is stored with them. Questions about it:
-// metrics_query.h. Thread: the one that owns the connection (store.h). The caller begins and
-// commits.
+// rank's points were merged (cursors). The long names that a rank's points up to there defined are
+// stored with its cursor: what comes next refers to them (lib/attempt/metric_names.h). Sums over
+// ranks are exact (metrics_sum.h). Questions about it: metrics_query.h. Thread: the one that owns
+// the connection (store.h). The caller begins and commits.
 
 #include <sqlite3.h>
 
@@ -13,7 +14,7 @@
 struct td_metrics_db {
     const char *name; // "metrics.db"
     sqlite3 *db;      // the caller closes it, also after a failure
-    sqlite3_stmt *add_series, *find_series, *add_point, *put_cursor;
+    sqlite3_stmt *add_series, *find_series, *add_point, *put_cursor, *put_name;
 };
 
 // Opens, migrates, prepares. DATA_LOSS: it is damaged.
@@ -24,15 +25,18 @@ void td_metrics_db_finish(struct td_metrics_db *m);
 // Both answer SQLITE_OK, or what SQLite says.
 int td_metrics_db_put(struct td_metrics_db *m, const struct td_points *p);
 int td_metrics_db_forget(struct td_metrics_db *m, const char *job);
-TD_MUST_USE td_status td_metrics_db_load_offsets(struct td_metrics_db *m,
-                                                 void (*offset)(const char *job, uint32_t attempt,
-                                                                uint32_t rank, uint64_t offset,
-                                                                void *arg),
-                                                 void *arg);
+// Who takes up the cursors: all of them, then all names in the order of their numbers.
+struct td_cursor_loader {
+    void (*offset)(const char *job, uint32_t attempt, uint32_t rank, uint64_t offset, void *arg);
+    void (*name)(const char *job, uint32_t attempt, uint32_t rank, uint32_t number,
+                 const char *name, void *arg);
+    void *arg;
+};
+TD_MUST_USE td_status td_metrics_db_load_cursors(struct td_metrics_db *m,
+                                                 const struct td_cursor_loader *to);
 // The last value of each series of a job.
 TD_MUST_USE td_status td_metrics_db_load_last(struct td_metrics_db *m, const char *job,
-                                              void (*last)(const struct td_metric_last *m,
-                                                           void *arg),
+                                              void (*last)(struct td_metric_last *m, void *arg),
                                               void *arg);
 
 #endif

@@ -25,7 +25,7 @@ struct td_db_store_point {
     int64_t real_ns;
 };
 struct td_db_store_series {
-    char name[24];
+    char name[TD_METRIC_NAME_BYTES];
     struct td_db_store_point *points; // by step
     size_t n_points;
     uint64_t left_out; // points older than the newest that were asked for
@@ -34,7 +34,7 @@ enum { TD_DB_STORE_MAX_SERIES = 64, TD_DB_STORE_MAX_POINTS = 24000 };
 
 struct td_db_store_query {
     char job[TD_JOB_ID_MAX];
-    char names[TD_DB_STORE_MAX_SERIES][24];
+    char names[TD_DB_STORE_MAX_SERIES][TD_METRIC_NAME_BYTES];
     size_t n_names;              // 0: all
     uint32_t from_step, to_step; // both included; to_step 0: no limit
     uint32_t newest;             // of each series only so many; 0: all
@@ -48,9 +48,9 @@ struct td_db_store_query {
     td_status failure; // owned
     struct td_db_store_series series[TD_DB_STORE_MAX_SERIES];
     size_t n_series;
-    bool more;              // there is a page after this one,
-    uint32_t next_cursor;   // which begins here
-    char (*more_names)[24]; // series for which there was no room
+    bool more;                                // there is a page after this one,
+    uint32_t next_cursor;                     // which begins here
+    char (*more_names)[TD_METRIC_NAME_BYTES]; // series for which there was no room
     size_t n_more_names;
 };
 

@@ -11,6 +11,7 @@
 //                                  committed
 //   store.h, db.h                  the two databases and their writer threads, over SQLite's calls
 //   metrics_db.h, metrics_query.h  what metrics.db holds, and questions to it
+//   metrics_sum.h   its sums over ranks
 //   check.h                        looks for damage in them
 //   salvage.h, salvage_copy.h      a start with what is readable of state.db, and its reader
 //   disk.h                         a thread that may wait for a disk

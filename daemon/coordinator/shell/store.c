@@ -581,15 +581,11 @@ td_status td_db_store_load(struct td_db_store *s, td_db_store_row_fn *row, void 
     return TD_OK;
 }
 
-td_status td_db_store_load_offsets(struct td_db_store *s,
-                                   void (*offset)(const char *job, uint32_t attempt, uint32_t rank,
-                                                  uint64_t offset, void *arg),
-                                   void *arg) {
-    return td_metrics_db_load_offsets(&s->points, offset, arg);
+td_status td_db_store_load_cursors(struct td_db_store *s, const struct td_cursor_loader *to) {
+    return td_metrics_db_load_cursors(&s->points, to);
 }
 
 td_status td_db_store_load_last(struct td_db_store *s, const char *job,
-                                void (*last)(const struct td_metric_last *m, void *arg),
-                                void *arg) {
+                                void (*last)(struct td_metric_last *m, void *arg), void *arg) {
     return td_metrics_db_load_last(&s->points, job, last, arg);
 }

@@ -77,17 +77,15 @@ TD_MUST_USE td_status td_db_store_load(struct td_db_store *s, td_db_store_row_fn
 // The rows of one kind; before the first commit, too.
 TD_MUST_USE td_status td_db_store_load_table(struct td_db_store *s, enum td_record_kind kind,
                                              td_db_store_row_fn *row, void *arg);
-TD_MUST_USE td_status td_db_store_load_offsets(struct td_db_store *s,
-                                               void (*offset)(const char *job, uint32_t attempt,
-                                                              uint32_t rank, uint64_t offset,
-                                                              void *arg),
-                                               void *arg);
+struct td_cursor_loader; // metrics_db.h
+TD_MUST_USE td_status td_db_store_load_cursors(struct td_db_store *s,
+                                               const struct td_cursor_loader *to);
 // Before the first commit: what was loaded of metrics.db showed damage. Moves it aside, logs that,
 // begins an empty one.
 TD_MUST_USE td_status td_db_store_renew_metrics(struct td_db_store *s, td_status take_why);
 // The last value of each series of a job.
 TD_MUST_USE td_status td_db_store_load_last(struct td_db_store *s, const char *job,
-                                            void (*last)(const struct td_metric_last *m, void *arg),
+                                            void (*last)(struct td_metric_last *m, void *arg),
                                             void *arg);
 
 // ---- commits ------------------------------------------------------------------------------------

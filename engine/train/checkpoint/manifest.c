@@ -198,7 +198,7 @@ static void put_metrics(struct td_arena *a, struct td_json *root, const struct t
     struct td_json *metrics = set_new(a, root, "metrics", TD_JSON_OBJECT);
     for (size_t i = 0; i < m->n_metrics; i++) {
         struct td_json *o = set_new(a, metrics, m->metric[i].name, TD_JSON_OBJECT);
-        (void)td_json_set(a, o, "sum", td_json_new_real(a, m->metric[i].sum));
+        (void)td_json_set(a, o, "sum", td_json_new_value(a, m->metric[i].sum));
         (void)td_json_set(a, o, "count", td_json_new_real(a, m->metric[i].count));
     }
 }
@@ -213,7 +213,7 @@ static void put_epoch_metrics(struct td_arena *a, struct td_json *root,
         for (int32_t r = 0; r < e->n_ranks; r++) {
             const double *v = e->sums + ((size_t)r * TD_TALLIES + i) * 2;
             struct td_json *pair = td_json_new(a, TD_JSON_ARRAY);
-            (void)td_json_push(pair, td_json_new_real(a, v[0]));
+            (void)td_json_push(pair, td_json_new_value(a, v[0]));
             (void)td_json_push(pair, td_json_new_real(a, v[1]));
             (void)td_json_push(ranks, pair);
         }
@@ -388,7 +388,7 @@ static bool get_ranks(const struct td_json *ranks, size_t n_ranks, double *out) 
     if (ranks->kind != TD_JSON_ARRAY || ranks->n_children != n_ranks) return false;
     for (const struct td_json *v = ranks->first; v; v = v->next, out += 2 * (size_t)TD_TALLIES) {
         if (v->kind != TD_JSON_ARRAY || v->n_children != 2) return false;
-        out[0] = td_json_real(v->first, (double)NAN); // JSON has none
+        if (!td_json_value(v->first, &out[0])) return false;
         out[1] = td_json_real(v->last, 0);
     }
     return true;
@@ -483,8 +483,9 @@ static const char *get_all(struct td_arena *a, const struct td_json *root, struc
     m->tensors = tensors && tensors->kind == TD_JSON_ARRAY ? tensors : NULL;
     const struct td_json *metrics = td_json_get(root, "metrics");
     for (const struct td_json *v = metrics ? metrics->first : NULL; v; v = v->next) {
-        td_manifest_add_metric(m, v->key ? v->key : "",
-                               td_json_real(td_json_get(v, "sum"), (double)NAN), // JSON has none
+        double sum = (double)NAN;
+        (void)td_json_value(td_json_get(v, "sum"), &sum);
+        td_manifest_add_metric(m, v->key ? v->key : "", sum,
                                td_json_real(td_json_get(v, "count"), 0));
     }
     return get_files(root, m);

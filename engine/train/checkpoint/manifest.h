@@ -54,7 +54,7 @@ struct td_progress {
 };
 
 struct td_manifest_metric {
-    char name[24];
+    char name[TD_METRIC_NAME_BYTES];
     double sum, count;
 };
 
@@ -62,7 +62,7 @@ struct td_manifest_metric {
 struct td_manifest_epoch {
     bool known; // false: an older traind wrote it, or the one that it goes on from
     size_t n;
-    char name[TD_TALLIES][20];
+    char name[TD_TALLIES][TD_METRIC_NAME_BYTES];
     int32_t n_ranks;
     const double *sums; // (n_ranks, TD_TALLIES, 2): sum and count
 };

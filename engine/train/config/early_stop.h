@@ -16,11 +16,11 @@
 
 #include "engine/train/config/config.h"
 
-enum { TD_EARLY_STOP_MONITOR_BYTES = 48, TD_EARLY_STOP_REASON_BYTES = 160 };
+enum { TD_EARLY_STOP_REASON_BYTES = 160 };
 
 // All zero: no metric is monitored.
 struct td_early_stop {
-    char monitor[TD_EARLY_STOP_MONITOR_BYTES]; // whose state it is
+    char monitor[TD_METRIC_NAME_BYTES]; // whose state it is
     bool larger_is_better;
     bool has_best, has_value;
     bool decided;   // that fit ends

@@ -18,15 +18,13 @@
 
 #include "engine/train/config/config.h"
 
-enum { TD_PLATEAU_MONITOR_BYTES = 24 };
-
 // All zero: nothing was received yet.
 struct td_plateau {
-    char monitor[TD_PLATEAU_MONITOR_BYTES]; // whose best it is
-    double best;                            // if has_best
-    double lr_scale;                        // of optimizer.lr
-    int64_t bad;                            // validations in a row
-    int64_t cooldown;                       // validations left of it
+    char monitor[TD_METRIC_NAME_BYTES]; // whose best it is
+    double best;                        // if has_best
+    double lr_scale;                    // of optimizer.lr
+    int64_t bad;                        // validations in a row
+    int64_t cooldown;                   // validations left of it
     bool has_best;
 };
 

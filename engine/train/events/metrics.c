@@ -14,7 +14,7 @@
 
 static void push(struct td_metrics *m, const char *name, int64_t step, int64_t epoch, double sum,
                  double count, uint32_t flags) {
-    struct td_metric_record r = {
+    struct td_metric_point p = {
         .step = (int32_t)step,
         .epoch = (int32_t)epoch,
         .sum = isnan(sum) ? (double)NAN : sum, // without the sign that arithmetic left
@@ -22,9 +22,13 @@ static void push(struct td_metrics *m, const char *name, int64_t step, int64_t e
         .real_ns = td_real_now().ns,
         .flags = flags,
     };
-    size_t len = strnlen(name, sizeof r.name - 1);
-    memcpy(r.name, name, len);
-    (void)td_ring_push(&m->ring, &r); // full: dropped and counted by the ring
+    memcpy(p.name, name, strnlen(name, sizeof p.name - 1));
+    (void)td_metric_names_push(&m->names, &m->ring, &p); // full: dropped and counted by the ring
+}
+
+void td_metrics_finish(struct td_metrics *m) {
+    td_metric_names_finish(&m->names);
+    td_metric_names_finish(&m->printed);
 }
 
 void td_metrics_mean(struct td_metrics *m, const char *name, int64_t step, int64_t epoch,
@@ -51,18 +55,18 @@ uint32_t td_metrics_ask_drain(struct td_metrics *m) {
 
 td_status td_metrics_await_drain(struct td_metrics *m, uint32_t asked) {
     if (m->launcher) return td_rank_page_await_drain(m->launcher, asked, DRAIN_PATIENCE_NS);
-    (void)td_metrics_print(&m->ring);
+    (void)td_metrics_print(m);
     return TD_OK;
 }
 
-static td_status append_line(struct td_buf *b, const struct td_metric_record *r) {
+static td_status append_line(struct td_buf *b, const struct td_metric_point *r) {
     TD_TRY(td_buf_str(b, "{\"name\":"));
-    TD_TRY(td_json_print_string(r->name, strnlen(r->name, sizeof r->name), b));
+    TD_TRY(td_json_print_string(r->name, strlen(r->name), b));
     TD_TRY(td_buf_printf(b, ",\"step\":%d,\"epoch\":%d,\"value\":", r->step, r->epoch));
-    TD_TRY(td_json_print_double(r->count > 0 ? r->sum / r->count : (double)NAN, b));
+    TD_TRY(td_json_print_value(r->count > 0 ? r->sum / r->count : (double)NAN, b));
     if (r->flags & TD_METRIC_SUM_COUNT) {
         TD_TRY(td_buf_str(b, ",\"sum\":"));
-        TD_TRY(td_json_print_double(r->sum, b));
+        TD_TRY(td_json_print_value(r->sum, b));
         TD_TRY(td_buf_str(b, ",\"count\":"));
         TD_TRY(td_json_print_double(r->count, b));
     }
@@ -72,18 +76,20 @@ static td_status append_line(struct td_buf *b, const struct td_metric_record *r)
 
 enum { PRINT_BATCH_BYTES = 64 << 10, LINE_BYTES_MAX = 512 };
 
-size_t td_metrics_print(struct td_ring *ring) {
+size_t td_metrics_print(struct td_metrics *m) {
     TD_AUTO_BUF b;
     td_buf_init(&b, PRINT_BATCH_BYTES);
     struct td_metric_record r;
+    struct td_metric_point p;
     size_t n = 0;
     for (bool more = true; more;) {
         td_status s = TD_OK;
         td_buf_clear(&b);
         while (!s && b.len + LINE_BYTES_MAX < PRINT_BATCH_BYTES) {
-            more = td_ring_pop(ring, &r);
+            more = td_ring_pop(&m->ring, &r);
             if (!more) break;
-            s = append_line(&b, &r);
+            if (td_metric_names_take(&m->printed, &r, &p) != TD_METRIC_IS_POINT) continue;
+            s = append_line(&b, &p);
             n++;
         }
         if (!s && b.len) s = td_fd_write_all(STDOUT_FILENO, b.data, b.len, "stdout");

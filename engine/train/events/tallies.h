@@ -7,12 +7,13 @@
 
 #include <stdint.h>
 
+#include "lib/attempt/rank_page.h"
 #include "traind/types.h"
 
 struct td_graph;
 
 struct td_tally {
-    char name[20]; // as the module named the output: "loss"
+    char name[TD_METRIC_NAME_BYTES]; // as the module named the output: "loss"
     double sum, count;
 };
 enum { TD_TALLIES = 8 };

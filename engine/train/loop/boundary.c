@@ -37,7 +37,7 @@ static td_status check_losses(struct td_train_loop *l) {
 static void log_rates(struct td_train_loop *l) {
     const struct td_rank *r = l->rank;
     const struct td_train_config *c = r->config;
-    char name[48];
+    char name[TD_METRIC_NAME_BYTES];
     if (!c->n_optimizers && isfinite(l->lr[0])) {
         td_metrics_value(&l->rank->metrics, "lr", l->at.step, l->at.epoch, l->lr[0]);
     }
@@ -55,7 +55,7 @@ static void log_rates(struct td_train_loop *l) {
 
 static void log_norms(struct td_train_loop *l) {
     const struct td_rank_steps *steps = &l->rank->steps;
-    char name[48];
+    char name[TD_METRIC_NAME_BYTES];
     for (int i = 0; i < steps->n; i++) {
         if (!isfinite(l->grad_norm[i])) continue;
         snprintf(name, sizeof name, "grad_norm%s%s", steps->n > 1 ? "_" : "",
@@ -67,7 +67,7 @@ static void log_norms(struct td_train_loop *l) {
 td_status td_boundary_log(struct td_train_loop *l) {
     struct td_rank *r = l->rank;
     struct td_metrics *m = &r->metrics;
-    char name[32];
+    char name[TD_METRIC_NAME_BYTES];
     for (size_t i = 0; i < l->window.n; i++) {
         const struct td_tally *t = &l->window.item[i];
         snprintf(name, sizeof name, "train_%s_step", t->name);

@@ -93,7 +93,7 @@ void td_epoch_metrics_add(struct td_epoch_metrics *e, const struct td_tallies *w
 }
 
 void td_epoch_metrics_log(struct td_epoch_metrics *e, int64_t step, int64_t epoch) {
-    char name[40];
+    char name[TD_METRIC_NAME_BYTES];
     for (size_t i = 0; i < e->own.n && !e->incomplete; i++) {
         const struct td_tally *t = &e->own.item[i];
         snprintf(name, sizeof name, "train_%s_epoch", t->name);
@@ -102,7 +102,7 @@ void td_epoch_metrics_log(struct td_epoch_metrics *e, int64_t step, int64_t epoc
 }
 
 static bool is_called(const struct td_tally *t, const char *name) {
-    char short_name[40], whole[40];
+    char short_name[TD_METRIC_NAME_BYTES], whole[TD_METRIC_NAME_BYTES];
     snprintf(short_name, sizeof short_name, "train_%s", t->name);
     snprintf(whole, sizeof whole, "train_%s_epoch", t->name);
     return strcmp(short_name, name) == 0 || strcmp(whole, name) == 0;
@@ -136,7 +136,7 @@ void td_epoch_metrics_next(struct td_epoch_metrics *e) {
 // The sum over ranks of one tally, in the ranks' order.
 static void add_metric(const struct td_epoch_metrics *e, size_t first, const char *name,
                        const char *suffix, struct td_manifest *m) {
-    char text[40];
+    char text[TD_METRIC_NAME_BYTES];
     double sum = 0, count = 0;
     for (int32_t i = 0; i < e->rank->facts.world_size; i++) {
         sum += e->gathered[(size_t)i * 2 * SUMS + first];

@@ -31,7 +31,7 @@ static void note_not_finite(struct td_train_loop *l, const char *prefix,
 // The rank's own sums of a loader, or of all (-1).
 static void report_part(struct td_train_loop *l, const char *prefix, int loader,
                         const struct td_tallies *own) {
-    char name[TD_VALIDATED_NAME_BYTES];
+    char name[TD_METRIC_NAME_BYTES];
     for (size_t i = 0; i < own->n; i++) {
         td_validated_name(name, prefix, own->item[i].name, loader);
         td_metrics_mean(&l->rank->metrics, name, l->at.step, l->at.epoch, own->item[i].sum,
@@ -95,7 +95,7 @@ static td_status report_matrix(struct td_train_loop *l, const char *prefix,
 // All ranks have the same values, so each reports them whole.
 static void report_new(struct td_train_loop *l, const char *prefix, int loader,
                        const struct td_tallies *t, size_t first) {
-    char name[TD_VALIDATED_NAME_BYTES];
+    char name[TD_METRIC_NAME_BYTES];
     for (size_t i = first; i < t->n; i++) {
         td_validated_name(name, prefix, t->item[i].name, loader);
         td_metrics_value(&l->rank->metrics, name, l->at.step, l->at.epoch, t->item[i].sum);

@@ -47,7 +47,7 @@ static void offer(struct names *n, const char *text) {
 
 // Of the validation: over all its samples, and over those of each loader where it has several.
 static void offer_validated(struct names *n, const struct td_rank *r, const char *name) {
-    char text[TD_VALIDATED_NAME_BYTES];
+    char text[TD_METRIC_NAME_BYTES];
     td_validated_name(text, "val", name, -1);
     offer(n, text);
     const int n_loaders = td_data_n_loaders(r->data, TD_SPLIT_VAL);
@@ -143,7 +143,7 @@ static td_status check_early_stop(const struct td_rank *r) {
 
 // Longer names would be cut in the records of points, and two of them could become one.
 static td_status check_names(const struct td_rank *r, int step, int *n) {
-    enum { LONGEST = sizeof((struct td_metric_record *)0)->name - sizeof "train__epoch" };
+    enum { LONGEST = TD_METRIC_NAME_BYTES - sizeof "train__epoch" };
     const struct td_graph *g = graph_of(r, step);
     const char *name;
     for (uint32_t i = 0; g && i < td_graph_n_outputs(g); i++) {

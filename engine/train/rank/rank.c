@@ -33,6 +33,7 @@ void td_rank_destroy(struct td_rank *r) {
     end_runs(r);
     td_comm_thread_destroy(r->comm); // it may be reducing gradients of a step that failed
     td_checkpointer_destroy(r->checkpointer);
+    td_metrics_finish(&r->metrics);
     td_programs_destroy(r->programs);
     for (size_t i = 0; i < TD_COUNTOF(r->hooks); i++) { // their buckets are the rank's
         if (r->hooks[i].ops) r->hooks[i].ops->close(r->hooks[i].hook);

@@ -7,12 +7,12 @@
 
 #include "engine/train/checkpoint/manifest.h"
 
-void td_validated_name(char out[TD_VALIDATED_NAME_BYTES], const char *prefix, const char *metric,
+void td_validated_name(char out[TD_METRIC_NAME_BYTES], const char *prefix, const char *metric,
                        int loader) {
     if (loader < 0) {
-        snprintf(out, TD_VALIDATED_NAME_BYTES, "%s_%s", prefix, metric);
+        snprintf(out, TD_METRIC_NAME_BYTES, "%s_%s", prefix, metric);
     } else {
-        snprintf(out, TD_VALIDATED_NAME_BYTES, "%s_%s/%d", prefix, metric, loader);
+        snprintf(out, TD_METRIC_NAME_BYTES, "%s_%s/%d", prefix, metric, loader);
     }
 }
 
@@ -22,7 +22,7 @@ static const struct td_tallies *part_of(const struct td_validated *v, int loader
 }
 
 const struct td_tally *td_validated_find(const struct td_validated *v, const char *name) {
-    char own[TD_VALIDATED_NAME_BYTES];
+    char own[TD_METRIC_NAME_BYTES];
     for (int loader = -1; loader < v->n_loaders; loader++) {
         const struct td_tallies *part = part_of(v, loader);
         for (size_t i = 0; i < part->n; i++) {
@@ -34,7 +34,7 @@ const struct td_tally *td_validated_find(const struct td_validated *v, const cha
 }
 
 void td_validated_describe(const struct td_validated *v, struct td_manifest *m) {
-    char name[TD_VALIDATED_NAME_BYTES];
+    char name[TD_METRIC_NAME_BYTES];
     for (int loader = -1; loader < v->n_loaders; loader++) {
         const struct td_tallies *part = part_of(v, loader);
         for (size_t i = 0; i < part->n; i++) {
@@ -64,6 +64,6 @@ void td_validated_recall(struct td_validated *v, const struct td_manifest *m, in
         if (part->n == TD_TALLIES) continue;
         struct td_tally *t = &part->item[part->n++];
         *t = (struct td_tally){.sum = m->metric[i].sum, .count = m->metric[i].count};
-        snprintf(t->name, sizeof t->name, "%.19s", name);
+        snprintf(t->name, sizeof t->name, "%s", name);
     }
 }

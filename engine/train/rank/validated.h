@@ -13,8 +13,6 @@
 
 struct td_manifest;
 
-enum { TD_VALIDATED_NAME_BYTES = 48 };
-
 struct td_validated {
     struct td_tallies all;
     struct td_tallies loader[TD_LOADERS_MAX];
@@ -22,7 +20,7 @@ struct td_validated {
 };
 
 // "val_loss", or "val_loss/1" of a loader; -1: of all.
-void td_validated_name(char out[TD_VALIDATED_NAME_BYTES], const char *prefix, const char *metric,
+void td_validated_name(char out[TD_METRIC_NAME_BYTES], const char *prefix, const char *metric,
                        int loader);
 // name: as a monitor has it, with "val_". NULL: nothing of that name was measured.
 const struct td_tally *td_validated_find(const struct td_validated *v, const char *name);
