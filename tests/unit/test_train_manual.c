@@ -338,6 +338,7 @@ static void test_update_after_the_end_of_an_epoch_leaves_the_next_one_whole(void
         assert_ok(td_manual_drain(&x.m));
         assert_int_equal(x.l.at.epoch, epoch + 1);
         assert_int_equal(x.l.at.epoch_offset, 0);
+        assert_int_equal(x.l.at.windows, 4 * (epoch + 1)); // of one batch, not of its updates
     }
     end(&x);
 }
@@ -356,6 +357,7 @@ static void test_position_is_after_the_batch_that_was_trained(void **state) {
     assert_ok(td_manual_drain(&x.m));
     assert_int_equal(x.l.at.epoch_offset, 4);
     assert_int_equal(x.l.at.epoch_batches, 1);
+    assert_int_equal(x.l.at.windows, 1);
     end(&x);
 }
 

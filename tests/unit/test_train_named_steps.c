@@ -17,6 +17,12 @@ static void use_sgd(struct run *r, const char *dir) {
     r->config.optimizer.lr = 0.25;
 }
 
+// All batches count alike, so it is the same gradient.
+static void count_tokens(struct run *r, const char *dir) {
+    use_sgd(r, dir);
+    r->config.counts_tokens = true;
+}
+
 // 8 elements of a mean: the gradient of each is 2/8 of its value. The last micro-batch of a window
 // finds the a that is there by now, those before it the old one; a stays as the first step left it.
 static void play(int windows, int micro_batches, double *out_a, double *out_b) {
@@ -59,13 +65,18 @@ test_each_step_trains_its_parameters_with_what_the_one_before_has_changed(void *
         const char *accelerator, *strategy, *precision;
         int32_t world, accumulate;
         int windows; // of the two epochs
+        bool counts; // gradients are sums that are divided
     } rows[] = {
-        {"reference", "single_device", "32-true", 1, 1, 8},
-        {"far", "single_device", "32-true", 1, 1, 8},
-        {"reference", "single_device", "32-true", 1, 2, 4},
-        {"reference", "ddp", "32-true", 2, 1, 4},
-        {"far", "ddp", "32-true", 2, 2, 2},
-        {"reference", "ddp", "16-mixed", 2, 2, 2},
+        {"reference", "single_device", "32-true", 1, 1, 8, false},
+        {"far", "single_device", "32-true", 1, 1, 8, false},
+        {"reference", "single_device", "32-true", 1, 2, 4, false},
+        {"reference", "ddp", "32-true", 2, 1, 4, false},
+        {"far", "ddp", "32-true", 2, 2, 2, false},
+        {"reference", "ddp", "16-mixed", 2, 2, 2, false},
+        {"reference", "single_device", "32-true", 1, 2, 4, true},
+        {"reference", "ddp", "32-true", 2, 1, 4, true},
+        {"far", "ddp", "32-true", 2, 2, 2, true},
+        {"reference", "ddp", "16-mixed", 2, 2, 2, true},
     };
     name_steps();
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
@@ -78,7 +89,7 @@ test_each_step_trains_its_parameters_with_what_the_one_before_has_changed(void *
                               .accumulate = rows[i].accumulate,
                               .max_epochs = 2,
                               .own = &pair,
-                              .change = use_sgd};
+                              .change = rows[i].counts ? count_tokens : use_sgd};
         const struct td_train_result done = run_job(&j, dir);
         assert_int_equal(done.end, TD_LOOP_DONE);
         assert_int_equal(done.step, 2 * rows[i].windows); // each step of a window counts

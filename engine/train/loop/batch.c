@@ -85,6 +85,7 @@ void td_batch_begin(struct td_train_loop *l) {
     l->queued = (struct td_position){.step = l->at.step,
                                      .epoch_offset = l->at.epoch_offset,
                                      .epoch_batches = l->at.epoch_batches,
+                                     .windows = l->at.windows,
                                      .samples = l->at.samples};
 }
 
@@ -186,6 +187,7 @@ td_status td_batch_queue(struct td_train_loop *l, int64_t batch) {
     b.after = (struct td_position){.step = l->queued.step,
                                    .epoch_offset = next,
                                    .epoch_batches = batch + 1,
+                                   .windows = l->queued.windows + b.steps,
                                    .samples = l->queued.samples + next - offset};
     TD_TRY(queue_step(l, inputs, batch, &b));
     while (b.step + 1 < r->steps.n) {
@@ -210,6 +212,7 @@ td_status td_batch_read(struct td_train_loop *l, struct td_batch_run *out_run) {
     l->at.step = b.after.step;
     l->at.epoch_offset = b.after.epoch_offset;
     l->at.epoch_batches = b.after.epoch_batches;
+    l->at.windows = b.after.windows;
     l->at.samples = b.after.samples;
     *out_run = b;
     return TD_OK;

@@ -187,7 +187,6 @@ static td_status read_batch(struct td_train_loop *l, bool *out_leave,
     struct td_batch_run b;
     TD_TRY(td_batch_read(l, &b));
     if (b.steps) {
-        l->at.windows++;
         TD_TRY(td_boundary_end_step(l));
         return at_boundary(l, b.validates, out_leave, out_end);
     }
@@ -200,7 +199,6 @@ static td_status play_batch(struct td_train_loop *l, struct td_steps *steps, int
     const bool validates = td_limits_validates_after(&l->rank->config->limits, &l->epoch, batch);
     bool boundary;
     TD_TRY(td_host_step(steps, batch, &boundary));
-    l->at.windows += td_limits_steps_after(&l->rank->config->limits, &l->epoch, batch);
     if (boundary) {
         TD_TRY(td_manual_agree(&steps->manual));
         return at_boundary(l, validates, out_leave, out_end);

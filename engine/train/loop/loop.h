@@ -40,7 +40,7 @@ enum { TD_RUNS_AHEAD = 1 };
 
 // What moves with each batch; as in td_progress.
 struct td_position {
-    int64_t step, epoch_offset, epoch_batches, samples;
+    int64_t step, epoch_offset, epoch_batches, windows, samples;
 };
 
 // A micro-batch that is queued.

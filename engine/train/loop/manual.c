@@ -85,6 +85,7 @@ static td_status read_oldest(struct td_manual *m) {
     if (b.epoch == l->at.epoch) { // else the epoch is over, and the position in another
         l->at.epoch_offset = b.after.epoch_offset;
         l->at.epoch_batches = b.after.epoch_batches;
+        l->at.windows = b.after.windows;
         l->at.samples = b.after.samples;
     }
     l->window = m->of[b.step].window;
@@ -247,6 +248,7 @@ static td_status end_epoch(struct td_manual *m) {
     l->at.epoch++;
     l->at.epoch_offset = 0;
     l->at.epoch_batches = 0;
+    l->at.windows = l->queued.windows;
     l->at.samples = l->queued.samples;
     td_epoch_metrics_next(&l->played);
     m->in_epoch = false;
@@ -290,6 +292,7 @@ td_status td_manual_take(struct td_manual *m) {
     const int64_t next = td_sampler_next(sampler, m->offset, r->config->batch_size);
     l->queued.epoch_offset = next;
     l->queued.epoch_batches++;
+    l->queued.windows++; // of one batch each, whatever the loop makes of them
     l->queued.samples += next - m->offset;
     m->after = l->queued;
     return TD_OK;
@@ -300,6 +303,7 @@ void td_manual_pass(struct td_manual *m) {
     TD_CHECK(!m->n_runs);
     l->at.epoch_offset = l->queued.epoch_offset;
     l->at.epoch_batches = l->queued.epoch_batches;
+    l->at.windows = l->queued.windows;
     l->at.samples = l->queued.samples;
 }
 
