@@ -87,6 +87,17 @@ def test_precisions_are_near_one_batch_and_clip_the_divided_gradient(arrays, pre
         np.testing.assert_allclose(own_norms, norms, rtol=10 * close)
 
 
+# Rank 0 has every second sample.
+def test_rank_without_a_label_adds_nothing(arrays):
+    y = np.load(arrays / "y.npy")
+    y[0::2], y[1::2] = IGNORED, np.arange(SAMPLES // 2) % 3
+    np.save(arrays / "y.npy", y)
+    whole, losses, _ = trained(arrays, "whole", plan_for(arrays, "whole", (8, 1, 1)))
+    weights, own, _ = trained(arrays, "two", plan_for(arrays, "two", (1, 4, 2)))
+    assert apart(weights, whole) < 1e-12
+    np.testing.assert_allclose(own, losses, rtol=1e-12)
+
+
 def test_step_moves_nothing_but_by_decay_when_no_label_counts(arrays):
     np.save(arrays / "y.npy", np.full(SAMPLES, IGNORED, "i4"))
     plan = plan_for(arrays, "a", (2, 2, 2), log_grad_norm=True)

@@ -334,11 +334,15 @@ def test_training_goes_on_from_its_checkpoint_when_a_rank_is_killed(two):
     assert c.weights(job)["model.safetensors"] == c.weights(whole)["model.safetensors"]
 
 
-def test_two_nodes_give_the_bits_of_two_ranks_on_one(two):
+TOKENS = ("trainer.accumulate=tokens", "trainer.accumulate_grad_batches=3", "model.loss={name: cross_entropy, ignore_index: 1}")
+
+
+@pytest.mark.parametrize("more", [(), TOKENS], ids=["batches", "tokens"])
+def test_two_nodes_give_the_bits_of_two_ranks_on_one(two, more):
     c, a, b = two
     found = []
     for places in (("trainer.num_nodes=2", "trainer.devices=1"), ("trainer.num_nodes=1", "trainer.devices=2")):
-        job = c.submit(TRAIN, "resources.threads=1", *places)
+        job = c.submit(TRAIN, "resources.threads=1", *places, *more)
         c.finish(job)
         found.append(c.weights(job)["model.safetensors"])
     assert found[0] == found[1]
