@@ -1,6 +1,8 @@
 """`trainctl checkpoint create`: the ranks of a job that runs save when somebody asks, and train on. Of trainings on one
 node and on several, of programs and of commands; what is said where no checkpoint will come."""
 import json
+import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -114,6 +116,30 @@ print("asked", rank, flush=True)
     create(c, job)
     c.finish(job)
     assert all(f"asked {rank}" in c.output(job, rank=rank) for rank in (0, 1))
+
+
+# ---- by a signal (test_s41_stop.py has trainings of one node) -----------------------------------
+def test_sigusr1_of_a_node_without_rank_0_saves_the_job(two):
+    c, a, b = two
+    job = c.submit(LONG, *RARELY, "trainer.num_nodes=2")
+    c.wait_step(job, 20)
+    os.kill(b.process.pid, signal.SIGUSR1)
+    until("a checkpoint", lambda: paths(c, job))
+    first = c.job(job).global_step
+    c.wait_step(job, first + 20)
+    assert len(paths(c, job)) == 1 and c.job(job).attempt == 1
+    c.steer("Cancel", job)
+
+
+def test_sigusr1_of_a_rank_of_a_program_saves(daemon, built):
+    job = submit(daemon, built, "--epochs", 100, world=2)
+    daemon.wait_step(job, 20)
+    launcher = daemon.launcher(job)
+    rank = pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()[1]
+    os.kill(int(rank), signal.SIGUSR1)
+    until("a checkpoint", lambda: paths(daemon, job))
+    assert daemon.job(job).attempt == 1 and daemon.state(job) == "RUNNING"
+    daemon.steer("Cancel", job)
 
 
 # ---- where none will come -----------------------------------------------------------------------

@@ -124,6 +124,35 @@ static void test_versions_come_in_any_pieces_and_end_in_any_way(void **state) {
     EXPECT("a\nb: Traceback\n  x\n", "\ra\rb: Traceback\n  x\n");
 }
 
+// Random text of the bytes that mean something, as one piece and in pieces.
+static void test_pieces_do_not_matter(void **state) {
+    (void)state;
+    static const char *const words[] = {"a", "bc", " ", "\r", "\n", "\r\n", "\x1b[A"};
+    uint32_t x = 1;
+    for (int round = 0; round < 3000; round++) {
+        char text[256] = "";
+        for (int i = 0; i < 30; i++) {
+            x = x * 1664525 + 1013904223;
+            strncat(text, words[(x >> 16) % TD_COUNTOF(words)], sizeof text - strlen(text) - 1);
+        }
+        char *want = NULL;
+        for (int by = 0; by < 3; by++) {
+            struct printer p;
+            const size_t len = strlen(text), step = by == 0 ? len : by == 1 ? 1 : 3;
+            begin(&p);
+            for (size_t at = 0; at < len; at += step) {
+                td_output_take(&p.out, &p.err, text + at, TD_MIN(step, len - at));
+            }
+            td_output_end(&p.out, &p.err);
+            const char *file = text_of(&p.out, MIB);
+            if (!want) want = strdup(file);
+            assert_string_equal(file, want);
+            end(&p);
+        }
+        free(want);
+    }
+}
+
 // tqdm's, one below the other.
 static void test_bars_below_each_other_are_taken_for_one(void **state) {
     (void)state;
@@ -250,6 +279,7 @@ int main(void) {
         cmocka_unit_test(test_what_is_no_bar_is_written_as_it_is),
         cmocka_unit_test(test_bar_is_a_line_each_ten_seconds_and_its_last),
         cmocka_unit_test(test_versions_come_in_any_pieces_and_end_in_any_way),
+        cmocka_unit_test(test_pieces_do_not_matter),
         cmocka_unit_test(test_bars_below_each_other_are_taken_for_one),
         cmocka_unit_test(test_version_that_stands_still_is_shown),
         cmocka_unit_test(test_long_line_is_no_version),
