@@ -18,6 +18,7 @@ static const char bash[] =
     "    local IFS=$'\\n'\n"
     "    COMPREPLY=($(\"${COMP_WORDS[0]}\" completion words -- \"${COMP_WORDS[@]:1:COMP_CWORD}\" "
     "2>/dev/null | cut -f1))\n"
+    "    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
     "}\n"
     "complete -o default -F _trainctl trainctl\n";
 
@@ -25,13 +26,14 @@ static const char zsh[] =
     "#compdef trainctl\n"
     "# trainctl: completion for zsh. A file _trainctl in a directory of fpath.\n"
     "_trainctl() {\n"
-    "    local -a found\n"
+    "    local -a found more\n"
     "    local line\n"
     "    for line in \"${(@f)$(\"${words[1]}\" completion words -- \"${(@)words[2,CURRENT]}\" "
     "2>/dev/null)}\"; do\n"
     "        [[ -n $line ]] && found+=(\"${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}\")\n"
     "    done\n"
-    "    if (( $#found )); then _describe -V trainctl found; else _files; fi\n"
+    "    [[ ${found[1]} == *=:* ]] && more=(-S '')\n"
+    "    if (( $#found )); then _describe -V trainctl found \"${more[@]}\"; else _files; fi\n"
     "}\n"
     "if [[ ${funcstack[1]} == _trainctl ]]; then _trainctl \"$@\"; else compdef _trainctl "
     "trainctl; fi\n";

@@ -11,6 +11,7 @@
 #include "client/print.h"
 #include "client/progress.h"
 #include "client/rows.h"
+#include "lib/spec/keys.h"
 #include "traind/v1/checkpoint.pb-c.h"
 #include "traind/v1/job.pb-c.h"
 
@@ -26,6 +27,7 @@ struct line {
     int n_args;
     const struct argp_option *open; // a flag whose value is at the cursor
     const char *value;              // what was typed of that
+    const char *key;                // of --set KEY=..., where the shell gives it as a word; or NULL
     const char *typed;              // of the word at the cursor
 };
 
@@ -82,14 +84,18 @@ static void take_value(struct td_flags *f, const struct argp_option *o, const ch
     }
 }
 
-// bash gives "--output=js" as three words, other shells as one.
+static bool is_set(const struct argp_option *o) {
+    return o->name && strcmp(o->name, "set") == 0;
+}
+
+// bash gives "--output=js" as three words, and "--set a=b" as four; other shells as one and as two.
 static void read_line(struct line *l, struct td_flags *f, const char *const *words, int n) {
     for (int i = l->n_verb_words; i < n; i++) {
         const char *word = words[i], *equals = strchr(word, '=');
         const bool is_last = i == n - 1;
         const size_t len = word[0] == '-' && equals ? (size_t)(equals - word) : strlen(word);
         if (l->open && strcmp(word, "=") == 0) {
-            if (is_last) l->value = "";
+            if (is_last) l->value = l->typed = ""; // what is typed comes after it
             continue;
         }
         if (l->open) {
@@ -97,8 +103,13 @@ static void read_line(struct line *l, struct td_flags *f, const char *const *wor
                 l->value = word;
                 return;
             }
+            if (is_set(l->open) && !l->key && strcmp(words[i + 1], "=") == 0) {
+                l->key = word;
+                continue;
+            }
             take_value(f, l->open, word);
             l->open = NULL;
+            l->key = NULL;
             continue;
         }
         if (word[0] != '-') {
@@ -139,22 +150,52 @@ static void offer_words(const char *typed, const char *before, const char *const
     }
 }
 
-static void offer_states(const char *typed) {
-    char before[64] = "";
-    const char *comma = strrchr(typed, ',');
+// before: of the word at the cursor, what is no part of the value.
+static void offer_states(const struct line *l, const char *before) {
+    char typed[64] = "";
+    const char *comma = strrchr(l->value, ',');
     if (comma) {
-        (void)snprintf(before, sizeof before, "%.*s", (int)(comma - typed) + 1, typed);
+        (void)snprintf(typed, sizeof typed, "%.*s", (int)(comma - l->value) + 1, l->value);
     }
     const ProtobufCEnumDescriptor *d = &traind__v1__job__state__descriptor;
     for (unsigned i = 0; i < d->n_values; i++) {
-        char text[96], *at = text;
+        char text[160], *at = text;
         if (d->values[i].value == 0) continue;
-        (void)snprintf(text, sizeof text, "%s%s", before, d->values[i].name);
-        for (at += strlen(before); *at; at++) {
+        (void)snprintf(text, sizeof text, "%s%s%s", before, typed, d->values[i].name);
+        for (at += strlen(before) + strlen(typed); *at; at++) {
             *at = (char)tolower((unsigned char)*at);
         }
-        offer(typed, text, "");
+        offer(l->typed, text, "");
     }
+}
+
+struct spec_words {
+    const char *typed, *before, *after;
+};
+
+// Its prose up to where it goes into detail.
+static void offer_spec_word(void *arg, const char *word, const char *what) {
+    enum { SHOWN = 60 };
+    const struct spec_words *w = arg;
+    char text[256], about[SHOWN + 4];
+    const size_t len = strcspn(what, ";.:");
+    (void)snprintf(text, sizeof text, "%s%s%s", w->before, word, w->after);
+    (void)snprintf(about, sizeof about, "%.*s", (int)TD_MIN(len, (size_t)SHOWN), what);
+    offer(w->typed, text, about);
+}
+
+// Keys, and after a '=' what the key takes.
+static void offer_overrides(const struct line *l, const char *before) {
+    const char *equals = strchr(l->value, '=');
+    char key[96], whole[192];
+    if (!l->key && !equals) {
+        td_spec_keys(offer_spec_word, &(struct spec_words){l->typed, before, "="});
+        return;
+    }
+    const int len = l->key ? (int)strlen(l->key) : (int)(equals - l->value);
+    (void)snprintf(key, sizeof key, "%.*s", len, l->key ? l->key : l->value);
+    (void)snprintf(whole, sizeof whole, "%s%s=", before, key);
+    td_spec_values(key, offer_spec_word, &(struct spec_words){l->typed, l->key ? "" : whole, ""});
 }
 
 static void offer_values(const struct line *l) {
@@ -169,7 +210,8 @@ static void offer_values(const struct line *l) {
     }
     if (strcmp(name, "output") == 0) offer_words(l->typed, before, formats, TD_COUNTOF(formats));
     if (strcmp(name, "role") == 0) offer_words(l->typed, before, roles, TD_COUNTOF(roles));
-    if ((!strcmp(name, "state") || !strcmp(name, "for")) && !equals) offer_states(l->value);
+    if (strcmp(name, "state") == 0 || strcmp(name, "for") == 0) offer_states(l, before);
+    if (is_set(l->open)) offer_overrides(l, before);
 }
 
 // ---- what the coordinator knows -----------------------------------------------------------------

@@ -74,6 +74,20 @@ def jobs(coordinator):
     (["list", "-o", "js"], {"json", "jsonl"}), (["list", "--output", "=", "n"], {"name"}),
     (["list", "--output=ta"], {"--output=table"}), (["list", "--state", "queued,pau"], {"queued,paused", "queued,pausing"}),
     (["token", "create", "--role", "v"], {"viewer"}), (["completion", ""], {"bash", "zsh", "fish"}),
+    (["list", "--state=pau"], {"--state=paused", "--state=pausing"}), (["wait", "j", "--for", "runn"], {"running"}),
+    (["wait", "j", "--for=queued,fa"], {"--for=queued,failed"}), (["list", "--state", "=", "queu"], {"queued"}),
+    (["submit", "f", "--set", "trainer.accum"], {"trainer.accumulate_grad_batches="}),
+    (["submit", "f", "--set=trainer.accum"], {"--set=trainer.accumulate_grad_batches="}),
+    (["submit", "f", "--set", "=", "trainer.accum"], {"trainer.accumulate_grad_batches="}),
+    (["submit", "f", "--set", "optimizer.weight"], {"optimizer.weight_decay="}),
+    (["submit", "f", "--set", "loggers"], {"loggers="}), (["submit", "f", "--set", "run."], set()),
+    (["submit", "f", "--set", "trainer.precision=bf"], {"trainer.precision=bf16-mixed", "trainer.precision=bf16-true"}),
+    (["submit", "f", "--set=trainer.precision=bf16-m"], {"--set=trainer.precision=bf16-mixed"}),
+    (["submit", "f", "--set", "trainer.precision", "=", "bf16-m"], {"bf16-mixed"}),
+    (["submit", "f", "--set", "trainer.deterministic", "="], {"true", "false"}),
+    (["submit", "f", "--set", "a", "=", "1", "--set", "trainer.recompute", "=", "se"], {"selective"}),
+    (["submit", "f", "--set", "a=1", "--set", "optimizer=adam"], {"optimizer=adam", "optimizer=adamw"}),
+    (["clone", "j", "--set", "optimizer.name=li"], {"optimizer.name=lion"}), (["submit", "--set", "x=", "--dry"], {"--dry-run"}),
     (["nonsense", "x"], set()), (["submit", ""], set()), (["cancel", "--reason", ""], set()),
     (["list", "--resume"], set())])
 def test_words_of_the_tables(daemon, line, wanted):
@@ -137,7 +151,8 @@ def type_tab(daemon, shell, typed, wanted, tmp_path):
 @pytest.mark.parametrize("typed, wanted", [
     ("trainctl cancel mnist\t", ["mnist-a", "mnist-b"]), ("trainctl describe oth\t", ["describe other"]),
     ("trainctl checkpoint \t", ["create", "download", "list"]), ("trainctl submit --dry\t", ["--dry-run"]),
-    ("trainctl submit spec-of\t", ["spec-of-mine.yaml"])])
+    ("trainctl submit spec-of\t", ["spec-of-mine.yaml"]), ("trainctl submit a --set trainer.accum\t", ["grad_batches="]),
+    ("trainctl submit a --set trainer.precision=bf16-m\t", ["bf16-mixed"]), ("trainctl wait a --for runn\t", ["running"])])
 def test_shells_complete(jobs, shell, typed, wanted, tmp_path, monkeypatch):
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
