@@ -66,19 +66,23 @@ static const struct flag_row flag_table[] = {
     {F_COMMON,
      {"output", 'o', "FORMAT", 0, "table (default, cut to the terminal), wide, json, jsonl or name",
       0}},
-    {F_COMMON, {"address", KEY_ADDRESS, "HOST:PORT", 0, "where the coordinator listens", 0}},
-    {F_COMMON, {"token-file", KEY_TOKEN_FILE, "FILE", 0, "file that holds the token", 0}},
+    {F_COMMON,
+     {"address", KEY_ADDRESS, "HOST:PORT", 0, "where the coordinator listens", TD_GROUP_COMMON}},
+    {F_COMMON,
+     {"token-file", KEY_TOKEN_FILE, "FILE", 0, "file that holds the token", TD_GROUP_COMMON}},
     {F_COMMON,
      {"ca", KEY_CA, "FILE", 0,
       "the CA of a coordinator that is not on loopback (default: tls/ca.pem of the state "
       "directory)",
-      0}},
-    {F_COMMON, {"cert", KEY_CERT, "FILE", 0, "a certificate to show instead of a token", 0}},
-    {F_COMMON, {"key", KEY_KEY, "FILE", 0, "the key of that certificate", 0}},
-    {F_COMMON, {"state-dir", KEY_STATE_DIR, "DIR", 0, "the daemon's state directory", 0}},
+      TD_GROUP_COMMON}},
+    {F_COMMON,
+     {"cert", KEY_CERT, "FILE", 0, "a certificate to show instead of a token", TD_GROUP_COMMON}},
+    {F_COMMON, {"key", KEY_KEY, "FILE", 0, "the key of that certificate", TD_GROUP_COMMON}},
+    {F_COMMON,
+     {"state-dir", KEY_STATE_DIR, "DIR", 0, "the daemon's state directory", TD_GROUP_COMMON}},
     {F_COMMON,
      {"timeout", KEY_TIMEOUT, "SECONDS", 0, "give up after so long (exit 6); of run: its planning",
-      0}},
+      TD_GROUP_COMMON}},
     {F_SET, {"set", KEY_SET, "KEY=VALUE", 0, "override a key of the spec: trainer.devices=4", 0}},
     {F_TRACE,
      {"trace", KEY_TRACE, "DIR", 0,
@@ -416,9 +420,19 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     return known == ARGP_ERR_UNKNOWN ? parse_verb_flag(key, arg, state, f) : known;
 }
 
+// Flags that every verb has are in `trainctl --help`; a verb shows those that it speaks of itself.
+static void hide_common(const struct td_verb *v, struct argp_option *options, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const bool is_common = options[i].group == TD_GROUP_COMMON;
+        if (is_common && !td_help_names(v, options[i].name)) options[i].flags |= OPTION_HIDDEN;
+        options[i].group = 0; // all in one list
+    }
+}
+
 void td_flags_parse(const struct td_verb *verb, int argc, char **argv, struct td_flags *out_flags) {
     struct argp_option options[TD_VERB_OPTIONS_MAX + 2];
     size_t n = td_verb_options(verb, options);
+    hide_common(verb, options, n);
     options[n++] = (struct argp_option){NULL, 'h', 0, OPTION_HIDDEN, NULL, 0};
     options[n] = (struct argp_option){0};
     const struct argp argp = {options, parse_argument, verb->args, td_help_of(verb),

@@ -3,6 +3,9 @@
 
 #include "client/help.h"
 
+#include <argp.h>
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "client/print.h"
@@ -81,8 +84,24 @@ static const char *examples_of(const struct td_verb *v) {
 const char *td_help_of(const struct td_verb *v) {
     static char text[TEXT_BYTES];
     const char *lines = examples_of(v);
-    (void)snprintf(text, sizeof text, "%s\v%s%s", v->summary, *lines ? "EXAMPLES\n" : "", lines);
+    (void)snprintf(text, sizeof text,
+                   "%s\vFlags of every verb, such as --address, are in `trainctl --help`.\n%s%s",
+                   v->summary, *lines ? "\nEXAMPLES\n" : "", lines);
     return text;
+}
+
+static bool names(const char *text, const char *flag) {
+    char word[32];
+    (void)snprintf(word, sizeof word, "--%s", flag);
+    const size_t len = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)); at += len) {
+        if (!isalpha((unsigned char)at[len]) && at[len] != '-') return true;
+    }
+    return false;
+}
+
+bool td_help_names(const struct td_verb *v, const char *flag) {
+    return names(v->summary, flag) || names(examples_of(v), flag);
 }
 
 static const char environment[] =
@@ -113,12 +132,26 @@ static void print_row(FILE *to, const char *name, const char *text) {
     td_print(to, "\n");
 }
 
+static void print_common_flags(FILE *to) {
+    struct argp_option options[TD_VERB_OPTIONS_MAX];
+    const size_t n = td_verb_options(td_verb_at(0), options);
+    td_print(to, "\nFLAGS OF EVERY VERB\n");
+    for (size_t i = 0; i < n; i++) {
+        char name[40];
+        if (options[i].group != TD_GROUP_COMMON) continue;
+        (void)snprintf(name, sizeof name, "--%s=%s", options[i].name, options[i].arg);
+        print_row(to, name, options[i].doc);
+    }
+}
+
 void td_help_print(FILE *to) {
     td_print(to, "usage: trainctl VERB [ARGUMENT...] [FLAG...]\n\n");
     for (size_t i = 0; td_verb_at(i); i++) {
         print_row(to, td_verb_at(i)->name, td_verb_at(i)->summary);
     }
-    td_print(to, "\n`trainctl VERB --help` has flags and examples of a verb.\n%s", environment);
+    td_print(to, "\n`trainctl VERB --help` has flags and examples of a verb.\n");
+    print_common_flags(to);
+    td_print(to, "%s", environment);
     td_print(to, "\nExit codes: 0 ok, 1 job failed or cannot run, 2 usage, 3 not found, 4 denied,\n"
                  "5 unavailable, 6 timeout, 7 conflict.\n");
 }

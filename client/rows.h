@@ -8,6 +8,7 @@
 #include "client/client.h"
 
 enum { TD_VERB_OPTIONS_MAX = 64 };
+enum { TD_GROUP_COMMON = 1 }; // `group` of a flag that all verbs have, and few are about
 
 // Row i in the order of the alphabet; NULL after the last one.
 const struct td_verb *td_verb_at(size_t i);

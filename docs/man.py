@@ -99,6 +99,10 @@ def trainctl(program):
                 body += f".TP\n\\fB{roff(flag)}\\fR\n{roff(' '.join(meaning.split()))}\n"
         if examples:
             body += ".PP\nExamples:\n" + example(examples.rstrip())
+    common = text[text.index("\nFLAGS OF EVERY VERB"):text.index("\nENVIRONMENT")]
+    body += ".SH OPTIONS\nOf every verb.\n"
+    for flag, meaning in re.findall(r"^  (--\S+) +(\S.*(?:\n {20,}.*)*)$", common, re.M):
+        body += f".TP\n\\fB{roff(flag)}\\fR\n{roff(' '.join(meaning.split()))}\n"
     environment, _, codes = text[text.index("\nENVIRONMENT"):].partition("\nExit codes:")
     body += ".SH ENVIRONMENT\nA flag wins over its variable.\n"
     for name, prose in re.findall(r"^  ([A-Z_]+) +(\S.*)$", environment, re.M):

@@ -54,6 +54,22 @@ def test_manual_pages_have_the_examples_and_the_environment(build, tmp_path):
     assert "SS checkpoint download JOB [CHECKPOINT]" in client
 
 
+CONNECTION = ["--address", "--token-file", "--ca", "--cert", "--key", "--state-dir", "--timeout"]
+
+
+def test_flags_of_every_verb_are_shown_once(build, tmp_path):
+    assert all(len(re.findall(rf"^  {flag}=", MAIN, re.M)) == 1 for flag in CONNECTION)
+    shown = {verb: {flag for flag in CONNECTION if re.search(rf"^ +{flag}=", said(*verb.split(), "--help"), re.M)} for verb in VERBS}
+    assert {v: flags for v, flags in shown.items() if flags} == {
+        "context add": {"--address", "--token-file", "--ca", "--cert", "--key"}, "token request": {"--key"}}
+    assert "in `trainctl --help`" in said("list", "--help") and "--output=FORMAT" in said("list", "--help")
+    subprocess.run([sys.executable, ROOT / "docs/man.py", build, tmp_path], check=True)
+    page = (tmp_path / "trainctl.1").read_text().replace("\\-", "-")
+    assert page.count("--token-file=FILE") == 2 and page.index(".SH OPTIONS") > page.index("SS watch JOB")
+    ran = subprocess.run([BIN / "trainctl", "list", "--state-dir", tmp_path / "none"], capture_output=True, text=True)
+    assert str(tmp_path / "none") in ran.stderr, "it is still taken"
+
+
 # ---- completion -----------------------------------------------------------------------------------
 def words(daemon, *line):
     out = daemon.ctl("completion", "words", "--", *line, check=0)
