@@ -92,8 +92,9 @@ def test_both_train_alike_from_the_same_weights(tmp_path, hugging_face, model):
     assert ours == pytest.approx(theirs, rel=1e-4)
 
 
-@pytest.mark.parametrize("model", ["llama wide", "llama 3"])
-def test_head_dim_and_scaling_come_with_the_weights(tmp_path, hugging_face, model, monkeypatch):
+@pytest.mark.parametrize("model", [m for m in MODELS if m != "gpt"])
+def test_everything_of_a_llama_comes_with_the_weights(tmp_path, hugging_face, model, monkeypatch):
+    """rope_theta, rope_scaling, tie_word_embeddings and the epsilon as well as sizes."""
     hugging_face("make", model, tmp_path / "theirs", "1GB")
-    monkeypatch.setitem(MODELS, model, {k: v for k, v in MODELS[model].items() if k not in ("head_dim", "rope_scaling")})
+    monkeypatch.setitem(MODELS, model, {"name": "llama"})
     compare(tmp_path, hugging_face, model, "cpu", tmp_path / "theirs")
