@@ -92,9 +92,9 @@ def jobs(coordinator):
     (["token", "create", "--role", "v"], {"viewer"}), (["completion", ""], {"bash", "zsh", "fish"}),
     (["list", "--state=pau"], {"--state=paused", "--state=pausing"}), (["wait", "j", "--for", "runn"], {"running"}),
     (["wait", "j", "--for=queued,fa"], {"--for=queued,failed"}), (["list", "--state", "=", "queu"], {"queued"}),
-    (["submit", "f", "--set", "trainer.accum"], {"trainer.accumulate_grad_batches="}),
-    (["submit", "f", "--set=trainer.accum"], {"--set=trainer.accumulate_grad_batches="}),
-    (["submit", "f", "--set", "=", "trainer.accum"], {"trainer.accumulate_grad_batches="}),
+    (["submit", "f", "--set", "trainer.accumulate_g"], {"trainer.accumulate_grad_batches="}),
+    (["submit", "f", "--set=trainer.accumulate_g"], {"--set=trainer.accumulate_grad_batches="}),
+    (["submit", "f", "--set", "=", "trainer.accumulate_g"], {"trainer.accumulate_grad_batches="}),
     (["submit", "f", "--set", "optimizer.weight"], {"optimizer.weight_decay="}),
     (["submit", "f", "--set", "loggers"], {"loggers="}), (["submit", "f", "--set", "run."], set()),
     (["submit", "f", "--set", "trainer.precision=bf"], {"trainer.precision=bf16-mixed", "trainer.precision=bf16-true"}),
@@ -167,7 +167,7 @@ def type_tab(daemon, shell, typed, wanted, tmp_path):
 @pytest.mark.parametrize("typed, wanted", [
     ("trainctl cancel mnist\t", ["mnist-a", "mnist-b"]), ("trainctl describe oth\t", ["describe other"]),
     ("trainctl checkpoint \t", ["create", "download", "list"]), ("trainctl submit --dry\t", ["--dry-run"]),
-    ("trainctl submit spec-of\t", ["spec-of-mine.yaml"]), ("trainctl submit a --set trainer.accum\t", ["grad_batches="]),
+    ("trainctl submit spec-of\t", ["spec-of-mine.yaml"]), ("trainctl submit a --set trainer.accumulate_g\t", ["rad_batches="]),
     ("trainctl submit a --set trainer.precision=bf16-m\t", ["bf16-mixed"]), ("trainctl wait a --for runn\t", ["running"])])
 def test_shells_complete(jobs, shell, typed, wanted, tmp_path, monkeypatch):
     if not shutil.which(shell):
