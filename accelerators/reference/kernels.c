@@ -13,26 +13,6 @@
 #include "accelerators/reference/kernels_elementwise.h"
 
 // ---- linear algebra, copies ---------------------------------------------------------------------
-static void dot_row(const struct ref_call *c, int64_t m, int64_t n_rows, int64_t k_inner,
-                    double *y) {
-    const struct td_attrs *at = &c->node->attrs;
-    const double *a = c->in[0].x, *b = c->in[1].x;
-    int64_t n_cols = c->in[1].shape->dim[at->trans_b ? 0 : 1];
-    memset(y, 0, (size_t)n_cols * sizeof *y);
-    for (int64_t k = 0; k < k_inner && !at->trans_b; k++) {
-        double v = at->trans_a ? a[k * n_rows + m] : a[m * k_inner + k];
-        for (int64_t n = 0; n < n_cols; n++) {
-            y[n] += v * b[k * n_cols + n];
-        }
-    }
-    for (int64_t n = 0; n < n_cols && at->trans_b; n++) {
-        for (int64_t k = 0; k < k_inner; k++) {
-            double v = at->trans_a ? a[k * n_rows + m] : a[m * k_inner + k];
-            y[n] += v * b[n * k_inner + k];
-        }
-    }
-}
-
 static td_status run_matmul(struct ref_call *c) {
     const struct td_attrs *at = &c->node->attrs;
     const struct td_shape *sa = c->in[0].shape, *sb = c->in[1].shape;
@@ -42,10 +22,15 @@ static td_status run_matmul(struct ref_call *c) {
         n_rows *= sa->dim[d];
     }
     enum td_dtype t = c->out[0].dtype;
+    struct ref_dot d = {.b = c->in[1].x, .n_terms = k_inner};
+    d.a_step = at->trans_a ? n_rows : 1;
+    d.b_step = at->trans_b ? 1 : n_cols;
+    d.b_next = at->trans_b ? k_inner : 1;
     const double *bias = c->node->n_inputs == 3 && !at->then ? c->in[2].x : NULL;
     for (int64_t m = 0; m < n_rows; m++) {
         double *y = c->out[0].x + m * n_cols;
-        dot_row(c, m, n_rows, k_inner, y);
+        d.a = c->in[0].x + (at->trans_a ? m : m * k_inner);
+        td_ref_dot(&d, n_cols, y);
         for (int64_t n = 0; n < n_cols; n++) {
             double v = td_ref_round(t, y[n]);
             if (bias) v = td_ref_round(t, v + bias[n]);
@@ -94,22 +79,22 @@ static td_status run_store(struct ref_call *c) {
 
 // ---- reductions ---------------------------------------------------------------------------------
 static td_status run_mean(struct ref_call *c) {
-    double sum = 0;
+    struct ref_sum sum = {0};
     for (int64_t i = 0; i < c->in[0].n; i++) {
-        sum += c->in[0].x[i];
+        td_ref_add(&sum, c->in[0].x[i]);
     }
-    c->out[0].x[0] = c->in[0].n ? sum / (double)c->in[0].n : 0;
+    c->out[0].x[0] = c->in[0].n ? td_ref_total(&sum) / (double)c->in[0].n : 0;
     return TD_OK;
 }
 
 static td_status run_sum_squares(struct ref_call *c) {
-    double sum = 0;
+    struct ref_sum sum = {0};
     for (uint32_t k = 0; k < c->node->n_inputs; k++) {
         for (int64_t i = 0; i < c->in[k].n; i++) {
-            sum += c->in[k].x[i] * c->in[k].x[i];
+            td_ref_add(&sum, c->in[k].x[i] * c->in[k].x[i]);
         }
     }
-    c->out[0].x[0] = sum;
+    c->out[0].x[0] = td_ref_total(&sum);
     return TD_OK;
 }
 

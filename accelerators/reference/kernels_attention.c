@@ -159,13 +159,15 @@ static td_status run_rope(struct ref_call *c) {
     for (int64_t row = 0; depth && row < c->in[0].n / depth; row++) {
         int64_t token = a->start[0] + row / s->dim[2] % s->dim[1];
         for (int64_t i = 0; i < half; i++) {
-            double angle = (double)token * td_rope_turn(a, i, half);
-            double turn = a->reverse ? -sin(angle) : sin(angle);
+            double by = td_rope_turn(a, i, half), angle = (double)token * by;
+            double lost = fma((double)token, by, -angle); // what rounding took from the angle
+            double sine = sin(angle) + lost * cos(angle), cosine = cos(angle) - lost * sin(angle);
+            double turn = a->reverse ? -sine : sine;
             int64_t first = row * depth + (a->interleaved ? 2 * i : i);
             int64_t second = a->interleaved ? first + 1 : first + half;
             double x = c->in[0].x[first], y = c->in[0].x[second];
-            c->out[0].x[first] = x * cos(angle) - y * turn;
-            c->out[0].x[second] = y * cos(angle) + x * turn;
+            c->out[0].x[first] = x * cosine - y * turn;
+            c->out[0].x[second] = y * cosine + x * turn;
         }
     }
     return TD_OK;

@@ -24,9 +24,9 @@ struct conv {
 };
 
 static void add_product(const struct conv *v, int64_t ix, int64_t jf, int64_t ky) {
-    if (v->to == v->y) v->y->x[ky] += v->x->x[ix] * v->f->x[jf];
-    if (v->to == v->x) v->x->x[ix] += v->y->x[ky] * v->f->x[jf];
-    if (v->to == v->f) v->f->x[jf] += v->y->x[ky] * v->x->x[ix];
+    if (v->to == v->y) td_ref_add_at(v->y, ky, v->x->x[ix] * v->f->x[jf]);
+    if (v->to == v->x) td_ref_add_at(v->x, ix, v->y->x[ky] * v->f->x[jf]);
+    if (v->to == v->f) td_ref_add_at(v->f, jf, v->y->x[ky] * v->x->x[ix]);
 }
 
 // All terms of one output place.
@@ -56,14 +56,17 @@ static td_status run_conv(struct ref_call *c) {
     } else if (c->node->op == TD_OP_CONV2D_GRAD_W) {
         v = (struct conv){v.a, &c->in[0], out, &c->in[1], out};
     }
-    memset(out->x, 0, (size_t)out->n * sizeof(double));
+    td_ref_sums_begin(out);
     const struct td_shape *sy = v.y->shape;
     for (int64_t i = 0; i < v.y->n; i++) {
         int64_t q = i % sy->dim[3], p = i / sy->dim[3] % sy->dim[2];
         int64_t o = i / sy->dim[3] / sy->dim[2] % sy->dim[1];
         conv_element(&v, i / sy->dim[3] / sy->dim[2] / sy->dim[1], o, p, q);
-        if (c->node->op != TD_OP_CONV2D || c->node->n_inputs < 3) continue;
-        out->x[i] = td_ref_round(out->dtype, out->x[i]) + c->in[2].x[o];
+    }
+    td_ref_sums_settle(out);
+    for (int64_t i = 0; i < out->n && c->node->op == TD_OP_CONV2D && c->node->n_inputs > 2; i++) {
+        const double bias = c->in[2].x[i / sy->dim[3] / sy->dim[2] % sy->dim[1]];
+        out->x[i] = td_ref_round(out->dtype, out->x[i]) + bias;
     }
     return TD_OK;
 }
@@ -94,7 +97,7 @@ static void max_pool_element(struct ref_call *c, int64_t place, int64_t element,
 }
 
 static void max_pool_grad_element(struct ref_call *c, int64_t place, int64_t element, int64_t k) {
-    if (c->in[0].x[place] == (double)k) c->out[0].x[element] += c->in[1].x[place];
+    if (c->in[0].x[place] == (double)k) td_ref_add_at(&c->out[0], element, c->in[1].x[place]);
 }
 
 static double window_size(const struct ref_call *c) {
@@ -105,28 +108,35 @@ static double window_size(const struct ref_call *c) {
 
 static void avg_pool_element(struct ref_call *c, int64_t place, int64_t element, int64_t k) {
     (void)k;
-    c->out[0].x[place] += c->in[0].x[element] / window_size(c);
+    td_ref_add_at(&c->out[0], place, c->in[0].x[element] / window_size(c));
 }
 
 static void avg_pool_grad_element(struct ref_call *c, int64_t place, int64_t element, int64_t k) {
     (void)k;
-    c->out[0].x[element] += c->in[0].x[place] / window_size(c);
+    td_ref_add_at(&c->out[0], element, c->in[0].x[place] / window_size(c));
 }
 
-static td_status run_pool(struct ref_call *c) {
-    bool max = c->node->op == TD_OP_MAX_POOL;
+static td_status run_max_pool(struct ref_call *c) {
     memset(c->out[0].x, 0, (size_t)c->out[0].n * sizeof(double));
-    for (int64_t i = 0; max && i < c->out[1].n; i++) {
+    for (int64_t i = 0; i < c->out[1].n; i++) {
         c->out[1].x[i] = -1; // nothing was seen yet
     }
-    walk_pool(c, c->in[0].shape, c->out[0].shape, max ? max_pool_element : avg_pool_element);
+    walk_pool(c, c->in[0].shape, c->out[0].shape, max_pool_element);
+    return TD_OK;
+}
+
+static td_status run_avg_pool(struct ref_call *c) {
+    td_ref_sums_begin(&c->out[0]);
+    walk_pool(c, c->in[0].shape, c->out[0].shape, avg_pool_element);
+    td_ref_sums_settle(&c->out[0]);
     return TD_OK;
 }
 
 static td_status run_pool_grad(struct ref_call *c) {
-    memset(c->out[0].x, 0, (size_t)c->out[0].n * sizeof(double));
+    td_ref_sums_begin(&c->out[0]);
     walk_pool(c, c->out[0].shape, c->in[0].shape,
               c->node->op == TD_OP_MAX_POOL_GRAD ? max_pool_grad_element : avg_pool_grad_element);
+    td_ref_sums_settle(&c->out[0]);
     return TD_OK;
 }
 
@@ -135,9 +145,9 @@ td_ref_kernel_fn *td_ref_conv(enum td_op op) {
         [TD_OP_CONV2D] = run_conv,
         [TD_OP_CONV2D_GRAD_X] = run_conv,
         [TD_OP_CONV2D_GRAD_W] = run_conv,
-        [TD_OP_MAX_POOL] = run_pool,
+        [TD_OP_MAX_POOL] = run_max_pool,
         [TD_OP_MAX_POOL_GRAD] = run_pool_grad,
-        [TD_OP_AVG_POOL] = run_pool,
+        [TD_OP_AVG_POOL] = run_avg_pool,
         [TD_OP_AVG_POOL_GRAD] = run_pool_grad,
     };
     return table[op];

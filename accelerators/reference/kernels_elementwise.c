@@ -1,6 +1,8 @@
 // Elementwise kernels of the reference: a scalar function per op, and one loop for each number of
 // operands. A partner *_grad has the same loop as a sum: its operands just never broadcast.
-// Everything is computed in double precision and rounded once, when it is stored.
+// Everything is computed in double precision and rounded once, when it is stored. Where terms
+// cancel or an exponent is large, that is too little for a result of fp64, and long double is used.
+// It has 64 bits where it is cheap.
 
 #include "accelerators/reference/kernels_elementwise.h"
 
@@ -10,13 +12,23 @@
 
 typedef double scalar_fn(double a, double b, const struct td_attrs *at);
 
-static const double sqrt_half = 0.70710678118654752440;  // 1 / sqrt(2)
-static const double normal_top = 0.39894228040143267794; // 1 / sqrt(2 pi), the density at 0
-static const double gelu_slope = 0.79788456080286535588; // sqrt(2 / pi)
-static const double gelu_cubic = 0.044715;
+static const long double sqrt_half = 0.707106781186547524400844362104849039L; // 1 / sqrt(2)
+// 1 / sqrt(2 pi), the density at 0
+static const long double normal_top = 0.398942280401432677939946059934381868L;
+static const long double gelu_slope = 0.797884560802865355879892119868763737L; // sqrt(2 / pi)
+static const long double gelu_cubic = 0.044715L;
 
 static double sigmoid(double x) {
     return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x));
+}
+
+// Of x, and of -x, which is what it lacks to 1.
+struct sigmoids {
+    long double x, minus_x;
+};
+static struct sigmoids sigmoids_of(long double x) {
+    const long double small = expl(-fabsl(x)), least = small / (1 + small), most = 1 / (1 + small);
+    return x >= 0 ? (struct sigmoids){most, least} : (struct sigmoids){least, most};
 }
 
 #define SCALAR(name, expr)                                                                         \
@@ -34,29 +46,42 @@ SCALAR(relu_grad, a > 0 ? b : 0)
 SCALAR(leaky_relu, a > 0 ? a : at->scale * a)
 SCALAR(leaky_relu_grad, a > 0 ? b : at->scale * b)
 SCALAR(silu, a *sigmoid(a))
-SCALAR(silu_grad, b *sigmoid(a) * (1 + a * (1 - sigmoid(a))))
 SCALAR(sigmoid_of, sigmoid(a))
 SCALAR(sigmoid_grad, b *a *(1 - a))
 SCALAR(tanh_of, tanh(a))
-SCALAR(tanh_grad, b *(1 - a * a))
+SCALAR(tanh_grad, b *((1 - a) * (1 + a)))
 SCALAR(exp_of, exp(a))
 SCALAR(log_of, log(a))
 SCALAR(sqrt_of, sqrt(a))
 SCALAR(clamp, a > at->scale ? at->scale : a < -at->scale ? -at->scale : a)
 
-static double gelu(double x, double unused, const struct td_attrs *at) {
-    (void)unused;
-    if (!at->gelu_tanh) return 0.5 * x * erfc(-x * sqrt_half);
-    return 0.5 * x * (1 + tanh(gelu_slope * (x + gelu_cubic * x * x * x)));
+// 0.5 (1 + tanh(u)) is sigmoid(2 u): nothing cancels.
+static long double gelu_inner(long double x) {
+    return 2 * gelu_slope * (x + gelu_cubic * x * x * x);
 }
 
-static double gelu_grad(double x, double dy, const struct td_attrs *at) {
+static double silu_grad(double x, double dy, const struct td_attrs *at) {
+    const struct sigmoids s = sigmoids_of(x);
+    (void)at;
+    return (double)(dy * s.x * (1 + x * s.minus_x));
+}
+
+static double gelu(double of, double unused, const struct td_attrs *at) {
+    const long double x = of;
+    (void)unused;
+    if (!at->gelu_tanh) return (double)(0.5L * x * erfcl(-x * sqrt_half));
+    return (double)(x * sigmoids_of(gelu_inner(x)).x);
+}
+
+static double gelu_grad(double of, double dy, const struct td_attrs *at) {
+    const long double x = of;
     if (!at->gelu_tanh) {
-        return dy * (0.5 * erfc(-x * sqrt_half) + x * normal_top * exp(-0.5 * x * x));
+        const long double density = normal_top * expl(-0.5L * x * x);
+        return (double)(dy * (0.5L * erfcl(-x * sqrt_half) + x * density));
     }
-    double t = tanh(gelu_slope * (x + gelu_cubic * x * x * x));
-    double inner = gelu_slope * (1 + 3 * gelu_cubic * x * x);
-    return dy * 0.5 * (1 + t + x * (1 - t * t) * inner);
+    const struct sigmoids s = sigmoids_of(gelu_inner(x));
+    const long double slope = 2 * gelu_slope * (1 + 3 * gelu_cubic * x * x);
+    return (double)(dy * s.x * (1 + x * s.minus_x * slope));
 }
 
 static double compare(double a, double b, const struct td_attrs *at) {

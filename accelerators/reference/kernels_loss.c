@@ -6,8 +6,8 @@
 // t[c] = (1 - s) w[label] [c is the label] + s w[c] / C. Its loss is -sum t[c] log p[c], and the
 // mean divides by the sum of w[label] over the rows that count, which is torch's definition. Where
 // all these labels weigh 0, smoothing still leaves a sum: a mean over batches needs it, and nothing
-// to divide it by. A linear layer with its loss takes memory for one row of logits, the only kernel
-// here that takes any.
+// to divide it by. A linear layer with its loss takes memory for a few rows of logits, the only
+// kernel here that takes any.
 
 #include <math.h>
 #include <string.h>
@@ -49,11 +49,12 @@ static double weight_of(const struct classes *k, int64_t class) {
 static td_status sum_of_weights(const struct classes *k, double *out_sum) {
     int64_t label = 0;
     bool counts;
-    *out_sum = 0;
+    struct ref_sum sum = {0};
     for (int64_t r = 0; r < k->c->in[k->labels].n; r++) {
         TD_TRY(label_of(k, r, &label, &counts));
-        if (counts) *out_sum += weight_of(k, label);
+        if (counts) td_ref_add(&sum, weight_of(k, label));
     }
+    *out_sum = td_ref_total(&sum);
     return TD_OK;
 }
 
@@ -61,30 +62,33 @@ static td_status sum_of_weights(const struct classes *k, double *out_sum) {
 static double softmax_ce_row(const struct classes *k, const double *x, int64_t label, double share,
                              double *dx) {
     int64_t n = k->n;
-    double smoothing = k->c->node->attrs.label_smoothing, top = x[0], sum = 0, loss = 0, total = 0;
+    double smoothing = k->c->node->attrs.label_smoothing, top = x[0];
+    struct ref_sum exps = {0}, loss = {0}, total = {0};
     for (int64_t i = 1; i < n; i++) {
         if (x[i] > top) top = x[i];
     }
     for (int64_t i = 0; i < n; i++) {
-        sum += exp(x[i] - top);
+        td_ref_add(&exps, exp(x[i] - top));
     }
+    const double sum = td_ref_total(&exps), norm = log(sum);
     for (int64_t i = 0; i < n; i++) {
         double t = smoothing * weight_of(k, i) / (double)n;
         if (i == label) t += (1 - smoothing) * weight_of(k, label);
-        if (t != 0) loss += t * (log(sum) + top - x[i]);
-        total += t;
+        if (t != 0) td_ref_add(&loss, t * (norm + (top - x[i])));
+        td_ref_add(&total, t);
         dx[i] = -t * share;
     }
     for (int64_t i = 0; i < n; i++) {
-        dx[i] += total * exp(x[i] - top) / sum * share;
+        dx[i] += td_ref_total(&total) * exp(x[i] - top) / sum * share;
     }
-    return loss;
+    return td_ref_total(&loss);
 }
 
 static td_status run_softmax_ce(struct ref_call *c) {
     const struct classes k = classes_of(c);
     int64_t label = 0;
-    double loss = 0, weights;
+    double weights;
+    struct ref_sum loss = {0};
     bool counts;
     TD_TRY(sum_of_weights(&k, &weights));
     double share = weights > 0 ? 1 / weights : 0;
@@ -92,37 +96,42 @@ static td_status run_softmax_ce(struct ref_call *c) {
     for (int64_t r = 0; r < c->in[1].n; r++) {
         TD_TRY(label_of(&k, r, &label, &counts));
         if (!counts) continue;
-        loss += softmax_ce_row(&k, c->in[0].x + r * k.n, label, share, c->out[1].x + r * k.n);
+        td_ref_add(&loss,
+                   softmax_ce_row(&k, c->in[0].x + r * k.n, label, share, c->out[1].x + r * k.n));
     }
-    c->out[0].x[0] = weights > 0 ? loss * share : loss;
+    c->out[0].x[0] = td_ref_total(&loss) * (weights > 0 ? share : 1);
     return TD_OK;
 }
 
 // ---- the last linear layer with its loss --------------------------------------------------------
-// What a row's gradient d of the logits gives to dx and dw.
-static void linear_grad_row(const struct ref_call *c, int64_t row, const double *d, int64_t n) {
-    struct td_head_operands h = head_of(c);
-    int64_t cols = c->in[1].shape->dim[1];
-    const double *x = c->in[0].x + row * cols, *w = c->in[1].x;
-    double *dx = c->out[2].x + row * cols, *dw = c->in[h.dw].x;
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < cols; j++) {
-            dx[j] += d[i] * w[i * cols + j];
-            dw[i * cols + j] += d[i] * x[j];
+// What gradients d (rows, classes) of the logits from `first` on give to dx and dw: up to
+// TD_REF_TERMS rows.
+static void linear_grad_rows(const struct ref_call *c, int64_t first, const double *d, int64_t rows,
+                             int64_t n) {
+    const struct td_head_operands h = head_of(c);
+    const int64_t cols = c->in[1].shape->dim[1];
+    const double *x = c->in[0].x + first * cols;
+    for (int64_t r = 0; r < rows; r++) {
+        const struct ref_dot dot = {d + r * n, c->in[1].x, 1, cols, 1, n};
+        td_ref_dot(&dot, cols, c->out[2].x + (first + r) * cols);
+    }
+    for (int64_t i = 0; i < n * cols; i++) {
+        double v[TD_REF_TERMS] = {0};
+        for (int64_t r = 0; r < rows; r++) {
+            v[r] = d[r * n + i / cols];
         }
+        td_ref_add_at(&c->in[h.dw], i, td_ref_terms(v, x + i % cols, cols, rows));
     }
 }
 
 // A row of logits, rounded as the product would have rounded them.
 static void logits_row(const struct ref_call *c, int64_t row, double *z, int64_t n) {
-    uint32_t bias = head_of(c).bias;
-    int64_t cols = c->in[1].shape->dim[1];
-    enum td_dtype t = c->in[0].dtype;
+    const uint32_t bias = head_of(c).bias;
+    const int64_t cols = c->in[1].shape->dim[1];
+    const enum td_dtype t = c->in[0].dtype;
+    const struct ref_dot dot = {c->in[0].x + row * cols, c->in[1].x, 1, 1, cols, cols};
+    td_ref_dot(&dot, n, z);
     for (int64_t i = 0; i < n; i++) {
-        z[i] = 0;
-        for (int64_t j = 0; j < cols; j++) {
-            z[i] += c->in[0].x[row * cols + j] * c->in[1].x[i * cols + j];
-        }
         z[i] = td_ref_round(t, z[i]);
         if (bias) z[i] = td_ref_round(t, z[i] + c->in[bias].x[i]);
     }
@@ -137,50 +146,66 @@ static bool is_argmax(const double *x, int64_t n, int64_t label) {
     return best == label;
 }
 
-// One row of logits at a time.
-static td_status linear_ce_rows(struct ref_call *c, const struct classes *k, double share,
-                                double *z, double *d, double *out_loss) {
-    struct td_head_operands h = head_of(c);
-    enum td_dtype t = c->in[0].dtype, first = c->node->attrs.wide ? TD_F32 : t;
+// One row of logits, and its gradient d.
+static td_status linear_ce_row(struct ref_call *c, const struct classes *k, int64_t row,
+                               double share, double *z, double *d, struct ref_sum *loss) {
+    const struct td_head_operands h = head_of(c);
+    const enum td_dtype t = c->in[0].dtype, first = c->node->attrs.wide ? TD_F32 : t;
     int64_t label = 0;
     bool counts;
-    for (int64_t r = 0; r < c->in[2].n; r++) {
-        TD_TRY(label_of(k, r, &label, &counts));
-        if (!counts) continue;
-        logits_row(c, r, z, k->n);
-        *out_loss += softmax_ce_row(k, z, label, share, d);
-        c->out[1].x[0] += is_argmax(z, k->n, label);
-        for (int64_t i = 0; i < k->n && h.dw; i++) {
-            d[i] = td_ref_round(first, d[i]);
-            if (h.seed) d[i] = td_ref_round(first, d[i] * c->in[h.seed].x[0]);
-            if (h.dbias) c->in[h.dbias].x[i] += d[i];
-            d[i] = td_ref_round(t, d[i]);
+    memset(d, 0, (size_t)k->n * sizeof *d);
+    TD_TRY(label_of(k, row, &label, &counts));
+    if (!counts) return TD_OK;
+    logits_row(c, row, z, k->n);
+    td_ref_add(loss, softmax_ce_row(k, z, label, share, d));
+    c->out[1].x[0] += is_argmax(z, k->n, label);
+    for (int64_t i = 0; i < k->n && h.dw; i++) {
+        d[i] = td_ref_round(first, d[i]);
+        if (h.seed) d[i] = td_ref_round(first, d[i] * c->in[h.seed].x[0]);
+        if (h.dbias) td_ref_add_at(&c->in[h.dbias], i, d[i]);
+        d[i] = td_ref_round(t, d[i]);
+    }
+    return TD_OK;
+}
+
+// As many rows at a time as a product sums.
+static td_status linear_ce_rows(struct ref_call *c, const struct classes *k, double share,
+                                double *z, double *d, struct ref_sum *loss) {
+    const int64_t n_rows = c->in[2].n;
+    for (int64_t r = 0; r < n_rows; r += TD_REF_TERMS) {
+        const int64_t n = TD_MIN((int64_t)TD_REF_TERMS, n_rows - r);
+        for (int64_t i = 0; i < n; i++) {
+            TD_TRY(linear_ce_row(c, k, r + i, share, z, d + i * k->n, loss));
         }
-        if (h.dw) linear_grad_row(c, r, d, k->n);
+        if (head_of(c).dw) linear_grad_rows(c, r, d, n, k->n);
     }
     return TD_OK;
 }
 
 // A gradient that the op writes begins at zero, unless it is added to.
 static void init_gradient(struct ref_call *c, uint32_t i) {
-    if (!c->node->attrs.accumulate) memset(c->in[i].x, 0, (size_t)c->in[i].n * sizeof(double));
+    struct ref_operand *y = &c->in[i];
+    if (!c->node->attrs.accumulate) td_ref_sums_begin(y);
+    memset(y->rest, 0, (size_t)y->n * sizeof(double));
     c->written |= 1u << i;
 }
 
 static td_status run_linear_ce(struct ref_call *c) {
     const struct classes k = classes_of(c);
     const struct td_head_operands h = head_of(c);
-    double loss = 0, weights;
+    double weights;
+    struct ref_sum loss = {0};
     TD_TRY(sum_of_weights(&k, &weights));
     double share = weights > 0 ? 1 / weights : 0;
-    TD_AUTO_FREE double *row = td_calloc((size_t)k.n * 2, sizeof *row);
+    TD_AUTO_FREE double *row = td_calloc((size_t)k.n * (1 + TD_REF_TERMS), sizeof *row);
     if (!row) return td_fail_oom();
-    if (h.dw) memset(c->out[2].x, 0, (size_t)c->out[2].n * sizeof(double));
     if (h.dw) init_gradient(c, h.dw);
     if (h.dbias) init_gradient(c, h.dbias);
     c->out[1].x[0] = 0;
     TD_TRY(linear_ce_rows(c, &k, share, row, row + k.n, &loss));
-    c->out[0].x[0] = weights > 0 ? loss * share : loss;
+    if (h.dw) td_ref_sums_settle(&c->in[h.dw]);
+    if (h.dbias) td_ref_sums_settle(&c->in[h.dbias]);
+    c->out[0].x[0] = td_ref_total(&loss) * (weights > 0 ? share : 1);
     return TD_OK;
 }
 
@@ -227,12 +252,13 @@ static double binary_cross_entropy(double x, double t, double *dx) {
 static td_status run_pair_loss(struct ref_call *c) {
     double (*loss)(double, double, double *) =
         c->node->op == TD_OP_MSE ? squared_error : binary_cross_entropy;
-    double sum = 0, *dx = c->out[1].x, n = (double)c->in[0].n;
+    double *dx = c->out[1].x, n = (double)c->in[0].n;
+    struct ref_sum sum = {0};
     for (int64_t i = 0; i < c->in[0].n; i++) {
-        sum += loss(c->in[0].x[i], c->in[1].x[i], &dx[i]);
+        td_ref_add(&sum, loss(c->in[0].x[i], c->in[1].x[i], &dx[i]));
         dx[i] /= n;
     }
-    c->out[0].x[0] = c->in[0].n ? sum / n : 0;
+    c->out[0].x[0] = c->in[0].n ? td_ref_total(&sum) / n : 0;
     return TD_OK;
 }
 

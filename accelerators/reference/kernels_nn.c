@@ -16,24 +16,33 @@ static int64_t row_length(const struct td_shape *s) {
     return s->dim[s->n_dims - 1];
 }
 
-static double log_sum_exp(const double *x, int64_t n) {
-    double top = x[0], sum = 0;
+// exp(x - top), of the difference before it is rounded.
+static double exp_of_difference(double x, double top) {
+    double d = x - top, part = d - x, rest = (x - (d - part)) - (top + part);
+    double y = exp(d);
+    return rest != 0 && isfinite(d) ? y + y * rest : y;
+}
+
+static double max_of(const double *x, int64_t n) {
+    double top = x[0];
     for (int64_t i = 1; i < n; i++) {
         if (x[i] > top) top = x[i];
     }
-    for (int64_t i = 0; i < n; i++) {
-        sum += exp(x[i] - top);
-    }
-    return top + log(sum);
+    return top;
 }
 
 static td_status run_softmax(struct ref_call *c) {
     int64_t n = row_length(c->in[0].shape);
     for (int64_t r = 0; n && r < c->in[0].n; r += n) {
-        double norm = log_sum_exp(c->in[0].x + r, n);
-        for (int64_t i = r; i < r + n; i++) {
-            double v = c->in[0].x[i] - norm;
-            c->out[0].x[i] = c->node->op == TD_OP_SOFTMAX ? exp(v) : v;
+        const double *x = c->in[0].x + r, top = max_of(x, n);
+        struct ref_sum sum = {0};
+        for (int64_t i = 0; i < n; i++) {
+            td_ref_add(&sum, exp_of_difference(x[i], top));
+        }
+        double all = td_ref_total(&sum), norm = log(all);
+        for (int64_t i = 0; i < n; i++) {
+            c->out[0].x[r + i] = c->node->op == TD_OP_SOFTMAX ? exp_of_difference(x[i], top) / all
+                                                              : (x[i] - top) - norm;
         }
     }
     return TD_OK;
@@ -45,10 +54,11 @@ static td_status run_softmax_grad(struct ref_call *c) {
     bool log = c->node->op == TD_OP_LOG_SOFTMAX_GRAD;
     for (int64_t r = 0; n && r < c->in[0].n; r += n) {
         const double *y = c->in[0].x + r, *dy = c->in[1].x + r;
-        double sum = 0;
+        struct ref_sum all = {0};
         for (int64_t i = 0; i < n; i++) {
-            sum += log ? dy[i] : y[i] * dy[i];
+            td_ref_add(&all, log ? dy[i] : y[i] * dy[i]);
         }
+        double sum = td_ref_total(&all);
         for (int64_t i = 0; i < n; i++) {
             c->out[0].x[r + i] = log ? dy[i] - exp(y[i]) * sum : y[i] * (dy[i] - sum);
         }
@@ -80,22 +90,39 @@ static int64_t element(const struct groups *s, int64_t g, int64_t i) {
     return (i / s->inner * s->n + g) * s->inner + i % s->inner;
 }
 
+// A mean is rounded; where it is large, what that takes is not small beside the deviations.
 struct moments {
-    double mean, var; // var of RMS norm: the mean square
+    double mean, rest; // their sum is the mean
+    double var;        // of RMS norm: the mean square
 };
+
+static double deviation(const struct moments *m, double x) {
+    return (x - m->mean) - m->rest;
+}
+
+static double mean_deviation(const struct ref_call *c, const struct groups *s, int64_t g,
+                             const struct moments *m) {
+    int64_t n = s->outer * s->inner;
+    struct ref_sum sum = {0};
+    for (int64_t i = 0; i < n; i++) {
+        td_ref_add(&sum, deviation(m, c->in[0].x[element(s, g, i)]));
+    }
+    return td_ref_total(&sum) / (double)n;
+}
 
 static struct moments moments_of(const struct ref_call *c, const struct groups *s, int64_t g) {
     const double *x = c->in[0].x;
     int64_t n = s->outer * s->inner;
     bool centred = c->node->op != TD_OP_RMS_NORM && c->node->op != TD_OP_RMS_NORM_GRAD;
     struct moments m = {0};
-    for (int64_t i = 0; i < n && centred; i++) {
-        m.mean += x[element(s, g, i)] / (double)n;
-    }
+    struct ref_sum squares = {0};
+    if (centred) m.mean = mean_deviation(c, s, g, &m);
+    if (centred) m.rest = mean_deviation(c, s, g, &m);
     for (int64_t i = 0; i < n; i++) {
-        double d = x[element(s, g, i)] - m.mean;
-        m.var += d * d / (double)n;
+        double d = deviation(&m, x[element(s, g, i)]);
+        td_ref_add(&squares, d * d);
     }
+    m.var = td_ref_total(&squares) / (double)n;
     return m;
 }
 
@@ -113,12 +140,12 @@ static td_status run_norm(struct ref_call *c) {
     bool given = c->node->op == TD_OP_BATCH_NORM_EVAL, learns = c->node->op == TD_OP_BATCH_NORM;
     for (int64_t g = 0; g < s.n && n; g++) {
         struct moments m =
-            given ? (struct moments){c->in[3].x[g], c->in[4].x[g]} : moments_of(c, &s, g);
+            given ? (struct moments){c->in[3].x[g], 0, c->in[4].x[g]} : moments_of(c, &s, g);
         double rstd = 1 / sqrt(m.var + c->node->attrs.eps);
         for (int64_t i = 0; i < n; i++) {
             int64_t at = element(&s, g, i), k = s.by_channel ? g : i;
             double beta = c->node->n_inputs > 2 ? c->in[2].x[k] : 0;
-            c->out[0].x[at] = (c->in[0].x[at] - m.mean) * rstd * c->in[1].x[k] + beta;
+            c->out[0].x[at] = deviation(&m, c->in[0].x[at]) * rstd * c->in[1].x[k] + beta;
         }
         if (learns) update_running_statistics(c, g, n, m);
     }
@@ -149,25 +176,29 @@ static td_status run_norm_grad(struct ref_call *c) {
     bool centred = c->node->op != TD_OP_RMS_NORM_GRAD;
     const double *x = c->in[0].x, *gamma = c->in[1].x, *dy = c->in[2].x;
     bool shifts = c->node->op == TD_OP_LAYER_NORM_GRAD;
-    memset(c->out[1].x, 0, (size_t)c->out[1].n * sizeof(double));
-    if (shifts) memset(c->out[2].x, 0, (size_t)c->out[2].n * sizeof(double));
+    td_ref_sums_begin(&c->out[1]);
+    if (shifts) td_ref_sums_begin(&c->out[2]);
     for (int64_t g = 0; g < s.n && n; g++) {
         struct moments m = moments_of(c, &s, g);
-        double rstd = 1 / sqrt(m.var + c->node->attrs.eps), mean_d = 0, mean_dh = 0;
+        struct ref_sum d = {0}, dh = {0};
+        double rstd = 1 / sqrt(m.var + c->node->attrs.eps);
         for (int64_t i = 0; i < n; i++) {
             int64_t at = element(&s, g, i), k = s.by_channel ? g : i;
-            double h = (x[at] - m.mean) * rstd;
-            mean_d += centred ? dy[at] * gamma[k] / (double)n : 0;
-            mean_dh += dy[at] * gamma[k] * h / (double)n;
-            c->out[1].x[k] += dy[at] * h;
-            if (shifts) c->out[2].x[k] += dy[at];
+            double h = deviation(&m, x[at]) * rstd;
+            if (centred) td_ref_add(&d, dy[at] * gamma[k]);
+            td_ref_add(&dh, dy[at] * gamma[k] * h);
+            td_ref_add_at(&c->out[1], k, dy[at] * h);
+            if (shifts) td_ref_add_at(&c->out[2], k, dy[at]);
         }
+        double mean_d = td_ref_total(&d) / (double)n, mean_dh = td_ref_total(&dh) / (double)n;
         for (int64_t i = 0; i < n; i++) {
             int64_t at = element(&s, g, i), k = s.by_channel ? g : i;
-            double h = (x[at] - m.mean) * rstd;
+            double h = deviation(&m, x[at]) * rstd;
             c->out[0].x[at] = rstd * (dy[at] * gamma[k] - mean_d - h * mean_dh);
         }
     }
+    td_ref_sums_settle(&c->out[1]);
+    if (shifts) td_ref_sums_settle(&c->out[2]);
     for (int64_t i = 0; i < c->out[0].n && c->node->n_inputs > 3; i++) {
         c->out[0].x[i] = td_ref_round(c->out[0].dtype, c->out[0].x[i]) + c->in[3].x[i];
     }

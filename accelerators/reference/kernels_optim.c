@@ -72,21 +72,21 @@ static td_status run_lion(struct ref_call *c) {
 static void ema_of_means(const double *grad, double take, int64_t outer, int64_t n, int64_t inner,
                          double *v) {
     for (int64_t i = 0; i < outer * inner; i++) {
-        double sum = 0;
+        struct ref_sum sum = {0};
         for (int64_t k = 0; k < n; k++) {
             double g = grad[(i / inner * n + k) * inner + i % inner];
-            sum += g * g;
+            td_ref_add(&sum, g * g);
         }
-        v[i] += take * (sum / (double)n - v[i]);
+        v[i] += take * (td_ref_total(&sum) / (double)n - v[i]);
     }
 }
 
 static double mean_of(const double *x, int64_t n) {
-    double sum = 0;
+    struct ref_sum sum = {0};
     for (int64_t i = 0; i < n; i++) {
-        sum += x[i];
+        td_ref_add(&sum, x[i]);
     }
-    return sum / (double)n;
+    return td_ref_total(&sum) / (double)n;
 }
 
 // u (rows, cols) over the root of the second moment: the product of row and column over their mean.
@@ -99,11 +99,11 @@ static void divide_by_factored_root(const double *row, const double *col, int64_
 }
 
 static double root_mean_square(const double *x, int64_t n) {
-    double sum = 0;
+    struct ref_sum sum = {0};
     for (int64_t i = 0; i < n; i++) {
-        sum += x[i] * x[i];
+        td_ref_add(&sum, x[i] * x[i]);
     }
-    return n ? sqrt(sum / (double)n) : 0;
+    return n ? sqrt(td_ref_total(&sum) / (double)n) : 0;
 }
 
 // Moves the second moment towards the gradient's, and divides the gradient by its root.

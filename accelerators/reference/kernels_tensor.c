@@ -92,7 +92,7 @@ static td_status run_gather(struct ref_call *c) {
     struct ref_operand *y = reads ? &c->out[0] : &c->in[1];
     int32_t axis = c->node->attrs.axis;
     int64_t at[TD_MAX_DIMS];
-    if (!reads) memset(x->x, 0, (size_t)x->n * sizeof(double));
+    if (!reads) td_ref_sums_begin(x);
     for (int64_t i = 0; i < y->n; i++) {
         position_of(y->shape, i, at);
         TD_TRY(td_ref_index(c, by, i, x->shape->dim[axis], "index", "elements", &at[axis]));
@@ -100,9 +100,10 @@ static td_status run_gather(struct ref_call *c) {
         if (reads) {
             y->x[i] = x->x[k];
         } else {
-            x->x[k] += y->x[i];
+            td_ref_add_at(x, k, y->x[i]);
         }
     }
+    if (!reads) td_ref_sums_settle(x);
     return TD_OK;
 }
 
@@ -113,27 +114,29 @@ static td_status run_embedding(struct ref_call *c) {
     struct ref_operand *table = reads ? &c->in[0] : &c->out[0];
     double *y = reads ? c->out[0].x : c->in[1].x;
     int64_t n_cols = table->shape->dim[1], id = 0;
-    if (!reads) memset(table->x, 0, (size_t)table->n * sizeof(double));
+    if (!reads) td_ref_sums_begin(table);
     for (int64_t i = 0; i < c->in[ids].n; i++) {
         TD_TRY(td_ref_index(c, ids, i, table->shape->dim[0], "token id", "tokens", &id));
         for (int64_t k = 0; k < n_cols; k++) {
             if (reads) {
                 y[i * n_cols + k] = table->x[id * n_cols + k];
             } else {
-                table->x[id * n_cols + k] += y[i * n_cols + k];
+                td_ref_add_at(table, id * n_cols + k, y[i * n_cols + k]);
             }
         }
     }
+    if (!reads) td_ref_sums_settle(table);
     return TD_OK;
 }
 
 static td_status run_reduce_sum(struct ref_call *c) { // and reduce_mean
     struct ref_operand *y = &c->out[0];
     bool mean = c->node->op == TD_OP_REDUCE_MEAN;
-    memset(y->x, 0, (size_t)y->n * sizeof(double));
+    td_ref_sums_begin(y);
     for (int64_t i = 0; i < c->in[0].n; i++) {
-        y->x[td_ref_broadcast(c->in[0].shape, y->shape, i)] += c->in[0].x[i];
+        td_ref_add_at(y, td_ref_broadcast(c->in[0].shape, y->shape, i), c->in[0].x[i]);
     }
+    td_ref_sums_settle(y);
     for (int64_t i = 0; i < y->n && mean && c->in[0].n; i++) {
         y->x[i] /= (double)(c->in[0].n / y->n);
     }

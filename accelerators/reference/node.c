@@ -19,7 +19,9 @@ td_status td_ref_node_check(const struct td_graph *g, td_node n, size_t *out_scr
                      : i < node->n_inputs + node->n_outputs ? node->outputs[i - node->n_inputs]
                                                             : node->into;
         if (!v) continue;
-        elems += (size_t)td_shape_elems(&td_graph_value(g, v)->shape);
+        const bool made = i >= node->n_inputs || td_op_writes(node->op, &node->attrs, i);
+        const size_t each = made && td_ref_sums_in_place(node->op) ? 2 : 1;
+        elems += each * (size_t)td_shape_elems(&td_graph_value(g, v)->shape);
     }
     if (!known) {
         return td_fail(TD_UNIMPLEMENTED, "reference: node %" PRIu32 " (%s) has no kernel", n,
@@ -33,6 +35,16 @@ static struct ref_operand operand(const struct td_graph *g, td_value v, double *
     const struct td_value_info *info = td_graph_value(g, v);
     struct ref_operand o = {.x = *scratch, .dtype = info->dtype, .shape = &info->shape};
     o.n = td_shape_elems(o.shape);
+    *scratch += o.n;
+    return o;
+}
+
+// One that the node makes, which may be a sum in its places.
+static struct ref_operand result(const struct td_graph *g, const struct td_node_info *node,
+                                 td_value v, double **scratch) {
+    struct ref_operand o = operand(g, v, scratch);
+    if (!td_ref_sums_in_place(node->op)) return o;
+    o.rest = *scratch;
     *scratch += o.n;
     return o;
 }
@@ -69,13 +81,15 @@ td_status td_ref_node_run(const struct td_graph *g, td_node n, const struct td_r
     c.scalars = site->scalars;
     c.random = site->random;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
-        c.in[i] = operand(g, node->inputs[i], &scratch);
+        const bool made = td_op_writes(node->op, &node->attrs, i);
+        c.in[i] = made ? result(g, node, node->inputs[i], &scratch)
+                       : operand(g, node->inputs[i], &scratch);
         td_ref_load(c.in[i].dtype, site->in[i], c.in[i].n, c.in[i].x);
     }
     for (uint32_t i = 0; i < node->n_outputs; i++) {
-        c.out[i] = operand(g, node->outputs[i], &scratch);
+        c.out[i] = result(g, node, node->outputs[i], &scratch);
     }
-    if (node->into) c.out[0] = operand(g, node->into, &scratch);
+    if (node->into) c.out[0] = result(g, node, node->into, &scratch);
     if (node->op == TD_OP_REDUCE_SUM) c.out[0].shape = &node->attrs.shape;
     TD_TRY(td_ref_kernel(&c));
     for (uint32_t i = 0; i < node->n_outputs; i++) {
