@@ -202,7 +202,7 @@ def too_small(knob, of, least, instead=""):
 # Lightning: "You requested to check 0.1 of the `val_dataloader` but 0.1 * 3 < 1"
 @pytest.mark.parametrize("stage, trainer, words", [
     ("fit", {"limit_val_batches": 0.1},
-     too_small("limit_val_batches", "3 batches of the validation", 0.334, ", or 0 to leave it out")),
+     too_small("limit_val_batches (or overfit_batches)", "3 batches of the validation", 0.334, ", or 0 to leave it out")),
     ("validate", {"limit_val_batches": 0.1}, "0.1 of 3 batches of the validation is less than one batch"),
     ("test", {"limit_test_batches": 0.1}, "trainer.limit_test_batches: 0.1 of 3 batches of the test is"),
     ("predict", {"limit_predict_batches": 0.1}, "trainer.limit_predict_batches: 0.1 of 3 batches of the prediction is"),

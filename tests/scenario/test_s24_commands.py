@@ -17,7 +17,6 @@ CLIENT = ROOT / "clients/python"
 
 
 def spec(*argv, **more):
-    """JSON is YAML too."""
     base = {"kind": "command", "command": [str(a) for a in argv], "restart": {"max": 2, "backoff": [0]}}
     return json.dumps({**base, **more})
 
@@ -42,6 +41,24 @@ def failed(daemon, job):
 
 
 # ---- what a rank is given -----------------------------------------------------------------------
+# The YAML of a person: what is written is what runs
+def test_arguments_are_the_text_that_is_written(daemon):
+    job = daemon.submit("kind: command\nname: 007\nenv: {A: 0x1F, B: ~, C: 1.50}\ncommand: [sh, -c, 'printf \"%s \" $A $B $C \"$@\"', "
+                        "sh, 007, 0x1F, 0o17, +5, 00012, true, null, 1e3]\n", "env.D=010")
+    daemon.finish(job)
+    assert daemon.output(job, out_only=True) == "0x1F ~ 1.50 007 0x1F 0o17 +5 00012 true null 1e3 " and daemon.job(job).name == "007"
+
+
+# What json.dumps makes of any text, with and without escapes
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_json_is_json(daemon, ascii_only):
+    said = "\U0001f600 \x85 \u2028 a: b #"
+    text = json.dumps({"kind": "command", "command": ["printf", "%s", said, 12]}, ensure_ascii=ascii_only)
+    job = daemon.submit(text.replace('"command":', '"command"\n:'))
+    daemon.finish(job)
+    assert daemon.output(job, out_only=True) == said + "12"
+
+
 # Contract 17: ranks of a command have the names of torchrun
 def test_ranks_have_the_environment_of_torchrun(daemon, tmp_path):
     out = tmp_path / "env"

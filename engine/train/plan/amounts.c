@@ -77,7 +77,8 @@ td_status td_amounts_check(const struct td_rank *r) {
     const unsigned stages = r->config->stages;
     if (stages & TD_STAGE_FIT) TD_TRY(check_training(r));
     if (stages & (TD_STAGE_FIT | TD_STAGE_VALIDATE)) {
-        TD_TRY(check_split(r, TD_SPLIT_VAL, "limit_val_batches", l->val_batches, "the validation"));
+        TD_TRY(check_split(r, TD_SPLIT_VAL, "limit_val_batches (or overfit_batches)",
+                           l->val_batches, "the validation"));
     }
     if (stages & TD_STAGE_FIT) TD_TRY(check_interval(r));
     if (stages & TD_STAGE_TEST) {
