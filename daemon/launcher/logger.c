@@ -328,12 +328,22 @@ static void *logger_main(void *arg) {
 }
 
 // ---- the plan -----------------------------------------------------------------------------------
+// TensorBoard lists folders, so theirs has the job's name before its id. Builds before had the id
+// alone: a job that they began goes on there.
+static td_status place_in(struct slot *slot, const char *dir, const struct td_json *plan,
+                          const char *job) {
+    const char *name = td_json_string(td_json_get(plan, "name"), "");
+    TD_TRY(td_fs_path(slot->dir, "%s/%s", dir, job));
+    if (!name[0] || strcmp(name, job) == 0 || access(slot->dir, F_OK) == 0) return TD_OK;
+    return td_fs_path(slot->dir, "%s/%s-%s", dir, name, job);
+}
+
 static td_status place(struct slot *slot, const struct td_json *entry, const struct td_json *plan,
                        const struct td_launch_options *o) {
     const char *dir = td_json_string(td_json_get(entry, "dir"), NULL);
     const char *own = td_json_string(td_json_path(plan, "run.checkpoint_dir"), o->dir);
     const char *end = strrchr(own, '/');
-    if (dir) return td_fs_path(slot->dir, "%s/%s", dir, o->job);
+    if (dir) return place_in(slot, dir, plan, o->job);
     return td_fs_path(slot->dir, "%.*s/logs", (int)(end ? end - own : 0), own);
 }
 

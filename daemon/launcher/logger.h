@@ -15,7 +15,7 @@
 // attempt wrote past its checkpoint. What that attempt had not written yet is read from its
 // segments, where they are on this node.
 //
-// Files are in `<dir>/<job>`; without the knob dir in `logs` beside the job's checkpoints.
+// Files are in `<dir>/<name>-<job>`; without the knob dir in `logs` beside the job's checkpoints.
 // Thread: the launcher's; below it one of its own. Bounds: 10 s for the thread to end.
 
 #include "daemon/launcher/options.h"

@@ -32,6 +32,11 @@ def cells(folder):
             if v and name not in ("step", "epoch")}
 
 
+def named(daemon, job):
+    """The folder of a job in a place of one's own: what TensorBoard calls the run."""
+    return f"{daemon.job(job).name}-{job}"
+
+
 def scalars(folder):
     """The same as the real TensorBoard reads it."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -94,9 +99,10 @@ def test_files_go_with_the_job_when_it_is_deleted(daemon, tmp_path):
     daemon.finish(job)
     folder = daemon.state_dir / "checkpoints" / job / "logs"
     assert (folder / "metrics.csv").exists()
+    mine = tmp_path / "mine" / named(daemon, job)
     daemon.ctl("delete", job, check=0)
     until("its directory is gone", lambda: not folder.exists())
-    assert scalars(tmp_path / "mine" / job)  # a place of one's own stays
+    assert scalars(mine)  # a place of one's own stays
 
 
 def test_csv_has_the_layout_of_lightnings_logger(daemon):
@@ -174,7 +180,7 @@ def test_directory_that_cannot_be_written_is_a_note_with_its_path(daemon, tmp_pa
     daemon.finish(job)
     assert "the csv logger cannot write: " in notes_of(daemon, job) and f"{tmp_path}/taken'" in notes_of(daemon, job)
     assert notes_of(daemon, job).count("logger") == 1, notes_of(daemon, job)
-    assert ("train_loss_step", 96) in scalars(other / job)
+    assert ("train_loss_step", 96) in scalars(other / named(daemon, job))
 
 
 def can_mount():
@@ -192,11 +198,11 @@ def test_full_disk_is_a_note_and_rows_are_written_when_there_is_room(daemon, tmp
     job = daemon.submit(LONG, f"loggers=[{{name: csv, dir: {full}}}, {{name: tensorboard, dir: {full}}}]")
     until("both are noted", lambda: all(f"the {n} logger cannot write" in notes_of(daemon, job) for n in ("csv", "tensorboard")), 120)
     assert str(full) in notes_of(daemon, job) and "No space left" in notes_of(daemon, job)
-    assert all(line.endswith("\r\n") for line in (full / job / "metrics.csv").read_bytes().decode().splitlines(True))
+    assert all(line.endswith("\r\n") for line in (full / named(daemon, job) / "metrics.csv").read_bytes().decode().splitlines(True))
     subprocess.run(["mount", "-o", "remount,size=64m", full], check=True)
     daemon.steer("Cancel", job)
     daemon.wait_state(job, "CANCELLED")
-    folder = full / job
+    folder = full / named(daemon, job)
     steps = [p.step for p in daemon.points(job)]
     assert sorted(s for n, s in cells(folder) if n == "train_loss_step") == steps
     assert sorted(s for n, s in scalars(folder) if n == "train_loss_step") == steps
