@@ -268,6 +268,32 @@ def test_daemon_trains_a_plugin_where_it_is_permitted(cluster, mine):
     assert "module-narrow.so" not in mapped and "libtraind.so" not in mapped, "a daemon loads no plugin"
 
 
+def module_that_measures(mine, name, metric):
+    """The module, with one more output, of that name."""
+    output = 'TD_TRY(td_graph_output(g, "loss", loss[0], TD_OUTPUT_MEAN));'
+    code = MODULE.replace(output, output + output.replace("loss\"", f"{metric}\""))
+    build_plugin(mine / f"module-{name}.so", "MODULE", name, code).with_suffix(".c").unlink()
+    (mine / f"module-{name}.so").chmod(0o644)
+    return {"name": "plugin", "module": name}
+
+
+def test_metric_of_a_module_has_a_name_of_51_bytes_and_is_monitored(cluster, tmp_path, mine):
+    metric = "a_metric_of_a_module_whose_name_is_51_bytes_in_all_"
+    assert len(metric) == 51
+    model, long = module_that_measures(mine, "worded", metric), module_that_measures(mine, "wordy", metric + "x")
+    monitored = {"every_n_train_steps": 1, "save_top_k": -1, "monitor": f"train_{metric}_epoch"}
+    spec = spec_of(mine, model=model, checkpoint=monitored)
+    assert "a name of 52 bytes; 51 are the most" in refused(tmp_path, spec | {"model": long}, "--plugin-dirs", mine)
+    daemon = cluster.make("--slots", "2", "--plugin-dirs", mine).start()
+    job = daemon.submit(json.dumps(spec), "trainer.devices=2", "trainer.max_epochs=2", "trainer.max_steps=-1")
+    daemon.finish(job)
+    for name in ("step", "epoch"):
+        ours, loss = daemon.points(job, f"train_{metric}_{name}"), daemon.points(job, f"train_loss_{name}")
+        assert [(p.step, p.value, p.n_ranks) for p in ours] == [(p.step, p.value, p.n_ranks) for p in loss] and ours
+    last = max(daemon.checkpoints(job), key=lambda row: row.step)
+    assert last.metrics[f"train_{metric}_epoch"] == last.metrics["train_loss_epoch"]
+
+
 def test_daemon_refuses_a_plugin_where_none_is_permitted(daemon, mine):
     job = daemon.submit(json.dumps(spec_of(mine)))
     daemon.wait_state(job, "FAILED")

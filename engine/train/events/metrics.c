@@ -74,7 +74,7 @@ static td_status append_line(struct td_buf *b, const struct td_metric_point *r) 
     return TD_OK;
 }
 
-enum { PRINT_BATCH_BYTES = 64 << 10, LINE_BYTES_MAX = 512 };
+enum { PRINT_BATCH_BYTES = 64 << 10, LINE_BYTES_MAX = 1 << 10 };
 
 size_t td_metrics_print(struct td_metrics *m) {
     TD_AUTO_BUF b;
