@@ -55,11 +55,17 @@ static void show_memory(const Traind__V1__PlanJobResponse *r, FILE *to) {
     static const Traind__V1__PlanMemory unknown;
     const Traind__V1__PlanMemory *m = r->memory ? r->memory : &unknown;
     const struct part parts[] = {
-        {m->state_bytes, "state"},       {m->arena_bytes, "activations"},
-        {m->scratch_bytes, "scratch"},   {m->shadow_bytes, "shadow of the snapshot"},
-        {m->snapshot_bytes, "snapshot"}, {m->batch_bytes, "batches"},
-        {m->process_bytes, "process"},   {m->staging_bytes, "gradients on their way"},
-        {m->hook_bytes, "comm hook"},    {r->shared_bytes, "shared with the group"},
+        {m->state_bytes, "state"},
+        {m->arena_bytes, "activations"},
+        {m->scratch_bytes, "scratch"},
+        {m->shadow_bytes, "shadow of the snapshot"},
+        {m->snapshot_bytes, "snapshot"},
+        {m->batch_bytes, "batches"},
+        {m->process_bytes, "process"},
+        {m->staging_bytes, "gradients on their way"},
+        {m->hook_bytes, "comm hook"},
+        {m->order_bytes, "order of samples"},
+        {r->shared_bytes, "shared with the group"},
     };
     const size_t n_device = m->device_bytes ? 4 : 0; // the first are the device's then
     show_parts("memory", r->memory_bytes, parts + n_device, TD_COUNTOF(parts) - n_device, to);

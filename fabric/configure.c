@@ -324,6 +324,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     t->detect_anomaly = c->plan.spec.trainer.detect_anomaly;
     t->find_unused_parameters = c->plan.spec.trainer.find_unused_parameters;
     t->whole_data = !c->plan.spec.trainer.use_distributed_sampler;
+    t->keyed_order = strcmp(c->plan.spec.trainer.sampler, "keyed") == 0;
     t->sync_batchnorm = c->plan.spec.trainer.sync_batchnorm;
     t->profile_file = c->plan.spec.trainer.profile && args->rank == 0 && !args->whole_job;
     t->profile = args->profile || t->profile_file;

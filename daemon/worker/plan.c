@@ -36,17 +36,18 @@ static td_status append_step(const struct td_worker_sized *w, struct td_buf *b) 
 
 static td_status append_sizes(const struct td_worker_sized *w, struct td_buf *b) {
     const struct td_sizes *z = &w->sizes;
-    TD_TRY(td_buf_printf(b,
-                         "{\"parameters\":%lld,\"state_bytes\":%zu,\"arena_bytes\":%zu,"
-                         "\"scratch_bytes\":%zu,\"recompute\":\"%s\","
-                         "\"snapshot_bytes\":%zu,\"batch_bytes\":%zu,\"process_bytes\":%zu,"
-                         "\"shared_bytes\":%zu,\"staging_bytes\":%zu,\"hook_bytes\":%zu,"
-                         "\"memory_bytes\":%zu,\"device_bytes\":%zu,\"shadow_bytes\":%zu,"
-                         "\"flops_per_step\":",
-                         (long long)z->parameters, z->state_bytes, z->arena_bytes, z->scratch_bytes,
-                         td_recompute_name(z->recompute), z->snapshot_bytes, z->batch_bytes,
-                         z->process_bytes, z->shared_bytes, z->staging_bytes, z->hook_bytes,
-                         z->memory_bytes, z->device_bytes, z->shadow_bytes));
+    TD_TRY(td_buf_printf(
+        b,
+        "{\"parameters\":%lld,\"state_bytes\":%zu,\"arena_bytes\":%zu,"
+        "\"scratch_bytes\":%zu,\"recompute\":\"%s\","
+        "\"snapshot_bytes\":%zu,\"batch_bytes\":%zu,\"order_bytes\":%zu,\"process_bytes\":%zu,"
+        "\"shared_bytes\":%zu,\"staging_bytes\":%zu,\"hook_bytes\":%zu,"
+        "\"memory_bytes\":%zu,\"device_bytes\":%zu,\"shadow_bytes\":%zu,"
+        "\"flops_per_step\":",
+        (long long)z->parameters, z->state_bytes, z->arena_bytes, z->scratch_bytes,
+        td_recompute_name(z->recompute), z->snapshot_bytes, z->batch_bytes, z->order_bytes,
+        z->process_bytes, z->shared_bytes, z->staging_bytes, z->hook_bytes, z->memory_bytes,
+        z->device_bytes, z->shadow_bytes));
     TD_TRY(td_json_print_double(z->flops_per_step, b));
     TD_TRY(append_step(w, b));
     if (z->slow[0]) {

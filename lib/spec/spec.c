@@ -127,6 +127,7 @@ static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
         .find_unused_parameters = flag(s, "find_unused_parameters"),
         .sync_batchnorm = flag(s, "sync_batchnorm"),
         .use_distributed_sampler = flag(s, "use_distributed_sampler"),
+        .sampler = text(s, "sampler"),
         .deterministic = flag(s, "deterministic"),
         .detect_anomaly = flag(s, "detect_anomaly"),
         .profile = flag(s, "profile"),

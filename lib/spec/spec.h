@@ -111,6 +111,7 @@ struct td_spec_trainer {
     bool find_unused_parameters;
     bool sync_batchnorm;
     bool use_distributed_sampler;
+    const char *sampler; // torch, keyed
     bool deterministic;
     const char *recompute; // auto, none, selective, full
     bool detect_anomaly;

@@ -1,5 +1,6 @@
 """What a worker says of a plan before anything of it runs: sizes, time, graph."""
 import json
+import os
 import struct
 import subprocess
 
@@ -107,7 +108,7 @@ def test_activations_are_made_again_when_memory_is_short(tmp_path):
         return ranks.sizes(tmp_path / "p.json")
 
     def total(s):
-        parts = ("state_bytes", "arena_bytes", "scratch_bytes", "snapshot_bytes", "batch_bytes", "process_bytes")
+        parts = ("state_bytes", "arena_bytes", "scratch_bytes", "snapshot_bytes", "batch_bytes", "order_bytes", "process_bytes")
         assert s["memory_bytes"] == sum(s[n] for n in parts)
         return s["memory_bytes"]
 
@@ -122,6 +123,37 @@ def test_activations_are_made_again_when_memory_is_short(tmp_path):
     assert str(total(full)) in end["message"] and "batch_size" in end["message"]
     code, lines = run_by_hand(tmp_path, plan(total(full), "none"))
     assert "trainer.recompute: full" in lines[-1]["message"]
+
+
+def test_plan_of_two_billion_batches_took_a_minute_and_left_their_order_out(tmp_path):
+    """Time does not grow with the number of batches. Their order is in the memory of a rank, and no planner makes it."""
+    (tmp_path / "text").touch()
+    os.truncate(tmp_path / "text", 2 * 10**9)
+
+    def plan(batch, **more):
+        sections = {"trainer": {"max_epochs": 1, **more.pop("trainer", {})}, **more}
+        return plan_of({"model": {"name": "gpt", "n_layer": 1, "n_head": 1, "n_embd": 8},
+                        "data": {"name": "text", "path": str(tmp_path / "text"), "block_size": 8, "stride": 1,
+                                 "batch_size": batch, "shuffle": True, "val_fraction": 0.0001},
+                        "early_stopping": {"monitor": "val_loss"}}, run={"job": None}, **sections)
+
+    def sizes(*args, **more):
+        (tmp_path / "p.json").write_text(json.dumps(plan(*args, **more)))
+        before = os.times().children_user
+        found = ranks.sizes(tmp_path / "p.json")
+        return found, os.times().children_user - before
+
+    many, seconds = sizes(1)
+    few, usual = sizes(1 << 20)
+    assert many["batches_per_epoch"] == many["samples"] > 1.9e9 and few["batches_per_epoch"] < 2000
+    assert seconds < usual + 3  # it was 20 s
+    assert many["order_bytes"] == few["order_bytes"] == 8 * many["samples"]
+    assert many["memory_bytes"] > many["order_bytes"]
+    keyed, _ = sizes(1, trainer={"sampler": "keyed"})
+    assert keyed["order_bytes"] == 0 and keyed["memory_bytes"] == many["memory_bytes"] - many["order_bytes"]
+    (tmp_path / "p.json").write_text(json.dumps(plan(1, resources={"memory_bytes": 10**9})))
+    refused = subprocess.run([ranks.WORKER, "plan", "--plan", tmp_path / "p.json"], capture_output=True, text=True)
+    assert refused.returncode == EXIT["resource"] and "or set trainer.sampler: keyed" in refused.stdout, refused.stdout
 
 
 def test_plan_estimates_the_step_where_the_peak_can_be_measured(tmp_path):

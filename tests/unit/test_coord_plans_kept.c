@@ -103,6 +103,30 @@ static void test_plan_that_no_node_confirmed_refuses_no_job(void **state) {
     end(&r);
 }
 
+static void test_order_that_takes_too_much_is_refused_naming_the_knob(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *one = make_spec(1, 1), *two = make_spec(2, 1);
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    struct rig r;
+    begin_alone(&r, &o);
+    r.memory_bytes = 1000;
+    r.session = td_core_session_open(r.core, r.now, false);
+    say_register(&r, "n-1", 4);
+    create(&r, 1, one);
+    create(&r, 2, two);
+    settle(&r);
+    assert_int_equal(r.n_requests, 2);
+    answer(&r, "{\"memory_bytes\":3000,\"order_bytes\":2500,\"read\":[]}");
+    answer(&r, "{\"memory_bytes\":3000,\"order_bytes\":1500,\"read\":[]}");
+    for (int i = 1; i < 3; i++) {
+        const struct td_job *j = job(&r, i);
+        assert_int_equal(j->failure.cls, TD_CLASS_OUT_OF_MEMORY);
+        const bool names = strstr(j->failure.message, "trainer.sampler: keyed") != NULL;
+        assert_int_equal(names, i == 2); // the other one would be too large without an order, too
+    }
+    end(&r);
+}
+
 static void test_plan_is_compared_again_when_the_coordinator_was_started_again(void **state) {
     (void)state;
     TD_AUTO_FREE char *spec = make_spec(1, 1);
@@ -284,6 +308,7 @@ int main(void) {
         cmocka_unit_test(test_kept_plan_is_compared_before_an_assignment),
         cmocka_unit_test(test_stale_plan_is_made_again_before_an_assignment),
         cmocka_unit_test(test_plan_that_no_node_confirmed_refuses_no_job),
+        cmocka_unit_test(test_order_that_takes_too_much_is_refused_naming_the_knob),
         cmocka_unit_test(test_plan_is_compared_again_when_the_coordinator_was_started_again),
         cmocka_unit_test(test_node_of_an_older_build_plans_instead_of_comparing),
         cmocka_unit_test(test_jobs_that_start_together_compare_once),

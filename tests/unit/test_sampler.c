@@ -191,6 +191,88 @@ static void test_create_fails_when_the_configuration_makes_no_sense(void **state
     }
 }
 
+static struct td_sampler *make_keyed(int64_t n, int32_t world, uint64_t seed, bool plans) {
+    const struct td_sampler_config config = {.n_samples = n,
+                                             .world_size = world,
+                                             .seed = seed,
+                                             .shuffle = true,
+                                             .ends = TD_SAMPLER_UNPADDED,
+                                             .keyed = true,
+                                             .plans = plans};
+    struct td_sampler *s = NULL;
+    assert_int_equal(td_sampler_order_bytes(&config), 0);
+    td_status st = td_sampler_create(&config, &s);
+    if (st) fail_msg("%s", td_status_message(st));
+    return s;
+}
+
+// The ranks' batches of an epoch, one after the other; how many are where they are without order.
+static int64_t play_keyed(int64_t n, int32_t world, uint64_t seed, int64_t epoch, int64_t *out) {
+    struct td_sampler *s = make_keyed(n, world, seed, false);
+    int64_t at = 0, same = 0;
+    assert_ok(td_sampler_set_epoch(s, epoch));
+    for (int64_t offset = 0; offset < n; offset = td_sampler_next(s, offset, 7)) {
+        int64_t idx[7];
+        for (int32_t r = 0; r < world; r++) {
+            const int64_t got = td_sampler_indices(s, offset, r, 7, idx);
+            for (int64_t i = 0; i < got; i++) {
+                same += idx[i] == at;
+                out[at++] = idx[i];
+            }
+        }
+    }
+    assert_int_equal(at, n);
+    td_sampler_destroy(s);
+    return same;
+}
+
+static void test_keyed_order_has_each_sample_once_and_is_another_in_each_epoch(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 16, 17, 63, 64, 65, 1000, 4097};
+    static int64_t one[4097], two[4097];
+    static bool seen[4097];
+    for (size_t k = 0; k < TD_COUNTOF(sizes); k++) {
+        const int64_t n = sizes[k];
+        memset(seen, 0, sizeof seen);
+        const int64_t same = play_keyed(n, 3, 5, 0, one);
+        for (int64_t i = 0; i < n; i++) {
+            assert_true(one[i] >= 0 && one[i] < n && !seen[one[i]]);
+            seen[one[i]] = true;
+        }
+        play_keyed(n, 3, 5, 1, two);
+        if (n < 1000) continue;
+        int64_t equal = 0;
+        for (int64_t i = 0; i < n; i++) {
+            equal += one[i] == two[i];
+        }
+        assert_true(same < 10 && equal < 10); // one is expected of each
+    }
+}
+
+static void test_keyed_order_of_all_that_there_may_be_takes_no_time(void **state) {
+    (void)state;
+    struct td_sampler *s = make_keyed(TD_SAMPLER_MAX_SAMPLES, 1, 3, false);
+    int64_t idx[64];
+    assert_int_equal(td_sampler_indices(s, TD_SAMPLER_MAX_SAMPLES - 64, 0, 64, idx), 64);
+    for (int i = 0; i < 64; i++) {
+        assert_true(idx[i] >= 0 && idx[i] < TD_SAMPLER_MAX_SAMPLES);
+    }
+    td_sampler_destroy(s);
+}
+
+// 16 GiB of an order that nobody asks for.
+static void test_sampler_of_a_plan_knows_its_batches_and_stores_no_order(void **state) {
+    (void)state;
+    const struct td_sampler_config config = {
+        .n_samples = TD_SAMPLER_MAX_SAMPLES, .world_size = 2, .shuffle = true, .plans = true};
+    struct td_sampler *s = NULL;
+    assert_int_equal(td_sampler_order_bytes(&config), TD_SAMPLER_MAX_SAMPLES * 8);
+    assert_ok(td_sampler_create(&config, &s));
+    assert_int_equal(td_sampler_batches(s, 0, 1), TD_SAMPLER_MAX_SAMPLES / 2);
+    assert_ok(td_sampler_set_epoch(s, 1));
+    td_sampler_destroy(s);
+}
+
 static td_status create_once(void *arg) {
     struct td_sampler *s = NULL;
     TD_TRY(td_sampler_create(arg, &s));
@@ -210,6 +292,9 @@ int main(void) {
         cmocka_unit_test(test_counts_differ_by_one_at_most_when_unpadded),
         cmocka_unit_test(test_rest_of_epoch_comes_once_when_world_changes),
         cmocka_unit_test(test_epoch_is_empty_when_there_are_no_samples),
+        cmocka_unit_test(test_keyed_order_has_each_sample_once_and_is_another_in_each_epoch),
+        cmocka_unit_test(test_keyed_order_of_all_that_there_may_be_takes_no_time),
+        cmocka_unit_test(test_sampler_of_a_plan_knows_its_batches_and_stores_no_order),
         cmocka_unit_test(test_create_fails_when_the_configuration_makes_no_sense),
         cmocka_unit_test(test_create_fails_cleanly_when_any_allocation_fails),
     };

@@ -98,6 +98,11 @@ static void assert_list(const struct td_json *list, const int32_t *seen, size_t 
     }
 }
 
+static td_status hold_out(struct td_data *d, struct td_amount part, uint64_t seed) {
+    const struct td_holdout_config config = {.part = part, .seed = seed};
+    return td_data_hold_out(d, &config);
+}
+
 static void check_split(const struct td_json *row) {
     const struct td_json *split = td_json_get(row, "val_split");
     const bool is_fraction = split->kind == TD_JSON_REAL;
@@ -106,7 +111,7 @@ static void check_split(const struct td_json *row) {
                                    .batches = td_json_int(split, 0)};
     int32_t seen[MOST];
     TD_AUTO(td_data) *d = open_numbers(td_json_int(td_json_get(row, "n"), 0), 5);
-    assert_ok(td_data_hold_out(d, part, (uint64_t)td_json_int(td_json_get(row, "seed"), 0)));
+    assert_ok(hold_out(d, part, (uint64_t)td_json_int(td_json_get(row, "seed"), 0)));
     size_t n = read_all(d, TD_SPLIT_TRAIN, 0, 1, seen);
     assert_list(td_json_get(row, "train"), seen, n);
     n = read_all(d, TD_SPLIT_VAL, 0, 1, seen);
@@ -124,13 +129,14 @@ static void test_parts_are_torch_s_when_golden(void **state) {
     assert_int_equal(rows, 20);
 }
 
-static void test_parts_are_disjoint_and_the_same_for_all_ranks(void **state) {
-    (void)state;
+static void check_parts(bool keyed) {
+    const struct td_holdout_config config = {.part = {.batches = 10}, .seed = 3, .keyed = keyed};
     int count[2][MOST] = {{0}};
     for (int32_t rank = 0; rank < 3; rank++) {
         TD_AUTO(td_data) *d = open_numbers(MOST, 0);
         int32_t seen[MOST];
-        assert_ok(td_data_hold_out(d, (struct td_amount){.batches = 10}, 3));
+        assert_ok(td_data_hold_out(d, &config));
+        assert_int_equal(td_data_order_bytes(d), keyed ? 0 : MOST * sizeof(int64_t));
         for (int part = 0; part < 2; part++) {
             const enum td_split split = part ? TD_SPLIT_VAL : TD_SPLIT_TRAIN;
             const size_t n = read_all(d, split, rank, 3, seen);
@@ -147,13 +153,19 @@ static void test_parts_are_disjoint_and_the_same_for_all_ranks(void **state) {
     assert_int_equal(held_out, 10);
 }
 
+static void test_parts_are_disjoint_and_the_same_for_all_ranks(void **state) {
+    (void)state;
+    check_parts(false);
+    check_parts(true);
+}
+
 static void test_other_splits_are_the_dataset_s_own_where_it_has_any(void **state) {
     (void)state;
     static const enum td_split others[] = {TD_SPLIT_TEST, TD_SPLIT_PREDICT};
     int32_t seen[MOST], held_out[MOST];
     for (int64_t n_own = 0; n_own <= 3; n_own += 3) {
         TD_AUTO(td_data) *d = open_numbers(20, n_own);
-        assert_ok(td_data_hold_out(d, (struct td_amount){.batches = 6}, 3));
+        assert_ok(hold_out(d, (struct td_amount){.batches = 6}, 3));
         assert_int_equal(td_data_length(d, TD_SPLIT_TRAIN), 14);
         assert_int_equal(read_all(d, TD_SPLIT_VAL, 0, 1, held_out), 6);
         assert_int_equal(td_data_n_loaders(d, TD_SPLIT_VAL), 1); // not those of the dataset
@@ -182,7 +194,7 @@ static void test_part_is_refused_when_one_of_both_would_be_empty(void **state) {
     };
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         TD_AUTO(td_data) *d = open_numbers(rows[i].n, 0);
-        td_status s = td_data_hold_out(d, rows[i].part, 0);
+        td_status s = hold_out(d, rows[i].part, 0);
         assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
         assert_fails(s, TD_INVALID_ARGUMENT, rows[i].what);
         assert_int_equal(td_data_length(d, TD_SPLIT_TRAIN), rows[i].n);

@@ -152,6 +152,24 @@ static void test_run_validates_if_the_played_loop_does(void **state) {
     }
 }
 
+// At once, however many batches there are.
+static void test_validation_of_two_billion_batches_is_known_at_once(void **state) {
+    (void)state;
+    const int64_t n = INT64_C(1) << 40;
+    struct td_limits l = {.max_epochs = 1,
+                          .max_steps = -1,
+                          .accumulate = WINDOWS(1),
+                          .n_accumulate = 1,
+                          .check_val_every_n_epoch = 1,
+                          .val_check_interval = {.is_fraction = true, .fraction = 1}};
+    assert_true(td_limits_ever_validates(&l, n));
+    l.max_steps = 1000;
+    assert_false(td_limits_ever_validates(&l, n));
+    l.val_check_interval = (struct td_amount){.batches = n + 1};
+    l.max_steps = -1;
+    assert_false(td_limits_ever_validates(&l, n));
+}
+
 static void test_total_steps_equal_those_of_the_played_loop(void **state) {
     (void)state;
     for (int i = 0; i < 5 * 13 * 4 * 3; i++) {
@@ -211,6 +229,7 @@ int main(void) {
         cmocka_unit_test(test_windows_have_the_length_of_their_epoch_when_it_changes),
         cmocka_unit_test(test_validation_is_due_by_interval_and_epoch),
         cmocka_unit_test(test_run_validates_if_the_played_loop_does),
+        cmocka_unit_test(test_validation_of_two_billion_batches_is_known_at_once),
         cmocka_unit_test(test_total_steps_equal_those_of_the_played_loop),
         cmocka_unit_test(test_total_steps_are_those_done_and_those_left_when_resumed),
         cmocka_unit_test(test_early_end_waits_for_the_minima),

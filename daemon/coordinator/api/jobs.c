@@ -212,6 +212,7 @@ static td_status add_memory(struct td_arena *arena, const struct td_json *v,
     of->scratch_bytes = number(v, "scratch_bytes");
     of->snapshot_bytes = number(v, "snapshot_bytes");
     of->batch_bytes = number(v, "batch_bytes");
+    of->order_bytes = number(v, "order_bytes");
     of->process_bytes = number(v, "process_bytes");
     of->staging_bytes = number(v, "staging_bytes");
     of->hook_bytes = number(v, "hook_bytes");

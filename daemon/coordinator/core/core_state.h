@@ -94,6 +94,7 @@ struct td_plan_entry { // cached result
     uint64_t memory_bytes; // of one rank, with its share of the group's mapping
     uint64_t beside_bytes; // that mapping, of an older node, which did not count it
     uint64_t shared_bytes; // of the group's mapping
+    uint64_t order_bytes;  // of memory_bytes, the order of samples
     uint32_t total_steps;
     char *slow;          // which nodes run on plain loops; NULL: none
     bool recomputes_all; // there is nothing left to keep less of

@@ -65,12 +65,16 @@ td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
         most = TD_MAX(most, n->memory_bytes ? n->memory_bytes : UINT64_MAX);
     }
     if (!most || needed <= most) return TD_OK;
+    const uint64_t order = p->order_bytes * n_ranks;
     td_status s =
         td_fail(TD_FAILED_PRECONDITION,
                 "UNSATISFIABLE: %u %s %" PRIu64 " MiB, the largest known node has %" PRIu64
-                " MiB; lower trainer.devices, data.batch_size or the model's sizes, %sor "
+                " MiB; %slower trainer.devices, data.batch_size or the model's sizes, %sor "
                 "add a node with more",
                 n_ranks, n_ranks == 1 ? "rank needs" : "ranks need", needed >> 20, most >> 20,
+                order && needed - order <= most
+                    ? "set trainer.sampler: keyed, whose order of the samples takes no memory, "
+                    : "",
                 p->recomputes_all ? "" : "set trainer.recompute: full, ");
     return td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_OUT_OF_MEMORY);
 }

@@ -69,6 +69,8 @@ static void read_memory(struct td_plan_entry *e, const struct td_json *v) {
         if (bytes > 0) e->memory_bytes += (uint64_t)bytes;
     }
     if (all > 0) e->memory_bytes = (uint64_t)all;
+    const int64_t order = td_json_int(td_json_get(v, "order_bytes"), 0);
+    if (order > 0 && order <= all) e->order_bytes = (uint64_t)order;
 }
 
 static td_status read_files(struct td_plan_entry *e, const struct td_json *list) {

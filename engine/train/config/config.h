@@ -215,6 +215,7 @@ struct td_train_config {
     bool manual_keeps_forwards; // and forwards of several steps may be open at once
     int64_t batch_size;
     bool shuffle, drop_last;
+    bool keyed_order;           // of what is shuffled (rank/keyed_order.h)
     struct td_amount val_split; // of the training samples, to validate on; 0 batches: none
     struct td_limits limits;
     struct td_checkpoint_config checkpoint;

@@ -63,22 +63,26 @@ static int64_t steps_before(const struct td_limits *l, int64_t epoch, int64_t n_
     return steps + (epoch - from) * steps_of(n_batches, window);
 }
 
+// Batches from one validation to the next; 0: there is none.
+static int64_t validates_every(const struct td_limits *l, const struct td_epoch *e) {
+    if ((e->index + 1) % l->check_val_every_n_epoch != 0) return 0;
+    const struct td_amount a = l->val_check_interval;
+    return a.is_fraction ? TD_MAX(td_amount_of(a, e->n_batches), 1) : a.batches;
+}
+
 bool td_limits_validates_after(const struct td_limits *l, const struct td_epoch *e, int64_t batch) {
-    if ((e->index + 1) % l->check_val_every_n_epoch != 0) return false;
-    struct td_amount a = l->val_check_interval;
-    int64_t every = a.is_fraction ? TD_MAX(td_amount_of(a, e->n_batches), 1) : a.batches;
+    const int64_t every = validates_every(l, e);
     return every > 0 && (batch + 1) % every == 0;
 }
 
 bool td_limits_ever_validates(const struct td_limits *l, int64_t n_batches) {
     struct td_epoch e = {.index = l->check_val_every_n_epoch - 1, .n_batches = n_batches};
     if (l->max_epochs >= 0 && e.index >= l->max_epochs) return false;
-    for (int64_t b = 0; b < n_batches; b++) {
-        if (!td_limits_validates_after(l, &e, b)) continue;
-        int64_t before = steps_before(l, e.index, n_batches) + b / td_limits_accumulate(l, e.index);
-        return l->max_steps < 0 || before < l->max_steps;
-    }
-    return false;
+    const int64_t every = validates_every(l, &e), first = every - 1; // the first one's batch
+    if (every <= 0 || first >= n_batches) return false;
+    const int64_t before =
+        steps_before(l, e.index, n_batches) + first / td_limits_accumulate(l, e.index);
+    return l->max_steps < 0 || before < l->max_steps;
 }
 
 // The rest of epoch e, and all of those after it.

@@ -73,8 +73,8 @@ static void add_up(const struct td_rank *r, struct td_sizes *s) {
     const size_t n_local = (size_t)td_rank_local_world(r->config);
     const size_t all = s->state_bytes + s->arena_bytes + s->scratch_bytes;
     const size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
-    s->memory_bytes = s->snapshot_bytes + s->batch_bytes + s->process_bytes + s->hook_bytes +
-                      s->shared_bytes / n_local;
+    s->memory_bytes = s->snapshot_bytes + s->batch_bytes + s->order_bytes + s->process_bytes +
+                      s->hook_bytes + s->shared_bytes / n_local;
     if (r->accel_facts.own_memory) {
         s->device_bytes = all + s->shadow_bytes;
         const bool stages = r->strategy_ops->rewrite && (!r->group_facts.on_device || r->hook);
@@ -104,6 +104,7 @@ static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
     const size_t second = td_rank_second_group_bytes(r);
     if (second) s->shared_bytes = td_align_up(s->shared_bytes, td_page_bytes()) + second;
     s->batch_bytes = td_data_batch_bytes(r->data);
+    s->order_bytes = td_data_order_bytes(r->data);
     TD_TRY(td_rank_hook_bytes(r, &s->hook_bytes));
     s->process_bytes = td_sizes_process_bytes(r);
     add_up(r, s);
@@ -200,6 +201,13 @@ td_status td_sizes_fit(const struct td_rank *r, bool *out_fits) {
     return TD_OK;
 }
 
+// A computed order of the samples helps, if without theirs it would fit.
+static const char *say_sampler(const struct td_sizes *s, size_t allowed) {
+    const bool helps = s->order_bytes && s->memory_bytes - s->order_bytes <= allowed;
+    return helps ? "set trainer.sampler: keyed, whose order of the samples takes no memory, or "
+                 : "";
+}
+
 static td_status describe_excess(const struct td_rank *r, const struct td_sizes *s) {
     const size_t mib = (size_t)1 << 20, allowed = r->config->memory_bytes;
     const char *const level = td_recompute_name(r->recompute);
@@ -217,26 +225,26 @@ static td_status describe_excess(const struct td_rank *r, const struct td_sizes 
         const size_t shared_bytes = s->shared_bytes / (size_t)td_rank_local_world(r->config);
         return td_fail(TD_FAILED_PRECONDITION,
                        "a rank needs %zu bytes of the host, resources.memory_bytes allows %zu: %zu "
-                       "MiB of snapshot, %zu of batches, %zu of process, %zu of gradients on their "
-                       "way, %zu of comm_hook. Raise resources.memory_bytes, or lower "
-                       "data.batch_size or the model's "
-                       "sizes",
+                       "MiB of snapshot, %zu of batches, %zu of the order of samples, %zu of "
+                       "process, %zu of gradients on their way, %zu of comm_hook. Raise "
+                       "resources.memory_bytes, or %slower data.batch_size or the model's sizes",
                        s->memory_bytes, allowed, s->snapshot_bytes / mib, s->batch_bytes / mib,
-                       s->process_bytes / mib, (s->staging_bytes + shared_bytes) / mib,
-                       s->hook_bytes / mib);
+                       s->order_bytes / mib, s->process_bytes / mib,
+                       (s->staging_bytes + shared_bytes) / mib, s->hook_bytes / mib,
+                       say_sampler(s, allowed));
     }
     const bool keeps = r->recompute != TD_RECOMPUTE_FULL && !r->accel_facts.plans_memory;
-    return td_fail(
-        TD_FAILED_PRECONDITION,
-        "a rank needs %zu bytes, resources.memory_bytes allows %zu: %zu MiB of state, "
-        "%zu of activations (recompute %s), %zu of scratch, %zu of snapshot, %zu of "
-        "batches, %zu of process, %zu of comm_hook. Raise resources.memory_bytes, or lower "
-        "data.batch_size (with trainer.accumulate_grad_batches for the same step) or "
-        "the model's sizes%s",
-        s->memory_bytes, allowed, s->state_bytes / mib, s->arena_bytes / mib, level,
-        s->scratch_bytes / mib, s->snapshot_bytes / mib, s->batch_bytes / mib,
-        s->process_bytes / mib, s->hook_bytes / mib,
-        keeps ? ", or set trainer.recompute: full" : "");
+    return td_fail(TD_FAILED_PRECONDITION,
+                   "a rank needs %zu bytes, resources.memory_bytes allows %zu: %zu MiB of state, "
+                   "%zu of activations (recompute %s), %zu of scratch, %zu of snapshot, %zu of "
+                   "batches, %zu of the order of samples, %zu of process, %zu of comm_hook. Raise "
+                   "resources.memory_bytes, or %slower data.batch_size (with "
+                   "trainer.accumulate_grad_batches for the same step) or "
+                   "the model's sizes%s",
+                   s->memory_bytes, allowed, s->state_bytes / mib, s->arena_bytes / mib, level,
+                   s->scratch_bytes / mib, s->snapshot_bytes / mib, s->batch_bytes / mib,
+                   s->order_bytes / mib, s->process_bytes / mib, s->hook_bytes / mib,
+                   say_sampler(s, allowed), keeps ? ", or set trainer.recompute: full" : "");
 }
 
 td_status td_sizes_refuse(const struct td_rank *r) {

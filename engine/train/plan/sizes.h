@@ -4,9 +4,9 @@
 // Sizes: what a rank will need, known from its recorded programs before anything is allocated, and
 // what to do when that is more than it may have.
 //
-// state, arena, scratch, snapshot and batches are exact: the accelerator works out its scratch by
-// compiling without allocating. Beside them a process has its libraries, generated code and
-// threads, for which td_sizes_process_bytes is set aside. Their sum is `memory_bytes`: the plan
+// state, arena, scratch, snapshot, batches and orders are exact: the accelerator works out its
+// scratch by compiling without allocating. Beside them a process has its libraries, generated code
+// and threads, for which td_sizes_process_bytes is set aside. Their sum is `memory_bytes`: the plan
 // shows it, the queue compares it with nodes, and it is compared with the limit of a rank. Decoded
 // data is not in it: a mapped file, which the ranks of a machine share. Where an accelerator has
 // memory of its own, state, arena and scratch are `device_bytes` instead, which that has to hold.
@@ -39,6 +39,7 @@ struct td_sizes {
     enum td_recompute recompute;
     size_t snapshot_bytes;   // of the checkpointer
     size_t batch_bytes;      // batches as they are gathered
+    size_t order_bytes;      // of the samples of an epoch, and of those that are held out
     size_t process_bytes;    // libraries, code and threads
     size_t shared_bytes;     // mapping of the group; 0 for world 1
     size_t staging_bytes;    // host memory of a device's gradients

@@ -27,7 +27,7 @@ struct td_data {
     struct td_field field[TD_DATA_FIELDS], recorded[TD_DATA_FIELDS];
     size_t n_fields;
     int64_t batch_size;
-    size_t batch_bytes;
+    size_t batch_bytes, order_bytes;
     struct td_holdout holdout;
     struct split_state split[TD_SPLIT_COUNT];
     int64_t *index;                           // (batch_size)
@@ -162,20 +162,27 @@ size_t td_data_batch_bytes(const struct td_data *d) {
     return d->batch_bytes;
 }
 
-td_status td_data_hold_out(struct td_data *d, struct td_amount part, uint64_t seed) {
-    TD_CHECK(!d->holdout.order);
-    return td_holdout_init(&d->holdout, d->ops->length(d->dataset, TD_SPLIT_TRAIN), part, seed);
+size_t td_data_order_bytes(const struct td_data *d) {
+    return d->order_bytes;
+}
+
+td_status td_data_hold_out(struct td_data *d, const struct td_holdout_config *config) {
+    const int64_t n = d->ops->length(d->dataset, TD_SPLIT_TRAIN);
+    TD_CHECK(!d->holdout.n_val);
+    TD_TRY(td_holdout_init(&d->holdout, n, config));
+    if (!config->keyed) d->order_bytes += (size_t)n * sizeof(int64_t);
+    return TD_OK;
 }
 
 // Is the split that part of the training samples which was kept?
 static bool is_held_out(const struct td_data *d, enum td_split split) {
-    if (!d->holdout.order || split == TD_SPLIT_TRAIN) return false;
+    if (!d->holdout.n_val || split == TD_SPLIT_TRAIN) return false;
     return split == TD_SPLIT_VAL || d->ops->length(d->dataset, split) == 0;
 }
 
 int64_t td_data_length(const struct td_data *d, enum td_split split) {
     if (is_held_out(d, split)) return d->holdout.n_val;
-    if (d->holdout.order && split == TD_SPLIT_TRAIN) return d->holdout.n_train;
+    if (d->holdout.n_val && split == TD_SPLIT_TRAIN) return d->holdout.n_train;
     return d->ops->length(d->dataset, split);
 }
 
@@ -208,7 +215,7 @@ static td_status find_loaders(const struct td_data *d, enum td_split split, int6
 // The samples of d->index, as the split numbers them.
 static td_status gather_samples(struct td_data *d, enum td_split split, int64_t n, void **staging) {
     const bool held_out = is_held_out(d, split);
-    if (held_out || (d->holdout.order && split == TD_SPLIT_TRAIN)) {
+    if (held_out || (d->holdout.n_val && split == TD_SPLIT_TRAIN)) {
         td_holdout_map(&d->holdout, held_out, d->index, n);
         split = TD_SPLIT_TRAIN;
     }
@@ -254,6 +261,7 @@ td_status td_data_divide(struct td_data *d, enum td_split split, int32_t rank,
     for (int i = 0; i < n; i++) {
         config.n_samples = samples[i];
         TD_TRY(td_sampler_create(&config, &s->loader[i].sampler));
+        d->order_bytes += td_sampler_order_bytes(&config);
         s->loader[i].first = first;
         first += samples[i];
     }

@@ -34,10 +34,12 @@ const struct td_field *td_data_fields(const struct td_data *d, size_t *out_n);
 // The same as a module records them: f32 for f64 that the dataset was asked for.
 const struct td_field *td_data_recorded(const struct td_data *d, size_t *out_n);
 size_t td_data_batch_bytes(const struct td_data *d); // of the buffers that batches are gathered in
+// Of the orders of samples, as this rank will have them.
+size_t td_data_order_bytes(const struct td_data *d);
 // Keeps a part of the training samples to validate on, in place of the dataset's own (holdout.h).
 // Where the dataset has none of its own to test on or to predict, those are this part, too. Once,
 // before anything is divided. Class bad_spec: no such part.
-TD_MUST_USE td_status td_data_hold_out(struct td_data *d, struct td_amount part, uint64_t seed);
+TD_MUST_USE td_status td_data_hold_out(struct td_data *d, const struct td_holdout_config *config);
 int64_t td_data_length(const struct td_data *d, enum td_split split); // 0: no such split
 // How a split is divided and ordered; before its first batch. n_samples is that of the split.
 // Nothing to do for an absent split. Errors: class user_code for loaders that do not make the

@@ -37,14 +37,18 @@ static td_status check(int64_t n, int64_t n_val, struct td_amount part) {
     return TD_OK;
 }
 
-td_status td_holdout_init(struct td_holdout *h, int64_t n, struct td_amount part, uint64_t seed) {
+td_status td_holdout_init(struct td_holdout *h, int64_t n, const struct td_holdout_config *config) {
     struct td_randperm permutation;
-    const int64_t n_val = td_amount_of(part, n);
-    TD_TRY(check(n, n_val, part));
-    h->order = td_calloc((size_t)n, sizeof *h->order);
-    if (!h->order) return td_fail_oom();
-    td_randperm_begin(&permutation, seed, n, h->order);
-    td_randperm_extend(&permutation, n);
+    const int64_t n_val = td_amount_of(config->part, n);
+    TD_TRY(check(n, n_val, config->part));
+    if (config->keyed) {
+        td_keyed_order_init(&h->keyed, config->seed, "val_split", n);
+    } else if (!config->plans) {
+        h->order = td_calloc((size_t)n, sizeof *h->order);
+        if (!h->order) return td_fail_oom();
+        td_randperm_begin(&permutation, config->seed, n, h->order);
+        td_randperm_extend(&permutation, n);
+    }
     h->n_train = n - n_val;
     h->n_val = n_val;
     return TD_OK;
@@ -56,8 +60,9 @@ void td_holdout_finish(struct td_holdout *h) {
 }
 
 void td_holdout_map(const struct td_holdout *h, bool held_out, int64_t *index, int64_t n) {
-    const int64_t *from = held_out ? h->order + h->n_train : h->order;
+    const int64_t first = held_out ? h->n_train : 0;
     for (int64_t i = 0; i < n; i++) {
-        index[i] = from[index[i]];
+        const int64_t at = first + index[i];
+        index[i] = h->order ? h->order[at] : td_keyed_order_at(&h->keyed, at);
     }
 }

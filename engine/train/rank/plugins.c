@@ -271,6 +271,8 @@ static td_status divide_data(struct td_rank *r, enum td_split split, bool traini
         .ends = !training      ? TD_SAMPLER_UNPADDED
                 : c->drop_last ? TD_SAMPLER_DROP_LAST
                                : TD_SAMPLER_PAD,
+        .keyed = c->keyed_order,
+        .plans = r->plans,
     };
     TD_TRY(td_data_divide(r->data, split, r->share[split].rank, &config));
     return td_data_n_loaders(r->data, split) ? wrap_loader(r, split) : TD_OK;
@@ -314,7 +316,8 @@ td_status td_rank_open_data(struct td_rank *r) {
                            r->facts.world_size);
     }
     if (c->val_split.is_fraction || c->val_split.batches) {
-        TD_TRY(td_data_hold_out(r->data, c->val_split, c->seed));
+        const struct td_holdout_config holdout = {c->val_split, c->seed, c->keyed_order, r->plans};
+        TD_TRY(td_data_hold_out(r->data, &holdout));
     }
     TD_TRY(divide_data(r, TD_SPLIT_TRAIN, true));
     TD_TRY(divide_data(r, TD_SPLIT_VAL, false));

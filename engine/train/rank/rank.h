@@ -8,7 +8,8 @@
 // In reading order:
 //
 //   rank.h                        what a rank is, and how it ends
-//   plugins.h, data.h, sampler.h  open what the job names; its batches
+//   plugins.h, data.h, sampler.h  open what the job names; its batches (keyed_order.h: of very
+//                                 large sets)
 //   join.h                        the groups that it is in
 //   holdout.h                     samples that are kept to validate on
 //   shares.h                      which samples each rank has

@@ -9,14 +9,20 @@
 
 #include <inttypes.h>
 
+#include "engine/train/rank/keyed_order.h"
 #include "lib/base/rng.h"
 
 struct td_sampler {
     struct td_sampler_config config;
     int64_t epoch;
-    int64_t *order;                 // (n_samples); NULL without shuffle
+    int64_t *order;                 // (n_samples); NULL without shuffle, or where it is keyed
     struct td_randperm permutation; // of which order is as much as was asked for
+    struct td_keyed_order keyed;
 };
+
+size_t td_sampler_order_bytes(const struct td_sampler_config *config) {
+    return config->shuffle && !config->keyed ? (size_t)config->n_samples * sizeof(int64_t) : 0;
+}
 
 td_status td_sampler_create(const struct td_sampler_config *config,
                             struct td_sampler **out_sampler) {
@@ -32,7 +38,7 @@ td_status td_sampler_create(const struct td_sampler_config *config,
     if (!s) return td_fail_oom();
     s->config = *config;
     s->epoch = -1;
-    if (config->shuffle && config->n_samples) {
+    if (td_sampler_order_bytes(config) && !config->plans) {
         s->order = td_calloc((size_t)config->n_samples, sizeof *s->order);
         if (!s->order) return td_fail_oom();
     }
@@ -54,6 +60,9 @@ td_status td_sampler_set_epoch(struct td_sampler *s, int64_t epoch) {
     if (s->order) {
         td_randperm_begin(&s->permutation, s->config.seed + (uint64_t)epoch, s->config.n_samples,
                           s->order);
+    } else if (s->config.keyed && s->config.n_samples) {
+        td_keyed_order_init(&s->keyed, s->config.seed + (uint64_t)epoch, "epoch",
+                            s->config.n_samples);
     }
     return TD_OK;
 }
@@ -82,15 +91,20 @@ int64_t td_sampler_batches(const struct td_sampler *s, int64_t offset, int64_t b
     return (td_sampler_left(s, offset, 0) + batch - 1) / batch; // no rank has more than rank 0
 }
 
+static int64_t sample_at(const struct td_sampler *s, int64_t position) {
+    if (!s->config.shuffle) return position;
+    return s->order ? s->order[position] : td_keyed_order_at(&s->keyed, position);
+}
+
 int64_t td_sampler_indices(struct td_sampler *s, int64_t offset, int32_t rank, int64_t batch,
                            int64_t *out) {
-    TD_CHECK(offset >= 0 && rank >= 0 && rank < s->config.world_size);
+    TD_CHECK(offset >= 0 && rank >= 0 && rank < s->config.world_size && !s->config.plans);
     int64_t n = TD_MIN(batch, td_sampler_left(s, offset, rank));
     int64_t end = offset + rank + (n - 1) * s->config.world_size + 1;
     if (s->order && n > 0) td_randperm_extend(&s->permutation, TD_MIN(end, s->config.n_samples));
     for (int64_t j = 0; j < n; j++) {
         int64_t position = (offset + rank + j * s->config.world_size) % s->config.n_samples;
-        out[j] = s->order ? s->order[position] : position;
+        out[j] = sample_at(s, position);
     }
     return n;
 }

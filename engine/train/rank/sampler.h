@@ -16,8 +16,10 @@
 // Batches: a rank's batch takes the next `batch` of its positions. So a full step moves the offset
 // by batch * world and the last step by what is left: td_sampler_next says. Without shuffle nothing
 // is stored; with it 8 bytes a sample, one permutation at a time, made again by set_epoch only when
-// the epoch changes. Bound: TD_SAMPLER_MAX_SAMPLES. One thread.
-// Rejected: an iterator with hidden state (it cannot be resumed, nor asked about another rank).
+// the epoch changes. With `keyed` too nothing is stored (keyed_order.h); the order is another one
+// than torch's. A sampler that `plans` knows all but the samples, and stores none. Bound:
+// TD_SAMPLER_MAX_SAMPLES. One thread. Rejected: an iterator with hidden state (it cannot be
+// resumed, nor asked about another rank).
 
 #include "lib/base/base.h"
 
@@ -31,6 +33,7 @@ struct td_sampler_config {
     uint64_t seed;
     bool shuffle;
     enum td_sampler_ends ends;
+    bool keyed, plans;
 };
 
 struct td_sampler;
@@ -40,6 +43,9 @@ TD_MUST_USE td_status td_sampler_create(const struct td_sampler_config *config,
 void td_sampler_destroy(struct td_sampler *s);
 TD_DEFINE_AUTO(td_sampler, td_sampler_destroy);
 TD_MUST_USE td_status td_sampler_set_epoch(struct td_sampler *s, int64_t epoch);
+
+// Bytes of the order of an epoch, as a sampler of that config keeps it.
+size_t td_sampler_order_bytes(const struct td_sampler_config *config);
 
 // Positions of the epoch when it is played from `offset` on: n padded, cut or left alone.
 int64_t td_sampler_total(const struct td_sampler *s, int64_t offset);
