@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from ranks import Attempt
 
@@ -112,3 +112,15 @@ def test_dropout_divides_in_double(tmp_path, accelerator):
     masks = np.array(list(itertools.product((0, 1), repeat=SIZE)))
     squares = (outputs(weights, masks * x.reshape(1, -1).astype(LONG) / (1 - LONG(0.3))) - y) ** 2
     assert np.abs(squares / found["train_loss_step"] - 1).min() < CLOSE
+
+
+@pytest.mark.parametrize("accelerator, world", [("reference", 1), ("cpu", 1), ("cpu", 2)])
+def test_weights_of_a_float64_file_are_taken_to_the_last_digit(tmp_path, accelerator, world):
+    x, y = numbers(1, ROWS, *SHAPE), numbers(2, ROWS, 1)
+    first = {"fc1.weight": numbers(3, 1, SIZE), "fc1.bias": numbers(4, 1)}
+    save_file(first, tmp_path / "first.safetensors")
+    plan = plan_of(tmp_path, OUT, accelerator, world, x, y) | {"init_from": str(tmp_path / "first.safetensors")}
+    weights, found = run(tmp_path, plan, world)
+    assert all((weights[k] == first[k]).all() for k in first)
+    squares = (outputs(first, x.astype(LONG)) - y) ** 2
+    assert found["train_loss_step"] == pytest.approx(float(squares.mean()), rel=CLOSE)
