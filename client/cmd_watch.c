@@ -30,6 +30,9 @@ static bool show_change(const Traind__V1__WatchJobResponse *r, void *arg) {
         td_print(stdout, "%s %s attempt %u epoch %u step %u", job->id,
                  td_job_state_word(job->state), job->attempt, job->epoch, job->global_step);
         if (job->total_steps) td_print(stdout, "/%u", job->total_steps);
+        if (job->progress && job->progress->detail[0]) {
+            td_print(stdout, " %s %s", job->progress->phase, job->progress->detail);
+        }
         if (td_job_metric(job, "train_loss_step", &loss)) {
             td_print(stdout, " train_loss_step %s", td_format_value(loss, text));
         }

@@ -110,6 +110,13 @@ static void draw_bar(struct td_progress_line *p, const Traind__V1__Job *job) {
     char rate[32], left[32], loss[TD_FORMAT_VALUE_BYTES], head[64], tail[160],
         cells[BAR_CELLS + AROUND_CELLS + 1];
     bool training = !strcmp(now->phase, "training");
+    if (now->detail[0]) { // before the first step: no epoch, no loss
+        fputs("\r\033[K", stderr);
+        td_print(stderr, "%s %s", now->phase, now->detail);
+        p->drawn = true;
+        fflush(stderr);
+        return;
+    }
     snprintf(head, sizeof head, "%s%sepoch %" PRIu32 " ", training ? "" : now->phase,
              training ? "" : " ", now->epoch);
     double value;

@@ -141,6 +141,7 @@ static void on_status(struct following *f, const Traind__V1__LauncherStatus *m) 
     if (!m->n_ranks) return;
     const Traind__V1__RankStatus *r = m->ranks[0];
     f->now.phase = td_unconst(td_rank_phase_name(r->phase));
+    f->now.detail = td_unconst(td_rank_phase_detail(r->phase));
     f->now.epoch = r->epoch;
     if (f->now.step && r->step > f->now.step) f->step = TD_MAX(f->step, (int64_t)r->step);
     f->now.step = r->step;

@@ -95,13 +95,15 @@ static const char *who_waits(const struct td_launcher *l, bool stopped) {
 static void say_silent(struct td_launcher *l, struct td_mono now) {
     struct td_launch_rank *r = &l->ranks[l->blamed];
     const bool stopped = is_stopped(r);
+    const char *detail = td_rank_phase_detail(r->silence.last.phase);
     char since[32];
     if (!r->silence.since.ns) r->silence.since = now;
     struct td_real at = {td_real_now().ns - (now.ns - r->silence.moved.ns)};
     td_real_format(at, since, sizeof since);
-    snprintf(l->silent, sizeof l->silent, "rank %d is silent since %s, step %" PRId64 ", %s%s%s",
-             r->rank, since, r->silence.last.step, td_rank_phase_name(r->silence.last.phase),
-             stopped ? "; its process is stopped, by a signal or a debugger" : "",
+    snprintf(l->silent, sizeof l->silent,
+             "rank %d is silent since %s, step %" PRId64 ", %s%s%s%s%s", r->rank, since,
+             r->silence.last.step, td_rank_phase_name(r->silence.last.phase), *detail ? " " : "",
+             detail, stopped ? "; its process is stopped, by a signal or a debugger" : "",
              who_waits(l, stopped));
     struct td_event_writer line;
     td_journal_begin(&l->journal, TD_EVENT_SILENT, &line);

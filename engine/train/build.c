@@ -148,8 +148,29 @@ static const struct {
     [TD_RANK_SET_UP] = STAGE(pre_dispatch),
 };
 
+// What a rank is at from this step on.
+static const struct {
+    build_step step;
+    enum td_rank_phase phase;
+} loading[] = {
+    {td_rank_open_accelerator, TD_PHASE_LOADING_DEVICES},
+    {td_rank_open_data, TD_PHASE_LOADING_DATA},
+    {td_rank_choose_start, TD_PHASE_LOADING_CHECKPOINT},
+    {td_plan_programs, TD_PHASE_LOADING_MODEL},
+    {td_rank_place_state, TD_PHASE_LOADING_WEIGHTS},
+    {bind_programs, TD_PHASE_LOADING_KERNELS},
+};
+
+static void say_phase(const struct td_rank *r, build_step step) {
+    for (size_t i = 0; i < TD_COUNTOF(loading) && !r->plans; i++) {
+        if (loading[i].step != step) continue;
+        td_control_phase(&(struct td_control){.page = r->io->page}, loading[i].phase);
+    }
+}
+
 static td_status take(struct td_rank *r, const build_step *steps, size_t n) {
     for (size_t i = 0; i < n; i++) {
+        say_phase(r, steps[i]);
         td_status s = td_rank_classify(steps[i](r));
         if (!s) continue;
         r->stage = TD_RANK_FAILED;

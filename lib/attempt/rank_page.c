@@ -14,8 +14,17 @@
 const char *td_rank_phase_name(int64_t phase) {
     static const char *const names[] = {"starting", "loading", "training", "validating",
                                         "testing",  "saving",  "ended",    "predicting"};
-    _Static_assert(TD_COUNTOF(names) == TD_PHASE_PREDICTING + 1, "one name per phase");
+    _Static_assert(TD_COUNTOF(names) == TD_PHASE_LOADING_DEVICES, "one name per phase");
+    if (td_rank_phase_detail(phase)[0]) return names[TD_PHASE_LOADING];
     return phase >= 0 && phase < (int64_t)TD_COUNTOF(names) ? names[phase] : "unknown";
+}
+
+const char *td_rank_phase_detail(int64_t phase) {
+    static const char *const details[] = {"devices (1 of 6)",    "data (2 of 6)",
+                                          "checkpoint (3 of 6)", "model (4 of 6)",
+                                          "weights (5 of 6)",    "kernels (6 of 6)"};
+    const int64_t at = phase - TD_PHASE_LOADING_DEVICES;
+    return at >= 0 && at < (int64_t)TD_COUNTOF(details) ? details[at] : "";
 }
 
 size_t td_rank_page_memory(void) {

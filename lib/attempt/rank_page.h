@@ -41,8 +41,17 @@ enum td_rank_phase {
     TD_PHASE_SAVING,
     TD_PHASE_ENDED,
     TD_PHASE_PREDICTING,
+    // Of loading, what it is at, in this order; the same name.
+    TD_PHASE_LOADING_DEVICES,
+    TD_PHASE_LOADING_DATA,
+    TD_PHASE_LOADING_CHECKPOINT,
+    TD_PHASE_LOADING_MODEL,
+    TD_PHASE_LOADING_WEIGHTS,
+    TD_PHASE_LOADING_KERNELS,
 };
 const char *td_rank_phase_name(int64_t phase); // "training"; "unknown" of any other number
+// What it is at and how far: "data (2 of 6)"; "": its name says all.
+const char *td_rank_phase_detail(int64_t phase);
 
 // How an attempt is asked to stop; the numbers are the wire's (Stop.Mode of node.proto,
 // LauncherStop). Ranks agree on the first two through the control flags of the gradients. From weak

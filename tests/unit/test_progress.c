@@ -1,8 +1,11 @@
-// What `--follow` and `trainctl run` print of a job's notes: each once, in their order, after the
-// state that they are of.
+// What `--follow` and `trainctl run` print of a job: its notes, each once, in their order, after
+// the state that they are of; and the bar, with numbers of four digits.
+
 #include "client/progress.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "tests/unit/test.h"
@@ -52,9 +55,59 @@ static void test_notes_are_shown_once_each_when_the_oldest_go(void **state) {
                              "note: 8\nnote: 9\nnote: 10\nSUCCEEDED\n");
 }
 
+// The bar of a running job, without what clears the line.
+static void expect_bar(const Traind__V1__Progress *now, const char *metric, const char *wanted) {
+    char got[1000], name[] = "train_loss_step";
+    Traind__V1__Job job = TRAIND__V1__JOB__INIT;
+    Traind__V1__Job__MetricsEntry entry = TRAIND__V1__JOB__METRICS_ENTRY__INIT, *list = &entry;
+    struct td_progress_line p;
+    FILE *file = tmpfile();
+    const int kept = dup(STDERR_FILENO);
+    assert_non_null(file);
+    entry.key = name;
+    entry.value = metric ? strtod(metric, NULL) : 0;
+    job.n_metrics = metric != NULL;
+    job.metrics = &list;
+    job.state = TRAIND__V1__JOB__STATE__RUNNING;
+    job.progress = td_unconst(now);
+    td_progress_line_init(&p, false, false);
+    p.bar = true;
+    p.state = (int)job.state;
+    dup2(fileno(file), STDERR_FILENO);
+    td_progress_line_show(&p, &job);
+    dup2(kept, STDERR_FILENO);
+    read_back(fileno(file), got, sizeof got);
+    close(kept);
+    fclose(file);
+    assert_non_null(strstr(got, wanted));
+}
+
+static void test_bar_has_four_digits_and_a_dash_when_there_is_no_loss(void **state) {
+    (void)state;
+    char training[] = "training", loading[] = "loading", data[] = "data (2 of 6)";
+    Traind__V1__Progress p = TRAIND__V1__PROGRESS__INIT;
+    p.phase = training;
+    p.step = 7;
+    p.total_steps = 9;
+    expect_bar(&p, NULL, "step 7/9 loss -");
+    p.loss = 0.00100000005;
+    expect_bar(&p, NULL, "step 7/9 loss 0.001");
+    p.loss = 3e-07;
+    expect_bar(&p, NULL, "step 7/9 loss 3e-07");
+    p.loss = 1e27;
+    expect_bar(&p, NULL, "step 7/9 loss 1e+27");
+    p.loss = 0;
+    p.total_steps = 0;
+    expect_bar(&p, "0", "step 7 loss 0"); // it was logged, and is 0
+    p.phase = loading;
+    p.detail = data;
+    expect_bar(&p, NULL, "loading data (2 of 6)");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_notes_are_shown_once_each_when_the_oldest_go),
+        cmocka_unit_test(test_bar_has_four_digits_and_a_dash_when_there_is_no_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

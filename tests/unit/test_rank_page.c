@@ -78,9 +78,22 @@ static void test_page_is_made_for_its_rank_and_cannot_change_its_size(void **sta
     close(fd);
 }
 
+static void test_loading_says_what_and_how_far_when_it_is_asked(void **state) {
+    (void)state;
+    assert_string_equal(td_rank_phase_name(TD_PHASE_LOADING_DATA), "loading");
+    assert_string_equal(td_rank_phase_detail(TD_PHASE_LOADING_DATA), "data (2 of 6)");
+    assert_string_equal(td_rank_phase_detail(TD_PHASE_LOADING_KERNELS), "kernels (6 of 6)");
+    assert_string_equal(td_rank_phase_detail(TD_PHASE_LOADING), "");
+    assert_string_equal(td_rank_phase_name(TD_PHASE_PREDICTING), "predicting");
+    assert_string_equal(td_rank_phase_detail(TD_PHASE_PREDICTING), "");
+    assert_string_equal(td_rank_phase_name(TD_PHASE_LOADING_KERNELS + 1), "unknown");
+    assert_string_equal(td_rank_phase_name(-1), "unknown");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_class_comes_back_when_it_has_a_code),
+        cmocka_unit_test(test_loading_says_what_and_how_far_when_it_is_asked),
         cmocka_unit_test(test_class_is_internal_when_the_code_is_unknown),
         cmocka_unit_test(test_drain_is_awaited_until_it_is_answered),
         cmocka_unit_test(test_page_is_made_for_its_rank_and_cannot_change_its_size),

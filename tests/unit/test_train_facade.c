@@ -27,6 +27,8 @@ static td_status build(struct run *r, struct td_rank **out_rank) {
         td_rank_setup,
         td_rank_pre_dispatch,
     };
+    static const enum td_rank_phase phases[] = {TD_PHASE_LOADING_DEVICES, TD_PHASE_LOADING_MODEL,
+                                                TD_PHASE_LOADING_WEIGHTS, TD_PHASE_LOADING_KERNELS};
     TD_TRY(td_rank_begin(&r->config, &r->io, &r->events, out_rank));
     for (size_t i = 0; i < TD_COUNTOF(stages); i++) {
         for (size_t other = 0; other < TD_COUNTOF(stages); other++) {
@@ -37,6 +39,7 @@ static td_status build(struct run *r, struct td_rank **out_rank) {
             td_status_free(s);
         }
         TD_TRY(stages[i](*out_rank));
+        assert_int_equal(atomic_load(&r->io.page->phase), phases[i]); // what it was at last
     }
     td_status s = td_rank_connect(*out_rank);
     assert_non_null(strstr(td_status_message(s), "nothing is left to build"));

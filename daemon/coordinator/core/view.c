@@ -95,6 +95,7 @@ static Traind__V1__Progress *view_progress(struct td_arena *a, const struct td_j
     p->loss = (double)from->loss;
     p->samples_per_s = from->samples_per_s;
     p->phase = td_unconst(td_rank_phase_name(from->phase));
+    p->detail = td_unconst(td_rank_phase_detail(from->phase));
     int64_t batch = j->knobs.batch_size * j->n_ranks;
     if (batch > 0 && from->samples_per_s > 0 && from->total_steps > from->step) {
         p->eta_s = (double)(from->total_steps - from->step) * (double)batch / from->samples_per_s;
