@@ -128,6 +128,35 @@ static void test_open_refuses_damaged_headers(void **state) {
     assert_fails(td_safetensors_open(path_in(*state, "none"), &f), TD_DATA_LOSS, "none");
 }
 
+// Also half bytes, and more dimensions than a tensor of ours can have.
+static void test_tensors_of_foreign_types_are_in_the_file_as_they_are(void **state) {
+    static const struct {
+        const char *name, *foreign;
+        size_t bytes;
+    } rows[] = {{"a", "of type F8_E4M3", 3},
+                {"b", "of type F4", 2},
+                {"c", "of too many dimensions", 4},
+                {"d", NULL, 4}};
+    struct td_safetensors *f;
+    const char *path = path_in(*state, "foreign.safetensors");
+    put_file(path,
+             "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[3],\"data_offsets\":[0,3]},"
+             "\"b\":{\"dtype\":\"F4\",\"shape\":[2,2],\"data_offsets\":[3,5]},"
+             "\"c\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1,1,1],\"data_offsets\":[5,9]},"
+             "\"d\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[9,13]}}",
+             13);
+    assert_ok(td_safetensors_open(path, &f));
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        const struct td_tensor *t = td_safetensors_find(f, rows[i].name);
+        assert_int_equal(t->bytes, rows[i].bytes);
+        assert_true(!t->foreign == !rows[i].foreign);
+        if (t->foreign) assert_string_equal(t->foreign, rows[i].foreign);
+    }
+    td_safetensors_close(f);
+    put_file(path, "{\"b\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1);
+    assert_fails(td_safetensors_open(path, &f), TD_DATA_LOSS, "do not match its shape");
+}
+
 static void test_tensors_are_found_when_the_header_has_another_order(void **state) {
     struct td_safetensors *f;
     const char *path = path_in(*state, "order.safetensors");
@@ -188,6 +217,7 @@ int main(void) {
         CASE(test_tensors_read_back_as_they_were_written),
         CASE(test_bytes_in_memory_are_what_the_file_is),
         CASE(test_open_refuses_damaged_headers),
+        CASE(test_tensors_of_foreign_types_are_in_the_file_as_they_are),
         CASE(test_tensors_are_found_when_the_header_has_another_order),
         CASE(test_open_refuses_a_header_of_4_gigabytes),
         CASE(test_open_refuses_every_truncation),

@@ -116,6 +116,7 @@ static bool read_shape(const struct td_json *shape, struct td_tensor *t, size_t 
     for (const struct td_json *d = shape->first; d; d = d->next) {
         const int64_t n = td_json_int(d, -1);
         if (n < 0 || (n && !td_size_mul(elems, (size_t)n, &elems))) return false;
+        if (elems > INT64_MAX) return false;
         is_empty |= n == 0;
         if (!t->foreign) t->shape.dim[t->shape.n_dims++] = n;
     }
