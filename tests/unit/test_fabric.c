@@ -340,6 +340,7 @@ static void test_trainer_is_refused_what_nobody_acts_on(void **state) {
     } rows[] = {{"{precision: bf16-mixed}", "options.trainer has precision, which the options say"},
                 {"{devices: 2}", "options.trainer has devices"},
                 {"{accumulate_grad_batches: 2}", "the loop is the program's"},
+                {"{accumulate: tokens}", "the loop is the program's"},
                 {"{limit_val_batches: 0}", "limit_val_batches"},
                 {"{fast_dev_run: true}", "fast_dev_run"},
                 {"{overfit_batches: 2}", "overfit_batches"}};
