@@ -131,13 +131,15 @@ def test_script_without_a_daemon_saves_before_the_limit_and_goes_on_in_the_next(
     words = ["bash", ROOT / "deploy/slurm/traind-run.sbatch", tmp_path / "long.yaml", "--set", "checkpoint.every_n_train_steps=0",
              "--set", "checkpoint.save_top_k=-1"]
     folder = tmp_path / "traind-run"
-    steps = lambda attempt: sorted(int(f.name[5:]) for f in folder.glob(f"checkpoints/a{attempt}/step-*") if (f / "manifest.json").exists())
+    steps = lambda attempt: sorted(int(f.name[5:]) for f in folder.glob(f"checkpoints/a{attempt}/step-*") if ".tmp" not in f.name)
     script = subprocess.Popen(words, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    until("it trains", lambda: (folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size > 2000)
-    script.send_signal(signal.SIGUSR1)
-    warned, = until("it saves", lambda: steps(1))
-    script.send_signal(signal.SIGTERM)
-    said = script.communicate(timeout=60)[0]
+    try:
+        until("it trains", lambda: (folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size > 2000)
+        script.send_signal(signal.SIGUSR1)
+        warned, = until("it saves", lambda: steps(1))
+    finally:
+        script.send_signal(signal.SIGTERM)
+        said = script.communicate(timeout=60)[0]
     assert script.returncode == 1 and "long STOPPED" in said and warned < steps(1)[-1], said
     again = subprocess.run([*words, "--set", f"trainer.max_steps={steps(1)[-1] + 10}"], cwd=tmp_path, env=env,
                            capture_output=True, text=True, timeout=60)
