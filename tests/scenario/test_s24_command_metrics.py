@@ -3,6 +3,8 @@ shown by `metrics`, metrics.csv and TensorBoard."""
 import csv
 import json
 
+import pytest
+
 from support import until
 from test_s24_commands import python
 
@@ -139,3 +141,22 @@ def test_names_of_63_bytes_pass_whole_and_outlive_a_restart(daemon, tmp_path):
         assert [(p.step, p.value, p.n_ranks) for p in points] == [(s, s + i, 2) for s in range(200)], name
     rows = list(csv.DictReader(open(daemon.state_dir / "checkpoints" / job / "logs/metrics.csv", newline="")))
     assert [[float(r[n]) for n in names] for r in rows] == [[s + i for i in range(4)] for s in range(200)]
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 1, 0, 2]])
+def test_mean_over_ranks_is_the_same_in_whatever_order_they_come(cluster, tmp_path, order):
+    daemon = cluster.start("--slots", "4")
+    job = daemon.submit(python(tmp_path, f"""
+        import traind
+        traind.init()
+        rank = int(os.environ["RANK"])
+        time.sleep(0.3 * {order}.index(rank))
+        traind.log({{"loss": [0.1, 1e16, 0.7, -1e16][rank]}}, step=1)
+        traind.log({{}}, step=2)
+        time.sleep(1.2)  # it is closed, and on its way
+        """, trainer={"devices": 4}, loggers=["csv"]))
+    daemon.finish(job)
+    assert of(daemon, job, "loss") == [(1, (0.1 + 0.7) / 4)]
+    row, = csv.DictReader(open(daemon.state_dir / "checkpoints" / job / "logs/metrics.csv", newline=""))
+    assert float(row["loss"]) == (0.1 + 0.7) / 4
+    assert daemon.job(job).metrics["loss"] == (0.1 + 0.7) / 4
