@@ -503,7 +503,7 @@ def test_metrics_of_a_long_job_are_all_shown(daemon):
     ({"page_token": "j12"}, "page_token"), ({"page_token": "m1x"}, "page_token"),
     ({"page_token": "m7", "picture_points": 3}, "a picture has no pages"),
     ({"picture_points": 24001}, "at most 24000"), ({"from_step": 9, "to_step": 3}, "from_step"),
-    ({"names": ["x" * 24]}, "longer than a series' name")])
+    ({"names": ["x" * 64]}, "longer than a metric's name")])
 def test_metrics_question_that_makes_no_sense_is_refused(done, more, text):
     daemon, job = done
     with pytest.raises(grpc.RpcError) as failed:
