@@ -221,6 +221,7 @@ def test_token_ids_train_alike_in_every_file_that_holds_them(tmp_path, data):
     ({"name": "mlp", "layers": [63, 2]}, "npy", {}, "bad_spec", "begins with 63"),
     (GPT, "npy", {"x": "nan.npy"}, "data", "sample 3 is no number"),
     ({"name": "mlp", "layers": [64, 2]}, "npy", {"classes": 1}, "data", "label: expected 0 to 0, found 1"),
+    ({"name": "mlp", "layers": [64, 2]}, "npy", {"classes": 3}, "bad_spec", "labels begin at 0: if the least is 1, save y - 1"),
     (CONVNET, "text", {}, "bad_spec", "the dataset's samples are 16"),
     (GPT, "npy", {}, "bad_spec", "rows of i32 tokens"),
     (GPT, "tokens", {"vocab_size": 100}, "data", "token id: expected 0 to 99, found 116"),

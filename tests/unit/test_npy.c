@@ -423,6 +423,79 @@ static void test_set_is_refused_when_its_samples_are_empty(void **state) {
                 "x.npy' offset 0: elements of all samples, at least: expected 1, found 0");
 }
 
+// The first number of a split's first sample, and its label.
+static void check_first(struct td_dataset *d, enum td_split split, int64_t n, float x, int32_t y) {
+    const struct td_dataset_ops *ops = td_dataset_npy.ops;
+    float found[2];
+    int32_t label;
+    int64_t first = 0;
+    assert_int_equal(ops->length(d, split), n);
+    if (!n) return;
+    assert_ok(ops->gather(d, split, &first, 1, (void *[]){found, &label}));
+    assert_float_equal(found[0], x, 0);
+    assert_int_equal(label, y);
+}
+
+static void test_test_arrays_are_the_splits_test_and_predict(void **state) {
+    const char *dir = *state;
+    const struct td_dataset_ops *ops = td_dataset_npy.ops;
+    static const float x[8] = {1}, v[4] = {2}, t[6] = {3};
+    static const uint8_t y[4] = {0, 1, 2, 2}, vy[2] = {1}, ty[3] = {2};
+    struct td_dataset *d = NULL;
+    write_npy(dir, "x.npy", "<f4", "(4, 2)", x, sizeof x);
+    write_npy(dir, "y.npy", "|u1", "(4,)", y, sizeof y);
+    write_npy(dir, "v.npy", "<f4", "(2, 2)", v, sizeof v);
+    write_npy(dir, "vy.npy", "|u1", "(2,)", vy, sizeof vy);
+    write_npy(dir, "t.npy", "<f4", "(3, 2)", t, sizeof t);
+    write_npy(dir, "ty.npy", "|u1", "(3,)", ty, sizeof ty);
+    assert_ok(rig_open(&td_dataset_npy, dir,
+                       "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"val_x\":\"$/v.npy\",\"val_y\":"
+                       "\"$/vy.npy\",\"test_x\":\"$/t.npy\",\"test_y\":\"$/ty.npy\"}",
+                       NULL, &d));
+    check_first(d, TD_SPLIT_TRAIN, 4, 1, 0);
+    check_first(d, TD_SPLIT_VAL, 2, 2, 1);
+    check_first(d, TD_SPLIT_TEST, 3, 3, 2);
+    check_first(d, TD_SPLIT_PREDICT, 3, 3, 2);
+    ops->close(d);
+    assert_ok(rig_open(&td_dataset_npy, dir,
+                       "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"test_x\":\"$/t.npy\",\"test_y\":"
+                       "\"$/ty.npy\"}",
+                       NULL, &d));
+    check_first(d, TD_SPLIT_VAL, 0, 0, 0);
+    check_first(d, TD_SPLIT_TEST, 3, 3, 2);
+    ops->close(d);
+    d = NULL;
+    assert_fails(rig_open(&td_dataset_npy, dir,
+                          "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"test_y\":\"$/ty.npy\"}", NULL,
+                          &d),
+                 TD_INVALID_ARGUMENT, "data.test_x and data.test_y need each other");
+    static const uint8_t four[3] = {3};
+    write_npy(dir, "ty.npy", "|u1", "(3,)", four, sizeof four);
+    rig_refuses(rig_open(&td_dataset_npy, dir,
+                         "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"test_x\":\"$/t.npy\",\"test_y\":"
+                         "\"$/ty.npy\"}",
+                         NULL, &d),
+                TD_DATA_LOSS, "label: expected 0 to 2, found 3");
+    assert_null(d);
+}
+
+static void test_labels_from_1_are_refused_with_what_to_do(void **state) {
+    const char *dir = *state;
+    static const float x[6] = {1};
+    static const uint8_t labels[2][3] = {{1, 2, 3}, {1, 2, 9}};
+    static const char *const words[] = {"labels begin at 0, and the least here is 1: save y - 1",
+                                        "data.classes says how many there are"};
+    for (int i = 0; i < 2; i++) {
+        struct td_dataset *d = NULL;
+        write_npy(dir, "x.npy", "<f4", "(3, 2)", x, sizeof x);
+        write_npy(dir, "y.npy", "|u1", "(3,)", labels[i], sizeof labels[i]);
+        rig_refuses(rig_open(&td_dataset_npy, dir,
+                             "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"classes\":3}", NULL, &d),
+                    TD_DATA_LOSS, words[i]);
+        assert_null(d);
+    }
+}
+
 static void test_validation_is_refused_when_it_is_of_another_shape(void **state) {
     const char *dir = *state;
     static const float numbers[8] = {0};
@@ -456,6 +529,8 @@ int main(void) {
         test_in_scratch(test_targets_are_refused_when_a_binary_loss_has_no_room_for_them),
         test_in_scratch(test_labels_need_not_be_classes_when_they_are_ignored),
         test_in_scratch(test_set_is_refused_when_its_samples_are_empty),
+        test_in_scratch(test_test_arrays_are_the_splits_test_and_predict),
+        test_in_scratch(test_labels_from_1_are_refused_with_what_to_do),
         test_in_scratch(test_validation_is_refused_when_it_is_of_another_shape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,8 +7,8 @@
 // as many labels as samples, every label in [0, classes) or the one that the module ignores. Every
 // other number is finite, binary targets are from 0 to 1, training and validation have one shape
 // and type. A file of floats beyond WHOLE_MAX could take longer to read than a job may be planned:
-// its rows are checked as they are handed out. Knobs: x, y; val_x, val_y (for validation, test and
-// predict; together or not at all); classes.
+// its rows are checked as they are handed out. Knobs: x, y; val_x, val_y; test_x, test_y (each two
+// together or not at all); classes. Test and predict are the test arrays, else those of validation.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,7 +25,9 @@ enum {
     WHOLE_MAX = 1 << 30 /* bytes of a file */
 };
 
-struct half { // training, or everything else
+enum { TRAIN, VAL, TEST, PARTS };
+
+struct part {
     struct td_npy x, y;
     int64_t n;
 };
@@ -36,10 +38,10 @@ struct td_dataset {
     struct td_targets targets;      // what the module takes
     enum td_dtype floats;           // what numbers are handed out as
     struct td_shape sample, target; // without the leading dimension; target: y is of floats
-    struct half half[2];
+    struct part part[PARTS];
 };
 
-static bool has_targets(const struct half *h) {
+static bool has_targets(const struct part *h) {
     return !td_npy_is_integer(h->y.kind);
 }
 
@@ -53,9 +55,9 @@ static struct td_shape one_of(const struct td_shape *all) {
 
 static void npy_close(struct td_dataset *d) {
     if (!d) return;
-    for (int i = 0; i < 2; i++) {
-        td_npy_close(&d->half[i].x);
-        td_npy_close(&d->half[i].y);
+    for (int i = 0; i < PARTS; i++) {
+        td_npy_close(&d->part[i].x);
+        td_npy_close(&d->part[i].y);
     }
     d->magic = 0;
     free(d);
@@ -63,7 +65,7 @@ static void npy_close(struct td_dataset *d) {
 TD_DEFINE_AUTO(td_dataset, npy_close);
 
 // ---- checking -----------------------------------------------------------------------------------
-static td_status check_shapes(const char *x_path, const char *y_path, const struct half *h) {
+static td_status check_shapes(const char *x_path, const char *y_path, const struct part *h) {
     const struct td_shape *x = &h->x.shape, *y = &h->y.shape;
     if (x->n_dims < 2) {
         return td_data_fail(x_path, 0, "dimensions of the samples, at least", 2,
@@ -88,11 +90,31 @@ static td_status check_shapes(const char *x_path, const char *y_path, const stru
     return td_status_context(s, "labels do not match the samples in '%s'", x_path);
 }
 
-static td_status no_class(const char *path, const struct td_npy *y, int64_t i, int64_t limit) {
+// How much too large labels are that would be classes if they began at 0; 0: they would not.
+static int64_t labels_shifted(const struct td_dataset *d, const struct td_npy *y, int64_t limit) {
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    for (int64_t i = 0; i < y->shape.dim[0]; i++) {
+        const int64_t v = td_npy_int(y, i);
+        if (d->targets.ignores && v == d->targets.ignore_index) continue;
+        least = TD_MIN(least, v);
+        most = TD_MAX(most, v);
+    }
+    return least > 0 && most - least < limit ? least : 0;
+}
+
+static td_status no_class(const struct td_dataset *d, const char *path, const struct td_npy *y,
+                          int64_t i, int64_t limit) {
     char expected[48], found[24];
+    const int64_t least = labels_shifted(d, y, limit);
     snprintf(expected, sizeof expected, "0 to %" PRId64, limit - 1);
     snprintf(found, sizeof found, "%" PRId64, td_npy_int(y, i));
     td_status s = td_data_fail_text(path, td_npy_offset(y, i), "label", expected, found);
+    if (least) {
+        return td_status_context(s,
+                                 "label %" PRId64 " is no class; labels begin at 0, and the least "
+                                 "here is %" PRId64 ": save y - %" PRId64,
+                                 i, least, least);
+    }
     return td_status_context(
         s,
         "label %" PRId64 " is no class; data.classes says how many there are, "
@@ -108,7 +130,7 @@ static td_status check_labels(struct td_dataset *d, const char *path, const stru
     for (int64_t i = 0; i < y->shape.dim[0]; i++) {
         int64_t v = td_npy_int(y, i);
         if (d->targets.ignores && v == d->targets.ignore_index) continue;
-        if (v < 0 || v >= limit) return no_class(path, y, i, limit);
+        if (v < 0 || v >= limit) return no_class(d, path, y, i, limit);
         most = TD_MAX(most, v);
     }
     if (!d->classes) d->classes = most + 1;
@@ -134,24 +156,27 @@ static td_status check_targets(const struct td_dataset *d, const struct td_npy *
     return TD_OK;
 }
 
-static td_status check_whole(const struct td_dataset *d, const struct half *h) {
+static td_status check_whole(const struct td_dataset *d, const struct part *h) {
     if (!is_large(&h->y)) TD_TRY(check_targets(d, &h->y, 0, td_shape_elems(&h->y.shape)));
     if (is_large(&h->x)) return TD_OK;
     return check_finite(d, &h->x, 0, td_shape_elems(&h->x.shape));
 }
 
-static td_status open_half(struct td_dataset *d, int i, const char *x_where, const char *y_where,
+static const char *const keys[PARTS][2] = {
+    [TRAIN] = {"x", "y"}, [VAL] = {"val_x", "val_y"}, [TEST] = {"test_x", "test_y"}};
+
+static td_status open_part(struct td_dataset *d, int i, const char *const where[2],
                            const char *cache_dir) {
-    struct half *h = &d->half[i], *first = &d->half[0];
-    TD_TRY(td_npy_open(x_where, i ? "val_x" : "x", cache_dir, &h->x));
-    TD_TRY(td_npy_open(y_where, i ? "val_y" : "y", cache_dir, &h->y));
+    struct part *h = &d->part[i], *first = &d->part[TRAIN];
+    TD_TRY(td_npy_open(where[0], keys[i][0], cache_dir, &h->x));
+    TD_TRY(td_npy_open(where[1], keys[i][1], cache_dir, &h->y));
     const char *x_path = h->x.path, *y_path = h->y.path;
     TD_TRY(check_shapes(x_path, y_path, h));
     h->n = h->x.shape.dim[0];
     if (!has_targets(h)) TD_TRY(check_labels(d, y_path, &h->y));
     TD_TRY(check_whole(d, h));
     struct td_shape sample = one_of(&h->x.shape), target = one_of(&h->y.shape);
-    if (i == 0) {
+    if (i == TRAIN) {
         d->sample = sample;
         d->target = target;
     }
@@ -171,51 +196,59 @@ static td_status npy_open(const struct td_dataset_config *config, struct td_data
     TD_AUTO(td_dataset) *d = td_calloc(1, sizeof *d);
     if (!d) return td_fail_oom();
     d->magic = td_dataset_magic;
-    const char *path[4];
-    static const char *const keys[] = {"x", "y", "val_x", "val_y"};
-    for (size_t i = 0; i < TD_COUNTOF(keys); i++) {
-        TD_TRY(td_knob_text_or(config->knobs, keys[i], "", &path[i]));
+    const char *path[PARTS][2];
+    for (int i = 0; i < PARTS; i++) {
+        TD_TRY(td_knob_text_or(config->knobs, keys[i][0], "", &path[i][0]));
+        TD_TRY(td_knob_text_or(config->knobs, keys[i][1], "", &path[i][1]));
     }
     TD_TRY(td_knob_int_or(config->knobs, "classes", 0, &d->classes));
     if (config->targets) d->targets = *config->targets;
     d->floats = config->floats;
-    if (!*path[0] || !*path[1]) {
+    if (!*path[TRAIN][0] || !*path[TRAIN][1]) {
         return td_bad_spec("data: x and y are missing: paths of two arrays");
     }
-    if (!*path[2] != !*path[3]) return td_bad_spec("data.val_x and data.val_y need each other");
+    for (int i = VAL; i < PARTS; i++) {
+        if (!*path[i][0] == !*path[i][1]) continue;
+        return td_bad_spec("data.%s and data.%s need each other", keys[i][0], keys[i][1]);
+    }
     if (d->classes < 0 || d->classes > MAX_CLASSES) {
         return td_bad_spec("data.classes: out of range");
     }
-    TD_TRY(open_half(d, 0, path[0], path[1], config->cache_dir));
-    if (has_targets(&d->half[0]) && d->classes) {
+    TD_TRY(open_part(d, TRAIN, path[TRAIN], config->cache_dir));
+    if (has_targets(&d->part[TRAIN]) && d->classes) {
         return td_bad_spec("data.classes says that '%s' holds labels, but it holds %s: save it as "
                            "integers, or leave classes out",
-                           path[1], td_npy_name(d->half[0].y.kind));
+                           path[TRAIN][1], td_npy_name(d->part[TRAIN].y.kind));
     }
-    if (*path[2]) TD_TRY(open_half(d, 1, path[2], path[3], config->cache_dir));
+    for (int i = VAL; i < PARTS; i++) {
+        if (*path[i][0]) TD_TRY(open_part(d, i, path[i], config->cache_dir));
+    }
     *out_dataset = td_steal(d);
     return TD_OK;
 }
 
 // ---- handing out --------------------------------------------------------------------------------
 static size_t npy_fields(struct td_dataset *d, struct td_field out_fields[8]) {
-    out_fields[0] = (struct td_field){.name = "x",
-                                      .dtype = d->half[0].x.kind == TD_NPY_U1 ? TD_U8 : d->floats,
-                                      .sample_shape = d->sample};
+    out_fields[0] =
+        (struct td_field){.name = "x",
+                          .dtype = d->part[TRAIN].x.kind == TD_NPY_U1 ? TD_U8 : d->floats,
+                          .sample_shape = d->sample};
     out_fields[1] = (struct td_field){.name = "y", .dtype = TD_I32, .n_classes = d->classes};
-    if (has_targets(&d->half[0])) {
+    if (has_targets(&d->part[TRAIN])) {
         out_fields[1] =
             (struct td_field){.name = "y", .dtype = d->floats, .sample_shape = d->target};
     }
     return 2;
 }
 
-static const struct half *half_of(const struct td_dataset *d, enum td_split split) {
-    return &d->half[split == TD_SPLIT_TRAIN ? 0 : 1];
+static const struct part *part_of(const struct td_dataset *d, enum td_split split) {
+    const bool tests = split == TD_SPLIT_TEST || split == TD_SPLIT_PREDICT;
+    if (split == TD_SPLIT_TRAIN) return &d->part[TRAIN];
+    return &d->part[tests && d->part[TEST].n ? TEST : VAL];
 }
 
 static int64_t npy_length(struct td_dataset *d, enum td_split split) {
-    return half_of(d, split)->n;
+    return part_of(d, split)->n;
 }
 
 // Element i of a batch's numbers.
@@ -223,7 +256,7 @@ static void *place(const struct td_dataset *d, void *out, int64_t i) {
     return (char *)out + (size_t)i * td_dtype_bytes(d->floats);
 }
 
-static td_status gather_x(const struct td_dataset *d, const struct half *h, int64_t sample,
+static td_status gather_x(const struct td_dataset *d, const struct part *h, int64_t sample,
                           void *out, int64_t i) {
     const int64_t elems = td_shape_elems(&d->sample);
     if (is_large(&h->x)) TD_TRY(check_finite(d, &h->x, sample * elems, elems));
@@ -235,7 +268,7 @@ static td_status gather_x(const struct td_dataset *d, const struct half *h, int6
     return TD_OK;
 }
 
-static td_status gather_y(const struct td_dataset *d, const struct half *h, int64_t sample,
+static td_status gather_y(const struct td_dataset *d, const struct part *h, int64_t sample,
                           void *out, int64_t i) {
     const int64_t elems = td_shape_elems(&d->target);
     if (is_large(&h->y)) TD_TRY(check_targets(d, &h->y, sample * elems, elems));
@@ -250,7 +283,7 @@ static td_status gather_y(const struct td_dataset *d, const struct half *h, int6
 static td_status npy_gather(struct td_dataset *d, enum td_split split, const int64_t *index,
                             int64_t n, void *const *out) {
     TD_CHECK(d->magic == td_dataset_magic);
-    const struct half *h = half_of(d, split);
+    const struct part *h = part_of(d, split);
     for (int64_t i = 0; i < n; i++) {
         if (index[i] < 0 || index[i] >= h->n) {
             return td_fail(TD_OUT_OF_RANGE, "sample %" PRId64 " of %" PRId64 " in split %s",

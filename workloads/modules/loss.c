@@ -132,9 +132,11 @@ static td_status fit_labels(struct td_module_loss *l, const char *module, const 
                                               : "save one label a sample");
     }
     if (y->n_classes > classes) {
+        const bool one_more = y->n_classes == classes + 1;
         return td_bad_spec("%s ends with %" PRId64 " but the dataset's labels 'y' have %" PRId64
-                           " classes; end with %" PRId64,
-                           last, classes, y->n_classes, y->n_classes);
+                           " classes; end with %" PRId64 "%s",
+                           last, classes, y->n_classes, y->n_classes,
+                           one_more ? " (labels begin at 0: if the least is 1, save y - 1)" : "");
     }
     return fit_weights(l, last, classes);
 }
