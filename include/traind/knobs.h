@@ -59,6 +59,8 @@ struct td_plugin_knob {
 bool td_knob_is_set(const struct td_json *knobs, const char *name);
 
 TD_MUST_USE td_status td_knob_bool(const struct td_json *knobs, const char *name, bool *out_value);
+TD_MUST_USE td_status td_knob_bool_or(const struct td_json *knobs, const char *name, bool if_null,
+                                      bool *out_value);
 TD_MUST_USE td_status td_knob_int(const struct td_json *knobs, const char *name,
                                   int64_t *out_value);
 TD_MUST_USE td_status td_knob_int_or(const struct td_json *knobs, const char *name, int64_t if_null,
@@ -66,6 +68,8 @@ TD_MUST_USE td_status td_knob_int_or(const struct td_json *knobs, const char *na
 // An integer is taken, too.
 TD_MUST_USE td_status td_knob_real(const struct td_json *knobs, const char *name,
                                    double *out_value);
+TD_MUST_USE td_status td_knob_real_or(const struct td_json *knobs, const char *name, double if_null,
+                                      double *out_value);
 // TEXT, ENUM, PATH. Borrowed, NUL-terminated.
 TD_MUST_USE td_status td_knob_text(const struct td_json *knobs, const char *name,
                                    const char **out_text);

@@ -49,6 +49,13 @@ td_status td_knob_bool(const struct td_json *knobs, const char *name, bool *out_
     return TD_OK;
 }
 
+td_status td_knob_bool_or(const struct td_json *knobs, const char *name, bool if_null,
+                          bool *out_value) {
+    if (!is_null(knobs, name)) return td_knob_bool(knobs, name, out_value);
+    *out_value = if_null;
+    return TD_OK;
+}
+
 td_status td_knob_int(const struct td_json *knobs, const char *name, int64_t *out_value) {
     const struct td_json *v = td_json_get(knobs, name);
     if (!v || v->kind != TD_JSON_INT) return fail(name, "an int");
@@ -67,6 +74,13 @@ td_status td_knob_real(const struct td_json *knobs, const char *name, double *ou
     const struct td_json *v = td_json_get(knobs, name);
     if (!v || !is_number(v)) return fail(name, "a real");
     *out_value = td_json_real(v, 0);
+    return TD_OK;
+}
+
+td_status td_knob_real_or(const struct td_json *knobs, const char *name, double if_null,
+                          double *out_value) {
+    if (!is_null(knobs, name)) return td_knob_real(knobs, name, out_value);
+    *out_value = if_null;
     return TD_OK;
 }
 

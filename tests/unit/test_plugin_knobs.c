@@ -154,6 +154,12 @@ static void test_knobs_are_read_when_they_were_checked(void **state) {
     assert_int_equal(width, 9);
     assert_ok(td_knob_int_or(k, "width", 9, &width));
     assert_int_equal(width, 7);
+    assert_ok(td_knob_real_or(k, "title", 0.25, &scale));
+    assert_ok(td_knob_bool_or(k, "title", false, &bias));
+    assert_true(scale == 0.25 && !bias);
+    assert_ok(td_knob_real_or(k, "scale", 0.25, &scale));
+    assert_ok(td_knob_bool_or(k, "bias", false, &bias));
+    assert_true(scale == 1 && bias);
     assert_ok(td_knob_ints(k, "blocks", 4, blocks, &n));
     assert_true(n == 2 && blocks[0] == 1 && blocks[1] == 2);
     assert_ok(td_knob_reals(k, "betas", 2, betas, &n));
@@ -179,6 +185,8 @@ static void test_reader_fails_when_the_table_says_otherwise(void **state) {
     assert_fails(td_knob_bool(k, "width", &b), TD_FAILED_PRECONDITION, "'width' as a bool");
     assert_fails(td_knob_text(k, "title", &text), TD_FAILED_PRECONDITION, "'title' as a text");
     assert_fails(td_knob_int_or(k, "widht", 9, &i), TD_FAILED_PRECONDITION, "'widht' as an int");
+    assert_fails(td_knob_real_or(k, "no", 1, &r), TD_FAILED_PRECONDITION, "'no' as a real");
+    assert_fails(td_knob_bool_or(k, "no", true, &b), TD_FAILED_PRECONDITION, "'no' as a bool");
     assert_fails(td_knob_text_or(k, "no", "", &text), TD_FAILED_PRECONDITION, "'no' as a text");
     assert_fails(td_knob_ints(k, "blocks", 1, list, &n), TD_FAILED_PRECONDITION,
                  "room for 1 numbers of its knob 'blocks', which has 2");

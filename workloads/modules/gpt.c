@@ -68,10 +68,7 @@ static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
     const char *activation = NULL;
     TD_TRY(td_knob_text(knobs, "activation_function", &activation));
     m->gelu_tanh = strcmp(activation, "gelu_new") == 0;
-    m->eps = 1e-5;
-    if (td_knob_is_set(knobs, "layer_norm_epsilon")) {
-        TD_TRY(td_knob_real(knobs, "layer_norm_epsilon", &m->eps));
-    }
+    TD_TRY(td_knob_real_or(knobs, "layer_norm_epsilon", 1e-5, &m->eps));
     TD_TRY(td_knob_real(knobs, "initializer_range", &m->initializer_range));
     TD_TRY(td_knob_real(knobs, "embd_pdrop", &m->embd_pdrop));
     TD_TRY(td_knob_real(knobs, "attn_pdrop", &m->attn_pdrop));

@@ -74,20 +74,17 @@ static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
     struct td_decoder *d = &m->decoder;
     TD_TRY(td_knob_int_or(knobs, "max_position_embeddings", 0, &d->n_positions));
     TD_TRY(td_knob_int_or(knobs, "vocab_size", 0, &d->vocab_size));
-    m->eps = 1e-6; // what a config.json means that leaves them out
-    m->rope_theta = 10000;
-    if (td_knob_is_set(knobs, "rms_norm_eps")) TD_TRY(td_knob_real(knobs, "rms_norm_eps", &m->eps));
-    if (td_knob_is_set(knobs, "rope_theta")) {
-        TD_TRY(td_knob_real(knobs, "rope_theta", &m->rope_theta));
-    }
+    // Null: what a config.json means that leaves them out.
+    TD_TRY(td_knob_real_or(knobs, "rms_norm_eps", 1e-6, &m->eps));
+    TD_TRY(td_knob_real_or(knobs, "rope_theta", 10000, &m->rope_theta));
+    TD_TRY(td_knob_bool_or(knobs, "tie_word_embeddings", false, &m->tied));
     TD_TRY(td_knob_real(knobs, "initializer_range", &m->initializer_range));
     TD_TRY(td_knob_real(knobs, "attention_dropout", &m->attention_dropout));
     const struct td_json *rope_scaling = td_json_get(knobs, "rope_scaling");
     if (!rope_scaling) return td_bad_spec("knob 'rope_scaling' is missing: a map, or null");
     TD_TRY_CTX(td_rope_read(rope_scaling, "model.rope_scaling", &m->rope),
                "rotary angles of the spec, or of its weights' config.json");
-    if (!td_knob_is_set(knobs, "tie_word_embeddings")) return TD_OK;
-    return td_knob_bool(knobs, "tie_word_embeddings", &m->tied);
+    return TD_OK;
 }
 
 // ---- Hugging Face -------------------------------------------------------------------------------
