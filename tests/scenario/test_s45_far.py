@@ -301,7 +301,7 @@ def test_plan_shows_memory_of_the_device_apart(jobs, knobs, tmp_path):
     plans_itself = knobs.get("by_tensor", False)
     assert parts["device"] == parts["state"] + parts["arena"] + parts["scratch"] + parts["shadow"] > 0, parts
     assert parts["shadow"] == parts["snapshot"] > 0, parts
-    assert memory == parts["snapshot"] + parts["batch"] + parts["process"], parts
+    assert memory == parts["snapshot"] + parts["batch"] + parts["order"] + parts["process"], parts
     assert (parts["arena"] == 0) == plans_itself, parts
     on_host, on_device = said
     assert not re.search("state|activations|scratch", on_host) and "process" in on_host, said
