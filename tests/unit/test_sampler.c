@@ -12,7 +12,8 @@ enum { SAMPLES_MAX = 300 }; // of the unpadded ones
 
 static struct td_sampler *make(int64_t n, int32_t world, uint64_t seed, bool shuffle,
                                enum td_sampler_ends ends) {
-    struct td_sampler_config config = {n, world, seed, shuffle, ends};
+    struct td_sampler_config config = {
+        .n_samples = n, .world_size = world, .seed = seed, .shuffle = shuffle, .ends = ends};
     struct td_sampler *s = NULL;
     td_status st = td_sampler_create(&config, &s);
     if (st) fail_msg("%s", td_status_message(st));
