@@ -6,8 +6,9 @@
 // the embedded descriptor set knows.
 //
 // Numbers have their shortest form that reads back equal (lib/base/json); non-finite doubles are
-// the texts "nan", "inf" and "-inf", as a program logs them. Rejected: reflection through the
-// generated structs' names, which would need a table for each message.
+// the strings "NaN", "Infinity", "-Infinity". Values of metrics are the texts "nan", "inf" and
+// "-inf" instead, as a program logs them. Rejected: reflection through the generated structs'
+// names, which would need a table for each message.
 
 #include "client/json.h"
 
@@ -19,11 +20,13 @@
 #include "lib/base/json.h"
 #include "lib/rpc/descriptor_set.h"
 #include "lib/rpc/descriptors.h"
+#include "traind/v1/metric.pb-c.h"
 
 struct printer {
     struct td_buf *out;
     bool indent;
     int depth;
+    bool is_metric; // the reals that are being printed are values of metrics
     const struct td_descriptor_set *types;
 };
 
@@ -67,7 +70,10 @@ static td_status print_base64(struct printer *p, const uint8_t *data, size_t n) 
 }
 
 static td_status print_real(struct printer *p, double v) {
-    return td_json_print_value(v, p->out);
+    if (p->is_metric) return td_json_print_value(v, p->out);
+    if (isnan(v)) return td_buf_str(p->out, "\"NaN\"");
+    if (isinf(v)) return td_buf_str(p->out, v > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+    return td_json_print_double(v, p->out);
 }
 
 static td_status print_enum(struct printer *p, const ProtobufCEnumDescriptor *type, int value) {
@@ -157,7 +163,9 @@ static td_status print_map(struct printer *p, ProtobufCMessage *const *entry, si
         const char *at = (const char *)entry[i];
         const char *key = *(char *const *)(const void *)(at + type->fields[0].offset);
         TD_TRY(print_key(p, key ? key : "", i == 0));
+        p->is_metric = true; // no map has other reals
         TD_TRY(print_value(p, &type->fields[1], at + type->fields[1].offset));
+        p->is_metric = false;
     }
     return close_bracket(p, "}", n > 0);
 }
@@ -226,8 +234,10 @@ static td_status print_message(struct printer *p, const ProtobufCMessage *m) {
     TD_TRY(open_bracket(p, "{"));
     bool first = true;
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        p->is_metric = m->descriptor == &traind__v1__metric_point__descriptor;
         TD_TRY(print_field(p, m, &m->descriptor->fields[i], &first));
     }
+    p->is_metric = false;
     return close_bracket(p, "}", !first);
 }
 

@@ -31,6 +31,6 @@ def test_checkpoint_list_of_a_job_that_watches_no_value_marks_the_last_alone(dae
     daemon.finish(job)
     listed = daemon.ctl_json("checkpoint", "list", job)["checkpoints"]
     assert [c["last"] for c in listed] == [True] + [False] * (len(listed) - 1) and not any(c["best"] for c in listed)
-    assert {(c["monitor"], c["monitored"]) for c in listed} == {("", "nan")}
+    assert {(c["monitor"], c["monitored"]) for c in listed} == {("", "NaN")}
     rows = daemon.ctl("checkpoint", "list", job, check=OK).stdout.splitlines()
     assert "MONITORED" in rows[0] and re.split(r"  +", rows[1])[2:4] == ["last", "-"]

@@ -114,7 +114,7 @@ static void test_columns_are_left_out_whole_when_the_screen_is_narrow(void **sta
     assert_true(strncmp(text, "traind 1 at 127.0.0.1:1, up 0:00: 0 run~\n", 41) == 0);
     assert_non_null(strstr(text, "\nNODE                  STATE       SLOTS\n"));
     assert_non_null(strstr(text, "\nJOB                      STEP  STEP LOSS\n"
-                                 "j-0123456789ab           7/10     0.5000\n"));
+                                 "j-0123456789ab           7/10        0.5\n"));
     free(text);
     text = draw(&p, 1, 1, 80, 0);
     assert_true(strncmp(after(text, "\nJOB ") + 1,
