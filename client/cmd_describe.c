@@ -4,6 +4,7 @@
 // numbers, which are always there.
 
 #include <stdio.h>
+#include <string.h>
 
 #include "client/format.h"
 #include "client/last_lines.h"
@@ -86,12 +87,12 @@ static td_status show_job(struct td_session *s, const Traind__V1__Job *job) {
     const Traind__V1__Progress *p = job->progress;
     if (p && job->state == TRAIND__V1__JOB__STATE__RUNNING) {
         char rate[32], left[32];
-        bool moves = p->samples_per_s > 0; // else nothing is known of what is left
+        const bool moves = p->samples_per_s > 0; // else nothing is known of what is left
         td_print(stdout, "%-14s %s%s%s", "progress", p->phase, p->detail[0] ? " " : "", p->detail);
-        if (moves) {
-            td_print(stdout, ", %s samples/s, ETA %s", td_format_count(p->samples_per_s, rate),
-                     td_format_seconds(p->eta_s, left));
+        if (moves || strcmp(p->phase, "training") == 0) {
+            td_print(stdout, ", %s samples/s", td_format_count(p->samples_per_s, rate));
         }
+        if (moves) td_print(stdout, ", ETA %s", td_format_seconds(p->eta_s, left));
         td_print(stdout, "\n");
     }
     for (size_t i = 0; i < job->n_metrics; i++) {

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from support import BIN
+from support import BIN, until
 from test_s23_user_plugins import BITS, DATASET, MODULE, NARROW, build_plugin, spec_of
 
 FAULTS = """
@@ -308,7 +308,12 @@ def test_describe_says_no_remaining_time_when_nothing_moves(cluster, odd):
     daemon = cluster.make("--slots", "2", "--plugin-dirs", odd).start()
     job = daemon.submit(with_fault(odd, "dataset", "hang_gather"))
     daemon.wait_state(job, "RUNNING")
-    progress = next(line for line in daemon.ctl("describe", job, check=0).stdout.splitlines() if line.startswith("progress"))
+
+    def moves():
+        progress = next(line for line in daemon.ctl("describe", job, check=0).stdout.splitlines() if line.startswith("progress"))
+        return progress if "samples/s" in progress else None  # before that it says what it loads
+
+    progress = until("it trains", moves)
     assert "0 samples/s" in progress and "ETA" not in progress, progress
     os.kill(daemon.launcher(job), signal.SIGKILL)  # its ranks die with it
     daemon.wait_state(job, "FAILED")
