@@ -83,6 +83,23 @@ static void test_brief_has_what_differs_and_nothing_else(void **state) {
                                             "trainer:\n  devices: 2\n");
 }
 
+// A canonical spec names a checkpoint of another job by that job's id.
+static void test_spec_that_begins_from_a_job_is_brief(void **state) {
+    static const char *const keys[] = {"ckpt_path", "init_from"};
+    (void)state;
+    for (size_t i = 0; i < TD_COUNTOF(keys); i++) {
+        TD_AUTO(td_arena) *a = NULL;
+        assert_ok(td_arena_create(4 * TD_SPEC_ARENA_BYTES, &a));
+        struct td_json *canonical;
+        const struct td_json *brief;
+        assert_ok(parse(a, minimal, NULL, 0, &canonical));
+        assert_true(td_json_set(a, canonical, keys[i], td_json_new_string(a, "j-0123456789/last")));
+        assert_ok(td_spec_brief(a, canonical, &brief));
+        assert_string_equal(td_json_string(td_json_get(brief, keys[i]), ""), "j-0123456789/last");
+        assert_int_equal(brief->n_children, 4); // with model, data and optimizer
+    }
+}
+
 static void test_yaml_reads_back_as_the_text_that_it_was(void **state) {
     (void)state;
     static const char *const texts[] = {
@@ -124,6 +141,7 @@ int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spec_is_the_same_after_it_was_brief_and_yaml),
         cmocka_unit_test(test_brief_has_what_differs_and_nothing_else),
+        cmocka_unit_test(test_spec_that_begins_from_a_job_is_brief),
         cmocka_unit_test(test_yaml_reads_back_as_the_text_that_it_was),
         cmocka_unit_test(test_yaml_has_no_character_that_acts_on_a_terminal),
     };
