@@ -13,6 +13,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
+#include "lib/spec/place.h"
 
 enum { MAX_DEPTH = 8, CONTENT_FILES = 4096, PIECES = 64, PIECE = 4096, END = 64 << 10 };
 enum { WHOLE_MAX = 16 << 20 /* of what is digested whole */, LINE_MAX_BYTES = 128 };
@@ -74,16 +75,20 @@ static td_status walk(struct files *f, const char *path, int depth) {
     return s;
 }
 
-// "/d/set.npz:images" is an array in a file.
-static td_status add_path(struct files *f, const char *path) {
-    char file[TD_FS_PATH_BYTES];
+// The file or folder that is there; "/d/set.npz:images" is an array in a file.
+static bool find_file(const char *path, char out_file[TD_FS_PATH_BYTES]) {
     struct stat st;
     const char *colon = strrchr(path, ':');
-    if (colon && stat(path, &st) != 0 && errno == ENOENT) {
-        TD_TRY(td_fs_path(file, "%.*s", (int)(colon - path), path));
-        if (stat(file, &st) == 0) return walk(f, file, 0);
-    }
-    return walk(f, path, 0);
+    if (snprintf(out_file, TD_FS_PATH_BYTES, "%s", path) >= TD_FS_PATH_BYTES) return false;
+    if (stat(out_file, &st) == 0) return true;
+    if (!colon || errno != ENOENT) return false;
+    out_file[colon - path] = '\0';
+    return stat(out_file, &st) == 0;
+}
+
+static td_status add_path(struct files *f, const char *path) {
+    char file[TD_FS_PATH_BYTES];
+    return walk(f, find_file(path, file) ? file : path, 0);
 }
 
 static int by_path(const void *a, const void *b) {
@@ -236,13 +241,34 @@ static td_status visit(const struct td_json *v, const char *of, visit_fn *fn, vo
     return TD_OK;
 }
 
+// Which texts among a plugin's knobs are relative paths is known with the plugin alone: any that a
+// file answers to may be one. It is visited as the absolute path.
+static td_status visit_relative(const struct td_json *plan, const char *section, visit_fn *fn,
+                                void *arg) {
+    const struct td_spec_place place = td_place_kept(td_json_get(plan, "paths_from"));
+    const struct td_json *knobs = td_json_get(td_json_get(plan, section), "knobs");
+    for (const struct td_json *v = knobs ? knobs->first : NULL; v; v = v->next) {
+        char key[256], path[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
+        const char *text = td_json_string(v, "");
+        if (!text[0] || text[0] == '/') continue;
+        const char *base = td_place_base(&place, &text);
+        if (!base || snprintf(path, sizeof path, "%s/%s", base, text) >= (int)sizeof path) continue;
+        if (!find_file(path, file)) continue;
+        snprintf(key, sizeof key, "%s.knobs.%s", section, v->key);
+        const struct td_json absolute = {.kind = TD_JSON_STRING, .u.string = {path, strlen(path)}};
+        TD_TRY(fn(key, &absolute, arg));
+    }
+    return TD_OK;
+}
+
 static td_status visit_all(const struct td_json *plan, visit_fn *fn, void *arg) {
     static const char *const keys[] = {"plugins",   "model",         "data",
                                        "init_from", "evaluate_from", "ckpt_path"};
     for (size_t i = 0; i < TD_COUNTOF(keys); i++) {
         TD_TRY(visit(td_json_get(plan, keys[i]), keys[i], fn, arg));
     }
-    return TD_OK;
+    TD_TRY(visit_relative(plan, "model", fn, arg));
+    return visit_relative(plan, "data", fn, arg);
 }
 
 static const char *first_path(const struct td_json *v) {

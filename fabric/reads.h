@@ -20,7 +20,8 @@
 //
 // Compared is first stat, then, where that is another (another machine, a copy), the digest. A
 // change of a large file that touches none of its pieces is not seen: sizes do not follow from it.
-// What a plugin reads without a path in its knobs is not known. Names of jobs ("JOB/last") are no
+// What a plugin reads without a path in its knobs is not known. A relative text there counts as one
+// while a file is there (lib/spec/place.h). Names of jobs ("JOB/last") are no
 // paths. Any thread.
 
 #include "lib/base/buf.h"

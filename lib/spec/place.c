@@ -40,6 +40,12 @@ static const char *join(struct td_check *c, const char *dir, const char *text) {
     return td_check_oom(c, made) ? NULL : made;
 }
 
+const char *td_place_base(const struct td_spec_place *p, const char **io_text) {
+    const bool of_home = is_home(*io_text);
+    if (of_home) *io_text += 1 + strspn(*io_text + 1, "/");
+    return of_home ? p->home : p->directory;
+}
+
 static bool is_of_checkpoints(const struct td_knob *k) {
     return !k->section[0] && (!strcmp(k->key, "ckpt_path") || !strcmp(k->key, "init_from"));
 }
@@ -85,9 +91,9 @@ const char *td_place_path(struct td_check *c, const struct td_knob *k, const cha
     bool failed;
     const char *path = find_checkpoint(c, k, where, line, text, &failed);
     if (path || failed) return path;
-    const bool of_home = is_home(text);
-    const char *from = of_home ? p->home : p->directory,
+    const char *rest = text, *from = td_place_base(p, &rest),
                *shown = td_check_show(c->arena, text, strlen(text), 200);
+    const bool of_home = rest != text;
     if (text[0] == '~' && !of_home) {
         td_check_violation(c, where, line,
                            "'%s' begins at the home of another user, which is not known here; give "
@@ -101,7 +107,7 @@ const char *td_place_path(struct td_check *c, const struct td_knob *k, const cha
             p->refusal ? p->refusal : "the client did not say where it is; give an absolute path");
         return NULL;
     }
-    path = join(c, from, of_home ? text + 1 : text);
+    path = join(c, from, rest);
     if (path && strlen(path) > PATH_MAX_BYTES) {
         td_check_violation(c, where, line, "'%s' is longer than %d bytes as an absolute path",
                            shown, PATH_MAX_BYTES);

@@ -43,6 +43,8 @@ bool td_place_is_checkpoint(const struct td_check *c, const char *text);
 // wrong. Absolute ones, and all where the check has no place, come back as they are.
 const char *td_place_path(struct td_check *c, const struct td_knob *k, const char *where, int line,
                           const char *text);
+// The directory that a relative text begins at, NULL if it is unknown; *io_text is what follows it.
+const char *td_place_base(const struct td_spec_place *p, const char **io_text);
 
 // Adds where the client is to a list that is empty, for what the node puts together. Nothing where
 // relative paths are not taken.

@@ -151,6 +151,37 @@ static void test_change_is_named_when_a_file_comes_or_goes(void **state) {
     end(&r);
 }
 
+// Only the plugin knows which of its knobs are paths, so any text may be one.
+static void test_change_is_named_when_a_relative_path_of_a_plugin_is_another(void **state) {
+    static const char text[] =
+        "{\"model\":{\"name\":\"plugin\",\"knobs\":{\"init\":\"~/w.npz:a\",\"kind\":\"small\"}},"
+        "\"data\":{\"name\":\"plugin\",\"knobs\":{\"path\":\"rows\",\"n\":3,\"other\":\"~me/"
+        "rows\"}},"
+        "\"paths_from\":[\"$\",\"$/home\"]}";
+    char path[256];
+    struct reads r = {0};
+    snprintf(r.dir, sizeof r.dir, "%s", (const char *)*state);
+    snprintf(path, sizeof path, "%s/home", r.dir);
+    assert_ok(td_fs_mkdirs(path, 0700));
+    put(&r, "rows", "1234", 4);
+    put(&r, "home/w.npz", "ww", 2);
+    begin(&r, *state, text);
+    assert_int_equal(r.kept->n_children, 2);
+    check_entry(&r, 0, "model.knobs.init", 1, 2);
+    check_entry(&r, 1, "data.knobs.path", 1, 4);
+    check(&r, "");
+    put(&r, "rows", "12345678", 8);
+    check(&r, "data.knobs.path: '");
+    check(&r, "/rows' has 1 files of 8 bytes, it had 1 of 4");
+    put(&r, "rows", "1234", 4);
+    put(&r, "home/w.npz", "vw", 2);
+    check(&r, "/home/w.npz:a' has other content");
+    put(&r, "home/w.npz", "ww", 2);
+    put(&r, "small", "", 0);
+    check(&r, "model.knobs.kind: '");
+    end(&r);
+}
+
 // Of a large file its ends, and 64 pieces between them. Size and time are what they were.
 static void test_change_of_a_large_file_is_seen_at_its_ends_and_in_its_pieces(void **state) {
     enum { BYTES = 4 << 20 };
@@ -211,6 +242,7 @@ int main(void) {
         test_in_scratch(test_each_value_that_names_files_has_an_entry),
         test_in_scratch(test_change_is_named_when_a_file_is_another),
         test_in_scratch(test_change_is_named_when_a_file_comes_or_goes),
+        test_in_scratch(test_change_is_named_when_a_relative_path_of_a_plugin_is_another),
         test_in_scratch(test_change_of_a_large_file_is_seen_at_its_ends_and_in_its_pieces),
         test_in_scratch(test_header_of_safetensors_is_read_whole),
         test_in_scratch(test_state_is_enough_when_nothing_changed),
