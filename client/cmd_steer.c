@@ -29,27 +29,10 @@ static td_status show(struct td_session *s, const struct td_flags *f, const Trai
     return TD_OK;
 }
 
-// Of all jobs of a name: the state of this one leaves nothing to do.
-static bool is_nothing_left(const struct td_flags *f, td_status borrow_failure) {
-    return f->all && td_status_code(borrow_failure) == TD_FAILED_PRECONDITION &&
-           strncmp(td_status_reason(borrow_failure), "STATE_", 6) == 0;
-}
-
-// *out_answer: NULL with OK where --all found nothing to do for this one, which is said.
-static td_status ask(struct td_session *s, const struct td_flags *f, const char *method,
-                     const ProtobufCMessage *request, struct td_rpc_message **out_answer) {
-    td_status failed =
-        td_session_call(s, method, request, &traind__v1__job__descriptor, out_answer);
-    if (!failed || !is_nothing_left(f, failed)) return failed;
-    td_print(stderr, "trainctl: %s\n", td_status_message(failed));
-    td_status_free(failed);
-    return TD_OK;
-}
-
 static td_status steer(struct td_session *s, const struct td_flags *f, const char *method,
                        const ProtobufCMessage *request) {
     TD_AUTO(td_rpc_message) *answer = NULL;
-    TD_TRY(ask(s, f, method, request, &answer));
+    TD_TRY(td_session_change(s, method, request, &answer));
     return answer ? show(s, f, (const Traind__V1__Job *)td_rpc_message_get(answer)) : TD_OK;
 }
 
@@ -66,7 +49,7 @@ td_status td_cmd_pause(struct td_session *s, const struct td_flags *f, int *out_
     TD_AUTO(td_rpc_message) *answer = NULL;
     Traind__V1__PauseJobRequest request = TRAIND__V1__PAUSE_JOB_REQUEST__INIT;
     request.id = td_unconst(f->args[0]);
-    TD_TRY(ask(s, f, "/traind.v1.JobService/PauseJob", &request.base, &answer));
+    TD_TRY(td_session_change(s, "/traind.v1.JobService/PauseJob", &request.base, &answer));
     if (!answer) return TD_OK;
     const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
     return f->wait ? td_follow_to(s, job->id, 0, &paused, 1, out_exit) : show(s, f, job);

@@ -123,6 +123,22 @@ td_status td_session_call(struct td_session *s, const char *method, const Protob
         s->config.address, (double)timeout_ns / TD_NS_PER_S);
 }
 
+// Of all jobs of a name: the state of this one leaves nothing to do.
+static bool is_nothing_left(const struct td_flags *f, td_status borrow_failure) {
+    const char *reason = td_status_reason(borrow_failure);
+    return f->all && td_status_code(borrow_failure) == TD_FAILED_PRECONDITION &&
+           (strncmp(reason, "STATE_", 6) == 0 || strncmp(reason, "PHASE_", 6) == 0);
+}
+
+td_status td_session_change(struct td_session *s, const char *method,
+                            const ProtobufCMessage *request, struct td_rpc_message **out_job) {
+    td_status failed = td_session_call(s, method, request, &traind__v1__job__descriptor, out_job);
+    if (!failed || !is_nothing_left(s->flags, failed)) return failed;
+    td_print(stderr, "trainctl: %s\n", td_status_message(failed));
+    td_status_free(failed);
+    return TD_OK;
+}
+
 td_status td_session_get_job(struct td_session *s, struct td_rpc_message **out_job) {
     Traind__V1__GetJobRequest request = TRAIND__V1__GET_JOB_REQUEST__INIT;
     request.id = td_unconst(s->flags->args[0]);

@@ -36,6 +36,12 @@ TD_MUST_USE td_status td_session_call(struct td_session *s, const char *method,
                                       const ProtobufCMessageDescriptor *response_type,
                                       struct td_rpc_message **out_response);
 
+// One that changes the state of a job, which the answer is: a Traind__V1__Job. *out_job stays as it
+// is, with OK, where --all found nothing to do for this one; stderr says so.
+TD_MUST_USE td_status td_session_change(struct td_session *s, const char *method,
+                                        const ProtobufCMessage *request,
+                                        struct td_rpc_message **out_job);
+
 // The job that the first argument names, as it is now: a Traind__V1__Job. out_job may be NULL.
 TD_MUST_USE td_status td_session_get_job(struct td_session *s, struct td_rpc_message **out_job);
 

@@ -157,10 +157,21 @@ def test_job_without_ranks_is_refused_with_its_state(daemon):
     assert "nobody" in create(daemon, "nobody", check=NOT_FOUND).stderr
 
 
+def test_all_of_a_name_are_asked_also_where_one_has_ended(daemon):
+    done = daemon.submit(SPEC, "name=long")
+    daemon.finish(done)
+    job = daemon.submit(LONG, *RARELY)
+    daemon.wait_step(job, 20)
+    ran = create(daemon, "long", "--all", "--wait", "-o", "name")
+    assert ran.stdout.split() == paths(daemon, job) and f"job {done} is SUCCEEDED" in ran.stderr
+    daemon.steer("Cancel", job)
+
+
 def test_job_that_only_evaluates_is_refused(daemon):
     job = daemon.submit(LONG, "stages=[validate]", "trainer.limit_val_batches=1.0", "data.samples=400000", "data.val_split=0.9")
     daemon.wait_state(job, "RUNNING")
     assert "no training step follows" in create(daemon, job, check=CONFLICT).stderr
+    assert "no training step follows" in create(daemon, job, "--all").stderr
     daemon.steer("Cancel", job)
 
 
