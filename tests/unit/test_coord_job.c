@@ -8,6 +8,7 @@
 
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/retain.h"
 #include "daemon/coordinator/core/view.h"
 #include "lib/attempt/rank_page.h"
 #include "traind/v1/job.pb-c.h"
@@ -436,9 +437,21 @@ static void test_knobs_are_kept_without_the_tree_of_the_spec(void **state) {
     }
 }
 
+// NAME/best looks at each job of the name, of which there may be 20,000.
+static void test_spec_is_not_read_when_there_is_no_checkpoint_to_choose_from(void **state) {
+    (void)state;
+    TD_AUTO(td_job) *j = NULL;
+    assert_ok(td_job_create("j-1", &j));
+    assert_non_null(j->spec_json = td_strdup("{\"checkpoint\":{\"monitor\":\"val_loss\"}}"));
+    assert_null(td_retain_best(j));
+    assert_null(j->knobs.texts);
+    assert_true(td_job_has_knobs(j)); // it could have been
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_knobs_are_kept_without_the_tree_of_the_spec),
+        cmocka_unit_test(test_spec_is_not_read_when_there_is_no_checkpoint_to_choose_from),
         cmocka_unit_test(test_table_says_what_the_rules_say_in_every_cell),
         cmocka_unit_test(test_terminal_states_never_change),
         cmocka_unit_test(test_states_have_the_numbers_and_names_of_the_wire),

@@ -119,11 +119,13 @@ static void strike(struct books *b, size_t at) {
 
 const struct td_checkpoint *td_retain_best(struct td_job *j) {
     struct books b = {0};
-    if (!read_rule(j, &b) || !b.rule.by_value) return td_catalog_find(j, "");
+    const struct td_checkpoint *last = td_catalog_find(j, "");
+    if (!last) return NULL; // who asks many jobs of a name reads no spec in vain
+    if (!read_rule(j, &b) || !b.rule.by_value) return last;
     fill(j, &b);
     size_t at;
     const struct td_checkpoint *best =
-        td_retention_best(&b.rule, b.value, b.n, &at) ? b.row[at] : td_catalog_find(j, "");
+        td_retention_best(&b.rule, b.value, b.n, &at) ? b.row[at] : last;
     free(b.row);
     free(b.value);
     return best;
