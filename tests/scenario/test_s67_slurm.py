@@ -100,7 +100,7 @@ def test_jobs_of_an_allocation_span_its_nodes(allocation, tmp_path):
     train.write_text(SPEC)
     allocation.ends(allocation.batch(hello, train, TRAIND_SET="trainer.devices=1"), 0)
     said = allocation.said()
-    assert len(re.findall(r"hello +SUCCEEDED", said)) == len(re.findall(r"small +SUCCEEDED", said)) == 1, said
+    assert len(re.findall(r"hello +owner +SUCCEEDED", said)) == len(re.findall(r"small +owner +SUCCEEDED", said)) == 1, said
     assert {line.split(" name=")[1].split()[0] for line in said.splitlines() if "node joined" in line} == {"n1", "n2"}
     printed = b"".join(p.read_bytes() for p in (allocation.state / "logs").rglob("*") if p.is_file())
     assert b"rank 0 of 2\n" in printed and b"rank 1 of 2\n" in printed
@@ -120,7 +120,7 @@ def test_job_goes_on_in_the_next_allocation_when_the_time_was_over(allocation, t
     before = len(allocation.said())
     allocation.ends(allocation.batch(), 0)
     said = allocation.said()[before:]
-    job, = re.findall(r"(j-\S+) +long +SUCCEEDED +600/600 +\S+ (?:epoch|step) +2 ", said)
+    job, = re.findall(r"(j-\S+) +long +owner +SUCCEEDED +600/600 +\S+ (?:epoch|step) +2 ", said)
     assert f"job={job} from=PAUSED" in said, said
 
 
