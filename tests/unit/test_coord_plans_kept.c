@@ -1,6 +1,7 @@
 // Plans that are kept, in the coordinator's core: each carries what it was made from, and a node
 // compares that before the plan decides anything.
 
+#include "tests/unit/coord_devices.h"
 #include "tests/unit/coord_rig.h"
 
 static const char small[] = "{\"memory_bytes\":1000,\"shared_bytes\":16,\"total_steps\":16,"
@@ -18,6 +19,23 @@ static void answer(struct rig *r, const char *sizes) {
 static void answer_change(struct rig *r, const char *what) {
     assert_true(r->n_requests > 0);
     answer_compared(r, r->requests[--r->n_requests], what);
+    settle(r);
+}
+
+static void answer_failure(struct rig *r, enum td_code code, const char *cls, const char *why) {
+    char copy[64], empty[] = "";
+    assert_true(r->n_requests > 0);
+    snprintf(copy, sizeof copy, "%s", r->requests[--r->n_requests]);
+    Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
+    result.request = copy;
+    result.result_json = empty;
+    result.code = code;
+    result.class_ = td_unconst(cls);
+    result.message = td_unconst(why);
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
+    m.plan_result = &result;
+    say(r, &m);
     settle(r);
 }
 
@@ -105,15 +123,15 @@ static void test_plan_that_no_node_confirmed_refuses_no_job(void **state) {
 
 static void test_order_that_takes_too_much_is_refused_naming_the_knob(void **state) {
     (void)state;
-    TD_AUTO_FREE char *one = make_spec(1, 1), *two = make_spec(2, 1);
+    TD_AUTO_FREE char *first = make_spec(1, 1), *second = make_spec(2, 1);
     const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
     struct rig r;
     begin_alone(&r, &o);
     r.memory_bytes = 1000;
     r.session = td_core_session_open(r.core, r.now, false);
     say_register(&r, "n-1", 4);
-    create(&r, 1, one);
-    create(&r, 2, two);
+    create(&r, 1, first);
+    create(&r, 2, second);
     settle(&r);
     assert_int_equal(r.n_requests, 2);
     answer(&r, "{\"memory_bytes\":3000,\"order_bytes\":2500,\"read\":[]}");
@@ -264,19 +282,7 @@ static void test_job_that_has_run_goes_on_when_its_plan_is_stale_and_no_other_co
     answer_change(&r, change);
     assert_int_equal(r.n_requests, 1);
     assert_true(r.asked_for_later);
-    char copy[64], cls[] = "data", message[] = "no such file", empty[] = "";
-    snprintf(copy, sizeof copy, "%s", r.requests[--r.n_requests]);
-    Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
-    result.request = copy;
-    result.result_json = empty;
-    result.code = TD_DATA_LOSS;
-    result.class_ = cls;
-    result.message = message;
-    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
-    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
-    m.plan_result = &result;
-    say(&r, &m);
-    settle(&r);
+    answer_failure(&r, TD_DATA_LOSS, "data", "no such file");
     assert_int_equal(r.n_requests, 0);
     assert_int_equal(r.n_assigned, 2);
     end(&r);
@@ -303,6 +309,58 @@ static void test_other_node_is_asked_when_one_goes_while_it_compares(void **stat
     end(&r);
 }
 
+// Its devices are forgotten then, and only the answer of a plan names them.
+static void test_plan_is_made_again_when_the_machine_was_started_again(void **state) {
+    (void)state;
+    static const char far_away[] =
+        "{\"memory_bytes\":1000,\"shared_bytes\":16,\"total_steps\":16,\"accelerator\":\"far\","
+        "\"devices\":[{\"uuid\":\"far-0\",\"name\":\"a\",\"memory_bytes\":7}],"
+        "\"read\":[{\"of\":\"data.train\",\"digest\":\"a\"}]}";
+    TD_AUTO_FREE char *spec = far_spec(1, 1);
+    struct rig r;
+    begin_with_kept(&r, spec, far_away);
+    r.boot = "boot-2";
+    r.session = td_core_session_open(r.core, r.now, false);
+    say_register(&r, "n-1", 4);
+    settle(&r);
+    create(&r, 2, spec);
+    settle(&r);
+    assert_int_equal(r.n_requests, 1);
+    assert_string_equal(r.read, "");
+    answer(&r, far_away);
+    assert_int_equal(r.n_requests, 0);
+    assert_int_equal(r.n_assigned, 2);
+    end(&r);
+}
+
+// Its planner fails there each time, so what another node like it says has to do.
+static void test_job_starts_when_another_node_answers_for_the_one_where_it_runs(void **state) {
+    (void)state;
+    for (int is_stale = 0; is_stale < 2; is_stale++) {
+        TD_AUTO_FREE char *spec = make_spec(1, 1);
+        struct rig r;
+        begin_with_kept(&r, spec, small);
+        const uint64_t first = r.session;
+        r.session = td_core_session_open(r.core, r.now, false);
+        say_register(&r, "n-2", 8); // the job takes the smaller one
+        settle(&r);
+        const uint64_t second = r.session;
+        create(&r, 2, spec);
+        settle(&r);
+        assert_true(r.n_requests == 1 && r.asked[0] == first);
+        r.session = first;
+        answer_failure(&r, TD_INTERNAL, "internal", "the planner was killed");
+        assert_true(r.n_requests == 1 && r.asked[0] == second);
+        r.session = second;
+        answer_change(&r, is_stale ? change : "");
+        if (is_stale) answer(&r, large);
+        assert_int_equal(r.n_requests, 0);
+        assert_int_equal(r.n_assigned, 2);
+        assert_true(r.parts[0].session == first);
+        end(&r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kept_plan_is_compared_before_an_assignment),
@@ -316,6 +374,8 @@ int main(void) {
         cmocka_unit_test(test_caller_of_plan_gets_what_a_node_has_confirmed),
         cmocka_unit_test(test_job_that_has_run_goes_on_when_its_plan_is_stale_and_no_other_comes),
         cmocka_unit_test(test_other_node_is_asked_when_one_goes_while_it_compares),
+        cmocka_unit_test(test_plan_is_made_again_when_the_machine_was_started_again),
+        cmocka_unit_test(test_job_starts_when_another_node_answers_for_the_one_where_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -296,6 +296,10 @@ static const struct td_plan_entry *kept_of(const struct td_core *core,
                                            const struct td_plan_ask *ask, const struct td_host *n) {
     const struct td_plan_entry *e = ask->dump[0] ? NULL : td_plans_find(core, ask->digest, n);
     if (!e || !e->read || td_plans_is_settled(e)) return NULL;
+    // Its devices are in the answer of a plan alone.
+    const bool is_known =
+        td_accel_is_host(ask->accelerator) || td_host_accel_find(&n->devices, ask->accelerator);
+    if (!is_known) return NULL;
     return e->guesses && is_waited_for(core, ask) ? NULL : e;
 }
 
@@ -456,6 +460,17 @@ void td_plans_node_gone(struct td_core *core, const char *node) {
 }
 
 // ---- answers ------------------------------------------------------------------------------------
+// The node that an answer of `node` is for. Where the job would run may be a node that gave none;
+// one that has the same plan speaks for it.
+static const struct td_host *spoken_for(const struct td_core *core, const struct td_plan_ask *ask,
+                                        const struct td_host *node) {
+    const struct td_host *n = ask->prefer[0] ? td_nodes_find(core, ask->prefer) : NULL;
+    if (!n || !has_failed(ask, n)) return node;
+    const bool is_alike =
+        td_plans_find(core, ask->digest, n) == td_plans_find(core, ask->digest, node);
+    return is_alike ? n : node;
+}
+
 static bool on_plan(struct td_core *core, struct td_host *node, uint32_t at, const char *json) {
     struct td_plan_ask *ask = core->asks[at];
     struct td_plan_entry *e = NULL;
@@ -476,7 +491,7 @@ static bool on_plan(struct td_core *core, struct td_host *node, uint32_t at, con
     bool changed = td_host_devices_take_plan(&node->devices, ask->accelerator, json);
     if (e) {
         td_plans_keep(core, e);
-        (void)td_plans_confirm(core, ask->digest, node, ask->asked);
+        (void)td_plans_confirm(core, ask->digest, spoken_for(core, ask, node), ask->asked);
         td_core_record(core, TD_RECORD_PLAN, e->key, e->json);
     }
     for (uint32_t i = 0; i < ask->n_failed; i++) {
@@ -492,7 +507,7 @@ static bool on_plan(struct td_core *core, struct td_host *node, uint32_t at, con
 // The answer to a comparison: the plan that is kept is good, or there is none any more.
 static void on_comparison(struct td_core *core, struct td_host *node, uint32_t at, bool same) {
     struct td_plan_ask *ask = core->asks[at];
-    if (same && td_plans_confirm(core, ask->digest, node, ask->asked)) {
+    if (same && td_plans_confirm(core, ask->digest, spoken_for(core, ask, node), ask->asked)) {
         const struct td_plan_entry *e = td_plans_find(core, ask->digest, node);
         answer_waiters(core, ask, e->json, e, TD_OK);
         drop_ask(core, at);
