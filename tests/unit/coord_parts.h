@@ -61,17 +61,23 @@ static inline void answer_all(struct rig *r) {
 }
 
 // Nodes n-1 and n-2, and a job of one rank on each that was assigned.
-static inline void begin_two(struct two *t, const char *level_a, const char *level_b) {
+static inline void begin_two_with(struct two *t, const char *level_a, const char *level_b,
+                                  const char *spec) {
     const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
-    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 2}");
     memset(t, 0, sizeof *t);
     begin_alone(&t->r, &o);
+    t->r.runs_commands = true;
     t->b = join_as(&t->r, "n-2", 2, level_b, NULL); // names decide, not who came first
     t->a = join_as(&t->r, "n-1", 2, level_a, NULL);
     create(&t->r, 0, spec);
     settle(&t->r);
     answer_all(&t->r);
     assert_int_equal(t->r.n_parts, 2);
+}
+
+static inline void begin_two(struct two *t, const char *level_a, const char *level_b) {
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 2}");
+    begin_two_with(t, level_a, level_b, spec);
 }
 
 static inline void run_both(struct two *t) {

@@ -24,6 +24,7 @@ struct rig {
     uint32_t cores;        // of nodes that register; 0: as many as slots
     bool embedded;         // of nodes that register
     bool keyed;            // of nodes that register
+    bool runs_commands;    // nodes that register
     char key[33];          // that the newest registration was given
     const char *address;   // collective, of nodes that register; NULL: none
     const char *level;     // CPU, of nodes that register; NULL: they do not say
@@ -198,6 +199,7 @@ static void say_register_with(struct rig *r, const char *name, uint32_t slots,
     reg.cores = r->cores ? r->cores : slots;
     reg.embedded = r->embedded;
     reg.keyed = r->keyed;
+    reg.commands = r->runs_commands;
     reg.memory_bytes = r->memory_bytes;
     reg.devices = !r->gives_no_devices;
     reg.collective_address = td_unconst(r->address ? r->address : "");
@@ -273,21 +275,25 @@ static inline void start_again(struct rig *r, const struct td_core_options *o) {
     settle(r);
 }
 
-static char *make_spec_from(int seed, int devices, const char *more) {
+static char *make_canonical(const char *spec) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *tree = NULL;
     TD_AUTO_BUF text;
+    td_buf_init(&text, 1 << 20);
+    assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    assert_ok(td_spec_parse(arena, spec, strlen(spec), NULL, 0, &tree));
+    assert_ok(td_json_print(tree, false, &text));
+    return td_buf_take_cstr(&text);
+}
+
+static char *make_spec_from(int seed, int devices, const char *more) {
     char spec[640];
     snprintf(spec, sizeof spec,
              "{name: n, seed_everything: %d, model: {name: mlp, layers: [2, 2]},"
              " data: {name: synthetic, samples: 8, features: 2, classes: 2, batch_size: 2},"
              " optimizer: {name: sgd, lr: 0.1}, trainer: {devices: %d}%s}",
              seed, devices, more);
-    td_buf_init(&text, 1 << 20);
-    assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    assert_ok(td_spec_parse(arena, spec, strlen(spec), NULL, 0, &tree));
-    assert_ok(td_json_print(tree, false, &text));
-    return td_buf_take_cstr(&text);
+    return make_canonical(spec);
 }
 
 static inline char *make_spec(int seed, int devices) {

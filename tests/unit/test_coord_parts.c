@@ -306,6 +306,24 @@ static void test_one_node_of_several_is_asked_to_save(void **state) {
     end_two(&t);
 }
 
+// Each of its ranks saves for itself, and one that has ended has nothing to save.
+static void test_command_is_asked_to_save_where_its_ranks_still_run(void **state) {
+    (void)state;
+    struct two t;
+    TD_AUTO_FREE char *spec =
+        make_canonical("{kind: command, command: [a], trainer: {num_nodes: 2}}");
+    begin_two_with(&t, "avx2", "avx2", spec);
+    run_both(&t);
+    save(&t);
+    assert_true(t.r.n_saves == 2 && t.r.saves[0] == t.a && t.r.saves[1] == t.b);
+    say_at(&t, t.b, "{\"event\":\"launcher_end\",\"outcome\":\"done\"}\n");
+    td_core_session_close(t.r.core, t.r.now, t.b);
+    take(&t.r);
+    save(&t);
+    assert_true(t.r.n_saves == 3 && t.r.saves[2] == t.a);
+    end_two(&t);
+}
+
 static void test_job_that_stops_is_not_asked_to_save(void **state) {
     (void)state;
     struct two t;
@@ -426,6 +444,7 @@ int main(void) {
         cmocka_unit_test(test_abort_is_said_again_to_a_node_that_comes_back),
         cmocka_unit_test(test_rank_that_was_silent_first_is_shown_whatever_the_order_of_nodes),
         cmocka_unit_test(test_one_node_of_several_is_asked_to_save),
+        cmocka_unit_test(test_command_is_asked_to_save_where_its_ranks_still_run),
         cmocka_unit_test(test_job_that_stops_is_not_asked_to_save),
         cmocka_unit_test(test_job_succeeds_when_both_parts_have_ended_well),
         cmocka_unit_test(test_node_is_not_named_when_a_job_of_several_is_stopped_on_one),

@@ -66,21 +66,29 @@ void td_attempt_send_stop(struct td_core *core, struct td_job *j, struct td_atte
 }
 
 // Ranks of a training, or of a program, agree on it among all: one node is enough, and several
-// might have it at different steps. Ranks of a command are asked each.
-static uint32_t parts_to_ask(const struct td_job *j, const struct td_attempt *a) {
-    return j->knobs.kind == TD_KIND_COMMAND ? a->n_parts : 1;
+// might have it at different steps. Ranks of a command are asked each. A part that is over has
+// nothing to save, and its node may be gone.
+static uint32_t parts_to_ask(const struct td_job *j, const struct td_attempt *a,
+                             const struct td_attempt_part *out_parts[TD_SPEC_MAX_RANKS]) {
+    const uint32_t most = j->knobs.kind == TD_KIND_COMMAND ? a->n_parts : 1;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->n_parts && n < most; i++) {
+        if (td_attempt_part_live(&a->parts[i])) out_parts[n++] = &a->parts[i];
+    }
+    return n;
 }
 
 td_status td_attempt_send_save(struct td_core *core, const struct td_job *j,
                                const struct td_attempt *a) {
-    const uint32_t n = parts_to_ask(j, a);
+    const struct td_attempt_part *parts[TD_SPEC_MAX_RANKS];
+    const uint32_t n = parts_to_ask(j, a, parts);
     for (uint32_t i = 0; i < n; i++) {
-        const struct td_host *node = td_nodes_find(core, a->parts[i].node);
+        const struct td_host *node = td_nodes_find(core, parts[i]->node);
         if (node && node->session) continue;
         return td_status_with_reason(td_fail(TD_UNAVAILABLE,
                                              "node %s, which has ranks of job %s, is away; they "
                                              "train on, and can be asked when it is back",
-                                             node ? node->name : a->parts[i].node, j->id),
+                                             node ? node->name : parts[i]->node, j->id),
                                      "NODE_AWAY");
     }
     Traind__V1__AttemptId id;
@@ -91,7 +99,7 @@ td_status td_attempt_send_save(struct td_core *core, const struct td_job *j,
     m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_CHECKPOINT_NOW;
     m.checkpoint_now = &save;
     for (uint32_t i = 0; i < n; i++) {
-        td_core_send(core, td_nodes_find(core, a->parts[i].node), &m);
+        td_core_send(core, td_nodes_find(core, parts[i]->node), &m);
     }
     return TD_OK;
 }
