@@ -156,39 +156,97 @@ static void test_job_fails_with_the_reason_when_the_one_that_it_names_is_removed
     end(&r);
 }
 
+// Job 0 runs and has saved step 5, and there is a slot for another.
+static void begin_beside(struct rig *r, const char *store) {
+    char more[96];
+    snprintf(more, sizeof more, ", checkpoint: {store: %s, save_top_k: 1}", store);
+    TD_AUTO_FREE char *first = make_spec_from(1, 1, more);
+    begin_with(r, 2, &options);
+    create(r, 0, first);
+    settle(r);
+    answer_plans(r);
+    say_ready(r);
+    say_saved(r, 5);
+}
+
+// The file of a streamed checkpoint of job 0 is at the coordinator.
+static void say_durable(struct rig *r, const char *path) {
+    const Traind__V1__AttemptId id = attempt_id(r);
+    assert_ok(td_core_shard_durable(r->core, r->now, &id, path, "m", 1,
+                                    "00000000000000000000000000000001"));
+    take(r);
+    settle(r);
+}
+
+// Job 1 runs from step 5, which job 0 removes meanwhile, and fails on its data.
+static void fail_beside(struct rig *r, const char *why) {
+    TD_AUTO_FREE char *second = make_named(2, "ckpt_path", "j-000000000000/last");
+    char text[240];
+    begin_beside(r, "fs");
+    struct rig one = *r; // the attempt of job 0, to speak of it again
+    create(r, 1, second);
+    settle(r);
+    answer_plans(r);
+    assert_string_equal(r->assigned, "j-000000000001");
+    const uint64_t epoch = r->epoch, events = r->events;
+    snprintf(r->assigned, sizeof r->assigned, "%s", one.assigned);
+    r->epoch = one.epoch;
+    r->events = one.events;
+    say_saved(r, 10);
+    say_removed(r, 5);
+    snprintf(r->assigned, sizeof r->assigned, "j-000000000001");
+    r->epoch = epoch;
+    r->events = events;
+    snprintf(text, sizeof text, ",\"class\":\"data\",\"code\":\"NOT_FOUND\",\"message\":\"%s\"",
+             why);
+    say_end(r, "failed", text);
+    r->now.mono.ns += 10 * TD_NS_PER_S;
+    settle(r);
+}
+
 static void test_attempt_begins_again_when_its_checkpoint_went_while_it_was_read(void **state) {
     (void)state;
-    static const char why[] = ",\"class\":\"data\",\"code\":\"NOT_FOUND\",\"message\":\"gone\"";
-    TD_AUTO_FREE char *first = make_spec_from(1, 1, ", checkpoint: {store: fs, save_top_k: 1}");
-    TD_AUTO_FREE char *second = make_named(2, "ckpt_path", "j-000000000000/last");
     struct rig r;
-    begin_with(&r, 2, &options);
-    create(&r, 0, first);
-    settle(&r);
-    answer_plans(&r);
-    say_ready(&r);
-    say_saved(&r, 5);
-    struct rig one = r; // the attempt of job 0, to speak of it again
-    create(&r, 1, second);
-    settle(&r);
-    answer_plans(&r);
-    assert_string_equal(r.assigned, "j-000000000001");
-    const uint64_t epoch = r.epoch, events = r.events;
-    snprintf(r.assigned, sizeof r.assigned, "%s", one.assigned);
-    r.epoch = one.epoch;
-    r.events = one.events;
-    say_saved(&r, 10);
-    say_removed(&r, 5);
-    snprintf(r.assigned, sizeof r.assigned, "j-000000000001");
-    r.epoch = epoch;
-    r.events = events;
-    say_end(&r, "failed", why);
-    r.now.mono.ns += 10 * TD_NS_PER_S;
-    settle(&r);
+    fail_beside(&r, "file '/d/j-000000000000/a1/step-5/m': No such file or directory");
     answer_plans(&r);
     assert_int_equal(r.attempt, 2);
     assert_int_equal(job(&r, 1)->restarts, 0);
     assert_from(&r, "ckpt_path", "j-000000000000/a1/step-10");
+    end(&r);
+}
+
+static void test_job_fails_when_other_data_is_wrong_and_its_checkpoint_went_as_well(void **state) {
+    (void)state;
+    struct rig r;
+    fail_beside(&r, "label 7 of 2 classes");
+    assert_int_equal(r.n_requests, 0);
+    assert_int_equal(job(&r, 1)->state, TD_JOB_FAILED);
+    assert_false(has_note(job(&r, 1), "was removed while it was read"));
+    end(&r);
+}
+
+// The rank has removed step 5, and step 10 is not at the coordinator yet.
+static void test_job_waits_for_the_next_one_when_the_only_one_is_leaving(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *second = make_named(2, "ckpt_path", "j-000000000000/last");
+    struct rig r;
+    struct td_reason why;
+    begin_beside(&r, "auto");
+    say_durable(&r, "a1/step-5");
+    say_saved(&r, 10);
+    say_removed(&r, 5);
+    assert_true(td_catalog_find(job(&r, 0), NULL)->leaving);
+    create(&r, 1, second);
+    settle(&r);
+    assert_int_equal(r.n_requests, 0);
+    assert_int_equal(job(&r, 1)->state, TD_JOB_QUEUED);
+    td_core_reason(r.core, job(&r, 1), r.now.mono, &why);
+    assert_string_equal(why.code, "SAVING_CHECKPOINT");
+    say_durable(&r, "a1/step-10");
+    assert_int_equal(r.n_requests, 1);
+    assert_from(&r, "ckpt_path", "j-000000000000/a1/step-10");
+    answer_plans(&r);
+    assert_string_equal(r.assigned, "j-000000000001");
     end(&r);
 }
 
@@ -200,6 +258,8 @@ int main(void) {
         cmocka_unit_test(test_settled_one_is_held_over_a_restart_until_the_job_has_ended),
         cmocka_unit_test(test_job_fails_with_the_reason_when_the_one_that_it_names_is_removed),
         cmocka_unit_test(test_attempt_begins_again_when_its_checkpoint_went_while_it_was_read),
+        cmocka_unit_test(test_job_fails_when_other_data_is_wrong_and_its_checkpoint_went_as_well),
+        cmocka_unit_test(test_job_waits_for_the_next_one_when_the_only_one_is_leaving),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

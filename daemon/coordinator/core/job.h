@@ -209,7 +209,8 @@ struct td_job {
     char *source_place; // its directory
     char *plan_spec;    // spec_json with that in place of the name; not durable
     char plan_digest[33];
-    bool source_firm; // settled when the job had a place; not durable
+    bool source_firm;  // settled when the job had a place; not durable
+    bool source_waits; // it was removed, and the next one is on its way; not durable
     struct td_job_knobs knobs;
     struct td_mono waits_since; // by the same clock as plans; not durable
     struct td_mono retry_at;    // RECOVERING: not before; not durable, a restart retries at once

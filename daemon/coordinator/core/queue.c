@@ -416,6 +416,7 @@ static void look(struct td_core *core, struct td_job *j, uint32_t at) {
     }
     struct td_host *place = p.node ? p.node : p.nearest; // now or later
     bool soon = p.node || at < PLAN_AHEAD;
+    // One that waits for a checkpoint of another job keeps no slots, which that job may need.
     if (place && soon && !td_source_settle(core, j, p.node != NULL)) return;
     if (place && soon && !planned(core, j, place, p.node != NULL)) {
         if (td_job_state_waits(j->state)) keep_place(core, j, &p);

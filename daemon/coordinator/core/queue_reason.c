@@ -33,6 +33,7 @@ enum why {
     WHY_NODES,
     WHY_SAVING,
     WHY_AWAY,
+    WHY_SOURCE,
     WHY_PLAN,
     WHY_TURN,
     WHY_SMALL,
@@ -55,6 +56,7 @@ static enum why find_why(const struct td_core *core, const struct td_job *j, str
     if (out_place->away) return WHY_AWAY;
     const struct td_host *place = out_place->node ? out_place->node : out_place->nearest;
     bool soon = out_place->node || td_queue_ahead(core, j);
+    if (place && soon && j->source_waits) return WHY_SOURCE;
     if (place && soon && !td_plans_suffice(core, j, place)) return WHY_PLAN;
     if (out_place->node) return WHY_TURN;
     if (out_place->wanted > 1 && out_place->able < out_place->wanted) return WHY_FEW_NODES;
@@ -284,6 +286,10 @@ void td_core_reason(const struct td_core *core, const struct td_job *j, struct t
     case WHY_AWAY:
         td_reason_set(out_reason, "WAITING_FOR_NODE",
                       "its checkpoint %s is on node %s, which is away", c->path, c->node);
+        break;
+    case WHY_SOURCE:
+        td_reason_set(out_reason, "SAVING_CHECKPOINT",
+                      "the checkpoint that it begins from is on its way to the coordinator");
         break;
     case WHY_PLAN:
         td_reason_set(out_reason, "PLANNING", "a node works out its memory and steps");

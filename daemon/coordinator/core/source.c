@@ -81,10 +81,21 @@ static bool only_the_embedded(const struct td_core *core) {
 
 // Where a rank reads it: where its rank wrote it. One that the coordinator keeps is there, if there
 // are no nodes but its own.
+static bool is_here(const struct td_core *core, const struct td_checkpoint *c) {
+    return !c->directory[0] || (c->streamed && only_the_embedded(core));
+}
+
+// Its rank has removed it where others read it, and the next one is still on its way here:
+// catalog.h keeps it until then.
+static bool is_leaving(const struct td_core *core, const struct td_job *of,
+                       const struct td_checkpoint *c) {
+    const bool one_comes = td_catalog_pending(of) || !td_job_state_ended(of->state);
+    return c->leaving && one_comes && !is_here(core, c);
+}
+
 static char *place_of(const struct td_core *core, const struct td_job *of,
                       const struct td_checkpoint *c) {
-    const bool is_here = !c->directory[0] || (c->streamed && only_the_embedded(core));
-    if (!is_here) return td_core_dup(c->directory);
+    if (!is_here(core, c)) return td_core_dup(c->directory);
     TD_AUTO_BUF text;
     td_buf_init(&text, SPEC_MAX_BYTES);
     TD_CHECK(!td_buf_printf(&text, "%s/%s/%s", core->checkpoint_dir, of->id, c->path));
@@ -118,6 +129,12 @@ td_status td_source_join(struct td_core *core, const char *spec_json, char **out
     *out_json = NULL;
     if (!key) return TD_OK;
     TD_TRY_CTX(pick(core, &name, &of, &c), "%s", key);
+    if (is_leaving(core, of, c)) {
+        return td_fail(TD_UNAVAILABLE,
+                       "%s: checkpoint %s of job %s (%s) was removed, and its next one is still on "
+                       "its way to the coordinator; try again",
+                       key, c->path, of->id, of->name);
+    }
     TD_AUTO_FREE char *place = place_of(core, of, c);
     return with_place(spec_json, key, place, out_json);
 }
@@ -129,8 +146,9 @@ static bool is_there(struct td_core *core, const struct td_job *j) {
     const struct td_checkpoint *c = NULL;
     if (!td_checkpoint_of_job_read(j->source, &name)) return false;
     td_status s = pick(core, &name, &of, &c);
+    const bool is = !s && !is_leaving(core, of, c);
     td_status_free(s);
-    return !s;
+    return is;
 }
 
 td_status td_source_restore(struct td_job *j) {
@@ -168,8 +186,11 @@ bool td_source_settle(struct td_core *core, struct td_job *j, bool starts) {
     if (!key || td_catalog_find(j, NULL)) return true; // it goes on from its own
     const bool first = starts && !j->source_firm && !j->n_attempts;
     j->source_firm = starts;
+    j->source_waits = false;
     if (!first && j->source && is_there(core, j)) return true;
     td_status s = pick(core, &name, &of, &c);
+    j->source_waits = !s && is_leaving(core, of, c);
+    if (j->source_waits) return false; // the queue looks again when the next one is there
     if (!s) s = keep(core, j, of, c);
     if (!s) return true;
     char why[512];
@@ -214,8 +235,10 @@ bool td_source_moved(struct td_core *core, struct td_job *j) {
     const struct td_checkpoint *c = NULL;
     if (!j->source || !name_of(j, &name) || td_checkpoint_path_ok(name.which)) return false;
     if (td_catalog_find(j, NULL)) return false;
+    const char *why = j->failure.message ? j->failure.message : "";
+    if (!j->source_place || !strstr(why, j->source_place)) return false; // something else is wrong
     td_status s = pick(core, &name, &of, &c);
-    const bool moved = !s && !td_job_source_is(j, of, c->path);
+    const bool moved = !s && (is_leaving(core, of, c) || !td_job_source_is(j, of, c->path));
     td_status_free(s);
     if (!moved) return false;
     td_job_note(j, "attempt %u began from checkpoint %s, which was removed while it was read",

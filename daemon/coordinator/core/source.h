@@ -13,7 +13,8 @@
 //
 // A live rank of the other job removes its own files all the same. What was settled and is gone is
 // settled again; a job that names that one checkpoint fails with the reason. An attempt that
-// finds its checkpoint gone while it reads it is not the job's fault, and another one starts.
+// finds its checkpoint gone while it reads it is not the job's fault, and another one starts. Of
+// streamed ones the next may still be on its way then: the job waits for that.
 //
 // Part of the core: pure.
 
@@ -28,14 +29,15 @@ TD_MUST_USE td_status td_source_pick(struct td_job *of, const char *which,
 // A spec with the place of today in place of a name. NULL: it names none.
 TD_MUST_USE td_status td_source_join(struct td_core *core, const char *spec_json, char **out_json);
 // The job looks for a place. starts: it has one now. False: it has failed, as there is no such
-// checkpoint.
+// checkpoint, or it waits for the next one (td_job.source_waits).
 bool td_source_settle(struct td_core *core, struct td_job *j, bool starts);
 // Its first attempt starts: which checkpoint that is, as a note.
 void td_source_note(const struct td_core *core, struct td_job *j);
 // A rank of that job removed it: those that name it learn of it.
 void td_source_removed(struct td_core *core, struct td_job *of, const char *path);
-// An attempt failed on its data. True: it began from "last" or "best" of a job where that is
-// another one by now, and the next attempt begins from that.
+// An attempt failed on its data. True: the failure names the checkpoint that it began from, which
+// was "last" or "best" of a job where that is another one by now. The next attempt begins from
+// that.
 bool td_source_moved(struct td_core *core, struct td_job *j);
 // After a restart: the spec with its place, again.
 TD_MUST_USE td_status td_source_restore(struct td_job *j);
