@@ -95,6 +95,18 @@ def test_end_is_known_when_the_checkpoint_is_of_an_older_traind(tmp_path):
     assert max(rest) == total == 22 and not ends_of(notes)
 
 
+# What is counted since adds to what that traind had played.
+def test_end_stays_when_a_run_of_an_older_traind_goes_on_twice(tmp_path):
+    cut_off(tmp_path)
+    path = tmp_path / f"whole/step-{CUT}/manifest.json"
+    old = json.loads(path.read_text())
+    del old["progress"]["windows"], old["progress"]["total_steps"]
+    path.write_text(json.dumps(old))
+    played(tmp_path, plan_for(tmp_path / "b", resume_from=path.parent, trainer={"max_steps": CUT + 1}))
+    rest, total, notes = played(tmp_path, plan_for(tmp_path / "c", resume_from=tmp_path / f"b/step-{CUT + 1}"))
+    assert max(rest) == total == 32
+
+
 # A step that 16-mixed skips is none, but its window was played: the end of the schedule does not move.
 def test_end_stays_when_steps_were_skipped_before(tmp_path):
     mixed = {"accelerator": "cpu", "precision": "16-mixed"}

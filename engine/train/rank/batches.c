@@ -87,15 +87,15 @@ struct td_limits td_rank_window_limits(const struct td_rank *r) {
 void td_rank_recount(const struct td_rank *r, struct td_progress *p) {
     const int64_t batch = r->config->batch_size * r->share[TD_SPLIT_TRAIN].n_replicas;
     if (p->epoch_offset) p->epoch_batches = (p->epoch_offset + batch - 1) / batch;
+    // An older traind did not count them; what is counted from here on adds to them.
+    if (!p->windows) p->windows = (p->step + p->precision.skipped_steps) / r->steps.n;
 }
 
 int64_t td_rank_total_windows(const struct td_rank *r, const struct td_progress *p) {
     const struct td_limits windows = td_rank_window_limits(r);
     const struct td_epoch e = td_rank_epoch(r, p);
     const int64_t n_steps = r->steps.n;
-    // A place that does not count them (of an older traind, of a loop of its own) has updates.
-    const int64_t done = p->windows ? p->windows : (p->step + p->precision.skipped_steps) / n_steps;
-    const int64_t total = td_limits_total_steps(&windows, done, &e, td_rank_epoch_batches(r));
+    const int64_t total = td_limits_total_steps(&windows, p->windows, &e, td_rank_epoch_batches(r));
     return total ? TD_MAX(total, p->step / n_steps) : 0; // a limit may be below what is done
 }
 

@@ -28,7 +28,8 @@ struct td_program_key td_rank_predict_key(const struct td_rank *r, int64_t n);
 // The job's limits with windows in place of optimizer steps. Each step of the module makes one of
 // these in a window; a window that max_steps ends in is played whole.
 struct td_limits td_rank_window_limits(const struct td_rank *r);
-// The place of a checkpoint as this world counts batches: of its offset, which samplers go by.
+// The place of a checkpoint as this world counts batches: of its offset, which samplers go by. One
+// of an older traind has no windows: they follow from its steps.
 void td_rank_recount(const struct td_rank *r, struct td_progress *p);
 // Windows of a run that is at p: those that it has played, and what is left with the data, world
 // and batch of this rank. A schedule with an end that is `auto` ends there. 0: it has no end. Where
