@@ -496,6 +496,23 @@ static void test_labels_from_1_are_refused_with_what_to_do(void **state) {
     }
 }
 
+// y - 1 would part them from the training labels, which are as they must be.
+static void test_labels_of_the_validation_are_not_to_be_shifted(void **state) {
+    const char *dir = *state;
+    static const float x[6] = {1};
+    static const uint8_t y[] = {0, 1, 2}, v[] = {1, 2, 3};
+    struct td_dataset *d = NULL;
+    write_npy(dir, "x.npy", "<f4", "(3, 2)", x, sizeof x);
+    write_npy(dir, "y.npy", "|u1", "(3,)", y, sizeof y);
+    write_npy(dir, "v.npy", "|u1", "(3,)", v, sizeof v);
+    rig_refuses(rig_open(&td_dataset_npy, dir,
+                         "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"val_x\":\"$/x.npy\",\"val_y\":"
+                         "\"$/v.npy\"}",
+                         NULL, &d),
+                TD_DATA_LOSS, "data.classes says how many there are");
+    assert_null(d);
+}
+
 static void test_validation_is_refused_when_it_is_of_another_shape(void **state) {
     const char *dir = *state;
     static const float numbers[8] = {0};
@@ -531,6 +548,7 @@ int main(void) {
         test_in_scratch(test_set_is_refused_when_its_samples_are_empty),
         test_in_scratch(test_test_arrays_are_the_splits_test_and_predict),
         test_in_scratch(test_labels_from_1_are_refused_with_what_to_do),
+        test_in_scratch(test_labels_of_the_validation_are_not_to_be_shifted),
         test_in_scratch(test_validation_is_refused_when_it_is_of_another_shape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
