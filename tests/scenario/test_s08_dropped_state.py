@@ -1,5 +1,6 @@
 """What a resumed run does not take over is said: state of another optimizer, schedule, loss scale or model,
 and what begins at zero instead. A line for each, in notes and, joined, in the reason of `resumed`."""
+import numpy as np
 import pytest
 
 from plans import plan_of, state_of
@@ -53,6 +54,8 @@ TABLE = {
                                   ["precision 32-true -> 16-mixed",
                                    "the loss scale begins at its first value: the checkpoint has none"]),
     "another seed": ({"seed_everything": 1}, {"seed_everything": 2}, ["seed 1 -> 2: other samples and other dropout from here on"]),
+    "another order": ({"trainer": {"sampler": "torch"}}, {"trainer": {"sampler": "keyed"}},
+                      ["trainer.sampler torch -> keyed: another order of samples from here on"]),
 }
 
 
@@ -80,3 +83,14 @@ def test_one_rank_names_what_is_not_taken_over_when_there_are_two(tmp_path):
     run(tmp_path / "a1", {"optimizer": ADAMW}, 2)
     notes, _ = run(tmp_path / "a2", {"optimizer": SGD}, 2, resume_from=str(tmp_path / "a1/step-2"))
     assert len(notes) == 1 and "optimizer adamw -> sgd" in notes[0]
+
+
+def test_samples_held_out_are_named_when_they_are_others(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((64, 16), np.float32))
+    np.save(tmp_path / "y.npy", np.arange(64) % 4)
+    before = {"model": NARROW, "data": {"name": "npy", "x": f"{tmp_path}/x.npy", "y": f"{tmp_path}/y.npy",
+                                        "classes": 16, "batch_size": 8, "val_split": 0.25}}
+    run(tmp_path / "a1", before)
+    notes, _ = run(tmp_path / "a2", before | {"trainer": {"sampler": "keyed"}}, resume_from=str(tmp_path / "a1/step-2"))
+    assert notes == [HEAD + "trainer.sampler torch -> keyed: another order of samples from here on, and val_split holds "
+                     "out others, of which most were trained on"]

@@ -239,6 +239,18 @@ static void compare_own_state(const struct td_rank *r, struct td_resume_reasons 
     if (*hook) add(out, "%s", hook);
 }
 
+// The orders hold the same samples, so a seed says nothing of this.
+static void compare_orders(const struct td_rank *r, struct td_resume_reasons *out) {
+    const struct td_json *plan = r->restored.manifest.plan;
+    const char *was = td_json_string(plan ? td_json_path(plan, "trainer.sampler") : NULL, "torch");
+    const char *is = r->config->keyed_order ? "keyed" : "torch";
+    const struct td_amount *part = &r->config->val_split;
+    const bool holds_out = part->is_fraction || part->batches;
+    if (strcmp(was, is) == 0) return;
+    add(out, "trainer.sampler %s -> %s: another order of samples from here on%s", was, is,
+        holds_out ? ", and val_split holds out others, of which most were trained on" : "");
+}
+
 void td_resume_compare(const struct td_rank *r, uint32_t roles,
                        struct td_resume_reasons *out_reasons) {
     const struct td_manifest *m = &r->restored.manifest;
@@ -255,6 +267,7 @@ void td_resume_compare(const struct td_rank *r, uint32_t roles,
     compare_steps(r, out_reasons);
     compare_scales(r, out_reasons);
     compare_own_state(r, out_reasons);
+    compare_orders(r, out_reasons);
     if (m->seed != r->config->seed) {
         add(out_reasons, "seed %llu -> %llu: other samples and other dropout from here on",
             (unsigned long long)m->seed, (unsigned long long)r->config->seed);

@@ -16,7 +16,7 @@
 #include "engine/train/rank/rank.h"
 
 // With its head a line has to fit a job's note.
-enum { TD_RESUME_REASONS = 12, TD_RESUME_REASON_BYTES = 272 };
+enum { TD_RESUME_REASONS = 13, TD_RESUME_REASON_BYTES = 272 };
 enum { TD_RESUME_BYTES = TD_RESUME_REASONS * (TD_RESUME_REASON_BYTES + 2) + 64 };
 
 struct td_resume_reasons {
