@@ -9,7 +9,9 @@
 //
 // Once for each micro-batch the host sets the step's random words: the key of (seed, step), and the
 // place of the rank's first sample. Row i of the batch is global sample `sample + i * stride`,
-// counted by the sampler's positions in the epoch. An op adds its stream (attrs.stream).
+// counted by the sampler's positions in the epoch. Where each rank plays all positions, because
+// the dataset divides the samples, position p of rank r of n is p * n + r. An op adds its stream
+// (attrs.stream).
 //
 //   K  = Philox(key: seed,          counter: step)            words 0 and 1: in the block
 //   k  = Philox(key: K,             counter: stream)          words 0 and 1: one for each op

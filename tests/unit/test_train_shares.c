@@ -186,6 +186,23 @@ static void test_random_numbers_follow_the_share(void **state) {
     }
 }
 
+static void play_all(struct run *r, const char *dir) {
+    (void)dir;
+    r->config.whole_data = true;
+}
+
+// Whoever gathers divides: position p of rank r of n has the numbers of sample p * n + r.
+static void test_random_numbers_are_of_each_rank_when_all_play_all_positions(void **state) {
+    struct job j = job_of("ddp", 2);
+    j.body = fitting_rank;
+    j.change = play_all;
+    run_job(&j, *state);
+    for (uint32_t i = 0; i < RANKS; i++) {
+        assert_int_equal(words[i][TD_RANDOM_SAMPLE], 2 * (SAMPLES - BATCH) + i);
+        assert_int_equal(words[i][TD_RANDOM_STRIDE], 2);
+    }
+}
+
 // A gpt whose dropout takes half, on 16 rows of 4 tokens.
 static char tokens[512];
 
@@ -282,6 +299,7 @@ int main(void) {
         CASE(test_shares_are_refused_when_ranks_differ_in_their_number),
         CASE(test_evaluation_counts_each_sample_once_when_ranks_have_the_same),
         CASE(test_random_numbers_follow_the_share),
+        CASE(test_random_numbers_are_of_each_rank_when_all_play_all_positions),
         CASE(test_samples_drop_out_alike_whoever_has_them),
         CASE(test_position_follows_the_share_when_a_run_goes_on),
         CASE(test_ranks_are_refused_when_two_claim_one_file),

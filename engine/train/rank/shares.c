@@ -71,5 +71,11 @@ int32_t td_rank_n_trained_shares(const struct td_rank *r) {
 
 void td_rank_set_random(struct td_rank *r, int64_t step, int64_t offset) {
     const struct td_strategy_shard own = r->share[TD_SPLIT_TRAIN];
+    const int32_t world = r->facts.world_size;
+    if (r->config->whole_data) { // whoever gathers divides: other samples on each rank
+        td_random_set(r->random, r->config->seed, step, offset * world + r->facts.global_rank,
+                      world);
+        return;
+    }
     td_random_set(r->random, r->config->seed, step, offset + own.rank, own.n_replicas);
 }
