@@ -15,7 +15,7 @@
 #include "lib/base/fsio.h"
 #include "lib/spec/place.h"
 
-enum { MAX_DEPTH = 8, CONTENT_FILES = 4096, PIECES = 64, PIECE = 4096, END = 64 << 10 };
+enum { MAX_DEPTH = 8, CONTENT_FILES = 256, PIECES = 64, PIECE = 4096, END = 64 << 10 };
 enum { WHOLE_MAX = 16 << 20 /* of what is digested whole */, LINE_MAX_BYTES = 128 };
 
 // ---- files --------------------------------------------------------------------------------------

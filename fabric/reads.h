@@ -14,7 +14,7 @@
 //   stat           a digest of paths, sizes, both times and numbers; "" where a change could leave
 //                  it as it is: a file changed just now, or there are more than TD_READS_FILES
 //   digest         of content: paths, sizes, and of each file its head, tail and 64 pieces between
-//                  them; all of a JSON file, and of a .safetensors file's header. Of more than 4096
+//                  them; all of a JSON file, and of a .safetensors file's header. Of more than 256
 //                  files the time of change stands for the content. "" of more than TD_READS_FILES,
 //                  which are never the same
 //

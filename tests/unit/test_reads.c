@@ -222,6 +222,27 @@ static void test_header_of_safetensors_is_read_whole(void **state) {
     end(&r);
 }
 
+// A folder of many is not read at each plan: the time of change stands for the content.
+static void test_content_of_many_files_is_their_time_of_change(void **state) {
+    static const struct timespec early[] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    static const char *const change[] = {"", "has other content"}; // of 256, of 257
+    struct reads r = {0};
+    char path[256], name[24];
+    snprintf(r.dir, sizeof r.dir, "%s", (const char *)*state);
+    snprintf(path, sizeof path, "%s/many", r.dir);
+    assert_ok(td_fs_mkdirs(path, 0700));
+    for (int i = 1; i <= 257; i++) {
+        snprintf(name, sizeof name, "many/%d", i);
+        put(&r, name, "x", 1);
+        if (i < 256) continue;
+        begin(&r, *state, "{\"data\":{\"path\":\"$/many\"}}");
+        snprintf(path, sizeof path, "%s/%s", r.dir, name);
+        assert_int_equal(utimensat(AT_FDCWD, path, early, 0), 0);
+        check(&r, change[i - 256]);
+        end(&r);
+    }
+}
+
 // The times of a file that is old are enough, so nothing of it is read.
 static void test_state_is_enough_when_nothing_changed(void **state) {
     struct reads r = {0};
@@ -245,6 +266,7 @@ int main(void) {
         test_in_scratch(test_change_is_named_when_a_relative_path_of_a_plugin_is_another),
         test_in_scratch(test_change_of_a_large_file_is_seen_at_its_ends_and_in_its_pieces),
         test_in_scratch(test_header_of_safetensors_is_read_whole),
+        test_in_scratch(test_content_of_many_files_is_their_time_of_change),
         test_in_scratch(test_state_is_enough_when_nothing_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
