@@ -162,6 +162,8 @@ static void test_image_leaves_when_nobody_used_it_for_a_month(void **state) {
         assert_int_equal(
             utimensat(AT_FDCWD, rig_path(dir, names[i]), (struct timespec[]){then, then}, 0), 0);
     }
+    static const char gone[] = "cache/npz-fedcba9876543210fedcba9876543210.bin"; // no time at all
+    assert_int_equal(symlink("nowhere", rig_path(dir, gone)), 0);
     char note[160]; // a note of its last use keeps it
     snprintf(note, sizeof note, "%s.seen", names[1]);
     rig_write(dir, note, "x", 1);
@@ -171,6 +173,8 @@ static void test_image_leaves_when_nobody_used_it_for_a_month(void **state) {
     rig_write(dir, "t/b", alphabet + 20, 6);
     assert_ok(rig_open(&td_dataset_text, dir, knobs, cache, &d));
     ops()->close(d);
+    struct stat st;
+    assert_int_not_equal(lstat(rig_path(dir, gone), &st), 0);
     assert_int_not_equal(access(rig_path(dir, names[0]), F_OK), 0);
     assert_int_equal(access(rig_path(dir, names[1]), F_OK), 0);
     assert_int_equal(access(rig_path(dir, names[2]), F_OK), 0);

@@ -165,7 +165,7 @@ static bool is_image(const char *name) {
 
 static bool is_unused(const char *path, const char *note) {
     struct stat st;
-    int64_t last = INT64_MIN;
+    int64_t last = 0; // of none: another rank removed both
     const char *const files[] = {path, note};
     for (size_t i = 0; i < TD_COUNTOF(files); i++) {
         if (stat(files[i], &st) == 0) last = TD_MAX(last, (int64_t)st.st_mtim.tv_sec);
