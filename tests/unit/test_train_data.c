@@ -1,9 +1,10 @@
 // Data of a rank: loaders that divide a split, and what is refused of a dataset that is a
-// stranger's.
+// stranger's, and the type of numbers that one is asked for.
 
 #include "accelerators/reference/reference.h"
 #include "engine/train/rank/data.h"
 #include "tests/unit/test.h"
+#include "tests/unit/train_rig.h"
 
 enum { SAMPLES = 7 };
 
@@ -134,11 +135,53 @@ static void test_loaders_are_refused_when_they_do_not_make_the_split(void **stat
     }
 }
 
+// ---- what a dataset is asked for -------------------------------------------------------------
+// Its programs read f32, whatever it says of products: nothing makes them read f64.
+static enum td_dtype asked;
+
+static td_status asked_open(const struct td_dataset_config *config, struct td_dataset **out) {
+    asked = config->floats;
+    return ((const struct td_dataset_ops *)td_dataset_synthetic.ops)->open(config, out);
+}
+
+static td_status wide_facts(struct td_precision *p, struct td_precision_facts *out_facts) {
+    const struct td_precision_ops *fp32 = td_precision_fp32.ops;
+    TD_TRY(fp32->facts(p, out_facts));
+    out_facts->compute = TD_F64;
+    return TD_OK;
+}
+
+static void test_numbers_stay_f32_when_a_precision_rewrites_no_program(void **state) {
+    struct run r;
+    struct td_train_result result;
+    struct td_precision_ops wide_ops = *(const struct td_precision_ops *)td_precision_fp32.ops;
+    struct td_dataset_ops asked_ops = *(const struct td_dataset_ops *)td_dataset_synthetic.ops;
+    struct td_plugin_desc wide = td_precision_fp32, data = td_dataset_synthetic;
+    wide_ops.facts = wide_facts;
+    wide.name = "wide";
+    wide.ops = &wide_ops;
+    asked_ops.open = asked_open;
+    asked_ops.takes_floats = true;
+    data.name = "asked";
+    data.ops = &asked_ops;
+    asked = TD_F64;
+    prepare_run(&r, NULL, "single_device", *state);
+    assert_null(wide_ops.rewrite);
+    assert_ok(td_registry_add(r.registry, &wide));
+    assert_ok(td_registry_add(r.registry, &data));
+    r.config.precision = wide.name;
+    r.config.data.name = data.name;
+    assert_ok(td_train(&r.config, &r.io, &r.events, &result));
+    assert_int_equal(asked, TD_F32);
+    dispose(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loaders_give_each_sample_once_when_ranks_divide_them),
         cmocka_unit_test(test_only_what_is_evaluated_has_loaders),
         cmocka_unit_test(test_loaders_are_refused_when_they_do_not_make_the_split),
+        test_in_scratch(test_numbers_stay_f32_when_a_precision_rewrites_no_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

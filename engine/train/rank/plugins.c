@@ -296,7 +296,8 @@ td_status td_rank_open_data(struct td_rank *r) {
     TD_TRY(find(r, TD_PLUGIN_DATASET, c->data.name, &found));
     TD_TRY(find_module(r));
     const struct td_dataset_ops *ops = found;
-    const bool wide = ops->takes_floats && r->precision_facts.compute == TD_F64;
+    const bool wide = ops->takes_floats && r->precision_facts.compute == TD_F64 &&
+                      r->precision_ops->rewrite; // which makes the programs read it
     struct td_dataset_config config = {
         .struct_bytes = sizeof config,
         .knobs = c->data.knobs,
