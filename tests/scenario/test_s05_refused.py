@@ -10,7 +10,7 @@ import pytest
 
 import support
 from plans import plan_of
-from ranks import EXIT
+from ranks import EXIT, run_by_hand
 
 TABLE = (support.ROOT / "lib/spec/refused.def").read_text()
 ROWS = re.findall(r'^TD_REFUSED_BY_PLAN\("([^"]+)", "([^"]+)", (?:NULL|"([^"]+)")', TABLE, re.M)
@@ -188,6 +188,21 @@ def test_batch_norm_over_one_value_is_refused_when_planned(tmp_path, side, sampl
     code, said = planned(tmp_path, plan, world)
     assert code == (EXIT["bad_spec"] if words else 0), said
     assert not words or words + '"' in said, said
+
+
+# 10 samples are 2 batches of 5; after a batch of 4, the 6 that are left are one of 5 and one of 1.
+def test_batch_norm_names_the_rest_of_an_epoch_when_a_run_goes_on_with_another_batch(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((10, 3, 1, 1), np.float32))
+    np.save(tmp_path / "y.npy", np.arange(10) % 2)
+    data = {"name": "npy", "x": f"{tmp_path}/x.npy", "y": f"{tmp_path}/y.npy", "classes": 2}
+    model = {"name": "convnet", "layers": ["batch_norm", "relu", "flatten", {"name": "linear", "features": 2}]}
+    ends = []
+    for batch, steps, resume in ((4, 1, None), (5, 3, f"{tmp_path}/step-1")):
+        plan = plan_of({"model": model, "data": data | {"batch_size": batch}}, trainer={"max_steps": steps},
+                       run={"checkpoint_dir": str(tmp_path), "resume_from": resume})
+        ends.append(run_by_hand(tmp_path, plan))
+    assert ends[0][0] == 0 and ends[1][0] != 0
+    assert LAST.replace("an epoch", "the epoch, or of its rest after the resume") in ends[1][1][-1]["message"]
 
 
 # ---- amounts of batches --------------------------------------------------------------------------

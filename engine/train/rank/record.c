@@ -128,7 +128,10 @@ static td_status check_norm(const struct td_rank *r, const struct td_graph *g,
                    "batch norm of '%s' trains on 1 value per channel in %s of %lld sample, and 1 "
                    "value has no variance: set %s%s",
                    named ? td_state_at(r->state, gamma->index)->name : "a computed scale",
-                   batch < c->batch_size ? "the last batch of an epoch," : "batches",
+                   batch >= c->batch_size ? "batches"
+                   : r->start.epoch_offset > 0
+                       ? "the last batch of the epoch, or of its rest after the resume,"
+                       : "the last batch of an epoch,",
                    (long long)batch,
                    batch < c->batch_size ? "data.drop_last: true, or another data.batch_size"
                                          : "data.batch_size to 2 or more",
