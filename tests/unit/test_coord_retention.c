@@ -3,8 +3,11 @@
 
 #include "tests/unit/coord_rig.h"
 
+#include <math.h>
+
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/retain.h"
 
 static const int64_t day_ns = INT64_C(24) * 3600 * TD_NS_PER_S;
 
@@ -208,6 +211,17 @@ static void test_node_is_refused_by_name_when_all_are_connected(void **state) {
     end(&r);
 }
 
+// ---- values -------------------------------------------------------------------------------------
+static void test_value_that_is_not_finite_is_never_the_best(void **state) {
+    (void)state;
+    static char json[] = "{\"acc\":\"inf\",\"low\":\"-inf\",\"none\":\"nan\",\"loss\":0.5}";
+    const struct td_checkpoint c = {.metrics_json = json};
+    assert_true(td_retain_value(&c, "loss") == 0.5);
+    assert_true(isnan(td_retain_value(&c, "acc")));
+    assert_true(isnan(td_retain_value(&c, "low")));
+    assert_true(isnan(td_retain_value(&c, "none")));
+}
+
 // ---- what a node is asked -----------------------------------------------------------------------
 enum { N_STEPS = 200, N_FILES = 60 }; // with long names: more than fit one message
 
@@ -287,6 +301,7 @@ int main(void) {
         cmocka_unit_test(test_create_is_refused_by_name_when_too_many_wait),
         cmocka_unit_test(test_node_seen_longest_ago_makes_room_when_another_name_comes),
         cmocka_unit_test(test_node_is_refused_by_name_when_all_are_connected),
+        cmocka_unit_test(test_value_that_is_not_finite_is_never_the_best),
         cmocka_unit_test(test_missing_checkpoint_was_whole_again_when_nobody_was_asked_about_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

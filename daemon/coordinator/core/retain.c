@@ -93,7 +93,7 @@ double td_retain_value(const struct td_checkpoint *c, const char *monitor) {
     double value = (double)NAN;
     (void)td_json_value(found, &value);
     td_status_free(s);
-    return value;
+    return isfinite(value) ? value : (double)NAN; // as for a rank (td_manifest_metric)
 }
 
 static bool counts(const struct td_checkpoint *c) {

@@ -40,7 +40,7 @@ struct td_retain_marks {
     const struct td_checkpoint *best, *last;
 };
 struct td_retain_marks td_retain_mark(struct td_job *j);
-// NaN: monitor is "", or has no value there.
+// NaN: monitor is "", or has no finite value there.
 double td_retain_value(const struct td_checkpoint *c, const char *monitor);
 
 #endif

@@ -87,7 +87,7 @@ static void add_metrics(const struct td_json *manifest, struct td_event_writer *
         double sum = (double)NAN;
         (void)td_json_value(td_json_get(m, "sum"), &sum);
         double count = td_json_real(td_json_get(m, "count"), 1);
-        td_event_add_metric(w, m->key, sum / count);
+        td_event_add_metric(w, m->key, count > 0 ? sum / count : (double)NAN);
     }
     td_event_end_list(w);
 }

@@ -335,7 +335,8 @@ static td_status append_event(const struct td_checkpointer *c, const char *path,
     td_event_end_list(&w);
     td_event_checkpoint_metrics(&w);
     for (size_t i = 0; i < m->n_metrics; i++) {
-        td_event_add_metric(&w, m->metric[i].name, m->metric[i].sum / m->metric[i].count);
+        const struct td_manifest_metric *v = &m->metric[i];
+        td_event_add_metric(&w, v->name, v->count > 0 ? v->sum / v->count : (double)NAN);
     }
     td_event_end_list(&w);
     td_event_checkpoint_final(&w, c->final);
