@@ -52,6 +52,18 @@ static void test_step_goes_back_when_an_attempt_resumes_from_an_older_one(void *
     end(&r);
 }
 
+static void test_rank_whose_earlier_names_were_not_kept_takes_no_later_ones(void **state) {
+    (void)state;
+    struct rig r;
+    begin_job(&r);
+    const char *id = job(&r, 0)->id;
+    const struct td_metric_names *t = &job(&r, 0)->attempts[0]->ranks[0].names;
+    td_core_load_name(r.core, id, 1, 0, UINT32_MAX, "");
+    td_core_load_name(r.core, id, 1, 0, 0, "a_name_of_more_than_23_bytes");
+    assert_true(t->full && t->n == 0);
+    end(&r);
+}
+
 // By the second, so that the core does not take itself for the one that stood still.
 static void pass(struct rig *r, int seconds) {
     for (int i = 0; i < seconds; i++) {
@@ -130,6 +142,7 @@ static void test_job_ends_when_its_last_checkpoint_was_removed_before_it_had_arr
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_ends_at_its_last_step_when_its_node_sends_an_older_sample),
+        cmocka_unit_test(test_rank_whose_earlier_names_were_not_kept_takes_no_later_ones),
         cmocka_unit_test(test_step_goes_back_when_an_attempt_resumes_from_an_older_one),
         cmocka_unit_test(test_job_shows_its_last_step_when_the_coordinator_starts_again),
         cmocka_unit_test(test_job_ends_when_its_last_checkpoint_was_removed_before_it_had_arrived),

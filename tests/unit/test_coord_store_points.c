@@ -128,6 +128,14 @@ static void test_order_of_the_ranks_does_not_show_in_a_mean(void **state) {
     }
 }
 
+static void see_full(const char *job, uint32_t attempt, uint32_t rank, uint32_t number,
+                     const char *name, void *arg) {
+    assert_string_equal(job, "j-1");
+    assert_true(attempt == 1 && rank == 0); // not rank 3: nothing of it was taken
+    assert_true(number == UINT32_MAX && name[0] == '\0');
+    ((struct rig *)arg)->committed++;
+}
+
 // As the first schema was, with a point of two ranks that a third one adds to.
 static void test_points_of_the_first_schema_are_read_and_added_to(void **state) {
     static const char first[] =
@@ -144,7 +152,7 @@ static void test_points_of_the_first_schema_are_read_and_added_to(void **state) 
         " PRIMARY KEY (job, attempt, rank)) WITHOUT ROWID;"
         "INSERT INTO series VALUES (1, 'j-1', 'train_loss');"
         "INSERT INTO points VALUES (1, 1, 1, 0, 6.0, 4.0, 2, 5);"
-        "INSERT INTO cursors VALUES ('j-1', 1, 0, 64);";
+        "INSERT INTO cursors VALUES ('j-1', 1, 0, 64), ('j-1', 1, 3, 0);";
     struct rig r = {.points_wanted = 1};
     struct value_seen s = {0};
     sqlite3 *db = NULL;
@@ -160,6 +168,9 @@ static void test_points_of_the_first_schema_are_read_and_added_to(void **state) 
     assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
     assert_ok(td_db_store_load_last(r.store, "j-1", see_value, &s));
     assert_true(s.last == 1.5); // 9 / 6
+    const struct td_cursor_loader cursors = {see_offset, see_full, &r};
+    assert_ok(td_db_store_load_cursors(r.store, &cursors));
+    assert_int_equal(r.committed, 1); // its names have no known numbers
     close_rig(&r);
 }
 

@@ -132,5 +132,6 @@ void td_core_load_name(struct td_core *core, const char *job, uint32_t attempt, 
     struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
     struct td_rank_cursor *c = a && rank < a->n_ranks ? &a->ranks[rank] : NULL;
     if (!c || (c->final && c->metrics_done >= c->metrics_end)) return;
+    if (number == UINT32_MAX) c->names.full = true; // earlier ones were not kept
     if (number == c->names.n) (void)td_metric_names_add(&c->names, name); // full: it takes no more
 }

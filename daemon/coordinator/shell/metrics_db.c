@@ -21,7 +21,9 @@ static const char *const metrics_migrations[] = {
     "ALTER TABLE points ADD COLUMN sum_rest BLOB;"
     "ALTER TABLE points ADD COLUMN count_rest BLOB;"
     "CREATE TABLE names (job TEXT, attempt INTEGER, rank INTEGER, number INTEGER, name TEXT,"
-    " PRIMARY KEY (job, attempt, rank, number)) WITHOUT ROWID;",
+    " PRIMARY KEY (job, attempt, rank, number)) WITHOUT ROWID;"
+    // Definitions before these cursors were not kept, so that later ones have no known number.
+    "INSERT INTO names SELECT job, attempt, rank, -1, '' FROM cursors WHERE offset > 0;",
 };
 
 static td_status prepare(struct td_metrics_db *m, const char *text, sqlite3_stmt **out) {

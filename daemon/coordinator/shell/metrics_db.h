@@ -25,7 +25,8 @@ void td_metrics_db_finish(struct td_metrics_db *m);
 // Both answer SQLITE_OK, or what SQLite says.
 int td_metrics_db_put(struct td_metrics_db *m, const struct td_points *p);
 int td_metrics_db_forget(struct td_metrics_db *m, const char *job);
-// Who takes up the cursors: all of them, then all names in the order of their numbers.
+// Who takes up the cursors: all of them, then all names in the order of their numbers. A name with
+// the number UINT32_MAX is none: earlier names of that rank were not kept.
 struct td_cursor_loader {
     void (*offset)(const char *job, uint32_t attempt, uint32_t rank, uint64_t offset, void *arg);
     void (*name)(const char *job, uint32_t attempt, uint32_t rank, uint32_t number,
