@@ -72,14 +72,19 @@ void td_ring_drop(struct td_ring *r) {
     atomic_fetch_add_explicit(&r->header->drops, 1, memory_order_relaxed);
 }
 
+uint64_t td_ring_room(const struct td_ring *r) {
+    uint64_t head = atomic_load_explicit(&r->header->head, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&r->header->tail, memory_order_acquire);
+    return head - tail < r->n_records ? r->n_records - (head - tail) : 0;
+}
+
 bool td_ring_push(struct td_ring *r, const void *record) {
     struct td_ring_header *h = r->header;
-    uint64_t head = atomic_load_explicit(&h->head, memory_order_relaxed);
-    uint64_t tail = atomic_load_explicit(&h->tail, memory_order_acquire);
-    if (head - tail >= r->n_records) {
+    if (td_ring_room(r) == 0) {
         td_ring_drop(r);
         return false;
     }
+    uint64_t head = atomic_load_explicit(&h->head, memory_order_relaxed);
     memcpy(slot(r, head), record, r->record_bytes);
     atomic_store_explicit(&h->head, head + 1, memory_order_release);
     return true;

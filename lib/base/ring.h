@@ -38,6 +38,7 @@ TD_MUST_USE td_status td_ring_format(void *memory, size_t bytes, uint32_t record
 TD_MUST_USE td_status td_ring_attach(void *memory, size_t bytes, uint32_t record_bytes,
                                      struct td_ring *out_ring);
 bool td_ring_push(struct td_ring *r, const void *record); // false: dropped and counted
+uint64_t td_ring_room(const struct td_ring *r);           // of the producer: how many fit
 bool td_ring_pop(struct td_ring *r, void *out_record);    // false: empty
 void td_ring_drop(struct td_ring *r);                     // counts one that was not pushed
 uint64_t td_ring_drops(const struct td_ring *r);

@@ -38,6 +38,7 @@ static void test_new_records_are_dropped_and_counted_when_full(void **state) {
     struct td_ring r = make_ring();
     uint64_t v;
     for (uint64_t i = 0; i < 20; i++) {
+        assert_int_equal(td_ring_room(&r), i < RECORDS ? RECORDS - i : 0);
         assert_int_equal(td_ring_push(&r, &i), i < RECORDS);
     }
     assert_int_equal(td_ring_drops(&r), 20 - RECORDS);
