@@ -217,7 +217,8 @@ void td_launch_rank_drain_err(struct td_launch_rank *r) {
     (void)drain_once(&r->err, &r->out);
 }
 
-// The next records for the file: names that are not in it yet, then what the ring has.
+// The next records for the file: names that are not in it yet, then what the ring has. It takes a
+// bounded number out of the ring: a rank may go on to define names past their bound.
 static size_t take_records(struct td_launch_rank *r, struct td_metric_record *out,
                            uint32_t *out_names, size_t *out_points) {
     struct td_metric_point ignored;
@@ -227,14 +228,16 @@ static size_t take_records(struct td_launch_rank *r, struct td_metric_record *ou
     for (; n < DRAIN_RECORDS && names < r->names.n; names++) {
         td_metric_names_define(r->names.text[names], &out[n++]);
     }
-    while (n < DRAIN_RECORDS && td_ring_pop(&r->ring, &out[n])) {
-        if (td_metric_names_take(&r->names, &out[n++], &ignored) != TD_METRIC_IS_NAME) {
+    for (int i = 0; i < DRAIN_RECORDS && n < DRAIN_RECORDS && td_ring_pop(&r->ring, &out[n]); i++) {
+        if (!td_metric_is_name(&out[n])) {
             ++*out_points;
-        } else if (names == r->names.n) {
-            n--; // past the bound of names
-        } else {
-            names++;
+            n++;
+            continue;
         }
+        (void)td_metric_names_take(&r->names, &out[n], &ignored);
+        if (names == r->names.n) continue; // past the bound of names
+        names++;
+        n++;
     }
     *out_names = names;
     return n;
@@ -253,7 +256,6 @@ void td_launch_rank_drain_metrics(struct td_launch_rank *r) {
             r->lost_points += points;
         }
         r->undropped += (uint32_t)bytes;
-        if (n < DRAIN_RECORDS) break;
     }
     if (r->undropped < RING_BYTES_RESIDENT) return;
     // The memory stays; only our mapping of it is given back, which keeps this process small.

@@ -52,6 +52,7 @@ struct td_launch_rank {
     bool stopped;     // it ended as it was asked to
     uint32_t n_notes; // that are written
     struct td_talk_values values;
+    bool noted[TD_TALK_SAID];          // what became of a value that was dropped
     struct td_metric_names said_names; // as their writer has them
     bool gives_steps;                  // it has named one
     int32_t said_step;                 // that it named last, or counted

@@ -82,3 +82,17 @@ bool td_step_set_add(struct td_step_set *s, int32_t step) {
     if (at > 0) join(s, at - 1); // the first half of one that it split
     return true;
 }
+
+void td_step_set_halve(struct td_step_set *s) {
+    size_t left = s->n_runs / 2;
+    if (left == 0) {
+        td_step_set_finish(s);
+        return;
+    }
+    memmove(s->run, s->run + (s->n_runs - left), left * sizeof *s->run);
+    s->n_runs = left;
+    void *less = td_realloc(s->run, left * sizeof *s->run);
+    if (!less) return;
+    s->run = less;
+    s->cap = left;
+}

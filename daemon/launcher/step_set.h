@@ -23,5 +23,7 @@ void td_step_set_finish(struct td_step_set *s);
 bool td_step_set_has(const struct td_step_set *s, int32_t step);
 // False: it was there, or there is no memory for it.
 bool td_step_set_add(struct td_step_set *s, int32_t step);
+// Forgets the lower half of its runs, and gives back their memory.
+void td_step_set_halve(struct td_step_set *s);
 
 #endif

@@ -130,8 +130,8 @@ static bool read_line(struct td_launcher *l, struct td_launch_rank *r, const str
 
 // ---- taking -------------------------------------------------------------------------------------
 static void push(struct td_launch_rank *r, const struct td_metric_point *p) {
-    if (td_metric_names_push(&r->said_names, &r->ring, p)) return;
-    td_launch_rank_drain_metrics(r); // this thread is also the reader: no point is lost to pace
+    // This thread is also the reader: no point is lost to pace. A new name is two records.
+    if (td_ring_room(&r->ring) < 2) td_launch_rank_drain_metrics(r);
     (void)td_metric_names_push(&r->said_names, &r->ring, p);
 }
 
@@ -145,13 +145,14 @@ static void push_closed(struct td_launch_rank *r, bool all) {
 static void note_drop(struct td_launcher *l, struct td_launch_rank *r,
                       const struct td_metric_point *p, enum td_talk_said said) {
     char text[512];
-    if (r->values.dropped > 1) return; // the first one is named, all are counted
+    if (r->noted[said]) return; // the first one of a kind is named, all are counted
+    r->noted[said] = true;
     (void)td_fit(text, sizeof text,
                  said == TD_TALK_REPEATED
                      ? "rank %d logged '%s' at step %d again, after that value was closed; such "
                        "repeats are dropped, and counted as dropped points"
-                     : "rank %d logged '%s' at step %d, past the bound of names or of irregular "
-                       "steps; such values are dropped, and counted as dropped points",
+                     : "rank %d logged '%s' at step %d, past the bound of names; such "
+                       "values are dropped, and counted as dropped points",
                  r->rank, p->name, p->step);
     note(l, r, text);
 }
@@ -166,7 +167,11 @@ static void take_metrics(struct td_launcher *l, struct td_launch_rank *r, const 
         snprintf(p.name, sizeof p.name, "%s", v->key);
         (void)td_json_value(v, &p.sum);
         enum td_talk_said said = td_talk_values_say(&r->values, &p, td_mono_now());
-        if (said != TD_TALK_TAKEN) note_drop(l, r, &p, said);
+        if (said != TD_TALK_TAKEN) {
+            note_drop(l, r, &p, said);
+            continue;
+        }
+        if (p.step < atomic_load(&r->page->step)) continue; // late: a newer loss is shown
         if (strcmp(p.name, "loss") != 0 && strcmp(p.name, "train_loss") != 0) continue;
         float loss = (float)p.sum;
         uint32_t bits;

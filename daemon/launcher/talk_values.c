@@ -61,6 +61,18 @@ static bool append(struct td_talk_values *v, const struct td_metric_point *p, st
     return true;
 }
 
+// Makes room for runs. Equal names would all have TD_TALK_RUNS / TD_TALK_NAMES, so it is not soon
+// called again.
+static void forget_steps(struct td_talk_values *v) {
+    struct td_step_set *most = &v->name[0].said;
+    for (size_t i = 1; i < v->n_names; i++) {
+        if (v->name[i].said.n_runs > most->n_runs) most = &v->name[i].said;
+    }
+    v->n_runs -= most->n_runs;
+    td_step_set_halve(most);
+    v->n_runs += most->n_runs;
+}
+
 static enum td_talk_said drop(struct td_talk_values *v, enum td_talk_said why) {
     v->dropped++;
     return why;
@@ -76,7 +88,7 @@ enum td_talk_said td_talk_values_say(struct td_talk_values *v, const struct td_m
         return TD_TALK_TAKEN;
     }
     if (td_step_set_has(&t->said, p->step)) return drop(v, TD_TALK_REPEATED);
-    if (v->n_runs >= TD_TALK_RUNS) return drop(v, TD_TALK_FULL);
+    if (v->n_runs >= TD_TALK_RUNS) forget_steps(v);
     if (open) open->closed = true;
     const size_t runs = t->said.n_runs;
     if (!append(v, p, now)) return drop(v, TD_TALK_FULL);

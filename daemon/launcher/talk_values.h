@@ -11,9 +11,11 @@
 // Values leave in the order in which they were first said, so that those of a step stay together in
 // the files of loggers. One that is open holds back those after it, so for 1 s at most.
 //
-// Bounds of a rank: TD_TALK_NAMES names; TD_TALK_RUNS runs of steps (step_set.h), which is as many
-// as it likes of regular ones; more are dropped and counted. TD_TALK_OPEN values wait, then the
-// oldest is closed early. Thread: the launcher's.
+// Bounds of a rank: TD_TALK_NAMES names, and values of more are dropped and counted. TD_TALK_RUNS
+// runs of steps (step_set.h), which is as many as it likes of regular ones. Where more would come,
+// the name with the most runs forgets the lower half of them. No value is lost by that, but a
+// repeat at such a step is taken. TD_TALK_OPEN values wait, then the oldest is closed early.
+// Thread: the launcher's.
 
 #include "daemon/launcher/step_set.h"
 #include "lib/attempt/metric_names.h"
@@ -48,6 +50,7 @@ enum td_talk_said {
     TD_TALK_TAKEN,
     TD_TALK_REPEATED, // dropped: that value is closed
     TD_TALK_FULL,     // dropped: past the bounds, or no memory
+    TD_TALK_SAID,     // how many
 };
 enum td_talk_said td_talk_values_say(struct td_talk_values *v, const struct td_metric_point *p,
                                      struct td_mono now);

@@ -104,9 +104,7 @@ enum td_metric_kind td_metric_names_take(struct td_metric_names *t,
                                          const struct td_metric_record *r,
                                          struct td_metric_point *out_point) {
     char name[TD_METRIC_NAME_BYTES] = {0};
-    unsigned char mark;
-    memcpy(&mark, (const char *)r + MARK_AT, 1);
-    if (mark == TD_METRIC_NAMES) return take_name(t, r);
+    if (td_metric_is_name(r)) return take_name(t, r);
     const bool numbered = r->flags & TD_METRIC_NUMBERED;
     if (numbered && r->number < t->n) memcpy(name, t->text[r->number], sizeof name);
     if (!numbered) memcpy(name, r->name, sizeof r->name);

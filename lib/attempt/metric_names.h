@@ -23,6 +23,8 @@
 // A reader of an older build takes both kinds of records for damaged ones, and counts them.
 // Plain data; a table belongs to one thread.
 
+#include <string.h>
+
 #include "lib/attempt/rank_page.h"
 #include "lib/base/ring.h"
 
@@ -53,6 +55,13 @@ bool td_metric_names_push(struct td_metric_names *t, struct td_ring *ring,
                           const struct td_metric_point *p);
 // The record that defines a name.
 void td_metric_names_define(const char *name, struct td_metric_record *out);
+
+// Is it a definition? For a reader that hands on points as they are.
+static inline bool td_metric_is_name(const struct td_metric_record *r) {
+    unsigned char mark;
+    memcpy(&mark, &r->flags, 1);
+    return mark == TD_METRIC_NAMES;
+}
 
 // The reader's part, for each record in its order.
 enum td_metric_kind {

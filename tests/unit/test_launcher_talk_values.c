@@ -112,6 +112,31 @@ static void test_values_and_names_have_a_bound(void **state) {
     td_talk_values_finish(&v);
 }
 
+static void test_long_irregular_run_loses_old_steps_and_no_value(void **state) {
+    (void)state;
+    struct td_talk_values v = {0};
+    struct td_metric_point p;
+    int last = 0;
+    for (int step = 0; step < 100; step++) {
+        assert_int_equal(say(&v, 0, "loss", step, 1), TD_TALK_TAKEN);
+    }
+    for (int i = 0; i < 2 * TD_TALK_RUNS + 1000; i++) { // 0 1 3 4 6 7: a run for two of them
+        last = i / 2 * 3 + i % 2;
+        assert_int_equal(say(&v, 0, "a", last, 1), TD_TALK_TAKEN);
+        assert_true(v.n_runs <= TD_TALK_RUNS + 1);
+        while (v.n > 1) {
+            assert_true(td_talk_values_take(&v, at_ms(0), true, &p));
+        }
+    }
+    assert_int_equal(say(&v, 0, "new", 1, 1), TD_TALK_TAKEN);
+    assert_int_equal(v.dropped, 0);
+    assert_int_equal(say(&v, 5000, "a", last, 1), TD_TALK_REPEATED);
+    assert_int_equal(say(&v, 5000, "a", last - 300, 1), TD_TALK_REPEATED);
+    assert_int_equal(say(&v, 5000, "loss", 50, 1), TD_TALK_REPEATED);
+    assert_int_equal(say(&v, 5000, "a", 0, 1), TD_TALK_TAKEN); // forgotten
+    td_talk_values_finish(&v);
+}
+
 // ---- sets of steps ------------------------------------------------------------------------------
 static void test_regular_steps_are_one_run(void **state) {
     (void)state;
@@ -161,6 +186,7 @@ int main(void) {
         cmocka_unit_test(test_name_that_is_new_at_a_step_is_taken_late_and_at_lower_steps),
         cmocka_unit_test(test_values_leave_in_the_order_in_which_they_were_first_said),
         cmocka_unit_test(test_values_and_names_have_a_bound),
+        cmocka_unit_test(test_long_irregular_run_loses_old_steps_and_no_value),
         cmocka_unit_test(test_regular_steps_are_one_run),
         cmocka_unit_test(test_set_has_what_was_added_and_nothing_else),
     };

@@ -125,6 +125,7 @@ static void test_record_of_an_older_build_is_a_point(void **state) {
     memcpy(&r, old, sizeof r);
     r.step = 3;
     r.flags = TD_METRIC_SUM_COUNT;
+    assert_false(td_metric_is_name(&r));
     assert_int_equal(td_metric_names_take(&t, &r, &p), TD_METRIC_IS_POINT);
     assert_string_equal(p.name, "train_loss_step");
     assert_true(p.step == 3 && p.flags == TD_METRIC_SUM_COUNT);
@@ -150,6 +151,7 @@ static void test_damaged_records_are_bad_and_a_damaged_definition_takes_its_numb
     td_metric_names_define("\xff\xff\xff of no use at all, as it is no UTF-8", &define);
     assert_int_equal(td_metric_names_take(&t, &define, &p), TD_METRIC_IS_NAME);
     td_metric_names_define(long_a, &define);
+    assert_true(td_metric_is_name(&define));
     assert_int_equal(td_metric_names_take(&t, &define, &p), TD_METRIC_IS_NAME);
     struct td_metric_record numbered = {.flags = TD_METRIC_NUMBERED, .number = 0};
     assert_int_equal(td_metric_names_take(&t, &numbered, &p), TD_METRIC_IS_BAD);
