@@ -56,6 +56,7 @@ def test_a_value_is_replaced_until_it_closes_and_late_names_are_taken(daemon, tm
     expected = {"loss": {s: 2.0 + s for s in range(0, 60, 10)} | {15: 5.0}, "val": {30: 7.0}, "acc": {30: 9.0}}
     assert {name: dict(of(daemon, job, name)) for name in expected} == expected
     assert done.global_step == 50  # late values take back no progress
+    assert daemon.job(job).progress.loss == 52.0  # nor is one of them, or a repeat, the loss that is shown
     assert sum("again, after that value was closed" in n for n in done.notes) == 1, done.notes
     logs = daemon.state_dir / "checkpoints" / job / "logs"
     rows = list(csv.DictReader(open(logs / "metrics.csv", newline="")))
@@ -67,6 +68,17 @@ def test_a_value_is_replaced_until_it_closes_and_late_names_are_taken(daemon, tm
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     board = EventAccumulator(str(logs), size_guidance={"scalars": 0}).Reload()
     assert {n: {e.step: e.value for e in board.Scalars(n)} for n in expected} == expected
+
+
+def test_a_fraction_of_an_epoch_is_its_epoch(daemon, tmp_path):
+    job = daemon.submit(python(tmp_path, """
+        import traind
+        traind.init()
+        for step, epoch in enumerate((0.5, 1.25, 2.0, 2.99)):
+            traind.log({"loss": 1.0}, step=step, epoch=epoch)
+        """))
+    done = daemon.finish(job)
+    assert [(p.step, p.epoch) for p in daemon.points(job, "loss")] == [(0, 0), (1, 1), (2, 2), (3, 2)], done.notes
 
 
 def test_a_rank_that_names_no_step_counts_its_own(daemon, tmp_path):
@@ -92,6 +104,38 @@ def test_all_that_waits_when_a_rank_ends_is_taken(daemon, tmp_path):
         """))
     daemon.finish(job)
     assert sorted(step for n in range(7) for step, _ in of(daemon, job, f"m{n}")) == list(range(1000))
+
+
+def test_no_drop_is_counted_where_none_happened(daemon, tmp_path):
+    job = daemon.submit(python(tmp_path, """
+        import traind
+        traind.init()
+        traind.log({"held": 0.0}, step=0)  # open for 1 s: all others wait, more than the ring holds
+        for step in range(1, 301):
+            traind.log({f"m{i}": float(step) for i in range(30)}, step=step)
+            if step % 50 == 0: time.sleep(0.05)
+        assert traind.dropped() == 0
+        """))
+    daemon.finish(job)
+    assert len(of(daemon, job, "m29")) == 300
+    answer = json.loads(daemon.ctl("metrics", job, "held", "-o", "json", check=0).stdout)
+    assert answer.get("dropped_points", "0") == "0", answer
+
+
+def test_the_first_drop_of_each_kind_has_a_note(daemon, tmp_path):
+    job = daemon.submit(python(tmp_path, """
+        import traind
+        traind.init()
+        for step in (1, 2, 1, 1):
+            traind.log({"loss": 1.0}, step=step)
+        for part in range(11):
+            traind.log({f"m{part}_{i}": 1.0 for i in range(400)}, step=3)
+            time.sleep(0.02)
+        assert traind.dropped() == 0
+        """))
+    done = daemon.finish(job)
+    for words in ("again, after that value was closed", "past the bound of names"):
+        assert sum(words in n for n in done.notes) == 1, done.notes
 
 
 def test_values_that_are_no_finite_numbers_are_what_they_are(daemon, tmp_path):

@@ -63,10 +63,12 @@ def log(metrics, step=None, epoch=None, total_steps=None, samples=None):
     A value that is logged again at its step replaces the first, until that name comes at another
     step or 1 s has passed; later ones are dropped. Without step it is the last one that was given.
     metrics may be {}: the step alone is progress, and shows that the program lives. samples counts
-    from the start of this attempt, on this rank.
+    from the start of this attempt, on this rank. Of an epoch, 2.7 is 2.
     """
     message = {"metrics": {str(name): _number(value) for name, value in metrics.items()}}
-    for key, value in (("step", step), ("epoch", epoch), ("total_steps", total_steps), ("samples", samples)):
+    if epoch is not None:
+        message["epoch"] = _integer(float(epoch) // 1)  # Hugging Face's state.epoch has a fraction
+    for key, value in (("step", step), ("total_steps", total_steps), ("samples", samples)):
         if value is not None:
             message[key] = _integer(value)
     _send(message)
