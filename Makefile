@@ -41,7 +41,9 @@ WERROR    ?= $(if $(CI),1,0)
 T         ?=
 PYTHON    ?= python3
 
+# The release: its number grows before what people install may differ. The version of a tree counts commits, too.
 VERSION := 0.1.0
+version = $(shell deploy/version.sh $(VERSION))
 Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '%-6s %s\n' $(1) $(2))
 
@@ -103,6 +105,7 @@ spec_o     := $(call obj,lib/spec)
 tls_o      := $(call obj,lib/tls)
 topology_o := $(call obj,lib/topology)
 rpc_o      := $(call obj,lib/rpc)
+version_o  := $(call obj,lib/version)
 engine_o   := $(call obj,engine/graph engine/graph/rules engine/graph/passes engine/train \
 	$(addprefix engine/train/,config events checkpoint rank plan loop) \
 	accelerators/reference strategies strategies/precision strategies/collective strategies/comm_hook workloads/modules workloads/datasets)
@@ -111,12 +114,12 @@ far_o      := $(call obj,accelerators/far)
 gloo_o     := $(call obj,strategies/collective/gloo) $(B)/obj/strategies/collective/gloo/gloo.o
 coord_o    := $(call obj,daemon/coordinator $(addprefix daemon/coordinator/,core shell api))
 node_o     := $(call obj,daemon/node daemon/node/core daemon/node/shell)
-daemon_o   := $(call obj,daemon)
-launcher_o := $(call obj,daemon/launcher)
+daemon_o   := $(call obj,daemon) $(version_o)
+launcher_o := $(call obj,daemon/launcher) $(version_o)
 fabric_o   := $(call obj,fabric)
-worker_o   := $(call obj,daemon/worker)
-client_o   := $(call obj,client)
-run_o      := $(call obj,client/run) $(addprefix $(B)/obj/client/,explain.o format.o print.o place.o progress.o screen.o spec_file.o)
+worker_o   := $(call obj,daemon/worker) $(version_o)
+client_o   := $(call obj,client) $(version_o)
+run_o      := $(call obj,client/run) $(version_o) $(addprefix $(B)/obj/client/,explain.o format.o print.o place.o progress.o screen.o spec_file.o)
 
 bins := $(addprefix $(B)/bin/,traind traind-launcher traind-worker traind-run trainctl)
 libs := $(B)/lib/libtraind.so $(B)/lib/traind/accelerator-cpu.so
@@ -144,7 +147,7 @@ dnnl_version = $(if $(wildcard $(dnnl_h)),$(shell awk '/define DNNL_VERSION_(MAJ
 	{ v = v dot $$3; dot = "." } END { print v }' $(dnnl_h)))
 
 # ---- probes: one clear line for what is missing -------------------------------------------------
-no_probe := help clean config deps format lint demo check check-full rivals install-built uninstall
+no_probe := dist help clean config deps format lint demo check check-full rivals install-built uninstall
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(no_probe),$(MAKECMDGOALS)),build),)
 missing := $(strip $(foreach p,grpc:libgrpc-dev libprotobuf-c:libprotobuf-c-dev libevent:libevent-dev \
 	sqlite3:libsqlite3-dev yaml-0.1:libyaml-dev jansson:libjansson-dev zlib:zlib1g-dev \
@@ -213,6 +216,12 @@ $(desc): $(protos)
 	$(Q)protoc-c -Iproto --include_imports --descriptor_set_out=$@ $(protos)
 
 $(B)/obj/lib/rpc/descriptors.o: $(desc)
+# Rewritten when the version is another one: then one object is compiled, and programs are linked.
+built_version := $(B)/gen/built_version.h
+$(built_version): FORCE
+	@mkdir -p $(@D); printf '#define TD_BUILT_VERSION "%s"\n' '$(version)' | cmp -s - $@ || \
+	 printf '#define TD_BUILT_VERSION "%s"\n' '$(version)' > $@
+$(B)/obj/lib/version/version.o: $(built_version)
 $(B)/obj/client/templates.o: $(wildcard examples/init/*)
 flags_lib_rpc := -DTD_DESCRIPTORS='"$(desc)"'
 # OpenMP is the cpu accelerator's own; nothing else may start its threads. Its sums may use FMA.
@@ -293,19 +302,20 @@ $(B)/bin/traind-worker: $(worker_o) $(B)/lib/libtraind.so
 	  -Wl,-rpath,'$$ORIGIN/../lib' -o $@
 
 # Its paths begin at itself, because a tree may be copied elsewhere.
-$(pc): deploy/traind.pc.in Makefile
+$(pc): deploy/traind.pc.in Makefile $(built_version)
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
-	$(Q)sed -e 's|@PREFIX@|$${pcfiledir}/../..|' -e 's|@VERSION@|$(VERSION)|' \
+	$(Q)sed -e 's|@PREFIX@|$${pcfiledir}/../..|' -e 's|@VERSION@|$(version)|' \
 	  -e "s|^includedir=.*|includedir=\$${pcfiledir}/$$(realpath --relative-to=$(@D) include)|" $< >$@
 
 # ---- tests ----------------------------------------------------------------------------------------
-# Unit tests link everything; a test that needs the daemons' cores takes their objects too.
-test_libs := $(addprefix $(B)/obj/client/,$(addsuffix .o,format metrics_rows plot print progress screen spec_diff tail top_page)) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(B)/lib/libtdtopology.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
-$(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
+# Unit tests link everything; a test that needs the daemons' cores takes their objects too. A new version
+# alone is no reason to link them again.
+test_libs := $(addprefix $(B)/obj/client/,$(addsuffix .o,format metrics_rows plot print progress screen spec_diff tail top_page)) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o $(version_o),$(launcher_o)) $(B)/lib/libtdtopology.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
+$(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c) $(version_o)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(cc) $(fuzzer) $(cpp) -MD -MP -MF $@.d $< $(test_libs) -L$(B)/lib -ltraind -lcmocka -lgrpc -lgpr -levent \
+	$(Q)$(cc) $(fuzzer) $(cpp) -MD -MP -MF $@.d $< $(test_libs) $(version_o) -L$(B)/lib -ltraind -lcmocka -lgrpc -lgpr -levent \
 	  -lsqlite3 -lyaml -lprotobuf-c -lssl -lcrypto -lhwloc -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
 
 # Plugins of a stranger: never installed. The reference, which far extends, is in libtraind.
@@ -466,7 +476,7 @@ config: ## what was found here
 man: all ## manual pages, from what the programs say of themselves
 	@$(PYTHON) docs/man.py $(B) $(B)/man
 # What is installed where, and written down for uninstall: deploy/install.sh.
-put := PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' VERSION='$(VERSION)' deploy/install.sh
+put := PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' VERSION='$(version)' deploy/install.sh
 install: all man ## install under $(PREFIX): programs, library, headers, protos, units, examples, completions, manual pages
 	$(put) all $(B)
 install-built: # what `make` left in $(B), as it is, without what has to run to be made
@@ -475,7 +485,10 @@ uninstall: ## remove from $(PREFIX) what install put there; plugins of others st
 	$(put) remove
 .PHONY: deb
 deb: all man ## packages traind, trainctl and libtraind-dev, in $(B)/deb (needs dpkg-dev and debhelper)
-	@deploy/deb.sh $(B) $(VERSION)
+	@deploy/deb.sh $(B) $(version)
+.PHONY: dist
+dist: ## the sources of this commit as a tarball, with their version, in $(B)
+	@deploy/dist.sh $(B) $(version)
 clean: ## remove what was built
 	rm -rf $(B) $(B)-asan $(B)-tsan $(B)-fuzz $(B)-clang $(B)-arm64
 help: ## this list

@@ -10,6 +10,7 @@
 #include "client/print.h"
 #include "client/session.h"
 #include "client/table.h"
+#include "lib/version/version.h"
 #include "traind/v1/admin.pb-c.h"
 
 // What its ranks use at most, and what the machine has where that is more.
@@ -49,7 +50,8 @@ static td_status show_nodes(const Traind__V1__ListNodesResponse *r, bool wide) {
                                                {"CPU", TD_COLUMN_MINOR},
                                                {"MEMORY", TD_COLUMN_SPARE},
                                                {"DEVICES", TD_COLUMN_TEXT | TD_COLUMN_SPARE},
-                                               {"JOBS", TD_COLUMN_SPARE}};
+                                               {"JOBS", TD_COLUMN_SPARE},
+                                               {"VERSION", TD_COLUMN_SPARE}};
     struct td_table t;
     td_table_init(&t, arena, TD_COUNTOF(columns), columns);
     for (size_t i = 0; i < r->n_nodes; i++) {
@@ -65,6 +67,7 @@ static td_status show_nodes(const Traind__V1__ListNodesResponse *r, bool wide) {
         TD_TRY(td_table_add(&t, "%s", td_format_bytes(n->memory_bytes, memory)));
         TD_TRY(add_devices(&t, arena, n));
         TD_TRY(td_table_add(&t, "%zu", n->n_jobs));
+        TD_TRY(td_table_add(&t, "%s", n->version));
     }
     return td_table_print(&t, wide);
 }
@@ -131,11 +134,11 @@ td_status td_cmd_cluster_info(struct td_session *s, const struct td_flags *f, in
 td_status td_cmd_version(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)s, (void)out_exit;
     if (f->output == TD_OUTPUT_NAME) {
-        td_print(stdout, "%s\n", TD_VERSION);
+        td_print(stdout, "%s\n", td_version);
     } else if (f->output == TD_OUTPUT_TABLE) {
-        td_print(stdout, "trainctl %s\n", TD_VERSION);
+        td_print(stdout, "trainctl %s\n", td_version);
     } else {
-        td_print(stdout, "{\"version\":\"%s\"}\n", TD_VERSION);
+        td_print(stdout, "{\"version\":\"%s\"}\n", td_version);
     }
     return TD_OK;
 }

@@ -18,6 +18,7 @@
 #include "lib/base/interface.h"
 #include "lib/base/state_dir.h"
 #include "lib/spec/spec.h"
+#include "lib/version/version.h"
 
 struct row {
     const char *flag, *env, *prose, *unit;
@@ -290,7 +291,7 @@ td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
     argp_parse(&argp, argc, argv, 0, NULL, &p);
     TD_TRY(p.failed);
     if (p.version) {
-        printf("traind %s\n", TD_VERSION);
+        printf("traind %s\n", td_version);
     } else if (p.dump_spec) {
         TD_TRY(dump_page(td_spec_reference));
     } else if (p.dump_events) {

@@ -17,6 +17,7 @@
 #include "lib/rpc/loop.h"
 #include "lib/tls/context.h"
 #include "lib/topology/topology.h"
+#include "lib/version/version.h"
 
 struct td_parts {
     enum td_daemon_role role;
@@ -75,7 +76,7 @@ static td_status start_coordinator(struct td_parts *p, const struct td_config *c
         .listen = c->listen,
         .token = h->token,
         .tls = &tls,
-        .version = TD_VERSION,
+        .version = td_version,
         .role = c->role,
         .heartbeat_ns = c->heartbeat_ms * TD_NS_PER_MS,
         .lease_ns = c->lease_ms * TD_NS_PER_MS,
@@ -157,7 +158,7 @@ static td_status start_node(struct td_parts *p, const struct td_config *c, const
         .kinds = kinds_of(c->allowed),
         .ports = c->ports,
         .collective_interface = c->collective_interface,
-        .version = TD_VERSION,
+        .version = td_version,
         .name = c->name[0] ? c->name : NULL,
         .topology = &topology,
         .slots = (int32_t)c->slots,

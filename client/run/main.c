@@ -13,8 +13,14 @@
 #include "client/explain.h"
 #include "client/print.h"
 #include "client/run/run.h"
+#include "lib/version/version.h"
 
-const char *argp_program_version = "traind-run " TD_VERSION;
+static void print_version(FILE *out, struct argp_state *state) {
+    (void)state;
+    td_print(out, "traind-run %s\n", td_version);
+}
+
+void (*argp_program_version_hook)(FILE *, struct argp_state *) = print_version;
 
 enum { OPT_SET = 1, OPT_RESUME, OPT_TIMEOUT };
 enum { PLAN_S = 600 };

@@ -34,6 +34,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
+#include "lib/version/version.h"
 #include "traind/v1/launcher.pb-c.h"
 
 enum {
@@ -194,7 +195,8 @@ static void send_status(struct td_launcher *l, bool ended) {
 }
 
 static void send_hello(struct td_launcher *l) {
-    char build[] = TD_VERSION, job[128];
+    char build[TD_VERSION_BYTES], job[128];
+    snprintf(build, sizeof build, "%s", td_version);
     snprintf(job, sizeof job, "%s", l->o.job);
     Traind__V1__LauncherHello m = TRAIND__V1__LAUNCHER_HELLO__INIT;
     m.major = TD_LAUNCHER_MAJOR;
@@ -418,7 +420,7 @@ static td_status write_record(struct td_launcher *l) {
     bool ok = td_json_set(a, v, "format", td_json_new_int(a, TD_RECORD_FORMAT)) &&
               td_json_set(a, v, "major", td_json_new_int(a, TD_LAUNCHER_MAJOR)) &&
               td_json_set(a, v, "minor", td_json_new_int(a, TD_LAUNCHER_MINOR)) &&
-              td_json_set(a, v, "build", td_json_new_string(a, TD_VERSION)) &&
+              td_json_set(a, v, "build", td_json_new_string(a, td_version)) &&
               td_json_set(a, v, "pid", td_json_new_int(a, getpid())) &&
               td_json_set(a, v, "start_ticks", td_json_new_int(a, (int64_t)l->start_ticks)) &&
               td_json_set(a, v, "boot_id", td_json_new_string(a, l->boot_id)) &&
@@ -468,7 +470,7 @@ static void note_launched(struct td_launcher *l) {
     td_event_launched_pid(&line, getpid());
     td_event_launched_start_ticks(&line, (int64_t)l->start_ticks);
     td_event_launched_boot_id(&line, l->boot_id);
-    td_event_launched_build(&line, TD_VERSION);
+    td_event_launched_build(&line, td_version);
     td_event_launched_epoch(&line, (int64_t)l->o.epoch);
     td_event_launched_first_rank(&line, l->o.first_rank);
     td_event_launched_n_ranks(&line, l->o.n_ranks);

@@ -8,6 +8,7 @@
 
 #include "daemon/launcher/launcher.h"
 #include "daemon/launcher/trampoline.h"
+#include "lib/version/version.h"
 
 int main(int argc, char **argv) {
     const char *verb = argc > 1 ? argv[1] : "";
@@ -15,7 +16,7 @@ int main(int argc, char **argv) {
     if (strcmp(verb, "exec-rank") == 0) return td_trampoline(argc - 1, argv + 1);
     if (strcmp(verb, "exec-command") == 0) return td_trampoline_command(argc - 1, argv + 1);
     if (strcmp(verb, "--version") == 0) {
-        printf("traind-launcher %s\n", TD_VERSION);
+        printf("traind-launcher %s\n", td_version);
         return 0;
     }
     fprintf(stderr, "traind-launcher is started by traind; it holds the ranks of one attempt.\n"

@@ -13,8 +13,14 @@
 
 #include "daemon/worker/worker.h"
 #include "fabric/config.h"
+#include "lib/version/version.h"
 
-const char *argp_program_version = "traind-worker " TD_VERSION;
+static void print_version(FILE *out, struct argp_state *state) {
+    (void)state;
+    fprintf(out, "traind-worker %s\n", td_version);
+}
+
+void (*argp_program_version_hook)(FILE *, struct argp_state *) = print_version;
 
 enum {
     OPT_PLAN = 1,
@@ -193,7 +199,7 @@ int main(int argc, char **argv) {
     argp_err_exit_status = TD_EXIT_BAD_SPEC;
     argp_parse(&argp, argc, argv, 0, NULL, &c);
     if (strcmp(c.verb, "version") == 0) {
-        puts(argp_program_version);
+        print_version(stdout, NULL);
         return TD_EXIT_DONE;
     }
     const bool runs = strcmp(c.verb, "run") == 0;

@@ -36,13 +36,13 @@ CODE_COLUMNS, TABLE_COLUMNS = 100, 120
 # "pb" stands for generated messages (*.pb-c.h). tests/ may include anything.
 PLUGIN = ["include", "lib/base"]
 TRAIN = ["include", "lib/base", "lib/attempt", "lib/job", "engine/train/config"]
-CORE = ["include", "lib/base", "lib/attempt", "lib/job", "lib/spec", "pb"]
-DAEMON = ["include", "lib/base", "lib/topology", "lib/attempt", "lib/job", "lib/spec", "lib/tls", "lib/rpc", "pb"]
+CORE = ["include", "lib/base", "lib/attempt", "lib/job", "lib/spec", "lib/version", "pb"]
+DAEMON = CORE + ["lib/topology", "lib/tls", "lib/rpc"]
 LAYERS = {
     "include": [],
     "lib/base": ["include"],
     "lib/attempt": ["include", "lib/base"],
-    "lib/job": [], "lib/tls": ["include", "lib/base"], "lib/topology": ["include", "lib/base"],
+    "lib/job": [], "lib/version": [], "lib/tls": ["include", "lib/base"], "lib/topology": ["include", "lib/base"],
     "lib/spec": ["include", "lib/base", "lib/job"],
     "lib/rpc": ["include", "lib/base", "lib/spec", "lib/tls", "pb"],
     # the structure is below the rules, the builder and the pipeline above them (graph.h)
@@ -66,10 +66,10 @@ LAYERS = {
                "engine/train", "engine/train/config", "engine/train/events", "engine/train/checkpoint", "engine/train/rank",
                "engine/train/plan", "engine/train/loop",
                "accelerators", "strategies", "workloads"],
-    "daemon/worker": ["include", "lib/base", "lib/attempt", "lib/spec", "fabric",
+    "daemon/worker": ["include", "lib/base", "lib/attempt", "lib/spec", "lib/version", "fabric",
                       "engine/train", "engine/train/config", "engine/train/checkpoint", "engine/train/rank",
                       "engine/train/plan"],
-    "daemon/launcher": ["include", "lib/base", "lib/attempt", "lib/job", "pb"],
+    "daemon/launcher": ["include", "lib/base", "lib/attempt", "lib/job", "lib/version", "pb"],
     "daemon/coordinator/core": CORE,
     "daemon/coordinator/shell": DAEMON + ["daemon/coordinator/core"],
     "daemon/coordinator/api": DAEMON + ["daemon/coordinator/core", "daemon/coordinator/shell"],
@@ -147,7 +147,7 @@ STORIES = {
     "daemon/coordinator": "coordinator.h",
     "lib/attempt": "segments.h",
     "lib/job": "limits.h",
-    "lib/spec": "spec.h",
+    "lib/spec": "spec.h", "lib/version": "version.h",
 }
 
 # Folders without a story: programs and plugins of one file each.
@@ -232,7 +232,7 @@ OUTCOMES = "lib/attempt/outcome.c"
 INTEGERS_TO_POINTERS = ["include/traind/accelerator.h", "engine/graph/state.c", "lib/base/base.h"]
 # Whose sentences, paragraphs and words are counted (prose.py). docs/job-spec.md is printed by the program.
 PROSE = ["README.md", "CONVENTIONS.md", "deploy/slurm/README.md", "docs/access.md", "docs/architecture.md", "docs/cheat-sheet.md", "docs/cluster.md", "docs/commands.md", "docs/engine.md",
-         "docs/extending.md", "docs/fabric.md", "docs/figures.md", "docs/lightning.md", "docs/measurements.md", "docs/plugins.md", "docs/recipes.md", "docs/troubleshooting.md", "docs/watching.md", "examples/init/README.md", "tests/bench/rivals/README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/tutorials/*.md"))]
+         "docs/extending.md", "docs/fabric.md", "docs/figures.md", "docs/lightning.md", "docs/measurements.md", "docs/operations.md", "docs/plugins.md", "docs/recipes.md", "docs/troubleshooting.md", "docs/watching.md", "examples/init/README.md", "tests/bench/rivals/README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/tutorials/*.md"))]
 
 problems = []
 

@@ -3,6 +3,7 @@
 
 #include "daemon/coordinator/core/core.h"
 #include "lib/spec/language.h"
+#include "lib/version/version.h"
 #include "tests/unit/test.h"
 
 struct rig {
@@ -164,11 +165,12 @@ static void test_node_of_another_build_is_refused_with_both_versions(void **stat
     (void)state;
     struct rig r = begin();
     uint64_t s;
-    char text[512];
+    char text[512], wanted[128];
     const struct who old = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 2, NULL, NULL};
     assert_string_equal(registers(&r, &old, &s, text), "ABI_MISMATCH");
     assert_non_null(strstr(text, "traind 7.7, whose launchers speak version 2"));
-    assert_non_null(strstr(text, "traind " TD_VERSION " and reads version 1"));
+    snprintf(wanted, sizeof wanted, "traind %s and reads version 1", td_version);
+    assert_non_null(strstr(text, wanted));
     td_core_destroy(r.core);
 }
 
@@ -184,7 +186,7 @@ static void test_node_whose_ranks_read_other_plans_is_refused_with_both_versions
     const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own, NULL};
     assert_string_equal(registers(&r, &other, &s, text), "ABI_MISMATCH");
     assert_non_null(strstr(text, "traind 7.7, whose ranks read plans of another form (0123456789"));
-    snprintf(wanted, sizeof wanted, "traind " TD_VERSION " and writes form %s", own);
+    snprintf(wanted, sizeof wanted, "traind %s and writes form %s", td_version, own);
     assert_non_null(strstr(text, wanted));
     assert_string_equal(registers(&r, &same, &s, text), "");
     td_core_destroy(r.core);

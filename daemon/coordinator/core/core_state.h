@@ -18,7 +18,7 @@ struct td_host {
     char id[64];
     char boot_id[40];
     char name[72];
-    char version[40];
+    char version[48];
     char accelerators[512];      // comma-separated, of 16 with names of 31 bytes
     char cpu_level[24];          // of the machine; "": its build does not report it
     char cpu_level_held[24];     // the highest of its ranks

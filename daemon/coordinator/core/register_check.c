@@ -12,6 +12,7 @@
 #include "daemon/coordinator/core/core_state.h"
 #include "lib/attempt/segments.h"
 #include "lib/spec/language.h"
+#include "lib/version/version.h"
 
 // Without the port.
 static bool same_host(const char *a, const char *b) {
@@ -50,14 +51,13 @@ static td_status check_build(const Traind__V1__Register *m) {
     if (m->launcher_major != TD_LAUNCHER_MAJOR) {
         s = td_fail(TD_FAILED_PRECONDITION,
                     "this node is traind %.40s, whose launchers speak version %u; the coordinator "
-                    "is traind " TD_VERSION " and reads version %d: install one release on both",
-                    m->version, m->launcher_major, TD_LAUNCHER_MAJOR);
+                    "is traind %s and reads version %d: install one release on both",
+                    m->version, m->launcher_major, td_version, TD_LAUNCHER_MAJOR);
     } else if (m->plan_language[0] && strcmp(m->plan_language, language) != 0) {
         s = td_fail(TD_FAILED_PRECONDITION,
                     "this node is traind %.40s, whose ranks read plans of another form (%.32s); "
-                    "the coordinator is traind " TD_VERSION " and writes form %s: install one "
-                    "release on both",
-                    m->version, m->plan_language, language);
+                    "the coordinator is traind %s and writes form %s: install one release on both",
+                    m->version, m->plan_language, td_version, language);
     }
     return s ? td_status_with_reason(s, "ABI_MISMATCH") : TD_OK;
 }

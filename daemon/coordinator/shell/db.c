@@ -11,6 +11,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/digest.h"
+#include "lib/version/version.h"
 
 // ---- opening ------------------------------------------------------------------------------------
 td_status td_db_sql(sqlite3 *db, const char *name, const char *text) {
@@ -68,8 +69,8 @@ td_status td_db_migrate(sqlite3 *db, const char *name, const char *const *steps,
     }
     for (int i = (int)have; i < n_steps; i++) {
         char note[128];
-        snprintf(note, sizeof note,
-                 "INSERT INTO schema VALUES (%d, datetime('now'), '" TD_VERSION "')", i + 1);
+        snprintf(note, sizeof note, "INSERT INTO schema VALUES (%d, datetime('now'), '%s')", i + 1,
+                 td_version);
         TD_TRY(td_db_sql(db, name, "BEGIN IMMEDIATE"));
         td_status s = td_db_sql(db, name, steps[i]);
         if (!s) s = td_db_sql(db, name, note);

@@ -58,7 +58,7 @@ struct td_node_attempt {
     uint32_t slots; // taken while not ENDED
     uint32_t n_ranks;
     uint32_t major;         // of its launcher
-    char build[32];         //
+    char build[48];         //
     int stop_mode;          // strongest asked: enum td_stop_mode
     uint32_t stop_grace_ms; //
     bool forget;            // remove when it has ended

@@ -55,7 +55,7 @@ struct td_local_attempt {
     char wanted_socket[TD_FS_PATH_BYTES]; // as the launcher received it
     char boot_id[37];
     uint32_t major;
-    char build[32];
+    char build[48];
     struct td_proc launcher; // pid 0: none
     bool ended, abandoned, linked;
     bool save_waits;      // it is asked to save when it connects
