@@ -5,7 +5,6 @@
 // processes, frames, JSON, digests. It knows no message, no socket loop and no device.
 // This header holds the language helpers of CONVENTIONS.md: ownership, checks, magic, sizes. The
 // rest, in reading order:
-//
 //   status.c        td_status of traind/status.h: the record of an error
 //   types.c         element types and shapes of traind/types.h
 //   knobs.c         readers of a plugin's knobs, traind/knobs.h
@@ -22,6 +21,7 @@
 //   map.h           strings to pointers, in order of insertion
 //   json.h          one tree for structured text
 //   fsio.h          files that appear whole and durable, or not at all
+//   named.h         opens what a person named, by the rules of path_rules.h
 //   state_dir.h     where daemon and client find each other
 //   gz.h            reads gzip files
 //   wire.h          fields of protobuf messages, where protobuf-c is not there or knows too little

@@ -1,5 +1,8 @@
 // Files, the durable way: temporary name, write, fsync, rename, fsync of the directory.
 //
+// Who reads holds the file first, by a descriptor of O_PATH: no FIFO waits, no device starts. It is
+// looked at, then opened again through /proc/self/fd, which cannot lead elsewhere.
+//
 // Everything that must survive a crash goes through here or follows the same steps. Errors are
 // mapped once, in td_fs_fail: a full disk is RESOURCE_EXHAUSTED of class disk, which the job's
 // restart policy knows; a missing file is NOT_FOUND; every message names the path. Removing a tree
@@ -192,17 +195,56 @@ td_status td_fs_write(const char *path, const void *data, size_t bytes, mode_t m
     return flags & TD_FS_WRITE_DURABLE ? td_fs_fsync_dir(directory) : TD_OK;
 }
 
-td_status td_fs_read(const char *path, size_t max_bytes, struct td_buf *out) {
-    // O_NONBLOCK: a FIFO in the place of a file must not hold us.
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+static const char *kind_of(mode_t mode) {
+    return S_ISDIR(mode)    ? "a directory"
+           : S_ISFIFO(mode) ? "a FIFO"
+           : S_ISSOCK(mode) ? "a socket"
+           : S_ISREG(mode)  ? "a regular file"
+                            : "a device";
+}
+
+td_status td_fs_hold(const char *path, int *out_fd, struct stat *out_st) {
+    TD_AUTO_CLOSE int fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, out_st) != 0) return td_fs_fail("open", path);
+    *out_fd = td_steal_fd(&fd);
+    return TD_OK;
+}
+
+// O_NONBLOCK: a lease on the file must not hold us, either.
+td_status td_fs_open_held(int held, const char *path, mode_t kind, int *out_fd) {
+    char name[32];
     struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0) return td_fs_fail("open", path);
-    if (!S_ISREG(st.st_mode)) {
-        return td_fail(TD_FAILED_PRECONDITION, "read '%s': it is not a regular file", path);
+    if (fstat(held, &st) != 0) return td_fs_fail("look at", path);
+    if ((st.st_mode & S_IFMT) != kind) {
+        return td_fail(TD_FAILED_PRECONDITION, "'%s' is %s, not %s", path, kind_of(st.st_mode),
+                       kind_of(kind));
     }
+    snprintf(name, sizeof name, "/proc/self/fd/%d", held);
+    TD_AUTO_CLOSE int fd = open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT && !td_fs_exists("/proc/self/fd")) {
+        return td_fail(TD_FAILED_PRECONDITION, "open '%s': /proc is not mounted here", path);
+    }
+    if (fd < 0) return td_fs_fail("open", path);
+    const int now = fcntl(fd, F_GETFL);
+    if (now < 0 || fcntl(fd, F_SETFL, now & ~O_NONBLOCK) != 0) return td_fs_fail("open", path);
+    *out_fd = td_steal_fd(&fd);
+    return TD_OK;
+}
+
+td_status td_fs_open(const char *path, int *out_fd, struct stat *out_st) {
+    struct stat st;
+    TD_AUTO_CLOSE int held = -1;
+    TD_TRY(td_fs_hold(path, &held, &st));
+    TD_TRY(td_fs_open_held(held, path, S_IFREG, out_fd));
+    if (out_st) *out_st = st;
+    return TD_OK;
+}
+
+td_status td_fs_read_open(int fd, const char *path, const struct stat *st, size_t max_bytes,
+                          struct td_buf *out) {
     size_t done = 0;
     for (;;) {
-        size_t wanted = st.st_size > 0 && done == 0 ? (size_t)st.st_size : READ_CHUNK;
+        size_t wanted = st->st_size > 0 && done == 0 ? (size_t)st->st_size : READ_CHUNK;
         size_t room = TD_MIN(wanted, TD_MIN(max_bytes - done, out->max_bytes - out->len));
         char one_more; // when all room is used, the next byte must be the end of the file
         if (room > 0) TD_TRY_CTX(td_buf_reserve(out, room), "read '%s'", path);
@@ -218,6 +260,13 @@ td_status td_fs_read(const char *path, size_t max_bytes, struct td_buf *out) {
         out->len += (size_t)n;
         out->data[out->len] = '\0';
     }
+}
+
+td_status td_fs_read(const char *path, size_t max_bytes, struct td_buf *out) {
+    struct stat st;
+    TD_AUTO_CLOSE int fd = -1;
+    TD_TRY(td_fs_open(path, &fd, &st));
+    return td_fs_read_open(fd, path, &st, max_bytes, out);
 }
 
 bool td_fs_exists(const char *path) {

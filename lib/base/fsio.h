@@ -21,8 +21,20 @@ enum td_fs_write_flags { // none: no fsync (scratch files)
 // Leaves no temporary file on failure.
 TD_MUST_USE td_status td_fs_write(const char *path, const void *data, size_t bytes, mode_t mode,
                                   int flags);
+struct stat;
+// Opens a regular file of traind's own to read; what a spec names is opened by named.h. out_st may
+// be NULL. FAILED_PRECONDITION: "'PATH' is a FIFO, not a regular file", which is not opened.
+TD_MUST_USE td_status td_fs_open(const char *path, int *out_fd, struct stat *out_st);
+// Its two halves: what is there, of any kind, by a descriptor of O_PATH; that opened to read, if it
+// is of this kind (S_IFREG, S_IFDIR).
+TD_MUST_USE td_status td_fs_hold(const char *path, int *out_fd, struct stat *out_st);
+TD_MUST_USE td_status td_fs_open_held(int held, const char *path, mode_t kind, int *out_fd);
 // Reads a whole regular file into out (appended); RESOURCE_EXHAUSTED past max_bytes.
+// It is of traind's own; td_named_read reads what a spec names.
 TD_MUST_USE td_status td_fs_read(const char *path, size_t max_bytes, struct td_buf *out);
+// The same of a descriptor at its beginning; st is of its fstat.
+TD_MUST_USE td_status td_fs_read_open(int fd, const char *path, const struct stat *st,
+                                      size_t max_bytes, struct td_buf *out);
 // mkdir -p; existing directories are fine, other files of that name are an error.
 TD_MUST_USE td_status td_fs_mkdirs(const char *path, mode_t mode);
 // The same, but what it makes has this mode whatever the umask is: directories that a job writes

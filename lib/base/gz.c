@@ -8,12 +8,12 @@
 #include "lib/base/gz.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <zlib.h>
 
 #include "lib/base/fsio.h"
+#include "lib/base/named.h"
 
 enum { PIECE = 1 << 16, GZIP_WINDOW = 15 + 16 };
 
@@ -132,16 +132,8 @@ td_status td_gz_head(const char *path, size_t bytes, struct td_buf *out) {
     if (!g) return td_fail_oom();
     g->path = path;
     g->max_bytes = bytes;
-    g->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat st;
-    if (g->fd < 0 || fstat(g->fd, &st) != 0) {
-        return td_status_with_class(td_fs_fail("open", path), TD_CLASS_DATA);
-    }
-    if (!S_ISREG(st.st_mode)) {
-        return td_status_with_class(
-            td_fail(TD_FAILED_PRECONDITION, "read '%s': it is no regular file", path),
-            TD_CLASS_DATA);
-    }
+    g->fd = -1;
+    TD_TRY(td_named_open(path, &g->fd, NULL));
     uint8_t magic[2] = {0, 0};
     bool is_gzip = pread(g->fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
     if (!is_gzip) return td_status_with_class(read_plain(g, out), TD_CLASS_DATA);

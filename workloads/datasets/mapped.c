@@ -2,26 +2,21 @@
 
 #include "workloads/datasets/mapped.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
+
+#include "lib/base/named.h"
 
 td_status td_mapped_init(const char *path, struct td_mapped *out_file) {
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        enum td_code code = errno == ENOENT ? TD_NOT_FOUND : TD_FAILED_PRECONDITION;
-        td_status s = td_fail_errno(code, "open '%s'", path);
-        return td_status_with_meta(td_status_with_class(s, TD_CLASS_DATA), "file", "%s", path);
-    }
-    if (!S_ISREG(st.st_mode)) return td_data_fail_text(path, 0, "kind", "a file", "something else");
+    TD_AUTO_CLOSE int fd = -1;
+    td_status s = td_named_open(path, &fd, &st);
+    if (s) return td_status_with_meta(s, "file", "%s", path);
     if (st.st_size == 0) return td_data_fail(path, 0, "bytes, at least", 1, 0);
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) {
-        td_status s = td_fail_errno(TD_RESOURCE_EXHAUSTED, "map '%s'", path);
+        s = td_fail_errno(TD_RESOURCE_EXHAUSTED, "map '%s'", path);
         return td_status_with_class(s, TD_CLASS_OUT_OF_MEMORY);
     }
     *out_file = (struct td_mapped){map, (size_t)st.st_size};

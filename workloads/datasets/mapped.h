@@ -15,7 +15,7 @@ struct td_mapped {
     size_t bytes;
 };
 
-// NOT_FOUND when there is no file, FAILED_PRECONDITION when it cannot be read; empty is DATA_LOSS.
+// Errors: those of td_named_open; empty is DATA_LOSS.
 TD_MUST_USE td_status td_mapped_init(const char *path, struct td_mapped *out_file);
 void td_mapped_finish(struct td_mapped *f);
 
