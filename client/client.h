@@ -70,6 +70,7 @@ enum td_exit {
     TD_CTL_UNAVAILABLE = 5,
     TD_CTL_TIMEOUT = 6,
     TD_CTL_CONFLICT = 7,
+    TD_CTL_NOT_PRINTED = 8, // done, but its answer could not be printed: not to be asked again
 };
 
 enum td_output { TD_OUTPUT_TABLE, TD_OUTPUT_JSON, TD_OUTPUT_JSONL, TD_OUTPUT_NAME, TD_OUTPUT_CSV };

@@ -258,7 +258,7 @@ static td_status show_json(struct compared *c) {
     if (!ok) return td_fail_oom();
     TD_TRY(td_json_print(root, c->flags->output == TD_OUTPUT_JSON, &text));
     TD_TRY(td_buf_str(&text, "\n"));
-    return td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
+    return td_fs_write_stdout(text.data, text.len);
 }
 
 // ---- as curves ----------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ static td_status draw_all(const struct td_plot *plot, struct td_series *const *s
         }
     }
     if (!drawn) td_print(stderr, "trainctl: there are no points to draw\n");
-    return td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
+    return td_fs_write_stdout(text.data, text.len);
 }
 
 static td_status show_plots(struct compared *c) {

@@ -123,7 +123,7 @@ static td_status show(struct listing *l, const char *path) {
     TD_TRY(td_contexts_each(path, add, l));
     if (whole) TD_TRY(td_buf_str(&l->json, "]}\n"));
     if (l->flags->output == TD_OUTPUT_TABLE) return td_table_print(&l->table, l->flags->wide);
-    return td_fd_write_all(STDOUT_FILENO, l->json.data, l->json.len, "stdout");
+    return td_fs_write_stdout(l->json.data, l->json.len);
 }
 
 td_status td_cmd_context_list(struct td_session *s, const struct td_flags *f, int *out_exit) {

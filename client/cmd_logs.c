@@ -47,7 +47,7 @@ static td_status write_escaped(const char *data, size_t n) {
     TD_AUTO_BUF out;
     td_buf_init(&out, ((size_t)64 << 20) + 4 * n);
     TD_TRY(td_printable_add(&out, data, n, "\n\t"));
-    return td_fd_write_all(STDOUT_FILENO, out.data, out.len, "stdout");
+    return td_fs_write_stdout(out.data, out.len);
 }
 
 static td_status flush_held(struct logs *l) {
@@ -57,7 +57,7 @@ static td_status flush_held(struct logs *l) {
 }
 
 static td_status put(struct logs *l, size_t stream, const char *data, size_t n) {
-    if (!l->escape) return td_fd_write_all(STDOUT_FILENO, data, n, "stdout");
+    if (!l->escape) return td_fs_write_stdout(data, n);
     if (stream != l->held_stream) TD_TRY(flush_held(l));
     l->held_stream = stream;
     while (l->n_held > 0 && n > 0) { // the rest of that character
@@ -82,7 +82,7 @@ static td_status leave_line(struct logs *l, size_t stream) {
     if (!l->line_open || l->open == stream) return TD_OK;
     TD_TRY(flush_held(l)); // of that line
     l->line_open = false;
-    return td_fd_write_all(STDOUT_FILENO, "\n", 1, "stdout");
+    return td_fs_write_stdout("\n", 1);
 }
 
 static td_status write_plain(struct logs *l, const Traind__V1__ReadLogsResponse *r) {
@@ -101,7 +101,7 @@ static td_status write_prefixed(struct logs *l, const Traind__V1__ReadLogsRespon
         if (!l->line_open) {
             char head[32];
             int n = snprintf(head, sizeof head, "[rank %" PRIu32 "] ", r->rank);
-            TD_TRY(td_fd_write_all(STDOUT_FILENO, head, (size_t)n, "stdout"));
+            TD_TRY(td_fs_write_stdout(head, (size_t)n));
         }
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         const char *stop = newline ? newline + 1 : end;
@@ -317,7 +317,7 @@ td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_e
     if (!failed) failed = td_steal(cut);
     td_status_free(cut);
     bool late = f->timeout_ns && td_status_code(failed) == TD_DEADLINE_EXCEEDED;
-    td_status unended = l.line_open ? td_fd_write_all(STDOUT_FILENO, "\n", 1, "stdout") : TD_OK;
+    td_status unended = l.line_open ? td_fs_write_stdout("\n", 1) : TD_OK;
     if (!failed) failed = td_steal(unended);
     td_status_free(unended);
     if (l.dropped_bytes) {

@@ -126,7 +126,7 @@ static td_status show_csv(const struct td_flags *f, const Traind__V1__QueryMetri
             TD_TRY(td_csv_row(series->name, series->points[k], f->points, &text));
         }
     }
-    return td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
+    return td_fs_write_stdout(text.data, text.len);
 }
 
 static td_status show(struct td_session *s, const struct td_flags *f,

@@ -34,6 +34,19 @@ static td_status say_request_id(td_status take_failure, const char *request_id) 
                                "--request-id %s makes one job of both", request_id);
 }
 
+static td_status show(const struct td_session *s, const Traind__V1__Job *job) {
+    if (td_output_is_json(s->flags->output)) return td_session_print_json(s, &job->base);
+    if (s->flags->output == TD_OUTPUT_NAME) {
+        td_print(stdout, "%s\n", job->id);
+    } else {
+        td_print(stdout, "submitted %s (%s), %s%s%s\n", job->id, job->name,
+                 td_job_state_word(job->state), job->reason && job->reason->text[0] ? ": " : "",
+                 job->reason ? job->reason->text : "");
+        td_print(stdout, "follow it with `trainctl wait %s --follow`\n", job->id);
+    }
+    return td_fs_flush_stdout();
+}
+
 td_status td_submit_request(struct td_session *s, Traind__V1__CreateJobRequest *request,
                             int *out_exit) {
     const struct td_flags *f = s->flags;
@@ -49,18 +62,8 @@ td_status td_submit_request(struct td_session *s, Traind__V1__CreateJobRequest *
         td_print(stderr, "submitted %s\n", job->id);
         return td_follow_to_end(s, job->id, TD_FOLLOW_SHOW | TD_FOLLOW_FROM_START, out_exit);
     }
-    if (td_output_is_json(f->output)) {
-        return td_session_print_json(s, &job->base);
-    }
-    if (f->output == TD_OUTPUT_NAME) {
-        td_print(stdout, "%s\n", job->id);
-        return TD_OK;
-    }
-    td_print(stdout, "submitted %s (%s), %s%s%s\n", job->id, job->name,
-             td_job_state_word(job->state), job->reason && job->reason->text[0] ? ": " : "",
-             job->reason ? job->reason->text : "");
-    td_print(stdout, "follow it with `trainctl wait %s --follow`\n", job->id);
-    return TD_OK;
+    td_status unprinted = show(s, job);
+    return unprinted ? td_status_with_meta(unprinted, "submitted", "%s", job->id) : TD_OK;
 }
 
 td_status td_cmd_submit(struct td_session *s, const struct td_flags *f, int *out_exit) {

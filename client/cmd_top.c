@@ -94,7 +94,7 @@ static td_status print_json(const struct top *t) {
     TD_TRY(td_buf_str(&text, ",\"jobs\":"));
     TD_TRY(td_message_json(td_rpc_message_get(t->jobs), false, &text));
     TD_TRY(td_buf_str(&text, "}\n"));
-    return td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
+    return td_fs_write_stdout(text.data, text.len);
 }
 
 static td_status print_once(struct top *t) {
@@ -115,7 +115,7 @@ static td_status print_once(struct top *t) {
     td_screen_size(STDOUT_FILENO, &columns, &rows);
     const bool cuts = isatty(STDOUT_FILENO) && !f->wide;
     TD_TRY(draw(t, NULL, cuts ? columns : TD_SCREEN_MAX, 0, &text));
-    return td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
+    return td_fs_write_stdout(text.data, text.len);
 }
 
 // ---- again and again ----------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // The same words for trainctl and traind-run: a person sees one program. The exit code is a
-// function of the code alone; a program that knows more (a job that can never run) decides before
-// it asks here.
+// function of the code alone, but for an answer that could not be printed. A program that knows
+// more (a job that can never run) decides before it asks here.
 
 #include "client/explain.h"
 
@@ -9,7 +9,7 @@
 
 #include "client/print.h"
 
-int td_explain_exit_of(enum td_code code) {
+static int exit_of_code(enum td_code code) {
     switch (code) {
     case TD_CODE_OK:
         return TD_CTL_OK;
@@ -40,6 +40,15 @@ int td_explain_exit_of(enum td_code code) {
     return TD_CTL_JOB_FAILED;
 }
 
+static bool is_unprinted(td_status borrow_status) {
+    return strcmp(td_status_reason(borrow_status), TD_FS_NOT_PRINTED) == 0;
+}
+
+int td_explain_exit_of(td_status borrow_status) {
+    if (is_unprinted(borrow_status)) return TD_CTL_NOT_PRINTED;
+    return exit_of_code(td_status_code(borrow_status));
+}
+
 bool td_explain_job_fails(td_status borrow_status) {
     const char *reason = td_status_reason(borrow_status);
     return strcmp(reason, "UNSATISFIABLE") == 0 || strcmp(reason, "PLAN_FAILED") == 0;
@@ -58,7 +67,9 @@ void td_explain(td_status borrow_status) {
                  "install the same release on both machines\n");
         return;
     }
-    td_print(stderr, "trainctl: %s\n", td_status_message(borrow_status));
+    const char *done =
+        is_unprinted(borrow_status) ? "done, but the answer cannot be printed: " : "";
+    td_print(stderr, "trainctl: %s%s\n", done, td_status_message(borrow_status));
     size_t n = td_status_n_fields(borrow_status);
     for (size_t i = 0; i < n; i++) {
         const char *path, *text;

@@ -153,5 +153,5 @@ void td_help_print(FILE *to) {
     print_common_flags(to);
     td_print(to, "%s", environment);
     td_print(to, "\nExit codes: 0 ok, 1 job failed or cannot run, 2 usage, 3 not found, 4 denied,\n"
-                 "5 unavailable, 6 timeout, 7 conflict.\n");
+                 "5 unavailable, 6 timeout, 7 conflict, 8 done but not printed.\n");
 }

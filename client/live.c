@@ -29,7 +29,7 @@ struct td_live {
 };
 
 static td_status put(const char *text) {
-    return td_fd_write_all(STDOUT_FILENO, text, strlen(text), "the terminal");
+    return td_fs_write_stdout(text, strlen(text));
 }
 
 static td_status enter(struct td_live *l) {
@@ -148,7 +148,7 @@ td_status td_live_show(struct td_live *l, const struct td_buf *text) {
         at = newline ? newline + 1 : end;
     }
     TD_TRY(td_buf_str(&frame, "\033[J"));
-    return td_fd_write_all(STDOUT_FILENO, frame.data, frame.len, "the terminal");
+    return td_fs_write_stdout(frame.data, frame.len);
 }
 
 td_status td_live_wait(struct td_live *l, int64_t ns) {

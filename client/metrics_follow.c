@@ -164,7 +164,7 @@ static td_status show(struct following *w) {
             TD_TRY(td_line_row(x->series->name, x->point, &text));
         }
     }
-    return td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
+    return td_fs_write_stdout(text.data, text.len);
 }
 
 // ---- asking -------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ td_status td_metrics_follow(struct td_session *s, const struct td_flags *f, bool
     w.mark = td_calloc(MARKS_MAX, sizeof *w.mark);
     td_status failed = w.mark ? TD_OK : td_fail_oom();
     if (!failed) failed = look(&w); // a job that is not there has no heading
-    if (!failed) failed = td_fd_write_all(STDOUT_FILENO, head.data, head.len, "stdout");
+    if (!failed) failed = td_fs_write_stdout(head.data, head.len);
     if (!failed) failed = follow(&w);
     free(w.mark);
     free(w.fresh);

@@ -98,5 +98,5 @@ td_status td_metrics_plot(struct td_session *s, const struct td_flags *f) {
         return TD_OK;
     }
     TD_TRY(td_plot_draw(&plot, curve, n, &text));
-    return td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
+    return td_fs_write_stdout(text.data, text.len);
 }

@@ -173,7 +173,7 @@ static td_status blame_absence(const struct td_session *s, td_status take_status
 static int exit_of_failure(const struct td_session *s, td_status borrow_status) {
     bool of_a_job = td_explain_job_fails(borrow_status) && !s->flags->dump_graph;
     if (of_a_job) return TD_CTL_JOB_FAILED;
-    return td_explain_exit_of(td_status_code(borrow_status));
+    return td_explain_exit_of(borrow_status);
 }
 
 int td_session_explain(const struct td_session *s, td_status take_status) {
@@ -190,5 +190,5 @@ td_status td_session_print_json(const struct td_session *s, const ProtobufCMessa
     td_buf_init(&out, (size_t)256 << 20);
     TD_TRY(td_message_json(m, s->flags->output == TD_OUTPUT_JSON, &out));
     TD_TRY(td_buf_str(&out, "\n"));
-    return td_fd_write_all(STDOUT_FILENO, out.data, out.len, "stdout");
+    return td_fs_write_stdout(out.data, out.len);
 }

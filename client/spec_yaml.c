@@ -39,7 +39,7 @@ td_status td_spec_write(const struct td_flags *f, const char *json) {
     TD_AUTO_BUF text;
     td_buf_init(&text, TEXT_BYTES);
     TD_TRY(add(json, td_output_is_json(f->output) ? &f->output : NULL, &text));
-    return td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
+    return td_fs_write_stdout(text.data, text.len);
 }
 
 td_status td_spec_yaml_show(const Traind__V1__Job *job, bool wide) {

@@ -212,7 +212,7 @@ static td_status print(struct layout *l, bool is_wide) {
     TD_AUTO_BUF out;
     td_buf_init(&out, (size_t)64 << 20);
     TD_TRY(td_buf_printf(&out, "%s\n", text));
-    return td_fd_write_all(STDOUT_FILENO, out.data, out.len, "stdout");
+    return td_fs_write_stdout(out.data, out.len);
 }
 
 td_status td_table_print(const struct td_table *t, bool is_wide) {

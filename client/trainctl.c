@@ -16,6 +16,7 @@
 #include "client/session.h"
 #include "client/rows.h"
 #include "lib/base/fsio.h"
+#include "lib/base/proc.h"
 
 // ---- verbs, in alphabetical order ---------------------------------------------------------------
 static const struct td_verb verb_table[] = {
@@ -141,13 +142,18 @@ static void on_closed_output(int sig) {
     _exit(TD_CTL_OK);
 }
 
+TD_HOLD_STDIO_FIRST;
+
 int main(int argc, char **argv) {
+    struct td_session session = {0};
+    const int unheld = td_session_explain(&session, td_proc_hold_stdio());
+    if (unheld) return unheld;
     signal(SIGPIPE, on_closed_output);
     static char version[] = "version", help[] = "--help";
     if (argc > 1 && is_help(argv[1])) {
         if (argc == 2 || argv[2][0] == '-') {
             td_help_print(stdout);
-            return TD_CTL_OK;
+            return td_session_explain(&session, td_fs_flush_stdout());
         }
         memmove(&argv[1], &argv[2], (size_t)(argc - 2) * sizeof *argv); // `help VERB`: VERB --help
         argv[argc - 1] = help;
@@ -163,7 +169,7 @@ int main(int argc, char **argv) {
     if (!verb) return td_verb_refuse(given, argc - 1);
     struct td_flags flags;
     td_flags_parse(verb, argc - words, argv + words, &flags);
-    struct td_session session = {.flags = &flags};
+    session.flags = &flags;
     const int code = run(&session, verb, &flags);
     td_session_close(&session);
     return code;

@@ -118,9 +118,13 @@ static int refuse(td_status take_status, int exit_code) {
     return exit_code;
 }
 
+TD_HOLD_STDIO_FIRST;
+
 int main(int argc, char **argv) {
     struct td_config config;
     enum td_log_level level;
+    const int unheld = refuse(td_proc_hold_stdio(), 1);
+    if (unheld) return unheld;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     signal(SIGUSR1, SIG_IGN); // until there are ranks to save

@@ -102,8 +102,10 @@ static td_status train(struct td_local_run *r, bool *out_started, int *out_exit)
 
 static int exit_of(td_status borrow_status) {
     return td_explain_job_fails(borrow_status) ? TD_CTL_JOB_FAILED
-                                               : td_explain_exit_of(td_status_code(borrow_status));
+                                               : td_explain_exit_of(borrow_status);
 }
+
+TD_HOLD_STDIO_FIRST;
 
 int main(int argc, char **argv) {
     static const struct argp argp = {
@@ -117,9 +119,12 @@ int main(int argc, char **argv) {
     bool started = false;
     int code = TD_CTL_OK;
     argp_err_exit_status = TD_CTL_USAGE;
-    argp_parse(&argp, argc, argv, 0, NULL, &r);
-    td_status failed = train(&r, &started, &code);
-    if (!failed) failed = td_fs_flush_stdout();
+    td_status failed = td_proc_hold_stdio();
+    if (!failed) {
+        argp_parse(&argp, argc, argv, 0, NULL, &r);
+        failed = train(&r, &started, &code);
+    }
+    if (!failed && !code) failed = td_fs_flush_stdout();
     if (failed) {
         td_explain(failed);
         code = exit_of(failed);

@@ -8,10 +8,20 @@
 
 #include "daemon/launcher/launcher.h"
 #include "daemon/launcher/trampoline.h"
+#include "lib/attempt/worker_exit.h"
+#include "lib/base/log.h"
+#include "lib/base/proc.h"
 #include "lib/version/version.h"
+
+TD_HOLD_STDIO_FIRST;
 
 int main(int argc, char **argv) {
     const char *verb = argc > 1 ? argv[1] : "";
+    td_status unheld = td_proc_hold_stdio();
+    if (unheld) {
+        td_status_log(TD_LOG_ERROR, unheld, "traind-launcher ends");
+        return TD_EXIT_BUG;
+    }
     if (strcmp(verb, "run") == 0) return td_launcher_main(argc - 1, argv + 1);
     if (strcmp(verb, "exec-rank") == 0) return td_trampoline(argc - 1, argv + 1);
     if (strcmp(verb, "exec-command") == 0) return td_trampoline_command(argc - 1, argv + 1);

@@ -23,7 +23,7 @@ static td_status compare(const char *path) {
     TD_TRY(td_buf_str(&out, "{\"change\":"));
     TD_TRY(td_json_print_string(td_buf_cstr(&change), change.len, &out));
     TD_TRY(td_buf_str(&out, "}\n"));
-    return td_fd_write_all(STDOUT_FILENO, out.data, out.len, "stdout");
+    return td_fs_write_stdout(out.data, out.len);
 }
 
 int td_worker_compare(const struct td_worker_args *args) {

@@ -13,6 +13,8 @@
 
 #include "daemon/worker/worker.h"
 #include "fabric/config.h"
+#include "lib/base/log.h"
+#include "lib/base/proc.h"
 #include "lib/version/version.h"
 
 static void print_version(FILE *out, struct argp_state *state) {
@@ -179,6 +181,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     }
 }
 
+TD_HOLD_STDIO_FIRST;
+
 int main(int argc, char **argv) {
     static const struct argp argp = {
         options,
@@ -196,6 +200,11 @@ int main(int argc, char **argv) {
                                  .plugin_dirs = "",
                                  .cpu_level = td_fabric_cpu_level(),
                                  .cpu_level_from = TD_CPU_LEVEL_ENV}};
+    td_status unheld = td_proc_hold_stdio();
+    if (unheld) {
+        td_status_log(TD_LOG_ERROR, unheld, "traind-worker ends");
+        return TD_EXIT_BUG;
+    }
     argp_err_exit_status = TD_EXIT_BAD_SPEC;
     argp_parse(&argp, argc, argv, 0, NULL, &c);
     if (strcmp(c.verb, "version") == 0) {

@@ -133,7 +133,7 @@ int td_worker_plan(const struct td_worker_args *args) {
     if (!s) s = list_files(config, &beside.read);
     if (!s) s = measure(args, config, &sized, &beside);
     if (!s) s = append(args, &sized, &beside, &text);
-    if (!s) s = td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
+    if (!s) s = td_fs_write_stdout(text.data, text.len);
     s = td_rank_classify(s);
     int code = s ? td_worker_exit_of(td_status_class(s)) : TD_EXIT_DONE;
     if (s) {

@@ -54,7 +54,7 @@ static td_status print_one(struct td_registry *r, const char *name) {
         TD_TRY(td_buf_printf(&b, ",\"device_list\":%s", td_buf_cstr(&devices)));
     }
     TD_TRY(td_buf_str(&b, "}\n"));
-    return td_fd_write_all(STDOUT_FILENO, b.data, b.len, "stdout");
+    return td_fs_write_stdout(b.data, b.len);
 }
 
 static td_status probe_all(const struct td_worker_args *args) {

@@ -99,7 +99,7 @@ static td_status print_line(enum td_plugin_kind kind, const char *name, const ch
                 : print_text(&b, "error", td_status_message(borrow_why)));
     if (!desc && kind == TD_PLUGIN_ACCELERATOR) TD_TRY(td_buf_str(&b, ",\"devices\":[]"));
     TD_TRY(td_buf_str(&b, "}\n"));
-    return td_fd_write_all(STDOUT_FILENO, b.data, b.len, "stdout");
+    return td_fs_write_stdout(b.data, b.len);
 }
 
 static td_status print_file(struct td_registry *r, enum td_plugin_kind kind, const char *file) {

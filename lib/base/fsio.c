@@ -115,11 +115,19 @@ td_status td_fd_write_all(int fd, const void *data, size_t bytes, const char *wh
     return TD_OK;
 }
 
+static td_status not_printed(td_status take_failed) {
+    return take_failed ? td_status_with_reason(take_failed, TD_FS_NOT_PRINTED) : TD_OK;
+}
+
+td_status td_fs_write_stdout(const void *data, size_t bytes) {
+    return not_printed(td_fd_write_all(STDOUT_FILENO, data, bytes, "stdout"));
+}
+
 td_status td_fs_flush_stdout(void) {
     bool failed_before = ferror(stdout);
     if (fflush(stdout) == 0 && !failed_before) return TD_OK;
     if (failed_before) errno = EIO; // which error it was, nobody kept
-    return td_fs_fail("write", "stdout");
+    return not_printed(td_fs_fail("write", "stdout"));
 }
 
 // A name of its own beside path.

@@ -56,7 +56,10 @@ TD_MUST_USE td_status td_fs_absolute(const char *path, char *out, size_t out_byt
 TD_MUST_USE td_status td_fs_fail(const char *doing, const char *path);
 // Writes all bytes to a descriptor, through short writes and EINTR.
 TD_MUST_USE td_status td_fd_write_all(int fd, const void *data, size_t bytes, const char *what);
-// Hands on what stdio still holds for standard output; fails when any of it was not written.
+// An answer on standard output: its bytes, and what stdio still holds of it. Both fail with reason
+// TD_FS_NOT_PRINTED when any of it was not written, whatever the error: what was asked is done.
+#define TD_FS_NOT_PRINTED "NOT_PRINTED"
+TD_MUST_USE td_status td_fs_write_stdout(const void *data, size_t bytes);
 TD_MUST_USE td_status td_fs_flush_stdout(void);
 // Takes an exclusive lock file that names its holder; FAILED_PRECONDITION names the other holder
 // ("held by pid 123 (traind on host)"). The descriptor is the lock; closing releases it.

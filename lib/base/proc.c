@@ -138,6 +138,20 @@ bool td_proc_is_transient(td_status s) {
     return td_status_code(s) == TD_RESOURCE_EXHAUSTED && td_status_class(s) == TD_CLASS_NONE;
 }
 
+td_status td_proc_hold_stdio(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        const int flags = fcntl(fd, F_GETFD);
+        if (flags >= 0 && !(flags & FD_CLOEXEC)) continue; // else it is not inherited
+        // The wrong way round, so that its use is an error. The lowest free number is fd; a program
+        // that replaces this one inherits it.
+        if (open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) {
+            return td_fail_errno(TD_FAILED_PRECONDITION,
+                                 "open '/dev/null' for closed descriptor %d", fd);
+        }
+    }
+    return TD_OK;
+}
+
 td_status td_proc_raise_files(void) {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0) {

@@ -35,6 +35,17 @@ struct td_proc {
 TD_MUST_USE td_status td_proc_spawn(const struct td_proc_options *o, struct td_proc *out_proc);
 // No descriptor or no memory was left: what failed so may work in a moment.
 bool td_proc_is_transient(td_status s);
+// Opens those of the descriptors 0 to 2 that are closed to /dev/null. No file that is opened later
+// then has their number, so that nothing printed lands in it. To read from 0 and to write to 1
+// and 2 fails as before. Called first thing in every main, and before it by TD_HOLD_STDIO_FIRST.
+TD_MUST_USE td_status td_proc_hold_stdio(void);
+// For each file of a main. Constructors of libraries open descriptors: it comes before them.
+#define TD_HOLD_STDIO_FIRST                                                                        \
+    static void hold_stdio_first(void) {                                                           \
+        td_status_free(td_proc_hold_stdio()); /* main calls it again, and says why it failed */    \
+    }                                                                                              \
+    __attribute__((section(".preinit_array"), used)) static void (*const hold_stdio_entry)(void) = \
+        hold_stdio_first
 // Lifts the soft limit of descriptors to the hard one, also for what is spawned later.
 TD_MUST_USE td_status td_proc_raise_files(void);
 

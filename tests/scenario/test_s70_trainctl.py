@@ -460,23 +460,6 @@ def test_version_is_a_verb_and_a_flag():
     assert daemon[0] == daemon[1] and daemon[0].startswith("traind 0.")
 
 
-def test_output_into_a_closed_pipe_ends_quietly(done):
-    daemon, job = done
-    env = dict(daemon.env, TRAIND_STATE_DIR=str(daemon.state_dir))
-    ran = subprocess.run(f"{BIN}/trainctl metrics {job} train_loss_step | head -1", shell=True, env=env, timeout=30,
-                         capture_output=True, text=True)
-    assert ran.stdout.startswith("NAME") and ran.stderr == ""
-
-
-@pytest.mark.parametrize("command", ["trainctl version", "trainctl list", "trainctl list -o name", "traind --dump-spec",
-                                     "traind --dump-events"])
-def test_output_that_cannot_be_written_is_an_error(done, command):
-    daemon, job = done
-    env = dict(daemon.env, TRAIND_STATE_DIR=str(daemon.state_dir))
-    ran = subprocess.run(f"{BIN}/{command} > /dev/full", shell=True, env=env, timeout=30, capture_output=True, text=True)
-    assert ran.returncode == 1 and "write 'stdout'" in ran.stderr
-
-
 def test_metrics_of_a_long_job_are_all_shown(daemon):
     """A series of 6,000 steps once began at 2,001, and some others had no points at all."""
     steps = 6000
