@@ -287,6 +287,8 @@ static td_status serve(struct td_coordinator *c, const struct td_coordinator_opt
         .authorize = td_access_authorize,
         .authorize_peer = td_access_authorize_peer,
         .on_answered = td_access_answered,
+        .enter = td_access_enter,
+        .leave = td_access_leave,
         .ctx = c,
         .max_connections = o->max_connections,
         .max_per_source = o->max_per_source,

@@ -22,6 +22,9 @@ struct td_rpc_method {
     // 0: it is one of the server's max_calls. Else its calls are counted apart, up to this number,
     // and take no room from the others.
     uint32_t own_calls;
+    // With own_calls: above that number the oldest of them ends instead, so that there is room for
+    // a newcomer at all times.
+    bool yields;
     const ProtobufCMessageDescriptor *request;
     const ProtobufCMessageDescriptor *response;
     // Required. Unary and server stream: request is the message, it lives as long as the call.

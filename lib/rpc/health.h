@@ -2,7 +2,8 @@
 #define TRAIND_LIB_RPC_HEALTH_H
 
 // grpc.health.v1 of a server: Check, Watch, List. Check and Watch are open to everyone, so that
-// probes need no credential; List wants one, because it shows names.
+// probes need no credential; List wants one, because it shows names. There is room for a Check
+// whatever else is open.
 //
 // A service of the server's table is known from its td_rpc_server_add on, with NOT_SERVING; ""
 // stands for the whole server. Unknown names: NOT_FOUND for Check, SERVICE_UNKNOWN on the (open)

@@ -115,6 +115,12 @@ static void watch_age(struct td_outbox *o) {
     if (!td_loop_timer_is_armed(o->timer)) td_loop_timer_arm(o->timer, o->stall_ns);
 }
 
+void td_outbox_hurry(struct td_outbox *o, int64_t stall_ns) {
+    if (stall_ns >= o->stall_ns) return;
+    o->stall_ns = stall_ns;
+    if (o->in_flight && o->timer) td_loop_timer_arm(o->timer, stall_ns);
+}
+
 // Key and length of a field of bytes, as protobuf writes them.
 static grpc_slice field_header(uint32_t field, size_t bytes) {
     uint8_t text[2 * 10];

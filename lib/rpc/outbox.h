@@ -54,6 +54,8 @@ bool td_outbox_has_one(const struct td_outbox *o);
 grpc_byte_buffer *td_outbox_begin(struct td_outbox *o);
 // The send in flight is over. True: it was full, and half is free again.
 bool td_outbox_end(struct td_outbox *o);
+// From now on a send may be no older than this.
+void td_outbox_hurry(struct td_outbox *o, int64_t stall_ns);
 // Forgets what is queued.
 void td_outbox_discard(struct td_outbox *o);
 

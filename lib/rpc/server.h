@@ -16,15 +16,15 @@
 // The server accepts connections itself and guards their framing (front.h); gRPC gets one end of a
 // socket pair. It names a connection only by that descriptor; peers.h knows whose it is.
 //
-// Bounds: messages (4 MiB), decoded memory (codec.h), queue per stream (1 MiB), calls (1024),
-// beside them open ones (128) and those of rows with own_calls. Of connections, their number: 1024;
-// 768 per source, 256 without a credential; those with calls of rows with own_calls apart. Of each
-// connection: the first request (10 s), the time without calls (10 min), streams (100). In time: a
-// send (30 s: then the reader is cut off), a unary call without a deadline (30 s). Errors leave as
-// code + message + google.rpc.Status with one ErrorInfo{reason, domain "traind", metadata} and
-// BadRequest fields; each answer bears `x-request-id`. Only a message over twice the limit gets a
-// bare RESOURCE_EXHAUSTED from gRPC itself, which has not read it. To say more, all of it would
-// have to be taken in first.
+// Bounds: messages (4 MiB), decoded memory (codec.h), queue per stream (1 MiB). Calls: 1024, or as
+// the owner's `enter` says; beside them open ones (128) and those of rows with own_calls. Of
+// connections, their number: 1024; 768 per source, 256 without a credential; those with calls of
+// rows with own_calls apart. Of each connection: the first request (10 s), the time without calls
+// (10 min), streams (100). In time: a send (30 s: then the reader is cut off), a unary call without
+// a deadline (30 s). Errors leave as code + message + google.rpc.Status with one
+// ErrorInfo{reason, domain "traind", metadata} and BadRequest fields; each answer bears
+// `x-request-id`. Only a message over twice the limit gets a bare RESOURCE_EXHAUSTED from gRPC
+// itself, which has not read it. To say more, all of it would have to be taken in first.
 //
 // Rejected: registered methods of gRPC core (its answers to unknown methods would come before the
 // credential), and threads per call.

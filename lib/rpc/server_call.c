@@ -26,7 +26,11 @@
 #include "lib/rpc/credential.h"
 #include "lib/rpc/front.h"
 #include "lib/rpc/loop.h"
+#include "lib/rpc/room.h"
 #include "lib/rpc/server_private.h"
+
+// For the reader of a call that was cut to take what is in flight: its place is needed.
+static const int64_t cut_ns = 1 * TD_NS_PER_S;
 
 struct op_tag {
     struct td_pump_tag tag;
@@ -67,8 +71,8 @@ struct td_rpc_call {
     uint64_t identity;
     struct td_peer_identity certificate; // of its connection
     char object[64];
-    bool logged;       // td_rpc_call_set_logged
-    uint32_t *counted; // of the server's counts, the one that it is in; NULL until it is admitted
+    bool logged;               // td_rpc_call_set_logged
+    struct td_rpc_place place; // of those that are counted; none until it is admitted
     char peer[TD_PEER_NAME_BYTES];
     char path[]; // "" if it is longer than any method's
 };
@@ -103,7 +107,7 @@ static void unlink_call(struct td_rpc_call *call) {
     if (!call->prev) server->calls = call->next;
     if (call->next) call->next->prev = call->prev;
     server->n_calls--;
-    if (call->counted) --*call->counted;
+    td_rpc_room_leave(server, call, &call->place);
 }
 
 static void report(const struct td_rpc_call *call, td_status borrow_status) {
@@ -268,6 +272,7 @@ void td_rpc_call_finish(struct td_rpc_call *call, td_status take_status) {
 
 void td_rpc_call_cut(struct td_rpc_call *call, td_status take_status) {
     td_outbox_discard(&call->outbox);
+    td_outbox_hurry(&call->outbox, cut_ns);
     answer(call, take_status);
 }
 
@@ -392,30 +397,18 @@ static void on_closed(struct td_pump_tag *tag, bool ok) {
     end_if_over(call);
 }
 
-// Who only tries cannot use up what others need: open rows have a count of their own, so do rows
-// with own_calls, and calls that were refused are in none.
-static td_status count_in(struct td_rpc_call *call, struct td_rpc_route *route) {
-    struct td_rpc_server *server = call->server;
-    const struct td_rpc_server_options *o = &server->options;
-    uint32_t own = route->row->own_calls;
-    uint32_t *count = own                ? &route->n_own
-                      : route->row->open ? &server->n_open
-                                         : &server->n_admitted;
-    uint32_t most = own ? own : route->row->open ? o->max_open_calls : o->max_calls;
-    if (*count >= most) {
-        return td_status_with_reason(
-            td_fail(TD_RESOURCE_EXHAUSTED, "%u calls%s%s are being served already; try again later",
-                    most, own ? " of " : "", own ? call->path : ""),
-            "LIMIT_CALLS");
+// The oldest of that row, which has not had its answer.
+static void end_oldest(struct td_rpc_server *server, const struct td_rpc_method *row) {
+    struct td_rpc_call *oldest = NULL;
+    for (struct td_rpc_call *c = server->calls; c; c = c->next) { // newest first
+        if (c->row == row && td_rpc_call_is_live(c)) oldest = c;
     }
-    ++*count;
-    call->counted = count;
-    return TD_OK;
-}
-
-static enum td_peer_call kind_of(const struct td_rpc_route *route, td_status borrow_refused) {
-    if (borrow_refused || (route && route->row->open)) return TD_PEER_STRANGER;
-    return route && route->row->own_calls ? TD_PEER_APART : TD_PEER_TRUSTED;
+    if (!oldest) return;
+    td_rpc_room_leave(server, oldest, &oldest->place);
+    td_rpc_call_cut(
+        oldest, td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
+                                              "this call made room for a newer one; call again"),
+                                      "LIMIT_CALLS"));
 }
 
 // After the credential: whether there is such a method, and room for one more call.
@@ -429,7 +422,9 @@ static td_status admit(struct td_rpc_call *call, struct td_rpc_route *route) {
                                              call->path[0] ? call->path : "with this name"),
                                      "METHOD_UNKNOWN");
     }
-    TD_TRY(count_in(call, route));
+    bool yield = false;
+    TD_TRY(td_rpc_room_take(server, call, route, &call->place, &yield));
+    if (yield) end_oldest(server, route->row);
     call->row = route->row;
     call->ctx = route->ctx;
     return TD_OK;
@@ -512,7 +507,7 @@ void td_rpc_call_begin(struct td_rpc_accept *accept) {
                       ? td_rpc_connection_over()
                       : td_rpc_authorize(&server->options, call->named, &accept->metadata,
                                          &call->certificate, &call->identity);
-    td_peers_begin(peers, number, kind_of(route, s), call->peer);
+    td_peers_begin(peers, number, td_rpc_room_kind(route, s), call->peer);
     if (!s) s = admit(call, route);
     if (s) {
         answer(call, s);

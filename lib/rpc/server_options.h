@@ -30,6 +30,11 @@ struct td_rpc_server_options {
     // May be NULL. What a call ends with is known, once each: the answer, a refusal, or CANCELLED
     // of one that ended without. Not of a reader that was cut off. Must not end calls.
     void (*on_answered)(const struct td_rpc_call *call, td_status borrow_status, void *ctx);
+    // May be NULL. Is there room for this call, which is none of an open row or one with own_calls?
+    // Its row and identity are known. An error refuses it. *out_seat comes back with `leave` when
+    // the call is over. With it max_calls is not used.
+    td_status (*enter)(const struct td_rpc_call *call, void *ctx, void **out_seat);
+    void (*leave)(const struct td_rpc_call *call, void *seat, void *ctx);
     void *ctx;                // theirs
     size_t max_message_bytes; // of one request
     size_t queue_bytes;       // per stream

@@ -32,13 +32,18 @@ def literal(name, value):
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
-def request(stream, method, body=b"", token=None):
-    """A whole unary call, with headers that no table compresses."""
+def opening(stream, method, token=None):
+    """The beginning of a call, with headers that no table compresses."""
     block = b"\x83\x86" + literal(b":path", method) + literal(b":authority", b"x") + literal(b"te", b"trailers")
     block += literal(b"content-type", b"application/grpc")
     if token:
         block += literal(b"authorization", b"Bearer " + token)
-    return frame(HEADERS, 4, stream, block) + frame(DATA, 1, stream, b"\0" + struct.pack(">I", len(body)) + body)
+    return frame(HEADERS, 4, stream, block)
+
+
+def request(stream, method, body=b"", token=None):
+    """A whole unary call."""
+    return opening(stream, method, token) + frame(DATA, 1, stream, b"\0" + struct.pack(">I", len(body)) + body)
 
 
 def dial(address, hello=HELLO):

@@ -13,10 +13,11 @@ import grpc
 import pytest
 
 import hosts as net
-from support import BIN, SPEC, Cluster, under_limit, until
+from support import BIN, SPEC, Cluster, Token, under_limit, until
+from test_s66_caps import Eve, reason_of
 from test_s66_join import request_of
 from test_s66_roles import (ADMIN, JOB, JOIN, LADDER, NEEDS, NODE, OPEN, REASONS, ROLES, STATES, ask, call, code_of, ends_with,
-                            judge, lines_of, methods_of, revoke)
+                            give, judge, lines_of, methods_of, revoke)
 
 Code = grpc.StatusCode
 HOLDERS = [*LADDER, "node"]  # of certificates
@@ -389,6 +390,25 @@ def test_certificates_outlive_a_restart(beyond, folder):
     listed = {t.id: t for t in beyond.stub("Admin").ListTokens(m.ListTokensRequest(), timeout=20).tokens}
     assert (listed[good.id].state, listed[gone.id].state) == (m.Token.VALID, m.Token.REVOKED)
     assert listed[good.id].serial == good.serial() and listed[good.id].last_use_time and listed[good.id].expire_time
+
+
+def test_certificate_and_token_of_one_name_share_what_the_role_may_open(beyond, folder):
+    job, shown = beyond.submit(), certify(beyond, folder, "viewer", "eve")
+    text, _ = give(beyond, "viewer", "eve")
+    by_certificate, by_token = ([f(beyond) for _ in range(2)] for f in (
+        shown.channel, lambda d: grpc.intercept_channel(d.dial(), Token(text))))
+    channels = [*by_certificate, *by_token]
+    by_certificate, by_token = (Eve(beyond.cluster.stubs, iter(c).__next__, job) for c in (by_certificate, by_token))
+    n, refused = by_certificate.open(by_certificate.watch)
+    assert (n, reason_of(refused)) == (64, "LIMIT_WATCHES"), refused
+    n, refused = by_token.open(by_token.watch)
+    assert (n, reason_of(refused)) == (0, "LIMIT_WATCHES"), refused
+    revoke(beyond, shown.id)
+    by_certificate.ended_with("CERTIFICATE_REVOKED")
+    assert next(by_token.watch(channels[-1])).job.id == job
+    for c in channels:
+        c.close()
+    beyond.steer("Cancel", job)
 
 
 # ---- trainctl ------------------------------------------------------------------------------------

@@ -302,12 +302,7 @@ static td_status plan(struct td_coordinator *c, struct td_rpc_call *call,
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
     TD_TRY(read_spec(c, call, arena, &in, &place, &tree, &json));
     TD_TRY(td_source_join(c->core, json, &plan_spec));
-    if (ps->n == MAX_PLANNERS) {
-        return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
-                                             "%d plans are asked for already; try again",
-                                             MAX_PLANNERS),
-                                     "LIMIT_PLANS");
-    }
+    TD_CHECK(ps->n < MAX_PLANNERS); // caps.def
     uint64_t token = ++ps->next_token;
     TD_TRY(
         td_core_plan(c->core, td_shell_now(), plan_spec ? plan_spec : json, r->dump_graph, token));

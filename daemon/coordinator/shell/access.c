@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/shell/audit.h"
+#include "daemon/coordinator/shell/caps.h"
 #include "lib/base/log.h"
 #include "lib/rpc/identity.h"
 #include "lib/tls/revoked.h"
@@ -21,6 +22,7 @@ struct td_access {
     struct td_member_table *members;
     struct td_tls_revoked *revoked; // serials that handshakes refuse
     struct td_audit *audit;
+    struct td_caps *caps;
     struct td_loop_timer *timer; // the next token or certificate expires
 };
 enum { td_access_magic = 0x54444143 }; // "TDAC"
@@ -251,6 +253,20 @@ td_status td_access_authorize_peer(const struct td_peer_identity *peer,
     return row ? check_role(&who, row) : TD_OK;
 }
 
+td_status td_access_enter(const struct td_rpc_call *call, void *ctx, void **out_seat) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const struct td_caller who = td_access_caller(c, call);
+    struct td_seat *seat = NULL;
+    TD_TRY(td_caps_enter(c->access->caps, &who, td_rpc_call_row(call)->method, &seat));
+    *out_seat = seat;
+    return TD_OK;
+}
+
+void td_access_leave(const struct td_rpc_call *call, void *seat, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_caps_leave(c->access->caps, seat, td_rpc_call_row(call)->method);
+}
+
 struct td_tls_guests td_access_guests(const struct td_access *a) {
     return (struct td_tls_guests){a->revoked, a->c->renew_grace_ns / TD_NS_PER_S};
 }
@@ -372,6 +388,7 @@ td_status td_access_create(struct td_coordinator *c, struct td_access **out_acce
     if (!s) s = td_member_table_create(&a->members);
     if (!s) s = td_tls_revoked_create(&a->revoked);
     if (!s) s = td_audit_create(c->loop, c->state_dir, &a->audit);
+    if (!s) s = td_caps_create(&a->caps);
     if (!s) s = td_loop_timer_create(c->loop, on_timer, a, &a->timer);
     if (s) {
         td_access_destroy(a);
@@ -384,6 +401,7 @@ td_status td_access_create(struct td_coordinator *c, struct td_access **out_acce
 void td_access_destroy(struct td_access *a) {
     if (!a) return;
     td_loop_timer_destroy(a->timer);
+    td_caps_destroy(a->caps);
     td_audit_destroy(a->audit);
     td_token_table_destroy(a->tokens);
     td_member_table_destroy(a->members);

@@ -14,6 +14,7 @@
 //
 // The loop's thread owns all of it.
 
+#include "daemon/coordinator/shell/caller.h"
 #include "daemon/coordinator/shell/members.h"
 #include "daemon/coordinator/shell/shell.h"
 #include "daemon/coordinator/shell/tokens.h"
@@ -21,14 +22,6 @@
 struct td_access;
 struct td_peer_identity;
 struct td_tls_guests;
-
-// Whose call it is. The strings die with the next change of tokens.
-struct td_caller {
-    const char *token;        // id; "owner" for the owner's; of a node its serial; "": nobody
-    const char *name;         // "owner" for the owner's; of a certificate: the node's id
-    enum td_access_role role; // the owner's is admin
-    bool is_owner;            // and node
-};
 
 // Before the server is created; it needs c->store for what is loaded. Destroy comes after the
 // server's.
@@ -48,6 +41,9 @@ td_status td_access_authorize_peer(const struct td_peer_identity *peer,
                                    uint64_t *out_identity);
 // The rules of its handshakes; what they borrow lives as long as a.
 struct td_tls_guests td_access_guests(const struct td_access *a);
+// Is there room for the call (caps.h)? The seat comes back with leave.
+td_status td_access_enter(const struct td_rpc_call *call, void *ctx, void **out_seat);
+void td_access_leave(const struct td_rpc_call *call, void *seat, void *ctx);
 void td_access_answered(const struct td_rpc_call *call, td_status borrow_status, void *ctx);
 
 struct td_caller td_access_caller(const struct td_coordinator *c, const struct td_rpc_call *call);

@@ -23,6 +23,8 @@
 //   role.h                         what a credential may do, as a table
 //   tokens.h                       the credentials that were given out
 //   members.h                      the nodes that joined, and their certificates
+//   caller.h                       who calls
+//   caps.h                         how many calls may be open, by whose
 //   rows.h                         what changed of both, until it is stored
 //   audit.h, audit_file.h          the file that says who did what
 //   access.h                       whose call it is, whether he may, and until when

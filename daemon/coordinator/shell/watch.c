@@ -294,11 +294,6 @@ td_status td_watchers_add(struct td_watchers *w, struct td_rpc_call *call, const
     const struct td_job *j = NULL;
     uint64_t event = 0;
     TD_TRY(td_core_find_job(w->c->core, job, &j));
-    if (w->n == TD_WATCH_MAX) {
-        return td_status_with_reason(
-            td_fail(TD_RESOURCE_EXHAUSTED, "%d watches are open already", TD_WATCH_MAX),
-            "LIMIT_WATCHES");
-    }
     bool resume = token && token[0];
     if (resume) TD_TRY(read_token(w, token, &event));
     struct watcher *x = td_calloc(1, sizeof *x);

@@ -8,12 +8,12 @@
 // comes back with one gets the changes that were missed, from a ring of the last TD_WATCH_RING
 // events of all jobs. What the ring has lost, or another incarnation made, is OUT_OF_RANGE
 // TOKEN_EXPIRED: watch again without a token. The stream ends well after a terminal state. Bounds:
-// TD_WATCH_MAX watchers. One that stops reading is skipped for progress; when its queue cannot take
-// a durable change either, it is ended; lib/rpc cuts it off by the age of a send.
+// as many watchers as caps.def says. One that stops reading is skipped for progress; when its queue
+// cannot take a durable change either, it is ended; lib/rpc cuts it off by the age of a send.
 
 #include "lib/base/base.h"
 
-enum { TD_WATCH_MAX = 512, TD_WATCH_RING = 1024 };
+enum { TD_WATCH_RING = 1024 };
 
 struct td_coordinator;
 struct td_rpc_call;
