@@ -201,7 +201,12 @@ static bool run_up(struct td_relay *r) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
         if (n <= 0) {
-            leave(r);
+            td_status excess = r->o.take_tls ? td_tls_session_refusal(r->o.take_tls) : TD_OK;
+            if (excess) {
+                cut_for(r, excess);
+            } else {
+                leave(r);
+            }
             return false;
         }
         r->has_sent = true;

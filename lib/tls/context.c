@@ -16,7 +16,7 @@
 #include "lib/tls/revoked.h"
 #include "lib/tls/x509.h"
 
-enum { N_FILES = 3, READ_AHEAD = 128 << 10 };
+enum { N_FILES = 3 };
 static const int64_t look_every_ns = TD_NS_PER_S;
 
 struct look {
@@ -58,8 +58,6 @@ static bool set_rules(SSL_CTX *ssl, enum td_tls_use use) {
                               SSL_MODE_RELEASE_BUFFERS | SSL_MODE_NO_AUTO_CHAIN);
     SSL_CTX_set_options(ssl, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_read_ahead(ssl, 1);
-    SSL_CTX_set_default_read_buffer_len(ssl, READ_AHEAD);
     if (use == TD_TLS_SERVER) SSL_CTX_set_alpn_select_cb(ssl, choose_h2, NULL);
     return SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION) && SSL_CTX_set_num_tickets(ssl, 0) &&
            SSL_CTX_set_alpn_protos(ssl, h2, sizeof h2) == 0;

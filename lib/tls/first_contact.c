@@ -14,6 +14,7 @@
 #include "lib/base/clock.h"
 #include "lib/tls/certificate.h"
 #include "lib/tls/error.h"
+#include "lib/tls/records.h"
 #include "lib/tls/x509.h"
 
 TD_DEFINE_AUTO(ssl_st, SSL_free);
@@ -33,12 +34,11 @@ static td_status wait_for(int fd, int kind, struct td_mono due) {
     }
 }
 
-static td_status shake_hands(SSL *ssl, int fd, struct td_mono due) {
+static td_status shake_hands(struct td_tls_records *r, int fd, struct td_mono due) {
     for (;;) {
-        ERR_clear_error();
-        int done = SSL_connect(ssl);
-        if (done == 1) return TD_OK;
-        int kind = SSL_get_error(ssl, done);
+        int kind = td_tls_records_handshake(r);
+        if (kind == SSL_ERROR_NONE) return TD_OK;
+        TD_TRY(td_tls_records_refusal(r));
         if (kind != SSL_ERROR_WANT_READ && kind != SSL_ERROR_WANT_WRITE) {
             return td_tls_fail(TD_UNAVAILABLE, "the handshake of TLS 1.3 failed; does traind "
                                                "listen there, beyond loopback?");
@@ -101,13 +101,16 @@ td_status td_tls_first_contact(int fd, const char *host, const char *fingerprint
     struct meeting m = {host, fingerprint, &ca, TD_OK};
     TD_AUTO(ssl_ctx_st) *ctx = SSL_CTX_new(TLS_client_method());
     if (ctx) SSL_CTX_set_cert_verify_callback(ctx, on_shown, &m);
+    struct td_tls_records records;
     TD_AUTO(ssl_st) *ssl = ctx ? SSL_new(ctx) : NULL;
     if (!ssl || !SSL_set_min_proto_version(ssl, TLS1_3_VERSION) ||
-        SSL_set_alpn_protos(ssl, h2, sizeof h2) != 0 || !SSL_set_fd(ssl, fd)) {
+        SSL_set_alpn_protos(ssl, h2, sizeof h2) != 0 || !td_tls_records_init(&records, ssl, fd)) {
         return td_tls_fail(TD_RESOURCE_EXHAUSTED, "begin a TLS connection");
     }
+    SSL_set_connect_state(ssl);
     SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
-    td_status failed = shake_hands(ssl, fd, due);
+    td_status failed = shake_hands(&records, fd, due);
+    td_tls_records_finish(&records);
     if (!failed) (void)SSL_shutdown(ssl);
     ERR_clear_error();
     if (m.refusal) {

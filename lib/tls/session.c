@@ -1,5 +1,6 @@
-// OpenSSL's SSL object, one record at a time: reads are gathered until the caller's buffer is full,
-// because each costs the relay a write.
+// OpenSSL's SSL object, one record at a time. Reads are gathered until the caller's buffer is full,
+// because each costs the relay a write, or until there were RECORDS_PER_CALL: tiny ones would
+// otherwise keep the thread for long.
 
 #include "lib/tls/session.h"
 
@@ -11,11 +12,17 @@
 
 #include "lib/tls/context.h"
 #include "lib/tls/error.h"
+#include "lib/tls/records.h"
 #include "lib/tls/revoked.h"
 #include "lib/tls/x509.h"
 
+enum { RECORDS_PER_CALL = 32 };
+_Static_assert(RECORDS_PER_CALL > (int)TD_TLS_IDLE_IN_A_ROW_MAX,
+               "a call has data, or its socket is empty");
+
 struct td_tls_session {
     SSL *ssl;
+    struct td_tls_records records; // of the other end
     struct td_tls_guests guests;
     X509 *refused; // of the other end; a session that failed does not keep it
 };
@@ -66,7 +73,8 @@ td_status td_tls_session_create(const struct td_tls_context *context, int fd, co
     TD_AUTO(td_tls_session) *self = td_calloc(1, sizeof *self);
     if (!self) return td_fail_oom();
     self->ssl = SSL_new(td_tls_context_borrow(context));
-    if (!self->ssl || !SSL_set_fd(self->ssl, fd) || (host && !expect(self->ssl, host))) {
+    if (!self->ssl || !td_tls_records_init(&self->records, self->ssl, fd) ||
+        (host && !expect(self->ssl, host))) {
         return td_tls_fail(TD_RESOURCE_EXHAUSTED, "begin a TLS connection");
     }
     self->guests = *td_tls_context_guests(context);
@@ -84,11 +92,13 @@ td_status td_tls_session_create(const struct td_tls_context *context, int fd, co
 void td_tls_session_destroy(struct td_tls_session *s) {
     if (!s) return;
     SSL_free(s->ssl);
+    td_tls_records_finish(&s->records);
     X509_free(s->refused);
     free(s);
 }
 
 static td_status why_failed(struct td_tls_session *s, int kind, int err) {
+    TD_TRY(td_tls_records_refusal(&s->records));
     long verdict = SSL_get_verify_result(s->ssl);
     if (verdict != X509_V_OK) {
         ERR_clear_error();
@@ -116,14 +126,11 @@ static td_status why_failed(struct td_tls_session *s, int kind, int err) {
 }
 
 td_status td_tls_session_handshake(struct td_tls_session *s, enum td_tls_step *out_step) {
-    ERR_clear_error();
-    errno = 0;
-    int done = SSL_do_handshake(s->ssl), err = errno;
-    if (done == 1) {
+    int kind = td_tls_records_handshake(&s->records), err = errno;
+    if (kind == SSL_ERROR_NONE) {
         *out_step = TD_TLS_DONE;
         return TD_OK;
     }
-    int kind = SSL_get_error(s->ssl, done);
     if (kind != SSL_ERROR_WANT_READ && kind != SSL_ERROR_WANT_WRITE) {
         return why_failed(s, kind, err);
     }
@@ -132,8 +139,7 @@ td_status td_tls_session_handshake(struct td_tls_session *s, enum td_tls_step *o
 }
 
 // -1 with EAGAIN, or the end.
-static ssize_t result_of(struct td_tls_session *s, int done, ssize_t at_end) {
-    int kind = SSL_get_error(s->ssl, done);
+static ssize_t result_of(int kind, ssize_t at_end) {
     ERR_clear_error();
     if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) {
         errno = EAGAIN;
@@ -145,21 +151,24 @@ static ssize_t result_of(struct td_tls_session *s, int done, ssize_t at_end) {
 
 ssize_t td_tls_session_recv(struct td_tls_session *s, void *out, size_t bytes) {
     size_t at = 0;
-    ERR_clear_error();
-    while (at < bytes) {
-        size_t n = 0;
-        int done = SSL_read_ex(s->ssl, (char *)out + at, bytes - at, &n);
-        if (done != 1) return at ? (ssize_t)at : result_of(s, done, 0);
+    for (int i = 0; i < RECORDS_PER_CALL && at < bytes; i++) {
+        size_t n;
+        int kind = td_tls_records_read(&s->records, (char *)out + at, bytes - at, &n);
+        if (kind != SSL_ERROR_NONE) return at ? (ssize_t)at : result_of(kind, 0);
         at += n;
     }
     return (ssize_t)at;
+}
+
+td_status td_tls_session_refusal(const struct td_tls_session *s) {
+    return td_tls_records_refusal(&s->records);
 }
 
 ssize_t td_tls_session_send(struct td_tls_session *s, const void *data, size_t bytes) {
     size_t n = 0;
     ERR_clear_error();
     int done = SSL_write_ex(s->ssl, data, bytes, &n);
-    return done == 1 ? (ssize_t)n : result_of(s, done, -1);
+    return done == 1 ? (ssize_t)n : result_of(SSL_get_error(s->ssl, done), -1);
 }
 
 void td_tls_session_close(struct td_tls_session *s) {

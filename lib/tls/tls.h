@@ -10,6 +10,7 @@
 //   revoked.h      certificates that were taken back, and ends that are excused
 //   first_contact.h  the CA of a server that nobody trusts yet
 //   session.h      one connection: its handshake, then bytes in and out
+//   records.h      what a socket brings, fed to OpenSSL one record at a time (private)
 //   secret.h       SHA-256 of a credential, for whoever judges it
 //   x509.h         OpenSSL's objects, and why a certificate is refused (private)
 //   error.h        OpenSSL's errors as a td_status (private)

@@ -14,6 +14,7 @@ import time
 import pytest
 
 from support import BIN, BUILD, SPEC, Daemon, until
+from strangers import Stranger
 
 HOST, OTHER = "10.9.0.1", "10.9.0.2"
 CLONE_NEWNET = 0x40000000
@@ -469,3 +470,29 @@ def test_guard_ends_a_connection_when_what_comes_through_tls_is_no_http2(coordin
                 said += piece
     assert b"does not speak HTTP/2" in said, said  # a GOAWAY that says why, and then the end of the session
     until("it is counted", lambda: coordinator.counter("connections_cut") == 1)
+
+
+def test_strangers_are_cut_when_they_send_records_without_data(coordinator):
+    """KeyUpdates without end once stopped the whole front: OpenSSL reads on inside one call while they come."""
+    with contextlib.ExitStack() as stack:
+        n = 16
+        strangers = [stack.enter_context(Stranger(HOST, port(coordinator))) for _ in range(n)]
+        floods = [(s, s.updates(2000)) for s in strangers]
+        for s, flood in floods:
+            with contextlib.suppress(ConnectionError):  # it was cut in the middle
+                s.send(flood)
+        assert coordinator.ctl("list", "--state-dir", coordinator.state_dir).returncode == 0
+        assert all(s.was_cut() for s in strangers)
+    until("each is counted", lambda: coordinator.counter("connections_cut") == n)
+    assert coordinator.lines("more than 16 TLS records without data in a row")
+
+
+def test_stranger_is_cut_when_its_handshake_has_too_many_records(coordinator):
+    with socket.create_connection((HOST, port(coordinator)), timeout=10) as plain:
+        hello = b"\x01\x00\x01\x00" + bytes(256)
+        with contextlib.suppress(ConnectionError):
+            plain.sendall(b"".join(b"\x16\x03\x01\x00\x01" + bytes([x]) for x in hello))
+            while plain.recv(4096):
+                pass
+    until("it is counted", lambda: coordinator.counter("handshakes_failed") == 1)
+    assert coordinator.lines("more than 64 TLS records in one handshake")
