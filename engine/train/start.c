@@ -20,7 +20,9 @@ td_status td_start_check(const struct td_rank *r, struct td_progress *out_start)
     } else if (c->init_from) {
         TD_TRY(td_rank_check_weights(r, TD_RANK_WEIGHTS_INITIAL));
     }
-    TD_TRY(td_places_look(c));
+    // A later attempt tries the places of the first itself: one that is away for a while is no
+    // mistake of the spec.
+    if (c->attempt <= 1) TD_TRY(td_places_look(c));
     TD_TRY(td_stage_weights_check(r));
     *out_start = start;
     return TD_OK;

@@ -4,10 +4,10 @@
 // looked at, then opened again through /proc/self/fd, which cannot lead elsewhere.
 //
 // Everything that must survive a crash goes through here or follows the same steps. Errors are
-// mapped once, in td_fs_fail: a full disk is RESOURCE_EXHAUSTED of class disk, which the job's
-// restart policy knows; a missing file is NOT_FOUND; every message names the path. Removing a tree
-// uses directory descriptors and never follows a link, so nobody can lead it outside. Any thread;
-// nothing is kept between calls.
+// mapped once, in td_fs_fail. Storage that is full, fails or is away is of class disk, which the
+// job's restart policy knows. A missing file is NOT_FOUND; every message names the path. Removing a
+// tree uses directory descriptors and never follows a link, so nobody can lead it outside. Any
+// thread; nothing is kept between calls.
 //
 // The lock is flock(2): it belongs to the open descriptor, dies with the process however that ends,
 // and the file's text (the holder) is only for people. Rejected: fcntl locks, which any close of
@@ -63,12 +63,37 @@ static enum td_code code_of(int err) {
     }
 }
 
+// The storage and not the path is at fault: it is full, it fails, or its server is away.
+static bool is_storage(int err) {
+    switch (err) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EIO:
+    case EROFS:
+    case ENODEV: // the device was taken out
+    case ESTALE:
+    case ETIMEDOUT:
+    case EHOSTDOWN:
+    case EREMOTEIO:
+    case ENOTCONN: // of FUSE, when its server has ended
+    case ESHUTDOWN:
+        return true;
+    default:
+        return false;
+    }
+}
+
 td_status td_fs_fail(const char *doing, const char *path) {
     int err = errno;
     // A path of any length must not push the reason out of the message.
     td_status s = td_fail_errno(code_of(err), "%s '%.1024s'", doing, path);
-    bool is_disk = err == ENOSPC || err == EDQUOT || err == EFBIG || err == EIO || err == EROFS;
-    return is_disk ? td_status_with_class(s, TD_CLASS_DISK) : s;
+    return is_storage(err) ? td_status_with_class(s, TD_CLASS_DISK) : s;
+}
+
+bool td_fs_is_gone(td_status borrow_status) {
+    enum td_code code = td_status_code(borrow_status);
+    return code == TD_NOT_FOUND || code == TD_PERMISSION_DENIED;
 }
 
 // The directory of path, as text; "." if it has none.

@@ -4,8 +4,8 @@
 // Files, the durable way. A file that others may read appears whole or not at all. It is written
 // and synced before it has a name, then linked or renamed; then the directory is synced. A writer
 // that is killed leaves nothing; a temporary name beside the target is only for file systems
-// without O_TMPFILE. Reads have a cap. ENOSPC and EDQUOT become RESOURCE_EXHAUSTED with class disk;
-// every message names the path.
+// without O_TMPFILE. Reads have a cap. Errors of the storage itself (full, read-only, failing, its
+// server away) have class disk; every message names the path.
 
 #include <sys/types.h>
 
@@ -54,6 +54,9 @@ TD_MUST_USE td_status td_fs_absolute(const char *path, char *out, size_t out_byt
 // The status for errno after a file operation: "<doing> '<path>': <errno text>", with the code and
 // class of the essay above. For files that are written in other ways (shards, segments).
 TD_MUST_USE td_status td_fs_fail(const char *doing, const char *path);
+// Of such a status: the path is missing or forbidden. If it was good before, its file system may be
+// away.
+bool td_fs_is_gone(td_status borrow_status);
 // Writes all bytes to a descriptor, through short writes and EINTR.
 TD_MUST_USE td_status td_fd_write_all(int fd, const void *data, size_t bytes, const char *what);
 // An answer on standard output: its bytes, and what stdio still holds of it. Both fail with reason

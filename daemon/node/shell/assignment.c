@@ -3,6 +3,7 @@
 
 #include "daemon/node/shell/assignment.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -188,21 +189,58 @@ static td_status write_facts(const struct td_assignment *a, const char *dir) {
     return td_fs_write(path, text.data, text.len, 0600, 0); // td_assignment_sync follows
 }
 
-// Ranks write there, under the umask of jobs. A place that the spec names and that cannot be is the
-// spec's mistake, and no other attempt will find it better; the node's own is the node's trouble.
+// A place that the spec names. The planner found it good, so what is missing or refused now is the
+// disk's trouble, and another attempt may find it better. A command was not planned: of its first
+// attempt the place may be wrong. A file that is in the way is the spec's mistake either way.
+static td_status wrong_place(const struct td_assignment *a, td_status s) {
+    if (td_status_class(s) == TD_CLASS_DISK) return s;
+    bool is_gone = td_fs_is_gone(s);
+    if (!is_gone && td_status_code(s) != TD_FAILED_PRECONDITION) return s;
+    bool was_good = a->kind == TD_KIND_TRAIN || a->attempt > 1;
+    s = td_status_context(s, "checkpoint.dir must be a directory that traind on this node can "
+                             "make or write; change it or its permissions");
+    return td_status_with_class(s, is_gone && was_good ? TD_CLASS_DISK : TD_CLASS_BAD_SPEC);
+}
+
+bool td_assignment_is_away(const char *checkpoints) {
+    char parent[TD_FS_PATH_BYTES];
+    if (td_fs_exists(checkpoints)) return false;
+    const char *slash = strrchr(checkpoints, '/');
+    if (!slash) return false;
+    snprintf(parent, sizeof parent, "%.*s", (int)(slash - checkpoints), checkpoints);
+    DIR *dir = opendir(parent);
+    int n = 0;
+    while (dir && n <= 2 && readdir(dir)) { // "." and ".."
+        n++;
+    }
+    if (dir) closedir(dir);
+    return n <= 2;
+}
+
+// The job has saved there, so that the directory is not to be made again below a mount point.
+static td_status check_mounted(const struct td_assignment *a) {
+    bool saved_here = false;
+    for (size_t i = 0; i < a->n_resume; i++) {
+        saved_here |= !a->resume[i].fetch;
+    }
+    if (!saved_here || !td_assignment_is_away(a->checkpoints)) return TD_OK;
+    return td_status_with_class(
+        td_fail(TD_NOT_FOUND,
+                "'%s', where %s saved its checkpoints, is not there any more; is the file system "
+                "of checkpoint.dir mounted on this node?",
+                a->checkpoints, a->job),
+        TD_CLASS_DISK);
+}
+
+// Ranks write there, under the umask of jobs. The node's own is the node's trouble.
 static td_status make_checkpoints(const struct td_assignment *a, const char *state_dir,
                                   mode_t mode) {
     char path[TD_FS_PATH_BYTES], own[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/a%u", a->checkpoints, a->attempt));
     TD_TRY(td_assignment_checkpoints("", state_dir, a->job, own, sizeof own));
-    td_status s = td_fs_mkdirs_exact(path, mode);
-    enum td_code code = td_status_code(s);
-    bool wrong = code == TD_NOT_FOUND || code == TD_PERMISSION_DENIED ||
-                 code == TD_FAILED_PRECONDITION; // missing, forbidden; a file, a read-only disk
-    if (!wrong || strcmp(a->checkpoints, own) == 0) return s;
-    s = td_status_context(s, "checkpoint.dir must be a directory that traind on this node can "
-                             "make or write; change it or its permissions");
-    return td_status_with_class(s, TD_CLASS_BAD_SPEC);
+    if (strcmp(a->checkpoints, own) == 0) return td_fs_mkdirs_exact(path, mode);
+    TD_TRY(check_mounted(a));
+    return wrong_place(a, td_fs_mkdirs_exact(path, mode));
 }
 
 td_status td_assignment_write(const struct td_assignment *a, const char *plan_json, const char *dir,

@@ -62,6 +62,9 @@ TD_MUST_USE td_status td_assignment_read(const Traind__V1__Assign *m, const char
 TD_MUST_USE td_status td_assignment_write(const struct td_assignment *a, const char *plan_json,
                                           const char *dir, const char *state_dir,
                                           mode_t checkpoints_mode);
+// Of <checkpoint.dir>/<job>, where the job has saved: neither it nor anything else is there, as
+// when the file system is not mounted. That is no proof that checkpoints are lost.
+bool td_assignment_is_away(const char *checkpoints);
 // Makes both files durable. Done once the launcher runs, so that no rank waits for the disk. Power
 // that fails before it may leave them empty: such a start never happened.
 TD_MUST_USE td_status td_assignment_sync(const char *dir);

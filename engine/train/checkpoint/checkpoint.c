@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "engine/train/checkpoint/places.h"
 #include "engine/train/checkpoint/plugin_state.h"
@@ -300,7 +301,9 @@ static td_status write_files(struct td_checkpointer *c, const char *tmp, size_t 
                              char out_digest[TD_DIGEST_HEX]) {
     char path[TD_FS_PATH_BYTES];
     c->manifest.n_files = 0;
-    TD_TRY(td_fs_mkdirs(tmp, 0777));
+    // Not what is above it: where that is gone its file system may be, and this would be written
+    // below the mount point.
+    if (mkdir(tmp, 0777) != 0 && errno != EEXIST) return td_fs_fail("make directory", tmp);
     for (size_t i = 0; i < c->n_shards; i++) {
         TD_TRY(write_shard(c, tmp, &c->shard[i]));
     }

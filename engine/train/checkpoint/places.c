@@ -34,15 +34,8 @@ static td_status write_unnamed(const char *dir) {
     return td_fs_fail("make a file in", dir);
 }
 
-// Class disk is that of a disk which is full or fails; a read-only one is the wrong place.
-static td_status wrong_place(td_status s) {
-    bool fails = td_status_class(s) == TD_CLASS_DISK && td_status_code(s) != TD_FAILED_PRECONDITION;
-    return fails ? s : td_status_with_class(s, TD_CLASS_BAD_SPEC);
-}
-
 static td_status try_directory(const char *dir, const char *what) {
-    td_status s = write_unnamed(dir);
-    return wrong_place(td_status_context(s, "%s cannot be written in '%s'", what, dir));
+    return td_status_context(write_unnamed(dir), "%s cannot be written in '%s'", what, dir);
 }
 
 // How a directory that a rank makes, if it is not there, is tried.
@@ -50,8 +43,7 @@ typedef td_status try_fn(const char *dir, const char *what);
 
 static td_status make_and_try(const char *dir, const char *what) {
     td_status s = td_fs_mkdirs(dir, 0777);
-    if (!s) return try_directory(dir, what);
-    return wrong_place(td_status_context(s, "%s need a directory", what));
+    return s ? td_status_context(s, "%s need a directory", what) : try_directory(dir, what);
 }
 
 // The directory above; false: there is none.
@@ -107,13 +99,20 @@ static td_status check(const struct td_train_config *c, try_fn *try_made) {
     return try_made(dir, "predictions (predict.output, else checkpoint.dir)");
 }
 
+// It was found good when the job was planned: what is missing or refused now may be back soon, as
+// when a file system is mounted again. A file in the way stays.
 td_status td_places_check(const struct td_train_config *c) {
-    return check(c, make_and_try);
+    td_status s = check(c, make_and_try);
+    if (!s || td_status_class(s) != TD_CLASS_NONE) return s;
+    bool is_gone = td_fs_is_gone(s);
+    return td_status_with_class(s, is_gone ? TD_CLASS_DISK : TD_CLASS_BAD_SPEC);
 }
 
+// A file system that is read-only now is taken for one that always is.
 td_status td_places_look(const struct td_train_config *c) {
     td_status s = check(c, try_nearest);
-    if (td_status_class(s) != TD_CLASS_DISK) return s;
+    bool fails = td_status_class(s) == TD_CLASS_DISK && td_status_code(s) != TD_FAILED_PRECONDITION;
+    if (!fails) return td_status_with_class(s, TD_CLASS_BAD_SPEC);
     td_status_free(s);
     return TD_OK;
 }

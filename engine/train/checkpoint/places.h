@@ -10,8 +10,8 @@
 #define TD_PLACES_TRIED ".traind-place-"
 
 // Rank 0 writes a file, and leaves none, where checkpoints and predictions will go; directories are
-// made, as they would be later. Class bad_spec, or disk where that is full: a place is missing
-// or cannot be written. Thread: training.
+// made, as they would be later. Class disk: a place that was found good when the job was planned is
+// missing, refuses or is full. Class bad_spec: something else is in its way. Thread: training.
 TD_MUST_USE td_status td_places_check(const struct td_train_config *config);
 // The same for a plan: no directory is made, the nearest that is there is tried. Class bad_spec.
 TD_MUST_USE td_status td_places_look(const struct td_train_config *config);

@@ -15,6 +15,12 @@ struct td_timeline {
     int n_named;
 };
 
+// A disk that is full or fails is no mistake of the spec.
+static td_status in_trace_dir(td_status s) {
+    s = td_status_context(s, "trainer.trace_dir");
+    return td_status_class(s) == TD_CLASS_DISK ? s : td_status_with_class(s, TD_CLASS_BAD_SPEC);
+}
+
 td_status td_timeline_create(const char *dir, int32_t attempt, int32_t rank,
                              struct td_timeline **out_timeline) {
     char path[TD_FS_PATH_BYTES];
@@ -28,7 +34,7 @@ td_status td_timeline_create(const char *dir, int32_t attempt, int32_t rank,
     if (!s) s = td_trace_file_name_thread(t->file, rank, gettid(), "training");
     if (s) {
         td_timeline_destroy(t);
-        return td_status_with_class(td_status_context(s, "trainer.trace_dir"), TD_CLASS_BAD_SPEC);
+        return in_trace_dir(s);
     }
     t->named[t->n_named++] = gettid();
     *out_timeline = t;
@@ -68,5 +74,5 @@ td_status td_timeline_add(struct td_timeline *t, const char *name, const char *t
     td_status s =
         is_new(t, here) ? td_trace_file_name_thread(t->file, t->rank, here, thread) : TD_OK;
     if (!s) s = td_trace_file_add(t->file, &e, args);
-    return td_status_with_class(s, TD_CLASS_BAD_SPEC);
+    return in_trace_dir(s);
 }
