@@ -203,13 +203,46 @@ def small_disk(request, cluster, tmp_path):
     return daemon.start(), folder
 
 
-def test_full_disk_is_tried_once_more(small_disk):
+def test_full_disk_is_tried_again_up_to_restart_max(small_disk):
     daemon, folder = small_disk
-    job = daemon.submit(LONG, f"checkpoint.dir={folder}", "checkpoint.every_n_train_steps=5")
+    job = daemon.submit(LONG, f"checkpoint.dir={folder}", "checkpoint.every_n_train_steps=5", "restart.max=2")
     failed = daemon.wait_state(job, "FAILED", deadline_s=30)
     assert getattr(failed.failure, "class") == "disk" and "step-" in failed.failure.message
-    assert failed.attempt == 2 and failed.restarts == 1
+    assert failed.attempt == 3 and failed.restarts == 2
     assert not [p for p in below(folder) if p.is_file()], "nothing is left of checkpoints that did not fit"
+
+
+@pytest.fixture(params=["moved away", "read-only"] if can_mount() else ["moved away"])
+def fickle_place(request, tmp_path):
+    """A checkpoint.dir, and what makes it fail and be well again."""
+    folder, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
+    folder.mkdir()
+    if request.param == "moved away":
+        return folder, lambda: folder.rename(elsewhere), lambda: elsewhere.rename(folder)
+    remount = lambda how: subprocess.run(["mount", "-o", f"remount,{how}", folder], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", folder], check=True)
+    request.addfinalizer(lambda: subprocess.run(["umount", "-l", folder]))
+    return folder, lambda: remount("ro"), lambda: remount("rw")
+
+
+@full_only  # pauses of 1 and 2 s
+def test_checkpoint_dir_that_was_away_for_3_s_failed_the_job_as_a_bad_spec(daemon, fickle_place):
+    folder, fail, mend = fickle_place
+    job = daemon.submit(LONG, "trainer.max_steps=100000", f"checkpoint.dir={folder}", "checkpoint.every_n_train_steps=20",
+                        "checkpoint.save_top_k=-1", "restart.backoff=[0]", "restart.max=9")
+    until("a checkpoint is committed", lambda: daemon.job(job).checkpoint)
+    until("ranks are stopped", lambda: [os.kill(pid, signal.SIGSTOP) for pid in daemon.workers(job)])
+    fail()
+    kill_worker(daemon, job)
+    waits = until("it waits for the disk", lambda: (lambda j: j.reason.code == "BACKING_OFF" and j.restarts == 3 and j)(daemon.job(job)))
+    assert getattr(waits.failure, "class") == "disk" and "checkpoint" in waits.failure.message, waits
+    assert re.search(r"restart 3 of 9 in 2 s, at 20\S+Z, after disk: ", daemon.ctl("describe", job).stdout)
+    mend()
+    until("it runs again", lambda: daemon.state(job) == "RUNNING" and daemon.workers(job))
+    events = daemon.state_dir / "attempts" / job / "a4/events.log"
+    until("it resumes from what it had saved", lambda: b'"event":"resumed"' in events.read_bytes())
+    daemon.steer("Cancel", job)
+    daemon.wait_state(job, "CANCELLED")
 
 
 def test_memory_limit_of_a_rank_has_a_class(daemon):

@@ -271,6 +271,37 @@ static void test_used_up_restarts_are_noted_only_where_one_was_wanted(void **sta
     assert_string_equal(note_after(", restart: {max: 0}", "numeric", 1), "");
 }
 
+// A full disk had one more attempt, and that at once.
+static void test_pauses_after_disk_errors_double_up_to_a_minute(void **state) {
+    (void)state;
+    static const int64_t pauses_s[] = {1, 2, 4, 8, 16, 32, 60, 60};
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", restart: {max: 8, backoff: [0]}");
+    struct rig r;
+    begin(&r, 1);
+    create(&r, 1, spec);
+    settle(&r);
+    answer_plans(&r);
+    for (uint32_t i = 0; i < TD_COUNTOF(pauses_s); i++) {
+        assert_int_equal(r.n_assigned, i + 1);
+        fail_attempt(&r, "disk");
+        const struct td_job *j = job(&r, 1);
+        char words[80], at[32];
+        const struct td_real until = {r.now.real.ns + pauses_s[i] * TD_NS_PER_S};
+        td_real_format(until, at, sizeof at);
+        snprintf(words, sizeof words, "restart %u of 8 in %d s, at %s, after disk: ", i + 1,
+                 (int)pauses_s[i], at);
+        assert_int_equal(j->retry_at.ns - r.now.mono.ns, pauses_s[i] * TD_NS_PER_S);
+        assert_ptr_equal(strstr(j->reason.text, words), j->reason.text);
+        pass(&r, pauses_s[i] - 1);
+        assert_int_equal(r.n_assigned, i + 1);
+        pass(&r, 1);
+        if (r.n_requests) answer_plans(&r);
+    }
+    fail_attempt(&r, "disk");
+    assert_int_equal(job(&r, 1)->state, TD_JOB_FAILED);
+    end(&r);
+}
+
 static void test_auto_precision_is_said_as_it_was_chosen(void **state) {
     (void)state;
     static const struct {
@@ -326,6 +357,7 @@ int main(void) {
         cmocka_unit_test(test_reason_names_the_job_that_slots_are_kept_for),
         cmocka_unit_test(test_reason_names_the_job_that_reserves_the_node),
         cmocka_unit_test(test_used_up_restarts_are_noted_only_where_one_was_wanted),
+        cmocka_unit_test(test_pauses_after_disk_errors_double_up_to_a_minute),
         cmocka_unit_test(test_auto_precision_is_said_as_it_was_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,17 +46,16 @@ static uint32_t budget(const struct td_job *j) {
 }
 
 // Another attempt could do better, whatever restart.max says.
-static bool is_retried(const struct td_job *j, enum td_class cls) {
+static bool is_retried(enum td_class cls) {
     switch (cls) {
     case TD_CLASS_BAD_SPEC:
     case TD_CLASS_USER_CODE:
     case TD_CLASS_DATA:
     case TD_CLASS_NUMERIC:
         return false;
-    case TD_CLASS_DISK:
-        return j->disk_restarts < 1;
     case TD_CLASS_PREEMPTED:
     case TD_CLASS_NONE:
+    case TD_CLASS_DISK:
     case TD_CLASS_DEVICE:
     case TD_CLASS_OUT_OF_MEMORY:
     case TD_CLASS_NODE_LOST:
@@ -71,7 +70,7 @@ static bool is_retried(const struct td_job *j, enum td_class cls) {
 
 static bool worth_retry(const struct td_job *j, enum td_class cls) {
     if (cls == TD_CLASS_PREEMPTED) return true; // not counted
-    return is_retried(j, cls) && j->restarts < budget(j);
+    return is_retried(cls) && j->restarts < budget(j);
 }
 
 static void count_retry(struct td_core *core, struct td_job *j, enum td_class cls) {
@@ -101,7 +100,7 @@ static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt
     if (lost_source && j->free_restarts++ < FREE_RESTARTS) cls = TD_CLASS_PREEMPTED;
     bool retry = worth_retry(j, cls);
     if (retry) count_retry(core, j, cls);
-    if (!retry && budget(j) && is_retried(j, cls)) {
+    if (!retry && budget(j) && is_retried(cls)) {
         td_job_note(j, "the job is not restarted again: restart.max (%d) is used up",
                     j->knobs.restart.max);
     }

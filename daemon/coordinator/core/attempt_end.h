@@ -6,7 +6,7 @@
 // other attempt follows it waits for its checkpoints, too. The error shown is the first that was
 // not a mere consequence: a collective error of a peer gives way to the cause. Then the restart
 // policy. Classes that a second try cannot help (bad spec, user code, data, numeric) fail the job.
-// A full disk is tried once more, the others up to restart.max times.
+// The others are tried again up to restart.max times; moves.c says after which pause.
 
 #include "daemon/coordinator/core/job.h"
 

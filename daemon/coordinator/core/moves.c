@@ -15,6 +15,8 @@
 #include "daemon/coordinator/core/retain.h"
 #include "daemon/coordinator/core/retention.h"
 
+enum { DISK_PAUSE_MAX_S = 60 };
+
 static const int64_t hold_ns = 60 * TD_NS_PER_S;
 
 void td_core_hold(struct td_core *core, struct td_job *j) {
@@ -26,15 +28,25 @@ static void deactivate(struct td_core *core, struct td_job *j) {
                    td_jobs_find(core->active, core->n_active, j, td_job_key_seq));
 }
 
-static void on_recovering(struct td_core *core, struct td_job *j) {
+// Storage comes back by itself or by somebody's hand, and nobody knows when: at once, or never. So
+// these pauses double whatever restart.backoff says, which is about crashes.
+static int64_t pause_s(const struct td_job *j) {
     const struct td_spec_restart *r = &j->knobs.restart;
-    int32_t i = (int32_t)j->restarts - 1;
-    if (i < 0) i = 0;
-    int64_t wait_s = r->n_backoff > 0 ? r->backoff_s[TD_MIN(i, r->n_backoff - 1)] : 1;
-    j->retry_at = td_mono_add(core->now.mono, wait_s * TD_NS_PER_S);
-    td_reason_set(&j->reason, "BACKING_OFF", "restart %u of %d in %" PRId64 " s, after %s%s: %s",
-                  j->restarts, r->max, wait_s, td_class_name(j->failure.cls),
-                  j->failure.cls == TD_CLASS_DISK ? " (a full disk is tried once more only)" : "",
+    if (j->failure.cls == TD_CLASS_DISK && j->disk_restarts) {
+        return TD_MIN(INT64_C(1) << TD_MIN(j->disk_restarts - 1, 30u), DISK_PAUSE_MAX_S);
+    }
+    int32_t i = TD_MAX((int32_t)j->restarts - 1, 0);
+    return r->n_backoff > 0 ? r->backoff_s[TD_MIN(i, r->n_backoff - 1)] : 1;
+}
+
+static void on_recovering(struct td_core *core, struct td_job *j) {
+    const int64_t wait_s = pause_s(j), wait_ns = wait_s * TD_NS_PER_S;
+    char until[32];
+    j->retry_at = td_mono_add(core->now.mono, wait_ns);
+    td_real_format((struct td_real){core->now.real.ns + wait_ns}, until, sizeof until);
+    td_reason_set(&j->reason, "BACKING_OFF",
+                  "restart %u of %d in %" PRId64 " s, at %s, after %s: %s", j->restarts,
+                  j->knobs.restart.max, wait_s, until, td_class_name(j->failure.cls),
                   j->failure.message ? j->failure.message : "");
 }
 
