@@ -2,6 +2,7 @@
 
 #include "daemon/node/shell/reconcile.h"
 
+#include "lib/base/fsio.h"
 #include "lib/rpc/loop.h"
 #include "tests/unit/test.h"
 
@@ -11,6 +12,7 @@ struct rig {
     struct td_reconciler *reconciler;
     uint32_t n_answers;
     uint64_t request;
+    size_t n_missing;
     char failure[256];
     bool answered;
 };
@@ -20,6 +22,7 @@ static bool on_send(Traind__V1__NodeMessage *m, void *arg) {
     assert_int_equal(m->body_case, TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED);
     r->n_answers++;
     r->request = m->reconciled->request;
+    r->n_missing = m->reconciled->n_missing;
     snprintf(r->failure, sizeof r->failure, "%s", m->reconciled->failure);
     r->answered = true;
     return true;
@@ -40,8 +43,16 @@ static void end(struct rig *r) {
     td_loop_destroy(r->loop);
 }
 
+// The catalog has one checkpoint, which is said to be here.
 static void ask(struct rig *r, uint64_t request, char *directory) {
-    char job[] = "j-000000000001";
+    char job[] = "j-000000000001", path[] = "a1/step-5", name[] = "manifest.json";
+    Traind__V1__CatalogedFile file = TRAIND__V1__CATALOGED_FILE__INIT, *files[] = {&file};
+    Traind__V1__CatalogedCheckpoint c = TRAIND__V1__CATALOGED_CHECKPOINT__INIT, *list[] = {&c};
+    file.name = name;
+    c.path = path;
+    c.here = true;
+    c.files = files;
+    c.n_files = 1;
     uint32_t over[] = {1};
     Traind__V1__Reconcile m = TRAIND__V1__RECONCILE__INIT;
     m.request = request;
@@ -49,6 +60,8 @@ static void ask(struct rig *r, uint64_t request, char *directory) {
     m.directory = directory;
     m.over = over;
     m.n_over = 1;
+    m.checkpoints = list;
+    m.n_checkpoints = 1;
     r->answered = false;
     td_reconciler_submit(r->reconciler, &m);
     assert_ok(td_loop_run_until(r->loop, &r->answered, TD_TEST_WAIT_NS));
@@ -79,10 +92,32 @@ static void test_question_with_a_path_that_is_too_long_was_never_answered(void *
     end(&r);
 }
 
+// All checkpoints were given up, and the job began again, when its file system was away for 3 s.
+static void test_checkpoints_are_not_missing_when_their_file_system_may_be_away(void **state) {
+    const char *dir = *state;
+    struct rig r;
+    char place[TD_FS_PATH_BYTES], other[TD_FS_PATH_BYTES];
+    begin(&r, dir);
+    assert_ok(td_fs_path(place, "%s/mount", dir));
+    assert_ok(td_fs_path(other, "%s/mount/somebody's", dir));
+    ask(&r, 9, place);
+    assert_string_equal(r.failure, "the file system of checkpoint.dir may not be mounted");
+    assert_int_equal(r.n_missing, 0);
+    assert_ok(td_fs_mkdirs(place, 0700)); // as a mount point
+    ask(&r, 10, place);
+    assert_int_equal(r.n_missing, 0);
+    assert_ok(td_fs_mkdirs(other, 0700)); // it is there, and the job's directory is not
+    ask(&r, 11, place);
+    assert_string_equal(r.failure, "");
+    assert_int_equal(r.n_missing, 1);
+    end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_job_without_files_is_answered),
         test_in_scratch(test_question_with_a_path_that_is_too_long_was_never_answered),
+        test_in_scratch(test_checkpoints_are_not_missing_when_their_file_system_may_be_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

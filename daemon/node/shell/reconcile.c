@@ -213,6 +213,9 @@ static bool answer(struct td_reconciler *r, struct work *w) {
     int fd = open_dir(AT_FDCWD, w->dir);
     if (fd < 0 && errno != ENOENT && errno != ENOTDIR) {
         snprintf(failure, sizeof failure, "open the job's checkpoints: %s", strerror(errno));
+    } else if (w->m->directory[0] && w->dir[0] && w->m->n_checkpoints &&
+               td_assignment_is_away(w->dir)) {
+        snprintf(failure, sizeof failure, "the file system of checkpoint.dir may not be mounted");
     } else if (!rows || !list) {
         snprintf(failure, sizeof failure, "out of memory");
     } else {
