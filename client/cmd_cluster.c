@@ -69,7 +69,12 @@ static td_status show_nodes(const Traind__V1__ListNodesResponse *r, bool wide) {
         TD_TRY(td_table_add(&t, "%zu", n->n_jobs));
         TD_TRY(td_table_add(&t, "%s", n->version));
     }
-    return td_table_print(&t, wide);
+    TD_TRY(td_table_print(&t, wide));
+    for (size_t i = 0; i < r->n_nodes; i++) {
+        const Traind__V1__Node *n = r->nodes[i];
+        if (n->state_reason[0]) td_print(stdout, "%s gets no jobs: %s\n", n->name, n->state_reason);
+    }
+    return TD_OK;
 }
 
 td_status td_cmd_node_list(struct td_session *s, const struct td_flags *f, int *out_exit) {

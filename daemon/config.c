@@ -14,9 +14,12 @@
 
 #include "daemon/join.h"
 #include "lib/attempt/events.h"
+#include "lib/attempt/ranks_language.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/fsio.h"
 #include "lib/base/interface.h"
 #include "lib/base/state_dir.h"
+#include "lib/spec/language.h"
 #include "lib/spec/spec.h"
 #include "lib/version/version.h"
 
@@ -42,6 +45,7 @@ enum {
     KEY_DUMP = KEY_FIRST + N_ROWS,
     KEY_DUMP_SPEC,
     KEY_DUMP_EVENTS,
+    KEY_DUMP_LANGUAGES,
     KEY_SALVAGE,
     KEY_VERSION = 'V',
     KEY_HELP = 'h'
@@ -49,7 +53,7 @@ enum {
 
 struct parse {
     struct td_config config;
-    bool dump, dump_spec, dump_events, version;
+    bool dump, dump_spec, dump_events, dump_languages, version;
     td_status failed;
 };
 
@@ -114,6 +118,9 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state) {
         return 0;
     case KEY_DUMP_EVENTS:
         p->dump_events = true;
+        return 0;
+    case KEY_DUMP_LANGUAGES:
+        p->dump_languages = true;
         return 0;
     case KEY_SALVAGE:
         p->config.salvage = true;
@@ -242,6 +249,14 @@ static td_status dump_page(td_status (*print)(struct td_buf *out)) {
     return TD_OK;
 }
 
+// Two builds that print the same here understand each other.
+static void dump_languages(void) {
+    char plans[TD_DIGEST_HEX];
+    td_spec_language(plans);
+    printf("launchers %d.%d\nranks %d\nplans %s\n", TD_LAUNCHER_MAJOR, TD_LAUNCHER_MINOR,
+           TD_RANKS_LANGUAGE, plans);
+}
+
 static void dump(const struct td_config *c) {
     for (size_t i = 0; i < N_ROWS; i++) {
         const char *at = (const char *)c + rows[i].offset;
@@ -255,7 +270,7 @@ static void dump(const struct td_config *c) {
 }
 
 td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
-    struct argp_option options[N_ROWS + 7] = {0};
+    struct argp_option options[N_ROWS + 8] = {0};
     for (size_t i = 0; i < N_ROWS; i++) {
         options[i] = (struct argp_option){
             rows[i].flag, KEY_FIRST + (int)i, rows[i].is_int ? "N" : "X", 0, rows[i].prose, 0};
@@ -275,7 +290,14 @@ td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
         0};
     options[N_ROWS + 4] = (struct argp_option){
         "dump-events", KEY_DUMP_EVENTS, NULL, 0, "print the reference of events.log and end", 0};
-    options[N_ROWS + 5] = (struct argp_option){NULL, KEY_HELP, NULL, OPTION_HIDDEN, NULL, 0};
+    options[N_ROWS + 5] =
+        (struct argp_option){"dump-languages",
+                             KEY_DUMP_LANGUAGES,
+                             NULL,
+                             0,
+                             "print the numbers of what this build says to others and end",
+                             0};
+    options[N_ROWS + 6] = (struct argp_option){NULL, KEY_HELP, NULL, OPTION_HIDDEN, NULL, 0};
     const struct argp argp = {
         options,
         parse_flag,
@@ -296,11 +318,13 @@ td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
         TD_TRY(dump_page(td_spec_reference));
     } else if (p.dump_events) {
         TD_TRY(dump_page(td_events_page));
+    } else if (p.dump_languages) {
+        dump_languages();
     } else {
         TD_TRY(derive(&p.config));
         if (p.dump) dump(&p.config);
     }
-    p.config.only_print = p.dump || p.dump_spec || p.dump_events || p.version;
+    p.config.only_print = p.dump || p.dump_spec || p.dump_events || p.dump_languages || p.version;
     *out_config = p.config;
     return TD_OK;
 }

@@ -68,7 +68,8 @@ def traind():
         more = [f"Default: {default}."] * bool(default) + [f"Environment: {env}."] * bool(env)
         body += f".TP\n\\fB\\-\\-{roff(flag)}\\fR\n{roff(prose)}. {roff(' '.join(more))}\n"
     for flag, prose in (("salvage", "start with what is readable of a damaged state.db, list what is not"), ("dump-config", "print every setting and end"), ("dump-spec", "print the reference of the job spec and end"),
-                        ("dump-events", "print the reference of events.log and end")):
+                        ("dump-events", "print the reference of events.log and end"),
+                        ("dump-languages", "print the numbers of what this build says to others and end")):
         body += f".TP\n\\fB\\-\\-{roff(flag)}\\fR\n{roff(prose)}\n"
     body += ".SH EXAMPLES\n" + example(EXAMPLES) + (".SH SIGNALS\n" + roff(
         "SIGTERM and SIGINT end the daemon. Role all stops its ranks with a checkpoint first, and the next start goes on; "

@@ -1,14 +1,16 @@
 """A node that is a few lines of Python: the Session of a node daemon, and attempts whose launcher is the test."""
 import contextlib
 import ctypes
+import functools
 import json
 import queue
 import struct
+import subprocess
 
 import grpc
 import pytest
 
-from support import SPEC
+from support import BIN, SPEC
 
 SLOTS = 4
 
@@ -28,22 +30,36 @@ def record(name, step, total, count):
     return struct.pack("<24siiddqII", name.encode(), step, 0, total, count, 1, 1, 0)
 
 
+@functools.cache
+def own_build():
+    """Fields of Register by which a node is of the build under test."""
+    said = dict(line.split() for line in subprocess.run([BIN / "traind", "--dump-languages"], check=True, text=True,
+                                                        capture_output=True).stdout.splitlines())
+    return {"launcher_major": int(said["launchers"].split(".")[0]), "ranks_language": int(said["ranks"]),
+            "plan_language": said["plans"]}
+
+
+OLDER_BUILD = {"version": "0.0.9", "ranks_language": 0, "plan_language": ""}
+
+
 class FakeNode:
     """A Session client. What the coordinator sends is kept by kind; requests for plans are answered.
 
     batches: it sends and receives several messages as one, as a node daemon does. Without it is of an older build.
-    reconciles: it answers that nothing is on its disk but what the catalog says."""
+    reconciles: it answers that nothing is on its disk but what the catalog says.
+    build: more fields of Register, or other ones. OLDER_BUILD makes it a node of a build that does not say what plans
+    its ranks read; {"launcher_major": 99} one that the coordinator refuses."""
 
     def __init__(self, daemon, slots=SLOTS, name="fake", held=(), cpu_level="", session_s=60, keyed=False, batches=False,
-                 reconciles=False):
+                 reconciles=False, build=None):
         self.daemon, self.m = daemon, daemon.cluster.stubs.node
         self.out, self.kept, self.incarnation = queue.Queue(), [], 0
         self.batches, self.reconciles, self.unsent, self.holds = False, reconciles, [], False
         self.stub = daemon.stub("Node")
         self.session = self.stub.Session(iter(self.out.get, None), timeout=session_s)
-        self.send(register=self.m.Register(node_id=name, boot_id="boot", name=name, version="t", launcher_major=1,
-                                           cores=slots, slots=slots, memory_bytes=1 << 34, attempts=held,
-                                           cpu_level=cpu_level, cpu_level_held=cpu_level, keyed=keyed, batches=batches))
+        fields = dict(node_id=name, boot_id="boot", name=name, version="t", cores=slots, slots=slots, memory_bytes=1 << 34,
+                      attempts=held, cpu_level=cpu_level, cpu_level_held=cpu_level, keyed=keyed, batches=batches)
+        self.send(register=self.m.Register(**{**fields, **own_build(), **(build or {})}))
         self.registered = self.get("registered")
         self.batches = batches and self.registered.batches
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "daemon/node/shell/attempts.h"
+#include "daemon/node/shell/given_plan.h"
 #include "daemon/node/shell/messages.h"
 #include "daemon/node/shell/rendezvous.h"
 #include "daemon/node/shell/scan.h"
@@ -79,8 +80,13 @@ static void plan(struct td_node_daemon *n, const Traind__V1__PlanRequest *reques
         return;
     }
     td_measurer_yield(n->measurer);
-    td_status failed =
-        td_planner_submit(n->planner, request->request, request->plan_json, request->dump_graph);
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_plan read;
+    td_status failed = td_given_plan_parse(request->plan_json, &arena, &read);
+    if (!failed) {
+        failed = td_planner_submit(n->planner, request->request, request->plan_json,
+                                   request->dump_graph);
+    }
     if (failed) on_planned(request->request, failed, "", n);
 }
 
@@ -175,6 +181,9 @@ static void on_message(const Traind__V1__CoordinatorMessage *m, void *arg) {
     if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED) {
         td_log_info("registered node=%s transport=%s", n->inventory.node_id,
                     n->transport->ops->name);
+        if (m->registered->unfit[0]) {
+            td_log_warn("no jobs come here why=\"%s\", continuing", m->registered->unfit);
+        }
         n->down.why[0] = '\0';
         snprintf(n->key, sizeof n->key, "%s", m->registered->key);
         n->known = true;

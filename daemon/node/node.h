@@ -18,6 +18,7 @@
 //   attempts.h                what the core wants of an attempt, and what it learns of it
 //   scan.h                    attempts that are here when it starts
 //   attempt.h                 one attempt: its directory, its launcher (started, found, adopted)
+//   given_plan.h              a plan of the coordinator's, which another build may have written
 //   assignment.h              what the coordinator assigned -> the files that a launcher needs
 //   fetch.h                   a checkpoint from the coordinator, before an attempt resumes from it
 //   launcher_link.h           the frames to and from one launcher

@@ -20,6 +20,7 @@
 //   worker_exit.h      a rank's exit codes
 //   outcome.h          how a rank, a stage or an attempt ended
 //   checkpoint_name.h  names of checkpoints and of their files
+//   ranks_language.h   the number of what ranks on several nodes say to each other
 //   retention.h        which checkpoints are kept
 //   devices.h          names of devices, one a rank
 //

@@ -7,8 +7,10 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "daemon/coordinator/core/view.h"
+#include "lib/attempt/ranks_language.h"
 #include "lib/base/map.h"
 #include "lib/rpc/codec.h"
+#include "lib/spec/language.h"
 
 enum { INCARNATION = 7, ARENA_BYTES = 16 << 20, RECORDS_MAX = 4096, HELD_MAX = 64 };
 
@@ -126,6 +128,10 @@ static void say_register(struct rig *r, size_t n_held) {
     reg.name = name;
     reg.boot_id = boot;
     reg.version = version;
+    char language[TD_DIGEST_HEX];
+    td_spec_language(language);
+    reg.plan_language = language;
+    reg.ranks_language = TD_RANKS_LANGUAGE;
     reg.launcher_major = 1;
     reg.cores = reg.slots = 4;
     reg.memory_bytes = UINT64_C(8) << 30;

@@ -14,6 +14,7 @@ import time
 import grpc
 import pytest
 
+from fake_node import OLDER_BUILD, FakeNode
 from marks import full_only
 from support import BIN, LONG, SPEC, until, with_worker
 from test_s66_tls import HOST, Beyond, Clock, context_of, init, network, start, tls  # noqa: F401 (fixtures)
@@ -419,15 +420,35 @@ def test_machine_of_a_copied_disk_is_refused_and_the_first_keeps_its_session(coo
     until("the copy is the only one", lambda: len(copy.lines("registered node=")) == 2)
 
 
-@pytest.mark.parametrize("more, said", [({"launcher_major": 99}, "launchers speak version 99"),
-                                        ({"plan_language": "feed"}, "ranks read plans of another form (feed)")])
-def test_node_of_another_version_is_refused_with_both(coordinator, more, said):
-    error, _ = register(coordinator, node_id="n-1", name="old", **more)
+def test_node_of_another_version_is_refused_with_both_and_listed(coordinator):
+    error, _ = register(coordinator, node_id="n-1", name="old", launcher_major=99)
     assert error.code() == grpc.StatusCode.FAILED_PRECONDITION
     own = coordinator.ctl_json("cluster", "info")["version"]
-    assert "traind 9.9.9" in error.details() and f"traind {own}" in error.details() and said in error.details(), \
-        error.details()
+    for said in ("traind 9.9.9", f"traind {own}", "launchers speak version 99"):
+        assert said in error.details(), error.details()
     until("a line says so", lambda: audit(coordinator, method=NODE + "Session", reason="ABI_MISMATCH"))
+    row = nodes(coordinator)["old"]
+    assert row["state"] == "INCOMPATIBLE" and row["state_reason"] in error.details() and row["version"] == "9.9.9", row
+    shown = coordinator.ctl("node", "list").stdout
+    assert "INCOMPATIBLE" in shown and "old gets no jobs: this node is traind 9.9.9" in shown, shown
+
+
+@pytest.mark.parametrize("build, said", [({"plan_language": "feed"}, "ranks read plans of another form (feed)"),
+                                         (OLDER_BUILD, "traind 0.0.9, an older build")])
+def test_node_that_reads_other_plans_gets_no_jobs_and_both_are_told(coordinator, build, said):
+    """It would fail each of them by a key that it does not know."""
+    node = FakeNode(coordinator, name="old", slots=8, build=build)
+    assert said in node.registered.unfit and "install one release on both" in node.registered.unfit
+    row = nodes(coordinator)["old"]
+    assert row["state"] == "INCOMPATIBLE" and row["state_reason"] == node.registered.unfit, row
+    job = coordinator.submit(SPEC)
+    until("the job says why", lambda: "old is traind" in coordinator.job(job).reason.text)
+    new = FakeNode(coordinator, name="new")
+    attempt = new.attempt()
+    attempt.begin()
+    attempt.end()
+    assert coordinator.finish(job).attempt == 1
+    assert not [kind for kind, _ in node.kept if kind in ("plan_request", "assign")], node.kept
 
 
 def test_no_node_joins_where_there_is_no_tls(cluster):

@@ -20,7 +20,7 @@ def test_output_into_a_closed_pipe_ends_quietly(daemon):
 
 
 @pytest.mark.parametrize("command", ["trainctl version", "trainctl list", "trainctl list -o name", "traind --dump-spec",
-                                     "traind --dump-events"])
+                                     "traind --dump-events", "traind --dump-languages"])
 def test_output_that_cannot_be_written_is_an_error(daemon, command):
     daemon.submit(SPEC)
     env = dict(daemon.env, TRAIND_STATE_DIR=str(daemon.state_dir))

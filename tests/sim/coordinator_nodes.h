@@ -355,7 +355,7 @@ static void dial(struct world *w, struct sim_node *n) {
     r.attempts = list;
     r.node_id = r.name = n->id;
     r.boot_id = n->boot;
-    r.launcher_major = 1;
+    set_build(&r);
     r.devices = true;
     r.cores = r.slots = n->slots;
     r.collective_address = td_unconst("10.0.0.1");

@@ -11,7 +11,10 @@
 #include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/hosts.h"
 #include "lib/attempt/rank_page.h"
+#include "lib/attempt/ranks_language.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/map.h"
+#include "lib/spec/language.h"
 #include "lib/spec/spec.h"
 #include "tests/sim/disk.h"
 #include "tests/unit/test.h"
@@ -492,6 +495,15 @@ static inline void crash(struct world *w) {
         if (!w->jobs[i].acknowledged) w->jobs[i].created = false; // the client sees an error
         if (j) w->jobs[i].created = true;
     }
+}
+
+// Nodes are of the build under test.
+static inline void set_build(Traind__V1__Register *r) {
+    static char language[TD_DIGEST_HEX];
+    td_spec_language(language);
+    r->plan_language = language;
+    r->ranks_language = TD_RANKS_LANGUAGE;
+    r->launcher_major = TD_LAUNCHER_MAJOR;
 }
 
 #endif

@@ -8,20 +8,32 @@
 
 static const char late[] = "planning took more than 60 s and was stopped";
 
-// A planner that was killed at its deadline: the node names no class.
-static void answer_late(struct rig *r, const char *request) {
-    char copy[64], message[sizeof late];
+static const char unread[] = "this node cannot read the plan: metrics: unknown key";
+
+static void answer_failed(struct rig *r, const char *request, const char *message,
+                          enum td_code code, const char *cls, bool unreadable) {
+    char copy[64];
     snprintf(copy, sizeof copy, "%s", request);
-    memcpy(message, late, sizeof late);
     Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
     result.request = copy;
-    result.code = TD_DEADLINE_EXCEEDED;
-    result.message = message;
+    result.code = code;
+    result.class_ = td_unconst(cls);
+    result.message = td_unconst(message);
+    result.unreadable = unreadable;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
     m.plan_result = &result;
     say(r, &m);
     settle(r);
+}
+
+// A planner that was killed at its deadline: the node names no class.
+static void answer_late(struct rig *r, const char *request) {
+    answer_failed(r, request, late, TD_DEADLINE_EXCEEDED, "", false);
+}
+
+static void answer_unreadable(struct rig *r, const char *request) {
+    answer_failed(r, request, unread, TD_FAILED_PRECONDITION, "internal", true);
 }
 
 static void add_node(struct rig *r, const char *name, uint32_t slots) {
@@ -49,12 +61,17 @@ static struct td_reason reason(struct rig *r, int number) {
     return why;
 }
 
-static void assert_failed(struct rig *r, int number, enum td_class cls, const char *message) {
+static void assert_failed_with(struct rig *r, int number, enum td_class cls, enum td_code code,
+                               const char *message) {
     const struct td_job *j = job(r, number);
     assert_int_equal(j->state, TD_JOB_FAILED);
     assert_int_equal(j->failure.cls, cls);
-    assert_int_equal(j->failure.code, TD_DEADLINE_EXCEEDED);
+    assert_int_equal(j->failure.code, code);
     assert_string_equal(j->failure.message, message);
+}
+
+static void assert_failed(struct rig *r, int number, enum td_class cls, const char *message) {
+    assert_failed_with(r, number, cls, TD_DEADLINE_EXCEEDED, message);
 }
 
 // ---- a planner at its deadline ------------------------------------------------------------------
@@ -105,6 +122,71 @@ static void test_other_node_is_asked_when_a_planner_does_not_end(void **state) {
     answer_late(&r, r.requests[1]);
     assert_int_equal(r.n_requests, 2); // each has been asked
     assert_failed(&r, 1, TD_CLASS_INTERNAL, late);
+    end(&r);
+}
+
+// ---- nodes of another build ---------------------------------------------------------------------
+static void test_node_that_reads_other_plans_gets_none(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin(&r, 1);
+    const uint64_t own = r.session;
+    r.language = "";
+    add_node(&r, "old-1", 8); // larger, so it would be asked first
+    r.language = "feed";
+    add_node(&r, "old-2", 8);
+    create(&r, 1, spec);
+    settle(&r);
+    assert_int_equal(r.n_requests, 1);
+    assert_true(r.asked[0] == own);
+    r.session = own;
+    answer_plans(&r);
+    settle(&r);
+    assert_int_equal(r.n_assigned, 1);
+    assert_true(r.parts[0].session == own);
+    end(&r);
+}
+
+static void test_job_waits_and_names_the_node_when_all_are_of_other_builds(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin(&r, 1);
+    r.language = "feed";
+    say_register(&r, "n-1", 1); // the same session, as another build would
+    settle(&r);
+    create(&r, 1, spec);
+    settle(&r);
+    assert_int_equal(r.n_requests, 0);
+    assert_int_equal(job(&r, 1)->state, TD_JOB_QUEUED);
+    assert_string_equal(reason(&r, 1).code, "NO_NODES");
+    assert_non_null(strstr(reason(&r, 1).text, "n-1 is traind"));
+    r.language = NULL;
+    say_register(&r, "n-1", 1); // it was updated
+    settle(&r);
+    assert_int_equal(r.n_requests, 1);
+    end(&r);
+}
+
+static void test_other_node_is_asked_when_one_cannot_read_the_plan(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin(&r, 1);
+    add_node(&r, "n-2", 1);
+    create(&r, 1, spec);
+    settle(&r);
+    assert_int_equal(r.n_requests, 1);
+    r.session = r.asked[0];
+    answer_unreadable(&r, r.requests[0]);
+    assert_int_equal(job(&r, 1)->state, TD_JOB_QUEUED);
+    assert_int_equal(r.n_requests, 2);
+    assert_int_not_equal(r.asked[1], r.asked[0]);
+    r.session = r.asked[1];
+    answer_unreadable(&r, r.requests[1]);
+    assert_int_equal(r.n_requests, 2); // each has been asked
+    assert_failed_with(&r, 1, TD_CLASS_INTERNAL, TD_FAILED_PRECONDITION, unread);
     end(&r);
 }
 
@@ -350,6 +432,9 @@ int main(void) {
         cmocka_unit_test(test_plan_of_the_same_plugins_comes_before_that_of_others),
         cmocka_unit_test(test_failure_is_of_user_code_when_the_job_names_plugins),
         cmocka_unit_test(test_other_node_is_asked_when_a_planner_does_not_end),
+        cmocka_unit_test(test_node_that_reads_other_plans_gets_none),
+        cmocka_unit_test(test_job_waits_and_names_the_node_when_all_are_of_other_builds),
+        cmocka_unit_test(test_other_node_is_asked_when_one_cannot_read_the_plan),
         cmocka_unit_test(test_plan_has_its_whole_time_when_others_came_before_it),
         cmocka_unit_test(test_node_is_named_when_it_does_not_answer),
         cmocka_unit_test(test_plan_is_cancelled_when_the_last_job_that_waits_for_it_is_gone),

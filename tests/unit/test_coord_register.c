@@ -2,6 +2,7 @@
 // another build. Sessions are opened by hand, because who speaks, and from where, is what counts.
 
 #include "daemon/coordinator/core/core.h"
+#include "daemon/coordinator/core/view.h"
 #include "lib/spec/language.h"
 #include "lib/version/version.h"
 #include "tests/unit/test.h"
@@ -58,6 +59,18 @@ static const char *registers(struct rig *r, const struct who *w, uint64_t *out_s
     td_core_out_finish(&out);
     *out_session = session;
     return reason;
+}
+
+// The only node, in lists; said: part of its reason, "": it has none.
+static void assert_shown(struct rig *r, Traind__V1__Node__State state, const char *said) {
+    TD_AUTO(td_arena) *arena = NULL;
+    assert_ok(td_arena_create(1 << 20, &arena));
+    const Traind__V1__ListNodesResponse *m = td_view_nodes(arena, r->core, r->now);
+    assert_non_null(m);
+    assert_int_equal(m->n_nodes, 1);
+    assert_int_equal(m->nodes[0]->state, state);
+    assert_non_null(strstr(m->nodes[0]->state_reason, said));
+    assert_int_equal(!*said, !m->nodes[0]->state_reason[0]);
 }
 
 static const struct who first = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, NULL, NULL};
@@ -174,8 +187,44 @@ static void test_node_of_another_build_is_refused_with_both_versions(void **stat
     td_core_destroy(r.core);
 }
 
-// Each of its jobs would fail by a key that it does not know, or has not.
-static void test_node_whose_ranks_read_other_plans_is_refused_with_both_versions(void **state) {
+// A refused node is shown with the reason until it registers; it holds nothing up.
+static void test_refused_node_is_shown_incompatible_with_the_reason(void **state) {
+    (void)state;
+    struct rig r = begin();
+    uint64_t s;
+    char text[512], own[TD_DIGEST_HEX];
+    td_spec_language(own);
+    const struct who other = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 2, own, NULL};
+    const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own, NULL};
+    assert_string_equal(registers(&r, &other, &s, text), "ABI_MISMATCH");
+    td_core_session_close(r.core, r.now, s);
+    assert_shown(&r, TRAIND__V1__NODE__STATE__INCOMPATIBLE, text);
+    assert_string_equal(registers(&r, &same, &s, text), "");
+    assert_shown(&r, TRAIND__V1__NODE__STATE__READY, "");
+    td_core_session_close(r.core, r.now, s); // and back to that build
+    assert_string_equal(registers(&r, &other, &s, text), "ABI_MISMATCH");
+    td_core_session_close(r.core, r.now, s);
+    assert_shown(&r, TRAIND__V1__NODE__STATE__INCOMPATIBLE, "launchers speak version 2");
+    td_core_destroy(r.core);
+}
+
+// Another machine with its id says nothing about a node that lives.
+static void test_node_that_speaks_is_not_marked_by_a_refused_copy(void **state) {
+    (void)state;
+    struct rig r = begin();
+    uint64_t s, copy;
+    char text[512], own[TD_DIGEST_HEX];
+    td_spec_language(own);
+    const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own, NULL};
+    const struct who other = {"n-1", "rack", "boot-2", "10.9.0.2:5000", 2, own, NULL};
+    assert_string_equal(registers(&r, &same, &s, text), "");
+    assert_string_equal(registers(&r, &other, &copy, text), "ABI_MISMATCH");
+    assert_shown(&r, TRAIND__V1__NODE__STATE__READY, "");
+    td_core_destroy(r.core);
+}
+
+// Each of its jobs would fail by a key that it does not know, or has not. What runs there goes on.
+static void test_node_whose_ranks_read_other_plans_has_a_session_and_no_jobs(void **state) {
     (void)state;
     struct rig r = begin();
     uint64_t s;
@@ -183,12 +232,19 @@ static void test_node_whose_ranks_read_other_plans_is_refused_with_both_versions
     td_spec_language(own);
     const struct who other = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, "0123456789abcdef",
                               NULL};
+    const struct who older = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, NULL, NULL};
     const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own, NULL};
-    assert_string_equal(registers(&r, &other, &s, text), "ABI_MISMATCH");
-    assert_non_null(strstr(text, "traind 7.7, whose ranks read plans of another form (0123456789"));
     snprintf(wanted, sizeof wanted, "traind %s and writes form %s", td_version, own);
-    assert_non_null(strstr(text, wanted));
+    assert_string_equal(registers(&r, &other, &s, text), "");
+    assert_shown(&r, TRAIND__V1__NODE__STATE__INCOMPATIBLE,
+                 "traind 7.7, whose ranks read plans of another form (0123456789");
+    assert_shown(&r, TRAIND__V1__NODE__STATE__INCOMPATIBLE, wanted);
+    assert_string_equal(registers(&r, &older, &s, text), "");
+    assert_shown(&r, TRAIND__V1__NODE__STATE__INCOMPATIBLE, "traind 7.7, an older build");
+    td_core_session_close(r.core, r.now, s);
+    assert_shown(&r, TRAIND__V1__NODE__STATE__LOST, ""); // nobody is refused now
     assert_string_equal(registers(&r, &same, &s, text), "");
+    assert_shown(&r, TRAIND__V1__NODE__STATE__READY, "");
     td_core_destroy(r.core);
 }
 
@@ -250,7 +306,9 @@ int main(void) {
         cmocka_unit_test(test_daemon_that_starts_again_and_again_is_never_refused),
         cmocka_unit_test(test_second_node_of_a_name_is_refused_while_the_first_speaks),
         cmocka_unit_test(test_node_of_another_build_is_refused_with_both_versions),
-        cmocka_unit_test(test_node_whose_ranks_read_other_plans_is_refused_with_both_versions),
+        cmocka_unit_test(test_refused_node_is_shown_incompatible_with_the_reason),
+        cmocka_unit_test(test_node_that_speaks_is_not_marked_by_a_refused_copy),
+        cmocka_unit_test(test_node_whose_ranks_read_other_plans_has_a_session_and_no_jobs),
         cmocka_unit_test(test_session_that_does_not_register_ends_after_a_lease),
         cmocka_unit_test(test_sessions_that_do_not_register_keep_no_node_out),
     };

@@ -6,6 +6,8 @@
 
 #include "daemon/coordinator/core/core_state.h"
 #include "lib/base/cpu_level.h"
+#include "lib/base/fit.h"
+#include "lib/version/version.h"
 
 void td_host_destroy(void *host) {
     struct td_host *n = host;
@@ -28,8 +30,39 @@ bool td_hosts_meet(const struct td_host *a, const struct td_host *b) {
     return is_loopback(x) && is_loopback(y) && strcmp(a->boot_id, b->boot_id) == 0;
 }
 
-bool td_host_ready(const struct td_host *n) {
+bool td_host_connected(const struct td_host *n) {
     return n->session && !n->lost;
+}
+
+bool td_host_ready(const struct td_host *n) {
+    return td_host_connected(n) && !n->unfit[0];
+}
+
+void td_host_set_kinds(struct td_host *n, bool commands, bool programs) {
+    n->kinds = td_job_kind_bit(TD_KIND_TRAIN);
+    if (commands) n->kinds |= td_job_kind_bit(TD_KIND_COMMAND);
+    if (programs) n->kinds |= td_job_kind_bit(TD_KIND_PROGRAM);
+}
+
+void td_nodes_say_none(const struct td_core *core, char *out, size_t bytes) {
+    const struct td_host *unfit = NULL;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        if ((!n->refused && !td_host_connected(n)) || !n->unfit[0]) continue;
+        if (!unfit || strcmp(n->name, unfit->name) < 0) unfit = n;
+    }
+    if (unfit) {
+        (void)td_fit(out, bytes,
+                     "no node of a build that the coordinator understands is connected: %s is "
+                     "traind %s, the coordinator is traind %s; `trainctl node list` says more",
+                     unfit->name, unfit->version, td_version);
+        return;
+    }
+    (void)td_fit(out, bytes, "%s",
+                 td_map_count(core->nodes) ? "no node is connected" : "no node has registered yet");
 }
 
 bool td_host_has_level(const struct td_host *n, const char *level) {

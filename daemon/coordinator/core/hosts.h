@@ -1,8 +1,8 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_CORE_HOSTS_H
 #define TRAIND_DAEMON_COORDINATOR_CORE_HOSTS_H
 
-// Questions about the nodes that are known. What happens to them is in nodes.h. Nothing is
-// changed here, so every file of the core may ask.
+// Questions about the nodes that are known. What happens to them is in nodes.h. No job
+// and no other node is changed here, so every file of the core may ask.
 
 #include "lib/base/base.h"
 
@@ -13,7 +13,11 @@ struct td_host;
 
 void td_host_destroy(void *host); // accepts NULL
 struct td_host *td_nodes_find(const struct td_core *core, const char *id);
-bool td_host_ready(const struct td_host *n);
+bool td_host_connected(const struct td_host *n);
+bool td_host_ready(const struct td_host *n); // connected, and jobs and plans may go there
+void td_host_set_kinds(struct td_host *n, bool commands, bool programs);
+// Why no node is ready, in a few words; one of another build is named.
+void td_nodes_say_none(const struct td_core *core, char *out, size_t bytes);
 // Its machine has the level, as far as it is known; "auto" has everyone.
 bool td_host_has_level(const struct td_host *n, const char *level);
 // Their ranks can reach each other, as far as their collective addresses say: both have one of the

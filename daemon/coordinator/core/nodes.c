@@ -24,7 +24,7 @@
 #include "lib/base/digest.h"
 #include "lib/base/fit.h"
 
-enum { MAX_SLOTS = 4096, MAX_HELD = 4096, NODE_BODY_MAX = 4 << 20 };
+enum { NODE_BODY_MAX = 4 << 20 };
 
 // ---- records ------------------------------------------------------------------------------------
 static td_status encode(const struct td_host *n, struct td_buf *out) {
@@ -66,12 +66,6 @@ static void save(struct td_core *core, const struct td_host *n) {
     td_core_record(core, TD_RECORD_NODE, n->id, td_buf_cstr(&body));
 }
 
-static void set_kinds(struct td_host *n, bool commands, bool programs) {
-    n->kinds = td_job_kind_bit(TD_KIND_TRAIN);
-    if (commands) n->kinds |= td_job_kind_bit(TD_KIND_COMMAND);
-    if (programs) n->kinds |= td_job_kind_bit(TD_KIND_PROGRAM);
-}
-
 td_status td_nodes_load(struct td_core *core, const char *key, const char *body) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
@@ -99,8 +93,8 @@ td_status td_nodes_load(struct td_core *core, const char *key, const char *body)
     n->launcher_major = (uint32_t)td_json_int(td_json_get(v, "launcher_major"), 0);
     n->seen_ns = td_json_int(td_json_get(v, "seen_ns"), 0);
     n->embedded = td_json_int(td_json_get(v, "embedded"), 0) != 0;
-    set_kinds(n, td_json_int(td_json_get(v, "runs_commands"), 0) != 0,
-              td_json_int(td_json_get(v, "runs_programs"), 0) != 0);
+    td_host_set_kinds(n, td_json_int(td_json_get(v, "runs_commands"), 0) != 0,
+                      td_json_int(td_json_get(v, "runs_programs"), 0) != 0);
     td_host_devices_decode(&n->devices, td_json_get(v, "devices"));
     n->devices.withheld = td_json_int(td_json_get(v, "gives_devices"), 1) == 0;
     td_status s = td_map_put(core->nodes, key, n, NULL);
@@ -296,6 +290,7 @@ static void answer(struct td_core *core, struct td_host *n, const Traind__V1__Re
     r.heartbeat_ms = (uint32_t)(core->options.heartbeat_ns / TD_NS_PER_MS);
     r.lease_ms = (uint32_t)(core->options.lease_ns / TD_NS_PER_MS);
     r.key = n->key;
+    r.unfit = n->unfit;
     r.batches = true;
     r.adopt = td_core_must(td_arena_array(arena, m->n_attempts + 1, sizeof *r.adopt));
     r.stop = td_core_must(td_arena_array(arena, m->n_attempts + 1, sizeof *r.stop));
@@ -337,56 +332,6 @@ static void make_key(const struct td_core *core, struct td_host *n) {
     td_xxh3_128_hex(&from, sizeof from, n->key);
 }
 
-static void fill(struct td_host *n, const struct td_node_session *s,
-                 const Traind__V1__Register *m) {
-    bool same = strcmp(n->boot_id, m->boot_id) == 0 && strcmp(n->plugins, m->plugins) == 0;
-    if (!same) (void)td_host_devices_forget(&n->devices); // it will report them
-    td_host_devices_forget_refused(&n->devices);
-    n->devices.withheld = !m->devices;
-    set_kinds(n, m->commands, m->programs);
-    snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
-    (void)td_fit(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
-    snprintf(n->version, sizeof n->version, "%s", m->version);
-    snprintf(n->cpu_level, sizeof n->cpu_level, "%s", m->cpu_level);
-    snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s", m->cpu_level_held);
-    snprintf(n->plugins, sizeof n->plugins, "%s", m->plugins);
-    snprintf(n->collective_address, sizeof n->collective_address, "%s", m->collective_address);
-    n->accelerators[0] = '\0';
-    for (size_t i = 0; i < m->n_accelerators; i++) {
-        size_t len = strlen(n->accelerators);
-        snprintf(n->accelerators + len, sizeof n->accelerators - len, "%s%s", i ? "," : "",
-                 m->accelerators[i]);
-    }
-    char *const texts[] = {n->boot_id,   n->name,           n->version, n->accelerators,
-                           n->cpu_level, n->cpu_level_held, n->plugins, n->collective_address};
-    for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
-        td_utf8_scrub(texts[i]); // any of them may have been cut
-    }
-    n->first_port = m->first_port;
-    n->last_port = TD_MAX(m->last_port, m->first_port);
-    n->cores = m->cores;
-    n->slots = m->slots;
-    n->memory_bytes = m->memory_bytes;
-    n->launcher_major = m->launcher_major;
-    n->embedded = s->embedded;
-    n->keyed = m->keyed;
-    memcpy(n->holder, s->holder, sizeof n->holder);
-    memcpy(n->from, s->from, sizeof n->from);
-}
-
-static const char *bad_register(const Traind__V1__Register *m) {
-    size_t len = strlen(m->node_id);
-    if (!len || len >= sizeof((struct td_host *)0)->id) return "node_id must have 1 to 63 bytes";
-    for (const char *c = m->node_id; *c; c++) {
-        if (*c <= ' ' || *c > '~' || *c == '/' || *c == '"') {
-            return "node_id holds a byte that ids do not have";
-        }
-    }
-    if (!m->cores || !m->slots || m->slots > MAX_SLOTS) return "cores or slots out of range";
-    if (m->n_attempts > MAX_HELD) return "too many attempts";
-    return NULL;
-}
-
 static bool is_used(const struct td_core *core, const struct td_host *n) {
     for (uint32_t i = 0; i < core->n_active; i++) {
         const struct td_attempt *a = td_job_live(core->active[i]);
@@ -421,9 +366,37 @@ static void clear_silence(struct td_core *core, const struct td_host *n) {
     }
 }
 
+static td_status add(struct td_core *core, const char *id, struct td_host **out_node) {
+    TD_TRY(td_nodes_evict(core));
+    struct td_host *n = td_core_must(td_calloc(1, sizeof *n));
+    snprintf(n->id, sizeof n->id, "%s", id);
+    TD_CHECK(!td_map_put(core->nodes, n->id, n, NULL));
+    *out_node = n;
+    return TD_OK;
+}
+
+// A node of a build that is not understood has no session. It is shown with the reason, for as long
+// as it does not register; its row on disk stays what it was. Whoever speaks for that id is not
+// touched by another machine.
+static void show_refused(struct td_core *core, struct td_host *n, const struct td_node_session *s,
+                         const Traind__V1__Register *m, const char *why) {
+    if (n && n->session && n->session != s->id) return;
+    if (!n) {
+        td_status full = add(core, m->node_id, &n);
+        td_status_free(full);
+        if (full) return;
+        n->last_message = core->now.mono;
+    }
+    td_register_fill(n, s, m);
+    n->refused = true;
+    (void)td_fit(n->unfit, sizeof n->unfit, "%s", why);
+    n->seen_ns = core->now.real.ns;
+    core->queue_dirty = true;
+}
+
 void td_nodes_register(struct td_core *core, struct td_node_session *s,
                        const Traind__V1__Register *m) {
-    const char *bad = bad_register(m);
+    const char *bad = td_register_bad(m);
     struct td_host *n = bad ? NULL : td_nodes_find(core, m->node_id);
     if (!bad && s->node && s->node != n) bad = "a session is of one node";
     // It cannot dial again, and needs not: somebody else says that he is this daemon's own node.
@@ -442,23 +415,23 @@ void td_nodes_register(struct td_core *core, struct td_node_session *s,
     }
     td_status refused = td_register_check(core, n, s, m);
     if (refused) {
+        if (td_register_is_mismatch(refused)) {
+            show_refused(core, n, s, m, td_status_message(refused));
+        }
         td_core_refuse_session(core, s->id, refused);
         return;
     }
-    td_status full = n ? TD_OK : td_nodes_evict(core);
+    td_status full = n ? TD_OK : add(core, m->node_id, &n);
     if (full) {
         td_core_close_session(core, s->id, td_status_message(full));
         td_status_free(full);
         return;
     }
-    if (!n) {
-        n = td_core_must(td_calloc(1, sizeof *n));
-        snprintf(n->id, sizeof n->id, "%s", m->node_id);
-        TD_CHECK(!td_map_put(core->nodes, n->id, n, NULL));
-    }
     uint64_t before = n->session == s->id ? 0 : n->session;
     bool was_copy = td_register_take(n, m);
-    fill(n, s, m);
+    td_register_fill(n, s, m);
+    td_register_judge(n, m);
+    if (n->unfit[0]) td_core_log(core, "node gets no jobs node=%s why=\"%s\"", n->name, n->unfit);
     if (before && was_copy) {
         td_core_refuse_session(core, before, td_register_refuse_copy(n));
     } else if (before) {

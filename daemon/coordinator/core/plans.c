@@ -18,7 +18,7 @@
 #include "lib/base/buf.h"
 #include "lib/spec/plan.h"
 
-enum { RESULT_MAX_BYTES = 2 << 20, PLAN_MAX_BYTES = 4 << 20 };
+enum { RESULT_MAX_BYTES = 2 << 20, PLAN_MAX_BYTES = 4 << 20, NONE_BYTES = 256 };
 // A node ends its planner in --plan-timeout-s, 600 s at most. Before that it may wait half a minute
 // for a descriptor.
 static const int64_t answer_ns = 660 * TD_NS_PER_S, nodes_grace_ns = 5 * TD_NS_PER_S;
@@ -211,7 +211,7 @@ static int suits(const struct td_plan_ask *ask, const struct td_host *n) {
 // A planner that did not end in time says as much about the job as about its node. So a node is
 // asked once then, and none whose answer is of another level than the one that is wanted.
 static bool may_ask(const struct td_plan_ask *ask, const struct td_host *n) {
-    if (!td_host_ready(n)) return false;
+    if (!td_host_ready(n) || (ask->unread && has_failed(ask, n))) return false;
     bool holds = !ask->level[0] || strcmp(ask->level, n->cpu_level_held) == 0;
     return !ask->late || (holds && !has_failed(ask, n));
 }
@@ -355,12 +355,13 @@ static void wait_for_node(struct td_core *core, uint32_t at) {
         td_core_wake_at(core, due);
         return;
     }
-    td_status s =
-        td_fail(TD_UNAVAILABLE,
-                "%s, and a plan is worked out by one: start `traind --role node "
-                "--coordinator ADDRESS`, or ask again when `trainctl node list` shows "
-                "one that is READY",
-                td_map_count(core->nodes) ? "no node is connected" : "no node has registered yet");
+    char none[NONE_BYTES];
+    td_nodes_say_none(core, none, sizeof none);
+    td_status s = td_fail(TD_UNAVAILABLE,
+                          "%s, and a plan is worked out by one: start `traind --role node "
+                          "--coordinator ADDRESS`, or ask again when `trainctl node list` shows "
+                          "one that is READY",
+                          none);
     s = td_status_with_reason(s, "NO_NODES");
     answer_waiters(core, ask, NULL, NULL, s);
     td_status_free(s);
@@ -520,6 +521,20 @@ static void on_comparison(struct td_core *core, struct td_host *node, uint32_t a
     ask_node(core, at, node);
 }
 
+// The coordinator writes what it reads itself, so this says nothing of the job. Where no other node
+// can read it either, it fails as a fault of traind's.
+static void ask_another_reader(struct td_core *core, uint32_t at, const char *message) {
+    struct td_plan_ask *ask = core->asks[at];
+    ask->unread = true;
+    ask->node[0] = '\0';
+    struct td_host *n = ask->tries < TD_PLAN_MAX_TRIES ? pick(core, ask) : NULL;
+    if (n) {
+        ask_node(core, at, n);
+    } else {
+        fail_ask(core, at, TD_CLASS_INTERNAL, TD_FAILED_PRECONDITION, message);
+    }
+}
+
 // A node works on one plan at a time: the time of those that wait there begins now.
 static void restart_clocks(struct td_core *core, const struct td_host *node) {
     for (uint32_t i = 0; i < core->n_asks; i++) {
@@ -551,6 +566,10 @@ bool td_plans_on_result(struct td_core *core, struct td_host *node,
     }
     if (cls == TD_CLASS_NONE) cls = TD_CLASS_INTERNAL;
     note_failed(ask, node->id);
+    if (m->unreadable) {
+        ask_another_reader(core, at, m->message);
+        return false;
+    }
     bool is_final = final_class(cls, m->code) && !other_may_know(core, ask, node);
     if (is_final || ask->tries >= TD_PLAN_MAX_TRIES) {
         enum td_code code = m->code <= TD_UNAUTHENTICATED ? (enum td_code)m->code : TD_UNKNOWN;

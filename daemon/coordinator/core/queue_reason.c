@@ -11,6 +11,7 @@
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/core.h"
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/hosts.h"
 #include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/place.h"
 #include "daemon/coordinator/core/plans.h"
@@ -267,6 +268,8 @@ static void say_devices(const struct td_core *core, const struct td_job *j,
 void td_core_reason(const struct td_core *core, const struct td_job *j, struct td_mono now,
                     struct td_reason *out_reason) {
     struct td_place p;
+    char none[FEW_BYTES];
+    const struct td_host *away;
     const struct td_checkpoint *c = td_catalog_find(j, NULL);
     switch (find_why(core, j, now, &p)) {
     case WHY_OWN:
@@ -276,16 +279,18 @@ void td_core_reason(const struct td_core *core, const struct td_job *j, struct t
         td_reason_set(out_reason, "DRAINING", "the coordinator is stopping");
         break;
     case WHY_NODES:
-        td_reason_set(out_reason, "NO_NODES", "%s",
-                      td_map_count(core->nodes) ? "no node is connected"
-                                                : "no node has registered yet");
+        td_nodes_say_none(core, none, sizeof none);
+        td_reason_set(out_reason, "NO_NODES", "%s", none);
         break;
     case WHY_SAVING:
         td_reason_set(out_reason, "SAVING_CHECKPOINT", "its last checkpoint is on its way");
         break;
     case WHY_AWAY:
-        td_reason_set(out_reason, "WAITING_FOR_NODE",
-                      "its checkpoint %s is on node %s, which is away", c->path, c->node);
+        away = td_nodes_find(core, c->node);
+        td_reason_set(out_reason, "WAITING_FOR_NODE", "its checkpoint %s is on node %s, which %s",
+                      c->path, c->node,
+                      away && away->unfit[0] ? "gets no jobs: `trainctl node list` says why"
+                                             : "is away");
         break;
     case WHY_SOURCE:
         td_reason_set(out_reason, "SAVING_CHECKPOINT",

@@ -10,9 +10,13 @@
 #include <string.h>
 
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/hosts.h"
 #include "lib/attempt/segments.h"
+#include "lib/base/fit.h"
 #include "lib/spec/language.h"
 #include "lib/version/version.h"
+
+enum { MAX_SLOTS = 4096, MAX_HELD = 4096 };
 
 // Without the port.
 static bool same_host(const char *a, const char *b) {
@@ -43,23 +47,91 @@ static const struct td_host *other_of_name(const struct td_core *core, const cha
     return NULL;
 }
 
-// What the two would not understand of each other: what launchers say, or what is in plans.
+// Its launchers and ours would not understand each other.
 static td_status check_build(const Traind__V1__Register *m) {
+    if (m->launcher_major == TD_LAUNCHER_MAJOR) return TD_OK;
+    return td_status_with_reason(
+        td_fail(TD_FAILED_PRECONDITION,
+                "this node is traind %.40s, whose launchers speak version %u; the coordinator is "
+                "traind %s and reads version %d: install one release on both",
+                m->version, m->launcher_major, td_version, TD_LAUNCHER_MAJOR),
+        "ABI_MISMATCH");
+}
+
+bool td_register_is_mismatch(td_status borrow_status) {
+    return strcmp(td_status_reason(borrow_status), "ABI_MISMATCH") == 0;
+}
+
+void td_register_judge(struct td_host *n, const Traind__V1__Register *m) {
+    static const char rest[] = "It gets no jobs, and what runs on it goes on: install one release "
+                               "on both";
     char language[TD_DIGEST_HEX];
-    td_status s = TD_OK;
     td_spec_language(language);
-    if (m->launcher_major != TD_LAUNCHER_MAJOR) {
-        s = td_fail(TD_FAILED_PRECONDITION,
-                    "this node is traind %.40s, whose launchers speak version %u; the coordinator "
-                    "is traind %s and reads version %d: install one release on both",
-                    m->version, m->launcher_major, td_version, TD_LAUNCHER_MAJOR);
-    } else if (m->plan_language[0] && strcmp(m->plan_language, language) != 0) {
-        s = td_fail(TD_FAILED_PRECONDITION,
-                    "this node is traind %.40s, whose ranks read plans of another form (%.32s); "
-                    "the coordinator is traind %s and writes form %s: install one release on both",
-                    m->version, m->plan_language, td_version, language);
+    n->unfit[0] = '\0';
+    n->refused = false;
+    if (!m->plan_language[0]) {
+        (void)td_fit(n->unfit, sizeof n->unfit,
+                     "this node is traind %.40s, an older build, which does not say what plans its "
+                     "ranks read; the coordinator is traind %s. %s",
+                     m->version, td_version, rest);
+    } else if (strcmp(m->plan_language, language) != 0) {
+        (void)td_fit(n->unfit, sizeof n->unfit,
+                     "this node is traind %.40s, whose ranks read plans of another form (%.32s); "
+                     "the coordinator is traind %s and writes form %s. %s",
+                     m->version, m->plan_language, td_version, language, rest);
     }
-    return s ? td_status_with_reason(s, "ABI_MISMATCH") : TD_OK;
+    td_utf8_scrub(n->unfit);
+}
+
+const char *td_register_bad(const Traind__V1__Register *m) {
+    size_t len = strlen(m->node_id);
+    if (!len || len >= sizeof((struct td_host *)0)->id) return "node_id must have 1 to 63 bytes";
+    for (const char *c = m->node_id; *c; c++) {
+        if (*c <= ' ' || *c > '~' || *c == '/' || *c == '"') {
+            return "node_id holds a byte that ids do not have";
+        }
+    }
+    if (!m->cores || !m->slots || m->slots > MAX_SLOTS) return "cores or slots out of range";
+    if (m->n_attempts > MAX_HELD) return "too many attempts";
+    return NULL;
+}
+
+void td_register_fill(struct td_host *n, const struct td_node_session *s,
+                      const Traind__V1__Register *m) {
+    bool same = strcmp(n->boot_id, m->boot_id) == 0 && strcmp(n->plugins, m->plugins) == 0;
+    if (!same) (void)td_host_devices_forget(&n->devices); // it will report them
+    td_host_devices_forget_refused(&n->devices);
+    n->devices.withheld = !m->devices;
+    td_host_set_kinds(n, m->commands, m->programs);
+    snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
+    (void)td_fit(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
+    snprintf(n->version, sizeof n->version, "%s", m->version);
+    snprintf(n->cpu_level, sizeof n->cpu_level, "%s", m->cpu_level);
+    snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s", m->cpu_level_held);
+    snprintf(n->plugins, sizeof n->plugins, "%s", m->plugins);
+    snprintf(n->collective_address, sizeof n->collective_address, "%s", m->collective_address);
+    n->accelerators[0] = '\0';
+    for (size_t i = 0; i < m->n_accelerators; i++) {
+        size_t len = strlen(n->accelerators);
+        snprintf(n->accelerators + len, sizeof n->accelerators - len, "%s%s", i ? "," : "",
+                 m->accelerators[i]);
+    }
+    char *const texts[] = {n->boot_id,   n->name,           n->version, n->accelerators,
+                           n->cpu_level, n->cpu_level_held, n->plugins, n->collective_address};
+    for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
+        td_utf8_scrub(texts[i]); // any of them may have been cut
+    }
+    n->first_port = m->first_port;
+    n->last_port = TD_MAX(m->last_port, m->first_port);
+    n->cores = m->cores;
+    n->slots = m->slots;
+    n->memory_bytes = m->memory_bytes;
+    n->launcher_major = m->launcher_major;
+    n->embedded = s->embedded;
+    n->keyed = m->keyed;
+    n->ranks_language = m->ranks_language;
+    memcpy(n->holder, s->holder, sizeof n->holder);
+    memcpy(n->from, s->from, sizeof n->from);
 }
 
 static bool is_start(const char *a, const char *b) {

@@ -9,25 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/node/shell/given_plan.h"
 #include "lib/attempt/checkpoint_name.h"
-#include "lib/spec/plan.h"
 
 enum { PLAN_MAX = 4 << 20, FILE_MAX = 16 << 10, LAUNCHED_MAX = 4 << 10 };
 #define ASSIGNMENT_FILE "assignment.json"
 
 static td_status bad(td_status s) {
     return td_status_class(s) == TD_CLASS_NONE ? td_status_with_class(s, TD_CLASS_BAD_SPEC) : s;
-}
-
-static td_status parse_plan(const char *text, struct td_arena **out_arena,
-                            struct td_plan *out_plan) {
-    size_t len = strlen(text);
-    if (len > PLAN_MAX) return td_fail(TD_INVALID_ARGUMENT, "a plan of %zu bytes", len);
-    TD_AUTO(td_arena) *arena = NULL;
-    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    TD_TRY_CTX(td_plan_parse(arena, text, len, out_plan), "the plan that was assigned");
-    *out_arena = td_steal(arena);
-    return TD_OK;
 }
 
 td_status td_assignment_checkpoints(const char *dir, const char *state_dir, const char *job,
@@ -48,7 +37,7 @@ static bool evaluates_best(const struct td_spec *s) {
 static td_status take_spec(const char *plan_json, const char *state_dir, struct td_assignment *a) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_plan plan;
-    TD_TRY(parse_plan(plan_json, &arena, &plan));
+    TD_TRY(td_given_plan_parse(plan_json, &arena, &plan));
     a->stuck_timeout_s = (uint32_t)plan.spec.restart.stuck_timeout_s;
     a->evaluates_best = evaluates_best(&plan.spec);
     a->kind = plan.spec.kind;
@@ -148,7 +137,7 @@ static td_status write_plan(const struct td_assignment *a, const char *plan_json
                             const char *state_dir) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_plan plan, built;
-    TD_TRY(parse_plan(plan_json, &arena, &plan));
+    TD_TRY(td_given_plan_parse(plan_json, &arena, &plan));
     struct td_plan_run run = plan.run;
     run.job = a->job;
     run.attempt = (int32_t)a->attempt;
@@ -321,7 +310,7 @@ static td_status rebuild_from_plan(const char *dir, struct td_assignment *a) {
     TD_TRY(td_fs_read(path, PLAN_MAX, &text));
     TD_AUTO(td_arena) *arena = NULL;
     struct td_plan plan;
-    TD_TRY_CTX(parse_plan(td_buf_cstr(&text), &arena, &plan), "'%s'", path);
+    TD_TRY_CTX(td_given_plan_parse(td_buf_cstr(&text), &arena, &plan), "'%s'", path);
     const char *checkpoints = plan.run.checkpoint_dir;
     size_t len = strlen(checkpoints);
     size_t end = (size_t)snprintf(own, sizeof own, "/a%u", a->attempt);

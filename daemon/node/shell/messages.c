@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/node/shell/given_plan.h"
+#include "lib/attempt/ranks_language.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/fit.h"
 #include "lib/base/json.h"
@@ -76,6 +78,7 @@ void td_messages_register(struct td_node_daemon *n) {
     char language[TD_DIGEST_HEX];
     td_spec_language(language);
     r.plan_language = language;
+    r.ranks_language = TD_RANKS_LANGUAGE;
     r.cores = (uint32_t)inv->cores;
     r.slots = (uint32_t)inv->slots;
     r.memory_bytes = inv->memory_bytes;
@@ -151,6 +154,7 @@ void td_messages_planned(struct td_node_daemon *n, const char *request, td_statu
     r.code = (uint32_t)td_status_code(borrow_status);
     r.class_ = cls;
     r.message = message;
+    r.unreadable = td_given_plan_is_unreadable(borrow_status);
     look_at_plugins(n);
     r.plugins = n->plugins.digest;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
