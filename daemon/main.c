@@ -1,8 +1,9 @@
 // traind: reads its settings, opens its state directory, starts the parts of its role, and runs the
 // loop until a signal. SIGTERM or SIGINT stops gracefully, the second one at once; SIGUSR1 makes
 // the ranks of this machine save; SIGHUP is ignored (a terminal that closes takes nothing down).
-// Exit codes: 0 stopped as asked, 2 wrong usage, 1 anything else; the last line of the log says
-// why.
+// Exit codes: 0 stopped as asked, 2 wrong usage, 3 a state directory that another start cannot help
+// (a newer traind wrote it, or it is damaged), 1 anything else. The last line of the log says why.
+// The units do not start it again after 2 and 3.
 //
 // The folder, in reading order; its rooms have stories of their own:
 //
@@ -114,8 +115,14 @@ static void keep_heap(void) {
 static int refuse(td_status take_status, int exit_code) {
     if (!take_status) return 0;
     fprintf(stderr, "traind: %s\n", td_status_message(take_status));
+    td_notify_end(td_status_message(take_status));
     td_status_free(take_status);
     return exit_code;
+}
+
+static bool is_for_a_person(td_status borrow_status) {
+    const char *reason = td_status_reason(borrow_status);
+    return strcmp(reason, "SCHEMA_NEWER") == 0 || strcmp(reason, "STATE_DAMAGED") == 0;
 }
 
 TD_HOLD_STDIO_FIRST;
@@ -143,6 +150,8 @@ int main(int argc, char **argv) {
         td_log_info("stopped");
         return 0;
     }
+    const int exit_code = is_for_a_person(failed) ? 3 : 1;
+    td_notify_end(td_status_message(failed));
     td_status_log(TD_LOG_ERROR, failed, "traind ends");
-    return 1;
+    return exit_code;
 }

@@ -28,6 +28,15 @@ void td_notify(const char *state) {
     (void)!sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to, bytes);
 }
 
+void td_notify_end(const char *why) {
+    char state[1024];
+    snprintf(state, sizeof state, "STATUS=ended: %s", why);
+    for (char *c = state; *c; c++) { // a line is a variable of its own
+        if (*c == '\n') *c = ' ';
+    }
+    td_notify(state);
+}
+
 bool td_notify_is_journal(int fd) {
     const char *stream = td_config_journal_stream();
     char own[64];

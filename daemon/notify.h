@@ -10,6 +10,9 @@
 // say it changes nothing.
 void td_notify(const char *state);
 
+// Why this daemon ends: what `systemctl status` shows of it from then on.
+void td_notify_end(const char *why);
+
 // Whether a descriptor is the stream to journald that $JOURNAL_STREAM names.
 bool td_notify_is_journal(int fd);
 

@@ -204,10 +204,11 @@ static td_status load(struct td_coordinator *c, const struct td_core_options *co
     }
     enum td_code code = td_status_code(failed);
     if (!salvage && (code == TD_DATA_LOSS || code == TD_INVALID_ARGUMENT)) {
-        return td_status_context(failed,
-                                 "state directory '%s' is damaged; `traind --salvage` starts "
-                                 "with what is readable and lists what is not",
-                                 c->state_dir);
+        failed = td_status_context(failed,
+                                   "state directory '%s' is damaged; `traind --salvage` starts "
+                                   "with what is readable and lists what is not",
+                                   c->state_dir);
+        return td_status_with_reason(failed, "STATE_DAMAGED");
     }
     TD_TRY(failed);
     if (c->ticket) td_gate_issued(c->gate, c->ticket);

@@ -1,6 +1,8 @@
 """Damaged, broken and lost databases: what is readable is used, what is not is said."""
 import contextlib
 import re
+import signal
+import socket
 import sqlite3
 import subprocess
 
@@ -13,8 +15,31 @@ from support import BIN, LONG, SPEC, until
 def refused(daemon):
     done = subprocess.run([BIN / "traind", "--state-dir", daemon.state_dir, *daemon.args], capture_output=True, text=True,
                           timeout=20, env=daemon.env)
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 3, done.stderr
     return done.stderr
+
+
+@contextlib.contextmanager
+def supervisor(path):
+    """What a unit's daemon reports to systemd."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as reader:
+        reader.bind(str(path))
+        reader.settimeout(20)
+        yield lambda: reader.recv(4096).decode()
+
+
+@pytest.mark.parametrize("name", ["state.db", "metrics.db"])
+def test_database_of_a_newer_traind_was_tried_again_for_ever(daemon, tmp_path, name):
+    """The unit does not start again after exit code 3 (RestartPreventExitStatus)."""
+    daemon.kill(signal.SIGTERM)
+    change(daemon.state_dir / name, "INSERT INTO schema VALUES (999, '', '9.9.9+7.gabc')")
+    with supervisor(tmp_path / "notify") as report:
+        daemon.env["NOTIFY_SOCKET"] = str(tmp_path / "notify")
+        said = refused(daemon)
+        assert f"{name} was written by traind 9.9.9+7.gabc and has schema version 999" in said
+        assert "install that version or a newer one" in said.splitlines()[-1]
+        status = report()
+        assert status.startswith("STATUS=ended: ") and f"{name} was written by" in status and "\n" not in status
 
 
 def start_with(daemon, *args):

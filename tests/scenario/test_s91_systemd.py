@@ -2,10 +2,12 @@
 All of it, mounts included, ends with the process that holds it. What is typed there is what README.md and
 docs/cluster.md say. Jobs are real ones: what oneDNN generates, ranks that share memory, programs of a user.
 """
+import contextlib
 import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 
 import pytest
@@ -221,6 +223,21 @@ def test_it_comes_up_once_what_was_in_its_way_is_gone(service):
     until("it runs", lambda: service.show("ActiveState") == "active", 10)
     assert "traind ends: the token" in service.journal("-u traind -p err")
     assert "traind ends" in service.journal("-u traind") and "info ready" not in service.journal("-u traind -p warning")
+
+
+def test_state_of_a_newer_traind_is_not_tried_again(service, tmp_path):
+    """It was tried every three seconds, for ever."""
+    service.run("systemctl stop traind")
+    state = f"/proc/{service.init}/root/var/lib/traind/state.db"  # SQLite would follow that link
+    shutil.copyfile(state, tmp_path / "state.db")
+    with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as db, db:
+        db.execute("INSERT INTO schema VALUES (999, '', '9.9.9')")
+    shutil.copyfile(tmp_path / "state.db", state)
+    assert service.shell("systemctl start traind").returncode != 0
+    until("it has failed", lambda: service.show("ActiveState") == "failed")
+    assert service.show("NRestarts") == "0" and service.show("ExecMainStatus") == "3"
+    shown = service.shell("systemctl status --no-pager traind").stdout
+    assert re.search(r"Status: \"ended: .*state.db was written by traind 9.9.9 and has schema version 999", shown), shown
 
 
 def test_coordinator_and_node_are_services_of_one_machine(machine):

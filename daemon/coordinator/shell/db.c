@@ -54,19 +54,28 @@ td_status td_db_open_reader(const char *dir, const char *name, sqlite3 **out_db)
     return TD_OK;
 }
 
+// It knows more steps than this build: who wrote it is who can read it.
+static td_status is_newer(sqlite3 *db, const char *name, int64_t have, int n_steps) {
+    sqlite3_stmt *q;
+    TD_TRY(td_db_prepare(db, name, "SELECT build FROM schema ORDER BY version DESC LIMIT 1", &q));
+    const int rc = sqlite3_step(q);
+    const char *build = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(q, 0) : NULL;
+    td_status s = td_fail(TD_FAILED_PRECONDITION,
+                          "%s was written by traind %.40s and has schema version %" PRId64
+                          "; this is traind %s, which reads up to %d: install that version or a "
+                          "newer one",
+                          name, build ? build : "of a newer version", have, td_version, n_steps);
+    sqlite3_finalize(q);
+    return td_status_with_reason(s, "SCHEMA_NEWER");
+}
+
 td_status td_db_migrate(sqlite3 *db, const char *name, const char *const *steps, int n_steps) {
     TD_TRY(td_db_sql(db, name,
                      "CREATE TABLE IF NOT EXISTS schema (version INTEGER PRIMARY KEY,"
                      " time TEXT NOT NULL, build TEXT NOT NULL)"));
     int64_t have;
     TD_TRY(td_db_number(db, name, "SELECT max(version) FROM schema", &have));
-    if (have > n_steps) {
-        return td_status_with_reason(td_fail(TD_FAILED_PRECONDITION,
-                                             "%s has schema version %" PRId64
-                                             ", this build knows %d: start the newer build",
-                                             name, have, n_steps),
-                                     "SCHEMA_NEWER");
-    }
+    if (have > n_steps) return is_newer(db, name, have, n_steps);
     for (int i = (int)have; i < n_steps; i++) {
         char note[128];
         snprintf(note, sizeof note, "INSERT INTO schema VALUES (%d, datetime('now'), '%s')", i + 1,
