@@ -116,27 +116,3 @@ def test_a_job_makes_no_system_call_that_the_unit_refuses(cluster, installed, tm
     made -= {"total"}
     assert {"mmap", "clone", "pidfd_open"} & made and "epoll_wait" in made, made
     assert made - allowed_calls(groups) == set()
-
-
-# ---- packages -------------------------------------------------------------------------------------
-def test_packages_have_what_is_installed_and_make_the_user(installed, tmp_path):
-    if not os.environ.get("TD_FULL"):
-        pytest.skip("only in check-full")
-    for program in ("dpkg-buildpackage", "dh"):
-        if not shutil.which(program):
-            pytest.skip(f"no packaging tools here: {program}")
-    make("deb", "", "")
-    debs = {p.name.split("_")[0]: p for p in (support.BUILD / "deb").glob("*.deb")}
-    assert {"traind", "trainctl", "libtraind-dev"} <= set(debs)
-    for name in ("traind", "trainctl", "libtraind-dev"):
-        subprocess.run(["dpkg-deb", "-x", debs[name], tmp_path], check=True)
-    found = {os.path.basename(name).removesuffix(".gz") for name in files(tmp_path)}
-    wanted = {os.path.basename(name) for name in files(installed)} - {"installed"}
-    assert wanted <= found, wanted - found
-    subprocess.run(["dpkg-deb", "-e", debs["traind"], tmp_path / "control"], check=True)
-    scripts = {name: (tmp_path / "control" / name).read_text() for name in ("postinst", "prerm")}
-    assert "sysusers" in scripts["postinst"] and "_dh_action=restart" in scripts["postinst"]
-    for unit_name in ("traind.service", "traind-node.service"):
-        assert f"deb-systemd-invoke $_dh_action '{unit_name}'" in scripts["postinst"], "an upgrade restarts what runs"
-        assert f"deb-systemd-invoke stop '{unit_name}'" in scripts["prerm"], "a removal stops it"
-    assert "ldconfig" in (tmp_path / "control/triggers").read_text()
