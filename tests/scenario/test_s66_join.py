@@ -320,6 +320,23 @@ def test_id_of_a_node_and_name_of_a_node_token_never_meet(coordinate, caller, cl
     ctl(c, "token", "create", "--role", "viewer", "--name", "n-0123456789ab")
 
 
+def test_joined_node_is_refused_under_the_name_of_another(coordinate, start, cluster):
+    """Also of one that does not speak now: jobs and people know it by its name."""
+    c = coordinate("--renew-grace-s", 3600)
+    made = [start(n, "node", "--join", c.address, "--token-file", token_of(c, cluster.folder, name=f"token-{n}"), "--name", n)
+            for n in ("n1", "n2")]
+    ready(c, "n1"), ready(c, "n2")
+    for node in made:
+        node.kill()
+    made[1].args[made[1].args.index("--name") + 1] = "n1"
+    made[1].start(wait=False)
+    until("it is refused", lambda: "has this name" in made[1].tail())
+    assert "trainctl node revoke" in made[1].tail() and nodes(c)["n1"]["state"] != "READY"
+    made[1].kill()
+    made[0].start()
+    ready(c, "n1")
+
+
 def test_request_for_another_node_is_refused(coordinate, start, cluster, caller, tmp_path):
     c = coordinate()
     start("n", "node", "--join", c.address, "--token-file", token_of(c, cluster.folder), "--name", "n")

@@ -248,21 +248,24 @@ static void note_register(struct td_coordinator *c, const struct session *s, con
     td_access_note(c, s->call);
 }
 
-// A certificate is of one node.
+// A certificate is of one node, and a name of the one that joined with it.
 static td_status check_identity(struct td_coordinator *c, const struct session *s,
-                                const char *node_id) {
+                                const Traind__V1__Register *r) {
     const struct td_member *m = td_access_member(c, s->call);
-    if (!m || strcmp(m->id, node_id) == 0) return TD_OK;
+    if (!m || strcmp(m->id, r->node_id) == 0) {
+        return td_member_table_may_name(td_access_borrow_members(c), td_real_now(),
+                                        c->renew_grace_ns, r->node_id, r->name);
+    }
     return td_status_with_reason(td_fail(TD_PERMISSION_DENIED,
                                          "this certificate is of node %s, not of '%.63s'", m->id,
-                                         node_id),
+                                         r->node_id),
                                  "NAME_DIFFERS");
 }
 
 static void take_one(struct td_coordinator *c, const struct session *s,
                      const Traind__V1__NodeMessage *m) {
     if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_REGISTER) {
-        td_status differs = check_identity(c, s, m->register_->node_id);
+        td_status differs = check_identity(c, s, m->register_);
         if (differs) {
             td_rpc_call_finish(s->call, differs);
             return;

@@ -171,6 +171,17 @@ td_status td_member_table_may_join(const struct td_member_table *t, struct td_re
                                  "LIMIT_MEMBERS");
 }
 
+td_status td_member_table_may_name(const struct td_member_table *t, struct td_real now,
+                                   int64_t excuse_ns, const char *id, const char *name) {
+    const struct td_member *m;
+    size_t cursor = 0;
+    while ((m = td_member_table_next(t, &cursor))) {
+        const bool is_its = strcmp(m->id, id) != 0 && strcmp(m->name, name) == 0;
+        if (is_its && !has_ended(m, now, excuse_ns)) return exists(m, "name");
+    }
+    return TD_OK;
+}
+
 static void set(struct td_member_table *t, struct td_member *m, const char *before,
                 const char *address, const struct td_certificate *certificate) {
     char was[TD_TLS_SERIAL_BYTES];

@@ -49,6 +49,10 @@ struct td_record *td_member_table_take(struct td_member_table *t);
 // the message names; RESOURCE_EXHAUSTED LIMIT_MEMBERS.
 TD_MUST_USE td_status td_member_table_may_join(const struct td_member_table *t, struct td_real now,
                                                int64_t excuse_ns, const char *id, const char *name);
+// May the node of that id, a member or not, call itself so? ALREADY_EXISTS NODE_EXISTS: the name is
+// that of another member that did not end, whether it speaks now or not.
+TD_MUST_USE td_status td_member_table_may_name(const struct td_member_table *t, struct td_real now,
+                                               int64_t excuse_ns, const char *id, const char *name);
 // It has, after may_join: this is its certificate.
 const struct td_member *td_member_table_join(struct td_member_table *t, struct td_real now,
                                              const char *id, const char *name, const char *address,
