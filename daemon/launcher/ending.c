@@ -146,24 +146,22 @@ void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why, con
 // process in its place.
 static bool left_without_a_word(const struct td_launch_rank *r) {
     if (r->signal || r->said_end) return false;
-    if (atomic_load(&r->page->phase) == TD_PHASE_ENDED) return false;
+    if (td_rank_page_progress(r->page).phase == TD_PHASE_ENDED) return false;
     if (r->exit_code == TD_EXIT_STOPPED) return atomic_load(&r->page->stop) == TD_STOP_NONE;
     return r->exit_code == TD_EXIT_DONE;
 }
 
 static void judge_worker(struct td_launch_rank *r) {
     if (!left_without_a_word(r)) return;
-    const long long step = (long long)atomic_load(&r->page->step);
-    const long long total = (long long)atomic_load(&r->page->total_steps);
+    const struct td_rank_progress progress = td_rank_page_progress(r->page);
     char of[32] = "";
-    if (total > 0) snprintf(of, sizeof of, " of %lld", total);
+    if (progress.total_steps > 0) snprintf(of, sizeof of, " of %d", progress.total_steps);
     r->said_failed = true;
     snprintf(r->end_class, sizeof r->end_class, "%s", td_class_name(TD_CLASS_USER_CODE));
-    snprintf(
-        r->end_message, sizeof r->end_message,
-        "rank %d left at step %lld%s with code %d, and did not say that its training was over: "
-        "code that it runs ended the process (exit, _exit or a fork)",
-        r->rank, step, of, r->exit_code);
+    snprintf(r->end_message, sizeof r->end_message,
+             "rank %d left at step %d%s with code %d, and did not say that its training was over: "
+             "code that it runs ended the process (exit, _exit or a fork)",
+             r->rank, progress.step, of, r->exit_code);
 }
 
 bool td_launcher_note_exit(struct td_launcher *l, int32_t idx) {
@@ -187,7 +185,7 @@ bool td_launcher_note_exit(struct td_launcher *l, int32_t idx) {
     td_event_rank_exit_status(&line, e.code);
     td_event_rank_exit_message(&line, e.message);
     td_event_rank_exit_last_words(&line, words);
-    td_event_rank_exit_step(&line, atomic_load(&r->page->step));
+    td_event_rank_exit_step(&line, td_rank_page_progress(r->page).step);
     td_event_rank_exit_dropped_bytes(&line, (int64_t)td_launch_rank_dropped_bytes(r));
     td_event_rank_exit_dropped_points(&line, (int64_t)td_launch_rank_dropped_points(r));
     td_event_rank_exit_metrics_bytes(&line, (int64_t)r->metrics_bytes);

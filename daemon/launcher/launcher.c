@@ -150,10 +150,11 @@ static void save(struct td_launcher *l) {
 static void fill_status(const struct td_launch_rank *r, Traind__V1__RankStatus *out) {
     traind__v1__rank_status__init(out);
     out->rank = (uint32_t)r->rank;
-    out->phase = (uint32_t)atomic_load(&r->page->phase);
-    out->epoch = (uint32_t)atomic_load(&r->page->epoch);
-    out->step = (uint32_t)atomic_load(&r->page->step);
-    out->total_steps = (uint32_t)atomic_load(&r->page->total_steps);
+    const struct td_rank_progress progress = td_rank_page_progress(r->page);
+    out->phase = (uint32_t)progress.phase;
+    out->epoch = (uint32_t)progress.epoch;
+    out->step = (uint32_t)progress.step;
+    out->total_steps = (uint32_t)progress.total_steps;
     uint32_t bits = atomic_load(&r->page->last_loss_bits);
     memcpy(&out->loss, &bits, sizeof out->loss);
     out->samples_per_s = r->samples_per_s;

@@ -277,6 +277,7 @@ void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j)
     for (int i = 0; i < DRAIN_ROUNDS && r->events_fd >= 0; i++) {
         ssize_t n = recv(r->events_fd, drain_buffer, TD_EVENT_MAX + 1, 0);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        if (n == 0 && !td_fd_has_ended(r->events_fd)) continue;
         if (n <= 0) {
             close(r->events_fd);
             r->events_fd = -1;
@@ -325,7 +326,7 @@ void td_launch_rank_ended(struct td_launch_rank *r, struct td_journal *j, int wa
 void td_launch_rank_look(struct td_launch_rank *r, struct td_mono now) {
     td_output_look(&r->out, &r->err, now);
     td_output_look(&r->err, &r->out, now);
-    int64_t samples = atomic_load(&r->page->samples), age_ns = now.ns - r->window_start.ns;
+    int64_t samples = td_rank_page_progress(r->page).samples, age_ns = now.ns - r->window_start.ns;
     if (r->exited) r->samples_per_s = 0;
     // The first figure comes soon, later ones are averages of a second.
     int64_t window_ns = r->samples_per_s > 0 ? TD_NS_PER_S : TD_NS_PER_S / 5;

@@ -6,8 +6,9 @@
 // The launcher makes the memory (a sealed memfd, allocated before use) and starts the process
 // through the trampoline. It drains what comes out of the process into the segment files, and reads
 // its end. A rank is another program and may write anything into its page: indices are checked by
-// the ring, text is cut and checked, numbers are only passed on. Segment writes that fail are
-// dropped and counted; training never waits for a disk. What becomes of its output: output.h.
+// the ring, text is cut and checked, numbers are brought into their range (td_rank_page_progress).
+// Segment writes that fail are dropped and counted; training never waits for a disk. What becomes
+// of its output: output.h.
 
 #include "daemon/launcher/journal.h"
 #include "daemon/launcher/options.h"

@@ -24,7 +24,7 @@ struct td_silence_limits {
     int64_t stuck_ns; // from the hint on; 0: never
 };
 
-struct td_silence_page { // as it is in the rank's page
+struct td_silence_page { // of td_rank_page_progress: no difference of two overflows
     int64_t heartbeat_ns, step;
     int64_t samples; // trained by this rank in this attempt; 0: no step yet
     int64_t phase;   // enum td_rank_phase

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "lib/base/fsio.h"
+
 enum { MESSAGES_A_DRAIN = 64 };
 
 // Marks of an item.
@@ -161,6 +163,7 @@ bool td_launch_store_drain(struct td_launch_store *s, int32_t idx) {
     for (int i = 0; i < MESSAGES_A_DRAIN && c->fd >= 0; i++) {
         const ssize_t n = recv(c->fd, message, sizeof message, 0);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+        if (n == 0 && !td_fd_has_ended(c->fd)) continue;
         if (n > 0) {
             take_request(s, c, (size_t)n);
             continue;

@@ -11,6 +11,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/fit.h"
+#include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
 
@@ -159,7 +160,7 @@ static void note_drop(struct td_launcher *l, struct td_launch_rank *r,
 
 static void take_metrics(struct td_launcher *l, struct td_launch_rank *r, const struct td_json *v) {
     struct td_metric_point p = {.step = r->said_step,
-                                .epoch = atomic_load(&r->page->epoch),
+                                .epoch = td_rank_page_progress(r->page).epoch,
                                 .count = 1,
                                 .real_ns = td_real_now().ns,
                                 .flags = TD_METRIC_SUM_COUNT};
@@ -171,7 +172,7 @@ static void take_metrics(struct td_launcher *l, struct td_launch_rank *r, const 
             note_drop(l, r, &p, said);
             continue;
         }
-        if (p.step < atomic_load(&r->page->step)) continue; // late: a newer loss is shown
+        if (p.step < td_rank_page_progress(r->page).step) continue; // late: a newer loss is shown
         if (strcmp(p.name, "loss") != 0 && strcmp(p.name, "train_loss") != 0) continue;
         float loss = (float)p.sum;
         uint32_t bits;
@@ -201,7 +202,7 @@ static void take_progress(struct td_launcher *l, struct td_launch_rank *r,
     if (line->total_steps >= 0) atomic_store(&p->total_steps, line->total_steps);
     if (line->samples >= 0) atomic_store(&p->samples, line->samples);
     // A value that comes late, at a lower step, takes back no progress.
-    if (r->said_step > atomic_load(&p->step)) atomic_store(&p->step, r->said_step);
+    if (r->said_step > td_rank_page_progress(p).step) atomic_store(&p->step, r->said_step);
     if (r->stepped || r->said_step == 0) return;
     r->stepped = true;
     struct td_event_writer event;
@@ -213,7 +214,8 @@ static void take_progress(struct td_launcher *l, struct td_launch_rank *r,
 
 static void take_checkpoint(struct td_launcher *l, struct td_launch_rank *r,
                             const struct line *line) {
-    int64_t step = atomic_load(&r->page->step), epoch = atomic_load(&r->page->epoch);
+    const struct td_rank_progress progress = td_rank_page_progress(r->page);
+    int64_t step = progress.step, epoch = progress.epoch;
     if (line->checkpoint_step >= 0) step = line->checkpoint_step;
     if (line->checkpoint_epoch >= 0) epoch = line->checkpoint_epoch;
     push_closed(r, true);
@@ -264,7 +266,8 @@ static void take_message(struct td_launcher *l, struct td_launch_rank *r, char *
                          size_t bytes) {
     r->speaks = true;
     atomic_store(&r->page->heartbeat_ns, td_mono_now().ns);
-    if (!atomic_load(&r->page->samples)) atomic_store(&r->page->samples, 1); // beats are due now
+    const bool is_first = td_rank_page_progress(r->page).samples == 0;
+    if (is_first) atomic_store(&r->page->samples, 1); // beats are due now
     for (char *at = text, *end = text + bytes; at < end;) {
         char *stop = memchr(at, '\n', (size_t)(end - at));
         size_t n = stop ? (size_t)(stop - at) : (size_t)(end - at);
@@ -278,6 +281,7 @@ void td_talk_drain(struct td_launcher *l, struct td_launch_rank *r) {
     for (int i = 0; i < MESSAGES_A_DRAIN && r->events_fd >= 0; i++) {
         ssize_t n = recv(r->events_fd, text, sizeof text, 0);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        if (n == 0 && !td_fd_has_ended(r->events_fd)) continue;
         if (n <= 0) { // it closed it, or is gone
             close(r->events_fd);
             r->events_fd = -1;

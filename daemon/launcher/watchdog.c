@@ -57,17 +57,16 @@ static void ask_stacks(struct td_launcher *l) {
 static bool is_worse(const struct td_launch_rank *a, const struct td_launch_rank *b) {
     bool stopped = is_stopped(a);
     if (stopped != is_stopped(b)) return stopped;
-    int64_t entered = atomic_load(&a->page->collective_seq);
-    if (entered != atomic_load(&b->page->collective_seq)) {
-        return entered < atomic_load(&b->page->collective_seq);
-    }
+    const int64_t entered_a = td_rank_page_progress(a->page).collective_seq;
+    const int64_t entered_b = td_rank_page_progress(b->page).collective_seq;
+    if (entered_a != entered_b) return entered_a < entered_b;
     return a->silence.last.heartbeat_ns < b->silence.last.heartbeat_ns;
 }
 
 // What is the submitter's own need not beat until it has begun to.
 static bool owes_beats(const struct td_launcher *l, const struct td_launch_rank *r) {
     if (!l->command) return true;
-    return td_launcher_talks(l) ? r->speaks : atomic_load(&r->page->heartbeat_ns) != 0;
+    return td_launcher_talks(l) ? r->speaks : td_rank_page_progress(r->page).heartbeat_ns != 0;
 }
 
 static int32_t find_worst(const struct td_launcher *l, const struct td_silence_limits *limits,
@@ -147,10 +146,11 @@ void td_watchdog_look(struct td_launcher *l, struct td_mono now) {
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         struct td_launch_rank *r = &l->ranks[i];
         if (!td_launch_rank_runs(r) || !owes_beats(l, r)) continue;
-        const struct td_silence_page page = {.heartbeat_ns = atomic_load(&r->page->heartbeat_ns),
-                                             .step = atomic_load(&r->page->step),
-                                             .samples = atomic_load(&r->page->samples),
-                                             .phase = atomic_load(&r->page->phase)};
+        const struct td_rank_progress progress = td_rank_page_progress(r->page);
+        const struct td_silence_page page = {.heartbeat_ns = progress.heartbeat_ns,
+                                             .step = progress.step,
+                                             .samples = progress.samples,
+                                             .phase = progress.phase};
         enum td_silence_change change = td_silence_look(&r->silence, &limits, now, &page);
         if (change == TD_SILENCE_ENDED && i == l->blamed) say_beats(l);
         began = began || r->silence.since.ns != 0;

@@ -62,6 +62,21 @@ td_status td_rank_page_make(int32_t rank, int32_t world_size, int *out_fd,
     return TD_OK;
 }
 
+static int64_t in_range(int64_t value, int64_t most) {
+    return TD_MIN(TD_MAX(value, (int64_t)0), most);
+}
+
+struct td_rank_progress td_rank_page_progress(const struct td_rank_page *p) {
+    return (struct td_rank_progress){
+        .phase = atomic_load(&p->phase),
+        .epoch = (int32_t)in_range(atomic_load(&p->epoch), INT32_MAX),
+        .step = (int32_t)in_range(atomic_load(&p->step), INT32_MAX),
+        .total_steps = (int32_t)in_range(atomic_load(&p->total_steps), INT32_MAX),
+        .samples = in_range(atomic_load(&p->samples), INT64_MAX),
+        .heartbeat_ns = in_range(atomic_load(&p->heartbeat_ns), INT64_MAX),
+        .collective_seq = in_range(atomic_load(&p->collective_seq), INT64_MAX)};
+}
+
 uint32_t td_rank_page_pass(struct td_rank_page *p) {
     return atomic_fetch_add(&p->boundary, 1) + 1;
 }

@@ -105,6 +105,17 @@ size_t td_rank_page_memory(void);
 TD_MUST_USE td_status td_rank_page_make(int32_t rank, int32_t world_size, int *out_fd,
                                         struct td_rank_page **out_page, struct td_ring *out_ring);
 
+// The launcher's part: what the rank says of its progress. It may write anything there, so each
+// number is brought into its range: from 0, and steps and epochs to INT32_MAX. Their differences
+// then overflow nowhere.
+struct td_rank_progress {
+    int32_t phase; // enum td_rank_phase, or any other number
+    int32_t epoch;
+    int32_t step, total_steps;
+    int64_t samples, heartbeat_ns, collective_seq;
+};
+struct td_rank_progress td_rank_page_progress(const struct td_rank_page *p);
+
 // All ranks save at the same boundaries of their loops, and each counts them here: whatever it
 // pushed into its ring before is of the steps up to that boundary. Returns its number, from 1.
 uint32_t td_rank_page_pass(struct td_rank_page *p);

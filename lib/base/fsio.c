@@ -21,11 +21,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "lib/base/clock.h"
@@ -138,6 +140,14 @@ td_status td_fd_write_all(int fd, const void *data, size_t bytes, const char *wh
         bytes -= (size_t)n;
     }
     return TD_OK;
+}
+
+bool td_fd_has_ended(int fd) {
+    struct pollfd p = {.fd = fd, .events = POLLIN | POLLRDHUP};
+    int bytes =
+        0; // of all messages that wait: after the last one with any, only empty ones are left
+    if (poll(&p, 1, 0) < 0 || ioctl(fd, FIONREAD, &bytes) != 0) return true;
+    return (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) && bytes == 0;
 }
 
 static td_status not_printed(td_status take_failed) {

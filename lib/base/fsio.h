@@ -59,6 +59,9 @@ TD_MUST_USE td_status td_fs_fail(const char *doing, const char *path);
 bool td_fs_is_gone(td_status borrow_status);
 // Writes all bytes to a descriptor, through short writes and EINTR.
 TD_MUST_USE td_status td_fd_write_all(int fd, const void *data, size_t bytes, const char *what);
+// Of a socket that keeps messages apart, from which recv took 0 bytes: the other end is closed and
+// all that it wrote was read. False: the message was an empty one, which ends nothing.
+bool td_fd_has_ended(int fd);
 // An answer on standard output: its bytes, and what stdio still holds of it. Both fail with reason
 // TD_FS_NOT_PRINTED when any of it was not written, whatever the error: what was asked is done.
 #define TD_FS_NOT_PRINTED "NOT_PRINTED"

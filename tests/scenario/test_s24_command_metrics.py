@@ -23,6 +23,7 @@ def test_a_refused_line_changes_nothing(daemon, tmp_path):
         traind.log({"loss": 100.0, "bad" * 30: 1.0}, step=11)
         traind.log({"loss": 100.0}, step=12, total_steps=-1)
         send = lambda text: os.write(int(os.environ["TRAIND_FD"]), text.encode())
+        send("")  # of no bytes: once taken for the end of all messages
         send('{"step": 13, "metrics": [1]}')
         send('{"step": 14, "note": 5}')
         send('{"step": 15, "checkpoint": {"path": "/nowhere/at/all"}, "metrics": {"loss": 100}}')

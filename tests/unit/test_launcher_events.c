@@ -37,8 +37,31 @@ static void test_reason_of_a_failure_is_kept_whole_or_says_that_it_is_cut(void *
     assert_string_equal(r.end_message + TD_EVENT_TEXT_BYTES - 5, "x...");
 }
 
+// What follows an empty message is read, also when its writer has closed the socket by then.
+static void test_events_go_on_after_an_empty_message(void **state) {
+    static const char note[] = "{\"event\":\"end\",\"outcome\":\"failed\",\"message\":\"m\"}";
+    static struct td_launch_rank r;
+    struct td_journal journal;
+    int fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, fds), 0);
+    assert_ok(td_journal_init(&journal, *state));
+    r = (struct td_launch_rank){.events_fd = fds[0], .proc = {.pidfd = -1}};
+    assert_int_equal(send(fds[1], "", 0, 0), 0);
+    td_launch_rank_drain_events(&r, &journal);
+    assert_int_equal(r.events_fd, fds[0]);
+    assert_int_equal(send(fds[1], "", 0, 0), 0);
+    assert_int_equal(write(fds[1], note, sizeof note - 1), sizeof note - 1);
+    assert_int_equal(send(fds[1], "", 0, 0), 0);
+    close(fds[1]);
+    td_launch_rank_drain_events(&r, &journal);
+    assert_true(r.said_failed);
+    assert_int_equal(r.events_fd, -1);
+    td_journal_finish(&journal);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        test_in_scratch(test_events_go_on_after_an_empty_message),
         test_in_scratch(test_reason_of_a_failure_is_kept_whole_or_says_that_it_is_cut),
     };
     return cmocka_run_group_tests_name("launcher_events", tests, NULL, NULL);

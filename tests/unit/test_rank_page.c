@@ -78,6 +78,31 @@ static void test_page_is_made_for_its_rank_and_cannot_change_its_size(void **sta
     close(fd);
 }
 
+// A rank may write anything there; what differs by more than the type holds has overflowed.
+static void test_progress_is_in_its_range_when_the_rank_is_hostile(void **state) {
+    (void)state;
+    static const int64_t hostile[] = {INT64_MIN, -1, 0, 1, INT64_MAX};
+    struct td_rank_page p = {0};
+    for (size_t i = 0; i < TD_COUNTOF(hostile); i++) {
+        const int64_t v = hostile[i], most = v < 0 ? 0 : v;
+        atomic_store(&p.phase, (int32_t)v);
+        atomic_store(&p.epoch, v < 0 ? INT32_MIN : (int32_t)v);
+        atomic_store(&p.step, v);
+        atomic_store(&p.total_steps, v);
+        atomic_store(&p.samples, v);
+        atomic_store(&p.heartbeat_ns, v);
+        atomic_store(&p.collective_seq, v);
+        const struct td_rank_progress is = td_rank_page_progress(&p);
+        assert_true(is.epoch >= 0);
+        assert_int_equal(is.step, TD_MIN(most, (int64_t)INT32_MAX));
+        assert_int_equal(is.total_steps, TD_MIN(most, (int64_t)INT32_MAX));
+        assert_int_equal(is.samples, most);
+        assert_int_equal(is.heartbeat_ns, most);
+        assert_int_equal(is.collective_seq, most);
+        assert_non_null(td_rank_phase_name(is.phase));
+    }
+}
+
 static void test_loading_says_what_and_how_far_when_it_is_asked(void **state) {
     (void)state;
     assert_string_equal(td_rank_phase_name(TD_PHASE_LOADING_DATA), "loading");
@@ -93,6 +118,7 @@ static void test_loading_says_what_and_how_far_when_it_is_asked(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_class_comes_back_when_it_has_a_code),
+        cmocka_unit_test(test_progress_is_in_its_range_when_the_rank_is_hostile),
         cmocka_unit_test(test_loading_says_what_and_how_far_when_it_is_asked),
         cmocka_unit_test(test_class_is_internal_when_the_code_is_unknown),
         cmocka_unit_test(test_drain_is_awaited_until_it_is_answered),
