@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/format.h"
+#include "client/pages.h"
 #include "client/print.h"
 #include "client/session.h"
 #include "client/table.h"
@@ -39,7 +40,7 @@ static td_status add_devices(struct td_table *t, struct td_arena *arena,
     return text ? td_table_add(t, "%s", *text ? text : "-") : td_fail_oom();
 }
 
-static td_status show_nodes(const Traind__V1__ListNodesResponse *r, bool wide) {
+static td_status show_nodes(const struct td_pages *p, bool wide) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)64 << 20, &arena));
     static const struct td_column columns[] = {{"ID", TD_COLUMN_SPARE},
@@ -54,8 +55,8 @@ static td_status show_nodes(const Traind__V1__ListNodesResponse *r, bool wide) {
                                                {"VERSION", TD_COLUMN_SPARE}};
     struct td_table t;
     td_table_init(&t, arena, TD_COUNTOF(columns), columns);
-    for (size_t i = 0; i < r->n_nodes; i++) {
-        const Traind__V1__Node *n = r->nodes[i];
+    for (size_t i = 0; i < p->n_items; i++) {
+        const Traind__V1__Node *n = p->item[i];
         char memory[32];
         TD_TRY(td_table_add(&t, "%s", n->id));
         TD_TRY(td_table_add(&t, "%s", n->name));
@@ -70,8 +71,8 @@ static td_status show_nodes(const Traind__V1__ListNodesResponse *r, bool wide) {
         TD_TRY(td_table_add(&t, "%s", n->version));
     }
     TD_TRY(td_table_print(&t, wide));
-    for (size_t i = 0; i < r->n_nodes; i++) {
-        const Traind__V1__Node *n = r->nodes[i];
+    for (size_t i = 0; i < p->n_items; i++) {
+        const Traind__V1__Node *n = p->item[i];
         if (n->state_reason[0]) td_print(stdout, "%s gets no jobs: %s\n", n->name, n->state_reason);
     }
     return TD_OK;
@@ -80,21 +81,17 @@ static td_status show_nodes(const Traind__V1__ListNodesResponse *r, bool wide) {
 td_status td_cmd_node_list(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
     Traind__V1__ListNodesRequest request = TRAIND__V1__LIST_NODES_REQUEST__INIT;
-    TD_AUTO(td_rpc_message) *answer = NULL;
-    TD_TRY(td_session_call(s, "/traind.v1.NodeAdminService/ListNodes", &request.base,
-                           &traind__v1__list_nodes_response__descriptor, &answer));
-    const Traind__V1__ListNodesResponse *r =
-        (const Traind__V1__ListNodesResponse *)td_rpc_message_get(answer);
-    if (f->output == TD_OUTPUT_TABLE) return show_nodes(r, f->wide);
-    if (f->output == TD_OUTPUT_JSON) return td_session_print_json(s, &r->base);
-    for (size_t i = 0; i < r->n_nodes; i++) {
-        if (f->output == TD_OUTPUT_NAME) {
-            td_print(stdout, "%s\n", r->nodes[i]->id);
-        } else {
-            TD_TRY(td_session_print_json(s, &r->nodes[i]->base));
-        }
+    struct td_pages pages = {0};
+    td_status failed = td_pages_read(s, "/traind.v1.NodeAdminService/ListNodes", &request.base,
+                                     &traind__v1__list_nodes_response__descriptor, "nodes", &pages);
+    if (!failed && f->output == TD_OUTPUT_TABLE) {
+        failed = show_nodes(&pages, f->wide);
+    } else if (!failed) {
+        Traind__V1__ListNodesResponse all = TRAIND__V1__LIST_NODES_RESPONSE__INIT;
+        failed = td_pages_print(s, &pages, f->output, &all.base, "nodes", "id");
     }
-    return TD_OK;
+    td_pages_finish(&pages);
+    return failed;
 }
 
 static void show_cluster(const Traind__V1__ClusterInfo *c) {

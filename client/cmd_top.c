@@ -10,6 +10,7 @@
 
 #include "client/json.h"
 #include "client/live.h"
+#include "client/pages.h"
 #include "client/print.h"
 #include "client/screen.h"
 #include "client/session.h"
@@ -22,7 +23,8 @@ enum { JOBS_MAX = 1000, PAGE_BYTES = 4 << 20 };
 
 struct top {
     struct td_session *session;
-    struct td_rpc_message *cluster, *nodes, *jobs; // of the last page; NULL: there was none
+    struct td_rpc_message *cluster; // of the last page; NULL: there was none
+    struct td_pages nodes, jobs;
 };
 
 static Traind__V1__Job__State active[] = {
@@ -32,8 +34,8 @@ static Traind__V1__Job__State active[] = {
 
 static void forget(struct top *t) {
     td_rpc_message_destroy(td_steal(t->cluster));
-    td_rpc_message_destroy(td_steal(t->nodes));
-    td_rpc_message_destroy(td_steal(t->jobs));
+    td_pages_finish(&t->nodes);
+    td_pages_finish(&t->jobs);
 }
 
 // ---- asking -------------------------------------------------------------------------------------
@@ -46,22 +48,23 @@ static td_status call(struct top *t, int64_t timeout_ns, const char *method,
 
 // A page is whole or the last one stays.
 static td_status ask(struct top *t, int64_t timeout_ns) {
-    struct top next = {.session = t->session};
+    struct top next = {.session = t->session,
+                       .nodes = {.quiet = true, .timeout_ns = timeout_ns},
+                       .jobs = {.limit = JOBS_MAX, .quiet = true, .timeout_ns = timeout_ns}};
     Traind__V1__GetClusterInfoRequest info = TRAIND__V1__GET_CLUSTER_INFO_REQUEST__INIT;
     Traind__V1__ListNodesRequest nodes = TRAIND__V1__LIST_NODES_REQUEST__INIT;
     Traind__V1__ListJobsRequest jobs = TRAIND__V1__LIST_JOBS_REQUEST__INIT;
     jobs.states = active;
     jobs.n_states = TD_COUNTOF(active);
-    jobs.page_size = JOBS_MAX;
     td_status s = call(t, timeout_ns, "/traind.v1.AdminService/GetClusterInfo", &info.base,
                        &traind__v1__cluster_info__descriptor, &next.cluster);
     if (!s) {
-        s = call(t, timeout_ns, "/traind.v1.NodeAdminService/ListNodes", &nodes.base,
-                 &traind__v1__list_nodes_response__descriptor, &next.nodes);
+        s = td_pages_read(t->session, "/traind.v1.NodeAdminService/ListNodes", &nodes.base,
+                          &traind__v1__list_nodes_response__descriptor, "nodes", &next.nodes);
     }
     if (!s) {
-        s = call(t, timeout_ns, "/traind.v1.JobService/ListJobs", &jobs.base,
-                 &traind__v1__list_jobs_response__descriptor, &next.jobs);
+        s = td_pages_read(t->session, "/traind.v1.JobService/ListJobs", &jobs.base,
+                          &traind__v1__list_jobs_response__descriptor, "jobs", &next.jobs);
     }
     if (s) {
         forget(&next);
@@ -72,27 +75,42 @@ static td_status ask(struct top *t, int64_t timeout_ns) {
     return TD_OK;
 }
 
+struct answers {
+    Traind__V1__ListNodesResponse nodes;
+    Traind__V1__ListJobsResponse jobs;
+};
+
+static struct answers answers_of(const struct top *t) {
+    struct answers a = {TRAIND__V1__LIST_NODES_RESPONSE__INIT,
+                        TRAIND__V1__LIST_JOBS_RESPONSE__INIT};
+    td_pages_fill(&t->nodes, &a.nodes.base, "nodes");
+    td_pages_fill(&t->jobs, &a.jobs.base, "jobs");
+    return a;
+}
+
 static td_status draw(const struct top *t, const char *notice, int columns, int rows,
                       struct td_buf *out) {
-    const struct td_top page = {
-        .cluster = (const Traind__V1__ClusterInfo *)td_rpc_message_get(t->cluster),
-        .nodes = (const Traind__V1__ListNodesResponse *)td_rpc_message_get(t->nodes),
-        .jobs = (const Traind__V1__ListJobsResponse *)td_rpc_message_get(t->jobs),
-        .notice = notice};
+    const struct answers a = answers_of(t);
+    const struct td_top page = {.cluster =
+                                    (const Traind__V1__ClusterInfo *)td_rpc_message_get(t->cluster),
+                                .nodes = &a.nodes,
+                                .jobs = &a.jobs,
+                                .notice = notice};
     return td_top_page(&page, columns, rows, out);
 }
 
 // ---- once ---------------------------------------------------------------------------------------
 // {"cluster":{...},"nodes":{...},"jobs":{...}}: the three answers, as other verbs print them.
 static td_status print_json(const struct top *t) {
+    const struct answers a = answers_of(t);
     TD_AUTO_BUF text;
     td_buf_init(&text, (size_t)64 << 20);
     TD_TRY(td_buf_str(&text, "{\"cluster\":"));
     TD_TRY(td_message_json(td_rpc_message_get(t->cluster), false, &text));
     TD_TRY(td_buf_str(&text, ",\"nodes\":"));
-    TD_TRY(td_message_json(td_rpc_message_get(t->nodes), false, &text));
+    TD_TRY(td_message_json(&a.nodes.base, false, &text));
     TD_TRY(td_buf_str(&text, ",\"jobs\":"));
-    TD_TRY(td_message_json(td_rpc_message_get(t->jobs), false, &text));
+    TD_TRY(td_message_json(&a.jobs.base, false, &text));
     TD_TRY(td_buf_str(&text, "}\n"));
     return td_fs_write_stdout(text.data, text.len);
 }
@@ -105,10 +123,8 @@ static td_status print_once(struct top *t) {
     TD_TRY(ask(t, f->timeout_ns ? f->timeout_ns : 30 * TD_NS_PER_S));
     if (td_output_is_json(f->output)) return print_json(t);
     if (f->output == TD_OUTPUT_NAME) {
-        const Traind__V1__ListJobsResponse *r =
-            (const Traind__V1__ListJobsResponse *)td_rpc_message_get(t->jobs);
-        for (size_t i = 0; i < r->n_jobs; i++) {
-            td_print(stdout, "%s\n", r->jobs[i]->id);
+        for (size_t i = 0; i < t->jobs.n_items; i++) {
+            td_print(stdout, "%s\n", ((const Traind__V1__Job *)t->jobs.item[i])->id);
         }
         return TD_OK;
     }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/find_verb.h"
+#include "client/pages.h"
 #include "client/print.h"
 #include "client/progress.h"
 #include "client/rows.h"
@@ -223,36 +224,35 @@ static bool was_offered(Traind__V1__Job *const *jobs, size_t n, const char *name
 }
 
 static td_status offer_jobs(struct td_session *s, const char *typed) {
-    TD_AUTO(td_rpc_message) *answer = NULL;
+    struct td_pages p = {.limit = JOBS_MAX, .quiet = true};
     Traind__V1__ListJobsRequest request = TRAIND__V1__LIST_JOBS_REQUEST__INIT;
-    request.page_size = JOBS_MAX;
-    TD_TRY(td_session_call(s, "/traind.v1.JobService/ListJobs", &request.base,
-                           &traind__v1__list_jobs_response__descriptor, &answer));
-    const Traind__V1__ListJobsResponse *r =
-        (const Traind__V1__ListJobsResponse *)td_rpc_message_get(answer);
-    for (size_t i = 0; i < r->n_jobs; i++) {
-        const Traind__V1__Job *j = r->jobs[i];
+    td_status failed = td_pages_read(s, "/traind.v1.JobService/ListJobs", &request.base,
+                                     &traind__v1__list_jobs_response__descriptor, "jobs", &p);
+    Traind__V1__Job *const *jobs = (Traind__V1__Job *const *)(void *)p.item;
+    for (size_t i = 0; !failed && i < p.n_items; i++) {
+        const Traind__V1__Job *j = jobs[i];
         const char *state = td_job_state_word(j->state);
-        if (!was_offered(r->jobs, i, j->name)) offer(typed, j->name, state);
+        if (!was_offered(jobs, i, j->name)) offer(typed, j->name, state);
         char what[96];
         (void)snprintf(what, sizeof what, "%s %s", j->name, state);
         if (typed[0]) offer(typed, j->id, what); // names alone at first
     }
-    return TD_OK;
+    td_pages_finish(&p);
+    return failed;
 }
 
 static td_status offer_checkpoints(struct td_session *s, const char *job, const char *typed) {
-    TD_AUTO(td_rpc_message) *answer = NULL;
+    struct td_pages p = {.quiet = true};
     Traind__V1__ListCheckpointsRequest request = TRAIND__V1__LIST_CHECKPOINTS_REQUEST__INIT;
     request.job = td_unconst(job);
-    TD_TRY(td_session_call(s, "/traind.v1.CheckpointService/ListCheckpoints", &request.base,
-                           &traind__v1__list_checkpoints_response__descriptor, &answer));
-    const Traind__V1__ListCheckpointsResponse *r =
-        (const Traind__V1__ListCheckpointsResponse *)td_rpc_message_get(answer);
-    for (size_t i = 0; i < r->n_checkpoints; i++) {
-        offer(typed, r->checkpoints[i]->path, "");
+    td_status failed =
+        td_pages_read(s, "/traind.v1.CheckpointService/ListCheckpoints", &request.base,
+                      &traind__v1__list_checkpoints_response__descriptor, "checkpoints", &p);
+    for (size_t i = 0; !failed && i < p.n_items; i++) {
+        offer(typed, ((const Traind__V1__Checkpoint *)p.item[i])->path, "");
     }
-    return TD_OK;
+    td_pages_finish(&p);
+    return failed;
 }
 
 // "JOB [CHECKPOINT]", "JOB...": is the argument of that number a job?

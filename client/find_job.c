@@ -1,4 +1,4 @@
-// The coordinator finds: ListJobs with `matching`, newest first.
+// The coordinator finds: ListJobs with `name`, and if there is none with `matching`, newest first.
 
 #include "client/find_job.h"
 
@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "client/format.h"
+#include "client/pages.h"
 #include "client/print.h"
 #include "client/progress.h"
 #include "lib/base/buf.h"
@@ -64,35 +65,49 @@ static td_status refuse(const char *word, const char *what, Traind__V1__Job *con
 }
 
 static td_status choose(struct td_session *s, const char *word, bool changes,
-                        const Traind__V1__ListJobsResponse *r, struct td_found_jobs *found) {
+                        const struct td_pages *p, struct td_found_jobs *found) {
+    Traind__V1__Job **const jobs = (Traind__V1__Job **)(void *)p->item;
     bool named = false;
-    const size_t n = keep(r->jobs, r->n_jobs, word, &named);
+    const size_t n = keep(jobs, p->n_items, word, &named);
     if (n == 0) return add(found, word);
-    if (n > 1 && !named) return refuse(word, "an id that begins with", r->jobs, n, false);
-    if (n > 1 && changes && !s->flags->all) return refuse(word, "the name", r->jobs, n, true);
+    if (n > 1 && !named) return refuse(word, "an id that begins with", jobs, n, false);
+    if (n > 1 && changes && !s->flags->all) return refuse(word, "the name", jobs, n, true);
     if (n > 1 && !changes) {
         td_print(stderr, "trainctl: %s%zu jobs are called '%s'; this is the newest, %s\n",
-                 r->next_page_token[0] ? "more than " : "", n, word, r->jobs[0]->id);
+                 p->next[0] ? "more than " : "", n, word, jobs[0]->id);
     }
-    if (r->next_page_token[0] && changes && n > 1) {
+    if (p->next[0] && changes && n > 1) {
         return td_fail(TD_RESOURCE_EXHAUSTED, "more than %zu jobs are called '%s'; name them by id",
                        n, word);
     }
     for (size_t i = 0; i < (changes ? n : 1); i++) {
-        TD_TRY(add(found, r->jobs[i]->id));
+        TD_TRY(add(found, jobs[i]->id));
     }
     return TD_OK;
+}
+
+// Of that name, or by_id: whose id begins so. A verb that only reads needs the newest.
+static td_status ask(struct td_session *s, const char *word, bool changes, bool by_id,
+                     struct td_pages *p) {
+    Traind__V1__ListJobsRequest request = TRAIND__V1__LIST_JOBS_REQUEST__INIT;
+    request.matching = td_unconst(word);
+    if (!by_id) request.name = td_unconst(word);
+    *p = (struct td_pages){.limit = changes || by_id ? TD_FOUND_JOBS_MAX : SHOWN_MAX + 1,
+                           .quiet = true};
+    return td_pages_read(s, "/traind.v1.JobService/ListJobs", &request.base,
+                         &traind__v1__list_jobs_response__descriptor, "jobs", p);
 }
 
 td_status td_find_jobs(struct td_session *s, const char *word, bool changes,
                        struct td_found_jobs *found) {
     if (is_whole_id(word)) return add(found, word);
-    TD_AUTO(td_rpc_message) *answer = NULL;
-    Traind__V1__ListJobsRequest request = TRAIND__V1__LIST_JOBS_REQUEST__INIT;
-    request.matching = td_unconst(word);
-    request.page_size = TD_FOUND_JOBS_MAX;
-    TD_TRY(td_session_call(s, "/traind.v1.JobService/ListJobs", &request.base,
-                           &traind__v1__list_jobs_response__descriptor, &answer));
-    return choose(s, word, changes,
-                  (const Traind__V1__ListJobsResponse *)td_rpc_message_get(answer), found);
+    struct td_pages p;
+    td_status failed = ask(s, word, changes, false, &p);
+    if (!failed && !p.n_items && strncmp(word, "j", 1) == 0) {
+        td_pages_finish(&p);
+        failed = ask(s, word, changes, true, &p);
+    }
+    if (!failed) failed = choose(s, word, changes, &p, found);
+    td_pages_finish(&p);
+    return failed;
 }

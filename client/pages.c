@@ -28,6 +28,14 @@ static td_status take_page(struct td_pages *p, const ProtobufCMessage *answer, c
     return TD_OK;
 }
 
+static td_status ask(struct td_session *s, const char *method, const ProtobufCMessage *request,
+                     const ProtobufCMessageDescriptor *response_type, int64_t timeout_ns,
+                     struct td_rpc_message **out_page) {
+    if (!timeout_ns) return td_session_call(s, method, request, response_type, out_page);
+    TD_TRY(td_session_open(s));
+    return td_rpc_unary_wait(s->channel, method, request, response_type, timeout_ns, out_page);
+}
+
 td_status td_pages_read(struct td_session *s, const char *method, ProtobufCMessage *request,
                         const ProtobufCMessageDescriptor *response_type, const char *items,
                         struct td_pages *p) {
@@ -36,22 +44,26 @@ td_status td_pages_read(struct td_session *s, const char *method, ProtobufCMessa
     do {
         const size_t left = p->limit ? p->limit - p->n_items : TD_PAGE_ITEMS;
         *page_size = (uint32_t)TD_MIN(left, (size_t)TD_PAGE_ITEMS);
-        TD_TRY(td_session_call(s, method, request, response_type, &p->page[p->n]));
+        TD_TRY(ask(s, method, request, response_type, p->timeout_ns, &p->page[p->n]));
         TD_TRY(take_page(p, td_rpc_message_get(p->page[p->n++]), items));
     } while (p->next[0] && p->n < TD_MAX_PAGES && (!p->limit || p->n_items < p->limit));
-    if (p->next[0]) {
+    if (p->next[0] && !p->quiet) {
         td_print(stderr, "trainctl: only the first %zu are shown%s\n", p->n_items,
                  p->limit ? "; --limit 0 shows all" : "");
     }
     return TD_OK;
 }
 
+void td_pages_fill(const struct td_pages *p, ProtobufCMessage *all, const char *items) {
+    *(void ***)member(all, items, false) = p->item;
+    *(size_t *)member(all, items, true) = p->n_items;
+    *(const char **)member(all, "next_page_token", false) = p->next;
+}
+
 td_status td_pages_print(struct td_session *s, const struct td_pages *p, enum td_output output,
                          ProtobufCMessage *all, const char *items, const char *name) {
     if (output == TD_OUTPUT_JSON) {
-        *(void ***)member(all, items, false) = p->item;
-        *(size_t *)member(all, items, true) = p->n_items;
-        *(const char **)member(all, "next_page_token", false) = p->next;
+        td_pages_fill(p, all, items);
         return td_session_print_json(s, all);
     }
     for (size_t i = 0; i < p->n_items; i++) {

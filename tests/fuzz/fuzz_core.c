@@ -220,7 +220,7 @@ static void check_views(const struct rig *r, const struct td_core *core) {
             expect_decodes(&td_view_checkpoint(a, core, j, j->checkpoints[i])->base);
         }
     }
-    expect_decodes(&td_view_nodes(a, core, r->now)->base);
+    expect_decodes(&td_view_nodes(a, core, r->now, td_page_of(0), "")->base);
 }
 
 static void check_loads_again(const struct rig *r) {

@@ -86,7 +86,8 @@ static inline void answer_plans_with(struct rig *r, const char *json) {
 static inline size_t shown(struct rig *r, size_t *out_used) {
     TD_AUTO(td_arena) *arena = NULL;
     assert_ok(td_arena_create(1 << 20, &arena));
-    const Traind__V1__ListNodesResponse *m = td_view_nodes(arena, r->core, r->now);
+    const Traind__V1__ListNodesResponse *m =
+        td_view_nodes(arena, r->core, r->now, td_page_of(0), "");
     assert_int_equal(m->n_nodes, 1);
     *out_used = 0;
     if (!m->nodes[0]->n_devices) return 0;

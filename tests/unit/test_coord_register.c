@@ -65,7 +65,8 @@ static const char *registers(struct rig *r, const struct who *w, uint64_t *out_s
 static void assert_shown(struct rig *r, Traind__V1__Node__State state, const char *said) {
     TD_AUTO(td_arena) *arena = NULL;
     assert_ok(td_arena_create(1 << 20, &arena));
-    const Traind__V1__ListNodesResponse *m = td_view_nodes(arena, r->core, r->now);
+    const Traind__V1__ListNodesResponse *m =
+        td_view_nodes(arena, r->core, r->now, td_page_of(0), "");
     assert_non_null(m);
     assert_int_equal(m->n_nodes, 1);
     assert_int_equal(m->nodes[0]->state, state);

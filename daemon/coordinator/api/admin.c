@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/core/hosts.h"
 #include "daemon/coordinator/core/offers.h"
 #include "daemon/coordinator/shell/access.h"
 #include "daemon/coordinator/shell/watch.h"
@@ -34,8 +35,12 @@ static bool add_member(struct td_arena *a, struct td_coordinator *c, Traind__V1_
     return n->certificate_end_time;
 }
 
-static const ProtobufCMessage *view_nodes(struct td_arena *a, struct td_coordinator *c) {
-    Traind__V1__ListNodesResponse *m = td_view_nodes(a, c->core, td_shell_now());
+static const ProtobufCMessage *view_nodes(struct td_arena *a, struct td_coordinator *c,
+                                          const Traind__V1__ListNodesRequest *r) {
+    struct td_page page = td_page_of(r->page_size);
+    if (!r->page_size) page.most = TD_CORE_MAX_NODES;
+    Traind__V1__ListNodesResponse *m =
+        td_view_nodes(a, c->core, td_shell_now(), page, r->page_token);
     for (size_t i = 0; m && i < m->n_nodes; i++) {
         if (!add_member(a, c, m->nodes[i])) return NULL;
     }
@@ -43,8 +48,16 @@ static const ProtobufCMessage *view_nodes(struct td_arena *a, struct td_coordina
 }
 
 static void list_nodes(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
-    (void)request;
-    answer(call, ctx, view_nodes);
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const Traind__V1__ListNodesRequest *r = (const Traind__V1__ListNodesRequest *)request;
+    const bool is_known = !r->page_token[0] || td_nodes_find(c->core, r->page_token);
+    struct td_arena *arena = NULL;
+    td_status s = is_known ? td_shell_arena(&arena) : td_page_bad_token();
+    if (s) {
+        td_shell_fail(c, call, s);
+    } else {
+        td_shell_reply(c, call, arena, view_nodes(arena, c, r));
+    }
 }
 
 static const ProtobufCMessage *view_plugins(struct td_arena *a, struct td_coordinator *c) {

@@ -10,11 +10,12 @@
 #include "daemon/coordinator/api/file_stream.h"
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/changes.h"
+#include "daemon/coordinator/core/page.h"
 #include "daemon/coordinator/core/retain.h"
 #include "daemon/coordinator/shell/access.h"
 #include "lib/attempt/checkpoint_name.h"
 
-enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000, CHUNK_BYTES = 256 << 10 };
+enum { CHUNK_BYTES = 256 << 10 };
 
 // ---- ListCheckpoints, GetCheckpoint -------------------------------------------------------------
 // Where a job is that the core found: knobs of one that has ended are read when they are asked for.
@@ -44,26 +45,23 @@ static td_status list(struct td_coordinator *c, struct td_rpc_call *call,
             at--;
         }
         if (!at) {
-            return td_status_with_reason(
-                td_fail(TD_INVALID_ARGUMENT, "page_token is not one of this list any more; begin "
-                                             "again"),
-                "TOKEN_INVALID");
+            return td_page_bad_token();
         }
         at--;
     }
-    size_t size = q->page_size ? TD_MIN(q->page_size, PAGE_MAX) : PAGE_DEFAULT;
+    struct td_page page = td_page_of(q->page_size);
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_shell_arena(&arena));
     Traind__V1__ListCheckpointsResponse *m = td_arena_alloc(arena, sizeof *m);
     if (!m) return td_fail_oom();
     traind__v1__list_checkpoints_response__init(m);
-    m->checkpoints = td_arena_array(arena, size, sizeof *m->checkpoints);
+    m->checkpoints = td_arena_array(arena, page.most, sizeof *m->checkpoints);
     if (!m->checkpoints) return td_fail_oom();
     const struct td_retain_marks marks = marks_of(c, j);
-    while (at > 0 && m->n_checkpoints < size) {
-        at--;
-        Traind__V1__Checkpoint *row = view(arena, c, j, j->checkpoints[at], &marks);
+    for (; at > 0; at--) {
+        Traind__V1__Checkpoint *row = view(arena, c, j, j->checkpoints[at - 1], &marks);
         if (!row) return td_fail_oom();
+        if (!td_page_takes(&page, &row->base)) break;
         m->checkpoints[m->n_checkpoints++] = row;
     }
     if (at > 0) m->next_page_token = td_arena_strdup(arena, j->checkpoints[at]->path);

@@ -9,6 +9,7 @@
 #include "daemon/coordinator/api/job_place.h"
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/offers_check.h"
+#include "daemon/coordinator/core/page.h"
 #include "daemon/coordinator/core/source.h"
 #include "daemon/coordinator/shell/access.h"
 #include "daemon/coordinator/shell/watch.h"
@@ -19,8 +20,6 @@
 #include "lib/spec/plan.h"
 
 enum {
-    PAGE_DEFAULT = 100,
-    PAGE_MAX = 1000,
     REQUEST_ID_MAX = 64,
     SPEC_JSON_MAX = 4 << 20,
     MAX_PLANNERS = TD_CORE_MAX_PLAN_WAITERS,
@@ -364,10 +363,7 @@ static td_status read_page(const char *token, uint64_t *out_before) {
     *out_before = UINT64_MAX;
     if (!token[0]) return TD_OK;
     if (sscanf(token, "j%llu%c", &seq, &rest) != 1 || !seq) {
-        return td_status_with_reason(
-            td_fail(TD_INVALID_ARGUMENT,
-                    "page_token: this list has no such place to go on from; begin again"),
-            "TOKEN_INVALID");
+        return td_page_bad_token();
     }
     *out_before = seq;
     return TD_OK;
@@ -395,24 +391,25 @@ static td_status list(struct td_coordinator *c, struct td_rpc_call *call,
                       const Traind__V1__ListJobsRequest *r) {
     uint64_t before;
     TD_TRY(read_page(r->page_token, &before));
-    size_t size = r->page_size ? TD_MIN(r->page_size, PAGE_MAX) : PAGE_DEFAULT;
+    struct td_page page = td_page_of(r->page_size);
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_shell_arena(&arena));
     Traind__V1__ListJobsResponse *m = td_arena_alloc(arena, sizeof *m);
     if (!m) return td_fail_oom();
     traind__v1__list_jobs_response__init(m);
-    m->jobs = td_arena_array(arena, size, sizeof *m->jobs);
+    m->jobs = td_arena_array(arena, page.most, sizeof *m->jobs);
     if (!m->jobs) return td_fail_oom();
     const struct td_job *j;
     while ((j = td_core_job_before(c->core, before))) {
-        if (m->n_jobs == size) {
+        const bool wanted = is_wanted(r, j);
+        Traind__V1__Job *row = wanted ? td_view_job(arena, c->core, j, td_shell_now(), 0) : NULL;
+        if (wanted && !row) return td_fail_oom();
+        if (row && !td_page_takes(&page, &row->base)) {
             m->next_page_token = td_arena_printf(arena, "j%llu", (unsigned long long)before);
             break;
         }
+        if (row) m->jobs[m->n_jobs++] = row;
         before = j->seq;
-        if (!is_wanted(r, j)) continue;
-        m->jobs[m->n_jobs] = td_view_job(arena, c->core, j, td_shell_now(), 0);
-        if (!m->jobs[m->n_jobs++]) return td_fail_oom();
     }
     if (!m->next_page_token) return td_fail_oom();
     td_shell_reply(c, call, td_steal(arena), &m->base);

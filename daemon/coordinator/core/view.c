@@ -260,10 +260,14 @@ Traind__V1__DeleteJobResponse *td_view_deleted(struct td_arena *a, const struct 
     if (!m) return NULL;
     traind__v1__delete_job_response__init(m);
     m->id = copy(a, id);
-    m->nodes_waiting = td_arena_array(a, TD_JOB_MAX_ATTEMPTS, sizeof *m->nodes_waiting);
-    if (!m->id || !m->nodes_waiting) return NULL;
-    size_t cursor = 0;
+    size_t cursor = 0, n_parts = 0;
     const struct td_removal *part;
+    while (td_core_is_leaving(core, id, &cursor, &part)) {
+        n_parts++;
+    }
+    m->nodes_waiting = td_arena_array(a, n_parts + 1, sizeof *m->nodes_waiting);
+    if (!m->id || !m->nodes_waiting) return NULL;
+    cursor = 0;
     while (td_core_is_leaving(core, id, &cursor, &part)) {
         const struct td_host *n = td_nodes_find(core, part->node);
         if (!part->node[0] || (n && n->session)) continue; // it goes as we speak
@@ -298,7 +302,12 @@ static uint64_t used_memory(const struct td_core *core, const struct td_host *n)
 
 static bool view_node_jobs(struct td_arena *a, const struct td_core *core, const struct td_host *n,
                            Traind__V1__Node *m) {
-    m->jobs = td_arena_array(a, core->n_live + 1, sizeof *m->jobs);
+    size_t n_jobs = 0;
+    for (uint32_t i = 0; i < core->n_live; i++) {
+        const struct td_attempt *live = td_job_live(core->live[i]);
+        n_jobs += live && td_attempt_part_on(live, n->id);
+    }
+    m->jobs = td_arena_array(a, n_jobs + 1, sizeof *m->jobs);
     m->accelerators = td_arena_array(a, 16, sizeof *m->accelerators);
     if (!m->jobs || !m->accelerators) return false;
     for (uint32_t i = 0; i < core->n_live; i++) {
@@ -410,20 +419,31 @@ static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *cor
 }
 
 Traind__V1__ListNodesResponse *td_view_nodes(struct td_arena *a, const struct td_core *core,
-                                             struct td_now now) {
+                                             struct td_now now, struct td_page page,
+                                             const char *after) {
     Traind__V1__ListNodesResponse *m = td_arena_alloc(a, sizeof *m);
     if (!m) return NULL;
     traind__v1__list_nodes_response__init(m);
     m->nodes = td_arena_array(a, td_map_count(core->nodes) + 1, sizeof *m->nodes);
     size_t cursor = 0;
-    const char *key;
+    const char *key, *last = after;
     void *value;
+    bool skips = after[0];
     while (m->nodes && td_map_next(core->nodes, &cursor, &key, &value)) {
+        if (skips) {
+            skips = strcmp(key, after) != 0;
+            continue;
+        }
         Traind__V1__Node *n = view_node(a, core, value, now);
         if (!n) return NULL;
+        if (!td_page_takes(&page, &n->base)) {
+            m->next_page_token = copy(a, last);
+            break;
+        }
         m->nodes[m->n_nodes++] = n;
+        last = key;
     }
-    return m->nodes ? m : NULL;
+    return m->nodes && m->next_page_token ? m : NULL;
 }
 
 Traind__V1__ClusterInfo__CountersEntry *td_view_counter(struct td_arena *a, const char *key,

@@ -5,6 +5,7 @@
 // answer waits for a commit, and the core changes meanwhile. NULL: the arena is full.
 
 #include "daemon/coordinator/core/core.h"
+#include "daemon/coordinator/core/page.h"
 #include "traind/v1/admin.pb-c.h"
 #include "traind/v1/checkpoint.pb-c.h"
 #include "traind/v1/job.pb-c.h"
@@ -18,8 +19,11 @@ Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_c
 // The answer of DeleteJob: where something of it waits for a node.
 Traind__V1__DeleteJobResponse *td_view_deleted(struct td_arena *a, const struct td_core *core,
                                                const char *id);
+// A page, and the token of the next one. after: the id of the last node seen, which is known; "":
+// from the first.
 Traind__V1__ListNodesResponse *td_view_nodes(struct td_arena *a, const struct td_core *core,
-                                             struct td_now now);
+                                             struct td_now now, struct td_page page,
+                                             const char *after);
 // Counts, timers and the core's counters; the shell adds what only it knows. Room for n_more
 // counters of the shell is left in counters.
 Traind__V1__ClusterInfo *td_view_cluster(struct td_arena *a, const struct td_core *core,
