@@ -15,7 +15,7 @@
 #include "client/pages.h"
 #include "client/table.h"
 #include "lib/base/digest.h"
-#include "lib/base/fsio.h"
+#include "lib/base/named_output.h"
 #include "traind/v1/checkpoint.pb-c.h"
 
 static const char *state_name(Traind__V1__Checkpoint__State state) {
@@ -159,19 +159,15 @@ static td_status download_file(struct td_session *s, const Traind__V1__Checkpoin
     if (strchr(file->name, '/') || file->name[0] == '.') {
         return td_fail(TD_DATA_LOSS, "the checkpoint names a file '%s' outside itself", file->name);
     }
-    char path[TD_FS_PATH_BYTES], part[TD_FS_PATH_BYTES];
+    char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", dir, file->name));
-    TD_TRY(td_fs_path(part, "%s.part", path));
     TD_AUTO(td_digest) *digest = NULL;
     TD_TRY(td_digest_create(&digest));
-    TD_AUTO_CLOSE int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return td_fail_errno(TD_FAILED_PRECONDITION, "create '%s'", part);
-    struct download d = {.fd = fd, .digest = digest, .name = file->name};
-    td_status failed = stream_file(s, c, file, &d);
-    if (!failed && fsync(fd) != 0) failed = td_fs_fail("sync", part);
-    if (!failed) failed = td_fs_rename(part, path);
-    if (failed) unlink(part);
-    return failed;
+    TD_AUTO_NAMED_OUTPUT out = TD_NAMED_OUTPUT_NONE;
+    TD_TRY(td_session_local(td_named_output_open(path, 0666, &out)));
+    struct download d = {.fd = out.file.fd, .digest = digest, .name = file->name};
+    TD_TRY(stream_file(s, c, file, &d));
+    return td_session_local(td_named_output_finish(&out, TD_FS_WRITE_DURABLE));
 }
 
 // Is this file there as the checkpoint has it? One that cannot be read is another.

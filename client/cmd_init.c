@@ -15,6 +15,7 @@
 #include "client/templates.h"
 #include "lib/base/buf.h"
 #include "lib/base/fsio.h"
+#include "lib/base/named_output.h"
 #include "lib/base/json.h"
 #include "lib/base/proc.h"
 
@@ -99,7 +100,7 @@ static td_status write_one(const struct place *p, const struct td_template *t, c
     td_buf_init(&text, TEMPLATE_BYTES);
     TD_TRY(td_fs_path(out_path, "%s/%s", p->dir, t->name));
     TD_TRY(fill_in(p, t->text, &text));
-    return td_fs_write(out_path, text.data, text.len, 0644, 0);
+    return td_named_output_write(out_path, text.data, text.len, 0644, 0);
 }
 
 static td_status write_all(const struct td_flags *f, const struct place *p,

@@ -16,6 +16,7 @@
 #include "client/session.h"
 #include "client/submission.h"
 #include "lib/base/fsio.h"
+#include "lib/base/named_output.h"
 #include "traind/v1/job.pb-c.h"
 
 static void show_precision(const Traind__V1__PlanJobResponse *r) {
@@ -141,7 +142,7 @@ td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_e
         (const Traind__V1__PlanJobResponse *)td_rpc_message_get(answer);
     if (f->out_path) {
         TD_TRY(td_session_local(
-            td_fs_write(f->out_path, r->plan_json, strlen(r->plan_json), 0666, 0)));
+            td_named_output_write(f->out_path, r->plan_json, strlen(r->plan_json), 0666, 0)));
     }
     if (td_output_is_json(f->output)) {
         return td_session_print_json(s, &r->base);

@@ -13,6 +13,7 @@
 #include "client/session.h"
 #include "client/table.h"
 #include "lib/base/fsio.h"
+#include "lib/base/named_output.h"
 #include "lib/tls/certificate.h"
 #include "traind/v1/admin.pb-c.h"
 
@@ -88,7 +89,7 @@ td_status td_cmd_token_create(struct td_session *s, const struct td_flags *f, in
 static td_status make_key(const char *path, struct td_buf *out) {
     if (td_fs_exists(path)) return td_fs_read(path, TD_TLS_PEM_MAX, out);
     TD_TRY(td_tls_key_make(out));
-    return td_fs_write(path, out->data, out->len, 0600, TD_FS_WRITE_DURABLE);
+    return td_named_output_write(path, out->data, out->len, 0600, TD_FS_WRITE_DURABLE);
 }
 
 td_status td_cmd_token_request(struct td_session *s, const struct td_flags *f, int *out_exit) {

@@ -9,6 +9,7 @@
 
 #include "lib/base/fit.h"
 #include "lib/base/fsio.h"
+#include "lib/base/named_output.h"
 #include "lib/base/json.h"
 
 static const int64_t lock_wait_ns = 2 * TD_NS_PER_S;
@@ -52,7 +53,7 @@ static td_status write_tree(const char *path, const struct td_json *root) {
     td_buf_init(&text, FILE_MAX);
     TD_TRY(td_json_print(root, true, &text));
     TD_TRY(td_buf_str(&text, "\n"));
-    return td_fs_write(path, text.data, text.len, 0600, TD_FS_WRITE_DURABLE);
+    return td_named_output_write(path, text.data, text.len, 0600, TD_FS_WRITE_DURABLE);
 }
 
 static td_status lock(const char *path, int *out_fd) {

@@ -18,6 +18,7 @@
 #include "client/run/run.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/frame.h"
+#include "lib/base/named_output.h"
 #include "traind/v1/launcher.pb-c.h"
 
 enum { ACK_FD = 3, ACK_MAX = 16 << 10, ACK_MS = 20000, WORDS_MAX = 40 };
@@ -66,8 +67,8 @@ static td_status spawn(struct td_local_run *r, int ack_fd) {
                                    NULL};
     char log[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(log, "%s/%s", r->log_dir, TD_SEGMENT_LAUNCHER_LOG));
-    TD_AUTO_CLOSE int log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (log_fd < 0) return td_fs_fail("open", log);
+    TD_AUTO_CLOSE int log_fd = -1;
+    TD_TRY(td_named_output_update(log, O_WRONLY | O_APPEND, 0644, &log_fd));
     const struct td_proc_fd fds[] = {{log_fd, STDERR_FILENO}, {ack_fd, ACK_FD}};
     const struct td_proc_options o = {.path = launcher,
                                       .argv = argv,

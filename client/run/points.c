@@ -14,6 +14,7 @@
 #include "lib/attempt/segments.h"
 #include "lib/base/exact_sum.h"
 #include "lib/base/fsio.h"
+#include "lib/base/named_output.h"
 #include "lib/base/json.h"
 
 enum { PENDING_MAX = 1 << 16, RECORDS = 512, OUT_MAX = 1 << 20, FILE_MAX = 1 << 30 };
@@ -38,8 +39,8 @@ static td_status open_metrics(struct td_run_points *p, const char *dir) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/metrics.jsonl", dir));
     td_auto_close(&p->fd);
-    p->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    return p->fd < 0 ? td_fs_fail("open", path) : TD_OK;
+    p->fd = -1;
+    return td_named_output_update(path, O_WRONLY | O_APPEND, 0644, &p->fd);
 }
 
 td_status td_run_points_open(struct td_run_points *p, const char *dir, const char *log_dir,

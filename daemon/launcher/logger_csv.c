@@ -18,6 +18,7 @@
 #include "daemon/launcher/logger_sink.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
+#include "lib/base/named_output.h"
 
 enum {
     CSV_MAGIC = 0x6c637376,
@@ -214,24 +215,27 @@ static void file_auto(FILE **f) {
 }
 #define AUTO_FILE __attribute__((cleanup(file_auto))) FILE
 
+// From the start of a file that is open already, and stays open.
+static FILE *stream_of(int fd, const char *mode) {
+    TD_AUTO_CLOSE int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    FILE *f = copy >= 0 && lseek(copy, 0, SEEK_SET) == 0 ? fdopen(copy, mode) : NULL;
+    if (f) copy = -1; // the stream's now
+    return f;
+}
+
 // The file with the columns that there are now. All before is in it, and nothing waits.
 static td_status rewrite(struct csv_sink *s, const size_t *was) {
-    char temporary[TD_FS_PATH_BYTES];
+    TD_AUTO_NAMED_OUTPUT new = TD_NAMED_OUTPUT_NONE;
     uint64_t bytes = 0;
-    TD_TRY(td_fs_path(temporary, "%s.tmp", s->path));
-    AUTO_FILE *from = fopen(s->path, "re");
-    AUTO_FILE *to = fopen(temporary, "we");
+    TD_TRY(td_named_output_open(s->path, 0666, &new));
+    AUTO_FILE *from = stream_of(s->fd, "re");
+    AUTO_FILE *to = stream_of(new.file.fd, "we");
     if (!from) return td_fs_fail("read", s->path);
-    if (!to) return td_fs_fail("write", temporary);
-    td_status failed = copy_widened(s, was, from, to, &bytes);
-    if (!failed && rename(temporary, s->path) != 0) failed = td_fs_fail("rename to", s->path);
-    if (failed) {
-        (void)unlink(temporary);
-        return failed;
-    }
+    if (!to) return td_fs_fail("write", s->path);
+    TD_TRY(copy_widened(s, was, from, to, &bytes));
+    TD_TRY(td_named_output_finish(&new, 0));
     close(s->fd);
-    s->fd = open(s->path, O_RDWR | O_CLOEXEC);
-    if (s->fd < 0) return td_fs_fail("open", s->path);
+    s->fd = td_steal_fd(&new.file.fd);
     s->at = bytes;
     s->dirty = s->has_row;
     return TD_OK;
@@ -289,7 +293,7 @@ static bool read_row(struct csv_sink *s, const char *line, int64_t last) {
 // Reads up to the first row that is torn or too late, and cuts the file there.
 static td_status take_up(struct csv_sink *s, int64_t last) {
     static _Thread_local char line[LINE_MAX_BYTES];
-    AUTO_FILE *f = fopen(s->path, "re");
+    AUTO_FILE *f = stream_of(s->fd, "re");
     if (!f) return td_fs_fail("read", s->path);
     uint64_t end = 0;
     if (!read_line(f, line)) return TD_OK; // empty
@@ -327,8 +331,9 @@ static td_status csv_open(const struct td_log_open *how, struct td_log_sink **ou
     s->fd = -1;
     td_status failed = td_fs_path(s->path, "%s/metrics.csv", how->dir);
     if (!failed) {
-        s->fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | (how->fresh ? O_TRUNC : 0), 0666);
-        failed = s->fd < 0 ? td_fs_fail("open", s->path) : take_up(s, how->last);
+        failed = td_named_output_update(s->path, O_RDWR, 0666, &s->fd);
+        if (!failed && how->fresh && ftruncate(s->fd, 0) != 0) failed = td_fs_fail("cut", s->path);
+        if (!failed) failed = take_up(s, how->last);
     }
     if (failed) {
         csv_close(&s->base);

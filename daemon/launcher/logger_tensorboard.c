@@ -18,6 +18,7 @@
 #include "daemon/launcher/tfevents.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
+#include "lib/base/named_output.h"
 
 enum {
     BOARD_MAGIC = 0x6c746266,
@@ -94,8 +95,8 @@ static td_status keep_until(struct board *s, int fd, const char *path, int64_t l
 static td_status take_up(struct board *s, const char *path, int64_t last) {
     struct stat st;
     uint64_t bytes = 0;
-    TD_AUTO_CLOSE int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0) return td_fs_fail("open", path);
+    TD_AUTO_CLOSE int fd = -1;
+    TD_TRY(td_named_output_update(path, O_RDWR, 0666, &fd));
     TD_TRY(keep_until(s, fd, path, last, &bytes));
     if (fstat(fd, &st) != 0) return td_fs_fail("look at", path);
     if ((uint64_t)st.st_size == bytes) return TD_OK;
@@ -174,8 +175,7 @@ static td_status open_file(struct board *s, const struct td_log_open *how) {
         TD_TRY(td_fs_path(s->path, "%s/events.out.tfevents.%010lld.%s.traind.a%u", how->dir,
                           (long long)(now_ns / TD_NS_PER_S), host, how->attempt));
     }
-    s->fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (s->fd < 0) return td_fs_fail("open", s->path);
+    TD_TRY(td_named_output_update(s->path, O_RDWR, 0666, &s->fd));
     if (fstat(s->fd, &st) != 0) return td_fs_fail("look at", s->path);
     s->bytes = (uint64_t)st.st_size;
     if (s->bytes) return TD_OK;

@@ -9,6 +9,7 @@
 #include "engine/train/loop/evaluate.h"
 #include "engine/train/loop/fit.h"
 #include "engine/train/loop/predict.h"
+#include "engine/train/loop/predictions.h"
 #include "engine/train/loop/stage_weights.h"
 #include "engine/train/plan/profile.h"
 #include "engine/train/rank/batches.h"
@@ -174,8 +175,11 @@ td_status td_train(const struct td_train_config *config, struct td_train_io *io,
     struct td_train_loop loop;
     td_train_loop_init(&loop, r);
     td_control_progress(&r->control, &loop.at, 0, 0);
+    struct td_named_hold hold = TD_NAMED_HOLD_NONE;
     td_status s = td_places_check(config);
+    if (!s) s = td_predict_hold(r, &hold);
     if (!s) s = run_stages(&loop, &out_result->end);
+    td_named_output_release(&hold);
     out_result->step = loop.at.step;
     note_losses(r);
     if (config->profile && !s) report_profile(r, loop.at.step);

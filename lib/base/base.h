@@ -20,8 +20,11 @@
 //   printable.h     text of strangers on its way to a terminal
 //   map.h           strings to pointers, in order of insertion
 //   json.h          one tree for structured text
+//   fs_fail.h       what went wrong with a file, as a status
+//   whole_file.h    a file that gets its name when all of it is there
 //   fsio.h          files that appear whole and durable, or not at all
 //   named.h         opens what a person named, by the rules of path_rules.h
+//   named_output.h  writes what a person named: only a file is replaced, and stays what it was
 //   state_dir.h     where daemon and client find each other
 //   gz.h            reads gzip files
 //   wire.h          fields of protobuf messages, where protobuf-c is not there or knows too little

@@ -3,11 +3,9 @@
 // Who reads holds the file first, by a descriptor of O_PATH: no FIFO waits, no device starts. It is
 // looked at, then opened again through /proc/self/fd, which cannot lead elsewhere.
 //
-// Everything that must survive a crash goes through here or follows the same steps. Errors are
-// mapped once, in td_fs_fail. Storage that is full, fails or is away is of class disk, which the
-// job's restart policy knows. A missing file is NOT_FOUND; every message names the path. Removing a
-// tree uses directory descriptors and never follows a link, so nobody can lead it outside. Any
-// thread; nothing is kept between calls.
+// Everything that must survive a crash goes through here or follows the same steps (whole_file.h).
+// Removing a tree uses directory descriptors and never follows a link, so nobody can lead it
+// outside. Any thread; nothing is kept between calls.
 //
 // The lock is flock(2): it belongs to the open descriptor, dies with the process however that ends,
 // and the file's text (the holder) is only for people. Rejected: fcntl locks, which any close of
@@ -31,72 +29,9 @@
 #include <sys/stat.h>
 
 #include "lib/base/clock.h"
-#include "lib/base/rng.h"
+#include "lib/base/whole_file.h"
 
-enum { READ_CHUNK = 1 << 16, TREE_DEPTH_MAX = 32, HOLDER_MAX = 256, TEMPORARY_TRIES = 16 };
-
-static enum td_code code_of(int err) {
-    switch (err) {
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
-        return TD_RESOURCE_EXHAUSTED;
-    case ENOENT:
-        return TD_NOT_FOUND;
-    case EEXIST:
-        return TD_ALREADY_EXISTS;
-    case EACCES:
-    case EPERM:
-        return TD_PERMISSION_DENIED;
-    case EIO:
-        return TD_DATA_LOSS;
-    case ENOTDIR:
-    case EISDIR:
-    case ELOOP:
-    case ENAMETOOLONG:
-    case EROFS:
-    case ENOTEMPTY:
-        return TD_FAILED_PRECONDITION;
-    default:
-        return TD_UNAVAILABLE;
-    }
-}
-
-// The storage and not the path is at fault: it is full, it fails, or its server is away.
-static bool is_storage(int err) {
-    switch (err) {
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-    case EIO:
-    case EROFS:
-    case ENODEV: // the device was taken out
-    case ESTALE:
-    case ETIMEDOUT:
-    case EHOSTDOWN:
-    case EREMOTEIO:
-    case ENOTCONN: // of FUSE, when its server has ended
-    case ESHUTDOWN:
-        return true;
-    default:
-        return false;
-    }
-}
-
-td_status td_fs_fail(const char *doing, const char *path) {
-    int err = errno;
-    // A path of any length must not push the reason out of the message.
-    td_status s = td_fail_errno(code_of(err), "%s '%.1024s'", doing, path);
-    return is_storage(err) ? td_status_with_class(s, TD_CLASS_DISK) : s;
-}
-
-bool td_fs_is_gone(td_status borrow_status) {
-    enum td_code code = td_status_code(borrow_status);
-    return code == TD_NOT_FOUND || code == TD_PERMISSION_DENIED;
-}
+enum { READ_CHUNK = 1 << 16, TREE_DEPTH_MAX = 32, HOLDER_MAX = 256 };
 
 // The directory of path, as text; "." if it has none.
 static td_status parent_of(const char *path, char out[PATH_MAX]) {
@@ -110,6 +45,11 @@ static td_status parent_of(const char *path, char out[PATH_MAX]) {
     out[len] = '\0';
     if (len == 0) snprintf(out, PATH_MAX, ".");
     return TD_OK;
+}
+
+static const char *name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }
 
 td_status td_fs_fsync_dir(const char *path) {
@@ -165,77 +105,15 @@ td_status td_fs_flush_stdout(void) {
     return not_printed(td_fs_fail("write", "stdout"));
 }
 
-// A name of its own beside path.
-static bool name_temporary(const char *path, char out[PATH_MAX]) {
-    uint32_t r;
-    td_random_bytes(&r, sizeof r);
-    int n = snprintf(out, PATH_MAX, "%s.tmp-%08x", path, r);
-    if (n > 0 && n < PATH_MAX) return true;
-    errno = ENAMETOOLONG;
-    return false;
-}
-
-static td_status write_and_close(int fd, const char *path, const void *data, size_t bytes,
-                                 int flags) {
-    TD_AUTO_CLOSE int own = fd;
-    TD_TRY(td_fd_write_all(own, data, bytes, path));
-    if (flags && fsync(own) != 0) return td_fs_fail("sync", path);
-    if (close(td_steal_fd(&own)) != 0) return td_fs_fail("close", path);
-    return TD_OK;
-}
-
-// Of a whole file that has none. Where path is there, it is replaced by a rename, as a link cannot.
-static bool give_name(int fd, const char *path) {
-    char self[32], temporary[PATH_MAX];
-    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-    if (linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0) return true;
-    for (int i = 0; i < TEMPORARY_TRIES && errno == EEXIST; i++) {
-        if (!name_temporary(path, temporary)) return false;
-        if (linkat(AT_FDCWD, self, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW) != 0) continue;
-        if (rename(temporary, path) == 0) return true;
-        unlink(temporary);
-        return false;
-    }
-    return false;
-}
-
-// A file without a name until it is whole: a writer that is killed leaves nothing. *out_is_there is
-// false where that cannot be, as the file system or /proc is not made for it, or path is bad.
-static td_status write_unnamed(const char *path, const char *directory, const void *data,
-                               size_t bytes, mode_t mode, int flags, bool *out_is_there) {
-    *out_is_there = false;
-    TD_AUTO_CLOSE int fd = open(directory, O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
-    int same = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (same < 0) return TD_OK;
-    TD_TRY(write_and_close(same, path, data, bytes, flags)); // what only close reports, too
-    *out_is_there = give_name(fd, path);
-    return TD_OK;
-}
-
-// open, not mkostemp: that makes 0600 files, and a chmod after it would not know the umask.
-static td_status write_named(const char *path, const void *data, size_t bytes, mode_t mode,
-                             int flags) {
-    char temporary[PATH_MAX];
-    int fd = -1;
-    for (int i = 0; i < TEMPORARY_TRIES && fd < 0; i++) {
-        if (!name_temporary(path, temporary)) break;
-        fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-        if (fd < 0 && errno != EEXIST) break;
-    }
-    if (fd < 0) return td_fs_fail("create a temporary file beside", path);
-    td_status s = write_and_close(fd, path, data, bytes, flags);
-    if (!s && rename(temporary, path) != 0) s = td_fs_fail("rename a temporary file to", path);
-    if (s) unlink(temporary);
-    return s;
-}
-
 td_status td_fs_write(const char *path, const void *data, size_t bytes, mode_t mode, int flags) {
     char directory[PATH_MAX];
-    bool is_there;
+    TD_AUTO_WHOLE_FILE file = TD_WHOLE_FILE_NONE;
     TD_TRY(parent_of(path, directory));
-    TD_TRY(write_unnamed(path, directory, data, bytes, mode, flags, &is_there));
-    if (!is_there) TD_TRY(write_named(path, data, bytes, mode, flags));
-    return flags & TD_FS_WRITE_DURABLE ? td_fs_fsync_dir(directory) : TD_OK;
+    int dir_fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dir_fd < 0) return td_fs_fail("open the directory of", path);
+    TD_TRY(td_whole_file_open(dir_fd, path, mode, &file));
+    TD_TRY(td_fd_write_all(file.fd, data, bytes, path));
+    return td_whole_file_become(&file, name_of(path), path, flags);
 }
 
 static const char *kind_of(mode_t mode) {

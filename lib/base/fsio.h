@@ -1,21 +1,15 @@
 #ifndef TRAIND_LIB_BASE_FSIO_H
 #define TRAIND_LIB_BASE_FSIO_H
 
-// Files, the durable way. A file that others may read appears whole or not at all. It is written
-// and synced before it has a name, then linked or renamed; then the directory is synced. A writer
-// that is killed leaves nothing; a temporary name beside the target is only for file systems
-// without O_TMPFILE. Reads have a cap. Errors of the storage itself (full, read-only, failing, its
-// server away) have class disk; every message names the path.
+// Files, the durable way. A file that others may read appears whole or not at all (whole_file.h).
+// It is written and synced before it has its name; then the directory is synced. Reads have a cap.
+// Errors are those of td_fs_fail (fs_fail.h); every message names the path.
 
 #include <sys/types.h>
 
 #include "lib/base/buf.h"
-
-enum td_fs_write_flags { // none: no fsync (scratch files)
-    TD_FS_WRITE_DURABLE = 1,
-    TD_FS_WRITE_SYNCED =
-        2, // the bytes alone: the name is durable with the next one in its directory
-};
+#include "lib/base/fs_fail.h"
+#include "lib/base/whole_file.h"
 
 // Replaces path atomically with the bytes. The file's mode is `mode` less the process's umask.
 // Leaves no temporary file on failure.
@@ -51,12 +45,6 @@ TD_MUST_USE td_status td_fs_path(char *out, const char *fmt, ...) TD_PRINTF(2, 3
 // The same place from the root, without "." and "..": a relative path begins at the current
 // directory, links are not looked at. INVALID_ARGUMENT when out is too short.
 TD_MUST_USE td_status td_fs_absolute(const char *path, char *out, size_t out_bytes);
-// The status for errno after a file operation: "<doing> '<path>': <errno text>", with the code and
-// class of the essay above. For files that are written in other ways (shards, segments).
-TD_MUST_USE td_status td_fs_fail(const char *doing, const char *path);
-// Of such a status: the path is missing or forbidden. If it was good before, its file system may be
-// away.
-bool td_fs_is_gone(td_status borrow_status);
 // Writes all bytes to a descriptor, through short writes and EINTR.
 TD_MUST_USE td_status td_fd_write_all(int fd, const void *data, size_t bytes, const char *what);
 // Of a socket that keeps messages apart, from which recv took 0 bytes: the other end is closed and

@@ -11,6 +11,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
+#include "lib/base/named_output.h"
 
 enum { BUFFER_BYTES = 64 << 10, LINE_BYTES = 768 };
 
@@ -32,8 +33,8 @@ td_status td_trace_file_create(const char *path, int64_t max_events,
     pthread_mutex_init(&f->lock, NULL);
     td_buf_init(&f->lines, BUFFER_BYTES);
     TD_TRY(td_fs_path(f->path, "%s", path));
-    f->fd = open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (f->fd < 0) return td_fs_fail("create", f->path);
+    TD_TRY(td_named_output_update(f->path, O_WRONLY, 0644, &f->fd));
+    if (ftruncate(f->fd, 0) != 0) return td_fs_fail("cut", f->path);
     *out_file = td_steal(f);
     return TD_OK;
 }

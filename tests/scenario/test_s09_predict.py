@@ -168,3 +168,30 @@ def test_run_says_what_is_wrong_with_the_prompt(tmp_path, data, job, knobs, text
     code, lines = run_by_hand(tmp_path, plan_of(model, source, stages=["predict"], predict={**knobs, **place},
                                                 run={"job": None}))
     assert code == EXIT["bad_spec"] and text in lines[-1]["message"], json.dumps(lines[-1])
+
+
+def test_output_is_written_by_one_job_at_a_time_and_stays_what_it_was(tmp_path, data):  # noqa: F811
+    """The second is refused at its start, by the name of a link, too. What is written is the file that the
+    link leads to, with its mode, and a file of the old temporary name is another's."""
+    (tmp_path / "runs").mkdir()
+    kept, link = tmp_path / "runs/p.npy", tmp_path / "link.npy"
+    kept.write_text("old")
+    kept.chmod(0o600)
+    link.symlink_to(kept)
+    (tmp_path / "runs/p.npy.tmp").write_text("somebody's")
+
+    def plan(job, output, steps):
+        return plan_of(CONVNET, data["npy"], 8, stages=["fit", "predict"], predict={"output": str(output)},
+                       trainer={"max_steps": steps}, run={"checkpoint_dir": str(tmp_path / job), "job": job})
+    with Attempt(tmp_path, plan("j-1", link, 10_000_000)) as first:
+        first.until(lambda a: a.ranks[0].step > 0)
+        with Attempt(tmp_path, plan("j-2", kept, 1)) as second:
+            assert second.wait(60) == [EXIT["bad_spec"]], second.story()
+            assert f"another job writes '{kept}'" in second.story() and "(job j-1 on " in second.story()
+        first.stop()
+        assert first.wait(60) == [EXIT["stopped"]], first.story()
+    with Attempt(tmp_path, plan("j-3", link, 1)) as third:
+        assert third.wait(60) == [0], third.story()
+    assert np.load(kept).shape == (120,) and kept.stat().st_mode & 0o777 == 0o600 and link.is_symlink()
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == ["p.npy", "p.npy.tmp"]
+    assert (tmp_path / "runs/p.npy.tmp").read_text() == "somebody's"

@@ -100,9 +100,13 @@ static void test_predictions_are_refused_where_no_file_can_be(void **state) {
     struct td_train_config c = {.stages = TD_STAGE_PREDICT};
     assert_refused(&c, "there is no place for predictions");
     c.predict.output = "/nowhere/p.npy";
-    assert_gone(&c, "predictions (predict.output) cannot be written in '/nowhere'");
+    assert_gone(&c, "predict.output: '/nowhere/p.npy' cannot be written: open the directory");
     c.predict.output = *state;
-    assert_refused(&c, "is a directory; name a file in it");
+    assert_refused(&c, "is a directory, not a regular file; name a file");
+    c.predict.output = "/dev/null";
+    assert_refused(&c, "predict.output: '/dev/null' is a device, not a regular file; name a file");
+    c.predict.output = "/dev/stdout";
+    assert_refused(&c, "predict.output: '/dev/stdout' leads into /proc");
     in(path, *state, "p.npy");
     c.predict.output = path;
     assert_ok(td_places_look(&c));

@@ -19,6 +19,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/floats.h"
 #include "lib/base/fsio.h"
+#include "lib/base/whole_file.h"
 
 enum { FILES = 2 };
 // Files in the order in which they are written, by a role each holds.
@@ -60,7 +61,7 @@ static td_status as_disk(td_status s) {
 static bool is_leftover(const char *name) {
     int end = 0;
     return (sscanf(name, "step-%*d%n", &end) == 0 && end && strcmp(name + end, ".tmp") == 0) ||
-           strncmp(name, TD_PLACES_TRIED, strlen(TD_PLACES_TRIED)) == 0;
+           strncmp(name, TD_WHOLE_FILE_PREFIX, strlen(TD_WHOLE_FILE_PREFIX)) == 0;
 }
 
 static void remove_leftovers_in(const char *job_dir, const char *attempt) {

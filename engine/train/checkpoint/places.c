@@ -15,27 +15,18 @@
 #include <unistd.h>
 
 #include "lib/base/fsio.h"
+#include "lib/base/named_output.h"
 
-static td_status write_named(const char *dir) {
-    char path[TD_FS_PATH_BYTES];
-    TD_TRY(td_fs_path(path, "%s/" TD_PLACES_TRIED "%d", dir, (int)getpid()));
-    TD_AUTO_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0) return td_fs_fail("make a file in", dir);
-    td_status s = td_fd_write_all(fd, "\n", 1, dir);
-    (void)unlink(path);
-    return s;
-}
-
-static td_status write_unnamed(const char *dir) {
-    TD_AUTO_CLOSE int fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-    if (fd >= 0) return td_fd_write_all(fd, "\n", 1, dir);
-    // A file system (EOPNOTSUPP) or kernel (EISDIR) that cannot.
-    if (errno == EOPNOTSUPP || errno == EISDIR) return write_named(dir);
-    return td_fs_fail("make a file in", dir);
+static td_status write_in(const char *dir) {
+    TD_AUTO_WHOLE_FILE file = TD_WHOLE_FILE_NONE;
+    int dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dir_fd < 0) return td_fs_fail("make a file in", dir);
+    TD_TRY(td_whole_file_open(dir_fd, dir, 0600, &file));
+    return td_fd_write_all(file.fd, "\n", 1, dir);
 }
 
 static td_status try_directory(const char *dir, const char *what) {
-    return td_status_context(write_unnamed(dir), "%s cannot be written in '%s'", what, dir);
+    return td_status_context(write_in(dir), "%s cannot be written in '%s'", what, dir);
 }
 
 // How a directory that a rank makes, if it is not there, is tried.
@@ -72,14 +63,10 @@ static td_status try_nearest(const char *dir, const char *what) {
 }
 
 static td_status check_output(const char *output) {
-    char dir[TD_FS_PATH_BYTES];
-    struct stat st;
-    if (stat(output, &st) == 0 && S_ISDIR(st.st_mode)) {
-        return td_bad_spec("predict.output: '%s' is a directory; name a file in it", output);
-    }
-    TD_TRY(td_fs_path(dir, "%s", output));
-    (void)rise(dir);
-    return try_directory(dir, "predictions (predict.output)");
+    TD_AUTO_NAMED_OUTPUT o = TD_NAMED_OUTPUT_NONE;
+    td_status s = td_named_output_open(output, 0666, &o);
+    if (!s) s = td_fd_write_all(o.file.fd, "\n", 1, output);
+    return td_status_context(s, "predict.output");
 }
 
 static td_status check(const struct td_train_config *c, try_fn *try_made) {

@@ -6,9 +6,6 @@
 
 #include "engine/train/config/config.h"
 
-// How the file is called on a file system that knows no unnamed ones; a killed rank may leave it.
-#define TD_PLACES_TRIED ".traind-place-"
-
 // Rank 0 writes a file, and leaves none, where checkpoints and predictions will go; directories are
 // made, as they would be later. Class disk: a place that was found good when the job was planned is
 // missing, refuses or is full. Class bad_spec: something else is in its way. Thread: training.

@@ -4,7 +4,7 @@
 #include "engine/train/checkpoint/weights_file.h"
 
 #include "engine/train/checkpoint/shard.h"
-#include "lib/base/fsio.h"
+#include "lib/base/named_output.h"
 
 static td_status classify(td_status s) {
     if (!s || td_status_class(s) != TD_CLASS_NONE) return s;
@@ -20,8 +20,8 @@ static td_status write_shard(const struct td_weights_file_options *o,
     td_shard_place(s, image);
     const struct td_buffer to = td_buffer_of_host(image, td_shard_room(s));
     TD_TRY(td_shard_take(s, from->accel_ops, from->accel, from->memory, to, 0, NULL));
-    return classify(
-        td_fs_write(o->path, image, s->bytes, 0666, o->durable ? TD_FS_WRITE_DURABLE : 0));
+    return classify(td_named_output_write(o->path, image, s->bytes, 0666,
+                                          o->durable ? TD_FS_WRITE_DURABLE : 0));
 }
 
 td_status td_weights_file_write(const struct td_weights_file_options *o,

@@ -4,7 +4,6 @@
 #include "engine/train/loop/predict.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,12 +17,12 @@
 #include "engine/train/rank/shares.h"
 #include "engine/train/rank/step.h"
 #include "engine/train/rank/tensor.h"
-#include "lib/base/fsio.h"
+#include "lib/base/named_output.h"
 
 // ---- the file -----------------------------------------------------------------------------------
 struct table { // rows of a .npy that is being written
-    int fd;
-    char path[TD_FS_PATH_BYTES], tmp[TD_FS_PATH_BYTES];
+    struct td_named_output output;
+    char path[TD_FS_PATH_BYTES];
     size_t header_bytes;
 };
 
@@ -58,36 +57,23 @@ static td_status table_open(struct table *t, const struct td_rank *r, const char
     TD_AUTO_BUF header;
     td_buf_init(&header, 1024);
     TD_TRY(td_predict_path(r, "predictions.npy", t->path));
-    TD_TRY(td_fs_path(t->tmp, "%s.tmp", t->path));
     TD_TRY(append_header(&header, descr, rows, columns));
     t->header_bytes = header.len;
-    t->fd = open(t->tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (t->fd < 0) return td_fs_fail("create", t->tmp);
-    return td_fd_write_all(t->fd, header.data, header.len, t->tmp);
+    TD_TRY(td_named_output_open(t->path, 0666, &t->output));
+    return td_fd_write_all(t->output.file.fd, header.data, header.len, t->path);
 }
 
 static td_status table_put(const struct table *t, int64_t row, const void *data, size_t bytes) {
     off_t at = (off_t)(t->header_bytes + (size_t)row * bytes);
     for (const char *p = data; bytes > 0;) {
-        ssize_t n = pwrite(t->fd, p, bytes, at);
+        ssize_t n = pwrite(t->output.file.fd, p, bytes, at);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return td_fs_fail("write", t->tmp);
+        if (n < 0) return td_fs_fail("write", t->path);
         p += n;
         at += n;
         bytes -= (size_t)n;
     }
     return TD_OK;
-}
-
-static td_status table_finish(struct table *t) {
-    if (fsync(t->fd) != 0) return td_fs_fail("sync", t->tmp);
-    return td_fs_rename(t->tmp, t->path);
-}
-
-static void table_close(struct table *t) {
-    if (t->fd < 0) return;
-    close(t->fd);
-    (void)unlink(t->tmp); // gone already when it was finished
 }
 
 // ---- asking -------------------------------------------------------------------------------------
@@ -104,7 +90,7 @@ struct asking {
 };
 
 static void asking_finish(struct asking *a) {
-    table_close(&a->table);
+    td_named_output_close(&a->table.output);
     for (size_t f = 0; f < TD_DATA_FIELDS; f++) {
         free(a->field[f]);
     }
@@ -261,7 +247,7 @@ static td_status predict_split(struct asking *a, int64_t n_batches, bool *out_in
     }
     TD_TRY(run_batches(a, n_batches, out_interrupted));
     if (*out_interrupted || !r->facts.is_global_zero) return TD_OK;
-    TD_TRY(table_finish(&a->table));
+    TD_TRY(td_named_output_finish(&a->table.output, TD_FS_WRITE_DURABLE));
     td_events_note(r->events, "predictions of %lld samples are in %s", (long long)rows,
                    a->table.path);
     return TD_OK;
@@ -269,7 +255,7 @@ static td_status predict_split(struct asking *a, int64_t n_batches, bool *out_in
 
 static td_status predict_samples(struct td_train_loop *l, int64_t n_batches,
                                  bool *out_interrupted) {
-    struct asking a = {.table.fd = -1};
+    struct asking a = {.table.output = TD_NAMED_OUTPUT_NONE};
     td_status s = asking_init(&a, l);
     if (!s) s = predict_split(&a, n_batches, out_interrupted);
     asking_finish(&a);

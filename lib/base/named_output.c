@@ -1,0 +1,215 @@
+// See the header. A name is followed by hand, link by link: what /proc has looks like links and is
+// none. /dev/stdout leads to /proc/self/fd/1, whose text may be the path of a log file.
+//
+// The lock is a file of its own: the output may not be there yet, and is another inode when it was
+// written. It is beside the output, so it is the same one for all daemons and nodes that write this
+// file, and another where nodes have file systems of their own. Rejected: the coordinator, which
+// knows paths but not which of them are one file; a table of the node, which knows its own jobs.
+
+#include "lib/base/named_output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "lib/base/digest.h"
+
+enum { LINKS_MAX = 40, HOLD_TRIES = 16 };
+
+struct place { // that a name leads to
+    int dir_fd;
+    char name[NAME_MAX + 1];
+    bool is_there;
+    struct stat st;
+};
+
+static td_status refuse(const char *path, const char *why) {
+    return td_fail(TD_FAILED_PRECONDITION, "'%s' %s; name a file", path, why);
+}
+
+// NULL: a regular file, which may be replaced.
+static const char *why_not(mode_t mode) {
+    switch (mode & S_IFMT) {
+    case S_IFREG:
+        return NULL;
+    case S_IFDIR:
+        return "is a directory, not a regular file";
+    case S_IFIFO:
+        return "is a FIFO, not a regular file";
+    case S_IFSOCK:
+        return "is a socket, not a regular file";
+    default:
+        return "is a device, not a regular file";
+    }
+}
+
+// ---- where a name leads -------------------------------------------------------------------------
+// Opens the directory of at, and takes the name in it.
+static td_status open_parent(const char *path, const char *at, struct place *out) {
+    char dir[TD_FS_PATH_BYTES];
+    struct statfs fs;
+    const char *slash = strrchr(at, '/'), *name = slash ? slash + 1 : at;
+    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+        return refuse(path, "names a directory");
+    }
+    if (strlen(name) > NAME_MAX) {
+        errno = ENAMETOOLONG;
+        return td_fs_fail("use", path);
+    }
+    snprintf(out->name, sizeof out->name, "%s", name);
+    TD_TRY(td_fs_path(dir, "%.*s%s", slash ? (int)(slash - at) : 1, slash ? at : ".",
+                      slash == at ? "/" : ""));
+    out->dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (out->dir_fd < 0 || fstatfs(out->dir_fd, &fs) != 0) {
+        td_status s = td_fs_fail("open the directory", dir);
+        return td_status_context(s, "'%s' cannot be written", path);
+    }
+    if (fs.f_type != PROC_SUPER_MAGIC) return TD_OK;
+    return refuse(path, "leads into /proc, to what a process has open and not to a file");
+}
+
+// The text of a link, from its directory if it is relative.
+static td_status read_link(const char *path, const struct place *p, char at[TD_FS_PATH_BYTES]) {
+    char text[TD_FS_PATH_BYTES], from[TD_FS_PATH_BYTES];
+    ssize_t n = readlinkat(p->dir_fd, p->name, text, sizeof text - 1);
+    if (n < 0) return td_fs_fail("follow the link", path);
+    text[n] = '\0';
+    const char *slash = strrchr(at, '/');
+    TD_TRY(td_fs_path(from, "%.*s", slash && text[0] != '/' ? (int)(slash + 1 - at) : 0, at));
+    return td_fs_path(at, "%s%s", from, text);
+}
+
+static td_status find(const char *path, struct place *out) {
+    char at[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(at, "%s", path));
+    for (int i = 0; i < LINKS_MAX; i++) {
+        TD_TRY(open_parent(path, at, out));
+        out->is_there = fstatat(out->dir_fd, out->name, &out->st, AT_SYMLINK_NOFOLLOW) == 0;
+        if (!out->is_there) return errno == ENOENT ? TD_OK : td_fs_fail("look at", path);
+        if (!S_ISLNK(out->st.st_mode)) return TD_OK;
+        TD_TRY(read_link(path, out, at));
+        td_auto_close(&out->dir_fd);
+        out->dir_fd = -1;
+    }
+    errno = ELOOP;
+    return td_fs_fail("follow the link", path);
+}
+
+static void place_auto(struct place *p) {
+    td_auto_close(&p->dir_fd);
+}
+#define AUTO_PLACE __attribute__((cleanup(place_auto))) struct place
+
+// ---- the file -----------------------------------------------------------------------------------
+// Mode and owner of the file that is replaced. The owner first: a change of it takes modes away.
+static td_status dress(int fd, const struct stat *like, const char *path) {
+    struct stat own;
+    if (fstat(fd, &own) != 0) return td_fs_fail("look at the new", path);
+    bool same = own.st_uid == like->st_uid && own.st_gid == like->st_gid;
+    if (!same && fchown(fd, like->st_uid, like->st_gid) != 0) {
+        return td_fail_errno(
+            TD_FAILED_PRECONDITION,
+            "'%s' belongs to user %u and group %u, which the new file cannot have; "
+            "remove it, or name another file",
+            path, like->st_uid, like->st_gid);
+    }
+    return fchmod(fd, like->st_mode & 0777) == 0 ? TD_OK : td_fs_fail("set the mode of", path);
+}
+
+static td_status check_there(const struct place *p, const char *path) {
+    const char *why = why_not(p->st.st_mode);
+    if (why) return refuse(path, why);
+    if (faccessat(p->dir_fd, p->name, W_OK, AT_EACCESS) == 0) return TD_OK;
+    return td_fs_fail("write", path);
+}
+
+td_status td_named_output_open(const char *path, mode_t mode, struct td_named_output *out) {
+    AUTO_PLACE p = {.dir_fd = -1};
+    TD_AUTO_NAMED_OUTPUT o = TD_NAMED_OUTPUT_NONE;
+    TD_TRY(find(path, &p));
+    if (p.is_there) TD_TRY(check_there(&p, path));
+    TD_TRY(td_whole_file_open(td_steal_fd(&p.dir_fd), path, p.is_there ? 0600 : mode, &o.file));
+    if (p.is_there) TD_TRY(dress(o.file.fd, &p.st, path));
+    o.path = path;
+    memcpy(o.name, p.name, sizeof o.name);
+    *out = o;
+    o = TD_NAMED_OUTPUT_NONE; // ownership leaves this scope
+    return TD_OK;
+}
+
+// What is there now may have come, or changed, since it was opened.
+td_status td_named_output_finish(struct td_named_output *o, int flags) {
+    struct stat now;
+    if (fstatat(o->file.dir_fd, o->name, &now, AT_SYMLINK_NOFOLLOW) == 0) {
+        const char *why = S_ISLNK(now.st_mode) ? "became a link meanwhile" : why_not(now.st_mode);
+        if (why) return refuse(o->path, why);
+        TD_TRY(dress(o->file.fd, &now, o->path));
+    }
+    return td_whole_file_become(&o->file, o->name, o->path, flags);
+}
+
+void td_named_output_close(struct td_named_output *o) {
+    td_whole_file_finish(&o->file);
+}
+
+td_status td_named_output_write(const char *path, const void *data, size_t bytes, mode_t mode,
+                                int flags) {
+    TD_AUTO_NAMED_OUTPUT o = TD_NAMED_OUTPUT_NONE;
+    TD_TRY(td_named_output_open(path, mode, &o));
+    TD_TRY(td_fd_write_all(o.file.fd, data, bytes, path));
+    return td_named_output_finish(&o, flags);
+}
+
+// O_NONBLOCK: a pipe in the place of a file must not hold us.
+td_status td_named_output_update(const char *path, int flags, mode_t mode, int *out_fd) {
+    struct stat st;
+    TD_AUTO_CLOSE int fd =
+        open(path, flags | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, mode);
+    if (fd < 0 && errno == ELOOP) return refuse(path, "is a link, which is not followed here");
+    if (fd < 0 && errno == ENXIO) return refuse(path, "is not a regular file");
+    if (fd < 0 || fstat(fd, &st) != 0) return td_fs_fail("create", path);
+    if (why_not(st.st_mode)) return refuse(path, why_not(st.st_mode));
+    if (fcntl(fd, F_SETFL, flags) != 0) return td_fs_fail("open", path);
+    *out_fd = td_steal_fd(&fd);
+    return TD_OK;
+}
+
+// ---- one writer at a time -----------------------------------------------------------------------
+static td_status name_lock(const struct place *p, const char *path, char out[TD_FS_PATH_BYTES]) {
+    char self[32], dir[TD_FS_PATH_BYTES];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", p->dir_fd);
+    ssize_t n = readlink(self, dir, sizeof dir - 1);
+    if (n < 0) return td_fs_fail("find the directory of", path);
+    dir[n] = '\0';
+    return td_fs_path(out, "%s/" TD_WHOLE_FILE_PREFIX "%016" PRIx64 ".lock", dir,
+                      td_xxh3_64(p->name, strlen(p->name)));
+}
+
+td_status td_named_output_hold(const char *path, const char *holder, int64_t wait_ns,
+                               struct td_named_hold *out) {
+    AUTO_PLACE p = {.dir_fd = -1};
+    TD_TRY(find(path, &p));
+    TD_TRY(name_lock(&p, path, out->lock));
+    for (int i = 0; i < HOLD_TRIES; i++) {
+        struct stat st;
+        TD_AUTO_CLOSE int fd = -1;
+        TD_TRY(td_fs_lock_within(out->lock, holder, wait_ns, &fd));
+        if (fstat(fd, &st) != 0 || st.st_nlink == 0) continue; // its holder removed it meanwhile
+        out->fd = td_steal_fd(&fd);
+        return TD_OK;
+    }
+    return td_fail(TD_UNAVAILABLE, "'%s' changes its holder again and again", out->lock);
+}
+
+void td_named_output_release(struct td_named_hold *h) {
+    if (h->fd < 0) return;
+    (void)unlink(h->lock); // while it is locked: who waits for it looks again
+    close(h->fd);
+    h->fd = -1;
+}

@@ -1,0 +1,257 @@
+// Named outputs: only a file is replaced, as it was (mode, owner, the link that led to it), and one
+// writer at a time may hold it.
+
+#include "tests/unit/test.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "lib/base/named_output.h"
+#include "tests/unit/lock_holder.h"
+
+enum { OTHER_USER = 54321 };
+
+static const char *in(void **state, const char *name) {
+    static char path[16][1024];
+    static int next;
+    next = (next + 1) % 16;
+    snprintf(path[next], sizeof path[next], "%s/%s", (char *)*state, name);
+    return path[next];
+}
+
+static int count(const char *directory) {
+    DIR *d = opendir(directory);
+    int n = -2; // . and ..
+    while (d && readdir(d)) {
+        n++;
+    }
+    if (d) closedir(d);
+    return n;
+}
+
+static td_status put(const char *path, const char *text) {
+    return td_named_output_write(path, text, strlen(text), 0666, TD_FS_WRITE_DURABLE);
+}
+
+static void assert_text(const char *path, const char *text) {
+    TD_AUTO_BUF found;
+    td_buf_init(&found, 100);
+    assert_ok(td_fs_read(path, 100, &found));
+    assert_string_equal(td_buf_cstr(&found), text);
+}
+
+static mode_t mode_of(const char *path) {
+    struct stat st;
+    assert_int_equal(lstat(path, &st), 0);
+    return st.st_mode & 07777;
+}
+
+static void test_what_is_no_file_is_refused_and_stays(void **state) {
+    assert_ok(td_fs_mkdirs(in(state, "d"), 0700));
+    assert_int_equal(mkfifo(in(state, "pipe"), 0600), 0);
+    assert_int_equal(symlink("pipe", in(state, "to-pipe")), 0);
+    assert_int_equal(symlink("loop", in(state, "loop")), 0);
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    snprintf(a.sun_path, sizeof a.sun_path, "%s", in(state, "socket"));
+    TD_AUTO_CLOSE int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(s, (struct sockaddr *)&a, sizeof a), 0);
+    const int n = count(*state);
+    const struct {
+        const char *path, *words;
+    } cases[] = {
+        {"/dev/null", "is a device, not a regular file; name a file"},
+        {"/dev/stdout", "leads into /proc, to what a process has open and not to a file"},
+        {"/proc/self/fd/1", "leads into /proc"},
+        {"/dev/fd/1", "leads into /proc"},
+        {in(state, "d"), "is a directory, not a regular file; name a file"},
+        {in(state, "d/"), "names a directory"},
+        {in(state, "d/.."), "names a directory"},
+        {in(state, "pipe"), "is a FIFO, not a regular file"},
+        {in(state, "to-pipe"), "is a FIFO, not a regular file"},
+        {in(state, "socket"), "is a socket, not a regular file"},
+        {in(state, "loop"), "follow the link"},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        assert_fails(put(cases[i].path, "x"), TD_FAILED_PRECONDITION, cases[i].words);
+    }
+    assert_fails(put("/nowhere/f", "x"), TD_NOT_FOUND, "'/nowhere/f' cannot be written");
+    assert_int_equal(count(*state), n);
+    assert_int_equal(count(in(state, "d")), 0);
+}
+
+static void test_link_stays_and_what_it_leads_to_is_replaced(void **state) {
+    assert_ok(td_fs_mkdirs(in(state, "a/b"), 0700));
+    assert_ok(td_fs_write(in(state, "a/b/f"), "old", 3, 0640, 0));
+    assert_int_equal(symlink("a/b/../b/link", in(state, "link")), 0);
+    assert_int_equal(symlink("f", in(state, "a/b/link")), 0);
+    assert_int_equal(symlink(in(state, "a/new"), in(state, "dangling")), 0);
+    assert_ok(put(in(state, "link"), "new"));
+    assert_ok(put(in(state, "dangling"), "there"));
+    assert_text(in(state, "a/b/f"), "new");
+    assert_text(in(state, "a/new"), "there");
+    assert_int_equal(mode_of(in(state, "a/b/f")), 0640);
+    struct stat st;
+    assert_int_equal(lstat(in(state, "link"), &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(count(in(state, "a/b")), 2);
+}
+
+static void test_mode_is_kept_and_a_new_file_obeys_the_umask(void **state) {
+    const mode_t before = umask(027);
+    assert_ok(put(in(state, "f"), "1"));
+    assert_int_equal(mode_of(in(state, "f")), 0640);
+    assert_int_equal(chmod(in(state, "f"), 0600), 0);
+    umask(0);
+    assert_ok(put(in(state, "f"), "2"));
+    umask(before);
+    assert_int_equal(mode_of(in(state, "f")), 0600);
+    assert_text(in(state, "f"), "2");
+}
+
+// Root alone can give files away, and tries what another user may. Any other user has one to try.
+static void test_owner_is_kept_or_the_file_is_refused(void **state) {
+    struct stat st;
+    const char *f = in(state, "f");
+    if (geteuid() != 0) {
+        assert_fails(put("/etc/passwd", "x"), TD_PERMISSION_DENIED, "/etc/passwd");
+        return;
+    }
+    assert_ok(put(f, "1"));
+    assert_int_equal(chown(f, OTHER_USER, OTHER_USER + 1), 0);
+    assert_ok(put(f, "2"));
+    assert_int_equal(stat(f, &st), 0);
+    assert_int_equal(st.st_uid, OTHER_USER);
+    assert_int_equal(st.st_gid, OTHER_USER + 1);
+    assert_int_equal(chmod(*state, 0777), 0);
+    assert_int_equal(chmod(f, 0666), 0);
+    assert_int_equal(chown(f, 0, 0), 0);
+    assert_int_equal(seteuid(OTHER_USER), 0);
+    td_status not_ours = put(f, "3");
+    td_status not_writable = chmod(f, 0600) ? TD_OK : put(f, "3");
+    assert_int_equal(seteuid(0), 0);
+    assert_ok(not_writable);
+    assert_fails(not_ours, TD_FAILED_PRECONDITION, "belongs to user 0 and group 0");
+    assert_int_equal(chmod(f, 0644), 0);
+    assert_int_equal(seteuid(OTHER_USER), 0);
+    not_writable = put(f, "3");
+    assert_int_equal(seteuid(0), 0);
+    assert_fails(not_writable, TD_PERMISSION_DENIED, f);
+    assert_text(f, "2");
+}
+
+static void test_temporary_name_destroys_nothing_and_the_longest_name_is_taken(void **state) {
+    char longest[NAME_MAX + 1];
+    memset(longest, 'x', NAME_MAX);
+    longest[NAME_MAX] = '\0';
+    assert_ok(td_fs_write(in(state, "p.npy.tmp"), "mine", 4, 0600, 0));
+    assert_int_equal(symlink("p.npy.tmp", in(state, "p.npy.part")), 0);
+    assert_ok(put(in(state, "p.npy"), "rows"));
+    assert_text(in(state, "p.npy.tmp"), "mine");
+    for (int i = 0; i < 2; i++) {
+        assert_ok(put(in(state, longest), i ? "b" : "a"));
+        assert_ok(td_fs_write(in(state, longest), i ? "b" : "a", 1, 0600, 0));
+    }
+    assert_text(in(state, longest), "b");
+    assert_int_equal(count(*state), 4);
+    assert_fails(put(in(state, "y/../z/f"), ""), TD_NOT_FOUND, "z/f");
+}
+
+static void test_what_was_there_stays_until_the_new_one_is_finished(void **state) {
+    const char *f = in(state, "f");
+    struct td_named_output o = TD_NAMED_OUTPUT_NONE;
+    assert_ok(put(f, "old"));
+    assert_ok(td_named_output_open(f, 0666, &o));
+    assert_ok(td_fd_write_all(o.file.fd, "new", 3, f));
+    assert_text(f, "old");
+    td_named_output_close(&o);
+    td_named_output_close(&o);
+    assert_text(f, "old");
+    assert_ok(td_named_output_open(f, 0666, &o));
+    assert_int_equal(unlink(f), 0);
+    assert_int_equal(symlink("/dev/null", f), 0);
+    assert_fails(td_named_output_finish(&o, 0), TD_FAILED_PRECONDITION, "became a link");
+    td_named_output_close(&o);
+    assert_int_equal(count(*state), 1);
+}
+
+static void test_a_file_in_place_is_neither_a_link_nor_a_pipe(void **state) {
+    const char *f = in(state, "f");
+    int fd = -1;
+    assert_ok(put(f, "old"));
+    assert_ok(td_named_output_update(f, O_WRONLY | O_APPEND, 0666, &fd));
+    assert_int_equal(fcntl(fd, F_GETFL) & (O_APPEND | O_NONBLOCK), O_APPEND);
+    assert_ok(td_fd_write_all(fd, "er", 2, f));
+    close(fd);
+    assert_text(f, "older");
+    assert_int_equal(symlink("f", in(state, "link")), 0);
+    assert_int_equal(mkfifo(in(state, "pipe"), 0600), 0);
+    assert_fails(td_named_output_update(in(state, "link"), O_RDWR, 0666, &fd),
+                 TD_FAILED_PRECONDITION, "is a link");
+    const int ways[] = {O_WRONLY, O_RDWR};
+    for (size_t i = 0; i < TD_COUNTOF(ways); i++) {
+        assert_fails(td_named_output_update(in(state, "pipe"), ways[i], 0666, &fd),
+                     TD_FAILED_PRECONDITION, "file; name a file");
+    }
+}
+
+static void test_output_is_held_once_whatever_name_leads_to_it(void **state) {
+    struct td_named_hold first = TD_NAMED_HOLD_NONE, second = TD_NAMED_HOLD_NONE;
+    assert_int_equal(symlink("f", in(state, "link")), 0);
+    assert_ok(td_named_output_hold(in(state, "f"), "job j-1", 0, &first));
+    td_status s = td_named_output_hold(in(state, "link"), "job j-2", 0, &second);
+    assert_string_equal(td_status_reason(s), "LOCK_HELD");
+    assert_fails(s, TD_FAILED_PRECONDITION, "(job j-1 on ");
+    assert_ok(td_named_output_hold(in(state, "g"), "job j-2", 0, &second));
+    td_named_output_release(&second);
+    td_named_output_release(&second);
+    td_named_output_release(&first);
+    assert_int_equal(count(*state), 1);
+    assert_ok(td_named_output_hold(in(state, "link"), "job j-2", 0, &second));
+    td_named_output_release(&second);
+}
+
+// The one who waits holds a file that its holder removed, and takes a new one.
+static void *release_when_awaited(void *arg) {
+    struct td_named_hold *h = arg;
+    struct stat st;
+    if (fstat(h->fd, &st) != 0) return NULL;
+    const struct td_mono end = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS / 2);
+    while (!lock_is_awaited(st.st_ino) && td_mono_now().ns < end.ns) {
+        sched_yield();
+    }
+    td_named_output_release(h);
+    return NULL;
+}
+
+static void test_output_is_free_for_all_when_its_holder_ends(void **state) {
+    struct td_named_hold first = TD_NAMED_HOLD_NONE, second = first, third = first;
+    pthread_t thread;
+    const char *f = in(state, "f");
+    assert_ok(td_named_output_hold(f, "job j-1", 0, &first));
+    assert_int_equal(pthread_create(&thread, NULL, release_when_awaited, &first), 0);
+    assert_ok(td_named_output_hold(f, "job j-2", TD_TEST_WAIT_NS, &second));
+    pthread_join(thread, NULL);
+    assert_fails(td_named_output_hold(f, "job j-3", 0, &third), TD_FAILED_PRECONDITION,
+                 "(job j-2 on");
+    td_named_output_release(&second);
+    assert_int_equal(count(*state), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        test_in_scratch(test_what_is_no_file_is_refused_and_stays),
+        test_in_scratch(test_link_stays_and_what_it_leads_to_is_replaced),
+        test_in_scratch(test_mode_is_kept_and_a_new_file_obeys_the_umask),
+        test_in_scratch(test_owner_is_kept_or_the_file_is_refused),
+        test_in_scratch(test_temporary_name_destroys_nothing_and_the_longest_name_is_taken),
+        test_in_scratch(test_what_was_there_stays_until_the_new_one_is_finished),
+        test_in_scratch(test_a_file_in_place_is_neither_a_link_nor_a_pipe),
+        test_in_scratch(test_output_is_held_once_whatever_name_leads_to_it),
+        test_in_scratch(test_output_is_free_for_all_when_its_holder_ends),
+    };
+    return cmocka_run_group_tests_name("named_output", tests, NULL, NULL);
+}
