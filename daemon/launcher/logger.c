@@ -21,6 +21,7 @@
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
+#include "lib/base/named_output.h"
 
 enum {
     PLAN_MAX = 4 << 20,
@@ -201,7 +202,7 @@ static td_status open_sink(struct td_logger *g, struct slot *slot) {
     struct td_log_open how = {.dir = slot->dir, .attempt = g->attempt};
     how.fresh = g->attempt == 1 && !slot->opened;
     how.last = slot->opened ? INT64_MAX : g->first_step;
-    TD_TRY(td_fs_mkdirs(slot->dir, 0777));
+    TD_TRY(td_named_output_mkdirs(slot->dir, 0777));
     TD_TRY(slot->ops->open(&how, &slot->sink));
     if (g->attempt > 1 && !slot->opened) TD_TRY(take_up_before(g, slot));
     slot->opened = true;

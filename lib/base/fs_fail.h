@@ -1,9 +1,9 @@
 #ifndef TRAIND_LIB_BASE_FS_FAIL_H
 #define TRAIND_LIB_BASE_FS_FAIL_H
 
-// What went wrong with a file: errno is mapped here, once. A missing file is NOT_FOUND. Errors of the
-// storage itself (full, read-only, failing, its server away) have the class disk, which the job's
-// restart policy knows. Any thread.
+// What went wrong with a file: errno is mapped here, once. A missing file is NOT_FOUND. Errors of
+// the storage itself (full, read-only, failing, its server away) have the class disk, which the
+// job's restart policy knows. Any thread.
 
 #include "lib/base/base.h"
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "lib/base/digest.h"
+#include "lib/base/path_rules.h"
 
 enum { LINKS_MAX = 40, HOLD_TRIES = 16 };
 
@@ -44,6 +45,8 @@ static const char *why_not(mode_t mode) {
         return "is a FIFO, not a regular file";
     case S_IFSOCK:
         return "is a socket, not a regular file";
+    case S_IFLNK:
+        return "is a link, which is not followed here";
     default:
         return "is a device, not a regular file";
     }
@@ -74,6 +77,11 @@ static td_status open_parent(const char *path, const char *at, struct place *out
     return refuse(path, "leads into /proc, to what a process has open and not to a file");
 }
 
+static td_status look(const char *path, struct place *p) {
+    p->is_there = fstatat(p->dir_fd, p->name, &p->st, AT_SYMLINK_NOFOLLOW) == 0;
+    return p->is_there || errno == ENOENT ? TD_OK : td_fs_fail("look at", path);
+}
+
 // The text of a link, from its directory if it is relative.
 static td_status read_link(const char *path, const struct place *p, char at[TD_FS_PATH_BYTES]) {
     char text[TD_FS_PATH_BYTES], from[TD_FS_PATH_BYTES];
@@ -90,15 +98,22 @@ static td_status find(const char *path, struct place *out) {
     TD_TRY(td_fs_path(at, "%s", path));
     for (int i = 0; i < LINKS_MAX; i++) {
         TD_TRY(open_parent(path, at, out));
-        out->is_there = fstatat(out->dir_fd, out->name, &out->st, AT_SYMLINK_NOFOLLOW) == 0;
-        if (!out->is_there) return errno == ENOENT ? TD_OK : td_fs_fail("look at", path);
-        if (!S_ISLNK(out->st.st_mode)) return TD_OK;
+        TD_TRY(look(path, out));
+        if (!out->is_there || !S_ISLNK(out->st.st_mode)) return TD_OK;
         TD_TRY(read_link(path, out, at));
         td_auto_close(&out->dir_fd);
         out->dir_fd = -1;
     }
     errno = ELOOP;
     return td_fs_fail("follow the link", path);
+}
+
+// What the path rules of this process say of the directory, and of what is there.
+static td_status judge(const char *path, const struct place *p) {
+    TD_TRY(td_path_rules_check(TD_PATH_WRITE, path, p->dir_fd));
+    if (!p->is_there) return TD_OK;
+    TD_AUTO_CLOSE int fd = openat(p->dir_fd, p->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? td_fs_fail("look at", path) : td_path_rules_check(TD_PATH_WRITE, path, fd);
 }
 
 static void place_auto(struct place *p) {
@@ -133,6 +148,7 @@ td_status td_named_output_open(const char *path, mode_t mode, struct td_named_ou
     AUTO_PLACE p = {.dir_fd = -1};
     TD_AUTO_NAMED_OUTPUT o = TD_NAMED_OUTPUT_NONE;
     TD_TRY(find(path, &p));
+    TD_TRY(judge(path, &p));
     if (p.is_there) TD_TRY(check_there(&p, path));
     TD_TRY(td_whole_file_open(td_steal_fd(&p.dir_fd), path, p.is_there ? 0600 : mode, &o.file));
     if (p.is_there) TD_TRY(dress(o.file.fd, &p.st, path));
@@ -147,8 +163,7 @@ td_status td_named_output_open(const char *path, mode_t mode, struct td_named_ou
 td_status td_named_output_finish(struct td_named_output *o, int flags) {
     struct stat now;
     if (fstatat(o->file.dir_fd, o->name, &now, AT_SYMLINK_NOFOLLOW) == 0) {
-        const char *why = S_ISLNK(now.st_mode) ? "became a link meanwhile" : why_not(now.st_mode);
-        if (why) return refuse(o->path, why);
+        if (why_not(now.st_mode)) return refuse(o->path, why_not(now.st_mode));
         TD_TRY(dress(o->file.fd, &now, o->path));
     }
     return td_whole_file_become(&o->file, o->name, o->path, flags);
@@ -166,18 +181,33 @@ td_status td_named_output_write(const char *path, const void *data, size_t bytes
     return td_named_output_finish(&o, flags);
 }
 
-// O_NONBLOCK: a pipe in the place of a file must not hold us.
+// O_NONBLOCK: a FIFO in the place of a file must not hold us.
 td_status td_named_output_update(const char *path, int flags, mode_t mode, int *out_fd) {
-    struct stat st;
-    TD_AUTO_CLOSE int fd =
-        open(path, flags | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, mode);
-    if (fd < 0 && errno == ELOOP) return refuse(path, "is a link, which is not followed here");
-    if (fd < 0 && errno == ENXIO) return refuse(path, "is not a regular file");
-    if (fd < 0 || fstat(fd, &st) != 0) return td_fs_fail("create", path);
-    if (why_not(st.st_mode)) return refuse(path, why_not(st.st_mode));
+    const int careful = O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    AUTO_PLACE p = {.dir_fd = -1};
+    TD_TRY(open_parent(path, path, &p));
+    TD_TRY(look(path, &p));
+    if (p.is_there && why_not(p.st.st_mode)) return refuse(path, why_not(p.st.st_mode));
+    TD_TRY(judge(path, &p));
+    TD_AUTO_CLOSE int fd = openat(p.dir_fd, p.name, flags | careful, mode);
+    if (fd < 0 || fstat(fd, &p.st) != 0) return td_fs_fail("create", path);
+    if (why_not(p.st.st_mode)) return refuse(path, why_not(p.st.st_mode)); // it came meanwhile
     if (fcntl(fd, F_SETFL, flags) != 0) return td_fs_fail("open", path);
     *out_fd = td_steal_fd(&fd);
     return TD_OK;
+}
+
+td_status td_named_output_mkdirs(const char *path, mode_t mode) {
+    char at[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(at, "%s", path));
+    for (;;) {
+        TD_AUTO_CLOSE int fd = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        char *slash = strrchr(at, '/');
+        if (fd >= 0) TD_TRY(td_path_rules_check(TD_PATH_WRITE, path, fd));
+        if (fd >= 0 || errno != ENOENT || !slash || strcmp(at, "/") == 0) break;
+        slash[slash == at] = '\0';
+    }
+    return td_fs_mkdirs(path, mode);
 }
 
 // ---- one writer at a time -----------------------------------------------------------------------
@@ -195,6 +225,7 @@ td_status td_named_output_hold(const char *path, const char *holder, int64_t wai
                                struct td_named_hold *out) {
     AUTO_PLACE p = {.dir_fd = -1};
     TD_TRY(find(path, &p));
+    TD_TRY(judge(path, &p));
     TD_TRY(name_lock(&p, path, out->lock));
     for (int i = 0; i < HOLD_TRIES; i++) {
         struct stat st;

@@ -10,6 +10,9 @@
 // new file appears whole (whole_file.h), with mode and owner of the one it replaces. One that may
 // not be written, or whose owner cannot be kept, is refused, though a rename would do it.
 //
+// All apply the path rules of this process (path_rules.h) to the directory that a name leads to,
+// and to what is there already.
+//
 // A refusal is FAILED_PRECONDITION, or what td_fs_fail says of the errno. It names the path and not
 // the key or the option, which the caller knows. Thread: one at a time for each output.
 
@@ -41,6 +44,9 @@ TD_MUST_USE td_status td_named_output_write(const char *path, const void *data, 
 // A file that is written in place, in a directory that a person named: made if it is absent, and
 // opened with `flags` besides (O_WRONLY or O_RDWR, and O_APPEND). A link is not followed.
 TD_MUST_USE td_status td_named_output_update(const char *path, int flags, mode_t mode, int *out_fd);
+
+// td_fs_mkdirs of what a person named: the rules have to allow the nearest directory that is there.
+TD_MUST_USE td_status td_named_output_mkdirs(const char *path, mode_t mode);
 
 // While it is held, nobody else who asks writes this output: a lock file beside it, which the
 // release removes. A holder that is killed may leave the file, unlocked. It is waited for at most

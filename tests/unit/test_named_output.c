@@ -11,14 +11,15 @@
 #include <unistd.h>
 
 #include "lib/base/named_output.h"
+#include "lib/base/path_rules.h"
 #include "tests/unit/lock_holder.h"
 
 enum { OTHER_USER = 54321 };
 
 static const char *in(void **state, const char *name) {
-    static char path[16][1024];
+    static char path[32][1024];
     static int next;
-    next = (next + 1) % 16;
+    next = (next + 1) % 32;
     snprintf(path[next], sizeof path[next], "%s/%s", (char *)*state, name);
     return path[next];
 }
@@ -173,7 +174,7 @@ static void test_what_was_there_stays_until_the_new_one_is_finished(void **state
     assert_ok(td_named_output_open(f, 0666, &o));
     assert_int_equal(unlink(f), 0);
     assert_int_equal(symlink("/dev/null", f), 0);
-    assert_fails(td_named_output_finish(&o, 0), TD_FAILED_PRECONDITION, "became a link");
+    assert_fails(td_named_output_finish(&o, 0), TD_FAILED_PRECONDITION, "is a link");
     td_named_output_close(&o);
     assert_int_equal(count(*state), 1);
 }
@@ -241,6 +242,51 @@ static void test_output_is_free_for_all_when_its_holder_ends(void **state) {
     assert_int_equal(count(*state), 0);
 }
 
+// Those of a submitter: below the roots, wherever a link leads, and no other name of a secret.
+static void test_rules_are_asked_where_the_name_leads_to(void **state) {
+    char own[1024], roots[1024];
+    int fd = -1;
+    struct td_named_output o = TD_NAMED_OUTPUT_NONE;
+    struct td_named_hold h = TD_NAMED_HOLD_NONE;
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 1 << 16);
+    assert_ok(td_fs_mkdirs(in(state, "state/checkpoints/j-1"), 0700));
+    assert_ok(td_fs_mkdirs(in(state, "root"), 0700));
+    assert_ok(td_fs_mkdirs(in(state, "else"), 0700));
+    assert_ok(put(in(state, "state/token"), "secret"));
+    assert_int_equal(link(in(state, "state/token"), in(state, "root/token")), 0);
+    assert_int_equal(symlink("../else/f", in(state, "root/link")), 0);
+    assert_int_equal(symlink("../root/f", in(state, "else/link")), 0);
+    snprintf(own, sizeof own, "%s", in(state, "state/checkpoints/j-1"));
+    snprintf(roots, sizeof roots, "%s", in(state, "root"));
+    const struct td_path_rules r = {.state_dir = in(state, "state"),
+                                    .own_dir = own,
+                                    .token_file = "",
+                                    .read_roots = "",
+                                    .write_roots = roots};
+    assert_ok(td_path_rules_print(&r, &text));
+    assert_ok(td_path_rules_take(td_buf_cstr(&text)));
+    const char *const refused[] = {in(state, "else/f"),      in(state, "root/link"),
+                                   in(state, "root/../f"),   in(state, "root/token"),
+                                   in(state, "state/token"), in(state, "state/checkpoints/f")};
+    for (size_t i = 0; i < TD_COUNTOF(refused); i++) {
+        td_status s = td_named_output_open(refused[i], 0666, &o);
+        assert_string_equal(td_status_reason(s), "PATH_NOT_ALLOWED");
+        assert_fails(s, TD_PERMISSION_DENIED, refused[i]);
+        assert_fails(td_named_output_hold(refused[i], "job", 0, &h), TD_PERMISSION_DENIED, "");
+        if (strstr(refused[i], "link")) continue;
+        assert_fails(td_named_output_update(refused[i], O_WRONLY, 0666, &fd), TD_PERMISSION_DENIED,
+                     "");
+    }
+    assert_fails(td_named_output_mkdirs(in(state, "else/a/b"), 0777), TD_PERMISSION_DENIED, roots);
+    assert_ok(td_named_output_mkdirs(in(state, "root/a/b"), 0777));
+    assert_ok(put(in(state, "else/link"), "x"));
+    assert_ok(put(in(state, "state/checkpoints/j-1/predictions.npy"), "x"));
+    td_path_rules_forget();
+    assert_int_equal(count(in(state, "else")), 1);
+    assert_text(in(state, "state/token"), "secret");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_what_is_no_file_is_refused_and_stays),
@@ -250,6 +296,7 @@ int main(void) {
         test_in_scratch(test_temporary_name_destroys_nothing_and_the_longest_name_is_taken),
         test_in_scratch(test_what_was_there_stays_until_the_new_one_is_finished),
         test_in_scratch(test_a_file_in_place_is_neither_a_link_nor_a_pipe),
+        test_in_scratch(test_rules_are_asked_where_the_name_leads_to),
         test_in_scratch(test_output_is_held_once_whatever_name_leads_to_it),
         test_in_scratch(test_output_is_free_for_all_when_its_holder_ends),
     };

@@ -229,7 +229,7 @@ static void test_rank_fails_when_its_timeline_has_no_directory(void **state) {
     start_ranks(&all, &j, *state);
     join_ranks(&all);
     for (int32_t r = 0; r < j.world; r++) {
-        assert_fails(all.rank[r].failed, TD_NOT_FOUND, "trainer.trace_dir: create '");
+        assert_fails(all.rank[r].failed, TD_NOT_FOUND, "trainer.trace_dir: '");
     }
 }
 

@@ -15,12 +15,13 @@
 #include <unistd.h>
 
 #include "lib/base/fsio.h"
+#include "lib/base/named.h"
 #include "lib/base/named_output.h"
 
 static td_status write_in(const char *dir) {
     TD_AUTO_WHOLE_FILE file = TD_WHOLE_FILE_NONE;
-    int dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dir_fd < 0) return td_fs_fail("make a file in", dir);
+    int dir_fd;
+    TD_TRY(td_named_open_dir(TD_PATH_WRITE, dir, &dir_fd));
     TD_TRY(td_whole_file_open(dir_fd, dir, 0600, &file));
     return td_fd_write_all(file.fd, "\n", 1, dir);
 }
@@ -33,7 +34,7 @@ static td_status try_directory(const char *dir, const char *what) {
 typedef td_status try_fn(const char *dir, const char *what);
 
 static td_status make_and_try(const char *dir, const char *what) {
-    td_status s = td_fs_mkdirs(dir, 0777);
+    td_status s = td_named_output_mkdirs(dir, 0777);
     return s ? td_status_context(s, "%s need a directory", what) : try_directory(dir, what);
 }
 

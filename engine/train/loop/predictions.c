@@ -21,7 +21,7 @@ td_status td_predict_path(const struct td_rank *r, const char *name, char *out_p
                                             name),
                                     TD_CLASS_BAD_SPEC);
     }
-    TD_TRY(td_fs_mkdirs(c->checkpoint.dir, 0777));
+    TD_TRY(td_named_output_mkdirs(c->checkpoint.dir, 0777));
     return td_fs_path(out_path, "%s/%s", c->checkpoint.dir, name);
 }
 
