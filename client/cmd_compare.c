@@ -15,6 +15,7 @@
 #include "client/spec_diff.h"
 #include "client/table.h"
 #include "lib/base/fsio.h"
+#include "lib/spec/brief.h"
 
 enum { LEAST_JOBS = 2, CELL_BYTES = 4096, LIST_BYTES = 4096 };
 
@@ -93,16 +94,22 @@ static td_status take_word(struct compared *c, const char *word) {
     return TD_OK;
 }
 
+// A key that a job's build did not have counts as its default, else each of them would differ from
+// a newer job's. Where one of the specs is of a build with keys that this one does not know, all
+// are compared as they are.
 static td_status compare_specs(struct compared *c) {
-    const struct td_json *spec[TD_MAX_ARGS];
+    const struct td_json *spec[TD_MAX_ARGS], *filled[TD_MAX_ARGS];
+    bool are_known = true;
     for (size_t i = 0; i < c->n_jobs; i++) {
         const char *text = c->job[i]->spec_json;
         struct td_json *tree;
         TD_TRY_CTX(td_json_parse(c->arena, text, strlen(text), &tree), "the spec of job %s",
                    c->job[i]->id);
         spec[i] = tree;
+        TD_TRY(td_spec_fill(c->arena, tree, &filled[i]));
+        are_known &= filled[i] != NULL;
     }
-    return td_spec_diff(c->arena, spec, c->n_jobs, &c->first);
+    return td_spec_diff(c->arena, are_known ? filled : spec, c->n_jobs, &c->first);
 }
 
 // ---- metrics ------------------------------------------------------------------------------------

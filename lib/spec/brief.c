@@ -121,21 +121,32 @@ static td_status keep_name(void *arg, struct td_arena *a, const char *text, cons
     return TD_OK;
 }
 
-static bool is_same(struct brief *b) {
+td_status td_spec_fill(struct td_arena *a, const struct td_json *stored,
+                       const struct td_json **out_spec) {
     struct td_spec_place place = {.checkpoint = keep_name};
     struct td_check c;
+    td_check_init(&c, a, 0);
+    c.place = &place;
+    const struct td_json *made = td_check_document(&c, stored);
+    td_status failed = td_check_result(&c);
+    const bool is_refused = td_status_code(failed) == TD_INVALID_ARGUMENT;
+    if (failed && !is_refused) return failed;
+    td_status_free(failed);
+    *out_spec = is_refused ? NULL : made;
+    return TD_OK;
+}
+
+static bool is_same(struct brief *b) {
+    const struct td_json *again = NULL;
     td_arena_reset(b->scratch);
     td_buf_clear(&b->text);
-    td_check_init(&c, b->scratch, 0);
-    c.place = &place;
-    const struct td_json *again = td_check_document(&c, b->root);
-    td_status failed = td_check_result(&c);
-    if (!failed) failed = td_json_print(again, false, &b->text);
+    td_status failed = td_spec_fill(b->scratch, b->root, &again);
+    if (!failed && again) failed = td_json_print(again, false, &b->text);
     if (failed) {
         td_status_free(failed);
         return false;
     }
-    return b->text.len == b->canonical.len &&
+    return again && b->text.len == b->canonical.len &&
            memcmp(b->text.data, b->canonical.data, b->text.len) == 0;
 }
 
@@ -160,9 +171,12 @@ static void try_members(struct brief *b, struct td_json *map) {
 }
 
 static td_status shorten(struct brief *b, const struct td_json *canonical) {
+    const struct td_json *filled;
     b->root = td_json_copy(b->check.arena, canonical);
     if (!b->root) return td_fail_oom();
-    TD_TRY(td_json_print(canonical, false, &b->canonical));
+    TD_TRY(td_spec_fill(b->check.arena, canonical, &filled));
+    if (!filled) return TD_OK;
+    TD_TRY(td_json_print(filled, false, &b->canonical));
     TD_TRY(prune_sections(b));
     if (!is_same(b)) {
         b->root = td_json_copy(b->check.arena, canonical);

@@ -1,6 +1,9 @@
 """A job again: retry, clone, and two jobs side by side."""
+import contextlib
 import json
 import pathlib
+import signal
+import sqlite3
 
 import pytest
 
@@ -142,6 +145,21 @@ def test_compare_as_json_has_values_and_not_text(daemon, pair):
 
 def test_compare_of_a_job_with_itself_finds_no_difference(daemon, done):
     assert daemon.ctl("compare", done, done, check=OK).stdout.startswith("the specs are equal\n")
+
+
+def test_defaults_that_came_later_were_differences_from_an_older_job(daemon, done):
+    brief = daemon.ctl("spec", done, check=OK).stdout
+    daemon.kill(signal.SIGTERM)
+    with contextlib.closing(sqlite3.connect(daemon.state_dir / "state.db")) as db, db:
+        body, = db.execute("SELECT body FROM specs WHERE key = ?", (done,)).fetchone()
+        old = json.loads(body)
+        del old["comm_hook"], old["trainer"]["log_grad_norm"], old["trainer"]["sampler"]  # what older builds did not have
+        db.execute("UPDATE specs SET body = ?, digest = NULL WHERE key = ?", (json.dumps(old), done))
+    daemon.start()
+    assert "comm_hook" not in daemon.ctl_json("spec", done) and daemon.ctl("spec", done, check=OK).stdout == brief
+    again = daemon.ctl("clone", done, "--set", "trainer.log_grad_norm=true", "-o", "name", check=OK).stdout.strip()
+    daemon.finish(again)
+    assert daemon.ctl("compare", done, again, "-o", "name", check=OK).stdout == "trainer.log_grad_norm\n"
 
 
 def test_compare_draws_all_on_the_same_axes(daemon, pair):
