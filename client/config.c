@@ -41,6 +41,25 @@ static td_status state_dir(const struct td_flags *f, char *out, size_t out_bytes
                                 out_bytes);
 }
 
+// Of a machine whose first process is systemd: elsewhere a unit that is there starts nothing.
+static bool has_unit(void) {
+    static const char *const units[] = {
+        "/etc/systemd/system/traind.service", "/usr/local/lib/systemd/system/traind.service",
+        "/usr/lib/systemd/system/traind.service", "/lib/systemd/system/traind.service"};
+    if (!td_fs_exists("/run/systemd/system")) return false;
+    for (size_t i = 0; i < TD_COUNTOF(units); i++) {
+        if (td_fs_exists(units[i])) return true;
+    }
+    return false;
+}
+
+const char *td_client_start_hint(const struct td_client_config *c) {
+    if (!has_unit()) return "`traind &`";
+    const bool is_its = strcmp(c->state_dir, "/var/lib/traind") == 0;
+    return is_its ? "`systemctl start traind`"
+                  : "`systemctl start traind`, or one of your own with `traind &`";
+}
+
 static td_status find_address(const struct td_flags *f, struct td_client_config *c) {
     const char *given = f->address ? f->address : getenv("TRAIND_ADDRESS");
     if (given && *given) {
@@ -66,9 +85,8 @@ static td_status find_address(const struct td_flags *f, struct td_client_config 
             td_fail(
                 TD_UNAVAILABLE,
                 "no traind runs on the state directory '%s' (there is no file 'address' in it). "
-                "Start one with `traind &`, or name one with --address, --state-dir or "
-                "TRAIND_STATE_DIR",
-                c->state_dir),
+                "Start one with %s, or name one with --address, --state-dir or TRAIND_STATE_DIR",
+                c->state_dir, td_client_start_hint(c)),
             "NO_DAEMON");
     }
     return td_client_read_line(c->address_source, c->address, sizeof c->address);

@@ -31,6 +31,9 @@ struct td_client_config {
 TD_MUST_USE td_status td_client_config_read(const struct td_flags *f,
                                             struct td_client_config *out_config);
 
+// What somebody types to have a daemon, for messages: the service where its unit is installed.
+const char *td_client_start_hint(const struct td_client_config *c);
+
 // Where contexts are: $XDG_CONFIG_HOME/traind/contexts.json, or below $HOME/.config.
 // INVALID_ARGUMENT: neither is set, or the path is too long.
 TD_MUST_USE td_status td_client_contexts_path(char out[TD_CLIENT_PATH]);

@@ -165,9 +165,10 @@ td_status td_session_run_until(struct td_session *s, const bool *done, int64_t t
 static td_status blame_absence(const struct td_session *s, td_status take_status) {
     if (strcmp(td_status_reason(take_status), "UNREACHABLE") != 0) return take_status;
     return td_status_context(take_status,
-                             "traind at %s (from %s) does not answer; start one with `traind &` or "
-                             "look at its log",
-                             s->config.address, s->config.address_source);
+                             "traind at %s (from %s) does not answer; start one with %s or look at "
+                             "its log",
+                             s->config.address, s->config.address_source,
+                             td_client_start_hint(&s->config));
 }
 
 static int exit_of_failure(const struct td_session *s, td_status borrow_status) {

@@ -156,6 +156,8 @@ def test_service_runs_as_its_user_with_private_folders(service):
     service.run("systemctl stop traind")
     assert service.show("Result") == "success" and service.run("ls -A /run/traind /dev/shm").split() == ["/dev/shm:", "/run/traind:"]
     assert service.journal("-u traind -p warning") == ""
+    assert "Start one with `systemctl start traind`, or name one" in service.shell("trainctl list").stderr
+    assert "or one of your own with `traind &`" in service.shell("trainctl list --state-dir /var/lib/own").stderr
 
 
 def test_trainings_run_in_the_service_and_not_without_generated_code(service):
