@@ -1,4 +1,4 @@
-// Pages of listings: they end at a number of rows and at a number of bytes, one row is always
+// Pages of listings. They end at a number of rows and at a number of bytes; one row is always
 // taken, and the next page begins where the last one ended.
 
 #include <stdio.h>

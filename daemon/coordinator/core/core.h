@@ -39,8 +39,8 @@
 //   nodes.h, registration, leases, adoption and fencing; nodes_evict.h, which one is forgotten for
 //   a new one; requests.h, what people asked before; frame.h, how each input begins and ends
 //   core.c, the inputs of nodes and of time; core_bulk.c, of bytes; core_verbs.c, of people;
-//   core_load.c, rows back into it at the start; view.h, what clients read; awaited.h, what nodes
-//   have yet to send
+//   core_load.c, rows back into it at the start; view.h, what clients read; page.h, how much of a
+//   list at a time; awaited.h, what nodes have yet to send
 
 #include "daemon/coordinator/core/exchange.h"
 #include "daemon/coordinator/core/jobs.h"

@@ -5,8 +5,8 @@
 // size that one could count on: notes, names and devices differ from job to job. What is left has a
 // token. Pure.
 //
-// TD_PAGE_BYTES leaves a message of 4 MiB (lib/rpc) room for the rest of the answer, and for one
-// row, which is always taken: a job, a node or a checkpoint is far smaller than that.
+// One row is always taken. A message of 4 MiB (lib/rpc) has room for TD_PAGE_BYTES and the rest of
+// an answer; a job, a node or a checkpoint is far smaller than that.
 
 #include <protobuf-c/protobuf-c.h>
 
