@@ -1,7 +1,6 @@
 // Accepting, caps, and the thread.
 //
-// A connection has an entry from its accept until gRPC has closed its side; entries are few, so the
-// caps count them by looking at each.
+// A connection has an entry from its accept until gRPC has closed its side.
 
 #include "lib/rpc/front.h"
 
@@ -19,8 +18,8 @@
 #include "lib/rpc/listener.h"
 #include "lib/rpc/loop.h"
 #include "lib/rpc/notices.h"
+#include "lib/rpc/peer_places.h"
 #include "lib/rpc/relay.h"
-#include "lib/rpc/source.h"
 #include "lib/tls/context.h"
 #include "lib/tls/session.h"
 
@@ -38,10 +37,9 @@ static const int64_t retry_ns = 100 * TD_NS_PER_MS;
 struct entry {
     uint32_t magic;
     struct td_front *front;
-    struct entry *next;     // older ones first
+    struct td_peer_place place;
     struct td_hello *hello; // until the handshake is over
     struct td_relay *relay; // from then on
-    struct td_source source;
     int number;
     int client_fd, pair_fd; // -1: the relay has them
     bool handed_over;       // gRPC has the number
@@ -66,7 +64,7 @@ struct td_front {
     struct td_listener listener;
     struct td_tls_context *tls; // NULL: plain
     struct td_loop_fd *watch;   // NULL while nobody can be taken
-    struct entry *first;
+    struct td_peer_places places;
     int waiting_fd; // accepted, and waits for a number; -1: none
     struct sockaddr_storage waiting_peer;
     bool letting_go;
@@ -84,11 +82,7 @@ static void on_notice(const char *text, void *ctx) {
 static void watch_listener(struct td_front *f, bool on);
 
 static void forget(struct entry *e) {
-    struct entry **at = &e->front->first;
-    while (*at != e) {
-        at = &(*at)->next;
-    }
-    *at = e->next;
+    td_peer_places_remove(&e->front->places, &e->place);
     td_hello_destroy(e->hello);
     td_relay_destroy(e->relay);
     if (e->client_fd >= 0) close(e->client_fd);
@@ -130,25 +124,11 @@ static void on_relay_cut(td_status take_why, void *owner) {
 }
 
 // ---- caps ---------------------------------------------------------------------------------------
-struct counts {
-    uint32_t all, of_source, strangers, strangers_of_source;
-    struct entry *oldest, *oldest_of_source; // strangers
-};
-
-static struct counts count(const struct td_front *f, const struct td_source *source) {
-    struct counts c = {0};
-    for (struct entry *e = f->first; e; e = e->next) {
-        if (e->leaving || td_peers_is_apart(f->peers, e->number)) continue;
-        bool stranger = !td_peers_is_trusted(f->peers, e->number);
-        bool same = td_source_equal(&e->source, source);
-        c.all++;
-        c.of_source += same;
-        c.strangers += stranger;
-        c.strangers_of_source += stranger && same;
-        if (stranger && !c.oldest) c.oldest = e;
-        if (stranger && same && !c.oldest_of_source) c.oldest_of_source = e;
-    }
-    return c;
+static enum td_peer_place_kind kind_of(void *owner) {
+    const struct entry *e = TD_CAST(entry, owner);
+    const struct td_peers *peers = e->front->peers;
+    if (e->leaving || td_peers_is_apart(peers, e->number)) return TD_PEER_PLACE_UNCOUNTED;
+    return td_peers_is_trusted(peers, e->number) ? TD_PEER_PLACE_TRUSTED : TD_PEER_PLACE_STRANGER;
 }
 
 static void replace(struct td_front *f, struct entry *e) {
@@ -163,17 +143,18 @@ static void replace(struct td_front *f, struct entry *e) {
         return;
     }
     td_relay_cut(e->relay, TD_H2_ENHANCE_YOUR_CALM,
-                 "too many connections without a credential; this one was the oldest");
+                 "too many connections without a credential; this one was the oldest of the "
+                 "address with the most");
 }
 
 // Makes room for a newcomer, or says why there is none.
 static const char *admit(struct td_front *f, const struct td_source *source) {
-    struct counts c = count(f, source);
+    struct td_peer_places_count c = td_peer_places_count(&f->places, source);
     bool source_full = c.of_source >= f->o.max_per_source ||
                        c.strangers_of_source >= TD_MAX(f->o.max_strangers / 2, 1U);
     bool full = c.all >= f->o.max_connections || c.strangers >= f->o.max_strangers;
     if (!source_full && !full) return NULL;
-    struct entry *victim = source_full ? c.oldest_of_source : c.oldest;
+    struct entry *victim = source_full ? c.oldest_of_source : c.oldest_of_most;
     if (victim) {
         replace(f, victim);
         return NULL;
@@ -299,6 +280,14 @@ static td_status open_hello(struct entry *e) {
     return td_hello_create(f->loop, f->tls, e->client_fd, &hello, &e->hello);
 }
 
+static td_status list_entry(struct td_front *f, struct entry *e, const struct td_source *source,
+                            int take_fd, const char *name) {
+    TD_TRY(td_peer_places_add(&f->places, source, e, &e->place));
+    td_status failed = td_peers_take(f->peers, take_fd, name, &e->number);
+    if (failed) td_peer_places_remove(&f->places, &e->place);
+    return failed;
+}
+
 // Makes the entry and its pair, and lists it; gRPC has nothing of it yet. What fails leaves
 // client_fd to the caller.
 static td_status make_entry(struct td_front *f, int client_fd, const char *name,
@@ -311,23 +300,18 @@ static td_status make_entry(struct td_front *f, int client_fd, const char *name,
     }
     ask_for_room(pair[0]);
     ask_for_room(pair[1]);
-    td_status failed = td_peers_take(f->peers, pair[1], name, &e->number);
+    e->magic = entry_magic;
+    e->front = f;
+    e->client_fd = client_fd;
+    e->pair_fd = pair[0];
+    snprintf(e->name, sizeof e->name, "%s", name);
+    td_status failed = list_entry(f, e, source, pair[1], name);
     if (failed) {
         close(pair[0]);
         close(pair[1]);
         return failed;
     }
-    e->magic = entry_magic;
-    e->front = f;
-    e->source = *source;
-    e->client_fd = client_fd;
-    e->pair_fd = pair[0];
-    snprintf(e->name, sizeof e->name, "%s", name);
-    struct entry **last = &f->first;
-    while (*last) {
-        last = &(*last)->next;
-    }
-    *last = *out_entry = td_steal(e);
+    *out_entry = td_steal(e);
     return TD_OK;
 }
 
@@ -383,8 +367,8 @@ static void on_connection(int fd, void *arg) {
                 f->notices, TD_NOTICE_NO_DESCRIPTORS,
                 "connection refused: this process has no descriptor left; raise its limit "
                 "(ulimit -n, LimitNOFILE=)");
-            struct counts c = count(f, &(struct td_source){0});
-            if (c.oldest) replace(f, c.oldest);
+            struct td_peer_places_count c = td_peer_places_count(&f->places, NULL);
+            if (c.oldest_of_most) replace(f, c.oldest_of_most);
             continue;
         }
         bool waits = got == TD_ACCEPT_STUCK || !take_in(f, client_fd, &peer);
@@ -423,8 +407,9 @@ static void close_listener(struct td_front *f) {
     watch_listener(f, false);
     td_listener_finish(&f->listener);
     if (f->waiting_fd >= 0) close(td_steal_fd(&f->waiting_fd));
-    for (struct entry *e = f->first, *next; e; e = next) {
-        next = e->next;
+    for (struct td_peer_place *at = f->places.first, *next; at; at = next) {
+        struct entry *e = TD_CAST(entry, at->owner);
+        next = at->next;
         if (e->hello) drop(e); // gRPC takes no more
     }
 }
@@ -434,7 +419,8 @@ static void on_wake(void *arg) {
     if (atomic_load(&f->stop_listening)) close_listener(f);
     if (atomic_load(&f->let_go) && !f->letting_go) {
         f->letting_go = true;
-        for (struct entry *e = f->first; e; e = e->next) {
+        for (const struct td_peer_place *at = f->places.first; at; at = at->next) {
+            const struct entry *e = TD_CAST(entry, at->owner);
             if (e->relay) td_relay_let_go(e->relay);
         }
     }
@@ -444,8 +430,8 @@ static void on_wake(void *arg) {
 static void finish_loop(struct td_front *f) {
     if (!f->loop) return;
     if (f->retry) close_listener(f);
-    while (f->first) {
-        forget(f->first);
+    while (f->places.first) {
+        forget(TD_CAST(entry, f->places.first->owner));
     }
     td_loop_timer_destroy(td_steal(f->retry));
     td_loop_wakeup_destroy(td_steal(f->wake));
@@ -513,6 +499,7 @@ td_status td_front_create(struct td_loop *home, const struct td_front_options *o
     self->home = home;
     self->listener.fd = self->listener.spare_fd = self->waiting_fd = -1;
     self->told_days = INT64_MAX;
+    self->places.kind_of = kind_of;
     TD_TRY(open_listener(self, o));
     memcpy(self->address, self->listener.address, sizeof self->address);
     self->scratch = malloc(TD_RELAY_SCRATCH);

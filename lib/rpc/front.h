@@ -6,11 +6,12 @@
 // from its work.
 //
 // Caps: connections in all, per source (an IPv4 address, an IPv6 /64, or loopback), and strangers.
-// These have shown no good credential yet; a source may have half of them. Where a cap is reached
-// the oldest stranger, of that source if it is the source's cap, makes room for the newcomer; with
-// no stranger there the newcomer is refused. So idle connections cannot keep anybody out who brings
-// a credential. Whoever is refused, cut or replaced gets a GOAWAY that says why, and the owner of
-// the server a notice. Connections that are counted apart (peers.h) are in none of these numbers.
+// These have shown no good credential yet; a source may have half of them. Where its own cap is
+// reached the oldest stranger of that source makes room for the newcomer. Else it is the oldest of
+// the source that has the most (peer_places.h). With no stranger there the newcomer is refused. So
+// neither idle connections nor a flood of new ones keeps anybody out who brings a credential.
+// Whoever is refused, cut or replaced gets a GOAWAY that says why, and the owner of the server a
+// notice. Connections that are counted apart (peers.h) are in none of these numbers.
 //
 // A listener that others than this machine reach speaks TLS alone. Until its handshake is over a
 // connection is a stranger that gRPC knows nothing of, and a deadline ends it. Certificates that

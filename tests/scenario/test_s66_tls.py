@@ -1,5 +1,5 @@
 """A coordinator that others than its own machine reach: TLS 1.3 or nothing. The network is a namespace of
-the test's own, in which 10.9.0.1 and 10.9.0.2 are addresses of the machine; it ends with its processes."""
+the test's own, in which 10.9.0.1 to 10.9.0.3 are addresses of the machine; it ends with its processes."""
 import contextlib
 import ctypes
 import json
@@ -16,7 +16,7 @@ import pytest
 from support import BIN, BUILD, SPEC, Daemon, until
 from strangers import Stranger
 
-HOST, OTHER = "10.9.0.1", "10.9.0.2"
+HOST, OTHER, THIRD = "10.9.0.1", "10.9.0.2", "10.9.0.3"
 CLONE_NEWNET = 0x40000000
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -45,7 +45,7 @@ def network():
         if libc.unshare(CLONE_NEWNET) != 0:
             pytest.skip("no network namespace: " + os.strerror(ctypes.get_errno()))
         for words in (["link", "set", "lo", "up"], ["addr", "add", f"{HOST}/32", "dev", "lo"],
-                      ["addr", "add", f"{OTHER}/32", "dev", "lo"]):
+                      ["addr", "add", f"{OTHER}/32", "dev", "lo"], ["addr", "add", f"{THIRD}/32", "dev", "lo"]):
             subprocess.run(["ip", *words], check=True)
         yield
     finally:
@@ -458,6 +458,23 @@ def test_oldest_silent_connection_gives_way_when_a_source_has_too_many(start, cl
         until("it is counted", lambda: c.counter("connections_replaced") >= 1)
         assert c.lines("newer connections need its place")
     assert c.counter("handshakes_late") == 0
+
+
+def test_newcomer_keeps_its_place_when_two_sources_connect_without_end(start, cluster):
+    """The oldest of all gave way once, so who was far away lost its place within its handshake."""
+    init(cluster.folder / "c", "--host", HOST)
+    c = start("c", "--role", "coordinator", "--listen", f"{HOST}:0", "--max-strangers", 8)
+    dials = lambda source: socket.create_connection((HOST, port(c)), timeout=10, source_address=(source, 0))
+    with contextlib.ExitStack() as stack:
+        newcomer = stack.enter_context(dials(HOST))
+        for _ in range(20):
+            stack.enter_context(dials(OTHER))
+            stack.enter_context(dials(THIRD))
+        until("many gave way", lambda: len(c.lines("newer connections need its place")) > 0)
+        with context_of(tls(c.state_dir, "ca.pem")).wrap_socket(newcomer, server_hostname=HOST) as secure:
+            assert secure.version() == "TLSv1.3"
+        assert c.counter("connections_replaced") >= 2 * 20 - 8
+    assert all("peer=10.9.0.1" not in line for line in c.lines("newer connections need its place"))
 
 
 def test_guard_ends_a_connection_when_what_comes_through_tls_is_no_http2(coordinator):
