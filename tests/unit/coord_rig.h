@@ -20,21 +20,22 @@ struct rig {
     uint64_t session;
     char assigned[TD_JOB_ID_MAX];
     uint64_t epoch, events;
-    uint32_t attempt;        // assigned last
-    uint64_t memory_bytes;   // of nodes that register; 0: they do not say
-    bool gives_no_devices;   // of nodes that register
-    const char *language;    // that they read plans in; NULL: this build's
-    uint32_t ranks_language; // 0: this build's
-    uint32_t cores;          // of nodes that register; 0: as many as slots
-    bool embedded;           // of nodes that register
-    bool keyed;              // of nodes that register
-    bool runs_commands;      // nodes that register
-    char key[33];            // that the newest registration was given
-    const char *address;     // collective, of nodes that register; NULL: none
-    const char *level;       // CPU, of nodes that register; NULL: they do not say
-    const char *boot;        // of nodes that register; NULL: always the same
-    const char *called;      // the name of nodes that register; NULL: as their id
-    char run[512];           // how `run` of the newest plan begins
+    uint32_t attempt;            // assigned last
+    uint64_t memory_bytes;       // of nodes that register; 0: they do not say
+    bool gives_no_devices;       // of nodes that register
+    const char *language;        // that they read plans in; NULL: this build's
+    uint32_t ranks_language;     // the same; 0: this build's
+    bool says_no_ranks_language; // nodes that register
+    uint32_t cores;              // of nodes that register; 0: as many as slots
+    bool embedded;               // of nodes that register
+    bool keyed;                  // of nodes that register
+    bool runs_commands;          // nodes that register
+    char key[33];                // that the newest registration was given
+    const char *address;         // collective, of nodes that register; NULL: none
+    const char *level;           // CPU, of nodes that register; NULL: they do not say
+    const char *boot;            // of nodes that register; NULL: always the same
+    const char *called;          // the name of nodes that register; NULL: as their id
+    char run[512];               // how `run` of the newest plan begins
     uint32_t n_assigned, n_progress, n_queue;
     struct { // the newest Assigns, and Stops of the newest of them
         uint64_t session;
@@ -202,6 +203,7 @@ static void say_register_with(struct rig *r, const char *name, uint32_t slots,
     td_spec_language(language);
     reg.plan_language = r->language ? td_unconst(r->language) : language;
     reg.ranks_language = r->ranks_language ? r->ranks_language : TD_RANKS_LANGUAGE;
+    if (r->says_no_ranks_language) reg.ranks_language = 0;
     reg.launcher_major = 1;
     reg.slots = slots;
     reg.cores = r->cores ? r->cores : slots;

@@ -217,6 +217,53 @@ static void test_network_that_could_hold_all_parts_is_waited_for(void **state) {
     end(&r);
 }
 
+// Two builds that meet and wait for each other would hang. Of one that does not say there may be
+// several, so it takes no part.
+static void test_nodes_whose_ranks_speak_otherwise_take_no_parts_of_one_attempt(void **state) {
+    (void)state;
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 2}");
+    struct rig r;
+    struct td_reason why;
+    begin_alone(&r, &o);
+    join_at(&r, "n-1", "10.0.0.1", "one");
+    r.ranks_language = TD_RANKS_LANGUAGE + 1;
+    join_at(&r, "n-2", "10.0.0.2", "two");
+    create(&r, 0, spec);
+    settle(&r);
+    answer_all(&r);
+    assert_int_equal(r.n_parts, 0);
+    td_core_reason(r.core, job(&r, 0), r.now.mono, &why);
+    assert_string_equal(why.code, "WAITING_FOR_NODE");
+    if (!strstr(why.text, "is of another build, whose ranks")) fail_msg("%s", why.text);
+    join_at(&r, "n-3", "10.0.0.3", "three");
+    answer_all(&r);
+    assert_int_equal(r.n_parts, 2);
+    const struct td_attempt *a = job(&r, 0)->attempts[0];
+    assert_string_equal(a->parts[0].node, "n-2");
+    assert_string_equal(a->parts[1].node, "n-3");
+    end(&r);
+}
+
+static void test_nodes_that_do_not_say_what_their_ranks_speak_are_named(void **state) {
+    (void)state;
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 2}");
+    struct rig r;
+    struct td_reason why;
+    begin_alone(&r, &o);
+    r.says_no_ranks_language = true;
+    join_at(&r, "n-1", "10.0.0.1", "one");
+    join_at(&r, "n-2", "10.0.0.2", "two");
+    create(&r, 0, spec);
+    settle(&r);
+    answer_all(&r);
+    assert_int_equal(r.n_parts, 0);
+    td_core_reason(r.core, job(&r, 0), r.now.mono, &why);
+    if (!strstr(why.text, "nodes n-1, n-2 are of another build")) fail_msg("%s", why.text);
+    end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nodes_that_do_not_meet_take_no_parts_of_one_attempt),
@@ -226,6 +273,8 @@ int main(void) {
         cmocka_unit_test(test_network_whose_nodes_lack_the_cpu_level_is_not_taken),
         cmocka_unit_test(test_network_that_needs_no_excluded_node_is_taken_when_it_has_room),
         cmocka_unit_test(test_excluded_node_takes_a_part_when_no_other_can),
+        cmocka_unit_test(test_nodes_whose_ranks_speak_otherwise_take_no_parts_of_one_attempt),
+        cmocka_unit_test(test_nodes_that_do_not_say_what_their_ranks_speak_are_named),
         cmocka_unit_test(test_network_that_could_hold_all_parts_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -266,12 +266,55 @@ static void test_rank_fails_with_the_error_of_a_sum_when_a_bucket_waits_beside_i
     }
 }
 
+static _Atomic bool rank_is_gone;
+
+static bool is_gone(int value) {
+    (void)value;
+    return atomic_load(&rank_is_gone);
+}
+
+// Rank 1 is of a build that knows no second group.
+static td_status join_first_alone(const struct td_collective_config *config,
+                                  struct td_collective **out_c) {
+    if (config->rank != 1 || !config->group) return join_and_count(config, out_c);
+    TD_TRY(wait_until(is_gone, 0, "the other rank waits on"));
+    return td_fail(TD_ABORTED, "there is no second group");
+}
+
+static td_status bar(struct td_collective *c, const char *tag) {
+    td_status s = shm()->barrier(c, tag);
+    if (s) atomic_store(&rank_is_gone, true);
+    return s;
+}
+
+static void be_short(struct run *r, const char *dir) {
+    use_summing(r, dir);
+    r->config.collective_timeout_ns = 200 * TD_NS_PER_MS;
+}
+
+static void test_rank_that_does_not_join_is_named_after_the_deadline_of_data(void **state) {
+    struct td_collective_ops ops = ops_of_nodes(true);
+    const struct td_plugin_desc nodes = TD_PLUGIN_DESC(COLLECTIVE, "shm", "of nodes", &ops);
+    struct job j = job_of(&nodes);
+    struct ranks all;
+    rank_is_gone = false;
+    j.change = be_short;
+    ops.join = join_first_alone;
+    ops.barrier = bar;
+    start_ranks(&all, &j, *state);
+    join_ranks(&all);
+    assert_fails(all.rank[0].failed, TD_DEADLINE_EXCEEDED,
+                 "rank 1 of 2 did not arrive within 0.200 s (trainer.collective_timeout)");
+    assert_fails(all.rank[1].failed, TD_ABORTED, "there is no second group");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_bits_are_the_same_when_sums_have_a_group_of_their_own),
         test_in_scratch(test_ranks_join_once_when_their_programs_sum_nothing),
         test_in_scratch(test_sum_goes_on_when_a_bucket_before_it_is_not_done),
         test_in_scratch(test_rank_fails_with_the_error_of_a_bucket_when_a_sum_waits_beside_it),
+        test_in_scratch(test_rank_that_does_not_join_is_named_after_the_deadline_of_data),
         test_in_scratch(test_rank_fails_with_the_error_of_a_sum_when_a_bucket_waits_beside_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

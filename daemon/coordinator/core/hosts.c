@@ -23,7 +23,12 @@ static bool is_loopback(const char *address) {
     return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
 }
 
+bool td_hosts_understand(const struct td_host *a, const struct td_host *b) {
+    return a->ranks_language && a->ranks_language == b->ranks_language;
+}
+
 bool td_hosts_meet(const struct td_host *a, const struct td_host *b) {
+    if (!td_hosts_understand(a, b)) return false;
     const char *x = a->collective_address, *y = b->collective_address;
     if (!x[0] || !y[0] || !strchr(x, ':') != !strchr(y, ':')) return false;
     if (!is_loopback(x) && !is_loopback(y)) return true;

@@ -21,7 +21,9 @@ void td_nodes_say_none(const struct td_core *core, char *out, size_t bytes);
 // Its machine has the level, as far as it is known; "auto" has everyone.
 bool td_host_has_level(const struct td_host *n, const char *level);
 // Their ranks can reach each other, as far as their collective addresses say: both have one of the
-// same family, and one that is loopback is of one machine.
+// same family, and one that is loopback is of one machine. They also understand each other: both
+// builds have one ranks_language.
+bool td_hosts_understand(const struct td_host *a, const struct td_host *b);
 bool td_hosts_meet(const struct td_host *a, const struct td_host *b);
 // Does the node that holds the part send this, by its session or by its key (session 0)?
 bool td_nodes_holds(const struct td_core *core, const struct td_attempt_part *p, uint64_t session,

@@ -4,7 +4,8 @@
 // A part goes to a node that has slots, devices and memory for its ranks. A job over several nodes
 // takes the best of these, those of the highest CPU level first, since all its ranks run at the
 // lowest level of its nodes. All of them are of one network (td_hosts_meet): one that could hold
-// all parts, and of these the one where most have room.
+// all parts, and of these the one where most have room. Nodes whose ranks do not understand each
+// other (ranks_language.h) are of different networks in this sense.
 //
 // A node is best-fit: the least free slots that suffice, first the one that has the newest
 // checkpoint, and before it those whose devices are known. A job whose newest checkpoint is on one
@@ -182,6 +183,11 @@ static bool is_able(const struct td_core *core, const struct td_job *j, const st
     }
     if (j->knobs.num_nodes > 1 && !n->collective_address[0]) {
         add_few(&c->apart, n);
+        return false;
+    }
+    const struct td_host *like = c->network ? c->network : n;
+    if (j->knobs.num_nodes > 1 && !td_hosts_understand(like, n)) {
+        add_few(&c->foreign, n);
         return false;
     }
     if (c->network && !td_hosts_meet(c->network, n)) {

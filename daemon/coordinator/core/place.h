@@ -39,6 +39,7 @@ struct td_place {
     bool away;                     // its newest checkpoint is on a node that is not ready
     struct td_place_few apart;     // have no address for traffic between nodes, which the job needs
     struct td_place_few elsewhere; // have one that those of network do not reach
+    struct td_place_few foreign;   // are of a build whose ranks those of network do not understand
     const struct td_host *network; // all parts go to nodes that meet this one; NULL: to any
 };
 

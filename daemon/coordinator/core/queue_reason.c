@@ -134,6 +134,13 @@ static void say_no_way(const struct td_place *p, char *out, size_t bytes) {
                                "(traind --collective-interface)",
                                names, p->apart.n == 1 ? "has" : "have");
     }
+    if (p->foreign.n && len < bytes) {
+        name_few(&p->foreign, false, names, sizeof names);
+        len += (size_t)snprintf(out + len, bytes - len,
+                                "; %s %s of another build, whose ranks those of the other nodes do "
+                                "not understand: install one release on all",
+                                names, p->foreign.n == 1 ? "is" : "are");
+    }
     if (p->elsewhere.n == 1 && len < bytes) {
         snprintf(out + len, bytes - len,
                  "; node %s has the collective address %s, of another network",
@@ -148,7 +155,7 @@ static void say_no_way(const struct td_place *p, char *out, size_t bytes) {
 // It spans more nodes than there are for it.
 static void say_few_nodes(const struct td_core *core, const struct td_job *j,
                           const struct td_place *p, struct td_reason *r) {
-    char names[FEW_BYTES], no_way[2 * FEW_BYTES + 128];
+    char names[FEW_BYTES], no_way[3 * FEW_BYTES + 256];
     name_able(core, j, p->able, names, sizeof names);
     say_no_way(p, no_way, sizeof no_way);
     td_reason_set(r, "WAITING_FOR_NODE",
@@ -321,7 +328,7 @@ void td_core_reason(const struct td_core *core, const struct td_job *j, struct t
 
 static uint64_t few_mark(const struct td_place *p) {
     return (uint64_t)p->wanted << 12 ^ p->able ^ (uint64_t)p->apart.n << 16 ^
-           (uint64_t)p->elsewhere.n << 20;
+           (uint64_t)p->elsewhere.n << 20 ^ (uint64_t)p->foreign.n << 24;
 }
 
 uint64_t td_core_reason_mark(const struct td_core *core, const struct td_job *j,

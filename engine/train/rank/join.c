@@ -74,6 +74,11 @@ td_status td_rank_join_group(struct td_rank *r) {
 }
 
 td_status td_rank_join_second_group(struct td_rank *r) {
-    TD_TRY_CTX(join(r, 1, &r->sums), "join the group in which ranks sum while buckets are reduced");
+    static const char what[] = "join the group in which ranks sum while buckets are reduced";
+    const struct td_collective_ops *o = r->group_ops;
+    TD_TRY_CTX(join(r, 1, &r->sums), "%s", what);
+    if (o->set_deadline) o->set_deadline(r->sums, &r->deadlines[TD_RANK_TRAINS]);
+    TD_TRY_CTX(o->barrier(r->sums, "join"), "%s", what);
+    if (o->set_deadline) o->set_deadline(r->sums, &r->deadlines[r->deadline]);
     return TD_OK;
 }

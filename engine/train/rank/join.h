@@ -7,6 +7,10 @@
 // The mapping of the second is the end of the mapping that the ranks of a node share. It is there
 // whether they join or not: their programs, which decide that, are known after the first is joined.
 // It is small, as it holds no gradients.
+//
+// All ranks have compared their programs in the first when they join the second. So nobody is late
+// there with good reason. They meet in it at once, and who does not come is named after the
+// deadline of data: in the middle of a first step it would be that of saving.
 // Errors: those of the collective's join. Thread: the training thread.
 
 #include "engine/train/rank/rank.h"

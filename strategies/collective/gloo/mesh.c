@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/fit.h"
 #include "lib/base/rng.h"
 
 enum { TOKEN_BYTES = 32, GUESTS_MAX = 16, BACKLOG = 64, KEY_BYTES = 64, RETRY_MS = 20 };
@@ -81,13 +82,46 @@ static td_status check_going(const struct td_mesh *m) {
     return td_fail(TD_ABORTED, "a peer is gone, the attempt is over");
 }
 
-static td_status fail_missing(const struct td_mesh *m, const char *nodes, const char *why) {
+// Nodes that did not come, and their ranks.
+struct missing {
+    uint32_t n;
+    char nodes[512], ranks[256];
+    struct td_fit_list node_list, rank_list;
+};
+
+static void init_missing(struct missing *w) {
+    w->n = 0;
+    td_fit_list_init(&w->node_list, w->nodes, sizeof w->nodes, ", ");
+    td_fit_list_init(&w->rank_list, w->ranks, sizeof w->ranks, ", ");
+}
+
+// Of one that left nothing in the store, ranks are as many as on this node: nodes are alike.
+static void add_missing(const struct td_mesh *m, struct missing *w, int32_t node) {
+    char name[TD_MESH_NODE_TEXT];
+    const struct record *r = &m->nodes[node];
+    const int32_t n = r->family ? r->n_ranks : m->config.n_ranks;
+    const int32_t first = r->family ? r->first_rank : node * n;
+    w->n++;
+    td_fit_list_add(&w->node_list, "%s", td_mesh_node(&m->config, node, name));
+    if (n == 1) td_fit_list_add(&w->rank_list, "%d", first);
+    if (n > 1) td_fit_list_add(&w->rank_list, "%d to %d", first, first + n - 1);
+}
+
+static td_status fail_missing(const struct td_mesh *m, const struct missing *w, const char *why) {
+    const bool is_one = w->n == 1 && m->config.n_ranks == 1;
     return td_status_with_meta(
         td_fail(TD_DEADLINE_EXCEEDED,
-                "node %s of %d did not come in time (%s); see its log, and check that the nodes "
-                "reach each other at the address of the interface",
-                nodes, m->config.n_nodes, why),
-        "missing_nodes", "%s", nodes);
+                "node %s of %d did not come in time (%s), with rank%s %s; see its log, and check "
+                "that the nodes reach each other at the address of the interface",
+                w->nodes, m->config.n_nodes, why, is_one ? "" : "s", w->ranks),
+        "missing_nodes", "%s", w->nodes);
+}
+
+static td_status fail_without(const struct td_mesh *m, int32_t node, const char *why) {
+    struct missing w;
+    init_missing(&w);
+    add_missing(m, &w, node);
+    return fail_missing(m, &w, why);
 }
 
 // Waits for events of a few descriptors until the deadline; out_ready is false once it has passed.
@@ -112,7 +146,7 @@ static void key_of(const struct td_mesh *m, int32_t node, char out[KEY_BYTES]) {
 
 // ---- the store ----------------------------------------------------------------------------------
 static td_status read_node(struct td_mesh *m, int32_t node, int64_t deadline_ns) {
-    char key[KEY_BYTES], name[TD_MESH_NODE_TEXT];
+    char key[KEY_BYTES];
     struct record *r = &m->nodes[node];
     size_t bytes = 0;
     if (r->family) return TD_OK;
@@ -131,8 +165,7 @@ static td_status read_node(struct td_mesh *m, int32_t node, int64_t deadline_ns)
         if (td_status_code(s) != TD_DEADLINE_EXCEEDED) return s;
         td_status_free(s);
         if (left <= 0) {
-            return fail_missing(m, td_mesh_node(&m->config, node, name),
-                                "its address is not in the store");
+            return fail_without(m, node, "its address is not in the store");
         }
     }
     if (bytes == sizeof *r && memcmp(r->magic, record_magic_text, sizeof r->magic) == 0 &&
@@ -373,15 +406,13 @@ static td_status look_at_guests(struct td_mesh *m, int64_t deadline_ns, int *fds
 
 static td_status accept_nodes(struct td_mesh *m, int64_t deadline_ns, int *fds) {
     for (bool is_late = false;;) {
-        char missing[512] = "", name[TD_MESH_NODE_TEXT];
-        size_t len = 0;
+        struct missing w;
+        init_missing(&w);
         for (int32_t p = m->config.node + 1; p < m->config.n_nodes; p++) {
-            if (fds[p] >= 0 || len + sizeof name + 2 > sizeof missing) continue;
-            len += (size_t)snprintf(missing + len, sizeof missing - len, "%s%s", len ? ", " : "",
-                                    td_mesh_node(&m->config, p, name));
+            if (fds[p] < 0) add_missing(m, &w, p);
         }
-        if (!len) return TD_OK;
-        if (is_late) return fail_missing(m, missing, "it did not connect");
+        if (!w.n) return TD_OK;
+        if (is_late) return fail_missing(m, &w, "it did not connect");
         TD_TRY(look_at_guests(m, deadline_ns, fds, &is_late));
     }
 }
@@ -441,10 +472,7 @@ static td_status connect_to(struct td_mesh *m, int32_t node, int64_t deadline_ns
         const char *why = "";
         TD_TRY(dial(m, node, deadline_ns, out_fd, &why));
         if (*out_fd >= 0) return TD_OK;
-        if (td_mono_now().ns >= deadline_ns) {
-            char name[TD_MESH_NODE_TEXT];
-            return fail_missing(m, td_mesh_node(&m->config, node, name), why);
-        }
+        if (td_mono_now().ns >= deadline_ns) return fail_without(m, node, why);
         (void)poll(NULL, 0, RETRY_MS); // the next try
     }
 }
