@@ -14,7 +14,7 @@
 
 #include "daemon/join.h"
 #include "lib/attempt/events.h"
-#include "lib/attempt/ranks_language.h"
+#include "lib/attempt/languages.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/fsio.h"
 #include "lib/base/interface.h"
@@ -253,8 +253,8 @@ static td_status dump_page(td_status (*print)(struct td_buf *out)) {
 static void dump_languages(void) {
     char plans[TD_DIGEST_HEX];
     td_spec_language(plans);
-    printf("launchers %d.%d\nranks %d\nplans %s\n", TD_LAUNCHER_MAJOR, TD_LAUNCHER_MINOR,
-           TD_RANKS_LANGUAGE, plans);
+    printf("launchers %d.%d\nranks %d\nnodes %d\nplans %s\n", TD_LAUNCHER_MAJOR, TD_LAUNCHER_MINOR,
+           TD_RANKS_LANGUAGE, TD_NODES_LANGUAGE, plans);
 }
 
 static void dump(const struct td_config *c) {

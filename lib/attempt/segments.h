@@ -20,7 +20,7 @@
 //   worker_exit.h      a rank's exit codes
 //   outcome.h          how a rank, a stage or an attempt ended
 //   checkpoint_name.h  names of checkpoints and of their files
-//   ranks_language.h   the number of what ranks on several nodes say to each other
+//   languages.h        numbers of what ranks of several nodes, and nodes, say
 //   retention.h        which checkpoints are kept
 //   devices.h          names of devices, one a rank
 //
@@ -64,7 +64,8 @@
 //   "boot_id":"..","socket":"..","job":"..","attempt":N,"epoch":E,"world_size":W,"first_rank":F,
 //   "n_ranks":K,"cores":"0-1:2-3","threads":T}
 // "major" is of the frames (proto/traind/v1/launcher.proto): a node that speaks another major can
-// still stop the launcher (SIGTERM: with a checkpoint) and forward its files.
+// still stop the launcher (SIGTERM: with a checkpoint) and forward its files. "minor" is raised by
+// what an older reader may ignore (languages.h). Versions so far: 1.0.
 
 enum {
     TD_LAUNCHER_MAJOR = 1,

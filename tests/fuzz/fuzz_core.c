@@ -7,7 +7,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "daemon/coordinator/core/view.h"
-#include "lib/attempt/ranks_language.h"
+#include "lib/attempt/languages.h"
 #include "lib/base/map.h"
 #include "lib/rpc/codec.h"
 #include "lib/spec/language.h"

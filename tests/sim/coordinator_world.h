@@ -11,7 +11,7 @@
 #include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/hosts.h"
 #include "lib/attempt/rank_page.h"
-#include "lib/attempt/ranks_language.h"
+#include "lib/attempt/languages.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/map.h"
 #include "lib/spec/language.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "daemon/coordinator/core/core.h"
-#include "lib/attempt/ranks_language.h"
+#include "lib/attempt/languages.h"
 #include "lib/base/buf.h"
 #include "lib/base/map.h"
 #include "lib/spec/language.h"

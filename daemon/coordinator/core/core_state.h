@@ -29,7 +29,7 @@ struct td_host {
     uint32_t cores, slots;
     uint64_t memory_bytes;
     uint32_t launcher_major;
-    uint32_t ranks_language; // lib/attempt/ranks_language.h; 0: its build does not say
+    uint32_t ranks_language; // lib/attempt/languages.h; 0: its build does not say
     bool embedded;
     char unfit[TD_HOST_UNFIT_BYTES]; // why it gets no plan and no attempt; "": it does
     bool refused;                    // that is why it has no session either

@@ -5,7 +5,7 @@
 // takes the best of these, those of the highest CPU level first, since all its ranks run at the
 // lowest level of its nodes. All of them are of one network (td_hosts_meet): one that could hold
 // all parts, and of these the one where most have room. Nodes whose ranks do not understand each
-// other (ranks_language.h) are of different networks in this sense.
+// other (languages.h) are of different networks in this sense.
 //
 // A node is best-fit: the least free slots that suffice, first the one that has the newest
 // checkpoint, and before it those whose devices are known. A job whose newest checkpoint is on one

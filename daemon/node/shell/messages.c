@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "daemon/node/shell/given_plan.h"
-#include "lib/attempt/ranks_language.h"
+#include "lib/attempt/languages.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/fit.h"
 #include "lib/base/json.h"

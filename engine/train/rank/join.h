@@ -10,7 +10,7 @@
 //
 // All ranks have compared their programs in the first when they join the second. So nobody is late
 // there with good reason. They meet in it at once, and who does not come is named after the
-// deadline of data: in the middle of a first step it would be that of saving.
+// deadline of data. In the middle of a first step it would be that of saving.
 // Errors: those of the collective's join. Thread: the training thread.
 
 #include "engine/train/rank/rank.h"

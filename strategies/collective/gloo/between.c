@@ -14,13 +14,6 @@
 
 enum { SLICE_BYTES = 3 << 18, PIECE_BYTES_MAX = 1 << 22, WHOLE_BYTES = 1 << 19 };
 
-struct frame {
-    uint64_t number; // of the call, from 1
-    struct td_between_call call;
-    char data[TD_BETWEEN_INLINE];
-};
-_Static_assert(sizeof(struct frame) - TD_BETWEEN_INLINE == 64, "a frame is sent without padding");
-
 struct td_between {
     struct td_between_config config;
     int32_t node, n_nodes;
@@ -30,7 +23,7 @@ struct td_between {
     int64_t deadline_ns;                              // of the call
     const struct td_collective_deadline *deadline;    // which one that is
     const struct td_collective_deadline *_Atomic set; // of the calls that follow
-    struct frame *out, *in;                           // in: (n_nodes)
+    struct td_wire_frame *out, *in;                   // in: (n_nodes)
     size_t piece_bytes;                               // of data that goes at once
     size_t slice_bytes; // the most of it that goes from one node to another
     char *pieces[2];    // (n_nodes, slice_bytes) each, once they are needed
@@ -144,7 +137,7 @@ td_status td_between_connect(struct td_between *b, struct td_mesh_place *out_pla
 }
 
 // ---- what nodes came for ------------------------------------------------------------------------
-static void describe(const struct frame *f, char *out, size_t out_bytes) {
+static void describe(const struct td_wire_frame *f, char *out, size_t out_bytes) {
     static const char *const names[] = {
         [TD_BETWEEN_ALL_REDUCE] = "all_reduce",
         [TD_BETWEEN_BUCKET] = "all_reduce_bucket",
@@ -196,7 +189,7 @@ static void describe(const struct frame *f, char *out, size_t out_bytes) {
 
 static td_status check_frames(struct td_between *b) {
     for (int32_t p = 0; p < b->n_nodes; p++) {
-        const struct frame *theirs = &b->in[p];
+        const struct td_wire_frame *theirs = &b->in[p];
         if (p == b->node || (theirs->number == b->out->number &&
                              memcmp(&theirs->call, &b->out->call, sizeof theirs->call) == 0)) {
             continue;

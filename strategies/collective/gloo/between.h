@@ -33,32 +33,8 @@
 
 #include "strategies/collective/gloo/gloo.h"
 #include "strategies/collective/gloo/mesh.h"
+#include "strategies/collective/gloo/wire.h"
 #include "traind/collective.h"
-
-enum { TD_BETWEEN_INLINE = 32 << 10 }; // bytes of data that a frame carries
-
-enum td_between_kind {
-    TD_BETWEEN_ALL_REDUCE,
-    TD_BETWEEN_BUCKET,
-    TD_BETWEEN_ALL_GATHER,
-    TD_BETWEEN_BROADCAST,
-    TD_BETWEEN_BARRIER,
-    TD_BETWEEN_REDUCE,
-    TD_BETWEEN_REDUCE_SCATTER,
-    TD_BETWEEN_GATHER,
-    TD_BETWEEN_SCATTER,
-    TD_BETWEEN_ALL_GATHER_UNEVEN,
-    TD_BETWEEN_ALL_TO_ALL,
-    TD_BETWEEN_KINDS,
-};
-
-// What a node came for. Equal on all nodes, or the program is wrong.
-struct td_between_call {
-    uint8_t kind, dtype, op, is_cut; // is_cut: the tag has more bytes
-    uint32_t detail;                 // a source, a destination, control flags, a digest of the tag
-    int64_t n;                       // elements or bytes
-    char tag[40];                    // barrier: how it begins; zeros after it
-};
 
 // Elements that are reduced: sums are divided by `divisor` where op is MEAN.
 struct td_between_part {

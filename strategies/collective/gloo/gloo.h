@@ -5,6 +5,7 @@
 // Gloo. In reading order:
 //
 //   gloo.h         carries slices between nodes; gloo.cc is the one file that knows libgloo
+//   wire.h         what goes over these connections, and keys of the store
 //   mesh.h         connections between nodes
 //   between.h      calls and sums between nodes
 //   hierarchy.h    the backend: inside a node, between nodes, and back

@@ -16,29 +16,12 @@
 #include "lib/base/clock.h"
 #include "lib/base/fit.h"
 #include "lib/base/rng.h"
+#include "strategies/collective/gloo/wire.h"
 
-enum { TOKEN_BYTES = 32, GUESTS_MAX = 16, BACKLOG = 64, KEY_BYTES = 64, RETRY_MS = 20 };
+enum { GUESTS_MAX = 16, BACKLOG = 64, RETRY_MS = 20 };
 #define SLICE_NS    (50 * TD_NS_PER_MS)
 #define STORE_NS    (500 * TD_NS_PER_MS)
 #define GREETING_NS (5 * TD_NS_PER_S)
-
-// What a node leaves in the store.
-struct record {
-    char magic[8];
-    uint32_t family, port;
-    int32_t first_rank, n_ranks;
-    uint8_t address[16];
-    uint8_t token[TOKEN_BYTES];
-};
-static const char record_magic_text[8] = "tdnode1";
-
-// What both ends of a connection send: to the one that listens first, then back.
-struct greeting {
-    char magic[8];
-    int32_t from, to;
-    uint8_t token[TOKEN_BYTES]; // of `to`
-};
-static const char greeting_magic_text[8] = "tdmesh1";
 
 // Somebody who connected and did not greet yet.
 struct guest {
@@ -46,7 +29,7 @@ struct guest {
     size_t have;
     int64_t deadline_ns;
     struct sockaddr_storage from;
-    struct greeting greeting;
+    struct td_wire_greeting greeting;
 };
 
 struct td_mesh {
@@ -58,7 +41,7 @@ struct td_mesh {
     uint64_t n_strangers;          // that were dropped
     bool gave_way;                 // one of them, to others
     struct sockaddr_storage first; // of them
-    struct record nodes[];         // (n_nodes); those that were read have a family
+    struct td_wire_record nodes[]; // (n_nodes); those that were read have a family
 };
 
 const char *td_mesh_node(const struct td_mesh_config *c, int32_t node,
@@ -71,7 +54,7 @@ const char *td_mesh_node(const struct td_mesh_config *c, int32_t node,
 // ---- small helpers ------------------------------------------------------------------------------
 static bool same_token(const uint8_t *a, const uint8_t *b) {
     uint8_t differs = 0;
-    for (int i = 0; i < TOKEN_BYTES; i++) {
+    for (int i = 0; i < TD_WIRE_TOKEN_BYTES; i++) {
         differs |= a[i] ^ b[i];
     }
     return !differs;
@@ -98,7 +81,7 @@ static void init_missing(struct missing *w) {
 // Of one that left nothing in the store, ranks are as many as on this node: nodes are alike.
 static void add_missing(const struct td_mesh *m, struct missing *w, int32_t node) {
     char name[TD_MESH_NODE_TEXT];
-    const struct record *r = &m->nodes[node];
+    const struct td_wire_record *r = &m->nodes[node];
     const int32_t n = r->family ? r->n_ranks : m->config.n_ranks;
     const int32_t first = r->family ? r->first_rank : node * n;
     w->n++;
@@ -138,23 +121,21 @@ static td_status wait_some(const struct td_mesh *m, struct pollfd *fds, nfds_t n
     }
 }
 
-static void key_of(const struct td_mesh *m, int32_t node, char out[KEY_BYTES]) {
-    char group[24] = "";
-    if (m->config.group) snprintf(group, sizeof group, "group-%d/", m->config.group);
-    snprintf(out, KEY_BYTES, "collective/a%d/%snode-%d", m->config.attempt, group, node);
+static void key_of(const struct td_mesh *m, int32_t node, char out[TD_WIRE_KEY_BYTES]) {
+    td_wire_key(m->config.attempt, m->config.group, node, out);
 }
 
 // ---- the store ----------------------------------------------------------------------------------
 static td_status read_node(struct td_mesh *m, int32_t node, int64_t deadline_ns) {
-    char key[KEY_BYTES];
-    struct record *r = &m->nodes[node];
+    char key[TD_WIRE_KEY_BYTES];
+    struct td_wire_record *r = &m->nodes[node];
     size_t bytes = 0;
     if (r->family) return TD_OK;
     key_of(m, node, key);
     for (;;) {
         TD_TRY(check_going(m));
         const int64_t left = deadline_ns - td_mono_now().ns;
-        struct record found;
+        struct td_wire_record found;
         td_status s = m->config.store->get(m->config.store, key,
                                            TD_MIN(TD_MAX(left, (int64_t)1), (int64_t)STORE_NS),
                                            &found, sizeof found, &bytes);
@@ -168,7 +149,7 @@ static td_status read_node(struct td_mesh *m, int32_t node, int64_t deadline_ns)
             return fail_without(m, node, "its address is not in the store");
         }
     }
-    if (bytes == sizeof *r && memcmp(r->magic, record_magic_text, sizeof r->magic) == 0 &&
+    if (bytes == sizeof *r && memcmp(r->magic, td_wire_record_magic, sizeof r->magic) == 0 &&
         r->family == m->address.ss_family) {
         return TD_OK;
     }
@@ -180,9 +161,9 @@ static td_status read_node(struct td_mesh *m, int32_t node, int64_t deadline_ns)
 }
 
 static td_status leave_address(struct td_mesh *m) {
-    char key[KEY_BYTES];
-    struct record *own = &m->nodes[m->config.node];
-    memcpy(own->magic, record_magic_text, sizeof own->magic);
+    char key[TD_WIRE_KEY_BYTES];
+    struct td_wire_record *own = &m->nodes[m->config.node];
+    memcpy(own->magic, td_wire_record_magic, sizeof own->magic);
     own->family = m->address.ss_family;
     own->first_rank = m->config.first_rank;
     own->n_ranks = m->config.n_ranks;
@@ -208,7 +189,7 @@ static td_status leave_address(struct td_mesh *m) {
 }
 
 static socklen_t address_of(const struct td_mesh *m, int32_t node, struct sockaddr_storage *out) {
-    const struct record *r = &m->nodes[node];
+    const struct td_wire_record *r = &m->nodes[node];
     memset(out, 0, sizeof *out);
     if (r->family == AF_INET) {
         struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = (in_port_t)r->port};
@@ -276,7 +257,8 @@ static td_status read_address(struct td_mesh *m) {
 }
 
 td_status td_mesh_create(const struct td_mesh_config *config, struct td_mesh **out_m) {
-    TD_AUTO(td_mesh) *m = td_calloc(1, sizeof *m + (size_t)config->n_nodes * sizeof(struct record));
+    TD_AUTO(td_mesh) *m =
+        td_calloc(1, sizeof *m + (size_t)config->n_nodes * sizeof(struct td_wire_record));
     if (!m) return td_fail_oom();
     m->config = *config;
     m->listener = -1;
@@ -352,17 +334,17 @@ static void take_guests(struct td_mesh *m) {
 }
 
 static void answer(const struct td_mesh *m, int fd, int32_t to) {
-    struct greeting back = {.from = m->config.node, .to = to};
-    memcpy(back.magic, greeting_magic_text, sizeof back.magic);
+    struct td_wire_greeting back = {.from = m->config.node, .to = to};
+    memcpy(back.magic, td_wire_greeting_magic, sizeof back.magic);
     memcpy(back.token, m->nodes[to].token, sizeof back.token);
     // 48 bytes always fit an empty socket. One that fails is found by who reads it.
     (void)!send(fd, &back, sizeof back, MSG_NOSIGNAL);
 }
 
 // A node of the attempt that is not connected yet, by what the guest sent.
-static bool is_expected(const struct td_mesh *m, const struct greeting *g, const int *fds) {
+static bool is_expected(const struct td_mesh *m, const struct td_wire_greeting *g, const int *fds) {
     const struct td_mesh_config *c = &m->config;
-    return memcmp(g->magic, greeting_magic_text, sizeof g->magic) == 0 && g->to == c->node &&
+    return memcmp(g->magic, td_wire_greeting_magic, sizeof g->magic) == 0 && g->to == c->node &&
            g->from > c->node && g->from < c->n_nodes && fds[g->from] < 0 &&
            same_token(g->token, m->nodes[c->node].token);
 }
@@ -439,8 +421,8 @@ static td_status dial(struct td_mesh *m, int32_t node, int64_t deadline_ns, int 
         *out_why = strerror(error);
         return TD_OK;
     }
-    struct greeting out = {.from = m->config.node, .to = node}, back;
-    memcpy(out.magic, greeting_magic_text, sizeof out.magic);
+    struct td_wire_greeting out = {.from = m->config.node, .to = node}, back;
+    memcpy(out.magic, td_wire_greeting_magic, sizeof out.magic);
     memcpy(out.token, m->nodes[node].token, sizeof out.token);
     if (send(fd, &out, sizeof out, MSG_NOSIGNAL) != (ssize_t)sizeof out) {
         *out_why = strerror(errno);
@@ -457,7 +439,7 @@ static td_status dial(struct td_mesh *m, int32_t node, int64_t deadline_ns, int 
         if (n <= 0) return TD_OK;
         have += (size_t)n;
     }
-    const bool knows = memcmp(back.magic, greeting_magic_text, sizeof back.magic) == 0 &&
+    const bool knows = memcmp(back.magic, td_wire_greeting_magic, sizeof back.magic) == 0 &&
                        back.from == node && back.to == m->config.node &&
                        same_token(back.token, m->nodes[m->config.node].token);
     *out_why = "what answers at its address is not the node";
