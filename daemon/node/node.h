@@ -34,6 +34,7 @@
 //   measurer.h                what the cores reach, measured while no rank runs, for plans
 //   plugin_list.h             one-shot `traind-worker probe --plugins`: what specs can name here
 //   reconcile.h               the disk holds of a job what the catalog says
+//   tree_removal.h            a directory of a program goes, by a thread
 //
 // A node owns no job. Its ranks belong to launchers, which outlive it. What they did is in files
 // with offsets, so a node that was killed and restarted goes on where the coordinator's commits

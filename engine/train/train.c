@@ -15,6 +15,7 @@
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/result.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 
@@ -133,7 +134,7 @@ static td_status write_profile(const struct td_rank *r, const struct td_profile 
     snprintf(what, sizeof what, "\"attempt\":%d,\"rank\":%d,\"world_size\":%d,\"step\":%lld",
              r->config->attempt, r->config->rank, r->config->world_size, (long long)step);
     TD_TRY(td_profile_json(p, what, &text));
-    return td_rank_write_result(r, "profile.json", &text, out_path);
+    return td_rank_write_result(r, TD_RESULT_PROFILE, &text, out_path);
 }
 
 // For people: a run does not fail for it.

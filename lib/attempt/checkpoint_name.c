@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/whole_file.h"
+
 static const char *digits(const char *p) {
     const char *begin = p;
     while (*p >= '0' && *p <= '9') {
@@ -46,12 +48,23 @@ bool td_checkpoint_file_ok(const char *name) {
     return true;
 }
 
+static bool is_one_of(const char *const *names, size_t n, const char *name) {
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(names[i], name) == 0) return true;
+    }
+    return false;
+}
+
 bool td_checkpoint_file_written(const char *name) {
     static const char *const names[] = {"manifest.json", "model.safetensors",
                                         "optimizer.safetensors", "plugins.safetensors",
                                         "config.json"};
-    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(names[i], name) == 0) return true;
-    }
-    return false;
+    return is_one_of(names, sizeof names / sizeof names[0], name);
+}
+
+bool td_checkpoint_result_written(const char *name) {
+    static const char *const names[] = {TD_RESULT_PREDICTIONS, TD_RESULT_SAMPLE, TD_RESULT_PROFILE,
+                                        "confusion-val.json", "confusion-test.json"};
+    return is_one_of(names, sizeof names / sizeof names[0], name) ||
+           strncmp(name, TD_WHOLE_FILE_PREFIX, strlen(TD_WHOLE_FILE_PREFIX)) == 0;
 }

@@ -28,4 +28,12 @@ bool td_checkpoint_file_ok(const char *name);
 // A name that ranks give to a file of a checkpoint: what else is beside those is somebody's own.
 bool td_checkpoint_file_written(const char *name);
 
+// Files for people that ranks leave beside the checkpoints of an attempt, and what a rank that was
+// killed may leave of one. <...>: "val" or "test".
+#define TD_RESULT_PREDICTIONS "predictions.npy"
+#define TD_RESULT_SAMPLE      "sample.txt"
+#define TD_RESULT_PROFILE     "profile.json"
+#define TD_RESULT_CONFUSION   "confusion-%s.json"
+bool td_checkpoint_result_written(const char *name);
+
 #endif

@@ -27,7 +27,8 @@
 //
 //   1  the first that is counted: a node says what plans and what ranks it has, a coordinator why
 //      it sends it no jobs
+//   2  Reconcile.own_directory: an older node leaves the directory of a program that was deleted
 
-enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 1 };
+enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 2 };
 
 #endif

@@ -31,7 +31,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/whole_file.h"
 
-enum { READ_CHUNK = 1 << 16, TREE_DEPTH_MAX = 32, HOLDER_MAX = 256 };
+enum { READ_CHUNK = 1 << 16, TREE_DEPTH_MAX = 100, HOLDER_MAX = 256 };
 
 // The directory of path, as text; "." if it has none.
 static td_status parent_of(const char *path, char out[PATH_MAX]) {

@@ -36,7 +36,7 @@ TD_MUST_USE td_status td_fs_mkdirs(const char *path, mode_t mode);
 TD_MUST_USE td_status td_fs_mkdirs_exact(const char *path, mode_t mode);
 TD_MUST_USE td_status td_fs_fsync_dir(const char *path);
 TD_MUST_USE td_status td_fs_rename(const char *from, const char *to); // and fsyncs to's directory
-// Removes a tree without following links; absent is fine. Depth is bounded by 32.
+// Removes a tree without following links; absent is fine. Depth is bounded by 100.
 TD_MUST_USE td_status td_fs_remove_tree(const char *path);
 bool td_fs_exists(const char *path);
 enum { TD_FS_PATH_BYTES = 4096 };

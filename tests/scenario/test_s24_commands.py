@@ -491,3 +491,35 @@ def test_torch_script_over_gloo_is_restarted_after_a_rank_is_killed(daemon, torc
     said = daemon.output(job, rank=0)
     again = [int(line.split("after step ")[1].split(",")[0]) for line in said.splitlines() if "after step" in line]
     assert again[-1] >= 10 and "done: step 400" in said
+
+
+# ---- its directory ------------------------------------------------------------------------------
+WRITES = ("import pathlib; d = pathlib.Path('deep/er'); d.mkdir(parents=True); (d / 'out.txt').write_text('x'); "
+          "(d / 'link').symlink_to('/etc')")
+
+
+def test_directory_goes_with_the_job_and_a_given_one_stays(daemon, tmp_path):
+    """It stays with --keep-checkpoints, too."""
+    given = tmp_path / "given"
+    given.mkdir()
+    code = [sys.executable, "-c", WRITES]
+    goes, stays, elsewhere = jobs = [daemon.submit(spec(*code)), daemon.submit(spec(*code)),
+                                     daemon.submit(spec(*code, workdir=str(given)))]
+    for job in jobs:
+        daemon.finish(job)
+    own = {job: daemon.state_dir / "checkpoints" / job for job in jobs}
+    assert all((d / "deep/er/out.txt").exists() for d in (own[goes], own[stays], given))
+    for args in ([goes], ["--keep-checkpoints", stays], [elsewhere]):
+        daemon.ctl("delete", *args)
+    attempts = daemon.state_dir / "attempts"
+    until("they are deleted", lambda: not own[goes].exists() and not any((attempts / job).exists() for job in jobs))
+    assert (own[stays] / "deep/er/out.txt").exists() and (given / "deep/er/out.txt").exists()
+
+
+def test_retention_leaves_and_lists_what_a_command_wrote(cluster):
+    daemon = cluster.start("--retention-jobs", "1", name="d")
+    first = daemon.submit(spec(sys.executable, "-c", WRITES))
+    daemon.finish(first)
+    daemon.finish(daemon.submit(spec("true")))
+    daemon.logged_at(f"files of a forgotten job stay.*job={first} .*n=1 names=.?.?deep")
+    assert (daemon.state_dir / "checkpoints" / first / "deep/er/out.txt").exists()

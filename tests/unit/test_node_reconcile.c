@@ -2,6 +2,8 @@
 
 #include "daemon/node/shell/reconcile.h"
 
+#include <sys/stat.h>
+
 #include "lib/base/fsio.h"
 #include "lib/rpc/loop.h"
 #include "tests/unit/test.h"
@@ -113,11 +115,143 @@ static void test_checkpoints_are_not_missing_when_their_file_system_may_be_away(
     end(&r);
 }
 
+// ---- a job that was forgotten -------------------------------------------------------------------
+#define JOB "j-000000000001"
+
+static void put(const char *dir, const char *name) {
+    char path[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(path, "%s/" JOB "/%s", dir, name));
+    assert_ok(td_fs_write(path, "x", 1, 0600, 0));
+}
+
+static bool is_there(const char *dir, const char *name) {
+    char path[TD_FS_PATH_BYTES];
+    struct stat st;
+    assert_ok(td_fs_path(path, "%s/" JOB "/%s", dir, name));
+    return lstat(path, &st) == 0;
+}
+
+// <dir>/place/<job>, with what ranks, loggers and a program leave there.
+static void fill(const char *dir, char place[TD_FS_PATH_BYTES]) {
+    char path[TD_FS_PATH_BYTES], link[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(place, "%s/place", dir));
+    assert_ok(td_fs_path(path, "%s/" JOB "/own/deep", place));
+    assert_ok(td_fs_mkdirs(path, 0700));
+    assert_ok(td_fs_path(path, "%s/" JOB "/a1/step-5", place));
+    assert_ok(td_fs_mkdirs(path, 0700));
+    assert_ok(td_fs_path(path, "%s/" JOB "/logs", place));
+    assert_ok(td_fs_mkdirs(path, 0700));
+    const char *const names[] = {"a1/step-5/manifest.json",
+                                 "a1/predictions.npy",
+                                 "a1/sample.txt",
+                                 "a1/profile.json",
+                                 "a1/confusion-val.json",
+                                 "a1/confusion-test.json",
+                                 "a1/.traind-0123456789abcdef",
+                                 "logs/metrics.csv",
+                                 "own/deep/out.txt"};
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
+        put(place, names[i]);
+    }
+    assert_ok(td_fs_path(path, "%s/elsewhere", dir));
+    assert_ok(td_fs_mkdirs(path, 0700));
+    assert_ok(td_fs_path(link, "%s/" JOB "/own/link", place));
+    assert_int_equal(symlink("../../../elsewhere", link), 0);
+    assert_ok(td_fs_path(path, "%s/elsewhere/kept", dir));
+    assert_ok(td_fs_write(path, "x", 1, 0600, 0));
+}
+
+static void forget(struct rig *r, char *place, bool own_directory) {
+    char job[] = JOB;
+    uint32_t over[] = {1};
+    Traind__V1__Reconcile m = TRAIND__V1__RECONCILE__INIT;
+    m.request = 1;
+    m.job = job;
+    m.directory = place;
+    m.over = over;
+    m.n_over = 1;
+    m.forgotten = true;
+    m.own_directory = own_directory;
+    r->answered = false;
+    td_reconciler_submit(r->reconciler, &m);
+    assert_ok(td_loop_run_until(r->loop, &r->answered, TD_TEST_WAIT_NS));
+}
+
+static void test_program_keeps_what_it_wrote_when_retention_forgets_its_job(void **state) {
+    struct rig r;
+    char place[TD_FS_PATH_BYTES];
+    fill(*state, place);
+    begin(&r, *state);
+    forget(&r, place, false);
+    end(&r);
+    assert_string_equal(r.failure, "");
+    assert_false(is_there(place, "a1"));
+    assert_false(is_there(place, "logs"));
+    assert_true(is_there(place, "own/deep/out.txt"));
+    assert_true(is_there(place, "own/link"));
+}
+
+static void test_directory_of_a_program_goes_whole_when_its_job_is_deleted(void **state) {
+    struct rig r;
+    char place[TD_FS_PATH_BYTES];
+    fill(*state, place);
+    begin(&r, *state);
+    forget(&r, place, true);
+    assert_string_equal(r.failure, "");
+    assert_false(is_there(place, "."));
+    assert_true(td_fs_exists(place));
+    forget(&r, place, true); // once more, as after an answer that was lost
+    assert_string_equal(r.failure, "");
+    end(&r);
+    char kept[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(kept, "%s/elsewhere/kept", (char *)*state));
+    assert_true(td_fs_exists(kept));
+}
+
+static void test_link_in_the_place_of_a_directory_goes_and_not_what_it_leads_to(void **state) {
+    struct rig r;
+    char place[TD_FS_PATH_BYTES], link[TD_FS_PATH_BYTES];
+    fill(*state, place);
+    assert_ok(td_fs_path(link, "%s/other", (char *)*state));
+    assert_ok(td_fs_mkdirs(link, 0700));
+    assert_ok(td_fs_path(link, "%s/other/" JOB, (char *)*state));
+    assert_int_equal(symlink("../place/" JOB, link), 0);
+    link[strlen(link) - strlen("/" JOB)] = '\0';
+    begin(&r, *state);
+    forget(&r, link, true);
+    end(&r);
+    assert_false(is_there(link, "."));
+    assert_true(is_there(place, "a1/predictions.npy"));
+}
+
+static void test_deletion_says_what_stays_when_a_tree_cannot_go(void **state) {
+    struct rig r;
+    char place[TD_FS_PATH_BYTES], deep[TD_FS_PATH_BYTES];
+    fill(*state, place);
+    assert_ok(td_fs_path(deep, "%s/" JOB "/d", place));
+    for (int i = 0; i < 110; i++) {
+        snprintf(deep + strlen(deep), sizeof deep - strlen(deep), "/d");
+    }
+    assert_ok(td_fs_mkdirs(deep, 0700));
+    begin(&r, *state);
+    forget(&r, place, true);
+    end(&r);
+    assert_non_null(strstr(r.failure, "deeper than 100 directories"));
+    char half[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(deep, "%s/" JOB "/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d", place));
+    assert_ok(td_fs_path(half, "%s/rest", (char *)*state)); // what the test's end can remove
+    assert_ok(td_fs_rename(deep, half));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_job_without_files_is_answered),
         test_in_scratch(test_question_with_a_path_that_is_too_long_was_never_answered),
         test_in_scratch(test_checkpoints_are_not_missing_when_their_file_system_may_be_away),
+        test_in_scratch(test_program_keeps_what_it_wrote_when_retention_forgets_its_job),
+        test_in_scratch(test_directory_of_a_program_goes_whole_when_its_job_is_deleted),
+        test_in_scratch(test_link_in_the_place_of_a_directory_goes_and_not_what_it_leads_to),
+        test_in_scratch(test_deletion_says_what_stays_when_a_tree_cannot_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,8 @@ struct td_removal {
     char *directory;     // checkpoint.dir of its spec
     uint32_t n_attempts; // that it had
     bool keep_checkpoints;
-    uint64_t request; // the newest Reconcile about it
+    bool own_directory; // the job's is its program's, and goes whole
+    uint64_t request;   // the newest Reconcile about it
 };
 
 // "<digest of the spec>/<CPU level of the node>/<digest of its plugins>"

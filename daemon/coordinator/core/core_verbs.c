@@ -258,7 +258,7 @@ td_status td_core_delete(struct td_core *core, struct td_now now, const char *id
     if (!s) {
         td_core_log(core, "job deleted job=%s name=\"%s\"%s", j->id, j->name,
                     keep_checkpoints ? ", its checkpoints stay" : "");
-        td_forget_job(core, j, keep_checkpoints);
+        td_forget_job(core, j, keep_checkpoints ? TD_FORGET_KEEP_CHECKPOINTS : TD_FORGET_DELETED);
     }
     td_core_leave(core);
     return s;

@@ -118,11 +118,11 @@ static void drop_requests(struct td_core *core, const struct td_job *j) {
     }
 }
 
-void td_forget_job(struct td_core *core, struct td_job *take_job, bool keep_checkpoints) {
+void td_forget_job(struct td_core *core, struct td_job *take_job, enum td_forget how) {
     struct td_job *j = take_job;
     TD_CHECK(td_job_state_ended(j->state) && !td_job_live(j) && !j->listed);
     struct td_leaving *l = td_core_must(td_calloc(1, sizeof *l));
-    l->body = describe(j, keep_checkpoints);
+    l->body = describe(j, how == TD_FORGET_KEEP_CHECKPOINTS);
     TD_CHECK(!td_map_put(core->leaving, j->id, l, NULL));
     for (uint32_t n = 1; n <= j->n_attempts; n++) {
         struct td_attempt *a = td_job_attempt(j, n);
@@ -131,7 +131,7 @@ void td_forget_job(struct td_core *core, struct td_job *take_job, bool keep_chec
             if (!p->forgotten) td_attempt_send_forget(core, j, a, p);
         }
     }
-    td_removals_plan(core, j, keep_checkpoints);
+    td_removals_plan(core, j, how);
     drop_requests(core, j);
     drop_rows(core, j);
     td_core_record(core, TD_RECORD_LEAVING, j->id, l->body);

@@ -8,12 +8,13 @@
 // that were streamed to here, points of metrics.db) and says so; then the row LEAVING goes. So a
 // crash in between leaves nothing: the next start asks again for every row LEAVING. From the first
 // transaction on nobody finds the job any more. What it owns on nodes goes by rows of their own
-// (removals.c). keep_checkpoints: files of checkpoints stay, here and there.
+// (removals.c).
 //
 // A job that has not ended is not forgotten, nor one whose checkpoints a job that has not ended
 // names in ckpt_path or init_from.
 
 #include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/removals.h"
 
 struct td_core;
 
@@ -21,7 +22,7 @@ struct td_core;
 // JOB_RESUMED_FROM.
 TD_MUST_USE td_status td_forget_check(const struct td_core *core, const struct td_job *j);
 // Ends the job's life: its rows and what it owns go. It was checked, and is not of this event.
-void td_forget_job(struct td_core *core, struct td_job *take_job, bool keep_checkpoints);
+void td_forget_job(struct td_core *core, struct td_job *take_job, enum td_forget how);
 void td_forget_ended(struct td_core *core, struct td_job *j);
 void td_forget_note_pins(struct td_core *core, struct td_job *j);              // its spec was read
 void td_forget_answered(struct td_core *core, const char *job, bool all_gone); // td_core_forgotten

@@ -172,6 +172,7 @@ struct td_job_knobs {
     uint32_t num_nodes;      // that it spans, at least 1
     uint32_t stages;         // bits TD_STAGE_*
     enum td_job_kind kind;
+    bool own_directory; // a program that starts in the job's directory, as no workdir is given
 };
 
 struct td_job {

@@ -49,6 +49,8 @@ td_status td_job_knobs_set(struct td_job_knobs *k, const struct td_spec *spec) {
         .num_nodes = (uint32_t)TD_MAX(spec->trainer.num_nodes, 1),
         .stages = spec->stages,
         .kind = spec->kind,
+        .own_directory = spec->kind != TD_KIND_TRAIN &&
+                         !td_json_string(td_json_get(spec->tree, "workdir"), NULL),
     };
     const char **texts[N_TEXTS];
     size_t bytes = 0;

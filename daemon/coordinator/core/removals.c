@@ -41,23 +41,24 @@ void td_core_drop_removal(struct td_core *core, struct td_removal *r) {
     td_removal_destroy(r);
 }
 
-static void add_removal(struct td_core *core, const struct td_job *j, const char *node,
-                        const char *directory, bool keep) {
+static void add_removal(struct td_core *core, struct td_job *j, const char *node,
+                        const char *directory, enum td_forget how) {
     char key[KEY_BYTES];
     struct td_removal *r = td_core_must(td_calloc(1, sizeof *r));
     snprintf(r->job, sizeof r->job, "%s", j->id);
     snprintf(r->node, sizeof r->node, "%s", node);
     r->directory = td_core_dup(directory);
     r->n_attempts = j->n_attempts;
-    r->keep_checkpoints = keep;
+    r->keep_checkpoints = how == TD_FORGET_KEEP_CHECKPOINTS;
+    r->own_directory = how == TD_FORGET_DELETED && td_job_has_knobs(j) && j->knobs.own_directory;
     key_of(r->job, r->node, key);
     TD_CHECK(!td_map_put(core->removals, key, r, NULL));
     struct td_host *n = td_nodes_find(core, node);
     if (n) n->n_removals++;
     TD_AUTO_BUF body;
     td_buf_init(&body, ROW_MAX_BYTES);
-    TD_CHECK(
-        !td_buf_printf(&body, "{\"attempts\":%u,\"keep\":%d,\"directory\":", r->n_attempts, keep));
+    TD_CHECK(!td_buf_printf(&body, "{\"attempts\":%u,\"keep\":%d,\"own\":%d,\"directory\":",
+                            r->n_attempts, r->keep_checkpoints, r->own_directory));
     TD_CHECK(!td_json_print_string(directory, strlen(directory), &body));
     TD_CHECK(!td_buf_str(&body, "}"));
     td_core_record(core, TD_RECORD_REMOVAL, key, td_buf_cstr(&body));
@@ -74,20 +75,21 @@ td_status td_core_load_removal(struct td_core *core, const char *key, const stru
     int64_t n = td_json_int(td_json_get(v, "attempts"), 0);
     r->n_attempts = n < 0 || n > TD_JOB_MAX_ATTEMPTS ? TD_JOB_MAX_ATTEMPTS : (uint32_t)n;
     r->keep_checkpoints = td_json_int(td_json_get(v, "keep"), 0) != 0;
+    r->own_directory = td_json_int(td_json_get(v, "own"), 0) != 0;
     TD_TRY(td_map_put(core->removals, key, r, NULL));
     (void)td_steal(r);
     return TD_OK;
 }
 
 // ---- planning ---------------------------------------------------------------------------------
-void td_removals_plan(struct td_core *core, struct td_job *j, bool keep) {
+void td_removals_plan(struct td_core *core, struct td_job *j, enum td_forget how) {
     char *directory = td_core_dup(td_job_has_knobs(j) ? j->knobs.checkpoint.dir : "");
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
         const struct td_attempt *a = td_job_attempt(j, i);
         for (uint32_t k = 0; k < a->n_parts; k++) {
             const char *node = a->parts[k].node;
             if (!node[0] || td_core_removal(core, j->id, node)) continue;
-            add_removal(core, j, node, directory, keep);
+            add_removal(core, j, node, directory, how);
         }
     }
     free(directory);

@@ -10,9 +10,16 @@
 struct td_core;
 struct td_removal;
 
+// What goes with a job that is forgotten.
+enum td_forget {
+    TD_FORGET_OLD,              // by retention: all that traind wrote; what its program wrote stays
+    TD_FORGET_DELETED,          // a person deleted it: the directory of its program, too
+    TD_FORGET_KEEP_CHECKPOINTS, // a person deleted it, but for the files of its checkpoints
+};
+
 // RESOURCE_EXHAUSTED LIMIT_REMOVALS: no more can be remembered.
 TD_MUST_USE td_status td_removals_check(const struct td_core *core, const struct td_job *j);
-void td_removals_plan(struct td_core *core, struct td_job *j, bool keep_checkpoints);
+void td_removals_plan(struct td_core *core, struct td_job *j, enum td_forget how);
 // Its nodes get it; the job is in no list any more.
 void td_removals_pump(struct td_core *core, const char *job);
 void td_core_drop_removal(struct td_core *core, struct td_removal *r);

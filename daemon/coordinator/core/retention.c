@@ -69,7 +69,7 @@ void td_retention_tick(struct td_core *core) {
             td_status_free(kept);
             older++;
         } else if (!full) {
-            td_forget_job(core, j, false);
+            td_forget_job(core, j, TD_FORGET_OLD);
             n++;
         }
     }

@@ -14,8 +14,10 @@
 #include <unistd.h>
 
 #include "daemon/node/shell/assignment.h"
+#include "daemon/node/shell/tree_removal.h"
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/log.h"
+#include "lib/base/printable.h"
 #include "lib/rpc/loop.h"
 
 enum { td_reconciler_magic = 0x5243434e, MAX_WAITING = 64, WHY_BYTES = 160, JOB_BYTES = 64 };
@@ -26,13 +28,16 @@ struct work {
     char dir[1024];           // <checkpoint.dir>/<job>; "": there is none
     size_t at;                // of m->over
     uint32_t removed;
-    bool answered; // and the answer found no room
+    bool answered;           // and the answer found no room
+    bool removing;           // its tree is going
+    char failure[WHY_BYTES]; // why something stays; "": nothing does
 };
 
 struct td_reconciler {
     uint32_t magic;
     struct td_reconciler_options o;
     struct td_loop_timer *timer;
+    struct td_tree_removal *tree;
     struct work *first;
     uint32_t n;
 };
@@ -42,14 +47,22 @@ static int open_dir(int at, const char *name) {
     return openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-// Regular files with names that ranks give; of a half-written one all, for nobody else knows it.
-static void clear_dir(int fd, bool half) {
+typedef bool name_fn(const char *name);
+
+static bool any(const char *name) {
+    (void)name;
+    return true;
+}
+
+// Regular files with names that `goes` takes.
+static void clear_dir(int fd, name_fn *goes) {
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
     if (!dir && copy >= 0) close(copy);
+    if (dir) rewinddir(dir); // the copy is where fd was read to
     for (struct dirent *e; dir && (e = readdir(dir));) {
         struct stat st;
-        if (!half && !td_checkpoint_file_written(e->d_name)) continue;
+        if (!goes(e->d_name)) continue;
         if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode)) continue;
         (void)unlinkat(fd, e->d_name, 0); // its directory says if it stayed
     }
@@ -60,7 +73,7 @@ static bool remove_step(const struct work *w, int attempt_fd, const char *attemp
                         bool half) {
     int fd = open_dir(attempt_fd, name);
     if (fd < 0) return false;
-    clear_dir(fd, half);
+    clear_dir(fd, half ? any : td_checkpoint_file_written); // a half one: nobody else knows it
     close(fd);
     if (unlinkat(attempt_fd, name, AT_REMOVEDIR) == 0) {
         td_log_info("checkpoint removed dir=\"%s/%s/%s\", the catalog does not have it", w->dir,
@@ -107,6 +120,7 @@ static void sweep_attempt(struct work *w, const char *state_dir, uint32_t attemp
     int fd = job_fd >= 0 ? open_dir(job_fd, label) : -1;
     if (fd >= 0) {
         sweep_steps(w, fd, attempt, label);
+        if (w->m->forgotten) clear_dir(fd, td_checkpoint_result_written);
         close(fd);
         (void)unlinkat(job_fd, label, AT_REMOVEDIR); // unless something is kept in it
     }
@@ -208,8 +222,9 @@ static bool answer(struct td_reconciler *r, struct work *w) {
     TD_AUTO_FREE struct report *rows = td_calloc(n, sizeof *rows);
     TD_AUTO_FREE Traind__V1__MissingCheckpoint **list =
         td_calloc(n, sizeof(Traind__V1__MissingCheckpoint *));
-    char failure[128] = "";
+    char failure[WHY_BYTES];
     Traind__V1__Reconciled m = TRAIND__V1__RECONCILED__INIT;
+    snprintf(failure, sizeof failure, "%s", w->failure);
     int fd = open_dir(AT_FDCWD, w->dir);
     if (fd < 0 && errno != ENOENT && errno != ENOTDIR) {
         snprintf(failure, sizeof failure, "open the job's checkpoints: %s", strerror(errno));
@@ -232,19 +247,55 @@ static bool answer(struct td_reconciler *r, struct work *w) {
     return r->o.send(&up, r->o.arg);
 }
 
+// What is left in the directory of a forgotten job was its program's, or somebody put it there.
+static void list_left(const struct work *w) {
+    enum { NAMED = 10 };
+    TD_AUTO_BUF names;
+    td_buf_init(&names, 16 << 10);
+    size_t n = 0;
+    td_status s = TD_OK;
+    int fd = open_dir(AT_FDCWD, w->dir);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir && fd >= 0) close(fd);
+    for (struct dirent *e; dir && !s && (e = readdir(dir));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        if (n++ >= NAMED) continue;
+        if (n > 1) s = td_buf_str(&names, ", ");
+        if (!s) s = td_printable_add(&names, e->d_name, strlen(e->d_name), "");
+    }
+    if (dir) closedir(dir);
+    td_status_free(s);
+    if (!n) return;
+    td_log_info("files of a forgotten job stay, which traind did not write job=%s dir=\"%s\" n=%zu "
+                "names=\"%s%s\"",
+                w->m->job, w->dir, n, td_buf_cstr(&names), n > NAMED ? ", ..." : "");
+}
+
+// Of a job that was forgotten: what is no attempt's. True: it is done.
+static bool sweep_job(struct td_reconciler *r, struct work *w) {
+    char attempts[TD_FS_PATH_BYTES];
+    td_status failed = TD_OK;
+    (void)snprintf(attempts, sizeof attempts, "%s/attempts/%s", r->o.state_dir, w->m->job);
+    (void)rmdir(attempts);
+    if (w->m->keep_checkpoints || !w->dir[0]) return true;
+    if (!w->m->own_directory) {
+        sweep_logs(w);
+        if (rmdir(w->dir) != 0 && errno == ENOTEMPTY) list_left(w);
+        return true;
+    }
+    w->removing = !td_tree_removal_done(r->tree, w->dir, &failed);
+    if (failed) snprintf(w->failure, sizeof w->failure, "%s", td_status_message(failed));
+    td_status_log(TD_LOG_WARN, failed, "the directory of a deleted program stays, continuing");
+    return !w->removing;
+}
+
 // A part of it; true: it is done.
 static bool advance(struct td_reconciler *r, struct work *w) {
     if (w->at < w->m->n_over) {
         sweep_attempt(w, r->o.state_dir, w->m->over[w->at++]);
         return false;
     }
-    if (w->m->forgotten) {
-        char attempts[TD_FS_PATH_BYTES];
-        (void)snprintf(attempts, sizeof attempts, "%s/attempts/%s", r->o.state_dir, w->m->job);
-        (void)rmdir(attempts);
-        if (!w->m->keep_checkpoints) sweep_logs(w);
-        if (!w->m->keep_checkpoints) (void)rmdir(w->dir); // unless somebody's files are in it
-    }
+    if (w->m->forgotten && !w->failure[0] && !sweep_job(r, w)) return false;
     w->answered = !answer(r, w);
     return !w->answered;
 }
@@ -253,7 +304,7 @@ static void on_timer(void *arg) {
     struct td_reconciler *r = TD_CAST(td_reconciler, arg);
     for (struct work **at = &r->first; *at; at = &(*at)->next) {
         struct work *w = *at;
-        if (w->answered || is_busy(r, w)) continue;
+        if (w->answered || w->removing || is_busy(r, w)) continue;
         if (advance(r, w)) {
             *at = w->next;
             r->n--;
@@ -262,6 +313,15 @@ static void on_timer(void *arg) {
         if (r->first) td_loop_timer_arm(r->timer, 0);
         return;
     }
+}
+
+// One of them goes on, and the next that waits for the thread.
+static void on_removed(void *arg) {
+    struct td_reconciler *r = TD_CAST(td_reconciler, arg);
+    for (struct work *w = r->first; w; w = w->next) {
+        w->removing = false;
+    }
+    if (r->first) td_loop_timer_arm(r->timer, 0);
 }
 
 void td_reconciler_poke(struct td_reconciler *r) {
@@ -322,6 +382,7 @@ td_status td_reconciler_create(const struct td_reconciler_options *o,
     r->magic = td_reconciler_magic;
     r->o = *o;
     td_status s = td_loop_timer_create(o->loop, on_timer, r, &r->timer);
+    if (!s) s = td_tree_removal_create(o->loop, on_removed, r, &r->tree);
     if (s) {
         td_reconciler_destroy(r);
         return s;
@@ -333,6 +394,7 @@ td_status td_reconciler_create(const struct td_reconciler_options *o,
 void td_reconciler_destroy(struct td_reconciler *r) {
     if (!r) return;
     td_reconciler_clear(r);
+    td_tree_removal_destroy(r->tree);
     td_loop_timer_destroy(r->timer);
     r->magic = 0;
     free(r);

@@ -14,6 +14,7 @@
 #include "engine/train/rank/shares.h"
 #include "engine/train/rank/step.h"
 #include "engine/train/rank/validated.h"
+#include "lib/attempt/checkpoint_name.h"
 
 // Training goes on, so somebody has to know; once is enough.
 static void note_not_finite(struct td_train_loop *l, const char *prefix,
@@ -66,7 +67,7 @@ static td_status sum_over_ranks(struct td_rank *r, struct td_validated *v) {
 static void write_matrix(struct td_train_loop *l, const char *prefix, const struct td_buf *text) {
     struct td_rank *r = l->rank;
     char name[64], path[TD_FS_PATH_BYTES];
-    snprintf(name, sizeof name, "confusion-%s.json", prefix);
+    snprintf(name, sizeof name, TD_RESULT_CONFUSION, prefix);
     td_status failed = td_rank_write_result(r, name, text, path);
     if (failed) {
         td_events_note(r->events, "the confusion matrix of %s is not written: %s", prefix,

@@ -11,6 +11,7 @@
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/step.h"
 #include "engine/train/rank/tensor.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/base/named_output.h"
 #include "lib/base/rng.h"
 
@@ -168,7 +169,7 @@ static td_status write_down(const struct writing *w) {
     TD_AUTO_BUF text;
     td_buf_init(&text, (size_t)w->n_tokens * 12 + 1);
     TD_TRY(print_tokens(w, &text));
-    TD_TRY(td_predict_path(r, "sample.txt", path));
+    TD_TRY(td_predict_path(r, TD_RESULT_SAMPLE, path));
     TD_TRY(td_named_output_write(path, text.data, text.len, 0666, TD_FS_WRITE_DURABLE));
     snprintf(shown, sizeof shown, "%s", td_buf_cstr(&text));
     td_utf8_scrub(shown);

@@ -17,6 +17,7 @@
 #include "engine/train/rank/shares.h"
 #include "engine/train/rank/step.h"
 #include "engine/train/rank/tensor.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/base/named_output.h"
 
 // ---- the file -----------------------------------------------------------------------------------
@@ -56,7 +57,7 @@ static td_status table_open(struct table *t, const struct td_rank *r, const char
                             int64_t rows, int64_t columns) {
     TD_AUTO_BUF header;
     td_buf_init(&header, 1024);
-    TD_TRY(td_predict_path(r, "predictions.npy", t->path));
+    TD_TRY(td_predict_path(r, TD_RESULT_PREDICTIONS, t->path));
     TD_TRY(append_header(&header, descr, rows, columns));
     t->header_bytes = header.len;
     TD_TRY(td_named_output_open(t->path, 0666, &t->output));
