@@ -175,6 +175,28 @@ const char *td_gz_inflate(const void *data, size_t bytes, void *out, size_t out_
                                 : "it is no deflated data";
 }
 
+td_status td_gz_deflate(const void *data, size_t bytes, struct td_buf *out) {
+    z_stream z = {.zalloc = gz_alloc, .zfree = gz_free};
+    uint8_t piece[PIECE];
+    if (bytes > UINT32_MAX) return td_fail(TD_RESOURCE_EXHAUSTED, "deflate %zu bytes", bytes);
+    if (deflateInit2(&z, Z_BEST_SPEED, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+        return td_fail_oom();
+    }
+    z.next_in = td_unconst(data);
+    z.avail_in = (unsigned)bytes;
+    td_status s = TD_OK;
+    int rc = Z_OK;
+    while (!s && rc == Z_OK) {
+        z.next_out = piece;
+        z.avail_out = PIECE;
+        rc = deflate(&z, Z_FINISH);
+        s = td_buf_append(out, piece, PIECE - z.avail_out);
+    }
+    deflateEnd(&z);
+    TD_CHECK(s || rc == Z_STREAM_END);
+    return s;
+}
+
 uint32_t td_gz_crc32(const void *data, size_t bytes) {
     return (uint32_t)crc32_z(0, data, bytes);
 }

@@ -422,7 +422,7 @@ static void test_knobs_are_kept_without_the_tree_of_the_spec(void **state) {
     const struct td_job *jobs[] = {kept, parsed};
     for (size_t i = 0; i < TD_COUNTOF(jobs); i++) {
         const struct td_job_knobs *k = &jobs[i]->knobs;
-        assert_string_equal(jobs[i]->spec_json, td_buf_cstr(&json));
+        assert_string_equal(jobs[i]->spec.text, td_buf_cstr(&json));
         assert_string_equal(jobs[i]->spec_digest, kept->spec_digest);
         assert_string_equal(jobs[i]->name, "n");
         assert_int_equal(jobs[i]->n_ranks, 2);
@@ -442,7 +442,7 @@ static void test_spec_is_not_read_when_there_is_no_checkpoint_to_choose_from(voi
     (void)state;
     TD_AUTO(td_job) *j = NULL;
     assert_ok(td_job_create("j-1", &j));
-    assert_non_null(j->spec_json = td_strdup("{\"checkpoint\":{\"monitor\":\"val_loss\"}}"));
+    assert_ok(td_spec_text_set(&j->spec, "{\"checkpoint\":{\"monitor\":\"val_loss\"}}"));
     assert_null(td_retain_best(j));
     assert_null(j->knobs.texts);
     assert_true(td_job_has_knobs(j)); // it could have been

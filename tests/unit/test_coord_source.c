@@ -77,7 +77,7 @@ static void assert_from(struct rig *r, const char *key, const char *source) {
     snprintf(want, sizeof want, "\"%s\":\"/d/%s\"", key, source);
     assert_non_null(strstr(td_job_plan_spec(j), want));
     assert_string_not_equal(td_job_plan_digest(j), j->spec_digest);
-    assert_true(strstr(j->spec_json, "/d/") == NULL); // what is kept and shown has the name
+    assert_true(strstr(j->spec.text, "/d/") == NULL); // what is kept and shown has the name
 }
 
 static bool has_note(const struct td_job *j, const char *text) {

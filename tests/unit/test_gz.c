@@ -127,8 +127,30 @@ static void test_read_fails_cleanly_when_out_of_memory(void **state) {
     td_test_failing_allocations(read_it, NULL);
 }
 
+static void test_deflated_data_inflates_to_the_same(void **state) {
+    (void)state;
+    const size_t sizes[] = {0, 1, 4096, 300000};
+    for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
+        TD_AUTO_FREE uint8_t *data = td_calloc(1, sizes[i] + 1), *back = td_calloc(1, sizes[i] + 1);
+        TD_AUTO_BUF packed;
+        size_t at = 0;
+        td_buf_init(&packed, sizes[i] + 64);
+        fill(data, sizes[i]);
+        assert_ok(td_gz_deflate(data, sizes[i], &packed));
+        assert_true(sizes[i] < 4096 || packed.len < sizes[i] * 3 / 4);
+        assert_null(td_gz_inflate(packed.data, packed.len, back, sizes[i], &at));
+        assert_memory_equal(data, back, sizes[i]);
+        td_buf_finish(&packed);
+        td_buf_init(&packed, packed.len / 2);
+        td_status s = sizes[i] ? td_gz_deflate(data, sizes[i], &packed) : TD_OK;
+        assert_int_equal(td_status_code(s), sizes[i] ? TD_RESOURCE_EXHAUSTED : TD_OK);
+        td_status_free(s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_deflated_data_inflates_to_the_same),
         test_in_scratch(test_contents_come_back_when_several_members),
         test_in_scratch(test_file_is_read_as_it_is_when_not_gzip),
         test_in_scratch(test_read_stops_at_the_cap_when_it_is_a_bomb),

@@ -22,6 +22,7 @@
 enum {
     REQUEST_ID_MAX = 64,
     SPEC_JSON_MAX = 4 << 20,
+    CANONICAL_MAX = 7 << 18, // twice that is below the 4 MiB of an answer
     MAX_PLANNERS = TD_CORE_MAX_PLAN_WAITERS,
 };
 
@@ -43,8 +44,9 @@ static td_status read_spec(const struct td_coordinator *c, const struct td_rpc_c
                             in->n_overrides, &place->place, out_tree));
     TD_TRY(td_offers_check(c->core, *out_tree));
     TD_AUTO_BUF text;
-    td_buf_init(&text, SPEC_JSON_MAX);
-    TD_TRY(td_json_print(*out_tree, false, &text));
+    td_buf_init(&text, CANONICAL_MAX);
+    TD_TRY_CTX(td_json_print(*out_tree, false, &text),
+               "the spec with all its knobs is longer than %d bytes", CANONICAL_MAX);
     *out_json = td_buf_take_cstr(&text);
     return *out_json ? TD_OK : td_fail_oom();
 }
@@ -119,7 +121,8 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
                                                .request_id = r->request_id,
                                                .digest = digest,
                                                .owner = who.name,
-                                               .owner_token = who.token};
+                                               .owner_token = who.token,
+                                               .shares = who.role == TD_ROLE_SUBMITTER};
     const struct td_job *j = NULL;
     bool again = false;
     td_status s = td_core_create_job(c->core, td_shell_now(), &request, &j, &again);
@@ -330,12 +333,14 @@ static void plan_done(struct td_rpc_call *call, void *ctx) {
 // ---- GetJob, ListJobs, WatchJob -----------------------------------------------------------------
 static td_status spec_changes(const struct td_job *j, char **out_json) {
     TD_AUTO(td_arena) *arena = NULL;
+    TD_AUTO_FREE char *spec = NULL;
     TD_AUTO_BUF text;
     struct td_json *tree;
     const struct td_json *brief;
     td_buf_init(&text, SPEC_JSON_MAX);
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    TD_TRY(td_json_parse(arena, j->spec_json, strlen(j->spec_json), &tree));
+    TD_TRY(td_spec_text_dup(&j->spec, &spec));
+    TD_TRY(td_json_parse(arena, spec, strlen(spec), &tree));
     TD_TRY(td_spec_brief(arena, tree, &brief));
     TD_TRY(td_json_print(brief, false, &text));
     *out_json = td_buf_take_cstr(&text);

@@ -31,6 +31,7 @@
 #include "daemon/coordinator/core/requests.h"
 #include "daemon/coordinator/core/retain.h"
 #include "daemon/coordinator/core/retention.h"
+#include "daemon/coordinator/core/specs.h"
 #include "lib/attempt/checkpoint_name.h"
 
 static const int64_t expire_ns = INT64_C(30) * 24 * 3600 * TD_NS_PER_S;
@@ -91,6 +92,7 @@ td_status td_core_create(const struct td_core_options *options, struct td_core *
     core->queue_wake.ns = INT64_MAX;
     if (!core->checkpoint_dir) return td_fail_oom();
     TD_TRY(td_map_create(TD_CORE_MAX_JOBS, &core->jobs));
+    TD_TRY(td_map_create(TD_CORE_MAX_JOBS, &core->spec_shares));
     TD_TRY(td_map_create(TD_CORE_MAX_JOBS, &core->leaving));
     TD_TRY(td_map_create(TD_CORE_MAX_NODES, &core->nodes));
     TD_TRY(td_map_create(TD_CORE_MAX_NODES, &core->offers));
@@ -108,6 +110,7 @@ void td_core_destroy(struct td_core *core) {
     if (!core) return;
     td_core_out_finish(&core->out);
     forget_values(core->jobs, destroy_job);
+    td_specs_finish(core);
     forget_values(core->leaving, td_forget_destroy);
     forget_values(core->nodes, td_host_destroy);
     td_offers_finish(core);

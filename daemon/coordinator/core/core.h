@@ -32,6 +32,7 @@
 //   attempt_messages.h, what its node is sent about it; rendezvous.h, what its ranks leave for
 //   each other
 //   plans.h, asked of a node once per spec (plan_asks.h: on their way; plans_cache.h: kept);
+//   specs.h, how much specs may take (spec_text.h: one, deflated);
 //   fits.h, whether a job could ever run; place.h, where; queue.h, who runs next;
 //   queue_reason.c, why the others wait
 //   offers.h, which plugins nodes have; offers_check.h, specs against what those declare

@@ -16,6 +16,7 @@
 #include "daemon/coordinator/core/plans.h"
 #include "daemon/coordinator/core/removals.h"
 #include "daemon/coordinator/core/source.h"
+#include "daemon/coordinator/core/specs.h"
 #include "lib/spec/spec.h"
 
 static td_status load_job(struct td_core *core, const char *key, const struct td_json *v) {
@@ -59,8 +60,8 @@ static td_status load_meta(struct td_core *core, const char *key, const char *bo
 static td_status load_spec(struct td_core *core, const char *key, const char *body) {
     struct td_job *j = td_core_job(core, key);
     if (!j) return TD_OK;
-    j->spec_json = td_strdup(body);
-    if (!j->spec_json) return td_fail_oom();
+    TD_TRY(td_spec_text_set(&j->spec, body));
+    td_specs_add(core, j);
     if (td_job_state_ended(j->state)) return TD_OK;
     TD_TRY(td_job_read_knobs(j));
     return td_source_restore(j);

@@ -154,6 +154,11 @@ struct td_request {
     int64_t time_ns;
 };
 
+struct td_spec_share { // of an owner, of the specs that are kept
+    uint32_t n_jobs;
+    uint64_t bytes;
+};
+
 struct td_core {
     struct td_core_options options;
     char *checkpoint_dir;
@@ -179,8 +184,10 @@ struct td_core {
     uint32_t n_ended, cap_ended;
     struct td_job **pinning; // that name a checkpoint to begin from; some have ended
     uint32_t n_pinning, cap_pinning;
-    struct td_map *leaving; // job id -> td_leaving
-    uint32_t n_forgetting;  // of them, that the shell is at
+    struct td_map *spec_shares;            // owner -> td_spec_share; specs.h
+    uint64_t spec_bytes, spec_bytes_freed; // freed: since the heap was trimmed
+    struct td_map *leaving;                // job id -> td_leaving
+    uint32_t n_forgetting;                 // of them, that the shell is at
     struct td_mono retention_at;
     uint32_t n_looked;         // of waiting, since the last pass from the head
     uint32_t free_slots;       // that nobody holds or keeps, by that pass

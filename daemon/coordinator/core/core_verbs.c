@@ -23,6 +23,7 @@
 #include "daemon/coordinator/core/removals.h"
 #include "daemon/coordinator/core/requests.h"
 #include "daemon/coordinator/core/retain.h"
+#include "daemon/coordinator/core/specs.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/base/digest.h"
 
@@ -65,14 +66,16 @@ static td_status create_job(struct td_core *core, const struct td_core_create_jo
             "DRAINING");
     }
     TD_TRY(check_room(core));
+    TD_TRY(td_specs_check(core, request));
     TD_AUTO(td_job) *j = NULL;
     TD_TRY(build_job(core, request, &j));
     struct td_job *kept = j;
     TD_TRY(td_core_add_job(core, td_steal(j)));
+    td_specs_add(core, kept);
     core->next_seq++;
     td_forget_note_pins(core, kept);
     td_requests_keep(core, request);
-    td_core_record(core, TD_RECORD_SPEC, kept->id, kept->spec_json);
+    td_core_record(core, TD_RECORD_SPEC, kept->id, kept->spec.text);
     td_core_touch(core, kept);
     *out_job = kept;
     return TD_OK;

@@ -14,6 +14,7 @@
 #include "daemon/coordinator/core/out.h"
 #include "daemon/coordinator/core/removals.h"
 #include "daemon/coordinator/core/retain.h"
+#include "daemon/coordinator/core/specs.h"
 #include "lib/base/buf.h"
 
 enum { BODY_MAX = 64 << 10 };
@@ -91,6 +92,7 @@ static void drop_from_lists(struct td_core *core, struct td_job *j) {
         if (core->live[i] == j) td_jobs_remove(core->live, &core->n_live, i);
     }
     drop_ended_pins(core);
+    td_specs_remove(core, j);
     td_map_remove(core->jobs, j->id);
 }
 

@@ -329,7 +329,7 @@ void td_job_destroy(struct td_job *j) {
     free(j->cancel_why);
     free(j->frozen_json);
     free(j->weights);
-    free(j->spec_json);
+    td_spec_text_finish(&j->spec);
     free(j->source);
     free(j->source_place);
     free(j->plan_spec);
@@ -338,19 +338,19 @@ void td_job_destroy(struct td_job *j) {
 
 static td_status parse_spec(const struct td_job *j, struct td_arena *arena,
                             struct td_json **out_tree) {
-    TD_TRY_CTX(td_json_parse(arena, j->spec_json, strlen(j->spec_json), out_tree),
-               "canonical spec of job %s", j->id);
+    TD_AUTO_FREE char *text = NULL;
+    TD_TRY(td_spec_text_dup(&j->spec, &text));
+    TD_TRY_CTX(td_json_parse(arena, text, strlen(text), out_tree), "canonical spec of job %s",
+               j->id);
     return TD_OK;
 }
 
 td_status td_job_set_spec(struct td_job *j, const char *spec_json, const struct td_json *tree) {
-    TD_CHECK(!j->spec_json);
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *parsed = NULL;
     struct td_spec spec;
-    j->spec_json = td_strdup(spec_json);
-    if (!j->spec_json) return td_fail_oom();
-    td_xxh3_128_hex(j->spec_json, strlen(j->spec_json), j->spec_digest);
+    TD_TRY(td_spec_text_set(&j->spec, spec_json));
+    td_xxh3_128_hex(spec_json, j->spec.bytes, j->spec_digest);
     if (!tree) {
         TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
         TD_TRY(parse_spec(j, arena, &parsed));
@@ -374,13 +374,13 @@ td_status td_job_read_knobs(struct td_job *j) {
 }
 
 bool td_job_has_knobs(struct td_job *j) {
-    td_status s = j->spec_json ? td_job_read_knobs(j) : td_fail_oom();
+    td_status s = td_spec_text_is_set(&j->spec) ? td_job_read_knobs(j) : td_fail_oom();
     td_status_free(s);
     return !s;
 }
 
 const char *td_job_plan_spec(const struct td_job *j) {
-    return j->plan_spec ? j->plan_spec : j->spec_json;
+    return j->plan_spec ? j->plan_spec : j->spec.text;
 }
 
 const char *td_job_plan_digest(const struct td_job *j) {

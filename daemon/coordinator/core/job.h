@@ -13,6 +13,7 @@
 // Owned by the core (the loop's thread). Pure: no clock, no file.
 
 #include "daemon/coordinator/core/part.h"
+#include "daemon/coordinator/core/spec_text.h"
 #include "lib/attempt/metric_names.h"
 #include "lib/attempt/outcome.h"
 #include "lib/base/arena.h"
@@ -203,12 +204,12 @@ struct td_job {
     char *cancel_why;  // what the person who cancelled it said; NULL: nothing
     char *frozen_json; // choices of the first start; NULL: none
     char *weights;     // that validate, test and predict used; NULL: none of them has begun
-    char *spec_json;   // canonical
+    struct td_spec_text spec; // canonical
     char spec_digest[33];
     // Of a spec that names a checkpoint of another job (source.h); NULL: of others, or not yet.
     char *source;       // the checkpoint that it was settled on: "<job>/a1/step-5"
     char *source_place; // its directory
-    char *plan_spec;    // spec_json with that in place of the name; not durable
+    char *plan_spec;    // spec with that in place of the name; not durable
     char plan_digest[33];
     bool source_firm;  // settled when the job had a place; not durable
     bool source_waits; // it was removed, and the next one is on its way; not durable
@@ -237,11 +238,11 @@ TD_MUST_USE td_status td_job_knobs_set(struct td_job_knobs *k, const struct td_s
 TD_MUST_USE td_status td_job_create(const char *id, struct td_job **out_job);
 void td_job_destroy(struct td_job *j);
 TD_DEFINE_AUTO(td_job, td_job_destroy);
-// Sets spec_json, its digest, name, n_ranks and knobs. tree: what spec_json was printed from; NULL:
+// Sets spec, its digest, name, n_ranks and knobs. tree: what spec_json was printed from; NULL:
 // it is parsed.
 TD_MUST_USE td_status td_job_set_spec(struct td_job *j, const char *spec_json,
                                       const struct td_json *tree);
-// Reads the knobs from spec_json, unless they were read before.
+// Reads the knobs from spec, unless they were read before.
 TD_MUST_USE td_status td_job_read_knobs(struct td_job *j);
 // The same of one that has ended, whose knobs are read when they are needed. False: its spec was
 // lost, or there is no memory.

@@ -14,6 +14,7 @@
 #include "daemon/coordinator/core/plan_asks.h"
 #include "daemon/coordinator/core/retain.h"
 #include "daemon/coordinator/core/retention.h"
+#include "daemon/coordinator/core/specs.h"
 
 enum { DISK_PAUSE_MAX_S = 60 };
 
@@ -121,6 +122,7 @@ enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_j
         j->end_ns = core->now.real.ns;
         deactivate(core, j);
         td_plan_asks_unused(core, td_job_plan_digest(j));
+        td_specs_ended(core, j);
         td_retain_released(core, j);
         td_retention_ended(core, j);
     }

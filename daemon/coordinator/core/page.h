@@ -1,9 +1,8 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_CORE_PAGE_H
 #define TRAIND_DAEMON_COORDINATOR_CORE_PAGE_H
 
-// A page of a listing: it ends at a number of rows, and at a number of bytes, since rows have no
-// size that one could count on: notes, names and devices differ from job to job. What is left has a
-// token. Pure.
+// A page of a listing. It ends at a number of rows, and at a number of bytes, since rows have no
+// size that one could count on. What is left has a token. Pure.
 //
 // One row is always taken. A message of 4 MiB (lib/rpc) has room for TD_PAGE_BYTES and the rest of
 // an answer; a job, a node or a checkpoint is far smaller than that.

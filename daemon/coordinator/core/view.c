@@ -163,6 +163,15 @@ static void view_places(struct td_arena *a, const struct td_core *core, const st
     m->checkpoint = c ? td_arena_strdup(a, c->path) : td_unconst("");
 }
 
+static char *view_spec(struct td_arena *a, const struct td_job *j) {
+    if (!td_spec_text_is_set(&j->spec)) return td_unconst("");
+    TD_AUTO_FREE char *text = NULL;
+    td_status s = td_spec_text_dup(&j->spec, &text);
+    char *shown = s ? NULL : td_arena_strdup(a, text);
+    td_status_free(s);
+    return shown;
+}
+
 Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, const struct td_job *j,
                              struct td_now now, int flags) {
     Traind__V1__Job *m = td_arena_alloc(a, sizeof *m);
@@ -185,7 +194,7 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     m->start_time = td_view_time(a, j->start_ns);
     m->end_time = td_view_time(a, j->end_ns);
     m->n_ranks = j->n_ranks;
-    m->spec_json = flags & TD_VIEW_SPEC ? copy(a, j->spec_json) : td_unconst("");
+    m->spec_json = flags & TD_VIEW_SPEC ? view_spec(a, j) : td_unconst("");
     m->weights = copy(a, j->weights);
     m->owner = copy(a, j->owner);
     m->owner_token = copy(a, j->owner_token);

@@ -54,7 +54,7 @@ static td_status judge_row(enum td_record_kind kind, const char *key, const char
 static const char *what_lacks(const struct td_job *j) {
     bool has_ranks =
         !td_job_state_ended(j->state) && !td_job_state_waits(j->state) && j->state != TD_JOB_PAUSED;
-    if (!j->spec_json) return "its spec";
+    if (!td_spec_text_is_set(&j->spec)) return "its spec";
     return has_ranks && !td_job_live(j) ? "its newest attempt" : NULL;
 }
 
