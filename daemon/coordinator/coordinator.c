@@ -249,6 +249,7 @@ static td_status make_parts(struct td_coordinator *c, const struct td_coordinato
                                               .salvage = o->salvage,
                                               .arg = c};
     TD_TRY_CTX(td_db_store_open(c->loop, &store, &c->store), "state directory '%s'", c->state_dir);
+    TD_TRY(td_held_path_take(c->state_dir, &c->home));
     char checkpoints[TD_SHELL_PATH_MAX];
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", c->state_dir);
     struct td_core_options core = {.incarnation = td_db_store_incarnation(c->store),

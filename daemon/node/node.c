@@ -12,6 +12,7 @@
 
 #include "daemon/node/shell/attempts.h"
 #include "daemon/node/shell/given_plan.h"
+#include "daemon/node/shell/home.h"
 #include "daemon/node/shell/messages.h"
 #include "daemon/node/shell/rendezvous.h"
 #include "daemon/node/shell/scan.h"
@@ -70,6 +71,7 @@ static void compare(struct td_node_daemon *n, const Traind__V1__PlanRequest *req
     td_buf_init(&text, COMPARED_MAX);
     td_status s =
         td_buf_printf(&text, "{\"plan\":%s,\"read\":%s}", request->plan_json, request->read);
+    if (!s) s = td_node_home_check(n->home);
     if (!s) s = td_planner_submit(n->comparer, request->request, td_buf_cstr(&text), "");
     if (s) on_compared(request->request, s, "", n);
 }
@@ -83,6 +85,7 @@ static void plan(struct td_node_daemon *n, const Traind__V1__PlanRequest *reques
     TD_AUTO(td_arena) *arena = NULL;
     struct td_plan read;
     td_status failed = td_given_plan_parse(request->plan_json, &arena, &read);
+    if (!failed) failed = td_node_home_check(n->home);
     if (!failed) {
         failed = td_planner_submit(n->planner, request->request, request->plan_json,
                                    request->dump_graph);
@@ -193,6 +196,10 @@ static void on_message(const Traind__V1__CoordinatorMessage *m, void *arg) {
     bool tells = m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED &&
                  !td_plugin_list_runs(n->plugin_list); // else its end does, with newer devices
     if (tells) td_messages_plugins(n);
+    bool in_trouble = n->trouble[0];
+    if (in_trouble && m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED) {
+        td_messages_heartbeat(n, td_node_core_slots_used(n->core));
+    }
     if (td_node_core_stale(n->core) != stale) {
         td_log_debug("stale message dropped incarnation=%" PRIu64 " dropped=%" PRIu64,
                      m->incarnation, stale + 1);
@@ -290,6 +297,7 @@ static td_status open_node(struct td_node_daemon *n, const struct td_node_option
                                                       .send = td_node_daemon_deliver,
                                                       .arg = n};
     TD_TRY(td_reconciler_create(&reconciling, &n->reconciler));
+    TD_TRY(td_node_home_create(n, &n->home));
     TD_TRY(td_scan(n));
     n->transport->ops->start(n->transport, &transport_events, n);
     return TD_OK;
@@ -328,6 +336,7 @@ void td_node_daemon_destroy(struct td_node_daemon *n) {
     td_measurer_destroy(n->measurer);
     td_plugin_list_destroy(n->plugin_list);
     td_reconciler_destroy(n->reconciler);
+    td_node_home_destroy(n->home);
     if (n->transport) n->transport->ops->destroy(n->transport);
     td_loop_timer_destroy(n->timer);
     td_node_core_destroy(n->core);

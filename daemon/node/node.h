@@ -12,6 +12,7 @@
 // shell/ has what needs files, processes and messages:
 //
 //   shell.h                   its state; the way into the core and the way up
+//   home.h                    its directories: are they still there?
 //   messages.h                what it says to the coordinator
 //   transport.h               the control stream: transport_local.c, in process, or transport_rpc.c
 //   inventory.h               cores, slots, memory, accelerators, identity

@@ -28,7 +28,8 @@
 //   1  the first that is counted: a node says what plans and what ranks it has, a coordinator why
 //      it sends it no jobs
 //   2  Reconcile.own_directory: an older node leaves the directory of a program that was deleted
+//   3  heartbeats have `trouble`: without it the node is asked, and refuses
 
-enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 2 };
+enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 3 };
 
 #endif

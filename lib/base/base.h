@@ -23,6 +23,7 @@
 //   fs_fail.h       what went wrong with a file, as a status
 //   whole_file.h    a file that gets its name when all of it is there
 //   fsio.h          files that appear whole and durable, or not at all
+//   held_path.h     does the path of a file or directory that is held still lead to it?
 //   named.h         opens what a person named, by the rules of path_rules.h
 //   named_output.h  writes what a person named: only a file is replaced, and stays what it was
 //   state_dir.h     where daemon and client find each other

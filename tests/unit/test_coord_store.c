@@ -14,6 +14,7 @@
 
 #include "daemon/coordinator/shell/db.h"
 #include "daemon/coordinator/shell/metrics_db.h"
+#include "daemon/coordinator/shell/schema.h"
 #include "lib/attempt/rank_page.h"
 #include "tests/unit/store_rig.h"
 
@@ -75,7 +76,7 @@ static void make_old_state(const char *dir) {
         snprintf(text, sizeof text,
                  "CREATE TABLE %s (key TEXT PRIMARY KEY, body TEXT NOT NULL, digest INTEGER)"
                  " WITHOUT ROWID",
-                 td_db_store_table((enum td_record_kind)kind));
+                 td_schema_tables[kind]);
         assert_ok(td_db_sql(db, "state.db", text));
     }
     snprintf(text, sizeof text, "INSERT INTO jobs VALUES ('j-1', '{}', %lld)",

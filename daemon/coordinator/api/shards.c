@@ -67,6 +67,7 @@ static td_status open_part(const struct upload *u, int *out_fd) {
     char dir[TD_SHELL_PATH_MAX];
     snprintf(dir, sizeof dir, "%s", u->path);
     *strrchr(dir, '/') = '\0';
+    TD_TRY(td_held_path_check(&u->c->home));
     TD_TRY(td_fs_mkdirs(dir, 0700));
     *out_fd = open(u->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     return *out_fd < 0 ? disk_fail("open", u->part) : TD_OK;

@@ -31,19 +31,20 @@ struct td_host {
     uint32_t launcher_major;
     uint32_t ranks_language; // lib/attempt/languages.h; 0: its build does not say
     bool embedded;
-    char unfit[TD_HOST_UNFIT_BYTES]; // why it gets no plan and no attempt; "": it does
-    bool refused;                    // that is why it has no session either
-    unsigned kinds;                  // of job that it allows (lib/job/kind.h)
-    bool lost;                       // its lease is gone
-    bool settling;                   // unwanted attempts are being stopped: nothing is placed here
-    uint64_t session;                // 0: none
-    char daemon[33]; // which start of its daemon that is of; "": its build does not say
-    char robbed[33]; // the start that lost the session to that one, and may still live
-    char copy[33];   // a start that took it from one that lives: another machine, with its id
-    char holder[64]; // name of the node token that it registered with; "": the owner's token
-    char from[64];   // address of that session, or of its last one since this start
-    char key[33];    // of that session, or of its last one; "": none since this start
-    bool keyed;      // it shows the key with bulk
+    char unfit[TD_HOST_UNFIT_BYTES];   // why it gets no plan and no attempt; "": it does
+    bool refused;                      // that is why it has no session either
+    char trouble[TD_HOST_UNFIT_BYTES]; // why nothing can start there now; "": it can
+    unsigned kinds;                    // of job that it allows (lib/job/kind.h)
+    bool lost;                         // its lease is gone
+    bool settling;    // unwanted attempts are being stopped: nothing is placed here
+    uint64_t session; // 0: none
+    char daemon[33];  // which start of its daemon that is of; "": its build does not say
+    char robbed[33];  // the start that lost the session to that one, and may still live
+    char copy[33];    // a start that took it from one that lives: another machine, with its id
+    char holder[64];  // name of the node token that it registered with; "": the owner's token
+    char from[64];    // address of that session, or of its last one since this start
+    char key[33];     // of that session, or of its last one; "": none since this start
+    bool keyed;       // it shows the key with bulk
     struct td_mono last_message;
     int64_t seen_ns;   // real time of its last registration or goodbye: who is forgotten first
     bool holds;        // for a moment: something would be missed

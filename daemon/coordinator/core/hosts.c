@@ -40,7 +40,7 @@ bool td_host_connected(const struct td_host *n) {
 }
 
 bool td_host_ready(const struct td_host *n) {
-    return td_host_connected(n) && !n->unfit[0];
+    return td_host_connected(n) && !n->unfit[0] && !n->trouble[0];
 }
 
 void td_host_set_kinds(struct td_host *n, bool commands, bool programs) {
@@ -50,14 +50,20 @@ void td_host_set_kinds(struct td_host *n, bool commands, bool programs) {
 }
 
 void td_nodes_say_none(const struct td_core *core, char *out, size_t bytes) {
-    const struct td_host *unfit = NULL;
+    const struct td_host *unfit = NULL, *troubled = NULL;
     size_t cursor = 0;
     const char *key;
     void *value;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         const struct td_host *n = value;
+        if (td_host_connected(n) && n->trouble[0]) troubled = n;
         if ((!n->refused && !td_host_connected(n)) || !n->unfit[0]) continue;
         if (!unfit || strcmp(n->name, unfit->name) < 0) unfit = n;
+    }
+    if (troubled) {
+        (void)td_fit(out, bytes, "nothing can start on node %s: %s", troubled->name,
+                     troubled->trouble);
+        return;
     }
     if (unfit) {
         (void)td_fit(out, bytes,

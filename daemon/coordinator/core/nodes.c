@@ -152,11 +152,26 @@ void td_nodes_take_probe(struct td_core *core, struct td_host *n, const Traind__
     }
 }
 
+static void set_trouble(struct td_core *core, struct td_host *n, const char *trouble) {
+    char now[TD_HOST_UNFIT_BYTES];
+    (void)td_fit(now, sizeof now, "%s", trouble);
+    td_utf8_scrub(now);
+    if (strcmp(now, n->trouble) == 0) return;
+    memcpy(n->trouble, now, sizeof now);
+    if (now[0]) {
+        td_core_log(core, "node gets no jobs node=%s why=\"%s\"", n->name, now);
+    } else {
+        td_core_log(core, "node gets jobs again node=%s", n->name);
+    }
+    core->queue_dirty = true;
+}
+
 void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m) {
     td_nodes_set_plugins(core, n, m->plugins);
     const uint32_t before = m->stale_messages < n->stale ? 0 : n->stale; // it has begun again
     core->counters[TD_COUNT_NODE_STALE] += m->stale_messages - before;
     n->stale = m->stale_messages;
+    set_trouble(core, n, m->trouble);
     if (!n->settling) return;
     td_nodes_count(core);
     core->queue_dirty = true; // what jobs that wait keep is not counted any more

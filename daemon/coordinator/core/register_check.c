@@ -68,6 +68,7 @@ void td_register_judge(struct td_host *n, const Traind__V1__Register *m) {
     char language[TD_DIGEST_HEX];
     td_spec_language(language);
     n->unfit[0] = '\0';
+    n->trouble[0] = '\0'; // its first heartbeat says it again
     n->refused = false;
     if (!m->plan_language[0]) {
         (void)td_fit(n->unfit, sizeof n->unfit,

@@ -399,6 +399,7 @@ static bool view_node_devices(struct td_arena *a, const struct td_host *n, Train
 static Traind__V1__Node__State node_state(const struct td_core *core, const struct td_host *n) {
     if (!td_host_connected(n) && !n->refused) return TRAIND__V1__NODE__STATE__LOST;
     if (n->unfit[0]) return TRAIND__V1__NODE__STATE__INCOMPATIBLE;
+    if (n->trouble[0]) return TRAIND__V1__NODE__STATE__TROUBLED;
     bool drains = core->stopping && n->embedded;
     return drains ? TRAIND__V1__NODE__STATE__DRAINING : TRAIND__V1__NODE__STATE__READY;
 }
@@ -412,6 +413,7 @@ static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *cor
     m->name = copy(a, n->name);
     m->state = node_state(core, n);
     if (m->state == TRAIND__V1__NODE__STATE__INCOMPATIBLE) m->state_reason = copy(a, n->unfit);
+    if (m->state == TRAIND__V1__NODE__STATE__TROUBLED) m->state_reason = copy(a, n->trouble);
     m->slots = n->slots;
     m->slots_used = used_slots(core, n);
     m->cores = n->cores;

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "daemon/coordinator/shell/db.h"
-#include "daemon/coordinator/shell/store.h"
+#include "daemon/coordinator/shell/schema.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
@@ -56,7 +56,7 @@ static td_status check_pages(sqlite3 *db, const char *name, bool whole) {
 
 static td_status check_rows(sqlite3 *db, const char *name) {
     for (int kind = 0; kind < TD_RECORD_KIND_COUNT; kind++) {
-        const char *table = td_db_store_table((enum td_record_kind)kind);
+        const char *table = td_schema_tables[kind];
         char text[96];
         snprintf(text, sizeof text, "SELECT key, body, digest FROM %s", table);
         sqlite3_stmt *q = NULL;

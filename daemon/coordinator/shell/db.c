@@ -69,6 +69,26 @@ static td_status is_newer(sqlite3 *db, const char *name, int64_t have, int n_ste
     return td_status_with_reason(s, "SCHEMA_NEWER");
 }
 
+td_status td_db_held_take(const char *dir, const char *name, struct td_db_held *out_held) {
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, name));
+    out_held->wal.path[0] = '\0';
+    return td_held_path_take(path, &out_held->file);
+}
+
+static void hold_wal(struct td_db_held *h) {
+    char path[TD_FS_PATH_BYTES];
+    td_status s = td_fs_path(path, "%s-wal", h->file.path);
+    if (!s) s = td_held_path_take(path, &h->wal);
+    td_status_free(s); // it is looked for again
+}
+
+td_status td_db_held_check(struct td_db_held *h) {
+    TD_TRY(td_held_path_check(&h->file));
+    if (!h->wal.path[0]) hold_wal(h);
+    return td_held_path_check(&h->wal);
+}
+
 td_status td_db_migrate(sqlite3 *db, const char *name, const char *const *steps, int n_steps) {
     TD_TRY(td_db_sql(db, name,
                      "CREATE TABLE IF NOT EXISTS schema (version INTEGER PRIMARY KEY,"

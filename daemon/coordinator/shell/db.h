@@ -6,13 +6,22 @@
 
 #include <sqlite3.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/held_path.h"
 
 // Opens or makes dir/name for one thread: WAL, synchronous=FULL.
 TD_MUST_USE td_status td_db_open(const char *dir, const char *name, sqlite3 **out_db);
 // A connection that reads beside the writer's, which has made the file. out_db is the caller's to
 // close after a failure, too.
 TD_MUST_USE td_status td_db_open_reader(const char *dir, const char *name, sqlite3 **out_db);
+// An open database by its files: what is committed to one that was deleted is lost with the
+// process. Its -wal is there from its first change on.
+struct td_db_held {
+    struct td_held_path file, wal;
+};
+TD_MUST_USE td_status td_db_held_take(const char *dir, const char *name,
+                                      struct td_db_held *out_held);
+// As td_held_path_check.
+TD_MUST_USE td_status td_db_held_check(struct td_db_held *h);
 // Applies the steps that it lacks. FAILED_PRECONDITION SCHEMA_NEWER: it knows more of them.
 TD_MUST_USE td_status td_db_migrate(sqlite3 *db, const char *name, const char *const *steps,
                                     int n_steps);

@@ -136,6 +136,7 @@ static td_status write_at(const struct write *w) {
     char dir[TD_SHELL_PATH_MAX];
     snprintf(dir, sizeof dir, "%s", w->path);
     *strrchr(dir, '/') = '\0';
+    TD_TRY(td_held_path_check(&w->logs->c->home));
     if (w->offset == 0) TD_TRY(td_fs_mkdirs(dir, 0700));
     TD_AUTO_CLOSE int fd = open(w->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return td_fail_errno(TD_UNAVAILABLE, "open log '%s'", w->path);

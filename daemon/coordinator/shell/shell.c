@@ -68,7 +68,7 @@ static td_status disk_fails(const struct td_coordinator *c, const char *and_so) 
 
 td_status td_shell_writable(const struct td_coordinator *c) {
     if (!td_db_store_state_failing(c->store)) return TD_OK;
-    return disk_fails(c, "this call changed nothing; make room there and ask again");
+    return disk_fails(c, "this call changed nothing; mend that and ask again");
 }
 
 // What is shown may be newer than the disk; the message is the reply's own, in its arena.

@@ -10,6 +10,7 @@
 //   gate.h                         holds every word to the outside until what it depends on is
 //                                  committed
 //   store.h, db.h                  the two databases and their writer threads, over SQLite's calls
+//   schema.h                       the tables of state.db, and how older ones become them
 //   metrics_db.h, metrics_query.h  what metrics.db holds, and questions to it
 //   metrics_sum.h   its sums over ranks
 //   check.h                        looks for damage in them
@@ -45,6 +46,7 @@
 #include "daemon/coordinator/shell/disk.h"
 #include "daemon/coordinator/shell/gate.h"
 #include "daemon/coordinator/shell/store.h"
+#include "lib/base/held_path.h"
 #include "lib/rpc/loop.h"
 #include "lib/rpc/server.h"
 
@@ -83,6 +85,7 @@ struct td_coordinator {
     const struct td_shell_roof *roof;
     struct td_loop *loop;
     char *state_dir, *token, *version, *role;
+    struct td_held_path home; // state_dir: nothing is made again below it when it is gone
     int64_t join_token_ns, node_certificate_ns, renew_grace_ns; // coordinator.h
     struct td_core *core;
     struct td_db_store *store;

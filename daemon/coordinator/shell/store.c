@@ -21,13 +21,14 @@
 #include "daemon/coordinator/shell/disk.h"
 #include "daemon/coordinator/shell/metrics_db.h"
 #include "daemon/coordinator/shell/salvage_copy.h"
+#include "daemon/coordinator/shell/schema.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/fit.h"
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
 
-enum { GATHER_MS = 1000, RETRY_MS = 1000, FRESH_MS = 2000 };
+enum { GATHER_MS = 1000, RETRY_MS = 1000, FRESH_MS = 2000, LOOK_MS = 400 };
 
 // What the loop hands over: one of the three.
 struct item {
@@ -43,6 +44,8 @@ struct writer {
     struct td_db_store *store;
     sqlite3 *db;
     sqlite3_stmt *begin, *commit;
+    struct td_db_held held;
+    bool written; // the batch is committed, but perhaps not to where the paths lead
     pthread_t thread;
     bool running;
     pthread_mutex_t mutex; // guards what follows, up to done_tail
@@ -74,14 +77,6 @@ struct td_db_store {
     struct td_disk *queries;
 };
 
-static const char *const tables[] = {"meta",     "nodes",       "plans",   "specs",    "jobs",
-                                     "attempts", "checkpoints", "shards",  "requests", "leaving",
-                                     "removals", "tokens",      "members", "audit"};
-_Static_assert(TD_COUNTOF(tables) == TD_RECORD_KIND_COUNT, "one table per kind");
-const char *td_db_store_table(enum td_record_kind kind) {
-    return tables[kind];
-}
-
 // What the core loads. It wants jobs before their specs.
 static const enum td_record_kind load_order[] = {
     TD_RECORD_META,    TD_RECORD_NODE,    TD_RECORD_PLAN,       TD_RECORD_JOB,
@@ -90,40 +85,13 @@ static const enum td_record_kind load_order[] = {
 _Static_assert(TD_COUNTOF(load_order) + 3 == TD_RECORD_KIND_COUNT,
                "all kinds but tokens, members and lines of the audit log");
 
-#define TABLE(name)                                                                                \
-    "CREATE TABLE " name " (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;"
-// td_db_row_digest; NULL: of a build before it.
-#define DIGEST(name) "ALTER TABLE " name " ADD COLUMN digest INTEGER;"
-// Rows in the order in which they are written, and an index of their keys. Without a rowid a row
-// has its place by its key, which is random, and of a body above 1 KB the most is on pages of its
-// own. A job that is created wrote 7 pages instead of 3 (docs/measurements.md).
-#define BY_ROWID(name)                                                                             \
-    "CREATE TABLE new_" name " (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL,"                \
-    " digest INTEGER);"                                                                            \
-    "INSERT INTO new_" name " SELECT key, body, digest FROM " name ";"                             \
-    "DROP TABLE " name "; ALTER TABLE new_" name " RENAME TO " name ";"
-static const char *const state_migrations[] = {
-    TABLE("meta") TABLE("nodes") TABLE("plans") TABLE("specs") TABLE("jobs") TABLE("attempts")
-        TABLE("checkpoints") TABLE("shards") TABLE("requests"),
-    TABLE("leaving"),
-    DIGEST("meta") DIGEST("nodes") DIGEST("plans") DIGEST("specs") DIGEST("jobs") DIGEST("attempts")
-        DIGEST("checkpoints") DIGEST("shards") DIGEST("requests") DIGEST("leaving"),
-    TABLE("removals") DIGEST("removals"),
-    BY_ROWID("meta") BY_ROWID("nodes") BY_ROWID("plans") BY_ROWID("specs") BY_ROWID("jobs")
-        BY_ROWID("attempts") BY_ROWID("checkpoints") BY_ROWID("shards") BY_ROWID("requests")
-            BY_ROWID("leaving") BY_ROWID("removals"),
-    "CREATE TABLE tokens (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, digest INTEGER)",
-    "CREATE TABLE members (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, digest INTEGER)",
-    // Keys that ascend and rows that go soon: one page, and no second one for an index.
-    ("CREATE TABLE audit (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, digest INTEGER) "
-     "WITHOUT ROWID"),
-};
 static td_status prepare(struct writer *w, const char *text, sqlite3_stmt **out) {
     return td_db_prepare(w->db, w->name, text, out);
 }
 
 // ---- opening ------------------------------------------------------------------------------------
 static td_status prepare_batches(struct writer *w) {
+    TD_TRY(td_db_held_take(w->store->options.dir, w->name, &w->held));
     TD_TRY(prepare(w, "BEGIN IMMEDIATE", &w->begin));
     return prepare(w, "COMMIT", &w->commit);
 }
@@ -139,16 +107,16 @@ static td_status open_state(struct td_db_store *s) {
     char source[TD_FS_PATH_BYTES] = "";
     if (s->options.salvage) TD_TRY(td_db_move_aside(s->options.dir, w->name, source));
     TD_TRY(td_db_open(s->options.dir, w->name, &w->db));
-    TD_TRY(td_db_migrate(w->db, w->name, state_migrations, (int)TD_COUNTOF(state_migrations)));
-    if (source[0]) TD_TRY(td_salvage_copy(source, tables, TD_COUNTOF(tables), w->db));
+    TD_TRY(td_schema_apply(w->db, w->name));
+    if (source[0]) TD_TRY(td_salvage_copy(source, td_schema_tables, TD_RECORD_KIND_COUNT, w->db));
     for (int k = 0; k < TD_RECORD_KIND_COUNT; k++) {
         char text[192];
         snprintf(text, sizeof text,
                  "INSERT INTO %s (key, body, digest) VALUES (?1, ?2, ?3) ON CONFLICT (key)"
                  " DO UPDATE SET body = excluded.body, digest = excluded.digest",
-                 tables[k]);
+                 td_schema_tables[k]);
         TD_TRY(prepare(w, text, &s->put[k]));
-        snprintf(text, sizeof text, "DELETE FROM %s WHERE key = ?1", tables[k]);
+        snprintf(text, sizeof text, "DELETE FROM %s WHERE key = ?1", td_schema_tables[k]);
         TD_TRY(prepare(w, text, &s->drop[k]));
     }
     // No digest: SQL has no such function, and the number is worth nothing on its own.
@@ -220,13 +188,51 @@ static int carry_out_metrics(struct writer *w, struct item *i) {
 }
 
 // ---- the writers' loop --------------------------------------------------------------------------
+static void note_failing(struct writer *w, const char *why) {
+    pthread_mutex_lock(&w->mutex);
+    (void)td_fit(w->why, sizeof w->why, "%s: %s", w->name, why);
+    bool is_first = !atomic_exchange(&w->failing, true);
+    pthread_cond_broadcast(&w->settled);
+    pthread_mutex_unlock(&w->mutex);
+    if (!is_first) return;
+    td_log_error("%s cannot be written: %s; nothing is acknowledged until it can, trying again "
+                 "each second",
+                 w->name, why);
+    td_loop_wakeup_send(w->wakeup);
+}
+
+static void note_writable(struct writer *w) {
+    if (!atomic_exchange(&w->failing, false)) return;
+    td_log_info("%s is written again", w->name);
+    td_loop_wakeup_send(w->wakeup);
+}
+
+// False: what is written is lost with this process, and was said to fail.
+static bool is_in_place(struct writer *w) {
+    td_status gone = td_db_held_check(&w->held);
+    if (!gone) return true;
+    note_failing(w, td_status_message(gone));
+    td_status_free(gone);
+    return false;
+}
+
+// Of a writer that has nothing to do: its files may go meanwhile, which is to be known before
+// somebody asks for a change. Under the mutex.
+static void wait_for_items(struct writer *w) {
+    while (!w->head && !w->stop) {
+        struct timespec until = td_clock_cond_after(LOOK_MS);
+        if (pthread_cond_timedwait(&w->cond, &w->mutex, &until) != ETIMEDOUT) continue;
+        pthread_mutex_unlock(&w->mutex);
+        if (is_in_place(w)) note_writable(w);
+        pthread_mutex_lock(&w->mutex);
+    }
+}
+
 // Waits until there is something, then (metrics) until the second is over, something urgent came or
 // the store closes. False: closed, and nothing is left.
 static bool take_all(struct writer *w, struct item **out_head) {
     pthread_mutex_lock(&w->mutex);
-    while (!w->head && !w->stop) {
-        pthread_cond_wait(&w->cond, &w->mutex);
-    }
+    wait_for_items(w);
     struct timespec until = td_clock_cond_after(w->gather_ms);
     while (w->gather_ms && !w->stop && !w->urgent) {
         if (pthread_cond_timedwait(&w->cond, &w->mutex, &until) == ETIMEDOUT) break;
@@ -240,26 +246,23 @@ static bool take_all(struct writer *w, struct item **out_head) {
     return *out_head != NULL;
 }
 
+// Looked at before, so that nothing is written into a file that is gone, and after, as it may have
+// gone meanwhile. What is committed is not carried out twice.
 static bool commit_once(struct writer *w, struct item *head) {
+    if (!is_in_place(w)) return false;
+    if (w->written) return true;
     int rc = td_db_step(w->begin);
     for (struct item *i = head; i && rc == SQLITE_OK; i = i->next) {
         rc = w->carry_out(w, i);
     }
     if (rc == SQLITE_OK) rc = td_db_step(w->commit);
-    if (rc == SQLITE_OK) return true;
-    pthread_mutex_lock(&w->mutex);
-    snprintf(w->why, sizeof w->why, "%s: %s", w->name, sqlite3_errmsg(w->db));
-    bool is_first = !atomic_exchange(&w->failing, true);
-    pthread_cond_broadcast(&w->settled);
-    pthread_mutex_unlock(&w->mutex);
-    if (is_first) {
-        td_log_error("%s cannot be written: %s; nothing is acknowledged until it can, trying again "
-                     "each second",
-                     w->name, sqlite3_errmsg(w->db));
-        td_loop_wakeup_send(w->wakeup);
+    if (rc != SQLITE_OK) {
+        note_failing(w, sqlite3_errmsg(w->db));
+        sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
+        return false;
     }
-    sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
-    return false;
+    w->written = true;
+    return is_in_place(w);
 }
 
 static void item_destroy(struct item *i) {
@@ -303,13 +306,13 @@ static bool wait_for_disk(struct writer *w) {
 }
 
 static void note_committed(struct writer *w) {
-    bool failed = atomic_exchange(&w->failing, false);
+    w->written = false;
+    note_writable(w);
     pthread_mutex_lock(&w->mutex);
     w->n_committed = w->n_taken;
     w->late = false;
     pthread_cond_broadcast(&w->settled);
     pthread_mutex_unlock(&w->mutex);
-    if (failed) td_log_info("%s is written again", w->name);
 }
 
 // False: the store closes and the disk still refuses.
@@ -560,18 +563,18 @@ td_status td_db_store_load_table(struct td_db_store *s, enum td_record_kind kind
                                  td_db_store_row_fn *row, void *arg) {
     char text[96];
     snprintf(text, sizeof text, "SELECT key, body, digest FROM %s ORDER BY length(key), key",
-             tables[kind]);
+             td_schema_tables[kind]);
     sqlite3_stmt *q = NULL;
     TD_TRY(prepare(&s->state, text, &q));
     td_status failed = TD_OK;
     int rc = SQLITE_DONE;
     while (!failed && (rc = sqlite3_step(q)) == SQLITE_ROW) {
-        failed = td_db_row_check(q, s->state.name, tables[kind]);
+        failed = td_db_row_check(q, s->state.name, td_schema_tables[kind]);
         if (failed) break;
         failed = row(kind, (const char *)sqlite3_column_text(q, 0),
                      (const char *)sqlite3_column_text(q, 1), arg);
     }
-    return td_db_end(s->state.db, s->state.name, q, rc, tables[kind], failed);
+    return td_db_end(s->state.db, s->state.name, q, rc, td_schema_tables[kind], failed);
 }
 
 td_status td_db_store_load(struct td_db_store *s, td_db_store_row_fn *row, void *arg) {

@@ -19,6 +19,10 @@
 // waiting are bounded by their makers, which wait for acknowledgements; queries by
 // TD_DISK_MAX_JOBS.
 //
+// The files are looked at twice a second, before and after each commit: one that was deleted, moved
+// or unmounted takes what is written and keeps nothing of it. That is a failure as a full disk is,
+// until the file is back.
+//
 // Schema: the table `schema` holds one row per migration applied; a database of a newer build is
 // refused (FAILED_PRECONDITION), never touched.
 //
@@ -65,9 +69,6 @@ enum { TD_DB_STORE_WHY = 256 };
 void td_db_store_why(struct td_db_store *s, char out[TD_DB_STORE_WHY]);
 // Last commit of state.db took this long; for the curious.
 int64_t td_db_store_commit_ns(const struct td_db_store *s);
-
-// Where rows of this kind are in state.db.
-const char *td_db_store_table(enum td_record_kind kind);
 
 // ---- loading, before the first commit -----------------------------------------------------------
 typedef td_status td_db_store_row_fn(enum td_record_kind kind, const char *key, const char *body,

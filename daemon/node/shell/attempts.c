@@ -6,6 +6,7 @@
 
 #include "daemon/node/core/cores.h"
 #include "daemon/node/shell/fetch.h"
+#include "daemon/node/shell/home.h"
 #include "daemon/node/shell/rendezvous.h"
 #include "daemon/node/shell/shards.h"
 #include "lib/base/log.h"
@@ -137,6 +138,7 @@ static void on_fetched(td_status take_status, void *arg) {
 static td_status prepare(struct td_node_daemon *n, struct td_node_attempt *row,
                          const Traind__V1__Assign *m) {
     struct td_assignment assigned;
+    TD_TRY(td_node_home_check(n->home));
     TD_TRY(td_assignment_read(m, n->state_dir, &assigned));
     assigned.collective = n->collective;
     struct td_local_attempt *a;

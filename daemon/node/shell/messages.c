@@ -116,6 +116,7 @@ void td_messages_heartbeat(struct td_node_daemon *n, uint32_t slots_used) {
     look_at_plugins(n);
     h.plugins = n->plugins.digest;
     h.stale_messages = (uint32_t)td_node_core_stale(n->core);
+    h.trouble = td_unconst(n->trouble);
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_HEARTBEAT;
     m.heartbeat = &h;
     (void)td_node_daemon_send(n, &m);

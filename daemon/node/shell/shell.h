@@ -22,7 +22,9 @@
 #include "lib/base/plugin_files.h"
 #include "lib/topology/topology.h"
 
-enum { td_node_daemon_magic = 0x4e4f4445 };
+struct td_node_home;
+
+enum { td_node_daemon_magic = 0x4e4f4445, TD_NODE_TROUBLE_BYTES = 300 };
 
 struct td_node_daemon {
     uint32_t magic;
@@ -45,6 +47,8 @@ struct td_node_daemon {
     struct td_measurer *measurer;
     struct td_plugin_list *plugin_list;
     struct td_reconciler *reconciler;
+    struct td_node_home *home;
+    char trouble[TD_NODE_TROUBLE_BYTES]; // why nothing can start here now (home.h); "": it can
     struct td_loop_timer *timer;
     bool closing;
     struct {
