@@ -19,6 +19,11 @@ enum { NAME_BYTES = 48 }; // of each function: long ones leave room for those th
 _Static_assert(sizeof((struct td_rank_page *)0)->lost_data == TD_MAPPING_PATH, "it holds a path");
 static struct td_rank_page *fatal_page;
 static char fatal_stack[STACK_BYTES];
+static struct plugin {
+    char *path, *what;
+} plugins[TD_FATAL_PLUGINS]; // the process's own, never freed
+static size_t n_plugins;
+static bool exits_for_plugins;
 
 struct text {
     char data[sizeof((struct td_rank_page *)0)->last_words];
@@ -76,16 +81,31 @@ static const char *signal_name(int sig) {
     }
 }
 
-// Where the rank is, and how it came there. Inlined, or it would be a frame of its own.
-__attribute__((always_inline)) static inline void add_stack(struct text *t,
-                                                            const struct td_rank_page *p) {
+static const struct plugin *plugin_of(uintptr_t address) {
+    struct td_code_place p;
+    if (!td_code_place_of(address, &p)) return NULL;
+    for (size_t i = 0; i < n_plugins; i++) {
+        if (strcmp(plugins[i].path, p.file) == 0) return &plugins[i];
+    }
+    return NULL;
+}
+
+// Whose code is on the stack; the innermost. NULL: none of a plugin's.
+static const struct plugin *find_plugin(void *const *frames, int n) {
+    const struct plugin *found = NULL;
+    for (int i = HANDLER_FRAMES; i < n && !found; i++) {
+        found = plugin_of((uintptr_t)frames[i] - (i > HANDLER_FRAMES));
+    }
+    return found;
+}
+
+// Where the rank is, and how it came there.
+static void add_stack(struct text *t, const struct td_rank_page *p, void *const *frames, int n) {
     add(t, ", phase ");
     add_number(t, (uint64_t)atomic_load_explicit(&p->phase, memory_order_relaxed), 10);
     add(t, ", step ");
     add_number(t, (uint64_t)atomic_load_explicit(&p->step, memory_order_relaxed), 10);
     add(t, ", backtrace");
-    void *frames[FRAMES];
-    int n = backtrace(frames, FRAMES);
     for (int i = HANDLER_FRAMES; i < n; i++) {
         add(t, " ");
         add_place(t, (uintptr_t)frames[i], i > HANDLER_FRAMES);
@@ -99,8 +119,10 @@ static void on_ask(int sig, siginfo_t *info, void *context) {
     (void)context;
     int kept = errno;
     struct text t = {.len = 0};
+    void *frames[FRAMES];
+    const int n = backtrace(frames, FRAMES);
     add(&t, "stack");
-    add_stack(&t, fatal_page);
+    add_stack(&t, fatal_page, frames, n);
     t.data[t.len++] = '\n';
     ssize_t ignored = write(STDERR_FILENO, t.data, t.len);
     (void)ignored;
@@ -126,19 +148,28 @@ static void on_fatal(int sig, siginfo_t *info, void *context) {
     static _Atomic int entered;
     if (atomic_exchange(&entered, 1)) _exit(TD_EXIT_BUG);
     struct td_rank_page *p = fatal_page;
+    void *frames[FRAMES];
+    const int n = backtrace(frames, FRAMES);
+    const struct plugin *plugin = find_plugin(frames, n);
     add(&t, signal_name(sig));
+    if (plugin) {
+        add(&t, " in ");
+        add(&t, plugin->what);
+        memcpy(p->plugin, plugin->what, strnlen(plugin->what, sizeof p->plugin - 1));
+    }
     if (sig != SIGABRT) {
         add(&t, " at ");
         add_number(&t, (uint64_t)(uintptr_t)info->si_addr, 16);
     }
     if (sig == SIGBUS && info->si_code == BUS_ADRERR) add_file(&t, (uintptr_t)info->si_addr, p);
-    add_stack(&t, p);
+    add_stack(&t, p, frames, n);
     memcpy(p->last_words, t.data, t.len);
     p->last_words[t.len] = '\0';
     atomic_store(&p->fatal_signal, sig);
     t.data[t.len++] = '\n';
     ssize_t ignored = write(STDERR_FILENO, t.data, t.len);
     (void)ignored;
+    if (plugin && exits_for_plugins) _exit(TD_EXIT_USER_CODE);
     // SA_RESETHAND restored the default action: returning runs into the fault again, and dies.
     raise(sig);
 }
@@ -169,6 +200,17 @@ td_status td_fatal_install_ask(void) {
     sigemptyset(&sa.sa_mask);
     if (sigaction(SIGQUIT, &sa, NULL) == 0) return TD_OK;
     return td_fail_errno(TD_INTERNAL, "install the handler that writes the stack");
+}
+
+void td_fatal_exit_for_plugins(void) {
+    exits_for_plugins = true;
+}
+
+void td_fatal_note_plugin(const char *path, const char *what) {
+    if (n_plugins == TD_FATAL_PLUGINS) return;
+    struct plugin *p = &plugins[n_plugins];
+    *p = (struct plugin){td_strdup(path), td_strdup(what)};
+    if (p->path && p->what) n_plugins++; // without memory it is not named
 }
 
 void td_fatal_last_words(struct td_rank_page *page, const char *text) {

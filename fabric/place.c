@@ -51,7 +51,8 @@ bool td_code_place_of(uintptr_t address, struct td_code_place *out_place) {
     const char *slash = strrchr(object->l_name, '/');
     const char *file = slash ? slash + 1 : object->l_name;
     uintptr_t offset = address - object->l_addr;
-    *out_place = (struct td_code_place){*file ? file : program_invocation_short_name, offset};
+    *out_place = (struct td_code_place){*file ? file : program_invocation_short_name, offset,
+                                        object->l_name};
     struct symbols s = symbols_of(object);
     bool whole = s.first && s.names && s.hash;
     if (!whole || (uintptr_t)s.hash < object->l_addr) return true; // none, or not relocated (vdso)
@@ -59,7 +60,8 @@ bool td_code_place_of(uintptr_t address, struct td_code_place *out_place) {
         const ElfW(Sym) *symbol = &s.first[i];
         if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF) continue;
         if (offset < symbol->st_value || offset - symbol->st_value >= symbol->st_size) continue;
-        *out_place = (struct td_code_place){s.names + symbol->st_name, offset - symbol->st_value};
+        *out_place = (struct td_code_place){s.names + symbol->st_name, offset - symbol->st_value,
+                                            object->l_name};
         return true;
     }
     return true;

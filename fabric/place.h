@@ -14,6 +14,7 @@
 struct td_code_place {
     const char *name; // "td_rank_step", else "libtraind.so"; the loader's memory
     uintptr_t offset; // from its beginning
+    const char *file; // the object's path, as it was loaded; the loader's memory
 };
 
 // False: no object is loaded there.

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fabric/fatal.h"
 #include "fabric/plugins.h"
 #include "lib/base/fsio.h"
 #include "lib/spec/plugin_knobs.h"
@@ -120,6 +121,9 @@ static td_status load(struct td_registry *r, const char *real,
         return td_bad_spec("'%s' holds the %s '%s', which a spec cannot bring: install it", real,
                            td_plugin_kind_name(desc->kind), desc->name);
     }
+    char what[128];
+    snprintf(what, sizeof what, "%s '%s'", td_plugin_kind_name(desc->kind), desc->name);
+    td_fatal_note_plugin(real, what);
     *out_desc = desc;
     return TD_OK;
 }

@@ -1,4 +1,4 @@
-// The planner is the worker itself, under exec-rank as everywhere: it dies with this process.
+// The planner is the worker itself, under exec-held: it dies with this process.
 // Limits are those of a node that is this machine, alone: all its cores, shared among the ranks,
 // and all its memory.
 
@@ -17,6 +17,7 @@
 #include "client/run/run.h"
 #include "client/spec_file.h"
 #include "lib/attempt/segments.h"
+#include "lib/attempt/worker_exit.h"
 #include "lib/base/clock.h"
 #include "lib/topology/topology.h"
 
@@ -114,7 +115,7 @@ static td_status spawn_planner(const struct td_local_run *r, int out_fd, int err
     struct td_arena *a = r->arena;
     const char *launcher = td_arena_printf(a, "%s/traind-launcher", r->bin_dir);
     const char *argv[] = {launcher,
-                          "exec-rank",
+                          "exec-held",
                           td_arena_printf(a, "%d", (int)getpid()),
                           "", // any core
                           "0",
@@ -209,6 +210,8 @@ static td_status judge(const struct td_json *v, struct td_buf *words, int wait_s
     if (!WIFEXITED(wait_status)) {
         s = td_fail(TD_FAILED_PRECONDITION, "the planner died of signal %d: %s",
                     WTERMSIG(wait_status), said);
+    } else if (!v && WEXITSTATUS(wait_status) == TD_EXIT_USER_CODE) {
+        s = td_fail(TD_FAILED_PRECONDITION, "a plugin crashed the planner: %s", said);
     } else if (why) {
         s = td_fail(TD_FAILED_PRECONDITION, "%s", why);
     } else {
@@ -238,7 +241,7 @@ static td_status run_planner(struct td_local_run *r, struct planner *p,
                              struct td_json **out_sizes) {
     TD_TRY(start_planner(r, p));
     td_status s = read_answer(r, p);
-    if (s) kill(p->child.pid, SIGKILL);
+    if (s) kill(p->child.pid, SIGTERM);
     int wait_status = 0;
     while (waitpid(p->child.pid, &wait_status, 0) < 0 && errno == EINTR) {}
     TD_TRY(s);

@@ -108,9 +108,18 @@ static void died(const struct td_launch_rank *r, struct td_rank_ending *out) {
                  r->rank, (int)sizeof p->lost_data, p->lost_data, (long long)p->lost_offset);
         return;
     }
+    if (!name) name = "?";
+    if (p->plugin[0]) {
+        say(out, TD_CLASS_USER_CODE, NULL);
+        snprintf(
+            out->message, sizeof out->message,
+            "rank %d died of signal %d (%s) in code of %.*s, a plugin: its last words say where",
+            r->rank, r->signal, name, (int)sizeof p->plugin - 1, p->plugin);
+        return;
+    }
     say(out, TD_CLASS_INTERNAL, NULL);
     snprintf(out->message, sizeof out->message, "rank %d died of signal %d (%s)", r->rank,
-             r->signal, name ? name : "?");
+             r->signal, name);
 }
 
 static const char *because_of(const struct td_launcher *l) {

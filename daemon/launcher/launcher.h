@@ -17,6 +17,7 @@
 //   command.h      ranks that are a command or a program of the submitter's
 //   talk.h         what commands say, and what is said to them
 //   talk_values.h  what they said of a metric, until it cannot change any more
+//   held.h         exec-held, the parent of a planner
 //   orphans.h      processes that ranks leave
 //   journal.h      events.log
 //   boundary.h     which points are kept when a checkpoint is

@@ -1,11 +1,12 @@
 // traind-launcher: `run` is the parent of an attempt's ranks (launcher.h), `exec-rank` and
-// `exec-command` the step between it and a rank (trampoline.h). Started by node daemons; people
-// have no use for it, but
-// --version. One program for both: a rank's parent is then surely of the same build.
+// `exec-command` the step between it and a rank (trampoline.h), `exec-held` the parent of a planner
+// (held.h). Started by node daemons; people have no use for it, but --version. One program for
+// both: a rank's parent is then surely of the same build.
 
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/launcher/held.h"
 #include "daemon/launcher/launcher.h"
 #include "daemon/launcher/trampoline.h"
 #include "lib/attempt/worker_exit.h"
@@ -24,6 +25,7 @@ int main(int argc, char **argv) {
     }
     if (strcmp(verb, "run") == 0) return td_launcher_main(argc - 1, argv + 1);
     if (strcmp(verb, "exec-rank") == 0) return td_trampoline(argc - 1, argv + 1);
+    if (strcmp(verb, "exec-held") == 0) return td_held_main(argc - 1, argv + 1);
     if (strcmp(verb, "exec-command") == 0) return td_trampoline_command(argc - 1, argv + 1);
     if (strcmp(verb, "--version") == 0) {
         printf("traind-launcher %s\n", td_version);

@@ -129,6 +129,7 @@ int td_worker_plan(const struct td_worker_args *args) {
     td_buf_init(&beside.read, READ_MAX_BYTES);
     static struct td_rank_page page; // no rank, but a crash of a plugin has its last words
     td_status s = td_fatal_install(&page);
+    td_fatal_exit_for_plugins();
     if (!s) s = td_worker_configure(args, &config);
     if (!s) s = list_files(config, &beside.read);
     if (!s) s = measure(args, config, &sized, &beside);

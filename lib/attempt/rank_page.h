@@ -95,6 +95,7 @@ struct td_rank_page {
     char last_words[1024]; // NUL-terminated text
     char lost_data[512];   // the file of data that could not be read any more (SIGBUS); "": none
     int64_t lost_offset;   // in it
+    char plugin[128];      // of the user's own, whose code crashed: "module 'x'"; "": none
 };
 _Static_assert(sizeof(struct td_rank_page) <= TD_RANK_PAGE_BYTES, "it fits its place");
 

@@ -23,6 +23,11 @@ static void misbehave(const char *where) { // crash_open crashes in open, hang_o
         for (int fd = 0; fd < 256; fd++) close(fd);
         _exit(0);
     }
+    if (strncmp(fault, "leave_", 6) == 0 && strcmp(fault + 6, where) == 0 && fork() == 0) { // one that no group holds
+        setsid();
+        if (fork() == 0) execl("/bin/sleep", "sleep", "86400.4217", NULL);
+        _exit(0);
+    }
 }
 static td_status choose(const struct td_json *knobs) {
     static char kept[64];
@@ -200,20 +205,20 @@ def with_fault(folder, kind, fault):
 SILENT = ("--silent-after-ms", "500")
 # Silence is judged from the first step on, so late is after some. What went wrong, the class of the failure, and what is said of it: in the message, or in the last words of the rank.
 CASES = [
-    ("module", "crash_open", "internal", "the planner died of signal 4: ", "module-narrow.so+0x"),
-    ("module", "nothing", "internal", "the planner died of signal 11: ", "module-narrow.so+0x"),
-    ("module", "crash_record", "internal", "the planner died of signal 4: ", "module-narrow.so+0x"),
+    ("module", "crash_open", "user_code", "a plugin crashed the planner: SIGILL in ", "module-narrow.so+0x"),
+    ("module", "nothing", "user_code", "a plugin crashed the planner: SIGSEGV in module 'narrow'", "module-narrow.so+0x"),
+    ("module", "crash_record", "user_code", "a plugin crashed the planner: SIGILL in ", "module-narrow.so+0x"),
     ("module", "no_loss", "bad_spec", "step 'train' is recorded for training but names no loss", "call td_graph_loss"),
     ("module", "foreign", "bad_spec", "step 'train': ", "the loss must be a float scalar"),
-    ("dataset", "crash_open", "internal", "the planner died of signal 4: ", "dataset-bits.so+0x"),
-    ("dataset", "nothing", "internal", "the planner died of signal 11: ", "dataset-bits.so+0x"),
-    ("dataset", "crash_fields", "internal", "the planner died of signal 4: ", "dataset-bits.so+0x"),
+    ("dataset", "crash_open", "user_code", "a plugin crashed the planner: SIGILL in ", "dataset-bits.so+0x"),
+    ("dataset", "nothing", "user_code", "a plugin crashed the planner: SIGSEGV in dataset 'bits'", "dataset-bits.so+0x"),
+    ("dataset", "crash_fields", "user_code", "a plugin crashed the planner: SIGILL in ", "dataset-bits.so+0x"),
     ("dataset", "nine", "user_code", "open dataset 'bits': its slot fields says 9 fields; ", "1 to 8 are possible"),
     ("dataset", "none_at_all", "user_code", "open dataset 'bits': its slot fields says 0 fields", ""),
     ("dataset", "unnamed", "user_code", "field 1 of its slot fields needs a name of at most 15 bytes", ""),
     ("dataset", "shapeless", "user_code", "field 0 of its slot fields needs a name", "a shape of at most"),
     ("dataset", "negative", "user_code", "open dataset 'bits': its slot length says -5 samples of split train", ""),
-    ("dataset", "crash_gather", "internal", "rank 0 died of signal 4", "dataset-bits.so+0x"),
+    ("dataset", "crash_gather", "user_code", "rank 0 died of signal 4 (ILL) in code of dataset 'bits', a plugin", "dataset-bits.so+0x"),
     ("dataset", "labels", "data", "label 77 in row 0 is outside the model's 2 classes", ""),
     ("dataset", "hang_late", "stuck", "rank 0 is silent since", "stuck_timeout"),
     ("module", "exit_open", "user_code", "the planner ended with code 0 and no answer", ""),
@@ -227,27 +232,27 @@ GROUP_CASES = [
     ("comm_hook", "hang_reduce", "collective", "comm_hook 'mean', bucket 0: ", "rank 0 of 2 did not arrive within 2.000 s"),
     ("strategy", "hang_reduce", "collective", "strategy 'share', bucket 0: ", "rank 0 of 2 did not arrive within 2.000 s"),
     ("comm_hook", "exit_reduce", "user_code", "rank 0 left at step 20 of 30 with code 0", ""),
-    ("comm_hook", "crash_open", "internal", "the planner died of signal 4: ", "comm_hook-mean.so+0x"),
-    ("comm_hook", "nothing", "internal", " died of signal 11", "comm_hook-mean.so+0x"),
+    ("comm_hook", "crash_open", "user_code", "a plugin crashed the planner: SIGILL in ", "comm_hook-mean.so+0x"),
+    ("comm_hook", "nothing", "user_code", "SIGSEGV in comm_hook 'mean'", "comm_hook-mean.so+0x"),
     ("comm_hook", "greedy", "user_code", "comm_hook 'mean': its slot memory says ", "more than any machine has"),
-    ("comm_hook", "crash_place", "internal", " died of signal 4", "comm_hook-mean.so+0x"),
-    ("comm_hook", "crash_reduce", "internal", "rank 0 died of signal 4", "comm_hook-mean.so+0x"),
+    ("comm_hook", "crash_place", "user_code", "in code of comm_hook 'mean'", "comm_hook-mean.so+0x"),
+    ("comm_hook", "crash_reduce", "user_code", "rank 0 died of signal 4 (ILL) in code of comm_hook 'mean'", "comm_hook-mean.so+0x"),
     ("comm_hook", "fails", "user_code", "comm_hook 'mean', bucket 0: the hook is tired", ""),
     ("comm_hook", "odd_code", "user_code", "comm_hook 'mean', bucket 0: code 77", ""),
     ("comm_hook", "garbage", "internal", " died of signal 11", "td_status_"),
     ("comm_hook", "nan", "numeric", "comm_hook 'mean', bucket 0: the gradients of all ranks were finite", ""),
     ("comm_hook", "hang_both", "stuck", " is silent since", "stuck_timeout"),
-    ("strategy", "crash_open", "internal", "the planner died of signal 4: ", "strategy-share.so+0x"),
-    ("strategy", "nothing", "internal", " died of signal 11", "strategy-share.so+0x"),
-    ("strategy", "crash_environment", "internal", "the planner died of signal 4: ", "strategy-share.so+0x"),
+    ("strategy", "crash_open", "user_code", "a plugin crashed the planner: SIGILL in ", "strategy-share.so+0x"),
+    ("strategy", "nothing", "user_code", " died of signal 11 (SEGV) in code of strategy 'share'", "strategy-share.so+0x"),
+    ("strategy", "crash_environment", "user_code", "a plugin crashed the planner: SIGILL in ", "strategy-share.so+0x"),
     ("strategy", "refuses", "user_code", "strategy 'share': no room to share", ""),
     ("strategy", "world", "user_code", "strategy 'share' takes itself for rank 0 of 99 ", "it is rank 0 of 2 "),
     ("strategy", "place", "user_code", "strategy 'share' takes itself for rank 1 of 2 ", "it is rank 0 of 2 "),
     ("strategy", "device", "user_code", "strategy 'share' takes itself for rank 0 of 2 ", "on device 7; "),
     ("strategy", "differ", "user_code", "strategy 'share' says another restore_optimizer on rank ", ""),
-    ("strategy", "crash_rewrite", "internal", "the planner died of signal 4: ", "strategy-share.so+0x"),
+    ("strategy", "crash_rewrite", "user_code", "a plugin crashed the planner: SIGILL in ", "strategy-share.so+0x"),
     ("strategy", "no_setup", "internal", "strategy 'share': no state to share", ""),
-    ("strategy", "crash_reduce", "internal", "rank 0 died of signal 4", "strategy-share.so+0x"),
+    ("strategy", "crash_reduce", "user_code", "rank 0 died of signal 4 (ILL) in code of strategy 'share'", "strategy-share.so+0x"),
     ("strategy", "fails", "internal", "strategy 'share', bucket 0: nothing is shared today", ""),
     ("strategy", "garbage", "internal", " died of signal 11", "td_status_"),
     ("strategy", "deaf", "user_code", "strategy 'share' did not sum the control tail over the world", ""),
@@ -272,6 +277,28 @@ def test_job_fails_and_the_daemon_lives_when_a_plugin_misbehaves(cluster, odd):
 
 def test_job_fails_and_the_daemon_lives_when_a_plugin_of_ranks_misbehaves(cluster, odd):
     check(cluster.make("--slots", "4", "--plugin-dirs", odd, *SILENT).start(), odd, GROUP_CASES)
+
+
+def left_running():
+    return subprocess.run(["pgrep", "-f", "sleep 86400.4217"], capture_output=True, text=True).stdout.split()
+
+
+def test_nothing_that_a_plugin_starts_outlives_the_planner(cluster, odd, tmp_path):
+    daemon = cluster.make("--slots", "2", "--plugin-dirs", odd, "--plan-timeout-s", "2").start()
+    for kind, fault in (("module", "leave_open"), ("dataset", "leave_open"), ("module", "leave_record")):
+        (tmp_path / "spec.json").write_text(with_fault(odd, kind, fault))
+        daemon.ctl("plan", tmp_path / "spec.json", check=0)
+        assert not left_running(), f"{kind} {fault}"
+    planned = subprocess.run([BIN / "trainctl", "run", "spec.json"], cwd=tmp_path, capture_output=True, timeout=60)
+    assert planned.returncode == 0 and not left_running()
+    # Nor where the daemon is killed while it plans.
+    hangs = json.loads(with_fault(odd, "module", "hang_record"))
+    hangs["data"]["knobs"]["fault"] = "leave_open"
+    daemon.submit(json.dumps(hangs))
+    until("it has started one", left_running)
+    daemon.kill()
+    until("it is gone", lambda: not left_running())
+    daemon.start()
 
 
 def test_planner_is_given_up_when_a_module_never_returns(odd, tmp_path):

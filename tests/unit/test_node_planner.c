@@ -10,7 +10,7 @@
 #include "tests/unit/test.h"
 
 static const char trampoline[] =
-    "#!/bin/sh\n" // exec-rank PARENT CORE MEMORY CPU BIN plan --plan FILE
+    "#!/bin/sh\n" // exec-held PARENT CORE MEMORY CPU BIN plan --plan FILE
     "read -r text < \"$9\"\n"
     "test \"$text\" = hang && exec sleep 60\n"
     "echo \"{}\"\n";

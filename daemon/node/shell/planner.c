@@ -1,11 +1,12 @@
 // One child at a time, because a plan uses a core for some milliseconds and jobs do too. The child
 // gets the plan as a file, writes its result to a pipe and its reasons to another. It has ended
-// when its pidfd is readable, and both pipes are drained then. It goes through the trampoline of
-// ranks: it dies with this daemon and leaves no core file. It may have `memory_bytes` of private
-// memory, and half of timeout_s as processor time. A plan is worked out on one core, and one that
-// computes for longer does not end in time on a loaded machine. Rejected:
-// planning in the daemon (a plugin's crash would be the daemon's). Rejected: a pool of warm
-// planners (a cold one takes about 10 ms, and the coordinator keeps plans by the spec's digest).
+// when its pidfd is readable, and both pipes are drained then. It goes through the trampoline
+// exec-held: it dies with this daemon, with all that its plugins start, and leaves no core file. It
+// may have `memory_bytes` of private memory, and half of timeout_s as processor time. A plan is
+// worked out on one core, and one that computes for longer does not end in time on a loaded
+// machine. Rejected: planning in the daemon (a plugin's crash would be the daemon's). Rejected: a
+// pool of warm planners (a cold one takes about 10 ms, and the coordinator keeps plans by the
+// spec's digest).
 
 #include "daemon/node/shell/planner.h"
 
@@ -181,6 +182,11 @@ static td_status judge(const struct td_planner *p, int wait_status) {
                                             WTERMSIG(wait_status), reason),
                                     TD_CLASS_INTERNAL);
     }
+    if (WEXITSTATUS(wait_status) == TD_EXIT_USER_CODE && p->out.len == 0) {
+        return td_status_with_class(
+            td_fail(TD_FAILED_PRECONDITION, "a plugin crashed the planner: %s", reason),
+            TD_CLASS_USER_CODE);
+    }
     return read_failure(p, td_worker_exit_class(WEXITSTATUS(wait_status)), reason);
 }
 
@@ -211,7 +217,7 @@ static void on_deadline(void *arg) {
         return;
     }
     p->late = true;
-    kill(p->child.pid, SIGKILL); // on_exit_child follows
+    kill(p->child.pid, SIGTERM); // on_exit_child follows
 }
 
 // ---- the child's start --------------------------------------------------------------------------
@@ -234,7 +240,7 @@ static td_status spawn(struct td_planner *p) {
     snprintf(memory, sizeof memory, "%" PRIu64, memory_bytes);
     snprintf(cpu, sizeof cpu, "%d", cpu_s(p));
     const char *argv[24] = {p->trampoline,
-                            "exec-rank",
+                            "exec-held",
                             parent,
                             "", // any core
                             memory,
@@ -288,7 +294,7 @@ static td_status start_child(struct td_planner *p, const char *plan) {
     p->running = true;
     td_status failed = watch(p);
     if (failed) {
-        kill(p->child.pid, SIGKILL);
+        kill(p->child.pid, SIGTERM);
         waitpid(p->child.pid, NULL, 0);
     }
     return failed;
@@ -350,7 +356,7 @@ void td_planner_drop(struct td_planner *p, const char *request) {
         bool meant = !request || strcmp(r->name, request) == 0;
         if (meant && r == p->first && p->running) {
             p->dropped = true;
-            kill(p->child.pid, SIGKILL); // on_exit_child follows
+            kill(p->child.pid, SIGTERM); // on_exit_child follows
         } else if (meant) {
             if (!before) p->n_waits = 0; // its own
             *(before ? &before->next : &p->first) = next;
@@ -392,7 +398,7 @@ td_status td_planner_create(struct td_loop *loop, const struct td_planner_option
 void td_planner_destroy(struct td_planner *p) {
     if (!p) return;
     if (p->running) {
-        kill(p->child.pid, SIGKILL);
+        kill(p->child.pid, SIGTERM);
         waitpid(p->child.pid, NULL, 0);
     }
     if (p->file[0]) close_child(p);

@@ -1,6 +1,6 @@
 // One child, one buffer that it fills, and the buffer of the last one that ended well. Its exit is
-// seen on its pidfd, after which the pipe is read to its end. It goes through the trampoline of
-// ranks, so it dies with this daemon.
+// seen on its pidfd, after which the pipe is read to its end. It goes through the trampoline
+// exec-held, so it dies with this daemon, with all that plugins start.
 
 #include "daemon/node/shell/plugin_list.h"
 
@@ -83,7 +83,7 @@ static void on_exit_child(int fd, void *arg) {
 
 static void on_deadline(void *arg) {
     struct td_plugin_list *p = TD_CAST(td_plugin_list, arg);
-    kill(p->child.pid, SIGKILL); // on_exit_child follows
+    kill(p->child.pid, SIGTERM); // on_exit_child follows
 }
 
 static td_status spawn(struct td_plugin_list *p) {
@@ -95,7 +95,7 @@ static td_status spawn(struct td_plugin_list *p) {
     char parent[16];
     snprintf(parent, sizeof parent, "%d", (int)getpid());
     const char *const argv[] = {p->trampoline,
-                                "exec-rank",
+                                "exec-held",
                                 parent,
                                 "", // any core
                                 memory_bytes,
@@ -128,7 +128,7 @@ static td_status start(struct td_plugin_list *p) {
     TD_TRY(spawn(p));
     td_status s = watch(p);
     if (s) {
-        kill(p->child.pid, SIGKILL);
+        kill(p->child.pid, SIGTERM);
         waitpid(p->child.pid, NULL, 0);
         return s;
     }
@@ -174,7 +174,7 @@ td_status td_plugin_list_create(struct td_loop *loop, const char *bin_dir, void 
 void td_plugin_list_destroy(struct td_plugin_list *p) {
     if (!p) return;
     if (p->running) {
-        kill(p->child.pid, SIGKILL);
+        kill(p->child.pid, SIGTERM);
         waitpid(p->child.pid, NULL, 0);
     }
     close_child(p);
