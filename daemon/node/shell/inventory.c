@@ -11,7 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/fit.h"
 #include "lib/base/fsio.h"
+#include "lib/base/log.h"
+#include "lib/base/printable.h"
 #include "lib/base/proc.h"
 #include "lib/base/rng.h"
 
@@ -50,10 +53,24 @@ static void find_accelerators(const char *bin_dir, struct td_inventory *inv) {
         const char *dot = strrchr(e->d_name, '.');
         size_t skip = sizeof prefix - 1;
         if (strncmp(e->d_name, prefix, skip) != 0 || !dot || strcmp(dot, ".so") != 0) continue;
+        const char *name = e->d_name + skip;
+        if (!td_utf8_valid(name, (size_t)(dot - name))) continue; // no plugin is called so
         snprintf(inv->accelerator[inv->n_accelerators++], sizeof inv->accelerator[0], "%.*s",
-                 (int)(dot - e->d_name - (ptrdiff_t)skip), e->d_name + skip);
+                 (int)(dot - name), name);
     }
     closedir(dir);
+}
+
+// What the kernel has may be any bytes; names in messages are UTF-8, and short.
+void td_inventory_name(const char *host, char out[TD_INVENTORY_NAME]) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 4 * TD_INVENTORY_NAME);
+    td_status_free(td_printable_add(&text, host, strnlen(host, TD_INVENTORY_NAME), ""));
+    (void)td_fit(out, TD_INVENTORY_NAME, "%s", td_buf_cstr(&text));
+    if (strcmp(out, host) == 0) return;
+    td_log_warn("the name of this host is not UTF-8 that can be printed, so the node calls itself "
+                "'%s', continuing; --name gives it another",
+                out);
 }
 
 td_status td_inventory_identify(const char *state_dir, const char *name,
@@ -68,8 +85,10 @@ td_status td_inventory_identify(const char *state_dir, const char *name,
                            sizeof inv->name - 1);
         }
         snprintf(inv->name, sizeof inv->name, "%s", name);
-    } else if (gethostname(inv->name, sizeof inv->name - 1) != 0) {
-        snprintf(inv->name, sizeof inv->name, "%s", inv->node_id);
+    } else {
+        char host[TD_INVENTORY_NAME] = "";
+        if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "%s", inv->node_id);
+        td_inventory_name(host, inv->name);
     }
     return TD_OK;
 }

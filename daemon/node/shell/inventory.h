@@ -6,13 +6,16 @@
 
 #include "lib/base/cpu_level.h"
 
-enum { TD_INVENTORY_ACCELERATORS = 16 }; // what a client is shown
+enum {
+    TD_INVENTORY_ACCELERATORS = 16, // what a client is shown
+    TD_INVENTORY_NAME = 128,        // with its NUL
+};
 
 struct td_inventory {
     char node_id[40]; // "n-<12 hex>", made at the first start, kept in <state>/node_id
     char boot_id[37];
     char daemon[17]; // random, of this start
-    char name[128];
+    char name[TD_INVENTORY_NAME];
     int32_t cores;
     int32_t slots;
     uint64_t memory_bytes;                       // that it may use
@@ -21,6 +24,9 @@ struct td_inventory {
     size_t n_accelerators;
 };
 
+// The name of a node whose host is called so: what is not printable UTF-8 is shown as \xNN, and the
+// log says so.
+void td_inventory_name(const char *host, char out[TD_INVENTORY_NAME]);
 // Only node_id and name; what else is in it stays.
 TD_MUST_USE td_status td_inventory_identify(const char *state_dir, const char *name,
                                             struct td_inventory *out_inventory);
