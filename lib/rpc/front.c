@@ -30,6 +30,8 @@ enum {
     PAIR_BYTES = 512 << 10, // asked for; the kernel's own limit is below in most places
     JOIN_MS = 60000,
     DAY_S = 86400,
+    STRANGER_REQUESTS = 8,                         // that wait inside gRPC at a time
+    STRANGER_BYTES = 1024,                         // that are read at once
     WARN_DAYS = TD_RPC_CERTIFICATE_WARN_S / DAY_S, // before the certificate ends
 };
 static const int64_t retry_ns = 100 * TD_NS_PER_MS;
@@ -181,6 +183,16 @@ static void ask_for_room(int fd) {
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 }
 
+// gRPC takes any number of requests in, also those that are taken back at once, and works on each
+// long before somebody judges its credential. So a stranger's wait in its socket, until it is none.
+static size_t may_read(uint32_t n_requests, void *owner) {
+    const struct entry *e = TD_CAST(entry, owner);
+    const struct td_peers *peers = e->front->peers;
+    if (td_peers_is_trusted(peers, e->number)) return SIZE_MAX;
+    uint32_t n_waiting = n_requests - td_peers_n_begun(peers, e->number);
+    return n_waiting < STRANGER_REQUESTS ? STRANGER_BYTES : 0;
+}
+
 // Its relay, with the session if it has one, then gRPC. What fails leaves the session to the
 // caller.
 static td_status open_relay(struct entry *e, struct td_tls_session *session) {
@@ -190,6 +202,7 @@ static td_status open_relay(struct entry *e, struct td_tls_session *session) {
                                            .stall_ns = f->o.stall_ns,
                                            .on_cut = on_relay_cut,
                                            .on_end = on_relay_end,
+                                           .may_read = may_read,
                                            .owner = e,
                                            .take_tls = session};
     TD_TRY(td_relay_create(f->loop, &relay, e->client_fd, e->pair_fd, &e->relay));

@@ -166,6 +166,10 @@ bool td_peers_is_trusted(const struct td_peers *p, int number) {
     return atomic_load_explicit(&s->trusted, memory_order_relaxed);
 }
 
+uint32_t td_peers_n_begun(const struct td_peers *p, int number) {
+    return atomic_load_explicit(&p->slots[number - p->base].n_begun, memory_order_relaxed);
+}
+
 bool td_peers_is_apart(const struct td_peers *p, int number) {
     return atomic_load(&p->slots[number - p->base].apart);
 }

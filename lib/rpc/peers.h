@@ -60,6 +60,8 @@ void td_peers_identify(struct td_peers *p, int number, const struct td_peer_iden
 // Its connection is over: n_requests of it were passed to gRPC.
 void td_peers_free(struct td_peers *p, int number, uint32_t n_requests);
 bool td_peers_is_trusted(const struct td_peers *p, int number);
+// Of its requests, those that have become calls.
+uint32_t td_peers_n_begun(const struct td_peers *p, int number);
 bool td_peers_is_apart(const struct td_peers *p, int number);
 
 // ---- the home loop's thread ---------------------------------------------------------------------

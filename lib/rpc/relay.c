@@ -23,6 +23,7 @@
 #include "lib/tls/session.h"
 
 enum { td_relay_magic = 0x74647279, READS_PER_TURN = 4 };
+static const int64_t hold_ns = 10 * TD_NS_PER_MS;
 
 struct flow {
     uint8_t *kept; // NULL: nothing waits
@@ -44,6 +45,7 @@ struct td_relay {
     struct td_loop_timer *deadline;
     struct td_mono first_due; // INT64_MAX: it was there
     struct td_mono stall_due; // INT64_MAX: nothing waits
+    struct td_mono held_due;  // INT64_MAX: the client may be read
     int64_t armed_ns;         // when the timer fires, if it is armed
     bool has_sent;            // the client did
     bool up_ended;            // the client sends nothing more
@@ -74,7 +76,7 @@ static void close_client(struct td_relay *r) {
     td_loop_fd_destroy(td_steal(r->client_watch));
     drop(&r->up);
     drop(&r->down);
-    r->stall_due.ns = r->first_due.ns = INT64_MAX;
+    r->stall_due.ns = r->first_due.ns = r->held_due.ns = INT64_MAX;
     if (r->client_fd >= 0) close(td_steal_fd(&r->client_fd));
     if (!r->up_ended) (void)shutdown(r->grpc_fd, SHUT_WR);
     r->up_ended = true;
@@ -113,7 +115,7 @@ void td_relay_let_go(struct td_relay *r) {
 
 // ---- deadlines ----------------------------------------------------------------------------------
 static void arm_deadline(struct td_relay *r) {
-    int64_t due = TD_MIN(r->first_due.ns, r->stall_due.ns);
+    int64_t due = TD_MIN(r->held_due.ns, TD_MIN(r->first_due.ns, r->stall_due.ns));
     if (due == INT64_MAX) {
         if (td_loop_timer_is_armed(r->deadline)) td_loop_timer_disarm(r->deadline);
     } else if (!td_loop_timer_is_armed(r->deadline) || due < r->armed_ns) {
@@ -135,6 +137,12 @@ static void on_deadline(void *arg) {
                                                  "the client has read nothing for %" PRId64 " ms",
                                                  r->o.stall_ns / TD_NS_PER_MS),
                                          "READER_STALLED"));
+    } else if (now >= r->held_due.ns) {
+        cut_for(r, td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
+                                                 "requests without a credential, of which none was "
+                                                 "begun within %" PRId64 " ms",
+                                                 r->o.first_request_ns / TD_NS_PER_MS),
+                                         "REQUESTS_HELD"));
     }
     arm_deadline(r);
 }
@@ -193,11 +201,25 @@ static void leave(struct td_relay *r) {
                 r->o.owner);
 }
 
+static size_t may_read(const struct td_relay *r) {
+    size_t most = r->o.may_read ? r->o.may_read(td_relay_n_requests(r), r->o.owner) : SIZE_MAX;
+    return TD_MIN(most, (size_t)TD_RELAY_SCRATCH);
+}
+
 // Client to gRPC. True: there may be more to read.
 static bool run_up(struct td_relay *r) {
     if (r->up_ended || flush(r, &r->up) != FREE) return false;
     for (int i = 0; i < READS_PER_TURN; i++) {
-        ssize_t n = receive(r, r->o.scratch, TD_RELAY_SCRATCH);
+        size_t most = may_read(r);
+        if (!most) {
+            if (r->held_due.ns == INT64_MAX) {
+                r->held_due = td_mono_add(td_mono_now(), r->o.first_request_ns);
+            }
+            td_loop_timer_arm(r->again, hold_ns);
+            return false;
+        }
+        r->held_due.ns = INT64_MAX;
+        ssize_t n = receive(r, r->o.scratch, most);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
         if (n <= 0) {
@@ -316,7 +338,7 @@ td_status td_relay_create(struct td_loop *loop, const struct td_relay_options *o
     self->client_fd = self->grpc_fd = -1;
     td_h2_guard_init(&self->guard);
     self->first_due = td_mono_add(td_mono_now(), options->first_request_ns);
-    self->stall_due.ns = INT64_MAX;
+    self->stall_due.ns = self->held_due.ns = INT64_MAX;
     TD_TRY(td_loop_timer_create(loop, on_again, self, &self->again));
     TD_TRY(td_loop_timer_create(loop, on_deadline, self, &self->deadline));
     TD_TRY(

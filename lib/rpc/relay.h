@@ -30,6 +30,10 @@ struct td_relay_options {
     // its end neither (reason TLS_UNUSED). on_end follows later. May be NULL.
     void (*on_cut)(td_status take_why, void *owner);
     void (*on_end)(void *owner);
+    // How many of the client's bytes may be read at once now that so many of its requests were
+    // passed to gRPC; 0: none, ask again soon. Nobody is held for longer than first_request_ns.
+    // NULL: any number.
+    size_t (*may_read)(uint32_t n_requests, void *owner);
     void *owner;
     // NULL: the client's bytes are plain. Else its handshake is over, and it is the relay's from
     // success on.

@@ -85,6 +85,11 @@ def reading(process, field):
     return int(re.search(rf"{field}:\s+(\d+)", text)[1])
 
 
+def cpu_s(process):
+    fields = open(f"/proc/{process.pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def n_descriptors(process):
     return len(os.listdir(f"/proc/{process.pid}/fd"))
 
@@ -394,6 +399,24 @@ def test_people_are_served_when_strangers_hold_health_watches(daemon):
 # ---- who is it? ------------------------------------------------------------------------------------------
 def name_of(s):
     return "%s:%d" % s.getsockname()
+
+
+def test_requests_of_strangers_wait_in_their_sockets_when_they_are_many(daemon):
+    """gRPC took in all of them, also those that were taken back at once, and answered nobody for half a minute."""
+    taken_back = b"".join(opening(i, b"/traind.v1.AdminService/GetClusterInfo") + frame(RST_STREAM, 0, i, bytes(3) + b"\x08")
+                          for i in range(1, 2 * 990, 2))
+    info = lambda: daemon.stub("Admin").GetClusterInfo(daemon.cluster.stubs.admin.GetClusterInfoRequest(), timeout=20)
+    info()
+    before = cpu_s(daemon.process)
+    with contextlib.ExitStack() as stack:
+        for _ in range(60):
+            s = stack.enter_context(contextlib.closing(dial(daemon.address)))
+            s.setblocking(False)
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                s.send(taken_back)
+        for _ in range(20):
+            info()
+    assert cpu_s(daemon.process) - before < 2  # 59,000 requests take 4 s and more
 
 
 def test_connection_never_gets_the_name_of_the_one_before(server, stubs):

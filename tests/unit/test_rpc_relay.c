@@ -1,5 +1,6 @@
 // A relay whose client stops reading: what waits for it is bounded, it is cut at its deadline, and
-// descriptors and buffers go. The client and gRPC are the far ends of two socket pairs.
+// descriptors and buffers go. And one that asks for more than may be read of it now. The client and
+// gRPC are the far ends of two socket pairs.
 
 #include "tests/unit/test.h"
 
@@ -22,6 +23,7 @@ struct fixture {
     int client_inside, grpc_inside; // the relay's
     size_t held_before;
     bool cut, ended;
+    size_t may_read;
     char reason[64], text[256];
 };
 
@@ -44,6 +46,11 @@ static void on_end(void *owner) {
     td_relay_destroy(td_steal(f->relay));
 }
 
+static size_t may_read(uint32_t n_requests, void *owner) {
+    const struct fixture *f = owner;
+    return n_requests < 2 ? SIZE_MAX : f->may_read;
+}
+
 static void make_pair(int *out_far, int *out_near) {
     int pair[2], bytes = PAIR_BYTES;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
@@ -57,21 +64,27 @@ static void make_pair(int *out_far, int *out_near) {
 static struct fixture *make_fixture(void) {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
+    f->may_read = SIZE_MAX;
     return f;
 }
 
-static void begin(struct fixture *f, int64_t stall_ns) {
+static void begin_with(struct fixture *f, int64_t stall_ns, int64_t first_request_ns) {
     assert_ok(td_loop_create(&f->loop));
     make_pair(&f->client, &f->client_inside);
     make_pair(&f->grpc, &f->grpc_inside);
     f->held_before = held();
     const struct td_relay_options o = {.scratch = f->scratch,
-                                       .first_request_ns = TD_TEST_WAIT_NS,
+                                       .first_request_ns = first_request_ns,
                                        .stall_ns = stall_ns,
                                        .on_cut = on_cut,
                                        .on_end = on_end,
+                                       .may_read = may_read,
                                        .owner = f};
     assert_ok(td_relay_create(f->loop, &o, f->client_inside, f->grpc_inside, &f->relay));
+}
+
+static void begin(struct fixture *f, int64_t stall_ns) {
+    begin_with(f, stall_ns, TD_TEST_WAIT_NS);
 }
 
 static void finish(struct fixture *f) {
@@ -179,11 +192,67 @@ static void test_stall_deadline_is_over_when_the_client_has_read_all(void **stat
     finish(f);
 }
 
+// A whole request without a body, on a stream of its own. gRPC knows it by its header block.
+static void ask(struct fixture *f, uint8_t stream) {
+    const uint8_t request[] = {
+        0, 0, 1, TD_H2_FRAME_HEADERS, TD_H2_END_HEADERS | TD_H2_END_STREAM, 0, 0, 0, stream, 0x83};
+    assert_int_equal(send(f->client, request, sizeof request, 0), sizeof request);
+}
+
+static void begin_two_requests(struct fixture *f) {
+    static const char hello[] = TD_H2_PREFACE "\0\0\0\4\0\0\0\0";
+    assert_int_equal(send(f->client, hello, sizeof hello, 0), sizeof hello); // its zero, too
+    ask(f, 1);
+    ask(f, 3);
+    while (!f->cut && td_relay_n_requests(f->relay) < 2) {
+        turn(f);
+    }
+}
+
+static void test_requests_wait_in_their_socket_while_no_more_may_be_read(void **state) {
+    (void)state;
+    ssize_t last;
+    struct fixture *f = make_fixture();
+    f->may_read = 0;
+    begin_with(f, TD_TEST_WAIT_NS, TD_TEST_WAIT_NS);
+    begin_two_requests(f);
+    ask(f, 5);
+    for (int i = 0; i < 20; i++) {
+        turn(f);
+    }
+    assert_int_equal(td_relay_n_requests(f->relay), 2);
+    f->may_read = 5; // in pieces
+    for (struct td_mono end = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS);
+         td_relay_n_requests(f->relay) < 3 && td_mono_now().ns < end.ns;) {
+        turn(f);
+    }
+    assert_int_equal(read_all(f->grpc, &last), TD_H2_PREFACE_BYTES + 9 + 3 * 10);
+    close(td_steal_fd(&f->grpc));
+    assert_ok(td_loop_run_until(f->loop, &f->ended, TD_TEST_WAIT_NS));
+    finish(f);
+}
+
+static void test_client_is_cut_when_its_requests_are_held_for_too_long(void **state) {
+    (void)state;
+    struct fixture *f = make_fixture();
+    f->may_read = 0;
+    begin_with(f, TD_TEST_WAIT_NS, TD_NS_PER_S / 2);
+    begin_two_requests(f);
+    assert_ok(td_loop_run_until(f->loop, &f->cut, TD_TEST_WAIT_NS));
+    assert_string_equal(f->reason, "REQUESTS_HELD");
+    close(td_steal_fd(&f->grpc));
+    assert_ok(td_loop_run_until(f->loop, &f->ended, TD_TEST_WAIT_NS));
+    expect_gone(f);
+    finish(f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_client_is_cut_when_it_reads_nothing_before_the_stall_deadline),
         cmocka_unit_test(test_relay_ends_when_grpc_has_closed_and_its_client_reads_nothing),
         cmocka_unit_test(test_stall_deadline_is_over_when_the_client_has_read_all),
+        cmocka_unit_test(test_requests_wait_in_their_socket_while_no_more_may_be_read),
+        cmocka_unit_test(test_client_is_cut_when_its_requests_are_held_for_too_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
