@@ -25,6 +25,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "daemon/init.h"
@@ -105,6 +106,28 @@ static void raise_files(void) {
     td_status_log(TD_LOG_WARN, td_proc_raise_files(), "fewer connections fit, continuing");
 }
 
+// Under lower limits its libraries end it without a word, or wait for ever for memory.
+static td_status check_limits(void) {
+    enum { FILES = 64, MIB = 512 };
+    struct rlimit files, memory;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || getrlimit(RLIMIT_AS, &memory) != 0) {
+        return td_fail_errno(TD_FAILED_PRECONDITION, "read the limits of this process");
+    }
+    if (files.rlim_cur < FILES) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "this process may have %llu files open (`ulimit -n`), and traind needs %d "
+                       "to start: raise the limit",
+                       (unsigned long long)files.rlim_cur, FILES);
+    }
+    if (memory.rlim_cur < (rlim_t)MIB << 20) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "this process may use %llu MiB of addresses (`ulimit -v`), and traind needs "
+                       "%d to start: raise the limit",
+                       (unsigned long long)memory.rlim_cur >> 20, MIB);
+    }
+    return TD_OK;
+}
+
 // Pieces of files come and go in 256 KiB: without this each of them is mapped, or cut off the heap,
 // and its pages are made again.
 static void keep_heap(void) {
@@ -144,7 +167,8 @@ int main(int argc, char **argv) {
     td_log_for_journal(td_notify_is_journal(STDERR_FILENO));
     raise_files();
     keep_heap();
-    failed = hold_cpu_level(&config);
+    failed = check_limits();
+    if (!failed) failed = hold_cpu_level(&config);
     if (!failed) failed = run(&config);
     if (!failed) {
         td_log_info("stopped");
