@@ -18,6 +18,7 @@
 #include "fabric/reads.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
+#include "lib/base/named_output.h"
 
 enum { GRAPH_MAX_BYTES = 16 << 20, OUTPUT_MAX_BYTES = 40 << 20, DEVICES_MAX_BYTES = 256 << 10 };
 enum { READ_MAX_BYTES = 1 << 20 };
@@ -91,6 +92,23 @@ static td_status list_files(const struct td_worker_config *config, struct td_buf
     return td_reads_print(config->plan.tree, out);
 }
 
+static td_status check_directory(const char *key, const char *dir) {
+    return dir ? td_status_context(td_named_output_allowed(dir), "%s", key) : TD_OK;
+}
+
+// Those that are opened late, or by the launcher, whose failure is no more than a note.
+static td_status check_directories(const struct td_json *plan) {
+    static const char *const keys[] = {"trainer.trace_dir", "trainer.collective.dir"};
+    for (size_t i = 0; i < TD_COUNTOF(keys); i++) {
+        TD_TRY(check_directory(keys[i], td_json_string(td_json_path(plan, keys[i]), NULL)));
+    }
+    const struct td_json *loggers = td_json_get(plan, "loggers");
+    for (const struct td_json *e = loggers ? loggers->first : NULL; e; e = e->next) {
+        TD_TRY(check_directory("loggers: dir", td_json_string(td_json_get(e, "dir"), NULL)));
+    }
+    return TD_OK;
+}
+
 // What it names is static or lives as long as the config.
 static td_status measure(const struct td_worker_args *args, struct td_worker_config *config,
                          struct td_worker_sized *out_sized, struct beside *out) {
@@ -132,6 +150,7 @@ int td_worker_plan(const struct td_worker_args *args) {
     td_fatal_exit_for_plugins();
     if (!s) s = td_worker_configure(args, &config);
     if (!s) s = list_files(config, &beside.read);
+    if (!s) s = check_directories(config->plan.tree);
     if (!s) s = measure(args, config, &sized, &beside);
     if (!s) s = append(args, &sized, &beside, &text);
     if (!s) s = td_fs_write_stdout(text.data, text.len);

@@ -197,16 +197,20 @@ td_status td_named_output_update(const char *path, int flags, mode_t mode, int *
     return TD_OK;
 }
 
-td_status td_named_output_mkdirs(const char *path, mode_t mode) {
+td_status td_named_output_allowed(const char *path) {
     char at[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(at, "%s", path));
     for (;;) {
         TD_AUTO_CLOSE int fd = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
         char *slash = strrchr(at, '/');
-        if (fd >= 0) TD_TRY(td_path_rules_check(TD_PATH_WRITE, path, fd));
-        if (fd >= 0 || errno != ENOENT || !slash || strcmp(at, "/") == 0) break;
+        if (fd >= 0) return td_path_rules_check(TD_PATH_WRITE, path, fd);
+        if (errno != ENOENT || !slash || strcmp(at, "/") == 0) return TD_OK;
         slash[slash == at] = '\0';
     }
+}
+
+td_status td_named_output_mkdirs(const char *path, mode_t mode) {
+    TD_TRY(td_named_output_allowed(path));
     return td_fs_mkdirs(path, mode);
 }
 

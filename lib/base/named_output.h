@@ -45,7 +45,10 @@ TD_MUST_USE td_status td_named_output_write(const char *path, const void *data, 
 // opened with `flags` besides (O_WRONLY or O_RDWR, and O_APPEND). A link is not followed.
 TD_MUST_USE td_status td_named_output_update(const char *path, int flags, mode_t mode, int *out_fd);
 
-// td_fs_mkdirs of what a person named: the rules have to allow the nearest directory that is there.
+// Do the rules allow the job to make this directory, or to write in it? The nearest one that is
+// there counts. What else may be wrong with it is for whoever makes it to say.
+TD_MUST_USE td_status td_named_output_allowed(const char *path);
+// td_fs_mkdirs of what a person named, if it is allowed.
 TD_MUST_USE td_status td_named_output_mkdirs(const char *path, mode_t mode);
 
 // While it is held, nobody else who asks writes this output: a lock file beside it, which the

@@ -279,6 +279,7 @@ static void test_rules_are_asked_where_the_name_leads_to(void **state) {
                      "");
     }
     assert_fails(td_named_output_mkdirs(in(state, "else/a/b"), 0777), TD_PERMISSION_DENIED, roots);
+    assert_fails(td_named_output_allowed(in(state, "else/a")), TD_PERMISSION_DENIED, roots);
     assert_ok(td_named_output_mkdirs(in(state, "root/a/b"), 0777));
     assert_ok(put(in(state, "else/link"), "x"));
     assert_ok(put(in(state, "state/checkpoints/j-1/predictions.npy"), "x"));
