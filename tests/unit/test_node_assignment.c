@@ -234,10 +234,10 @@ static void test_assignment_is_refused_when_it_is_bad(void **state) {
     for (size_t i = 0; i < TD_COUNTOF(paths); i++) {
         assert_fails(assigned("", paths[i], *state, &a, plan), TD_INVALID_ARGUMENT, "no path");
     }
-    assert_fails(assigned(",\"modle\":1", NULL, *state, &a, plan), TD_INVALID_ARGUMENT, "modle");
+    // Another build wrote it: no fault of the spec.
     td_status s = assigned(",\"modle\":1", NULL, *state, &a, plan);
-    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
-    td_status_free(s);
+    assert_int_not_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    assert_fails(s, TD_FAILED_PRECONDITION, "modle");
     assert_false(td_checkpoint_file_ok("../x"));
     assert_false(td_checkpoint_file_ok(".hidden"));
     assert_true(td_checkpoint_file_ok("model.safetensors"));

@@ -350,11 +350,11 @@ static void test_removal_that_is_cut_short_leaves_no_half_checkpoint(void **stat
     assert_ok(save(f, 1, TD_SAVE_FINAL));
     // Deeper than a tree that is removed may be: it fails in the middle, as if the rank were
     // killed.
-    assert_ok(td_fs_mkdirs(deep(f, "step-1", 40, path), 0700));
+    assert_ok(td_fs_mkdirs(deep(f, "step-1", 110, path), 0700));
     assert_ok(save(f, 2, TD_SAVE_FINAL));
     assert_false(td_fs_exists(deep(f, "step-1", 0, path)));
-    assert_true(td_fs_exists(deep(f, "step-1.tmp", 40, path)));
-    assert_int_equal(rename(deep(f, "step-1.tmp", 20, path), deep(f, "rest", 0, up)), 0);
+    assert_true(td_fs_exists(deep(f, "step-1.tmp", 110, path)));
+    assert_int_equal(rename(deep(f, "step-1.tmp", 60, path), deep(f, "rest", 0, up)), 0);
 }
 
 static void
