@@ -196,6 +196,14 @@ static void warn_of_lost_state(const struct td_coordinator *c) {
                 logs ? "logs" : "", c->state_dir);
 }
 
+static td_status name_salvage(const struct td_coordinator *c, td_status s) {
+    s = td_status_context(s,
+                          "state directory '%s' is damaged; `traind --salvage` starts with what "
+                          "is readable and lists what is not",
+                          c->state_dir);
+    return td_status_with_reason(s, "STATE_DAMAGED");
+}
+
 static td_status load(struct td_coordinator *c, const struct td_core_options *core, bool salvage) {
     td_status failed = td_access_load(c, salvage); // first: a salvage ends with a commit
     if (!failed) {
@@ -204,11 +212,7 @@ static td_status load(struct td_coordinator *c, const struct td_core_options *co
     }
     enum td_code code = td_status_code(failed);
     if (!salvage && (code == TD_DATA_LOSS || code == TD_INVALID_ARGUMENT)) {
-        failed = td_status_context(failed,
-                                   "state directory '%s' is damaged; `traind --salvage` starts "
-                                   "with what is readable and lists what is not",
-                                   c->state_dir);
-        return td_status_with_reason(failed, "STATE_DAMAGED");
+        return name_salvage(c, failed);
     }
     TD_TRY(failed);
     if (c->ticket) td_gate_issued(c->gate, c->ticket);
@@ -248,7 +252,9 @@ static td_status make_parts(struct td_coordinator *c, const struct td_coordinato
                                               .on_forgotten = on_forgotten,
                                               .salvage = o->salvage,
                                               .arg = c};
-    TD_TRY_CTX(td_db_store_open(c->loop, &store, &c->store), "state directory '%s'", c->state_dir);
+    td_status failed = td_db_store_open(c->loop, &store, &c->store);
+    if (td_status_code(failed) == TD_DATA_LOSS && !o->salvage) return name_salvage(c, failed);
+    TD_TRY_CTX(failed, "state directory '%s'", c->state_dir);
     TD_TRY(td_held_path_take(c->state_dir, &c->home));
     char checkpoints[TD_SHELL_PATH_MAX];
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", c->state_dir);

@@ -154,6 +154,64 @@ def test_broken_page_of_state_is_salvaged_around(cluster):
     assert re.search(r"salvage: left out: rows of jobs .*cannot be read", daemon.tail(100))
 
 
+def page_of(path, query):
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        return db.execute(query).fetchone()[0]
+
+
+def wreck(path, page, byte=b"\0"):
+    data = bytearray(path.read_bytes())
+    data[(page - 1) * 4096:page * 4096] = byte * 4096
+    path.write_bytes(data)
+
+
+def root(name):
+    return lambda path: wreck(path, page_of(path, f"SELECT rootpage FROM sqlite_master WHERE name = '{name}'"))
+
+
+def write_at(at, data):
+    def deed(path):
+        with open(path, "r+b") as f:
+            f.seek(at)
+            f.write(data)
+    return deed
+
+
+def cut(path):
+    data = path.read_bytes()
+    path.write_bytes(data[:len(data) * 3 // 4])
+
+
+def garbage_log(path):
+    (path.parent / "state.db-wal").write_bytes(b"\xa5" * 50000)
+
+
+WRECKS = {"header": (write_at(0, b"\xa5" * 100), 30), "schema page": (lambda p: wreck(p, 1), 30), "root of jobs": (root("jobs"), 30),
+          "root of specs": (root("specs"), 30), "index of jobs": (root("sqlite_autoindex_jobs_1"), 30), "truncated": (cut, 10),
+          "log is garbage": (garbage_log, 30)}
+
+
+@pytest.mark.parametrize("name", WRECKS)
+def test_salvage_saved_no_job_of_a_database_that_was_wrecked(cluster, name):
+    deed, at_least = WRECKS[name]
+    daemon = cluster.start("--role", "coordinator")
+    jobs = [daemon.submit() for _ in range(30)]
+    daemon.kill()
+    path = daemon.state_dir / "state.db"
+    empty_log(path)
+    deed(path)
+    if name not in ("index of jobs", "log is garbage"):
+        assert "--salvage" in refused(daemon)
+    start_with(daemon, "--salvage")
+    left = [j["id"] for j in daemon.ctl_json("list").get("jobs", [])]
+    assert len(left) >= at_least and set(left) <= set(jobs), (len(left), daemon.tail(60))
+    if name != "index of jobs":  # whose table is whole
+        assert re.search(r"salvage: table jobs: \d+ rows saved[,;]", daemon.tail(200)), daemon.tail(200)
+    again = daemon.submit()
+    daemon.restart()
+    assert daemon.state(again) == "QUEUED"
+
+
 def test_flipped_bit_in_a_row_is_not_read_as_if_it_were_right(cluster):
     daemon = cluster.start("--role", "coordinator")
     job = daemon.submit(SPEC.replace("name: small", "name: precious-name"))

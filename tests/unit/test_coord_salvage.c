@@ -35,7 +35,7 @@ static void make_source_of(const char *path, int bad, const char *form) {
     for (int i = 0; i < N_ROWS; i++) {
         char key[16], body[128];
         key_of(i, key);
-        snprintf(body, sizeof body, "{\"name\":\"%090d\"}", i);
+        snprintf(body, sizeof body, "{\"state\":\"%089d\"}", i);
         sqlite3_bind_text(q, 1, key, -1, SQLITE_STATIC);
         sqlite3_bind_text(q, 2, body, -1, SQLITE_STATIC);
         sqlite3_bind_int64(q, 3, td_db_row_digest(key, body) + (i == bad));

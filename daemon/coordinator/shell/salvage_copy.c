@@ -1,14 +1,16 @@
-// A broken page ends a walk over a table, so each table is walked from both ends; what is between
-// them is lost. The walk follows the rows as they are stored and needs no index. Tables of older
-// builds have no rowid, and are stored by their key. Rejected: SQLite's recovery extension, which
-// no distribution builds.
+// A broken page ends a walk over a table, so each table is walked from both ends. What is between
+// them is looked for on each page (salvage_pages.h). The walk follows the rows as they are stored
+// and needs no index. Tables of older builds have no rowid, and are stored by their key. Rejected:
+// SQLite's recovery extension, which no distribution builds.
 
 #include "daemon/coordinator/shell/salvage_copy.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/coordinator/shell/db.h"
+#include "daemon/coordinator/shell/salvage_pages.h"
 #include "lib/base/log.h"
 
 enum { KEY_MAX = 256 };
@@ -89,16 +91,47 @@ static void say_lost(const char *table, const char *after, const char *before, c
     td_log_warn("salvage: left out: rows of %s%s cannot be read: %s", table, where, why);
 }
 
-static td_status copy_table(sqlite3 *from, sqlite3 *to, const char *table) {
+static td_status copy_table(sqlite3 *from, sqlite3 *to, const char *table, bool *inout_whole) {
     struct walk up = {.from = from, .to = to, .table = table}, down = up;
     down.backward = true;
     bool whole;
     TD_TRY(walk(&up, &whole));
     if (whole) return TD_OK;
     char why[256];
+    *inout_whole = false;
     snprintf(why, sizeof why, "%s", sqlite3_errmsg(from));
     TD_TRY(walk(&down, &whole));
     say_lost(table, up.last, down.last, why);
+    return TD_OK;
+}
+
+// Keys are in an index, too, which says how many rows there were where that can be read.
+static td_status say_counts(sqlite3 *from, sqlite3 *to, const char *table) {
+    char text[96];
+    sqlite3_stmt *key = NULL, *find = NULL;
+    int64_t n_saved, n_lost = 0;
+    snprintf(text, sizeof text, "SELECT count(*) FROM %s", table);
+    TD_TRY(td_db_number(to, "state.db", text, &n_saved));
+    snprintf(text, sizeof text, "SELECT 1 FROM %s WHERE key = ?1", table);
+    TD_TRY(td_db_prepare(to, "state.db", text, &find));
+    snprintf(text, sizeof text, "SELECT key FROM %s ORDER BY key", table);
+    int rc = sqlite3_prepare_v2(from, text, -1, &key, NULL);
+    while (rc == SQLITE_OK || rc == SQLITE_ROW) {
+        rc = sqlite3_step(key);
+        if (rc != SQLITE_ROW) break;
+        sqlite3_bind_text(find, 1, (const char *)sqlite3_column_text(key, 0), -1, SQLITE_TRANSIENT);
+        n_lost += sqlite3_step(find) != SQLITE_ROW;
+        sqlite3_reset(find);
+    }
+    sqlite3_finalize(key);
+    sqlite3_finalize(find);
+    if (rc == SQLITE_DONE) {
+        td_log_warn("salvage: table %s: %" PRId64 " rows saved, %" PRId64 " lost", table, n_saved,
+                    n_lost);
+    } else {
+        td_log_warn("salvage: table %s: %" PRId64 " rows saved; how many there were cannot be read",
+                    table, n_saved);
+    }
     return TD_OK;
 }
 
@@ -107,10 +140,17 @@ td_status td_salvage_copy(const char *source, const char *const *tables, size_t 
     td_log_warn("salvage: the old state.db was moved aside and is kept path=%s", source);
     sqlite3 *from = NULL;
     int rc = sqlite3_open_v2(source, &from, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    bool whole = !td_salvage_wal_is_bad(source);
     td_status failed = rc == SQLITE_OK ? TD_OK : td_db_fail(from, source, "open");
+    // It is kept as it was found.
+    (void)sqlite3_db_config(from, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
     if (!failed) failed = td_db_sql(db, "state.db", "BEGIN IMMEDIATE");
     for (size_t i = 0; i < n_tables && !failed; i++) {
-        failed = copy_table(from, db, tables[i]);
+        failed = copy_table(from, db, tables[i], &whole);
+    }
+    if (!failed && !whole) failed = td_salvage_pages(source, db);
+    for (size_t i = 0; i < n_tables && !failed && !whole; i++) {
+        failed = say_counts(from, db, tables[i]);
     }
     if (!failed) failed = td_db_sql(db, "state.db", "COMMIT");
     sqlite3_close(from);

@@ -15,6 +15,7 @@
 //   metrics_sum.h   its sums over ranks
 //   check.h                        looks for damage in them
 //   salvage.h, salvage_copy.h      a start with what is readable of state.db, and its reader
+//   salvage_pages.h                rows that SQLite finds no way to
 //   disk.h                         a thread that may wait for a disk
 //   logs.h                         what ranks print, by byte offset
 //   look.h, verify.h               are the files of checkpoints here, and are they what was
