@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/pages.h"
 #include "client/print.h"
 #include "client/session.h"
 #include "client/table.h"
@@ -127,13 +128,19 @@ static td_status show(struct td_session *s, const struct td_flags *f,
 td_status td_cmd_plugins(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
     Traind__V1__ListPluginsRequest request = TRAIND__V1__LIST_PLUGINS_REQUEST__INIT;
-    TD_AUTO(td_rpc_message) *answer = NULL;
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)16 << 20, &arena));
-    TD_TRY(td_session_call(s, "/traind.v1.NodeAdminService/ListPlugins", &request.base,
-                           &traind__v1__list_plugins_response__descriptor, &answer));
-    Traind__V1__ListPluginsResponse r =
-        *(const Traind__V1__ListPluginsResponse *)td_rpc_message_get(answer);
-    if (f->n_args) TD_TRY(keep_named(arena, f->args[0], &r));
-    return show(s, f, &r);
+    struct td_pages pages = {0};
+    td_status failed =
+        td_pages_read(s, "/traind.v1.NodeAdminService/ListPlugins", &request.base,
+                      &traind__v1__list_plugins_response__descriptor, "plugins", &pages);
+    if (!failed) {
+        Traind__V1__ListPluginsResponse r =
+            *(const Traind__V1__ListPluginsResponse *)td_rpc_message_get(pages.page[0]);
+        td_pages_fill(&pages, &r.base, "plugins");
+        if (f->n_args) failed = keep_named(arena, f->args[0], &r);
+        if (!failed) failed = show(s, f, &r);
+    }
+    td_pages_finish(&pages);
+    return failed;
 }

@@ -3,6 +3,7 @@ into state.db of a coordinator that is down, as thousands of failures would have
 import json
 import sqlite3
 
+from support import until
 
 OK, USAGE = 0, 2
 NOTES = ["x" * 1000 + str(i) for i in range(32)]
@@ -54,6 +55,20 @@ def test_jobs_with_many_notes_are_listed_and_found_by_name(coordinator):
     assert "small" in offered, offered
     page = coordinator.ctl_json("top", "--once")
     assert page["jobs"]["jobs"] == [] and page["nodes"]["nodes"] == []
+
+
+def test_plugins_come_page_by_page(daemon):
+    m, stub = daemon.cluster.stubs.admin, daemon.stub("NodeAdmin")
+    whole = until("the node has said what it has", lambda: stub.ListPlugins(m.ListPluginsRequest(), timeout=20).plugins)
+    names, token = [], ""
+    while True:
+        page = stub.ListPlugins(m.ListPluginsRequest(page_size=2, page_token=token), timeout=20)
+        assert page.nodes == 1 and 0 < len(page.plugins) <= 2
+        names += [(p.plugin.kind, p.plugin.name) for p in page.plugins]
+        token = page.next_page_token
+        if not token:
+            break
+    assert names == [(p.plugin.kind, p.plugin.name) for p in whole] and len(set(names)) == len(names) > 2
 
 
 def long_names(db, job):

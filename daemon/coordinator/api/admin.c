@@ -60,14 +60,41 @@ static void list_nodes(struct td_rpc_call *call, const ProtobufCMessage *request
     }
 }
 
-static const ProtobufCMessage *view_plugins(struct td_arena *a, struct td_coordinator *c) {
-    const Traind__V1__ListPluginsResponse *m = td_view_plugins(a, c->core);
-    return m ? &m->base : NULL;
+// "p<number of the first row>"; "": all of them. False: it is none.
+static bool read_row(const char *token, size_t *out_first) {
+    char rest;
+    *out_first = 0;
+    return !token[0] || sscanf(token, "p%zu%c", out_first, &rest) == 1;
+}
+
+// The page of them that begins at a row; all are in m.
+static const ProtobufCMessage *cut_plugins(struct td_arena *a, Traind__V1__ListPluginsResponse *m,
+                                           size_t first, uint32_t rows) {
+    struct td_page page = td_page_of(rows);
+    if (!rows) page.most = m->n_plugins;
+    first = TD_MIN(first, m->n_plugins);
+    size_t end = first;
+    while (end < m->n_plugins && td_page_takes(&page, &m->plugins[end]->base)) {
+        end++;
+    }
+    if (end < m->n_plugins) m->next_page_token = td_arena_printf(a, "p%zu", end);
+    m->plugins += first;
+    m->n_plugins = end - first;
+    return m->next_page_token ? &m->base : NULL;
 }
 
 static void list_plugins(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
-    (void)request;
-    answer(call, ctx, view_plugins);
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const Traind__V1__ListPluginsRequest *r = (const Traind__V1__ListPluginsRequest *)request;
+    struct td_arena *arena = NULL;
+    size_t first;
+    td_status s = read_row(r->page_token, &first) ? td_shell_arena(&arena) : td_page_bad_token();
+    if (s) {
+        td_shell_fail(c, call, s);
+        return;
+    }
+    Traind__V1__ListPluginsResponse *m = td_view_plugins(arena, c->core);
+    td_shell_reply(c, call, arena, m ? cut_plugins(arena, m, first, r->page_size) : NULL);
 }
 
 enum { N_MORE = 9 };

@@ -68,6 +68,8 @@ void td_offers_finish(struct td_core *core) {
 }
 
 // ---- for clients --------------------------------------------------------------------------------
+enum { LIST_ARENA_BYTES = 64 << 20 }; // of one list, which came in a message of 4 MiB
+
 struct row {
     Traind__V1__Plugin *plugin; // the arena's
     const uint8_t *packed;
@@ -87,9 +89,11 @@ static void arena_free(void *arena, void *p) {
     (void)arena, (void)p; // goes with the arena
 }
 
-static bool add_row(struct rows *rows, Traind__V1__Plugin *p, uint32_t n_nodes) {
+// p is in `own`, the arena of its list: of a row that is there already nothing is kept.
+static bool add_row(struct rows *rows, struct td_arena *own, const Traind__V1__Plugin *p,
+                    uint32_t n_nodes) {
     size_t bytes = traind__v1__plugin__get_packed_size(p);
-    uint8_t *packed = td_arena_alloc(rows->arena, bytes + 1);
+    uint8_t *packed = td_arena_alloc(own, bytes + 1);
     if (!packed) return false;
     traind__v1__plugin__pack(p, packed);
     for (size_t i = 0; i < rows->n; i++) {
@@ -106,16 +110,25 @@ static bool add_row(struct rows *rows, Traind__V1__Plugin *p, uint32_t n_nodes) 
         rows->row = more;
         rows->cap = cap;
     }
-    rows->row[rows->n++] = (struct row){p, packed, bytes, n_nodes};
-    return true;
+    ProtobufCAllocator allocator = {arena_alloc, arena_free, rows->arena};
+    uint8_t *kept = td_arena_alloc(rows->arena, bytes + 1);
+    if (!kept) return false;
+    memcpy(kept, packed, bytes);
+    Traind__V1__Plugin *plugin = traind__v1__plugin__unpack(&allocator, bytes, kept);
+    if (plugin) rows->row[rows->n++] = (struct row){plugin, kept, bytes, n_nodes};
+    return plugin;
 }
 
 static bool add_rows(struct rows *rows, const struct td_offer *o) {
-    ProtobufCAllocator allocator = {arena_alloc, arena_free, rows->arena};
+    TD_AUTO(td_arena) *own = NULL;
+    td_status s = td_arena_create(LIST_ARENA_BYTES, &own);
+    td_status_free(s);
+    if (s) return false;
+    ProtobufCAllocator allocator = {arena_alloc, arena_free, own};
     const Traind__V1__PluginList *m =
         traind__v1__plugin_list__unpack(&allocator, o->bytes, o->packed);
     for (size_t i = 0; m && i < m->n_plugins; i++) {
-        if (!add_row(rows, m->plugins[i], o->n_nodes)) return false;
+        if (!add_row(rows, own, m->plugins[i], o->n_nodes)) return false;
     }
     return m != NULL;
 }
