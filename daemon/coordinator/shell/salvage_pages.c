@@ -2,7 +2,7 @@
 // does not name the table: that is known from how key and body begin, and the core judges what it
 // loads. Leaves of tables are read (SQLite's file format, 1.6), with their chains of overflow
 // pages; a page is taken from the -wal where that has it. Rows of older builds, stored by their key
-// or without a digest, are not found so. Rejected: a page of schema that is made again, as roots are
+// or without a digest, are not found so. Rejected: a page of schema made by us, as roots are
 // elsewhere in a database that was migrated.
 
 #include "daemon/coordinator/shell/salvage_pages.h"
