@@ -108,6 +108,7 @@ static void print_page(struct td_buf *out) {
         PLACE(td_rank_page, abort),          PLACE(td_rank_page, drain_done),
         PLACE(td_rank_page, fatal_signal),   PLACE(td_rank_page, last_words),
         PLACE(td_rank_page, lost_data),      PLACE(td_rank_page, lost_offset),
+        PLACE(td_rank_page, plugin),
     };
     static const struct place record[] = {
         PLACE(td_metric_record, name),  PLACE(td_metric_record, step),

@@ -87,8 +87,8 @@ td_status td_inventory_identify(const char *state_dir, const char *name,
         snprintf(inv->name, sizeof inv->name, "%s", name);
     } else {
         char host[TD_INVENTORY_NAME] = "";
-        if (gethostname(host, sizeof host - 1) != 0)
-            snprintf(host, sizeof host, "%s", inv->node_id);
+        const bool has_none = gethostname(host, sizeof host - 1) != 0;
+        if (has_none) snprintf(host, sizeof host, "%s", inv->node_id);
         td_inventory_name(host, inv->name);
     }
     return TD_OK;
