@@ -385,13 +385,15 @@ static bool is_program_error(int signal) {
 static void judge_signal(struct td_launch_rank *r, int signal, const char *how) {
     const char *name = sigabbrev_np(signal);
     bool own = is_program_error(signal);
+    if (signal == SIGKILL) {
+        const bool is_memory = r->killed.cls == TD_CLASS_OUT_OF_MEMORY;
+        fail_with(r, r->killed.cls, is_memory ? TD_RESOURCE_EXHAUSTED : TD_ABORTED, "rank %d %s %s",
+                  r->rank, how, r->killed.text);
+        return;
+    }
     fail_with(r, own ? TD_CLASS_USER_CODE : TD_CLASS_INTERNAL,
               own ? TD_FAILED_PRECONDITION : TD_INTERNAL, "rank %d %s signal %d (%s)%s", r->rank,
-              how, signal, name ? name : "?",
-              own                 ? "; see its stderr"
-              : signal == SIGKILL ? ", not sent by traind: by somebody on this machine, or by the "
-                                    "kernel for lack of memory"
-                                  : ", not sent by traind");
+              how, signal, name ? name : "?", own ? "; see its stderr" : ", not sent by traind");
 }
 
 static void judge_code(const struct td_launcher *l, struct td_launch_rank *r) {
@@ -447,8 +449,8 @@ void td_launch_command_judge(const struct td_launcher *l, struct td_launch_rank 
                   l->command->argv[0], strerror(r->exec_errno), l->command->workdir);
         return;
     }
-    if (l->kill_why != TD_LAUNCH_KILL_NONE && r->signal == SIGKILL) return; // ending.c says why
-    if (!td_launcher_talks(l) && is_worker_end(r)) return;                  // likewise
+    if (r->kill_sent && r->signal == SIGKILL) return;      // ending.c says why
+    if (!td_launcher_talks(l) && is_worker_end(r)) return; // likewise
     if (l->stop_mode != TD_STOP_NONE && is_stop(l, r)) {
         r->stopped = true;
     } else if (l->first_failed >= 0 && (r->signal || r->exit_code)) {

@@ -25,6 +25,7 @@ static enum td_code code_of(enum td_class cls) {
         return TD_RESOURCE_EXHAUSTED;
     case TD_CLASS_COLLECTIVE:
     case TD_CLASS_PREEMPTED:
+    case TD_CLASS_KILLED:
         return TD_ABORTED;
     case TD_CLASS_STUCK:
         return TD_DEADLINE_EXCEEDED;
@@ -82,11 +83,9 @@ static void killed(const struct td_launch_rank *r, enum td_launch_kill why, cons
     case TD_LAUNCH_KILL_NONE:
         break;
     }
-    say(out, TD_CLASS_INTERNAL, NULL);
-    snprintf(out->message, sizeof out->message,
-             "rank %d was killed by signal 9 (KILL), not by traind: by somebody on this machine, "
-             "or by the kernel for lack of memory",
-             r->rank);
+    say(out, r->killed.cls, NULL);
+    snprintf(out->message, sizeof out->message, "rank %d was killed by %s", r->rank,
+             r->killed.text);
 }
 
 // What the rank's fatal handler left in the page: any bytes, perhaps without an end.
@@ -135,7 +134,7 @@ void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why, con
         say(out, cls == TD_CLASS_NONE ? TD_CLASS_INTERNAL : cls, r->end_code);
         snprintf(out->message, sizeof out->message, "%s", r->end_message);
     } else if (r->signal == SIGKILL) {
-        killed(r, why, because, out);
+        killed(r, r->kill_sent ? why : TD_LAUNCH_KILL_NONE, because, out);
     } else if (r->stopped) {
         say(out, TD_CLASS_NONE, NULL);
     } else if (r->signal) {
@@ -176,6 +175,8 @@ static void judge_worker(struct td_launch_rank *r) {
 bool td_launcher_note_exit(struct td_launcher *l, int32_t idx) {
     struct td_launch_rank *r = &l->ranks[idx];
     struct td_rank_ending e;
+    const bool is_killed = r->signal == SIGKILL || r->exit_code == 128 + SIGKILL;
+    if (is_killed && !r->kill_sent) td_killed_judge(&l->kills, &r->killed);
     if (l->command) {
         td_launch_command_judge(l, r);
     } else {
@@ -217,7 +218,7 @@ bool td_launcher_note_exit(struct td_launcher *l, int32_t idx) {
 static bool was_killed_by_a_stop(const struct td_launcher *l) {
     const struct td_launch_rank *r = &l->ranks[l->first_failed];
     if (l->kill_why == TD_LAUNCH_KILL_FENCED) return true;
-    return l->kill_why == TD_LAUNCH_KILL_GRACE && r->signal == SIGKILL && !r->said_failed;
+    return l->kill_why == TD_LAUNCH_KILL_GRACE && r->kill_sent && !r->said_failed;
 }
 
 void td_launcher_note_end(struct td_launcher *l) {

@@ -485,6 +485,7 @@ static td_status start(struct td_launcher *l) {
     snprintf(l->self, sizeof l->self, "%s/traind-launcher", dir);
     TD_TRY(td_proc_boot_id(l->boot_id));
     TD_TRY(td_proc_start_ticks(getpid(), &l->start_ticks));
+    td_kills_begin(&l->kills, "");
     TD_TRY(lock_dir(l));
     TD_TRY(td_arena_create(ARENA_BYTES, &l->arena));
     TD_TRY(td_journal_init(&l->journal, l->o.dir));

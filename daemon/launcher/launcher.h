@@ -19,6 +19,7 @@
 //   talk_values.h  what they said of a metric, until it cannot change any more
 //   held.h         exec-held, the parent of a planner
 //   orphans.h      processes that ranks leave
+//   killed.h       who sent a SIGKILL that is not ours
 //   journal.h      events.log
 //   boundary.h     which points are kept when a checkpoint is
 //   memory.h       what ranks share

@@ -188,8 +188,9 @@ td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
     return td_launch_rank_spawn(r, &s);
 }
 
-void td_launch_rank_kill(const struct td_launch_rank *r) {
+void td_launch_rank_kill(struct td_launch_rank *r) {
     if (!td_launch_rank_runs(r)) return;
+    r->kill_sent = true;
     if (r->proc.pidfd >= 0) (void)pidfd_send_signal(r->proc.pidfd, SIGKILL, NULL, 0);
     (void)kill(-r->proc.pid, SIGKILL); // a session leader's group; not reaped yet, so still its own
 }

@@ -11,6 +11,7 @@
 // of its output: output.h.
 
 #include "daemon/launcher/journal.h"
+#include "daemon/launcher/killed.h"
 #include "daemon/launcher/options.h"
 #include "daemon/launcher/output.h"
 #include "daemon/launcher/silence.h"
@@ -38,6 +39,8 @@ struct td_launch_rank {
     bool exited;
     int exit_code; // -1 after a signal
     int signal;
+    bool kill_sent;          // SIGKILL, by td_launch_rank_kill
+    struct td_killed killed; // what is known of a SIGKILL that somebody else sent
     // Samples a second, over windows of a second or more.
     struct td_mono window_start;
     int64_t window_samples;
@@ -100,7 +103,7 @@ static inline bool td_launch_rank_runs(const struct td_launch_rank *r) {
     return r->proc.pid > 0 && !r->exited;
 }
 // SIGKILL to the rank and its whole session group.
-void td_launch_rank_kill(const struct td_launch_rank *r);
+void td_launch_rank_kill(struct td_launch_rank *r);
 
 // Each takes what is there, bounded, without blocking.
 void td_launch_rank_drain_out(struct td_launch_rank *r);

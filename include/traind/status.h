@@ -67,6 +67,7 @@ enum td_class {
     TD_CLASS_PREEMPTED,
     TD_CLASS_DISK,
     TD_CLASS_INTERNAL,
+    TD_CLASS_KILLED, // a process was, by somebody who is not traind
     TD_CLASS_COUNT,
 };
 

@@ -40,5 +40,5 @@ int td_worker_exit_of(enum td_class cls) {
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         if (rows[i].cls == cls && cls != TD_CLASS_NONE) return rows[i].code;
     }
-    return TD_EXIT_BUG; // device, node_lost, stuck: the event carries the class
+    return TD_EXIT_BUG; // device, node_lost, stuck, killed: the event carries the class
 }

@@ -78,6 +78,7 @@ static const char *const class_names[] = {
     [TD_CLASS_PREEMPTED] = "preempted",
     [TD_CLASS_DISK] = "disk",
     [TD_CLASS_INTERNAL] = "internal",
+    [TD_CLASS_KILLED] = "killed",
 };
 _Static_assert(TD_COUNTOF(class_names) == TD_CLASS_COUNT, "one name per class");
 

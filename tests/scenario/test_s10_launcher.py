@@ -182,7 +182,7 @@ def test_peers_are_freed_when_a_rank_is_killed(launch):
     assert exits[1]["signal"] == 9 and exits[1]["step"] == 3
     assert exits[1]["last_words"] == words[:17 + (1024 - 17) // 2] + "\ufffd"
     assert exits[0]["code"] == 31 and exits[0]["class"] == "collective"
-    assert end["outcome"] == "failed" and end["rank"] == 1 and end["class"] == "internal"
+    assert end["outcome"] == "failed" and end["rank"] == 1 and end["class"] == "killed"
     assert "signal 9" in end["message"] and "memory" in end["message"]
 
 

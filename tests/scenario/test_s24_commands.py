@@ -109,15 +109,15 @@ def test_end_is_judged_once_and_for_all(daemon, argv, cls, words):
     assert daemon.job(job).attempt == 1
 
 
-@pytest.mark.parametrize("argv, words", [
-    (["sh", "-c", "exit 75"], "asks for another attempt"),
-    (["sh", "-c", "kill -KILL $$"], "signal 9 (KILL), not sent by traind"),
-    (["sh", "-c", "exit 137"], "signal 9 (KILL), not sent by traind"),
+@pytest.mark.parametrize("argv, cls, words", [
+    (["sh", "-c", "exit 75"], "internal", "asks for another attempt"),
+    (["sh", "-c", "kill -KILL $$"], "killed", "signal 9 (KILL), not sent by traind"),
+    (["sh", "-c", "exit 137"], "killed", "signal 9 (KILL), not sent by traind"),
 ])
-def test_end_is_tried_again_within_the_budget(daemon, argv, words):
+def test_end_is_tried_again_within_the_budget(daemon, argv, cls, words):
     job = daemon.submit(spec(*argv))
     found = failed(daemon, job)
-    assert words in found.message and getattr(found, "class") == "internal"
+    assert words in found.message and getattr(found, "class") == cls
     assert (daemon.job(job).attempt, daemon.job(job).restarts) == (3, 2)
 
 

@@ -88,7 +88,7 @@ def test_a_killed_rank_takes_its_peer_along_and_both_go_on_from_the_checkpoint(d
     assert (done.attempt, done.restarts, done.global_step) == (2, 1, 2000)
     events = [json.loads(line) for f in logs for line in f]
     exits = {e["rank"]: e for e in events if e["event"] == "rank_exit" and e["code"] != 0}
-    assert exits[1]["class"] == "internal" and "signal 9 (KILL), not sent by traind" in exits[1]["message"]
+    assert exits[1]["class"] == "killed" and "signal 9 (KILL), not sent by traind" in exits[1]["message"]
     assert exits[0]["class"] == "collective" and exits[0]["message"] == "a peer is gone"
     resumed = [e["step"] for e in events if e["event"] == "resumed"]
     assert len(resumed) == 2 and len(set(resumed)) == 1 and resumed[0] >= 100 and resumed[0] % 100 == 0

@@ -31,8 +31,9 @@ def test_killed_worker_is_reported_and_retried_from_the_last_checkpoint(daemon):
     assert not any(alive(p) for p in pids)
     done = daemon.finish(job)
     failure = done.failure
-    assert (getattr(failure, "class"), failure.attempt, failure.rank) == ("internal", 1, 1)
-    assert "signal 9" in failure.message and failure.step >= 60
+    assert (getattr(failure, "class"), failure.attempt, failure.rank) == ("killed", 1, 1)
+    assert "signal 9 (KILL), not sent by traind: by somebody on this machine" in failure.message
+    assert "MiB are in use" in failure.message and failure.step >= 60
     assert failure.node == daemon.nodes()[0].name, "by its name, not by its id"
     assert done.attempt == 2 and done.restarts == 1
     first_of_second = min(p.step for p in daemon.points(job) if p.attempt == 2)

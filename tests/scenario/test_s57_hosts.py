@@ -231,7 +231,7 @@ def test_ranks_of_the_other_host_end_within_two_seconds_when_a_rank_is_killed(ho
     c, a, b, job = has_saved(hosts)
     os.kill(b.workers(job)[0], signal.SIGKILL)
     watch = Watch()
-    failed_on_b(c, job, "internal")
+    failed_on_b(c, job, "killed")
     watch.took("ended on both hosts", 2)
     again(c, job)
     watch.took("trains again", 5)

@@ -62,6 +62,7 @@ static bool is_retried(enum td_class cls) {
     case TD_CLASS_COLLECTIVE:
     case TD_CLASS_STUCK:
     case TD_CLASS_INTERNAL:
+    case TD_CLASS_KILLED:
     case TD_CLASS_COUNT:
         break;
     }
