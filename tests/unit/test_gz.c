@@ -143,7 +143,7 @@ static void test_deflated_data_inflates_to_the_same(void **state) {
         td_buf_finish(&packed);
         td_buf_init(&packed, packed.len / 2);
         td_status s = sizes[i] ? td_gz_deflate(data, sizes[i], &packed) : TD_OK;
-        assert_int_equal(td_status_code(s), sizes[i] ? TD_RESOURCE_EXHAUSTED : TD_OK);
+        assert_true(sizes[i] ? td_status_code(s) == TD_RESOURCE_EXHAUSTED : !s);
         td_status_free(s);
     }
 }
