@@ -260,6 +260,15 @@ def test_coordinator_and_node_are_services_of_one_machine(machine):
         machine.run("systemctl start traind-node")
         machine.wait_step(job, machine.job(job)["global_step"] + 20)
         assert machine.job(job)["attempt"] == 1 and machine.workers() == ranks
+        removal = (ROOT / "deploy/debian/traind.prerm").read_text().replace("/usr/bin/", "/usr/local/bin/")
+        stop = "[ $1 != remove ] || deb-systemd-invoke stop traind-node.service traind.service"
+        removal = removal.replace("#DEBHELPER#", stop)  # as debhelper does
+        machine.run("sh -s upgrade", stdin=removal)
+        assert machine.workers() == ranks
+        machine.run("sh -s remove", stdin=removal)
+        assert machine.workers() == [] and machine.shell("pgrep traind").stdout == ""
+        machine.run("systemctl start traind traind-node")
+        until("it goes on from what was saved", lambda: machine.job(job)["attempt"] == 2)
         machine.run(f"trainctl cancel {job}")
         machine.finish(job, "CANCELLED")
     finally:
