@@ -354,7 +354,8 @@ static bool says_in_use(const struct td_launcher *l, const struct td_launch_rank
     char path[TD_FS_PATH_BYTES], port[16];
     snprintf(path, sizeof path, "%s/" TD_SEGMENT_ERR, l->o.dir, (unsigned)r->rank);
     snprintf(port, sizeof port, "%d", l->command->port);
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    TD_AUTO_CLOSE int fd = -1;
+    td_status_free(td_fs_open(path, &fd, NULL));
     uint64_t from = r->err.file_bytes > TAIL_BYTES ? r->err.file_bytes - TAIL_BYTES : 0;
     ssize_t n = fd >= 0 ? pread(fd, tail, TAIL_BYTES, (off_t)from) : 0;
     if (n <= 0) return false;

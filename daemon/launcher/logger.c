@@ -117,7 +117,8 @@ static bool open_segments(const struct td_logger *g, const char *dir, struct seg
         char path[TD_FS_PATH_BYTES];
         td_status s =
             td_fs_path(path, "%s/" TD_SEGMENT_METRICS, dir, (unsigned)(g->first_rank + i));
-        out->fd[i] = s ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+        out->fd[i] = -1;
+        if (!s) s = td_fs_open(path, &out->fd[i], NULL);
         out->offset[i] = 0;
         out->names[i] = (struct td_metric_names){0};
         any |= out->fd[i] >= 0;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/fsio.h"
 #include "lib/base/log.h"
 
 enum { LIST_BYTES = 64 << 10, WAIT_MS = 200 };
@@ -23,7 +24,8 @@ static int kill_children(void) {
     static char list[LIST_BYTES];
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    TD_AUTO_CLOSE int fd = -1;
+    td_status_free(td_fs_open(path, &fd, NULL));
     ssize_t bytes = fd >= 0 ? read(fd, list, sizeof list - 1) : 0;
     int n = 0;
     list[bytes > 0 ? bytes : 0] = '\0';

@@ -161,6 +161,36 @@ td_status td_fs_open(const char *path, int *out_fd, struct stat *out_st) {
     return TD_OK;
 }
 
+// Goes one name down; 0, or errno. ELOOP: it is a link, or leads up.
+static int descend(int *inout_fd, const char *name, struct stat *out_st) {
+    if (strcmp(name, "..") == 0) return ELOOP;
+    TD_AUTO_CLOSE int fd = openat(*inout_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, out_st) != 0) return errno;
+    if (S_ISLNK(out_st->st_mode)) return ELOOP;
+    close(*inout_fd);
+    *inout_fd = td_steal_fd(&fd);
+    return 0;
+}
+
+td_status td_fs_open_below(const char *path, size_t root_bytes, int *out_fd, struct stat *out_st) {
+    char part[TD_FS_PATH_BYTES], *rest;
+    struct stat st;
+    TD_AUTO_CLOSE int at = -1;
+    TD_TRY(td_fs_path(part, "%.*s", (int)TD_MAX(root_bytes, (size_t)1), path));
+    TD_TRY(td_fs_hold(part, &at, &st));
+    TD_TRY(td_fs_path(part, "%s", path + root_bytes));
+    for (char *name = strtok_r(part, "/", &rest); name; name = strtok_r(NULL, "/", &rest)) {
+        errno = descend(&at, name, &st);
+        if (errno == ELOOP) {
+            return td_fail(TD_FAILED_PRECONDITION, "open '%s': '%s' is a link", path, name);
+        }
+        if (errno) return td_fs_fail("open", path);
+    }
+    TD_TRY(td_fs_open_held(at, path, S_IFREG, out_fd));
+    if (out_st) *out_st = st;
+    return TD_OK;
+}
+
 td_status td_fs_read_open(int fd, const char *path, const struct stat *st, size_t max_bytes,
                           struct td_buf *out) {
     size_t done = 0;

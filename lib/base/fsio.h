@@ -19,6 +19,10 @@ struct stat;
 // Opens a regular file of traind's own to read; what a spec names is opened by named.h. out_st may
 // be NULL. FAILED_PRECONDITION: "'PATH' is a FIFO, not a regular file", which is not opened.
 TD_MUST_USE td_status td_fs_open(const char *path, int *out_fd, struct stat *out_st);
+// The same; the first root_bytes of path name a directory, and nothing below it may be a link or
+// "..": FAILED_PRECONDITION then. For directories that others may write.
+TD_MUST_USE td_status td_fs_open_below(const char *path, size_t root_bytes, int *out_fd,
+                                       struct stat *out_st);
 // Its two halves: what is there, of any kind, by a descriptor of O_PATH; that opened to read, if it
 // is of this kind (S_IFREG, S_IFDIR).
 TD_MUST_USE td_status td_fs_hold(const char *path, int *out_fd, struct stat *out_st);

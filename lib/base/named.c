@@ -21,8 +21,7 @@ static td_status open_by(enum td_path_use use, const char *path, mode_t kind, in
 
 // A refusal by the rules keeps its class.
 static td_status of_data(td_status s) {
-    bool plain = td_status_class(s) != TD_CLASS_BAD_SPEC;
-    return plain ? td_status_with_class(s, TD_CLASS_DATA) : s;
+    return td_path_rules_refused(s) ? s : td_status_with_class(s, TD_CLASS_DATA);
 }
 
 td_status td_named_open(const char *path, int *out_fd, struct stat *out_st) {

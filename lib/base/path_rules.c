@@ -22,8 +22,6 @@
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 
-enum { TEXT_MAX = 1 << 16 };
-
 static struct {
     struct td_arena *arena; // NULL: there are no rules
     struct td_path_rules r;
@@ -62,7 +60,7 @@ td_status td_path_rules_take(const char *text) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *root;
     struct td_path_rules r = {0};
-    TD_TRY(td_arena_create(TEXT_MAX * 4, &arena));
+    TD_TRY(td_arena_create(4 * TD_PATH_RULES_BYTES, &arena));
     TD_TRY_CTX(td_json_parse(arena, text, strlen(text), &root), "path rules");
     r.is_owner = td_json_bool(td_json_get(root, "owner"), false);
     for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
@@ -171,12 +169,18 @@ static bool is_secret(const struct stat *st) {
 }
 
 // ---- the rules ----------------------------------------------------------------------------------
+static const char not_allowed[] = "PATH_NOT_ALLOWED";
+
+bool td_path_rules_refused(td_status borrow_status) {
+    return strcmp(td_status_reason(borrow_status), not_allowed) == 0;
+}
+
 static td_status refuse(enum td_path_use use, const char *path, const char *why, const char *flag,
                         const char *roots) {
     td_status s = td_fail(TD_PERMISSION_DENIED, "a job may not %s '%.1024s': %s%s%s%s%s",
                           use == TD_PATH_READ ? "read" : "write", path, why, flag,
                           *roots ? " '" : "", roots, *roots ? "'" : "");
-    return td_status_with_reason(td_status_with_class(s, TD_CLASS_BAD_SPEC), "PATH_NOT_ALLOWED");
+    return td_status_with_reason(td_status_with_class(s, TD_CLASS_BAD_SPEC), not_allowed);
 }
 
 static td_status refuse_other(enum td_path_use use, const char *path) {

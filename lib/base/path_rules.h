@@ -31,6 +31,7 @@ struct td_path_rules {
     const char *write_roots;
 };
 
+enum { TD_PATH_RULES_BYTES = 1 << 16 }; // of the text, at most
 // As the text that td_path_rules_take reads.
 TD_MUST_USE td_status td_path_rules_print(const struct td_path_rules *r, struct td_buf *out);
 // Sets the rules of this process, once, before it has threads. INVALID_ARGUMENT: it is no such
@@ -43,5 +44,7 @@ void td_path_rules_forget(void); // of tests
 // for the message. Errors: PERMISSION_DENIED, class bad_spec, reason PATH_NOT_ALLOWED, which names
 // root and flag.
 TD_MUST_USE td_status td_path_rules_check(enum td_path_use use, const char *path, int fd);
+// It is such a refusal.
+bool td_path_rules_refused(td_status borrow_status);
 
 #endif

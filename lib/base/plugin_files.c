@@ -72,8 +72,8 @@ static uint64_t add_stamps(uint64_t stamp, const struct names *names) {
 static td_status digest_file(const char *dir, const char *name, char out_hex[TD_DIGEST_HEX]) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", dir, name));
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return td_fail_errno(TD_UNAVAILABLE, "open '%s'", path);
+    TD_AUTO_CLOSE int fd = -1;
+    TD_TRY(td_fs_open(path, &fd, NULL));
     return td_digest_fd(fd, path, out_hex);
 }
 

@@ -28,6 +28,7 @@
 #include "traind/strategy.h"
 
 #include "lib/base/buf.h"
+#include "lib/base/fsio.h"
 
 enum { NAME_MAX_BYTES = 31, KNOWN_MAX_BYTES = 1024 };
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -432,8 +433,10 @@ static bool is_same_file(const struct stat *a, const struct stat *b) {
 // reason.
 static td_status open_object(const char *path, int *out_fd, void **out_object) {
     struct stat before, after;
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool readable = fd >= 0 && fstat(fd, &before) == 0;
+    TD_AUTO_CLOSE int fd = -1;
+    TD_AUTO_STATUS td_status s = td_fs_open(path, &fd, &before);
+    if (td_status_code(s) == TD_FAILED_PRECONDITION) return td_steal(s); // dlopen would wait
+    bool readable = !s;
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (object && readable && (stat(path, &after) != 0 || !is_same_file(&before, &after))) {
         return td_fail(TD_UNAVAILABLE, "plugin %s: its file was replaced while it was loaded",

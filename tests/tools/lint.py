@@ -19,6 +19,7 @@ import braces
 import circles
 import devices
 import names
+import opens
 import prose
 import said
 
@@ -315,10 +316,8 @@ def check_includes(path, code, users):
 
 # ---- the rest ---------------------------------------------------------------------------------------
 def check_banned(path, code):
-    names = "|".join(BANNED)
-    for m in re.finditer(rf"(?<![\w.])(?<!->)({names})\s*\(", code):
-        allowed = BANNED[m[1]]
-        if not (allowed and re.fullmatch(allowed, path)):
+    for m in re.finditer(rf"(?<![\w.])(?<!->)({'|'.join(BANNED)})\s*\(", code):
+        if not re.fullmatch(BANNED[m[1]] or "", path):
             problem(path, line_of(code, m.start()), f"{m[1]}() is banned (CONVENTIONS.md)")
 
 
@@ -451,6 +450,7 @@ def check_file(path, users):
     plain = without_comments(code)
     check_includes(path, plain, users)
     check_banned(path, without_strings(plain))
+    opens.check(path, without_strings(plain), problem)
     check_prints(path, without_strings(plain))
     check_one_way(path, without_strings(plain))
     check_buffers(path, plain)

@@ -136,6 +136,20 @@ def test_second_way_of_what_has_one_is_named(tree, code, words):
     assert [words in p for p in lint.problems] == ([True] if words else [])
 
 
+@pytest.mark.parametrize("path, code, ok", [
+    ("daemon/node/shell/x.c", "int fd = open(path, O_RDONLY | O_CLOEXEC);", False),
+    ("engine/train/x.c", "int fd = openat(dir,\n    name, O_RDWR);", False),
+    ("workloads/datasets/x.c", 'FILE *f = fopen(path, "re");', False),
+    ("lib/base/registry.c", "int fd = open(path, O_RDONLY);", False),
+    ("daemon/launcher/journal.c", "int fd = open(path, O_WRONLY | O_CREAT, 0600);", True),
+    ("engine/train/x.c", "TD_TRY(ops->open(&config, &hook)); TD_TRY(open(r, name)); int a = O_RDONLY;", True),
+    ("lib/rpc/x.c", "int fd = open(path, O_RDONLY);", True),
+])
+def test_file_that_is_opened_by_hand_is_named(tree, path, code, ok):
+    lint.opens.check(path, code, lint.problem)
+    assert ["td_named_open" in p for p in lint.problems] == ([] if ok else [True])
+
+
 @pytest.mark.parametrize("body, ok", [
     ("TD_AUTO_BUF b;\n    if (!n) return TD_OK;\n    td_buf_init(&b, 9);", False),
     ("TD_AUTO_BUF b;\n    TD_TRY(open(&x));\n    td_buf_init(&b, 9);", False),

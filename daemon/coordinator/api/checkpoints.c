@@ -118,6 +118,7 @@ struct reader {
     struct td_file_stream stream;
     struct td_coordinator *c;
     char path[TD_SHELL_PATH_MAX];
+    size_t root_bytes; // of path: nothing below it may be a link
     uint64_t offset, file_bytes;
 };
 
@@ -146,21 +147,36 @@ static void next_chunk(void *reader) {
         return;
     }
     size_t bytes = (size_t)TD_MIN(r->file_bytes - r->offset, CHUNK_BYTES);
-    td_file_stream_read(&r->stream, r->c->reads, r->path, r->offset, bytes);
+    const struct td_disk_file file = {r->path, r->root_bytes, true};
+    td_file_stream_read(&r->stream, r->c->reads, &file, r->offset, bytes);
 }
 
 static const struct td_file_stream_ops chunks = {
     .next = next_chunk, .send = send_chunk, .destroy = free};
 
+// What checkpoint.dir named, below which traind made "JOB/a1/step-5". A command's own directory is
+// what it says; that one may be no link.
+static size_t root_of(const char *directory, const char *job, const char *path) {
+    char tail[TD_SHELL_PATH_MAX];
+    const size_t n = (size_t)snprintf(tail, sizeof tail, "/%s/%s", job, path);
+    const size_t len = strlen(directory);
+    if (len > n && strcmp(directory + len - n, tail) == 0) return len - n;
+    const char *slash = strrchr(directory, '/');
+    return slash ? (size_t)(slash - directory) : 0;
+}
+
 // Where the coordinator can read it: its own store, or the state directory that it shares with an
 // embedded node. A node elsewhere keeps its files to itself.
 static td_status place(struct td_coordinator *c, const struct td_job *j,
-                       const struct td_checkpoint *cp, const char *file,
-                       char out[TD_SHELL_PATH_MAX]) {
-    td_shell_checkpoint_path(c, j->id, cp->path, file, out);
+                       const struct td_checkpoint *cp, const char *file, struct reader *r) {
+    td_shell_checkpoint_path(c, j->id, cp->path, file, r->path);
+    r->root_bytes = strlen(c->state_dir) + strlen("/checkpoints");
     if (cp->streamed) return TD_OK;
-    if (cp->directory[0]) snprintf(out, TD_SHELL_PATH_MAX, "%s/%s", cp->directory, file);
-    if (access(out, R_OK) == 0) return TD_OK;
+    if (cp->directory[0]) {
+        snprintf(r->path, sizeof r->path, "%s/%s", cp->directory, file);
+        r->root_bytes = root_of(cp->directory, j->id, cp->path);
+    }
+    if (access(r->path, R_OK) == 0) return TD_OK;
     return td_status_with_reason(
         td_fail(TD_FAILED_PRECONDITION,
                 "%s is on node %s (store fs) where the coordinator cannot read it; copy it there, "
@@ -191,7 +207,7 @@ static td_status open_shard(struct td_coordinator *c, const struct td_rpc_call *
         return td_status_with_reason(
             td_fail(TD_NOT_FOUND, "%s has no file '%s'", cp->path, q->file), "FILE_NOT_FOUND");
     }
-    TD_TRY(place(c, j, cp, q->file, r->path));
+    TD_TRY(place(c, j, cp, q->file, r));
     TD_TRY(td_disk_file_bytes(r->path, &r->file_bytes));
     if (q->offset > r->file_bytes) {
         td_status s = td_fail(TD_OUT_OF_RANGE, "offset %" PRIu64 " is past the end, %" PRIu64,

@@ -31,10 +31,10 @@ static void on_read(td_status take_status, const void *data, size_t n, void *arg
     td_file_stream_pump(s);
 }
 
-void td_file_stream_read(struct td_file_stream *s, struct td_disk *disk, const char *path,
-                         uint64_t offset, size_t bytes) {
+void td_file_stream_read(struct td_file_stream *s, struct td_disk *disk,
+                         const struct td_disk_file *file, uint64_t offset, size_t bytes) {
     s->busy = true;
-    td_status failed = td_disk_read(disk, path, offset, bytes, on_read, s);
+    td_status failed = td_disk_read(disk, file, offset, bytes, on_read, s);
     if (!failed) return;
     s->busy = false;
     td_rpc_call_finish(s->call, failed);

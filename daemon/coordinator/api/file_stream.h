@@ -7,6 +7,7 @@
 // is sent. The loop thread owns all of it. A call that ends while the disk reads leaves the reader
 // until that read is back.
 
+#include "daemon/coordinator/shell/disk.h"
 #include "daemon/coordinator/shell/shell.h"
 
 struct td_file_stream_ops {
@@ -31,9 +32,9 @@ void td_file_stream_begin(struct td_file_stream *s, const struct td_file_stream_
                           void *reader, struct td_rpc_call *call);
 // Lets the reader go on, unless something is under way.
 void td_file_stream_pump(struct td_file_stream *s);
-// For `next`. If the disk takes no more, the call ends.
-void td_file_stream_read(struct td_file_stream *s, struct td_disk *disk, const char *path,
-                         uint64_t offset, size_t bytes);
+// For `next`; as td_disk_read. If the disk takes no more, the call ends.
+void td_file_stream_read(struct td_file_stream *s, struct td_disk *disk,
+                         const struct td_disk_file *file, uint64_t offset, size_t bytes);
 
 // The rest of the method's row.
 void td_file_stream_on_writable(struct td_rpc_call *call, void *ctx);

@@ -90,8 +90,8 @@ static td_status is_here(const struct upload *u, bool *out_here) {
         td_status_free(absent);
         return TD_OK;
     }
-    TD_AUTO_CLOSE int fd = open(u->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return disk_fail("open", u->path);
+    TD_AUTO_CLOSE int fd = -1;
+    TD_TRY(td_fs_open(u->path, &fd, NULL));
     TD_TRY(td_digest_fd(fd, u->path, hex));
     *out_here = strcmp(hex, u->digest) == 0;
     if (!*out_here && unlink(u->path) != 0) return disk_fail("remove", u->path);

@@ -11,6 +11,7 @@
 
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
+#include "lib/base/path_rules.h"
 #include "lib/rpc/loop.h"
 
 struct td_disk {
@@ -119,6 +120,7 @@ td_status td_disk_submit(struct td_disk *d, struct td_disk_job *job) {
 // ---- reading ------------------------------------------------------------------------------------
 struct reading {
     struct td_disk_job job;
+    struct td_disk_file file; // its path is this one's
     char *path;
     uint64_t offset;
     size_t bytes, n;
@@ -136,12 +138,12 @@ static void free_reading(struct reading *r) {
 
 static void reading_run(struct td_disk_job *job) {
     struct reading *r = (struct reading *)job;
-    TD_AUTO_CLOSE int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) {
-        r->failure =
-            td_fail_errno(errno == ENOENT ? TD_NOT_FOUND : TD_UNAVAILABLE, "open '%s'", r->path);
-        return;
+    TD_AUTO_CLOSE int fd = -1;
+    r->failure = td_fs_open_below(r->path, r->file.root_bytes, &fd, NULL);
+    if (!r->failure && r->file.is_named) {
+        r->failure = td_path_rules_check(TD_PATH_READ, r->path, fd);
     }
+    if (r->failure) return;
     while (r->n < r->bytes) {
         ssize_t got = pread(fd, (char *)r->data + r->n, r->bytes - r->n, (off_t)(r->offset + r->n));
         if (got < 0 && errno == EINTR) continue;
@@ -181,12 +183,13 @@ td_status td_disk_write_at(int fd, const char *path, uint64_t offset, const void
     return td_fd_write_all(fd, data, bytes, path);
 }
 
-td_status td_disk_read(struct td_disk *d, const char *path, uint64_t offset, size_t bytes,
-                       td_disk_read_fn *done, void *arg) {
+td_status td_disk_read(struct td_disk *d, const struct td_disk_file *file, uint64_t offset,
+                       size_t bytes, td_disk_read_fn *done, void *arg) {
     struct reading *r = td_calloc(1, sizeof *r);
     if (!r) return td_fail_oom();
     *r = (struct reading){.job = {.run = reading_run, .done = reading_done},
-                          .path = td_strdup(path),
+                          .file = *file,
+                          .path = td_strdup(file->path),
                           .offset = offset,
                           .bytes = bytes,
                           .data = malloc(bytes ? bytes : 1),

@@ -36,10 +36,15 @@ TD_MUST_USE td_status td_disk_file_bytes(const char *path, uint64_t *out_bytes);
 // a write before this one failed, and a hole would count as bytes that came.
 TD_MUST_USE td_status td_disk_write_at(int fd, const char *path, uint64_t offset, const void *data,
                                        size_t bytes);
-// Reads at most bytes of a regular file from offset, links not followed. done comes on the loop:
+struct td_disk_file {
+    const char *path;
+    size_t root_bytes; // of path: a directory, below which nothing may be a link
+    bool is_named;     // by a spec: the path rules of the daemon hold
+};
+// Reads at most bytes of a regular file from offset. done comes on the loop:
 // data dies when it returns; n is short at the end of the file. Errors as td_disk_submit.
 typedef void td_disk_read_fn(td_status take_status, const void *data, size_t n, void *arg);
-TD_MUST_USE td_status td_disk_read(struct td_disk *d, const char *path, uint64_t offset,
-                                   size_t bytes, td_disk_read_fn *done, void *arg);
+TD_MUST_USE td_status td_disk_read(struct td_disk *d, const struct td_disk_file *file,
+                                   uint64_t offset, size_t bytes, td_disk_read_fn *done, void *arg);
 
 #endif

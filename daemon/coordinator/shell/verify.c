@@ -3,8 +3,6 @@
 
 #include "daemon/coordinator/shell/verify.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +11,7 @@
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/shell/shell.h"
 #include "lib/base/digest.h"
+#include "lib/base/fsio.h"
 #include "lib/base/log.h"
 
 struct file {
@@ -36,10 +35,11 @@ struct verification {
 static td_status check_file(const char *dir, const struct file *f) {
     char path[TD_SHELL_PATH_MAX + sizeof f->name], hex[TD_DIGEST_HEX];
     snprintf(path, sizeof path, "%s/%s", dir, f->name);
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     struct stat st;
-    if (fd < 0 && errno == ENOENT) return td_fail(TD_DATA_LOSS, "%s is gone", f->name);
-    if (fd < 0 || fstat(fd, &st) != 0) return td_fail_errno(TD_UNAVAILABLE, "open '%s'", path);
+    TD_AUTO_CLOSE int fd = -1;
+    TD_AUTO_STATUS td_status absent = td_fs_open_below(path, strlen(dir), &fd, &st);
+    if (td_status_code(absent) == TD_NOT_FOUND) return td_fail(TD_DATA_LOSS, "%s is gone", f->name);
+    if (absent) return td_steal(absent);
     if ((uint64_t)st.st_size != f->bytes) {
         return td_fail(TD_DATA_LOSS, "%s has %lld bytes, expected %" PRIu64, f->name,
                        (long long)st.st_size, f->bytes);

@@ -31,7 +31,8 @@ static pid_t holder_of(const char *lock_path) {
 static bool is_launcher_of(pid_t pid, const char *dir) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    TD_AUTO_CLOSE int fd = -1;
+    td_status_free(td_fs_open(path, &fd, NULL));
     TD_AUTO_FREE char *words = td_calloc(1, COMMAND_MAX + 1);
     ssize_t n = fd >= 0 && words ? read(fd, words, COMMAND_MAX) : 0;
     if (n <= 0) return false;

@@ -363,8 +363,7 @@ static void read_files(struct td_fetch *f) {
 static td_status open_copy(struct td_fetch *f) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(path_here(f, f->files[f->file].name, path));
-    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (f->fd < 0) return td_fs_fail("open", path);
+    TD_TRY(td_fs_open_below(path, strlen(f->assigned->checkpoints), &f->fd, NULL));
     f->at = 0;
     return td_digest_create(&f->digest);
 }

@@ -87,7 +87,8 @@ static void look(struct td_forward *f) {
 static size_t read_chunk(struct td_forward *f, const struct stream *s) {
     char path[TD_FS_PATH_BYTES];
     path_of(f, s, path);
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    TD_AUTO_CLOSE int fd = -1;
+    td_status_free(td_fs_open(path, &fd, NULL));
     ssize_t n = fd < 0
                     ? -1
                     : pread(fd, f->buffer, (size_t)TD_MIN(s->size - s->sent, (uint64_t)CHUNK_BYTES),
@@ -196,6 +197,7 @@ static void put_logs(struct td_forward *f) {
         struct td_put_options o = {.channel = f->o.channel,
                                    .method = "/traind.v1.NodeService/PutLog",
                                    .path = path,
+                                   .root_bytes = strlen(f->o.dir),
                                    .from = s->committed,
                                    .to = TD_MIN(s->size, s->committed + PUT_BYTES),
                                    .chunk = log_chunk,
@@ -281,7 +283,8 @@ static void take_lengths(struct stream *s, const struct td_event_rank_exit *e) {
 static void read_exits(struct td_forward *f) {
     char path[TD_FS_PATH_BYTES];
     path_of(f, &f->streams[0], path);
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    TD_AUTO_CLOSE int fd = -1;
+    td_status_free(td_fs_open(path, &fd, NULL));
     uint64_t size = f->streams[0].size, from = size > TAIL_BYTES ? size - TAIL_BYTES : 0;
     TD_AUTO_FREE char *text = td_calloc(1, (size_t)(size - from) + 1);
     TD_AUTO(td_arena) *arena = NULL;

@@ -37,9 +37,9 @@ static td_status read_log(const char *dir, struct td_map *paths) {
     TD_AUTO(td_arena) *lines = NULL;
     TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_EVENTS));
     TD_TRY(td_arena_create(LINE_ARENA_MAX, &lines));
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    TD_AUTO_CLOSE int fd = -1;
+    TD_TRY(td_fs_open(path, &fd, NULL));
     TD_AUTO_FREE char *text = td_calloc(1, READ_BYTES);
-    if (fd < 0) return td_fs_fail("open", path);
     if (!text) return td_fail_oom();
     for (off_t at = 0;;) {
         ssize_t n = pread(fd, text, READ_BYTES, at);

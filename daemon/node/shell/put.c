@@ -101,8 +101,8 @@ td_status td_put_start(const struct td_put_options *o, struct td_put **out_put) 
     p->o.path = NULL; // the caller's
     p->at = o->from;
     p->to = o->to;
-    p->fd = open(o->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    td_status s = p->fd < 0 ? td_fs_fail("open", o->path) : TD_OK;
+    p->fd = -1;
+    td_status s = td_fs_open_below(o->path, o->root_bytes, &p->fd, NULL);
     if (!s) {
         s = td_rpc_stream_open(o->channel, o->method, &traind__v1__put_reply__descriptor,
                                PUT_TIMEOUT_S * TD_NS_PER_S, &ops, p, &p->stream);

@@ -15,6 +15,7 @@ struct td_put_options {
     struct td_rpc_channel *channel;
     const char *method; // "/traind.v1.NodeService/PutLog"
     const char *path;   // opened at once, not kept
+    size_t root_bytes;  // of path: a directory, below which nothing may be a link
     uint64_t from, to;  // bytes; from == to sends one empty chunk: how much is there already?
     // Fills a message around a chunk; it is packed before the next call.
     const ProtobufCMessage *(*chunk)(uint64_t offset, const uint8_t *data, size_t bytes, void *arg);

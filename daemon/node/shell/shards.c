@@ -13,6 +13,7 @@
 #include "lib/attempt/events.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/digest.h"
+#include "lib/base/fsio.h"
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
 
@@ -93,7 +94,8 @@ static void read_checkpoint(struct td_shards *s, const char *line, size_t len) {
 static bool next_checkpoint(struct td_shards *s) {
     char path[TD_FS_PATH_BYTES];
     snprintf(path, sizeof path, "%s/%s", s->dir, TD_SEGMENT_EVENTS);
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    TD_AUTO_CLOSE int fd = -1;
+    td_status_free(td_fs_open(path, &fd, NULL));
     TD_AUTO_FREE char *text = fd >= 0 ? td_calloc(1, READ_BYTES + 1) : NULL;
     if (!text) return false;
     for (;;) {
@@ -163,6 +165,7 @@ static bool send_from(struct td_shards *s, uint64_t from, uint64_t to) {
     struct td_put_options o = {.channel = s->channel,
                                .method = "/traind.v1.NodeService/PutShard",
                                .path = path,
+                               .root_bytes = strlen(s->assigned->checkpoints),
                                .from = from,
                                .to = to,
                                .chunk = chunk,
