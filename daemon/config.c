@@ -153,14 +153,13 @@ td_status td_config_state_dir(const char *given, char out[TD_CONFIG_TEXT]) {
     return td_fs_absolute(state_dir, out, TD_CONFIG_TEXT);
 }
 
-static td_status check_plugin_dirs(const struct td_config *c) {
-    for (const char *p = c->plugin_dirs; *p;) {
+static td_status check_dirs(const char *dirs, const char *flag) {
+    for (const char *p = dirs; *p;) {
         int len = (int)strcspn(p, ":");
         if (*p != '/' || (p[len] && !p[len + 1])) {
             return td_fail(TD_INVALID_ARGUMENT,
-                           "--plugin-dirs (TRAIND_PLUGIN_DIRS) takes absolute paths with ':' "
-                           "between them, not '%.*s'",
-                           len, p);
+                           "%s takes absolute paths with ':' between them, not '%.*s'", flag, len,
+                           p);
         }
         p += len + (p[len] == ':');
     }
@@ -205,7 +204,9 @@ static td_status derive(struct td_config *c) {
     TD_TRY(td_cpu_level_read("--cpu-level (TRAIND_CPU_ISA)", c->cpu_level,
                              td_cpu_level_of_machine(NULL), &c->level));
     snprintf(c->cpu_level, sizeof c->cpu_level, "%s", td_cpu_level_name(c->level));
-    TD_TRY(check_plugin_dirs(c));
+    TD_TRY(check_dirs(c->plugin_dirs, "--plugin-dirs (TRAIND_PLUGIN_DIRS)"));
+    TD_TRY(check_dirs(c->read_roots, "--read-roots (TRAIND_READ_ROOTS)"));
+    TD_TRY(check_dirs(c->write_roots, "--write-roots (TRAIND_WRITE_ROOTS)"));
     const char *address = c->daemon_role == TD_DAEMON_NODE ? c->coordinator : c->listen;
     TD_TRY(td_allow_parse(c->allow, td_allow_is_loopback(address), &c->allowed));
     if (c->plugin_dirs[0] && !(c->allowed & TD_ALLOW_PLUGINS)) {

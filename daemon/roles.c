@@ -11,6 +11,7 @@
 #include "daemon/renewal.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
+#include "lib/base/path_rules.h"
 #include "lib/base/proc.h"
 #include "lib/job/kind.h"
 #include "lib/rpc/client.h"
@@ -155,6 +156,9 @@ static td_status start_node(struct td_parts *p, const struct td_config *c, const
         .runtime_dir = c->runtime_dir,
         .bin_dir = bin_dir,
         .plugin_dirs = c->plugin_dirs,
+        .read_roots = c->read_roots,
+        .write_roots = c->write_roots,
+        .token_file = c->token_file,
         .kinds = kinds_of(c->allowed),
         .ports = c->ports,
         .collective_interface = c->collective_interface,
@@ -173,6 +177,17 @@ static td_status start_node(struct td_parts *p, const struct td_config *c, const
     return td_node_daemon_create(p->loop, &options, &p->node);
 }
 
+// What this process opens for people, files of checkpoints, whoever asks. A job's processes have
+// their own (node/node.c).
+static td_status take_path_rules(const struct td_config *c) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, TD_PATH_RULES_BYTES);
+    const struct td_path_rules rules = {
+        .is_owner = true, .state_dir = c->state_dir, .token_file = c->token_file};
+    TD_TRY(td_path_rules_print(&rules, &text));
+    return td_path_rules_take(td_buf_cstr(&text));
+}
+
 td_status td_parts_start(struct td_loop *loop, const struct td_config *c, const struct td_home *h,
                          struct td_parts **out_parts) {
     TD_AUTO(td_parts) *p = td_calloc(1, sizeof *p);
@@ -181,6 +196,7 @@ td_status td_parts_start(struct td_loop *loop, const struct td_config *c, const 
     p->role = c->daemon_role;
     p->stop_grace_ns = c->stop_grace_ms * TD_NS_PER_MS;
     bool coordinates = p->role != TD_DAEMON_NODE, trains = p->role != TD_DAEMON_COORDINATOR;
+    TD_TRY(take_path_rules(c));
     TD_AUTO(td_topology_reading) *reading = NULL;
     if (trains) TD_TRY_CTX(td_topology_reading_create(&reading), "start the node");
     if (coordinates) TD_TRY_CTX(start_coordinator(p, c, h), "start the coordinator");

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/fsio.h"
+#include "lib/base/named.h"
 #include "lib/spec/brought.h"
 
 enum { CONFIG_MAX = 1 << 20 };
@@ -13,7 +14,8 @@ static td_status bring(struct td_arena *a, const char *path, const struct td_jso
     TD_AUTO_BUF text;
     td_buf_init(&text, CONFIG_MAX);
     struct td_json *config = NULL;
-    td_status s = td_fs_read(path, CONFIG_MAX, &text);
+    td_status s = td_named_read(path, CONFIG_MAX, &text);
+    if (td_path_rules_refused(s)) return s;
     if (!s) s = td_json_parse(a, text.data ? text.data : "", text.len, &config);
     if (!s && config->kind != TD_JSON_OBJECT) s = td_fail(TD_DATA_LOSS, "it is no object");
     if (s) {

@@ -2,9 +2,7 @@
 
 #include "fabric/reads.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +11,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
+#include "lib/base/named.h"
 #include "lib/spec/place.h"
 
 enum { MAX_DEPTH = 8, CONTENT_FILES = 256, PIECES = 64, PIECE = 4096, END = 64 << 10 };
@@ -62,8 +61,10 @@ static td_status add_file(struct files *f, const char *path, const struct stat *
 static td_status walk(struct files *f, const char *path, int depth) {
     char child[TD_FS_PATH_BYTES];
     struct stat st;
-    if (stat(path, &st) != 0) return add_file(f, path, NULL);
-    DIR *dir = S_ISDIR(st.st_mode) && depth < MAX_DEPTH ? opendir(path) : NULL;
+    DIR *dir = NULL;
+    TD_AUTO_STATUS td_status absent = td_named_stat(path, &st);
+    if (absent) return add_file(f, path, NULL);
+    if (S_ISDIR(st.st_mode) && depth < MAX_DEPTH) td_status_free(td_named_list(path, &dir));
     if (!dir) return add_file(f, path, &st);
     td_status s = TD_OK;
     for (struct dirent *e; !s && !f->too_many && (e = readdir(dir));) {
@@ -175,9 +176,10 @@ static int64_t head_of(int fd, const char *path, int64_t size) {
 }
 
 static void update_content(struct td_digest *d, const struct file *file) {
-    TD_AUTO_CLOSE int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    TD_AUTO_CLOSE int fd = -1;
+    TD_AUTO_STATUS td_status absent = td_named_open(file->path, &fd, NULL);
     const int64_t size = file->st.st_size;
-    if (fd < 0) return;
+    if (absent) return;
     const int64_t head = TD_MIN(head_of(fd, file->path, size), size);
     update_range(d, fd, 0, head);
     const int64_t tail = TD_MIN((int64_t)END, size - head), between = size - head - tail;

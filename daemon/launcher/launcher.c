@@ -34,6 +34,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
+#include "lib/base/path_rules.h"
 #include "lib/version/version.h"
 #include "traind/v1/launcher.pb-c.h"
 
@@ -571,6 +572,7 @@ int td_launcher_main(int argc, char **argv) {
                             .o.ack_fd = -1};
     td_buf_init(&l.last_status, TD_FRAME_MAX);
     td_status s = td_launch_options_parse(argc, argv, &l.o);
+    if (!s && l.o.path_rules[0]) s = td_path_rules_take(l.o.path_rules);
     if (!s) {
         char attempt[16];
         snprintf(attempt, sizeof attempt, "%u", l.o.attempt);

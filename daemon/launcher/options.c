@@ -33,6 +33,7 @@ enum option_id {
     OPT_WORKER,
     OPT_SOCKET,
     OPT_PLUGIN_DIRS,
+    OPT_PATH_RULES,
     OPT_ORPHAN_TIMEOUT,
     OPT_SILENT_AFTER,
     OPT_STUCK_TIMEOUT,
@@ -62,6 +63,7 @@ static const struct option long_options[] = {
     {"worker", required_argument, NULL, OPT_WORKER},
     {"socket", required_argument, NULL, OPT_SOCKET},
     {"plugin-dirs", required_argument, NULL, OPT_PLUGIN_DIRS},
+    {"path-rules", required_argument, NULL, OPT_PATH_RULES},
     {"orphan-timeout", required_argument, NULL, OPT_ORPHAN_TIMEOUT},
     {"silent-after-ms", required_argument, NULL, OPT_SILENT_AFTER},
     {"stuck-timeout", required_argument, NULL, OPT_STUCK_TIMEOUT},
@@ -180,6 +182,9 @@ static td_status set(struct td_launch_options *o, int id, const char *text) {
     case OPT_PLUGIN_DIRS:
         o->plugin_dirs = text;
         return TD_OK;
+    case OPT_PATH_RULES:
+        o->path_rules = text;
+        return TD_OK;
     default:
         return set_number(o, id, text);
     }
@@ -227,6 +232,7 @@ td_status td_launch_options_parse(int argc, char **argv, struct td_launch_option
                                   .cpu_level = "",
                                   .devices = "",
                                   .plugin_dirs = "",
+                                  .path_rules = "",
                                   .threads = 1,
                                   .orphan_timeout_ns = 3600 * TD_NS_PER_S,
                                   .silent_after_ns = 30 * TD_NS_PER_S,

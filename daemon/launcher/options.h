@@ -32,6 +32,7 @@ struct td_launch_options {
     const char *worker;          // absolute path of traind-worker
     const char *socket;          // absolute path
     const char *plugin_dirs;     // handed to ranks as it is; "": none
+    const char *path_rules;      // likewise, and taken here; "": a path may name anything
     int64_t orphan_timeout_ns;
     int64_t silent_after_ns;  // then a rank that does not beat is reported
     int64_t stuck_timeout_ns; // and this much later ended; 0: never

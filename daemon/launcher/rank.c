@@ -151,7 +151,7 @@ td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
     snprintf(rank, sizeof rank, "%d", r->rank);
     snprintf(world, sizeof world, "%d", o->world_size);
     td_launch_rank_limits(o, idx, memory, cores);
-    const char *argv[30] = {
+    const char *argv[32] = {
         self,           "exec-rank", parent,      cores,   memory,        "0", // any processor time
         o->worker,      "run",       "--plan",    o->plan, "--rank",      rank,
         "--world-size", world,       "--page-fd", "3",     "--events-fd", "4"};
@@ -167,6 +167,10 @@ td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
     if (o->plugin_dirs[0]) {
         argv[n++] = "--plugin-dirs";
         argv[n++] = o->plugin_dirs;
+    }
+    if (o->path_rules[0]) {
+        argv[n++] = "--path-rules";
+        argv[n++] = o->path_rules;
     }
     struct td_launch_spawn s = {.argv = argv,
                                 .env = env,

@@ -22,6 +22,7 @@
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
+#include "lib/base/path_rules.h"
 #include "lib/rpc/loop.h"
 
 enum { COMPARED_MAX = 8 << 20 };
@@ -65,6 +66,28 @@ static void on_compared(const char *request, td_status take_status, const char *
     td_status_free(s);
 }
 
+td_status td_node_daemon_path_rules(const struct td_node_daemon *n, const char *job, bool trusted,
+                                    struct td_buf *out) {
+    char own[TD_FS_PATH_BYTES] = "";
+    if (job) TD_TRY(td_assignment_checkpoints("", n->state_dir, job, own, sizeof own));
+    const struct td_path_rules rules = {.is_owner = trusted,
+                                        .state_dir = n->state_dir,
+                                        .own_dir = own,
+                                        .token_file = n->token_file,
+                                        .read_roots = n->read_roots,
+                                        .write_roots = n->write_roots};
+    return td_path_rules_print(&rules, out);
+}
+
+static td_status submit(struct td_node_daemon *n, struct td_planner *p,
+                        const Traind__V1__PlanRequest *request, const char *plan,
+                        const char *dump) {
+    TD_AUTO_BUF rules;
+    td_buf_init(&rules, TD_PATH_RULES_BYTES);
+    TD_TRY(td_node_daemon_path_rules(n, NULL, request->trusted, &rules));
+    return td_planner_submit(p, request->request, plan, dump, td_buf_cstr(&rules));
+}
+
 // Beside the planner, so that a start does not wait for another job's plan.
 static void compare(struct td_node_daemon *n, const Traind__V1__PlanRequest *request) {
     TD_AUTO_BUF text;
@@ -72,7 +95,7 @@ static void compare(struct td_node_daemon *n, const Traind__V1__PlanRequest *req
     td_status s =
         td_buf_printf(&text, "{\"plan\":%s,\"read\":%s}", request->plan_json, request->read);
     if (!s) s = td_node_home_check(n->home);
-    if (!s) s = td_planner_submit(n->comparer, request->request, td_buf_cstr(&text), "");
+    if (!s) s = submit(n, n->comparer, request, td_buf_cstr(&text), "");
     if (s) on_compared(request->request, s, "", n);
 }
 
@@ -87,8 +110,7 @@ static void plan(struct td_node_daemon *n, const Traind__V1__PlanRequest *reques
     td_status failed = td_given_plan_parse(request->plan_json, &arena, &read);
     if (!failed) failed = td_node_home_check(n->home);
     if (!failed) {
-        failed = td_planner_submit(n->planner, request->request, request->plan_json,
-                                   request->dump_graph);
+        failed = submit(n, n->planner, request, request->plan_json, request->dump_graph);
     }
     if (failed) on_planned(request->request, failed, "", n);
 }
@@ -258,6 +280,12 @@ static td_status open_node(struct td_node_daemon *n, const struct td_node_option
     TD_TRY(td_fs_path(n->plugin_dir, "%s/../lib/traind", n->bin_dir));
     TD_TRY(copy(n->plugin_dirs, sizeof n->plugin_dirs, o->plugin_dirs ? o->plugin_dirs : "",
                 "plugins (--plugin-dirs)"));
+    TD_TRY(copy(n->read_roots, sizeof n->read_roots, o->read_roots ? o->read_roots : "",
+                "directories to read (--read-roots)"));
+    TD_TRY(copy(n->write_roots, sizeof n->write_roots, o->write_roots ? o->write_roots : "",
+                "directories to write (--write-roots)"));
+    TD_TRY(copy(n->token_file, sizeof n->token_file, o->token_file ? o->token_file : "",
+                "token (--token-file)"));
     n->kinds = o->kinds | td_job_kind_bit(TD_KIND_TRAIN);
     n->ports = o->ports;
     TD_TRY(copy(n->collective_interface, sizeof n->collective_interface,

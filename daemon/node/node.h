@@ -59,6 +59,9 @@ struct td_node_options {
     const char *runtime_dir;          // for launcher sockets; exists, 0700
     const char *bin_dir;              // holds traind-launcher and traind-worker
     const char *plugin_dirs;          // where specs may name plugins, ':' between; "": nowhere
+    const char *read_roots;           // of submitters' specs (lib/base/path_rules.h); "": none
+    const char *write_roots;          // likewise
+    const char *token_file;           // which no spec may read
     unsigned kinds;                   // of job that it runs (lib/job/kind.h); TRAIN always
     struct td_ports ports;            // MASTER_PORT of commands
     const char *collective_interface; // of ranks on several nodes (lib/base/interface.h); "": none

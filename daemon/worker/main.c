@@ -14,6 +14,7 @@
 #include "daemon/worker/worker.h"
 #include "fabric/config.h"
 #include "lib/base/log.h"
+#include "lib/base/path_rules.h"
 #include "lib/base/proc.h"
 #include "lib/version/version.h"
 
@@ -43,6 +44,7 @@ enum {
     OPT_PROFILE,
     OPT_CPU_LEVEL,
     OPT_PLUGIN_DIRS,
+    OPT_PATH_RULES,
     OPT_PLUGINS
 };
 
@@ -65,6 +67,8 @@ static const struct argp_option options[] = {
      "run, plan: directories, ':' between them, that the plan's `plugins` may load from; any: all "
      "(none)",
      0},
+    {"path-rules", OPT_PATH_RULES, "JSON", 0,
+     "run, plan, compare: what the plan's paths may name, as a node says (anything)", 0},
     {"plugins", OPT_PLUGINS, 0, 0, "probe: what a job spec can name, instead of accelerators alone",
      2},
     {"profile", OPT_PROFILE, 0, 0, "run: at the end print the time of each kind of kernel", 1},
@@ -82,6 +86,7 @@ static const struct argp_option options[] = {
 
 struct command {
     const char *verb;
+    const char *path_rules; // NULL: there are none
     struct td_worker_args args;
 };
 
@@ -164,6 +169,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case OPT_PLUGIN_DIRS:
         c->args.plugin_dirs = arg;
         return 0;
+    case OPT_PATH_RULES:
+        c->path_rules = arg;
+        return 0;
     case OPT_JSON:
         c->args.json = true;
         return 0;
@@ -182,6 +190,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 }
 
 TD_HOLD_STDIO_FIRST;
+
+static bool take_path_rules(const struct command *c) {
+    TD_AUTO_STATUS td_status s = c->path_rules ? td_path_rules_take(c->path_rules) : TD_OK;
+    if (s) fprintf(stderr, "traind-worker: --path-rules: %s\n", td_status_message(s));
+    return !s;
+}
 
 int main(int argc, char **argv) {
     static const struct argp argp = {
@@ -226,6 +240,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "traind-worker: %s needs --plan FILE\n", c.verb);
         return TD_EXIT_BAD_SPEC;
     }
+    if (!take_path_rules(&c)) return TD_EXIT_BAD_SPEC;
     if (compares) return td_worker_compare(&c.args);
     c.args.whole_job = !runs;
     return runs ? td_worker_run(&c.args) : td_worker_plan(&c.args);

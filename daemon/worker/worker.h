@@ -19,6 +19,7 @@
 //       [--device UUID]               of the accelerator; else that of the rank's number
 //       [--profile]                   at the end a table of kernels and their time, on stderr
 //       [--plugin-dirs DIRS]          run, plan: where the plan's plugins may be
+//       [--path-rules JSON]           run, plan, compare: what its paths may name
 //   traind-worker plan --plan FILE    sizes, steps and FLOPs of a plan, as one JSON object
 //       [--dump-graph PASS [--json]]  the main program as that pass leaves it, as text
 //       [--choices-dir DIR]           the node's cache: kernels that were measured, which it only

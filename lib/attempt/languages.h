@@ -29,7 +29,9 @@
 //      it sends it no jobs
 //   2  Reconcile.own_directory: an older node leaves the directory of a program that was deleted
 //   3  heartbeats have `trouble`: without it the node is asked, and refuses
+//   4  PlanRequest.trusted, Assign.trusted: an older node has no path rules; with an older
+//      coordinator a node binds all jobs to --read-roots and --write-roots
 
-enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 3 };
+enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 4 };
 
 #endif

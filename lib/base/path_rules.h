@@ -25,7 +25,7 @@ enum td_path_use { TD_PATH_READ, TD_PATH_WRITE };
 struct td_path_rules {
     bool is_owner;         // the spec is of the owner or an admin
     const char *state_dir; // "": there is none
-    const char *own_dir;   // below it, the job's own; "": there is none
+    const char *own_dir;   // below its checkpoints/, the job's own; "": the job is only planned
     const char *token_file;
     const char *read_roots; // absolute directories, ':' between them; "": not given
     const char *write_roots;

@@ -100,7 +100,7 @@ static void test_node_without_devices_fails_no_job_when_somebody_asks_for_a_plan
     settle(&r);
     assert_int_equal(r.n_requests, 0);
     assert_string_equal(reason(&r, 1).text, "no connected node has 2 devices of 'far'");
-    assert_ok(td_core_plan(r.core, r.now, spec, "", 7));
+    assert_ok(td_core_plan(r.core, r.now, spec, false, "", 7));
     take(&r);
     settle(&r);
     assert_int_equal(asked(&r), b); // there is no other

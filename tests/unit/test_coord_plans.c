@@ -253,7 +253,7 @@ static void test_plan_is_cancelled_when_the_caller_is_gone(void **state) {
     TD_AUTO_FREE char *spec = make_spec(1, 1);
     struct rig r;
     begin(&r, 1);
-    assert_ok(td_core_plan(r.core, r.now, spec, "", 7));
+    assert_ok(td_core_plan(r.core, r.now, spec, false, "", 7));
     take(&r);
     settle(&r);
     assert_int_equal(r.n_requests, 1);

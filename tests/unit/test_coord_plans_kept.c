@@ -241,14 +241,14 @@ static void test_caller_of_plan_gets_what_a_node_has_confirmed(void **state) {
     TD_AUTO_FREE char *spec = make_spec(1, 1);
     struct rig r;
     begin_with_kept(&r, spec, small);
-    assert_ok(td_core_plan(r.core, r.now, spec, "", 7));
+    assert_ok(td_core_plan(r.core, r.now, spec, false, "", 7));
     take(&r);
     settle(&r);
     assert_int_equal(r.n_planned, 0);
     answer_change(&r, "");
     assert_int_equal(r.n_planned, 1);
     assert_string_equal(r.planned, small);
-    assert_ok(td_core_plan(r.core, r.now, spec, "", 8));
+    assert_ok(td_core_plan(r.core, r.now, spec, false, "", 8));
     take(&r);
     settle(&r);
     answer_change(&r, change);

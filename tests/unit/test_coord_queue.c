@@ -204,7 +204,7 @@ static void test_specs_that_wait_do_not_plan_each_other_out(void **state) {
 }
 
 static void ask_plan(struct rig *r, const char *spec) {
-    assert_ok(td_core_plan(r->core, r->now, spec, "", 7));
+    assert_ok(td_core_plan(r->core, r->now, spec, false, "", 7));
     take(r);
     settle(r);
 }

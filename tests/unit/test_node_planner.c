@@ -60,7 +60,7 @@ static void begin(struct bench *b, const char *dir, int32_t timeout_s) {
 static void submit(struct bench *b, const char *name, const char *text) {
     char line[32];
     snprintf(line, sizeof line, "%s\n", text);
-    assert_ok(td_planner_submit(b->planner, name, line, ""));
+    assert_ok(td_planner_submit(b->planner, name, line, "", "{}"));
 }
 
 static void await(struct bench *b, const char *name) {

@@ -13,6 +13,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
+#include "lib/base/named.h"
 #include "lib/base/proc.h"
 
 void td_image_finish(struct td_image *image) {
@@ -37,10 +38,7 @@ void td_image_key_finish(struct td_image_key *key) {
 
 td_status td_image_key_add(struct td_image_key *key, const char *path) {
     struct stat st;
-    if (stat(path, &st) != 0) {
-        return td_status_with_class(td_fail_errno(TD_NOT_FOUND, "look at '%s'", path),
-                                    TD_CLASS_DATA);
-    }
+    TD_TRY(td_named_stat(path, &st)); // an image is no way to what the job may not read
     return td_buf_printf(&key->state, "%s %llu %lld %lld.%09ld %lld.%09ld\n", path,
                          (unsigned long long)st.st_ino, (long long)st.st_size,
                          (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
@@ -131,9 +129,10 @@ static bool is_good(const char *path, const struct stat *st, const struct td_ima
 }
 
 bool td_image_map(const char *path, const char magic[8], struct td_image *out_image) {
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size <= 0) return false;
+    TD_AUTO_CLOSE int fd = -1;
+    TD_AUTO_STATUS td_status absent = td_fs_open(path, &fd, &st);
+    if (absent || st.st_size <= 0) return false;
     struct td_image image = {.bytes = (size_t)st.st_size, .mapped = true};
     image.data =
         mmap(NULL, image.bytes, PROT_READ, MAP_PRIVATE, fd, 0); // not as data: see mapped.h

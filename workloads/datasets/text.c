@@ -7,15 +7,13 @@
 // whole, from its start). Fields and the meaning of a sample: windows.h. Folders: plain files, not
 // hidden, down to MAX_DEPTH folders, at most MAX_FILES; MAX_BYTES in all.
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "lib/base/fsio.h"
 #include "lib/base/gz.h"
+#include "lib/base/named.h"
 #include "traind/knobs.h"
 #include "workloads/datasets/cache.h"
 #include "workloads/datasets/foreign.h"
@@ -72,13 +70,13 @@ static td_status add_path(struct files *f, const char *path) {
 static td_status walk(struct files *f, const char *path, int depth) {
     char child[TD_FS_PATH_BYTES];
     struct stat st;
-    if (stat(path, &st) != 0) {
-        enum td_code code = errno == ENOENT ? TD_NOT_FOUND : TD_FAILED_PRECONDITION;
-        return td_status_with_class(td_fail_errno(code, "look at '%s'", path), TD_CLASS_DATA);
-    }
+    DIR *dir;
+    TD_TRY(td_named_stat(path, &st));
     if (S_ISREG(st.st_mode)) return st.st_size ? add_path(f, path) : TD_OK;
-    DIR *dir = S_ISDIR(st.st_mode) && depth < MAX_DEPTH ? opendir(path) : NULL;
-    if (!dir) return td_data_fail_text(path, 0, "kind", "a file or a folder", "something else");
+    if (!S_ISDIR(st.st_mode) || depth == MAX_DEPTH) {
+        return td_data_fail_text(path, 0, "kind", "a file or a folder", "something else");
+    }
+    TD_TRY(td_named_list(path, &dir));
     td_status s = TD_OK;
     for (struct dirent *e; !s && (e = readdir(dir));) {
         if (e->d_name[0] == '.') continue;

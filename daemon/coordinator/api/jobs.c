@@ -122,7 +122,8 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
                                                .digest = digest,
                                                .owner = who.name,
                                                .owner_token = who.token,
-                                               .shares = who.role == TD_ROLE_SUBMITTER};
+                                               .shares = who.role == TD_ROLE_SUBMITTER,
+                                               .trusted = who.role == TD_ROLE_ADMIN};
     const struct td_job *j = NULL;
     bool again = false;
     td_status s = td_core_create_job(c->core, td_shell_now(), &request, &j, &again);
@@ -306,8 +307,9 @@ static td_status plan(struct td_coordinator *c, struct td_rpc_call *call,
     TD_TRY(td_source_join(c->core, json, &plan_spec));
     TD_CHECK(ps->n < MAX_PLANNERS); // caps.def
     uint64_t token = ++ps->next_token;
-    TD_TRY(
-        td_core_plan(c->core, td_shell_now(), plan_spec ? plan_spec : json, r->dump_graph, token));
+    const bool trusted = td_access_caller(c, call).role == TD_ROLE_ADMIN;
+    TD_TRY(td_core_plan(c->core, td_shell_now(), plan_spec ? plan_spec : json, trusted,
+                        r->dump_graph, token));
     ps->list[ps->n++] = (struct planner){token, call, td_steal(json), td_steal(plan_spec)};
     td_rpc_call_ref(call);
     td_shell_after(c);

@@ -112,11 +112,11 @@ TD_MUST_USE td_status td_core_check_delete(const struct td_core *core, const cha
 // RESOURCE_EXHAUSTED LIMIT_REMOVALS.
 TD_MUST_USE td_status td_core_delete(struct td_core *core, struct td_now now, const char *id,
                                      bool keep_checkpoints);
-// Asks a node for the plan of a canonical spec, with the graph that pass `dump` leaves unless that
-// is "". TD_ACTION_PLANNED with token follows. It is UNAVAILABLE, reason NO_NODES, when no node can
-// be asked and none was there in the last seconds.
+// Asks a node for the plan of a canonical spec, trusted as that of a job is (job.h), with the graph
+// that pass `dump` leaves unless that is "". TD_ACTION_PLANNED with token follows. It is
+// UNAVAILABLE, reason NO_NODES, when no node can be asked and none was there in the last seconds.
 TD_MUST_USE td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,
-                                   const char *dump, uint64_t token);
+                                   bool trusted, const char *dump, uint64_t token);
 void td_core_plan_abandon(struct td_core *core, uint64_t token);
 
 // Nothing is placed any more. stop_embedded: attempts of the embedded node are stopped with a

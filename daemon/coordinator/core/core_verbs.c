@@ -41,6 +41,7 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
                            struct td_job **out_job) {
     TD_AUTO(td_job) *j = NULL;
     TD_TRY(td_job_create(request->id, &j));
+    j->trusted = request->trusted;
     TD_TRY(td_job_set_spec(j, request->spec_json, request->spec));
     if (request->owner) j->owner = td_core_dup(request->owner);
     if (request->owner_token) j->owner_token = td_core_dup(request->owner_token);
@@ -299,7 +300,7 @@ static td_status look_at_spec(const struct td_core *core, const char *spec_json,
     return td_fits_devices(core, *out_ranks, accelerator);
 }
 
-td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,
+td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json, bool trusted,
                        const char *dump, uint64_t token) {
     td_core_enter(core, now);
     if (core->n_waiters == TD_CORE_MAX_PLAN_WAITERS) {
@@ -325,7 +326,7 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
         a->text = facts;
         return TD_OK;
     }
-    td_xxh3_128_hex(spec_json, strlen(spec_json), w.digest);
+    td_plan_digest(spec_json, trusted, w.digest);
     const struct td_plan_entry *e = dump[0] ? NULL : td_plans_find(core, w.digest, NULL);
     if (e && !e->guesses && td_plans_is_settled(e)) { // else the node may know more by now
         TD_TRY(td_fits_memory(core, w.n_ranks, e));

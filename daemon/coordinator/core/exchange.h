@@ -124,6 +124,7 @@ struct td_core_create_job {
     const char *digest;              // of the request's body
     const char *owner, *owner_token; // name and id of the token that asks; NULL: nobody's
     bool shares;                     // its owner has a share of what is kept only (specs.h)
+    bool trusted;                    // it is the owner's or an admin's
 };
 
 // ---- counters -----------------------------------------------------------------------------------

@@ -350,7 +350,7 @@ td_status td_job_set_spec(struct td_job *j, const char *spec_json, const struct 
     struct td_json *parsed = NULL;
     struct td_spec spec;
     TD_TRY(td_spec_text_set(&j->spec, spec_json));
-    td_xxh3_128_hex(spec_json, j->spec.bytes, j->spec_digest);
+    td_plan_digest(spec_json, j->trusted, j->spec_digest);
     if (!tree) {
         TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
         TD_TRY(parse_spec(j, arena, &parsed));
@@ -385,6 +385,19 @@ const char *td_job_plan_spec(const struct td_job *j) {
 
 const char *td_job_plan_digest(const struct td_job *j) {
     return j->plan_spec ? j->plan_digest : j->spec_digest;
+}
+
+void td_plan_digest_mark(bool trusted, char digest[33]) {
+    if (!trusted && digest[0]) digest[0] = 'o'; // no digit of a digest
+}
+
+void td_plan_digest(const char *plan_spec, bool trusted, char out[33]) {
+    td_xxh3_128_hex(plan_spec, strlen(plan_spec), out);
+    td_plan_digest_mark(trusted, out);
+}
+
+bool td_plan_digest_is_trusted(const char *digest) {
+    return digest[0] != 'o';
 }
 
 bool td_job_source_is(const struct td_job *j, const struct td_job *of, const char *path) {

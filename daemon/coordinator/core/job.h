@@ -201,6 +201,7 @@ struct td_job {
     uint32_t n_metrics;             // at most TD_JOB_MAX_METRICS
     char *owner;       // name of the token that created it; NULL: nobody's, or of an older build
     char *owner_token; // its id
+    bool trusted;      // that is the owner's, or an admin's; false of an older build
     char *cancel_why;  // what the person who cancelled it said; NULL: nothing
     char *frozen_json; // choices of the first start; NULL: none
     char *weights;     // that validate, test and predict used; NULL: none of them has begun
@@ -250,6 +251,11 @@ bool td_job_has_knobs(struct td_job *j);
 // What its plans are made of, and its digest: the spec, with a place where it names a checkpoint.
 const char *td_job_plan_spec(const struct td_job *j);
 const char *td_job_plan_digest(const struct td_job *j);
+// Digest of such a spec. One that is not trusted has another: what its paths may name is judged
+// when it is planned, so it takes no plan of one that is.
+void td_plan_digest(const char *plan_spec, bool trusted, char out[33]);
+void td_plan_digest_mark(bool trusted, char digest[33]); // of one that an older build kept
+bool td_plan_digest_is_trusted(const char *digest);
 // It was settled on the checkpoint `path` of that job.
 bool td_job_source_is(const struct td_job *j, const struct td_job *of, const char *path);
 uint32_t td_job_node_ranks(const struct td_job *j); // ranks that it has on each of its nodes

@@ -94,6 +94,7 @@ td_status td_job_encode(const struct td_job *j, struct td_buf *out) {
     TD_TRY(td_json_print_double(j->progress.samples_per_s, out));
     TD_TRY(put_text(out, "owner", j->owner));
     TD_TRY(put_text(out, "owner_token", j->owner_token));
+    if (j->trusted) TD_TRY(put_int(out, "trusted", 1));
     TD_TRY(put_text(out, "cancel_why", j->cancel_why));
     TD_TRY(put_text(out, "frozen", j->frozen_json));
     TD_TRY(put_text(out, "weights", j->weights));
@@ -225,6 +226,7 @@ td_status td_job_decode(struct td_job *j, const struct td_json *v) {
     j->disk_restarts = get_u32(v, "disk_restarts");
     j->free_restarts = get_u32(v, "port_restarts");
     j->unlisted = get_int(v, "unlisted") != 0;
+    j->trusted = get_int(v, "trusted") != 0;
     j->create_ns = get_int(v, "create_ns");
     j->start_ns = get_int(v, "start_ns");
     j->end_ns = get_int(v, "end_ns");
@@ -238,6 +240,7 @@ td_status td_job_decode(struct td_job *j, const struct td_json *v) {
     j->progress.loss = (float)loss;
     j->progress.samples_per_s = td_json_real(td_json_get(v, "samples_per_s"), 0);
     snprintf(j->spec_digest, sizeof j->spec_digest, "%s", get_text(v, "spec_digest"));
+    td_plan_digest_mark(j->trusted, j->spec_digest);
     if (!j->name) return td_fail_oom();
     const char *frozen = get_text(v, "frozen");
     if (frozen[0] && !(j->frozen_json = td_strdup(frozen))) return td_fail_oom();

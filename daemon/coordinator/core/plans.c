@@ -328,6 +328,7 @@ static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
     request.plan_json = plan_text;
     request.dump_graph = ask->dump;
     request.read = td_unconst(kept ? kept->read : "");
+    request.trusted = td_plan_digest_is_trusted(ask->digest);
     Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
     m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_REQUEST;
     m.plan_request = &request;

@@ -252,6 +252,7 @@ static void send_assign(struct td_core *core, struct td_job *j, struct td_attemp
     int64_t limit = j->knobs.resources.memory_bytes;
     assign.memory_limit_bytes = limit > 0 ? (uint64_t)limit * p->n_ranks : 0;
     assign.stream_store = a->stream;
+    assign.trusted = j->trusted;
     if (g->n > 1) {
         assign.master_address = td_unconst(g->nodes[0]->collective_address);
         assign.master_port = draw_port(j, a, g->nodes[0]);

@@ -157,7 +157,7 @@ td_status td_source_restore(struct td_job *j) {
     if (!key) return TD_OK;
     free(td_steal(j->plan_spec));
     TD_TRY(with_place(j->spec.text, key, j->source_place, &j->plan_spec));
-    td_xxh3_128_hex(j->plan_spec, strlen(j->plan_spec), j->plan_digest);
+    td_plan_digest(j->plan_spec, j->trusted, j->plan_digest);
     return TD_OK;
 }
 

@@ -76,7 +76,8 @@ td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
                               .shared_bytes = m->shared_bytes,
                               .memory_limit_bytes = m->memory_limit_bytes,
                               .master_port = m->master_port,
-                              .stream_store = m->stream_store};
+                              .stream_store = m->stream_store,
+                              .trusted = m->trusted};
     snprintf(a.job, sizeof a.job, "%s", m->id->job);
     snprintf(a.master_address, sizeof a.master_address, "%s", m->master_address);
     if (a.n_ranks > TD_LAUNCH_RANKS_MAX || a.first_rank + a.n_ranks > a.world_size) {
@@ -248,8 +249,8 @@ td_status td_assignment_sync(const char *dir) {
     for (size_t i = 0; i < TD_COUNTOF(names); i++) {
         char path[TD_FS_PATH_BYTES];
         TD_TRY(td_fs_path(path, "%s/%s", dir, names[i]));
-        TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0) return td_fs_fail("open", path);
+        TD_AUTO_CLOSE int fd = -1;
+        TD_TRY(td_fs_open(path, &fd, NULL));
         if (fsync(fd) != 0) return td_fs_fail("sync", path);
     }
     return td_fs_fsync_dir(dir);
@@ -284,8 +285,8 @@ td_status td_assignment_load(const char *dir, struct td_assignment *inout_assign
 static td_status rebuild_from_log(const char *dir, struct td_assignment *a) {
     char path[TD_FS_PATH_BYTES], line[LAUNCHED_MAX];
     TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_EVENTS));
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return td_fs_fail("open", path);
+    TD_AUTO_CLOSE int fd = -1;
+    TD_TRY(td_fs_open(path, &fd, NULL));
     ssize_t n = read(fd, line, sizeof line);
     const char *end = n > 0 ? memchr(line, '\n', (size_t)n) : NULL;
     if (!end) return td_fail(TD_DATA_LOSS, "'%s' has no first line", path);

@@ -37,6 +37,7 @@ struct td_assignment {
     uint64_t shared_bytes, memory_limit_bytes;
     uint32_t stuck_timeout_s; // 0: never
     bool stream_store;
+    bool trusted;           // as Assign.trusted; not kept in the file
     enum td_job_kind kind;  // what ranks run
     bool evaluates_best;    // a stage after fit uses the best weights
     bool writes_outside;    // of the state directory: checkpoint.dir or predict.output is given

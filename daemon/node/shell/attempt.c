@@ -457,6 +457,8 @@ static td_status make_command(struct td_local_attempt *a, const struct td_launch
         word(c, "--plugin-dirs");
         word(c, x->plugin_dirs);
     }
+    word(c, "--path-rules");
+    word(c, x->path_rules);
     return c->full ? td_fail_oom() : TD_OK;
 }
 

@@ -79,6 +79,7 @@ struct td_local_attempt {
 struct td_launch_context {
     const char *bin_dir, *runtime_dir;
     const char *plugin_dirs; // of the user's own plugins; "": none
+    const char *path_rules;  // of the job's processes
     const char *cores;       // lists; "": unpinned
     bool shared_cores;
     struct td_ports ports; // of commands

@@ -10,6 +10,7 @@
 #include "daemon/node/shell/rendezvous.h"
 #include "daemon/node/shell/shards.h"
 #include "lib/base/log.h"
+#include "lib/base/path_rules.h"
 
 // ---- what they report ---------------------------------------------------------------------------
 static void on_started(struct td_local_attempt *a) {
@@ -75,9 +76,13 @@ static td_status launch(struct td_node_daemon *n, struct td_local_attempt *a) {
     uint32_t per_rank = a->assigned.slots / a->assigned.n_ranks * per_slot;
     bool own = per_slot > 0 && td_cores_allocate(&n->topology, &used, a->assigned.n_ranks, per_rank,
                                                  cores, sizeof cores);
+    TD_AUTO_BUF rules;
+    td_buf_init(&rules, TD_PATH_RULES_BYTES);
+    TD_TRY(td_node_daemon_path_rules(n, a->assigned.job, a->assigned.trusted, &rules));
     struct td_launch_context c = {.bin_dir = n->bin_dir,
                                   .runtime_dir = n->runtime_dir,
                                   .plugin_dirs = n->plugin_dirs,
+                                  .path_rules = td_buf_cstr(&rules),
                                   .cores = cores,
                                   .shared_cores = !own,
                                   .ports = n->ports,

@@ -34,6 +34,7 @@ static const uint64_t memory_bytes = UINT64_C(4) << 30;
 struct request {
     struct request *next;
     char *name, *plan, *dump; // dump: a pass, "" for none
+    char *path_rules;
 };
 
 struct td_planner {
@@ -67,6 +68,7 @@ static void free_request(struct request *r) {
     free(r->name);
     free(r->plan);
     free(r->dump);
+    free(r->path_rules);
     free(r);
 }
 
@@ -239,7 +241,7 @@ static td_status spawn(struct td_planner *p) {
     snprintf(parent, sizeof parent, "%d", (int)getpid());
     snprintf(memory, sizeof memory, "%" PRIu64, memory_bytes);
     snprintf(cpu, sizeof cpu, "%d", cpu_s(p));
-    const char *argv[24] = {p->trampoline,
+    const char *argv[28] = {p->trampoline,
                             "exec-held",
                             parent,
                             "", // any core
@@ -255,8 +257,10 @@ static td_status spawn(struct td_planner *p) {
                             "--checkpoints-dir",
                             p->checkpoints,
                             "--cpu-level",
-                            td_cpu_level_name(td_cpu_level())};
-    size_t n = 17;
+                            td_cpu_level_name(td_cpu_level()),
+                            "--path-rules",
+                            p->first->path_rules};
+    size_t n = 19;
     if (!p->idle(p->arg)) argv[n++] = "--busy";
     if (p->plugin_dirs[0]) {
         argv[n++] = "--plugin-dirs";
@@ -325,7 +329,7 @@ static void start_next(struct td_planner *p) {
 
 // ---- interface ----------------------------------------------------------------------------------
 td_status td_planner_submit(struct td_planner *p, const char *request, const char *plan_json,
-                            const char *dump_graph) {
+                            const char *dump_graph, const char *path_rules) {
     if (p->n_queued >= TD_PLANNER_QUEUE) {
         return td_fail(TD_RESOURCE_EXHAUSTED, "%d plans are waiting already", TD_PLANNER_QUEUE);
     }
@@ -334,7 +338,8 @@ td_status td_planner_submit(struct td_planner *p, const char *request, const cha
     r->name = td_strdup(request);
     r->plan = td_strdup(plan_json);
     r->dump = td_strdup(dump_graph);
-    if (!r->name || !r->plan || !r->dump) {
+    r->path_rules = td_strdup(path_rules);
+    if (!r->name || !r->plan || !r->dump || !r->path_rules) {
         free_request(r);
         return td_fail_oom();
     }

@@ -37,8 +37,10 @@ TD_MUST_USE td_status td_planner_create(struct td_loop *loop, const struct td_pl
 void td_planner_destroy(struct td_planner *p);
 TD_DEFINE_AUTO(td_planner, td_planner_destroy);
 // The strings are copied. dump_graph: a pass whose graph the result shall have; "": none.
+// path_rules: what the plan's paths may name (lib/base/path_rules.h).
 TD_MUST_USE td_status td_planner_submit(struct td_planner *p, const char *request,
-                                        const char *plan_json, const char *dump_graph);
+                                        const char *plan_json, const char *dump_graph,
+                                        const char *path_rules);
 // Nobody waits for it any more: it is taken out of the queue, or killed if it runs. Its callback
 // does not come. request: NULL: all of them. One that is not here is ignored.
 void td_planner_drop(struct td_planner *p, const char *request);

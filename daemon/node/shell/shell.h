@@ -36,7 +36,9 @@ struct td_node_daemon {
     unsigned kinds;                                                   // as in td_node_options
     struct td_ports ports;                                            // for MASTER_PORT of commands
     char plugin_dir[TD_FS_PATH_BYTES], plugin_dirs[TD_FS_PATH_BYTES]; // ours, the users'
-    char collective_interface[64];                                    // as in td_node_options
+    char read_roots[TD_FS_PATH_BYTES], write_roots[TD_FS_PATH_BYTES]; // as in td_node_options
+    char token_file[TD_FS_PATH_BYTES];
+    char collective_interface[64];  // as in td_node_options
     struct td_interface collective; // where that is, as registered; name "": it is not here
     struct td_plugin_files plugins;
     struct td_topology topology;
@@ -71,6 +73,10 @@ void td_node_daemon_give(struct td_node_daemon *n, struct td_node_attempt *a,
 // refused.
 enum td_transport_send td_node_daemon_send(struct td_node_daemon *n, Traind__V1__NodeMessage *m);
 bool td_node_daemon_deliver(Traind__V1__NodeMessage *m, void *node);
+
+// The path rules (lib/base/path_rules.h) of a job's processes, as text. job: NULL: it is planned.
+TD_MUST_USE td_status td_node_daemon_path_rules(const struct td_node_daemon *n, const char *job,
+                                                bool trusted, struct td_buf *out);
 
 // An attempt as the shell holds it; NULL: it never came that far.
 static inline struct td_local_attempt *td_node_local(const struct td_node_attempt *a) {

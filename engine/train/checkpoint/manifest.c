@@ -9,6 +9,7 @@
 
 #include "engine/train/checkpoint/early_stop_state.h"
 #include "lib/base/fsio.h"
+#include "lib/base/named.h"
 
 enum { ARENA_BYTES = 64 << 20 };
 
@@ -494,10 +495,10 @@ static const char *get_all(struct td_arena *a, const struct td_json *root, struc
 td_status td_manifest_read(struct td_arena *a, const char *path, struct td_manifest *out_manifest) {
     TD_AUTO_BUF text;
     td_buf_init(&text, TD_MANIFEST_MAX_BYTES);
-    td_status s = td_fs_read(path, TD_MANIFEST_MAX_BYTES, &text);
+    td_status s = td_named_read(path, TD_MANIFEST_MAX_BYTES, &text);
     struct td_json *root = NULL;
     if (!s) s = td_json_parse(a, text.data, text.len, &root);
-    if (td_status_code(s) == TD_RESOURCE_EXHAUSTED) return s;
+    if (td_status_code(s) == TD_RESOURCE_EXHAUSTED || td_path_rules_refused(s)) return s;
     if (s) {
         td_status bad = damaged(path, td_status_message(s));
         td_status_free(s);

@@ -9,6 +9,7 @@
 
 #include "lib/base/floats.h"
 #include "lib/base/fsio.h"
+#include "lib/base/named.h"
 
 // What holds tensors; other files (config.json) are for other readers.
 static bool is_shard(const struct td_manifest_file *f) {
@@ -30,7 +31,7 @@ static td_status digest_shard(const char *path, char out_digest[TD_DIGEST_HEX]) 
 static td_status digest_text(const char *path, size_t bytes, char out_digest[TD_DIGEST_HEX]) {
     TD_AUTO_BUF text;
     td_buf_init(&text, bytes);
-    TD_TRY(td_fs_read(path, bytes, &text));
+    TD_TRY(td_named_read(path, bytes, &text));
     td_xxh3_128_hex(text.data, text.len, out_digest);
     return TD_OK;
 }

@@ -4,12 +4,11 @@
 
 #include "engine/train/checkpoint/safetensors.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "lib/base/map.h"
+#include "lib/base/named.h"
 
 enum { DATA_ALIGN = 64, NAME_MAX_BYTES = 255, ARENA_BYTES = 96 << 20 };
 enum { VALUE_ALIGN = 16, SHORTEST = 10 }; // of bytes in memory; of a file
@@ -59,13 +58,14 @@ static td_status damaged(const char *path, const char *what) {
 }
 
 static td_status map_file(struct td_safetensors *f, const char *path) {
-    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        return td_status_with_class(td_fail_errno(TD_DATA_LOSS, "open shard '%s'", path),
+    TD_AUTO_CLOSE int fd = -1;
+    TD_AUTO_STATUS td_status s = td_named_open(path, &fd, &st);
+    if (td_path_rules_refused(s)) return td_steal(s);
+    if (s) { // of any kind, there is no such shard
+        return td_status_with_class(td_fail(TD_DATA_LOSS, "shard: %s", td_status_message(s)),
                                     TD_CLASS_DATA);
     }
-    if (!S_ISREG(st.st_mode)) return damaged(path, "not a regular file");
     if (st.st_size < SHORTEST) return damaged(path, "shorter than a header");
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map shard '%s'", path);

@@ -6,13 +6,13 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "engine/train/checkpoint/safetensors.h"
 #include "lib/base/fit.h"
 #include "lib/base/floats.h"
 #include "lib/base/fsio.h"
 #include "lib/base/map.h"
+#include "lib/base/named.h"
 
 enum { INDEX_MAX = 16 << 20, LIST_MAX = 8 << 20, LIST_SHOWN = 1400 };
 enum { MISFIT_BYTES = 768, NOTE_BYTES = 900 }; // of one misfit; of those in one note
@@ -99,7 +99,8 @@ static td_status open_named(struct weights *w, const char *index_path, const cha
 static td_status read_json(struct weights *w, const char *path, struct td_json **out_root) {
     TD_AUTO_BUF text;
     td_buf_init(&text, INDEX_MAX);
-    td_status s = td_fs_read(path, INDEX_MAX, &text);
+    td_status s = td_named_read(path, INDEX_MAX, &text);
+    if (td_path_rules_refused(s)) return s;
     if (!s) s = td_json_parse(w->arena, text.data ? text.data : "", text.len, out_root);
     if (!s && (*out_root)->kind != TD_JSON_OBJECT) s = td_fail(TD_DATA_LOSS, "it is no object");
     if (!s) return TD_OK;
@@ -151,10 +152,7 @@ static td_status open_directory(struct weights *w) {
 static td_status open_files(struct weights *w) {
     struct stat st;
     if (w->o->data) return add_shard(w, w->o->path, w->o->path);
-    if (stat(w->o->path, &st) != 0) {
-        return td_status_with_class(td_fail_errno(TD_NOT_FOUND, "'%s'", w->o->path),
-                                    TD_CLASS_BAD_SPEC);
-    }
+    TD_TRY(td_status_with_class(td_named_stat(w->o->path, &st), TD_CLASS_BAD_SPEC));
     if (!S_ISDIR(st.st_mode)) return add_shard(w, w->o->path, w->o->path);
     TD_TRY(td_fs_path(w->dir, "%s", w->o->path));
     return open_directory(w);
