@@ -11,16 +11,12 @@ MAY_OPEN = {
     "daemon/coordinator/shell/logs.c": "writes logs below its state directory",
     "daemon/launcher/command.c": "O_PATH: holds a directory, and opens nothing",
     "daemon/launcher/journal.c": "appends to a log of its attempt",
-    "daemon/launcher/logger_csv.c": "writes a table: O_RDWR waits for no FIFO",
-    "daemon/launcher/logger_tensorboard.c": "writes a file of events: O_RDWR waits for no FIFO",
     "daemon/launcher/rank.c": "appends to outputs of its attempt",
     "daemon/node/shell/attempt.c": "appends to a log of its attempt",
     "daemon/node/shell/fetch.c": "writes a copy in a directory that it has just made",
     "daemon/node/shell/finalize_log.c": "writes a log of an attempt: O_RDWR waits for no FIFO",
     "daemon/node/shell/reconcile.c": "O_DIRECTORY, below a directory that is open",
-    "engine/train/checkpoint/places.c": "makes a file to try a place",
     "engine/train/checkpoint/shard.c": "makes a file in a directory that it has just made",
-    "engine/train/loop/predict.c": "makes an output",
 }
 OPEN = re.compile(r"(?<![\w.])(?<!->)(?:fopen\s*\(|(?:open|openat|open64|openat2|creat)\s*\([^;]*?\bO_[A-Z])")
 

@@ -7,7 +7,6 @@
 
 #include "daemon/coordinator/shell/salvage_pages.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -198,8 +197,9 @@ static td_status list_pages(struct pages *p) {
 bool td_salvage_wal_is_bad(const char *source) {
     char path[TD_FS_PATH_BYTES];
     uint8_t magic[4] = {0};
+    TD_AUTO_CLOSE int fd = -1;
     td_status s = td_fs_path(path, "%s-wal", source);
-    TD_AUTO_CLOSE int fd = s ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    if (!s) s = td_fs_open(path, &fd, NULL);
     td_status_free(s);
     if (fd < 0 || pread(fd, magic, sizeof magic, 0) != (ssize_t)sizeof magic) return false;
     return (big32(magic) & ~1u) != 0x377f0682;
