@@ -13,6 +13,7 @@ static const char trampoline[] =
     "#!/bin/sh\n" // exec-held PARENT CORE MEMORY CPU BIN plan --plan FILE
     "read -r text < \"$9\"\n"
     "test \"$text\" = hang && exec sleep 60\n"
+    "test \"$text\" = how && exec echo \"$1 $7\"\n"
     "echo \"{}\"\n";
 
 struct bench {
@@ -38,14 +39,15 @@ static bool is_idle(void *arg) {
     return true;
 }
 
-static void begin(struct bench *b, const char *dir, int32_t timeout_s) {
+static void begin(struct bench *b, const char *dir, const char *verb, int32_t timeout_s) {
     char path[TD_FS_PATH_BYTES];
     *b = (struct bench){.awaited = ""};
     assert_ok(td_fs_path(path, "%s/traind-launcher", dir));
     assert_ok(td_fs_write(path, trampoline, strlen(trampoline), 0700, 0));
     assert_int_equal(chmod(path, 0700), 0);
     assert_ok(td_loop_create(&b->loop));
-    const struct td_planner_options o = {.bin_dir = dir,
+    const struct td_planner_options o = {.verb = verb,
+                                         .bin_dir = dir,
                                          .scratch_dir = dir,
                                          .cache_dir = dir,
                                          .checkpoints_dir = dir,
@@ -75,7 +77,7 @@ static void end(struct bench *b) {
 
 static void test_planner_that_never_ends_is_stopped_and_the_next_one_starts(void **state) {
     struct bench b;
-    begin(&b, *state, 1);
+    begin(&b, *state, NULL, 1);
     submit(&b, "one", "hang");
     submit(&b, "two", "answer");
     await(&b, "two");
@@ -85,7 +87,7 @@ static void test_planner_that_never_ends_is_stopped_and_the_next_one_starts(void
 
 static void test_dropped_plan_is_not_answered_and_the_next_one_starts(void **state) {
     struct bench b;
-    begin(&b, *state, 60);
+    begin(&b, *state, NULL, 60);
     submit(&b, "runs", "hang");
     submit(&b, "waits", "hang");
     submit(&b, "stays", "answer");
@@ -100,7 +102,7 @@ static void test_dropped_plan_is_not_answered_and_the_next_one_starts(void **sta
 
 static void test_queue_is_empty_when_all_are_dropped(void **state) {
     struct bench b;
-    begin(&b, *state, 60);
+    begin(&b, *state, NULL, 60);
     for (int i = 0; i < TD_PLANNER_QUEUE; i++) {
         submit(&b, "old", "hang");
     }
@@ -112,11 +114,27 @@ static void test_queue_is_empty_when_all_are_dropped(void **state) {
     end(&b);
 }
 
+// A process more, for each submission, is for plugins only.
+static void test_only_a_plan_is_held_when_another_verb_calls_no_plugin(void **state) {
+    static const struct {
+        const char *verb, *answer;
+    } rows[] = {{NULL, "a:exec-held plan\n "}, {"compare", "a:exec-rank compare\n "}};
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        struct bench b;
+        begin(&b, *state, rows[i].verb, 60);
+        submit(&b, "a", "how");
+        await(&b, "a");
+        assert_string_equal(b.answers, rows[i].answer);
+        end(&b);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_planner_that_never_ends_is_stopped_and_the_next_one_starts),
         test_in_scratch(test_dropped_plan_is_not_answered_and_the_next_one_starts),
         test_in_scratch(test_queue_is_empty_when_all_are_dropped),
+        test_in_scratch(test_only_a_plan_is_held_when_another_verb_calls_no_plugin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 // One child at a time, because a plan uses a core for some milliseconds and jobs do too. The child
 // gets the plan as a file, writes its result to a pipe and its reasons to another. It has ended
 // when its pidfd is readable, and both pipes are drained then. It goes through the trampoline
-// exec-held: it dies with this daemon, with all that its plugins start, and leaves no core file. It
+// exec-held: it dies with this daemon, with all that its plugins start, and leaves no core file.
+// Another verb than "plan" calls no plugin and goes through exec-rank, which is a process less. It
 // may have `memory_bytes` of private memory, and half of timeout_s as processor time. A plan is
 // worked out on one core, and one that computes for longer does not end in time on a loaded
 // machine. Rejected: planning in the daemon (a plugin's crash would be the daemon's). Rejected: a
@@ -41,6 +42,7 @@ struct td_planner {
     uint32_t magic;
     struct td_loop *loop;
     char verb[16];
+    const char *step; // of the trampoline
     char bin[TD_FS_PATH_BYTES], trampoline[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
     char choices[TD_FS_PATH_BYTES], checkpoints[TD_FS_PATH_BYTES], plugin_dirs[TD_FS_PATH_BYTES];
     int32_t timeout_s;
@@ -242,7 +244,7 @@ static td_status spawn(struct td_planner *p) {
     snprintf(memory, sizeof memory, "%" PRIu64, memory_bytes);
     snprintf(cpu, sizeof cpu, "%d", cpu_s(p));
     const char *argv[28] = {p->trampoline,
-                            "exec-held",
+                            p->step,
                             parent,
                             "", // any core
                             memory,
@@ -391,6 +393,7 @@ td_status td_planner_create(struct td_loop *loop, const struct td_planner_option
     TD_TRY(td_fs_path(p->bin, "%s/traind-worker", o->bin_dir));
     TD_TRY(td_fs_path(p->trampoline, "%s/traind-launcher", o->bin_dir));
     snprintf(p->verb, sizeof p->verb, "%s", o->verb ? o->verb : "plan");
+    p->step = o->verb ? "exec-rank" : "exec-held";
     TD_TRY(td_fs_path(p->file, "%s/%s.json", o->scratch_dir, p->verb));
     TD_TRY(td_fs_path(p->choices, "%s", o->cache_dir));
     TD_TRY(td_fs_path(p->checkpoints, "%s", o->checkpoints_dir));

@@ -20,7 +20,7 @@ typedef void td_planner_fn(const char *request, td_status take_status, const cha
                            void *arg);
 
 struct td_planner_options { // strings are copied
-    const char *verb;       // of the worker: NULL: "plan"; another one gets the same
+    const char *verb;       // of the worker: NULL: "plan"; another one calls no plugin
     const char *bin_dir;
     const char *scratch_dir;     // exists; plan files are written there and removed
     const char *cache_dir;       // that of jobs: kernels are read, rates and decoded data kept
