@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -23,6 +24,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/machine.h"
 
@@ -192,6 +194,18 @@ static td_status read_stat(pid_t pid, char *out_state, uint64_t *out_ticks) {
 td_status td_proc_start_ticks(pid_t pid, uint64_t *out_ticks) {
     char state;
     return read_stat(pid, &state, out_ticks);
+}
+
+bool td_proc_end(const struct td_proc *p, int sig, int64_t timeout_ns) {
+    const struct td_mono deadline = td_mono_add(td_mono_now(), timeout_ns);
+    struct pollfd ended = {.fd = p->pidfd, .events = POLLIN};
+    (void)kill(p->pid, sig);
+    for (;;) {
+        const int64_t left_ns = TD_MAX(deadline.ns - td_mono_now().ns, 0);
+        const int n = poll(&ended, 1, (int)TD_MIN(left_ns / TD_NS_PER_MS + 1, INT_MAX));
+        if (n >= 0 || errno != EINTR) break;
+    }
+    return waitpid(p->pid, NULL, WNOHANG) == p->pid;
 }
 
 td_status td_proc_pidfd(pid_t pid, uint64_t start_ticks, int *out_pidfd) {

@@ -33,6 +33,9 @@ struct td_proc {
     int pidfd;            // the caller's to close; -1 if the kernel has none
 };
 TD_MUST_USE td_status td_proc_spawn(const struct td_proc_options *o, struct td_proc *out_proc);
+// Sends a signal to a child that nobody has waited for, and waits for its end, at most that long.
+// False: it runs still, as one that waits for a disk that does not answer; nobody has reaped it.
+bool td_proc_end(const struct td_proc *p, int sig, int64_t timeout_ns);
 // No descriptor or no memory was left: what failed so may work in a moment.
 bool td_proc_is_transient(td_status s);
 // Opens those of the descriptors 0 to 2 that are closed to /dev/null. No file that is opened later

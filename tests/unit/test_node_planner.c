@@ -1,9 +1,13 @@
 // The node's queue of plans, with a shell script in the place of the launcher's trampoline: what a
 // plan's text says decides whether the planner answers or never ends.
 
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "daemon/node/shell/planner.h"
+#include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/proc.h"
 #include "lib/rpc/loop.h"
@@ -13,6 +17,7 @@ static const char trampoline[] =
     "#!/bin/sh\n" // exec-held PARENT CORE MEMORY CPU BIN plan --plan FILE
     "read -r text < \"$9\"\n"
     "test \"$text\" = hang && exec sleep 60\n"
+    "test \"$text\" = stuck && trap '' TERM && echo $$ > \"${0%/*}/pid\" && exec sleep 60\n"
     "test \"$text\" = how && exec echo \"$1 $7\"\n"
     "echo \"{}\"\n";
 
@@ -114,6 +119,24 @@ static void test_queue_is_empty_when_all_are_dropped(void **state) {
     end(&b);
 }
 
+// As one that waits for a mount that does not answer, which no signal ends.
+static void test_end_is_not_waited_for_when_the_planner_does_not_end(void **state) {
+    struct bench b;
+    char path[TD_FS_PATH_BYTES], text[16] = "";
+    begin(&b, *state, NULL, 60);
+    assert_ok(td_fs_path(path, "%s/pid", (char *)*state));
+    assert_int_equal(mkfifo(path, 0600), 0);
+    submit(&b, "a", "stuck");
+    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC); // until it takes no SIGTERM
+    assert_true(read(fd, text, sizeof text - 1) > 0);
+    const struct td_mono began = td_mono_now();
+    end(&b);
+    assert_true(td_mono_now().ns - began.ns < 20 * TD_NS_PER_S);
+    const pid_t pid = (pid_t)strtol(text, NULL, 10);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 // A process more, for each submission, is for plugins only.
 static void test_only_a_plan_is_held_when_another_verb_calls_no_plugin(void **state) {
     static const struct {
@@ -134,6 +157,7 @@ int main(void) {
         test_in_scratch(test_planner_that_never_ends_is_stopped_and_the_next_one_starts),
         test_in_scratch(test_dropped_plan_is_not_answered_and_the_next_one_starts),
         test_in_scratch(test_queue_is_empty_when_all_are_dropped),
+        test_in_scratch(test_end_is_not_waited_for_when_the_planner_does_not_end),
         test_in_scratch(test_only_a_plan_is_held_when_another_verb_calls_no_plugin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

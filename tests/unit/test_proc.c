@@ -156,6 +156,16 @@ static void test_process_counts_as_ended_when_it_is_a_zombie(void **state) {
     close(other);
 }
 
+static void test_end_is_waited_for_no_longer_than_asked_when_a_child_goes_on(void **state) {
+    (void)state;
+    struct td_proc p;
+    assert_ok(start("wait", NULL, NULL, 0, &p));
+    assert_false(td_proc_end(&p, SIGCONT, 10 * TD_NS_PER_MS));
+    assert_true(td_proc_end(&p, SIGKILL, 20 * TD_NS_PER_S));
+    assert_int_equal(waitpid(p.pid, NULL, WNOHANG), -1);
+    close(p.pidfd);
+}
+
 static void test_start_time_is_found_when_the_name_is_hostile(void **state) {
     (void)state;
     uint64_t ticks, again;
@@ -213,6 +223,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_descriptors_may_swap_numbers_when_mapped),
         cmocka_unit_test(test_spawn_says_why_when_the_program_is_missing),
         cmocka_unit_test(test_process_counts_as_ended_when_it_is_a_zombie),
+        cmocka_unit_test(test_end_is_waited_for_no_longer_than_asked_when_a_child_goes_on),
         cmocka_unit_test(test_start_time_is_found_when_the_name_is_hostile),
         cmocka_unit_test(test_process_is_not_called_gone_when_descriptors_are_used_up),
         cmocka_unit_test(test_machine_is_described_when_asked),

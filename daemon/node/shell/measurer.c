@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -19,7 +18,13 @@
 #include "lib/base/proc.h"
 #include "lib/rpc/loop.h"
 
-enum { td_measurer_magic = 0x4d454153, DEADLINE_S = 10, TERM_MS = 1000, TRIES_MAX = 3 };
+enum {
+    td_measurer_magic = 0x4d454153,
+    DEADLINE_S = 10,
+    TERM_MS = 1000,
+    KILL_MS = 1000,
+    TRIES_MAX = 3
+};
 static const char *const memory_bytes = "2147483648";
 
 struct td_measurer {
@@ -168,10 +173,10 @@ td_status td_measurer_create(struct td_loop *loop, const char *bin_dir, const ch
 void td_measurer_destroy(struct td_measurer *m) {
     if (!m) return;
     if (m->running) {
-        struct pollfd end = {.fd = m->child.pidfd, .events = POLLIN};
-        kill(m->child.pid, SIGTERM);
-        if (poll(&end, 1, TERM_MS) != 1) kill(m->child.pid, SIGKILL);
-        waitpid(m->child.pid, NULL, 0);
+        if (!td_proc_end(&m->child, SIGTERM, TERM_MS * TD_NS_PER_MS) &&
+            !td_proc_end(&m->child, SIGKILL, KILL_MS * TD_NS_PER_MS)) {
+            td_log_warn("measurement does not end pid=%d, continuing", (int)m->child.pid);
+        }
     }
     td_loop_fd_destroy(m->exit_watch);
     td_auto_close(&m->child.pidfd);

@@ -30,6 +30,7 @@
 enum { td_planner_magic = 0x504c414e, REASON_MAX = 4096, TIMEOUT_S = 60 };
 enum { WAITS_MAX = 60 }; // for a descriptor: half a minute
 static const int64_t wait_ns = 500 * TD_NS_PER_MS;
+static const int64_t end_ns = 2 * TD_NS_PER_S;
 static const uint64_t memory_bytes = UINT64_C(4) << 30;
 
 struct request {
@@ -291,6 +292,12 @@ static td_status watch(struct td_planner *p) {
     return TD_OK;
 }
 
+// One that does not end is left. The death of this daemon is another SIGTERM to it.
+static void end_child(struct td_planner *p) {
+    if (td_proc_end(&p->child, SIGTERM, end_ns)) return;
+    td_log_warn("planner does not end pid=%d, continuing", (int)p->child.pid);
+}
+
 static td_status start_child(struct td_planner *p, const char *plan) {
     td_buf_clear(&p->out);
     td_buf_clear(&p->err);
@@ -299,10 +306,7 @@ static td_status start_child(struct td_planner *p, const char *plan) {
     TD_TRY(spawn(p));
     p->running = true;
     td_status failed = watch(p);
-    if (failed) {
-        kill(p->child.pid, SIGTERM);
-        waitpid(p->child.pid, NULL, 0);
-    }
+    if (failed) end_child(p);
     return failed;
 }
 
@@ -405,10 +409,7 @@ td_status td_planner_create(struct td_loop *loop, const struct td_planner_option
 
 void td_planner_destroy(struct td_planner *p) {
     if (!p) return;
-    if (p->running) {
-        kill(p->child.pid, SIGTERM);
-        waitpid(p->child.pid, NULL, 0);
-    }
+    if (p->running) end_child(p);
     if (p->file[0]) close_child(p);
     td_loop_timer_destroy(p->deadline);
     while (p->first) {

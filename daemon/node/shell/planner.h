@@ -33,7 +33,8 @@ struct td_planner_options { // strings are copied
 };
 TD_MUST_USE td_status td_planner_create(struct td_loop *loop, const struct td_planner_options *o,
                                         struct td_planner **out_planner);
-// Kills what runs; callbacks of what is queued do not come. Accepts NULL.
+// Kills what runs, and waits 2 s at most for its end; callbacks of what is queued do not come.
+// Accepts NULL.
 void td_planner_destroy(struct td_planner *p);
 TD_DEFINE_AUTO(td_planner, td_planner_destroy);
 // The strings are copied. dump_graph: a pass whose graph the result shall have; "": none.

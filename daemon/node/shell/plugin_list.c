@@ -21,6 +21,7 @@
 
 enum { td_plugin_list_magic = 0x504c5354, DEADLINE_S = 20 };
 static const char *const memory_bytes = "4294967296", *const cpu_s = "10";
+static const int64_t end_ns = 2 * TD_NS_PER_S;
 
 struct td_plugin_list {
     uint32_t magic;
@@ -122,14 +123,19 @@ static td_status watch(struct td_plugin_list *p) {
     return td_loop_fd_create(p->loop, p->out_fd, TD_LOOP_FD_EDGE, on_readable, p, &p->out_watch);
 }
 
+// One that does not end is left. The death of this daemon is another SIGTERM to it.
+static void end_child(struct td_plugin_list *p) {
+    if (td_proc_end(&p->child, SIGTERM, end_ns)) return;
+    td_log_warn("list of plugins does not end pid=%d, continuing", (int)p->child.pid);
+}
+
 static td_status start(struct td_plugin_list *p) {
     td_buf_clear(&p->out);
     p->again = p->is_cut = false;
     TD_TRY(spawn(p));
     td_status s = watch(p);
     if (s) {
-        kill(p->child.pid, SIGTERM);
-        waitpid(p->child.pid, NULL, 0);
+        end_child(p);
         return s;
     }
     p->running = true;
@@ -173,10 +179,7 @@ td_status td_plugin_list_create(struct td_loop *loop, const char *bin_dir, void 
 
 void td_plugin_list_destroy(struct td_plugin_list *p) {
     if (!p) return;
-    if (p->running) {
-        kill(p->child.pid, SIGTERM);
-        waitpid(p->child.pid, NULL, 0);
-    }
+    if (p->running) end_child(p);
     close_child(p);
     td_loop_timer_destroy(p->deadline);
     td_buf_finish(&p->out);
