@@ -292,6 +292,22 @@ static void test_assignment_is_rebuilt_when_only_plan_and_log_can_be_read(void *
     }
 }
 
+// It is the node's own file: no coordinator is to blame.
+static void test_own_plan_is_named_when_it_cannot_be_read_any_more(void **state) {
+    static const char launched[] =
+        "{\"event\":\"launched\",\"epoch\":9,\"first_rank\":4,\"n_ranks\":2}\n";
+    struct td_assignment built = {.attempt = 2};
+    char log[TD_FS_PATH_BYTES], plan[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(log, "%s/events.log", (char *)*state));
+    assert_ok(td_fs_path(plan, "%s/plan.json", (char *)*state));
+    assert_ok(td_fs_write(log, launched, strlen(launched), 0600, 0));
+    assert_ok(td_fs_write(plan, "{\"format\":9}", 12, 0600, 0));
+    td_status s = td_assignment_rebuild(*state, &built);
+    assert_non_null(strstr(td_status_message(s), plan));
+    assert_null(strstr(td_status_message(s), "coordinator"));
+    td_status_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_plan_gets_this_machines_paths_when_it_is_written),
@@ -304,6 +320,7 @@ int main(void) {
         test_in_scratch(test_assignment_is_refused_when_it_is_bad),
         test_in_scratch(test_directory_is_refused_when_its_facts_are_damaged),
         test_in_scratch(test_assignment_is_rebuilt_when_only_plan_and_log_can_be_read),
+        test_in_scratch(test_own_plan_is_named_when_it_cannot_be_read_any_more),
     };
     return cmocka_run_group_tests_name("node_assignment", tests, NULL, NULL);
 }

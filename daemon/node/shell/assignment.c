@@ -311,7 +311,9 @@ static td_status rebuild_from_plan(const char *dir, struct td_assignment *a) {
     TD_TRY(td_fs_read(path, PLAN_MAX, &text));
     TD_AUTO(td_arena) *arena = NULL;
     struct td_plan plan;
-    TD_TRY_CTX(td_given_plan_parse(td_buf_cstr(&text), &arena, &plan), "'%s'", path);
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    TD_TRY_CTX(td_plan_parse(arena, td_buf_cstr(&text), text.len, &plan),
+               "'%s', which another build of this node may have written", path);
     const char *checkpoints = plan.run.checkpoint_dir;
     size_t len = strlen(checkpoints);
     size_t end = (size_t)snprintf(own, sizeof own, "/a%u", a->attempt);
