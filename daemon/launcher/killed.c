@@ -9,7 +9,6 @@
 #include <sys/resource.h>
 
 #include "lib/base/buf.h"
-#include "lib/base/clock.h"
 #include "lib/base/fit.h"
 #include "lib/base/fsio.h"
 
@@ -91,13 +90,21 @@ static void find_files(struct td_kills *k, char *cgroup) {
     }
 }
 
-void td_kills_begin(struct td_kills *k, const char *root) {
+void td_kills_begin(struct td_kills *k, const char *root, struct td_mono now) {
     char cgroup[256];
-    *k = (struct td_kills){0};
+    *k = (struct td_kills){.looked = now};
     snprintf(k->root, sizeof k->root, "%s", root);
     if (own_cgroup(k, cgroup, sizeof cgroup)) find_files(k, cgroup);
     if (!k->counter[0]) snprintf(k->counter, sizeof k->counter, "%s/proc/vmstat", k->root);
-    if (!read_number(k->counter, "oom_kill", &k->before)) k->counter[0] = '\0';
+    if (!read_number(k->counter, "oom_kill", &k->last)) k->counter[0] = '\0';
+    k->before = k->last;
+}
+
+void td_kills_look(struct td_kills *k, struct td_mono now) {
+    if (!k->counter[0] || now.ns - k->looked.ns < TD_KILLS_LOOK_S * TD_NS_PER_S) return;
+    k->looked = now;
+    k->before = k->last;
+    (void)read_number(k->counter, "oom_kill", &k->last);
 }
 
 // ---- what is known ------------------------------------------------------------------------------
@@ -135,7 +142,7 @@ void td_killed_judge(const struct td_kills *k, struct td_killed *out) {
                  "ended had used more than %ld MiB%s",
                  is_memory ? "by the kernel, as memory ran out"
                  : counts  ? "by somebody on this machine, as the kernel killed nobody for lack of "
-                             "memory"
+                             "memory just then"
                            : "by somebody on this machine, or by the kernel for lack of memory",
                  when, memory, *memory ? "; " : "", usage.ru_maxrss >> 10,
                  is_memory ? ". Lower what the job needs (`trainctl plan`), or raise the limit"

@@ -310,6 +310,7 @@ static void look(struct td_launcher *l) {
     td_journal_flush(&l->journal);
     if (td_launcher_find_lost(l)) kill_all(l, TD_LAUNCH_KILL_LOST);
     td_watchdog_look(l, now);
+    td_kills_look(&l->kills, now);
     td_logging_look(l);
     if (now.ns >= l->term_at.ns) td_launch_command_terminate(l);
     if (now.ns >= l->kill_at.ns) kill_all(l, l->kill_due);
@@ -486,7 +487,7 @@ static td_status start(struct td_launcher *l) {
     snprintf(l->self, sizeof l->self, "%s/traind-launcher", dir);
     TD_TRY(td_proc_boot_id(l->boot_id));
     TD_TRY(td_proc_start_ticks(getpid(), &l->start_ticks));
-    td_kills_begin(&l->kills, "");
+    td_kills_begin(&l->kills, "", td_mono_now());
     TD_TRY(lock_dir(l));
     TD_TRY(td_arena_create(ARENA_BYTES, &l->arena));
     TD_TRY(td_journal_init(&l->journal, l->o.dir));

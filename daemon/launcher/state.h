@@ -46,7 +46,7 @@ struct td_launcher {
     struct td_launch_command *command; // what ranks run; NULL: traind-worker
     struct td_logger *logger;          // NULL: the plan names none
     struct td_launch_held held;
-    struct td_kills kills; // of the kernel, since the attempt began
+    struct td_kills kills; // of the kernel, of late
     int32_t n_exited;
     int32_t first_failed;   // index of the first rank to blame; -1: none
     bool only_victim;       // that one is a mere victim of a peer

@@ -18,7 +18,7 @@ static struct td_killed judge_after(const char *root, const char *path, const ch
     struct td_kills k;
     struct td_killed found;
     put(root, path, before);
-    td_kills_begin(&k, root);
+    td_kills_begin(&k, root, (struct td_mono){0});
     put(root, path, after);
     td_killed_judge(&k, &found);
     return found;
@@ -40,7 +40,7 @@ static void test_kill_is_the_kernels_when_its_cgroup_counts_one(void **state) {
     found = judge_after(root, file, EVENTS("3"), EVENTS("3"));
     assert_int_equal(found.cls, TD_CLASS_KILLED);
     assert_non_null(strstr(found.text, "signal 9 (KILL), not sent by traind: by somebody on this"));
-    assert_non_null(strstr(found.text, "killed nobody for lack of memory"));
+    assert_non_null(strstr(found.text, "killed nobody for lack of memory just then"));
 }
 
 // One without the controller is counted above it.
@@ -66,10 +66,33 @@ static void test_machine_counts_when_no_cgroup_does(void **state) {
 static void test_both_are_named_when_nothing_counts(void **state) {
     struct td_kills k;
     struct td_killed found;
-    td_kills_begin(&k, *state);
+    td_kills_begin(&k, *state, (struct td_mono){0});
     td_killed_judge(&k, &found);
     assert_int_equal(found.cls, TD_CLASS_KILLED);
     assert_non_null(strstr(found.text, "or by the kernel for lack of memory"));
+}
+
+// The kernel killed another program; two looks later somebody kills the job.
+static void test_kill_is_not_the_kernels_when_it_killed_another_one_long_before(void **state) {
+    const char *const root = *state;
+    struct td_kills k;
+    struct td_killed found;
+    struct td_mono now = {0};
+    put(root, "proc/vmstat", "oom_kill 4\n");
+    td_kills_begin(&k, root, now);
+    put(root, "proc/vmstat", "oom_kill 5\n");
+    for (int i = 0; i < 2; i++) {
+        td_kills_look(&k, now); // too early
+        td_killed_judge(&k, &found);
+        assert_int_equal(found.cls, TD_CLASS_OUT_OF_MEMORY);
+        now.ns += TD_KILLS_LOOK_S * TD_NS_PER_S;
+        td_kills_look(&k, now);
+    }
+    td_killed_judge(&k, &found);
+    assert_int_equal(found.cls, TD_CLASS_KILLED);
+    put(root, "proc/vmstat", "oom_kill 6\n");
+    td_killed_judge(&k, &found);
+    assert_int_equal(found.cls, TD_CLASS_OUT_OF_MEMORY);
 }
 
 // Of this machine: whatever it has, it can be read.
@@ -77,7 +100,7 @@ static void test_real_files_are_read(void **state) {
     (void)state;
     struct td_kills k;
     struct td_killed found;
-    td_kills_begin(&k, "");
+    td_kills_begin(&k, "", (struct td_mono){0});
     td_killed_judge(&k, &found);
     assert_true(k.counter[0]);
     assert_non_null(strstr(found.text, " MiB are in use "));
@@ -89,6 +112,7 @@ int main(void) {
         test_in_scratch(test_kill_is_counted_above_when_the_cgroup_has_no_file),
         test_in_scratch(test_machine_counts_when_no_cgroup_does),
         test_in_scratch(test_both_are_named_when_nothing_counts),
+        test_in_scratch(test_kill_is_not_the_kernels_when_it_killed_another_one_long_before),
         cmocka_unit_test(test_real_files_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
