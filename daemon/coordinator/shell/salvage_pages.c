@@ -15,6 +15,8 @@
 enum { PAGE = 4096, WAL_HEAD = 32, FRAME_HEAD = 24, LEAF = 0x0d, BODY_MAX = 8 << 20 };
 enum { LOCAL_MAX = PAGE - 35, LOCAL_MIN = (PAGE - 12) * 32 / 255 - 23, CHAINED = PAGE - 4 };
 
+static const size_t file_bytes_max = (size_t)4 << 30;
+
 struct form {
     const char *table, *key, *body; // how both begin
 };
@@ -34,7 +36,7 @@ static const struct form forms[] = {
 };
 
 struct pages {
-    struct td_buf file, wal;
+    struct td_str file, wal;
     const uint8_t **at; // (n) page i + 1; NULL: there is none
     uint32_t n;
     sqlite3 *db;
@@ -178,6 +180,7 @@ static const uint8_t *frame(const struct pages *p, size_t i) {
 
 static td_status list_pages(struct pages *p) {
     const uint8_t *f;
+    const uint8_t *file = (const uint8_t *)p->file.data;
     const size_t n_most = (p->file.len + p->wal.len) / PAGE + 1;
     p->n = (uint32_t)(p->file.len / PAGE);
     for (size_t i = 0; (f = frame(p, i)); i++) {
@@ -186,7 +189,7 @@ static td_status list_pages(struct pages *p) {
     p->at = td_calloc((size_t)p->n + 1, sizeof *p->at);
     if (!p->at) return td_fail_oom();
     for (size_t i = 0; i < p->file.len / PAGE; i++) {
-        p->at[i] = (const uint8_t *)p->file.data + i * PAGE;
+        p->at[i] = file + i * PAGE;
     }
     for (size_t i = 0; (f = frame(p, i)); i++) {
         if (big32(f) && big32(f) <= p->n) p->at[big32(f) - 1] = f + FRAME_HEAD;
@@ -205,19 +208,23 @@ bool td_salvage_wal_is_bad(const char *source) {
     return (big32(magic) & ~1u) != 0x377f0682;
 }
 
-td_status td_salvage_pages(const char *source, sqlite3 *db) {
-    struct pages p = {.db = db};
-    td_buf_init(&p.file, (size_t)4 << 30);
-    td_buf_init(&p.wal, (size_t)4 << 30);
-    td_status s = read_file(source, "", &p.file);
-    if (!s) s = read_file(source, "-wal", &p.wal);
-    if (!s) s = list_pages(&p);
+td_status td_salvage_pages_take(struct td_str file, struct td_str wal, sqlite3 *db) {
+    struct pages p = {.file = file, .wal = wal, .db = db};
+    td_status s = list_pages(&p);
     for (uint32_t i = 0; i < p.n && !s; i++) {
         if (p.at[i]) s = take_leaf(&p, p.at[i]);
     }
     if (p.n_found) td_log_warn("salvage: %u rows were found on pages of their own", p.n_found);
     free(p.at);
-    td_buf_finish(&p.file);
-    td_buf_finish(&p.wal);
     return s;
+}
+
+td_status td_salvage_pages(const char *source, sqlite3 *db) {
+    TD_AUTO_BUF file, wal;
+    td_buf_init(&file, file_bytes_max);
+    td_buf_init(&wal, file_bytes_max);
+    TD_TRY(read_file(source, "", &file));
+    TD_TRY(read_file(source, "-wal", &wal));
+    return td_salvage_pages_take((struct td_str){file.data, file.len},
+                                 (struct td_str){wal.data, wal.len}, db);
 }
