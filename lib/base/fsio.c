@@ -32,6 +32,7 @@
 #include "lib/base/whole_file.h"
 
 enum { READ_CHUNK = 1 << 16, TREE_DEPTH_MAX = 100, HOLDER_MAX = 256 };
+#define LOCK_BEGIN "pid " // of each lock file
 
 // The directory of path, as text; "." if it has none.
 static td_status parent_of(const char *path, char out[PATH_MAX]) {
@@ -356,6 +357,20 @@ td_status td_fs_lock(const char *path, const char *holder, int *out_fd) {
 td_status td_fs_lock_within(const char *path, const char *holder, int64_t wait_ns, int *out_fd) {
     TD_AUTO_CLOSE int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return td_fs_fail("open lock file", path);
+    TD_TRY(td_fs_lock_opened(fd, path, holder, wait_ns));
+    *out_fd = td_steal_fd(&fd);
+    return TD_OK;
+}
+
+bool td_fs_is_lock(int fd) {
+    struct stat st;
+    char text[sizeof LOCK_BEGIN - 1];
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink > 1) return false;
+    const ssize_t n = pread(fd, text, sizeof text, 0);
+    return n == 0 || (n == (ssize_t)sizeof text && memcmp(text, LOCK_BEGIN, sizeof text) == 0);
+}
+
+td_status td_fs_lock_opened(int fd, const char *path, const char *holder, int64_t wait_ns) {
     errno = take_lock(fd, wait_ns);
     if (errno) {
         if (errno != EWOULDBLOCK) return td_fs_fail("lock", path);
@@ -366,11 +381,10 @@ td_status td_fs_lock_within(const char *path, const char *holder, int64_t wait_n
     }
     char host[64] = "this host", text[HOLDER_MAX];
     gethostname(host, sizeof host - 1);
-    int n = snprintf(text, sizeof text, "pid %d (%.100s on %s)\n", (int)getpid(), holder, host);
+    int n =
+        snprintf(text, sizeof text, LOCK_BEGIN "%d (%.100s on %s)\n", (int)getpid(), holder, host);
     if (ftruncate(fd, 0) != 0) return td_fs_fail("write lock file", path);
-    TD_TRY(td_fd_write_all(fd, text, (size_t)n, path));
-    *out_fd = td_steal_fd(&fd);
-    return TD_OK;
+    return td_fd_write_all(fd, text, (size_t)n, path);
 }
 
 td_status td_fs_path(char *out, const char *fmt, ...) {

@@ -65,5 +65,11 @@ TD_MUST_USE td_status td_fs_lock(const char *path, const char *holder, int *out_
 // The same; a lock that another holds is waited for, at most wait_ns. Blocks its thread.
 TD_MUST_USE td_status td_fs_lock_within(const char *path, const char *holder, int64_t wait_ns,
                                         int *out_fd);
+// The same, of a file that is open to read and write.
+TD_MUST_USE td_status td_fs_lock_opened(int fd, const char *path, const char *holder,
+                                        int64_t wait_ns);
+// Of an open file, before it is locked and so written: it is a lock file, or a new one. Anything
+// that has another name or other text is not.
+bool td_fs_is_lock(int fd);
 
 #endif

@@ -225,6 +225,38 @@ static td_status name_lock(const struct place *p, const char *path, char out[TD_
                       td_xxh3_64(p->name, strlen(p->name)));
 }
 
+// Opens the lock file of a place. Its name can be known before, so anything may have it: nothing
+// but a lock is written. A directory with the sticky bit lets nobody pass O_CREAT for a file of
+// somebody else. -1: it came or went meanwhile.
+static td_status open_lock(const struct place *p, const char *lock, int *out_fd) {
+    const char *name = strrchr(lock, '/') + 1;
+    struct stat st;
+    const bool is_there = fstatat(p->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    bool is_lock = !is_there || S_ISREG(st.st_mode);
+    TD_AUTO_CLOSE int fd = -1;
+    if (is_lock) {
+        const int make = is_there ? 0 : O_CREAT | O_EXCL;
+        fd = openat(p->dir_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | make, 0600);
+        if (fd < 0 && errno == (is_there ? ENOENT : EEXIST)) return TD_OK;
+        if (fd < 0 && errno == EACCES && is_there) {
+            return td_fail(TD_UNAVAILABLE,
+                           "'%s' is a lock file of user %u, which this one may "
+                           "not use",
+                           lock, st.st_uid);
+        }
+        if (fd < 0) return td_fs_fail("open lock file", lock);
+        is_lock = td_fs_is_lock(fd);
+    }
+    if (!is_lock) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "'%s' has the name of a lock file and is none; remove it, or name another "
+                       "output",
+                       lock);
+    }
+    *out_fd = td_steal_fd(&fd);
+    return TD_OK;
+}
+
 td_status td_named_output_hold(const char *path, const char *holder, int64_t wait_ns,
                                struct td_named_hold *out) {
     AUTO_PLACE p = {.dir_fd = -1};
@@ -234,7 +266,9 @@ td_status td_named_output_hold(const char *path, const char *holder, int64_t wai
     for (int i = 0; i < HOLD_TRIES; i++) {
         struct stat st;
         TD_AUTO_CLOSE int fd = -1;
-        TD_TRY(td_fs_lock_within(out->lock, holder, wait_ns, &fd));
+        TD_TRY(open_lock(&p, out->lock, &fd));
+        if (fd < 0) continue;
+        TD_TRY(td_fs_lock_opened(fd, out->lock, holder, wait_ns));
         if (fstat(fd, &st) != 0 || st.st_nlink == 0) continue; // its holder removed it meanwhile
         out->fd = td_steal_fd(&fd);
         return TD_OK;

@@ -53,8 +53,9 @@ TD_MUST_USE td_status td_named_output_mkdirs(const char *path, mode_t mode);
 
 // While it is held, nobody else who asks writes this output: a lock file beside it, which the
 // release removes. A holder that is killed may leave the file, unlocked. It is waited for at most
-// wait_ns. FAILED_PRECONDITION LOCK_HELD names the other holder; UNAVAILABLE: the file system has
-// no locks.
+// wait_ns. FAILED_PRECONDITION LOCK_HELD names the other holder, and without that reason what has
+// the name of the lock file and is none. UNAVAILABLE: the file system has no locks, or the lock
+// file is another user's.
 struct td_named_hold {
     int fd;
     char lock[TD_FS_PATH_BYTES];

@@ -288,6 +288,69 @@ static void test_rules_are_asked_where_the_name_leads_to(void **state) {
     assert_text(in(state, "state/token"), "secret");
 }
 
+static const char *lock_of(void **state, const char *output) {
+    struct td_named_hold h = TD_NAMED_HOLD_NONE;
+    assert_ok(td_named_output_hold(output, "job j-0", 0, &h));
+    const char *lock = in(state, strrchr(h.lock, '/') + 1);
+    td_named_output_release(&h);
+    return lock;
+}
+
+static void test_what_has_the_name_of_the_lock_is_not_written(void **state) {
+    struct td_named_hold h = TD_NAMED_HOLD_NONE;
+    const char *f = in(state, "f"), *lock = lock_of(state, f);
+    struct stat st;
+    assert_ok(put(in(state, "token"), "pid secret"));
+    assert_ok(put(in(state, "other"), "mine"));
+    for (int i = 0; i < 4; i++) {
+        switch (i) {
+        case 0:
+            assert_int_equal(link(in(state, "token"), lock), 0);
+            break;
+        case 1:
+            assert_int_equal(rename(in(state, "other"), lock), 0);
+            break;
+        case 2:
+            assert_int_equal(symlink("nowhere", lock), 0);
+            break;
+        case 3:
+            assert_int_equal(mkfifo(lock, 0600), 0);
+            break;
+        }
+        assert_fails(td_named_output_hold(f, "job j-1", 0, &h), TD_FAILED_PRECONDITION,
+                     "has the name of a lock file and is none; remove it");
+        if (i == 1) assert_text(lock, "mine");
+        assert_int_equal(unlink(lock), 0);
+    }
+    assert_text(in(state, "token"), "pid secret");
+    assert_int_equal(lstat(in(state, "nowhere"), &st), -1);
+    assert_ok(td_named_output_hold(f, "job j-1", 0, &h));
+    td_named_output_release(&h);
+}
+
+// A rank that was killed left it, empty or with its name.
+static void test_lock_that_was_left_is_taken_and_one_of_another_user_is_no_hindrance(void **state) {
+    struct td_named_hold h = TD_NAMED_HOLD_NONE;
+    const char *f = in(state, "f"), *lock = lock_of(state, f);
+    static const char *const left[] = {"", "pid 1 (job j-9 on a-host)\n"};
+    for (size_t i = 0; i < TD_COUNTOF(left); i++) {
+        assert_ok(td_fs_write(lock, left[i], strlen(left[i]), 0600, 0));
+        assert_ok(td_named_output_hold(f, "job j-1", 0, &h));
+        td_named_output_release(&h);
+        assert_int_equal(count(*state), 0);
+    }
+    if (geteuid() != 0) return;
+    assert_ok(td_fs_write(lock, left[1], strlen(left[1]), 0600, 0));
+    assert_int_equal(chmod(*state, 01777), 0);
+    assert_int_equal(seteuid(OTHER_USER), 0);
+    td_status s = td_named_output_hold(f, "job j-1", 0, &h);
+    assert_int_equal(seteuid(0), 0);
+    assert_fails(s, TD_UNAVAILABLE, "is a lock file of user 0");
+    assert_int_equal(chown(lock, OTHER_USER, OTHER_USER), 0); // where O_CREAT fails for root, too
+    assert_ok(td_named_output_hold(f, "job j-1", 0, &h));
+    td_named_output_release(&h);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_what_is_no_file_is_refused_and_stays),
@@ -300,6 +363,8 @@ int main(void) {
         test_in_scratch(test_rules_are_asked_where_the_name_leads_to),
         test_in_scratch(test_output_is_held_once_whatever_name_leads_to_it),
         test_in_scratch(test_output_is_free_for_all_when_its_holder_ends),
+        test_in_scratch(test_what_has_the_name_of_the_lock_is_not_written),
+        test_in_scratch(test_lock_that_was_left_is_taken_and_one_of_another_user_is_no_hindrance),
     };
     return cmocka_run_group_tests_name("named_output", tests, NULL, NULL);
 }
