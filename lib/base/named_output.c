@@ -197,21 +197,79 @@ td_status td_named_output_update(const char *path, int flags, mode_t mode, int *
     return TD_OK;
 }
 
-td_status td_named_output_allowed(const char *path) {
-    char at[TD_FS_PATH_BYTES];
-    TD_TRY(td_fs_path(at, "%s", path));
-    for (;;) {
-        TD_AUTO_CLOSE int fd = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        char *slash = strrchr(at, '/');
-        if (fd >= 0) return td_path_rules_check(TD_PATH_WRITE, path, fd);
-        if (errno != ENOENT || !slash || strcmp(at, "/") == 0) return TD_OK;
-        slash[slash == at] = '\0';
+// ---- directories --------------------------------------------------------------------------------
+static bool leads_up(const char *path) {
+    for (const char *p = path; *p; p += strcspn(p, "/")) {
+        p += strspn(p, "/");
+        if (strncmp(p, "..", 2) == 0 && (!p[2] || p[2] == '/')) return true;
     }
+    return false;
+}
+
+// The nearest directory of path that is there, if the rules allow to write in it; out_rest: what is
+// to be made in it. -1, and errno: something is in the way. A ".." in what is not there would lead
+// out of the directory that was judged.
+static td_status open_nearest(const char *path, const char **out_rest, int *out_fd) {
+    char at[TD_FS_PATH_BYTES];
+    TD_AUTO_CLOSE int fd = -1;
+    size_t len = strlen(path);
+    for (;;) {
+        TD_TRY(td_fs_path(at, "%.*s", (int)len, path));
+        fd = open(len || !*path ? at : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0 || errno != ENOENT || len == 0) break;
+        while (len && path[len - 1] == '/') {
+            len--;
+        }
+        while (len && path[len - 1] != '/') {
+            len--;
+        }
+    }
+    if (fd >= 0) TD_TRY(td_path_rules_check(TD_PATH_WRITE, path, fd));
+    if (fd >= 0 && leads_up(path + len)) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "'%s' leads up from a directory that is not there; name it without '..'",
+                       path);
+    }
+    *out_rest = path + len;
+    *out_fd = td_steal_fd(&fd);
+    return TD_OK;
+}
+
+td_status td_named_output_allowed(const char *path) {
+    const char *rest;
+    TD_AUTO_CLOSE int fd = -1;
+    return open_nearest(path, &rest, &fd);
+}
+
+// Makes a directory in the one of inout_fd, and goes there. No link is followed: it has come since
+// the place was judged, or leads nowhere.
+static td_status make_in(int *inout_fd, const char *name, mode_t mode, const char *path) {
+    struct stat st;
+    if (mkdirat(*inout_fd, name, mode) != 0 && errno != EEXIST) {
+        return td_fs_fail("make directory", path);
+    }
+    int next = openat(*inout_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (next < 0) {
+        const int err = errno;
+        errno = fstatat(*inout_fd, name, &st, 0) == 0 ? err : errno;
+        return td_fs_fail("make directory", path);
+    }
+    td_auto_close(inout_fd);
+    *inout_fd = next;
+    return TD_OK;
 }
 
 td_status td_named_output_mkdirs(const char *path, mode_t mode) {
-    TD_TRY(td_named_output_allowed(path));
-    return td_fs_mkdirs(path, mode);
+    char text[TD_FS_PATH_BYTES], *more;
+    const char *rest;
+    TD_AUTO_CLOSE int fd = -1;
+    TD_TRY(open_nearest(path, &rest, &fd));
+    if (fd < 0) return td_fs_fail("make directory", path);
+    TD_TRY(td_fs_path(text, "%s", rest));
+    for (char *name = strtok_r(text, "/", &more); name; name = strtok_r(NULL, "/", &more)) {
+        if (strcmp(name, ".") != 0) TD_TRY(make_in(&fd, name, mode, path));
+    }
+    return TD_OK;
 }
 
 // ---- one writer at a time -----------------------------------------------------------------------

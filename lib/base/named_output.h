@@ -48,7 +48,9 @@ TD_MUST_USE td_status td_named_output_update(const char *path, int flags, mode_t
 // Do the rules allow the job to make this directory, or to write in it? The nearest one that is
 // there counts. What else may be wrong with it is for whoever makes it to say.
 TD_MUST_USE td_status td_named_output_allowed(const char *path);
-// td_fs_mkdirs of what a person named, if it is allowed.
+// td_fs_mkdirs of what a person named, if it is allowed. What is made is in the directory that was
+// judged, whatever comes meanwhile. Of both: INVALID_ARGUMENT where ".." follows a name that is not
+// there.
 TD_MUST_USE td_status td_named_output_mkdirs(const char *path, mode_t mode);
 
 // While it is held, nobody else who asks writes this output: a lock file beside it, which the

@@ -351,6 +351,38 @@ static void test_lock_that_was_left_is_taken_and_one_of_another_user_is_no_hindr
     td_named_output_release(&h);
 }
 
+static void test_directories_are_made_in_the_one_that_was_judged(void **state) {
+    char cwd[TD_FS_PATH_BYTES];
+    struct stat st;
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 1 << 16);
+    assert_ok(td_fs_mkdirs(in(state, "state"), 0700));
+    assert_ok(td_fs_mkdirs(in(state, "root/there"), 0700));
+    assert_int_equal(symlink("nowhere", in(state, "root/link")), 0);
+    assert_ok(put(in(state, "root/file"), "x"));
+    char root[1024];
+    snprintf(root, sizeof root, "%s", in(state, "root"));
+    const struct td_path_rules r = {.state_dir = in(state, "state"), .write_roots = root};
+    assert_ok(td_path_rules_print(&r, &text));
+    assert_ok(td_path_rules_take(td_buf_cstr(&text)));
+    const char *up = in(state, "root/new/../../state/evil");
+    assert_fails(td_named_output_allowed(up), TD_INVALID_ARGUMENT, "without '..'");
+    assert_fails(td_named_output_mkdirs(up, 0777), TD_INVALID_ARGUMENT, "without '..'");
+    assert_int_equal(count(in(state, "state")), 0);
+    assert_ok(td_named_output_mkdirs(in(state, "root/there/../a//./..b/c/"), 0777));
+    assert_int_equal(stat(in(state, "root/a/..b/c"), &st), 0);
+    assert_ok(td_named_output_mkdirs(in(state, "root/a"), 0777));
+    assert_fails(td_named_output_mkdirs(in(state, "root/link/a"), 0777), TD_NOT_FOUND, "link/a");
+    assert_fails(td_named_output_mkdirs(in(state, "root/file/a"), 0777), TD_FAILED_PRECONDITION,
+                 "file/a");
+    assert_non_null(getcwd(cwd, sizeof cwd));
+    assert_int_equal(chdir(in(state, "state")), 0);
+    td_status s = td_named_output_mkdirs("relative", 0777);
+    assert_int_equal(chdir(cwd), 0);
+    assert_fails(s, TD_PERMISSION_DENIED, "--state-dir");
+    td_path_rules_forget();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_what_is_no_file_is_refused_and_stays),
@@ -365,6 +397,7 @@ int main(void) {
         test_in_scratch(test_output_is_free_for_all_when_its_holder_ends),
         test_in_scratch(test_what_has_the_name_of_the_lock_is_not_written),
         test_in_scratch(test_lock_that_was_left_is_taken_and_one_of_another_user_is_no_hindrance),
+        test_in_scratch(test_directories_are_made_in_the_one_that_was_judged),
     };
     return cmocka_run_group_tests_name("named_output", tests, NULL, NULL);
 }
