@@ -8,20 +8,35 @@
 
 #include "lib/base/fsio.h"
 
+enum { TRIES = 8 }; // of a file that others replace by renames
+
+static td_status hold_by(enum td_path_use use, const char *path, int *out_held,
+                         struct stat *out_st) {
+    for (int i = 1;; i++) {
+        TD_AUTO_CLOSE int held = -1;
+        TD_TRY(td_fs_hold(path, &held, out_st));
+        td_status s = td_path_rules_check(use, path, held);
+        if (!s) *out_held = td_steal_fd(&held);
+        if (!td_path_rules_moved(s) || i == TRIES) return s;
+        td_status_free(s);
+    }
+}
+
 static td_status open_by(enum td_path_use use, const char *path, mode_t kind, int *out_fd,
                          struct stat *out_st) {
     struct stat st;
     TD_AUTO_CLOSE int held = -1;
-    TD_TRY(td_fs_hold(path, &held, &st));
-    TD_TRY(td_path_rules_check(use, path, held));
+    TD_TRY(hold_by(use, path, &held, &st));
     TD_TRY(td_fs_open_held(held, path, kind, out_fd));
     if (out_st) *out_st = st;
     return TD_OK;
 }
 
-// A refusal by the rules keeps its class.
+// A refusal by the rules keeps its class; where the file went, another attempt may find it.
 static td_status of_data(td_status s) {
-    return td_path_rules_refused(s) ? s : td_status_with_class(s, TD_CLASS_DATA);
+    return td_path_rules_refused(s) || td_path_rules_moved(s)
+               ? s
+               : td_status_with_class(s, TD_CLASS_DATA);
 }
 
 td_status td_named_open(const char *path, int *out_fd, struct stat *out_st) {
@@ -45,8 +60,7 @@ td_status td_named_list(const char *path, DIR **out_dir) {
 td_status td_named_stat(const char *path, struct stat *out_st) {
     struct stat st;
     TD_AUTO_CLOSE int held = -1;
-    TD_TRY(of_data(td_fs_hold(path, &held, &st)));
-    TD_TRY(td_path_rules_check(TD_PATH_READ, path, held));
+    TD_TRY(of_data(hold_by(TD_PATH_READ, path, &held, &st)));
     *out_st = st;
     return TD_OK;
 }

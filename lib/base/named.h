@@ -17,7 +17,7 @@
 
 // Opens a regular file to read. out_st may be NULL. Errors: those of td_fs_fail;
 // FAILED_PRECONDITION
-// "'PATH' is a FIFO, not a regular file"; those of the path rules. Class data where that is none.
+// "'PATH' is a FIFO, not a regular file"; those of the path rules. Class data, but for theirs.
 TD_MUST_USE td_status td_named_open(const char *path, int *out_fd, struct stat *out_st);
 // Opens a directory, to read it or to use with openat; use is what for.
 TD_MUST_USE td_status td_named_open_dir(enum td_path_use use, const char *path, int *out_fd);

@@ -169,10 +169,14 @@ static bool is_secret(const struct stat *st) {
 }
 
 // ---- the rules ----------------------------------------------------------------------------------
-static const char not_allowed[] = "PATH_NOT_ALLOWED";
+static const char not_allowed[] = "PATH_NOT_ALLOWED", moved[] = "PATH_MOVED";
 
 bool td_path_rules_refused(td_status borrow_status) {
     return strcmp(td_status_reason(borrow_status), not_allowed) == 0;
+}
+
+bool td_path_rules_moved(td_status borrow_status) {
+    return strcmp(td_status_reason(borrow_status), moved) == 0;
 }
 
 static td_status refuse(enum td_path_use use, const char *path, const char *why, const char *flag,
@@ -204,7 +208,9 @@ td_status td_path_rules_check(enum td_path_use use, const char *path, int fd) {
         return refuse(use, path, "it is a key, token or database of traind", "", "");
     }
     if (!walk(use, fd, &st, &f)) {
-        return td_fail(TD_UNAVAILABLE, "'%.1024s' was moved or removed while it was opened", path);
+        return td_status_with_reason(
+            td_fail(TD_UNAVAILABLE, "'%.1024s' was moved or removed while it was opened", path),
+            moved);
     }
     switch (f.place) {
     case STATE:

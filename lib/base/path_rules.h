@@ -42,9 +42,10 @@ void td_path_rules_forget(void); // of tests
 // May the job use what `fd` is open on (O_PATH is enough)? To write, that is the directory that
 // will hold the file, and what has the name already, if anything. `path` is as the person wrote it,
 // for the message. Errors: PERMISSION_DENIED, class bad_spec, reason PATH_NOT_ALLOWED, which names
-// root and flag.
+// root and flag; UNAVAILABLE, reason PATH_MOVED, when the file is not there any more under the name
+// that it was opened by.
 TD_MUST_USE td_status td_path_rules_check(enum td_path_use use, const char *path, int fd);
-// It is such a refusal.
-bool td_path_rules_refused(td_status borrow_status);
+bool td_path_rules_refused(td_status borrow_status); // PATH_NOT_ALLOWED
+bool td_path_rules_moved(td_status borrow_status);   // PATH_MOVED: what is there now may be open
 
 #endif

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "lib/base/named.h"
 #include "tests/unit/test.h"
@@ -173,6 +174,42 @@ static void test_others_are_bound_to_the_roots(void **state) {
     assert_refused(try_dir(TD_PATH_WRITE, in(state, "open")), roots);
 }
 
+// Of libc, for the rules, which ask where a held file is: meanwhile others replace it.
+static struct {
+    const char *new, *path;
+    int times;
+} replaced;
+
+ssize_t readlink(const char *restrict path, char *restrict out, size_t bytes) {
+    if (replaced.times > 0) {
+        replaced.times--;
+        assert_ok(td_fs_write(replaced.new, "new", 3, 0644, 0));
+        assert_int_equal(rename(replaced.new, replaced.path), 0);
+    }
+    return readlinkat(AT_FDCWD, path, out, bytes);
+}
+
+static void test_file_is_opened_though_it_is_replaced_meanwhile(void **state) {
+    TD_AUTO_BUF text;
+    struct stat st;
+    td_buf_init(&text, 100);
+    rules(state, false, "", "");
+    put(state, "open/f", 0644);
+    replaced.new = in(state, "open/new");
+    replaced.path = in(state, "open/f");
+    replaced.times = 2;
+    assert_ok(td_named_read(replaced.path, 100, &text));
+    assert_string_equal(td_buf_cstr(&text), "new");
+    replaced.times = 2;
+    assert_ok(td_named_stat(replaced.path, &st));
+    assert_int_equal(st.st_size, 3);
+    replaced.times = 1000;
+    td_status s = try_open(replaced.path);
+    replaced.times = 0;
+    assert_int_equal(td_status_class(s), TD_CLASS_NONE); // another attempt may open it
+    assert_fails(s, TD_UNAVAILABLE, "was moved or removed");
+}
+
 static int no_rules(void **state) {
     td_path_rules_forget();
     return td_test_scratch_remove(state);
@@ -187,6 +224,7 @@ int main(void) {
         TEST(test_secrets_are_refused_to_all_by_any_name),
         TEST(test_owner_may_use_all_but_the_state_directory),
         TEST(test_plan_may_try_the_directory_of_all_jobs_alone),
+        TEST(test_file_is_opened_though_it_is_replaced_meanwhile),
         TEST(test_others_read_what_everyone_may_without_roots),
         TEST(test_others_are_bound_to_the_roots),
     };
