@@ -94,14 +94,15 @@ static td_status place_checkpoints(struct td_worker_config *c, const struct td_w
         .patience_ns = c->plan.spec.trainer.save_timeout_s * TD_NS_PER_S / 4 * 3,
     };
     to->dir = or_null(c->plan.run.checkpoint_dir);
-    if (!to->dir && *from->dir) {
+    const char *own = args->checkpoints_dir;
+    if (!to->dir && *from->dir && (!own || strcmp(from->dir, own) != 0)) {
         const char *job = td_arena_printf(c->arena, "%s/%s", from->dir, c->plan.spec.name);
         if (!job) return td_fail_oom();
         if (!*c->plan.run.job) c->train.attempt = next_attempt(job);
         to->dir = td_arena_printf(c->arena, "%s/a%d", job, c->train.attempt);
         if (!to->dir) return td_fail_oom();
     }
-    if (!to->dir) to->dir = args->checkpoints_dir;
+    if (!to->dir) to->dir = own;
     to->label = td_arena_printf(c->arena, "a%d", c->train.attempt);
     return to->label ? TD_OK : td_fail_oom();
 }

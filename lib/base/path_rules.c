@@ -217,8 +217,7 @@ td_status td_path_rules_check(enum td_path_use use, const char *path, int fd) {
         return refuse(use, path, "it is in the state directory of traind, ", "--state-dir",
                       mine.r.state_dir);
     case CHECKPOINTS:
-        // A job that is planned has no directory yet: it will be made in this one.
-        if (reads || (!mine.r.own_dir[0] && is_checkpoints(&st))) return TD_OK;
+        if (reads || (use == TD_PATH_MAKE && is_checkpoints(&st))) return TD_OK;
         return refuse(use, path, "it is in the directory of other jobs' checkpoints, below ",
                       "--state-dir", mine.r.state_dir);
     case OWN:

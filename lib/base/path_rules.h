@@ -20,7 +20,8 @@
 
 #include "lib/base/buf.h"
 
-enum td_path_use { TD_PATH_READ, TD_PATH_WRITE };
+// TD_PATH_MAKE: to make the job's own directory there. It is of a job that is planned.
+enum td_path_use { TD_PATH_READ, TD_PATH_WRITE, TD_PATH_MAKE };
 
 struct td_path_rules {
     bool is_owner;         // the spec is of the owner or an admin
@@ -46,6 +47,6 @@ void td_path_rules_forget(void); // of tests
 // that it was opened by.
 TD_MUST_USE td_status td_path_rules_check(enum td_path_use use, const char *path, int fd);
 bool td_path_rules_refused(td_status borrow_status); // PATH_NOT_ALLOWED
-bool td_path_rules_moved(td_status borrow_status);   // PATH_MOVED: what is there now may be open
+bool td_path_rules_moved(td_status borrow_status);   // PATH_MOVED: try again
 
 #endif

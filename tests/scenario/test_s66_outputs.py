@@ -42,5 +42,15 @@ def test_outputs_are_bound_to_the_write_roots(places, key):  # noqa: F811
     for folder in (other, mine / "out", f"/proc/self/root{other}", state, others, others.parent):
         assert not allowed(folder, own_dir=str(own), **roots), folder
     assert not allowed(others, **roots) and allowed(own, own_dir=str(own))
+    assert not allowed(others.parent, owner=True), "of all jobs, also while this one is only planned"
     assert not allowed(state, owner=True) and not allowed(places / "open/up", owner=True)
     assert sorted(os.listdir(mine)) == ["out"] and sorted(os.listdir(other)) == ["in"], "a plan leaves nothing"
+
+
+@pytest.mark.parametrize("named", ["", "checkpoints", "checkpoints/new"])
+def test_plan_has_the_place_of_all_jobs_and_nothing_in_it(places, named):  # noqa: F811
+    own = str(places / "state/checkpoints")
+    spec = {"checkpoint": {"dir": str(places / "state" / named)} if named else {}}
+    ran = planned(places, spec, args=["--checkpoints-dir", own])
+    assert ran.returncode == (20 if named.endswith("new") else 0), ran.stderr
+    assert not os.listdir(own)

@@ -75,15 +75,15 @@ def places(tmp_path):
     return tmp_path
 
 
-def planned(places, changes, owner=False, **rules):
+def planned(places, changes, owner=False, args=(), **rules):
     plan = plan_of(changes)
     for section in ("data", "model"):
         plan[section] = changes.get(section, plan[section])
     file = places / "plan.json"
     file.write_text(json.dumps(plan))
     said = {"owner": owner, "state_dir": str(places / "state"), "token_file": str(places / "state/token"), **rules}
-    return subprocess.run([BIN / "traind-worker", "plan", "--plan", file, "--json", "--path-rules", json.dumps(said)],
-                          capture_output=True, text=True, timeout=60)
+    return subprocess.run([BIN / "traind-worker", "plan", "--plan", file, "--json", "--path-rules", json.dumps(said),
+                           *args], capture_output=True, text=True, timeout=60)
 
 
 def path_keys():

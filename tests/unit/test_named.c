@@ -130,15 +130,18 @@ static void test_owner_may_use_all_but_the_state_directory(void **state) {
     assert_refused(try_dir(TD_PATH_WRITE, in(state, "state/checkpoints")), "other jobs'");
 }
 
-static void test_plan_may_try_the_directory_of_all_jobs_alone(void **state) {
+static void test_plan_may_make_a_job_in_the_directory_of_all_jobs_and_write_nothing(void **state) {
     rules(state, false, "", "");
     TD_AUTO_BUF text;
     td_buf_init(&text, 1 << 16);
     const struct td_path_rules r = {.state_dir = in(state, "state")};
     assert_ok(td_path_rules_print(&r, &text));
     assert_ok(td_path_rules_take(td_buf_cstr(&text)));
-    assert_ok(try_dir(TD_PATH_WRITE, in(state, "state/checkpoints")));
-    assert_refused(try_dir(TD_PATH_WRITE, in(state, "state/checkpoints/mine")), "other jobs'");
+    assert_ok(try_dir(TD_PATH_MAKE, in(state, "state/checkpoints")));
+    assert_refused(try_dir(TD_PATH_WRITE, in(state, "state/checkpoints")), "other jobs'");
+    assert_refused(try_dir(TD_PATH_MAKE, in(state, "state/checkpoints/mine")), "other jobs'");
+    assert_refused(try_dir(TD_PATH_MAKE, in(state, "state")), "--state-dir");
+    assert_refused(try_dir(TD_PATH_MAKE, in(state, "open")), "--write-roots");
 }
 
 static void test_others_read_what_everyone_may_without_roots(void **state) {
@@ -223,7 +226,7 @@ int main(void) {
         TEST(test_what_is_no_file_is_named_and_not_opened),
         TEST(test_secrets_are_refused_to_all_by_any_name),
         TEST(test_owner_may_use_all_but_the_state_directory),
-        TEST(test_plan_may_try_the_directory_of_all_jobs_alone),
+        TEST(test_plan_may_make_a_job_in_the_directory_of_all_jobs_and_write_nothing),
         TEST(test_file_is_opened_though_it_is_replaced_meanwhile),
         TEST(test_others_read_what_everyone_may_without_roots),
         TEST(test_others_are_bound_to_the_roots),

@@ -18,16 +18,16 @@
 #include "lib/base/named.h"
 #include "lib/base/named_output.h"
 
-static td_status write_in(const char *dir) {
+static td_status write_in(enum td_path_use use, const char *dir) {
     TD_AUTO_WHOLE_FILE file = TD_WHOLE_FILE_NONE;
     int dir_fd;
-    TD_TRY(td_named_open_dir(TD_PATH_WRITE, dir, &dir_fd));
+    TD_TRY(td_named_open_dir(use, dir, &dir_fd));
     TD_TRY(td_whole_file_open(dir_fd, dir, 0600, &file));
     return td_fd_write_all(file.fd, "\n", 1, dir);
 }
 
-static td_status try_directory(const char *dir, const char *what) {
-    return td_status_context(write_in(dir), "%s cannot be written in '%s'", what, dir);
+static td_status try_directory(enum td_path_use use, const char *dir, const char *what) {
+    return td_status_context(write_in(use, dir), "%s cannot be written in '%s'", what, dir);
 }
 
 // How a directory that a rank makes, if it is not there, is tried.
@@ -35,7 +35,8 @@ typedef td_status try_fn(const char *dir, const char *what);
 
 static td_status make_and_try(const char *dir, const char *what) {
     td_status s = td_named_output_mkdirs(dir, 0777);
-    return s ? td_status_context(s, "%s need a directory", what) : try_directory(dir, what);
+    return s ? td_status_context(s, "%s need a directory", what)
+             : try_directory(TD_PATH_WRITE, dir, what);
 }
 
 // The directory above; false: there is none.
@@ -56,11 +57,15 @@ static bool is_missing(const char *path) {
     return lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES);
 }
 
+// The node makes the job's own directory in `dir` itself, but not in one above it.
 static td_status try_nearest(const char *dir, const char *what) {
     char at[TD_FS_PATH_BYTES];
+    enum td_path_use use = TD_PATH_MAKE;
     TD_TRY(td_fs_path(at, "%s", dir));
-    while (is_missing(at) && rise(at)) {}
-    return try_directory(at, what);
+    while (is_missing(at) && rise(at)) {
+        use = TD_PATH_WRITE;
+    }
+    return try_directory(use, at, what);
 }
 
 static td_status check_output(const char *output) {
