@@ -31,7 +31,9 @@
 //   3  heartbeats have `trouble`: without it the node is asked, and refuses
 //   4  PlanRequest.trusted, Assign.trusted: an older node has no path rules; with an older
 //      coordinator a node binds all jobs to --read-roots and --write-roots
+//   5  Reconcile.results: an older node removes what ranks left for people with each job that is
+//      forgotten; of an older coordinator's jobs it stays
 
-enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 4 };
+enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 5 };
 
 #endif

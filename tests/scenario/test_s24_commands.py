@@ -518,8 +518,9 @@ def test_directory_goes_with_the_job_and_a_given_one_stays(daemon, tmp_path):
 
 def test_retention_leaves_and_lists_what_a_command_wrote(cluster):
     daemon = cluster.start("--retention-jobs", "1", name="d")
-    first = daemon.submit(spec(sys.executable, "-c", WRITES))
+    first = daemon.submit(spec(sys.executable, "-c", WRITES + "; [open(f'{i}\"', 'w') for i in range(12)]"))
     daemon.finish(first)
     daemon.finish(daemon.submit(spec("true")))
-    daemon.logged_at(f"files of a forgotten job stay.*job={first} .*n=1 names=.?.?deep")
+    ten = ", ".join([r"(?:deep|[0-9]+\\x22)"] * 10)
+    daemon.logged_at(f'files of a forgotten job stay job={first} .*names="{ten} and more"')
     assert (daemon.state_dir / "checkpoints" / first / "deep/er/out.txt").exists()

@@ -312,6 +312,7 @@ def test_delete_touches_only_files_of_checkpoints_and_keeps_them_when_asked(daem
         daemon.finish(job)
     (shared / "readme").write_text("mine")
     (shared / jobs[0] / "a1" / "notes").write_text("mine")
+    (shared / jobs[0] / "a1" / "sample.txt").write_text("what a rank leaves beside its checkpoints")
     whole = sorted(str(p.relative_to(shared)) for p in below(shared / jobs[1]))
     delete(daemon, jobs[0])
     assert daemon.ctl("delete", "--keep-checkpoints", jobs[1], "-o", "name").stdout == f"{jobs[1]}\n"

@@ -161,7 +161,7 @@ static void fill(const char *dir, char place[TD_FS_PATH_BYTES]) {
     assert_ok(td_fs_write(path, "x", 1, 0600, 0));
 }
 
-static void forget(struct rig *r, char *place, bool own_directory) {
+static void forget(struct rig *r, char *place, bool own_directory, bool results) {
     char job[] = JOB;
     uint32_t over[] = {1};
     Traind__V1__Reconcile m = TRAIND__V1__RECONCILE__INIT;
@@ -172,17 +172,33 @@ static void forget(struct rig *r, char *place, bool own_directory) {
     m.n_over = 1;
     m.forgotten = true;
     m.own_directory = own_directory;
+    m.results = results;
     r->answered = false;
     td_reconciler_submit(r->reconciler, &m);
     assert_ok(td_loop_run_until(r->loop, &r->answered, TD_TEST_WAIT_NS));
 }
 
-static void test_program_keeps_what_it_wrote_when_retention_forgets_its_job(void **state) {
+// Retention took them with the checkpoints.
+static void test_results_stay_when_retention_forgets_their_job(void **state) {
     struct rig r;
     char place[TD_FS_PATH_BYTES];
     fill(*state, place);
     begin(&r, *state);
-    forget(&r, place, false);
+    forget(&r, place, false, false);
+    end(&r);
+    assert_string_equal(r.failure, "");
+    assert_false(is_there(place, "a1/step-5"));
+    assert_false(is_there(place, "logs"));
+    assert_true(is_there(place, "a1/predictions.npy"));
+    assert_true(is_there(place, "a1/confusion-test.json"));
+}
+
+static void test_what_a_person_put_there_stays_when_their_job_is_deleted(void **state) {
+    struct rig r;
+    char place[TD_FS_PATH_BYTES];
+    fill(*state, place);
+    begin(&r, *state);
+    forget(&r, place, false, true);
     end(&r);
     assert_string_equal(r.failure, "");
     assert_false(is_there(place, "a1"));
@@ -196,11 +212,11 @@ static void test_directory_of_a_program_goes_whole_when_its_job_is_deleted(void 
     char place[TD_FS_PATH_BYTES];
     fill(*state, place);
     begin(&r, *state);
-    forget(&r, place, true);
+    forget(&r, place, true, false);
     assert_string_equal(r.failure, "");
     assert_false(is_there(place, "."));
     assert_true(td_fs_exists(place));
-    forget(&r, place, true); // once more, as after an answer that was lost
+    forget(&r, place, true, false); // once more, as after an answer that was lost
     assert_string_equal(r.failure, "");
     end(&r);
     char kept[TD_FS_PATH_BYTES];
@@ -218,7 +234,7 @@ static void test_link_in_the_place_of_a_directory_goes_and_not_what_it_leads_to(
     assert_int_equal(symlink("../place/" JOB, link), 0);
     link[strlen(link) - strlen("/" JOB)] = '\0';
     begin(&r, *state);
-    forget(&r, link, true);
+    forget(&r, link, true, false);
     end(&r);
     assert_false(is_there(link, "."));
     assert_true(is_there(place, "a1/predictions.npy"));
@@ -234,7 +250,7 @@ static void test_deletion_says_what_stays_when_a_tree_cannot_go(void **state) {
     }
     assert_ok(td_fs_mkdirs(deep, 0700));
     begin(&r, *state);
-    forget(&r, place, true);
+    forget(&r, place, true, false);
     end(&r);
     assert_non_null(strstr(r.failure, "deeper than 100 directories"));
     char half[TD_FS_PATH_BYTES];
@@ -248,7 +264,8 @@ int main(void) {
         test_in_scratch(test_job_without_files_is_answered),
         test_in_scratch(test_question_with_a_path_that_is_too_long_was_never_answered),
         test_in_scratch(test_checkpoints_are_not_missing_when_their_file_system_may_be_away),
-        test_in_scratch(test_program_keeps_what_it_wrote_when_retention_forgets_its_job),
+        test_in_scratch(test_results_stay_when_retention_forgets_their_job),
+        test_in_scratch(test_what_a_person_put_there_stays_when_their_job_is_deleted),
         test_in_scratch(test_directory_of_a_program_goes_whole_when_its_job_is_deleted),
         test_in_scratch(test_link_in_the_place_of_a_directory_goes_and_not_what_it_leads_to),
         test_in_scratch(test_deletion_says_what_stays_when_a_tree_cannot_go),

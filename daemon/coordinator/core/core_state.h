@@ -83,6 +83,7 @@ struct td_removal {
     uint32_t n_attempts; // that it had
     bool keep_checkpoints;
     bool own_directory; // the job's is its program's, and goes whole
+    bool results;       // what its ranks left for people goes
     uint64_t request;   // the newest Reconcile about it
 };
 

@@ -121,6 +121,7 @@ static void ask_removal(struct td_core *core, struct td_host *n, struct td_remov
     r.forgotten = true;
     r.keep_checkpoints = gone->keep_checkpoints;
     r.own_directory = gone->own_directory;
+    r.results = gone->results;
     r.over = td_core_must(td_arena_array(arena, gone->n_attempts + 1, sizeof *r.over));
     while (r.n_over < gone->n_attempts) {
         r.over[r.n_over] = (uint32_t)r.n_over + 1;

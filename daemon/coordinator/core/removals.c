@@ -50,15 +50,19 @@ static void add_removal(struct td_core *core, struct td_job *j, const char *node
     r->directory = td_core_dup(directory);
     r->n_attempts = j->n_attempts;
     r->keep_checkpoints = how == TD_FORGET_KEEP_CHECKPOINTS;
-    r->own_directory = how == TD_FORGET_DELETED && td_job_has_knobs(j) && j->knobs.own_directory;
+    bool deleted = how == TD_FORGET_DELETED && td_job_has_knobs(j);
+    r->own_directory = deleted && j->knobs.own_directory;
+    r->results = deleted && j->knobs.kind == TD_KIND_TRAIN;
     key_of(r->job, r->node, key);
     TD_CHECK(!td_map_put(core->removals, key, r, NULL));
     struct td_host *n = td_nodes_find(core, node);
     if (n) n->n_removals++;
     TD_AUTO_BUF body;
     td_buf_init(&body, ROW_MAX_BYTES);
-    TD_CHECK(!td_buf_printf(&body, "{\"attempts\":%u,\"keep\":%d,\"own\":%d,\"directory\":",
-                            r->n_attempts, r->keep_checkpoints, r->own_directory));
+    TD_CHECK(!td_buf_printf(&body,
+                            "{\"attempts\":%u,\"keep\":%d,\"own\":%d,\"results\":%d,"
+                            "\"directory\":",
+                            r->n_attempts, r->keep_checkpoints, r->own_directory, r->results));
     TD_CHECK(!td_json_print_string(directory, strlen(directory), &body));
     TD_CHECK(!td_buf_str(&body, "}"));
     td_core_record(core, TD_RECORD_REMOVAL, key, td_buf_cstr(&body));
@@ -76,6 +80,7 @@ td_status td_core_load_removal(struct td_core *core, const char *key, const stru
     r->n_attempts = n < 0 || n > TD_JOB_MAX_ATTEMPTS ? TD_JOB_MAX_ATTEMPTS : (uint32_t)n;
     r->keep_checkpoints = td_json_int(td_json_get(v, "keep"), 0) != 0;
     r->own_directory = td_json_int(td_json_get(v, "own"), 0) != 0;
+    r->results = td_json_int(td_json_get(v, "results"), 0) != 0;
     TD_TRY(td_map_put(core->removals, key, r, NULL));
     (void)td_steal(r);
     return TD_OK;

@@ -12,8 +12,9 @@ struct td_removal;
 
 // What goes with a job that is forgotten.
 enum td_forget {
-    TD_FORGET_OLD,              // by retention: all that traind wrote; what its program wrote stays
-    TD_FORGET_DELETED,          // a person deleted it: the directory of its program, too
+    TD_FORGET_OLD,              // by retention: checkpoints and logs; what ranks left for people,
+                                // and what its program wrote, stays
+    TD_FORGET_DELETED,          // a person deleted it: these, too
     TD_FORGET_KEEP_CHECKPOINTS, // a person deleted it, but for the files of its checkpoints
 };
 

@@ -120,7 +120,7 @@ static void sweep_attempt(struct work *w, const char *state_dir, uint32_t attemp
     int fd = job_fd >= 0 ? open_dir(job_fd, label) : -1;
     if (fd >= 0) {
         sweep_steps(w, fd, attempt, label);
-        if (w->m->forgotten) clear_dir(fd, td_checkpoint_result_written);
+        if (w->m->results) clear_dir(fd, td_checkpoint_result_written);
         close(fd);
         (void)unlinkat(job_fd, label, AT_REMOVEDIR); // unless something is kept in it
     }
@@ -247,7 +247,18 @@ static bool answer(struct td_reconciler *r, struct work *w) {
     return r->o.send(&up, r->o.arg);
 }
 
-// What is left in the directory of a forgotten job was its program's, or somebody put it there.
+// A quote would end the field of the log.
+static td_status add_name(struct td_buf *names, const char *name) {
+    for (;;) {
+        size_t n = strcspn(name, "\"");
+        TD_TRY(td_printable_add(names, name, n, ""));
+        if (!name[n]) return TD_OK;
+        TD_TRY(td_buf_str(names, "\\x22"));
+        name += n + 1;
+    }
+}
+
+// What is left in the directory of a forgotten job, which may be a million files: the first ones.
 static void list_left(const struct work *w) {
     enum { NAMED = 10 };
     TD_AUTO_BUF names;
@@ -257,18 +268,17 @@ static void list_left(const struct work *w) {
     int fd = open_dir(AT_FDCWD, w->dir);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     if (!dir && fd >= 0) close(fd);
-    for (struct dirent *e; dir && !s && (e = readdir(dir));) {
+    for (struct dirent *e; dir && !s && n <= NAMED && (e = readdir(dir));) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        if (n++ >= NAMED) continue;
+        if (n++ == NAMED) break;
         if (n > 1) s = td_buf_str(&names, ", ");
-        if (!s) s = td_printable_add(&names, e->d_name, strlen(e->d_name), "");
+        if (!s) s = add_name(&names, e->d_name);
     }
     if (dir) closedir(dir);
     td_status_free(s);
     if (!n) return;
-    td_log_info("files of a forgotten job stay, which traind did not write job=%s dir=\"%s\" n=%zu "
-                "names=\"%s%s\"",
-                w->m->job, w->dir, n, td_buf_cstr(&names), n > NAMED ? ", ..." : "");
+    td_log_info("files of a forgotten job stay job=%s dir=\"%s\" names=\"%s%s\"", w->m->job, w->dir,
+                td_buf_cstr(&names), n > NAMED ? " and more" : "");
 }
 
 // Of a job that was forgotten: what is no attempt's. True: it is done.
