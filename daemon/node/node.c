@@ -121,6 +121,10 @@ static void on_plugins_listed(void *arg) {
 }
 
 // ---- actions ------------------------------------------------------------------------------------
+static void on_files_free(void *arg) {
+    td_attempts_files_are_free(TD_CAST(td_node_daemon, arg));
+}
+
 static void carry_out(struct td_node_daemon *n, const struct td_node_action *action) {
     struct td_local_attempt *a = action->attempt ? td_node_local(action->attempt) : NULL;
     switch (action->kind) {
@@ -323,6 +327,7 @@ static td_status open_node(struct td_node_daemon *n, const struct td_node_option
                                                       .state_dir = n->state_dir,
                                                       .core = n->core,
                                                       .send = td_node_daemon_deliver,
+                                                      .on_over = on_files_free,
                                                       .arg = n};
     TD_TRY(td_reconciler_create(&reconciling, &n->reconciler));
     TD_TRY(td_node_home_create(n, &n->home));

@@ -21,6 +21,7 @@
 //   attempt.h                 one attempt: its directory, its launcher (started, found, adopted)
 //   given_plan.h              a plan of the coordinator's, which another build may have written
 //   assignment.h              what the coordinator assigned -> the files that a launcher needs
+//   given_dir.h               checkpoint.dir of a spec, before an attempt starts below it
 //   fetch.h                   a checkpoint from the coordinator, before an attempt resumes from it
 //   launcher_link.h           the frames to and from one launcher
 //   rendezvous.h              the rendezvous store, between launchers and coordinator
@@ -35,7 +36,7 @@
 //   measurer.h                what the cores reach, measured while no rank runs, for plans
 //   plugin_list.h             one-shot `traind-worker probe --plugins`: what specs can name here
 //   reconcile.h               the disk holds of a job what the catalog says
-//   tree_removal.h            a directory of a program goes, by a thread
+//   disk_work.h               what a disk may be slow at, by a thread
 //
 // A node owns no job. Its ranks belong to launchers, which outlive it. What they did is in files
 // with offsets, so a node that was killed and restarted goes on where the coordinator's commits

@@ -2,11 +2,28 @@
 
 #include "daemon/node/shell/reconcile.h"
 
+#include <fcntl.h>
+#include <stdarg.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "lib/base/fsio.h"
 #include "lib/rpc/loop.h"
 #include "tests/unit/test.h"
+
+// A server that does not answer: what is opened below "silent" waits for a byte.
+static int silence[2] = {-1, -1};
+
+int openat(int dir, const char *path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    char byte;
+    if (silence[0] >= 0 && strstr(path, "/silent/")) (void)!read(silence[0], &byte, 1);
+    return (int)syscall(SYS_openat, dir, path, flags, mode);
+}
 
 struct rig {
     struct td_loop *loop;
@@ -103,7 +120,8 @@ static void test_checkpoints_are_not_missing_when_their_file_system_may_be_away(
     assert_ok(td_fs_path(place, "%s/mount", dir));
     assert_ok(td_fs_path(other, "%s/mount/somebody's", dir));
     ask(&r, 9, place);
-    assert_string_equal(r.failure, "the file system of checkpoint.dir may not be mounted");
+    assert_non_null(strstr(r.failure, "the file system of checkpoint.dir may not be mounted"));
+    assert_non_null(strstr(r.failure, "if the job's directory was removed, make it, empty"));
     assert_int_equal(r.n_missing, 0);
     assert_ok(td_fs_mkdirs(place, 0700)); // as a mount point
     ask(&r, 10, place);
@@ -113,6 +131,37 @@ static void test_checkpoints_are_not_missing_when_their_file_system_may_be_away(
     assert_string_equal(r.failure, "");
     assert_int_equal(r.n_missing, 1);
     end(&r);
+}
+
+// The node's loop hung with it: no heartbeats, and all its jobs were lost.
+static void test_question_is_answered_while_the_mount_of_another_job_is_silent(void **state) {
+    struct rig r;
+    char place[TD_FS_PATH_BYTES], none[] = "", job[] = "j-00000000dead";
+    assert_ok(td_fs_path(place, "%s/silent", (char *)*state));
+    assert_int_equal(pipe2(silence, O_CLOEXEC), 0);
+    begin(&r, *state);
+    Traind__V1__Reconcile m = TRAIND__V1__RECONCILE__INIT;
+    m.request = 12;
+    m.job = job;
+    m.directory = place;
+    td_reconciler_submit(r.reconciler, &m);
+    ask(&r, 13, none);
+    assert_int_equal(r.request, 13);
+    assert_true(td_reconciler_is_at(r.reconciler, job));
+    assert_false(td_reconciler_is_at(r.reconciler, "j-000000000001"));
+    td_reconciler_clear(r.reconciler); // the session has gone, and the thread has not
+    assert_true(td_reconciler_is_at(r.reconciler, job));
+    td_reconciler_submit(r.reconciler, &m);
+    r.answered = false;
+    assert_int_equal(write(silence[1], "xx", 2), 2); // the server is back
+    assert_ok(td_loop_run_until(r.loop, &r.answered, TD_TEST_WAIT_NS));
+    assert_int_equal(r.request, 12);
+    assert_int_equal(r.n_answers, 2); // the first one's session is not there any more
+    assert_false(td_reconciler_is_at(r.reconciler, job));
+    end(&r);
+    close(silence[0]);
+    close(silence[1]);
+    silence[0] = silence[1] = -1;
 }
 
 // ---- a job that was forgotten -------------------------------------------------------------------
@@ -264,6 +313,7 @@ int main(void) {
         test_in_scratch(test_job_without_files_is_answered),
         test_in_scratch(test_question_with_a_path_that_is_too_long_was_never_answered),
         test_in_scratch(test_checkpoints_are_not_missing_when_their_file_system_may_be_away),
+        test_in_scratch(test_question_is_answered_while_the_mount_of_another_job_is_silent),
         test_in_scratch(test_results_stay_when_retention_forgets_their_job),
         test_in_scratch(test_what_a_person_put_there_stays_when_their_job_is_deleted),
         test_in_scratch(test_directory_of_a_program_goes_whole_when_its_job_is_deleted),

@@ -4,6 +4,7 @@
 #include "daemon/node/shell/assignment.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,6 +44,7 @@ static td_status take_spec(const char *plan_json, const char *state_dir, struct 
     a->kind = plan.spec.kind;
     const char *dir = plan.spec.checkpoint.dir;
     const struct td_json *predict = td_json_get(plan.spec.tree, "predict");
+    a->place_is_given = dir[0] != '\0';
     a->writes_outside =
         dir[0] || td_json_string(td_json_get(predict, "output"), "")[0] || a->kind != TD_KIND_TRAIN;
     return td_assignment_checkpoints(dir, state_dir, a->job, a->checkpoints, sizeof a->checkpoints);
@@ -192,19 +194,23 @@ static td_status wrong_place(const struct td_assignment *a, td_status s) {
     return td_status_with_class(s, is_gone && was_good ? TD_CLASS_DISK : TD_CLASS_BAD_SPEC);
 }
 
-bool td_assignment_is_away(const char *checkpoints) {
+td_status td_assignment_find(const char *checkpoints) {
     char parent[TD_FS_PATH_BYTES];
-    if (td_fs_exists(checkpoints)) return false;
     const char *slash = strrchr(checkpoints, '/');
-    if (!slash) return false;
-    snprintf(parent, sizeof parent, "%.*s", (int)(slash - checkpoints), checkpoints);
+    if (!slash || td_fs_exists(checkpoints)) return TD_OK;
+    TD_TRY(td_fs_path(parent, "%.*s", (int)(slash - checkpoints), checkpoints));
     DIR *dir = opendir(parent);
+    if (!dir && errno != ENOENT && errno != ENOTDIR) return td_fs_fail("open", parent);
     int n = 0;
     while (dir && n <= 2 && readdir(dir)) { // "." and ".."
         n++;
     }
     if (dir) closedir(dir);
-    return n <= 2;
+    if (n > 2) return TD_OK;
+    return td_fail(TD_NOT_FOUND,
+                   "'%s' is not there any more; mount the file system of checkpoint.dir on this "
+                   "node; or, if the files were removed, make this directory, empty",
+                   checkpoints);
 }
 
 // The job has saved there, so that the directory is not to be made again below a mount point.
@@ -213,31 +219,24 @@ static td_status check_mounted(const struct td_assignment *a) {
     for (size_t i = 0; i < a->n_resume; i++) {
         saved_here |= !a->resume[i].fetch;
     }
-    if (!saved_here || !td_assignment_is_away(a->checkpoints)) return TD_OK;
-    return td_status_with_class(
-        td_fail(TD_NOT_FOUND,
-                "'%s', where %s saved its checkpoints, is not there any more; is the file system "
-                "of checkpoint.dir mounted on this node?",
-                a->checkpoints, a->job),
-        TD_CLASS_DISK);
+    td_status s = saved_here ? td_assignment_find(a->checkpoints) : TD_OK;
+    return td_status_code(s) == TD_NOT_FOUND ? td_status_with_class(s, TD_CLASS_DISK) : s;
 }
 
 // Ranks write there, under the umask of jobs. The node's own is the node's trouble.
-static td_status make_checkpoints(const struct td_assignment *a, const char *state_dir,
-                                  mode_t mode) {
-    char path[TD_FS_PATH_BYTES], own[TD_FS_PATH_BYTES];
+td_status td_assignment_make_place(const struct td_assignment *a, mode_t mode) {
+    char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/a%u", a->checkpoints, a->attempt));
-    TD_TRY(td_assignment_checkpoints("", state_dir, a->job, own, sizeof own));
-    if (strcmp(a->checkpoints, own) == 0) return td_fs_mkdirs_exact(path, mode);
-    TD_TRY(check_mounted(a));
-    return wrong_place(a, td_fs_mkdirs_exact(path, mode));
+    if (!a->place_is_given) return td_fs_mkdirs_exact(path, mode);
+    td_status s = check_mounted(a);
+    return wrong_place(a, s ? s : td_fs_mkdirs_exact(path, mode));
 }
 
 td_status td_assignment_write(const struct td_assignment *a, const char *plan_json, const char *dir,
                               const char *state_dir, mode_t checkpoints_mode) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_mkdirs(dir, 0700));
-    TD_TRY(make_checkpoints(a, state_dir, checkpoints_mode));
+    if (!a->place_is_given) TD_TRY(td_assignment_make_place(a, checkpoints_mode));
     TD_TRY(td_fs_path(path, "%s/cache", state_dir));
     TD_TRY(td_fs_mkdirs(path, 0700));
     TD_TRY(write_facts(a, dir));

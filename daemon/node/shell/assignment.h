@@ -41,6 +41,7 @@ struct td_assignment {
     enum td_job_kind kind;  // what ranks run
     bool evaluates_best;    // a stage after fit uses the best weights
     bool writes_outside;    // of the state directory: checkpoint.dir or predict.output is given
+    bool place_is_given;    // by checkpoint.dir
     char checkpoints[1024]; // parent of "a<N>": <base>/<job>
     struct td_resume {
         char path[TD_ASSIGNMENT_PATH]; // "a1/step-2340"
@@ -56,16 +57,20 @@ TD_MUST_USE td_status td_assignment_checkpoints(const char *dir, const char *sta
 // Reads and checks the message. Errors: INVALID_ARGUMENT class bad_spec.
 TD_MUST_USE td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
                                          struct td_assignment *out_assignment);
+// Makes the directory of the attempt's checkpoints with that mode, whatever the umask is. Of a
+// place that is given this may hang, and is not for the loop (given_dir.h).
+TD_MUST_USE td_status td_assignment_make_place(const struct td_assignment *a, mode_t mode);
 // Writes plan.json and assignment.json into dir; td_assignment_sync makes them durable. Makes the
-// directory of the checkpoints with that mode, whatever the umask is. Of the resume sources those
-// that are here are named in the plan, in their order. DATA_LOSS, class data: there are some, and
-// none is here.
+// directory of the checkpoints, too, unless its place is given. Of the resume sources those that
+// are here are named in the plan, in their order. DATA_LOSS, class data: there are some, and none
+// is here.
 TD_MUST_USE td_status td_assignment_write(const struct td_assignment *a, const char *plan_json,
                                           const char *dir, const char *state_dir,
                                           mode_t checkpoints_mode);
-// Of <checkpoint.dir>/<job>, where the job has saved: neither it nor anything else is there, as
-// when the file system is not mounted. That is no proof that checkpoints are lost.
-bool td_assignment_is_away(const char *checkpoints);
+// Of <checkpoint.dir>/<job>, where the job has saved. NOT_FOUND: neither it nor anything else is
+// there, as when the file system is not mounted. That is no proof that checkpoints are lost. Any
+// other failure: checkpoint.dir cannot be read, so nothing is known.
+TD_MUST_USE td_status td_assignment_find(const char *checkpoints);
 // Makes both files durable. Done once the launcher runs, so that no rank waits for the disk. Power
 // that fails before it may leave them empty: such a start never happened.
 TD_MUST_USE td_status td_assignment_sync(const char *dir);

@@ -18,6 +18,7 @@
 #include "daemon/node/shell/fetch.h"
 #include "daemon/node/shell/finalize_log.h"
 #include "daemon/node/shell/launcher_link.h"
+#include "daemon/node/shell/given_dir.h"
 #include "daemon/node/shell/shards.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/cpu_level.h"
@@ -61,6 +62,7 @@ td_status td_local_attempt_create(struct td_loop *loop, const struct td_assignme
 
 void td_local_attempt_destroy(struct td_local_attempt *a) {
     if (!a) return;
+    td_given_dir_destroy(a->place);
     td_fetch_destroy(a->fetch);
     td_shards_destroy(a->shards);
     td_forward_destroy(a->forward);
@@ -540,6 +542,8 @@ void td_local_attempt_save(struct td_local_attempt *a) {
 void td_local_attempt_abandon(struct td_local_attempt *a) {
     if (a->launcher.pidfd >= 0) return; // answers in a moment, and is stopped then
     a->abandoned = true;
+    a->waits_for_files = false;
+    td_given_dir_destroy(td_steal(a->place));
     td_fetch_destroy(td_steal(a->fetch));
     td_loop_timer_arm(a->timer, 0);
 }

@@ -23,6 +23,7 @@ struct td_loop_fd;
 struct td_loop_timer;
 struct td_shards;
 struct td_fetch;
+struct td_given_dir;
 
 enum { TD_ATTEMPT_CORES = 8192 };
 
@@ -72,8 +73,10 @@ struct td_local_attempt {
     bool store_dropped;   // what the launcher said of the rendezvous store found no room
     uint32_t store_taken; // values that have left, and the coordinator has not received that
     struct td_forward *forward;
-    struct td_shards *shards; // NULL: store fs
-    struct td_fetch *fetch;   // while it runs
+    struct td_shards *shards;   // NULL: store fs
+    bool waits_for_files;       // until the reconciler has let go of them
+    struct td_given_dir *place; // while it runs, before the next
+    struct td_fetch *fetch;     // while it runs
 };
 
 struct td_launch_context {
@@ -114,8 +117,8 @@ void td_local_attempt_committed(struct td_local_attempt *a, uint64_t events);
 void td_local_attempt_stop(struct td_local_attempt *a, int mode, uint32_t grace_ms);
 void td_local_attempt_save(struct td_local_attempt *a); // likewise, without the signal
 void td_local_attempt_kill(struct td_local_attempt *a);
-// Still fetching: on_failed follows, in a later turn. A launcher that was spawned already answers
-// first; the core gives the stop then.
+// Still waiting or fetching: on_failed follows, in a later turn. A launcher that was spawned
+// already answers first; the core gives the stop then.
 void td_local_attempt_abandon(struct td_local_attempt *a);
 // Deletes the directory, and the job's if that is empty then.
 void td_local_attempt_remove_files(const struct td_local_attempt *a);

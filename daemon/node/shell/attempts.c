@@ -7,6 +7,7 @@
 #include "daemon/node/core/cores.h"
 #include "daemon/node/shell/fetch.h"
 #include "daemon/node/shell/home.h"
+#include "daemon/node/shell/given_dir.h"
 #include "daemon/node/shell/rendezvous.h"
 #include "daemon/node/shell/shards.h"
 #include "lib/base/log.h"
@@ -68,6 +69,10 @@ static cpu_set_t used_cores(const struct td_node_daemon *n) {
     return used;
 }
 
+static mode_t rank_umask(const struct td_node_daemon *n, const struct td_local_attempt *a) {
+    return a->assigned.writes_outside ? n->user_umask : 077;
+}
+
 static td_status launch(struct td_node_daemon *n, struct td_local_attempt *a) {
     td_measurer_yield(n->measurer);
     cpu_set_t used = used_cores(n);
@@ -88,7 +93,7 @@ static td_status launch(struct td_node_daemon *n, struct td_local_attempt *a) {
                                   .ports = n->ports,
                                   .orphan_timeout_ns = n->orphan_timeout_ns,
                                   .silent_after_ns = n->silent_after_ns,
-                                  .rank_umask = a->assigned.writes_outside ? n->user_umask : 077};
+                                  .rank_umask = rank_umask(n, a)};
     return td_local_attempt_launch(a, n->inventory.boot_id, &c);
 }
 
@@ -140,6 +145,46 @@ static void on_fetched(td_status take_status, void *arg) {
     if (take_status) on_failed(a, take_status);
 }
 
+static td_status fetch_or_launch(struct td_node_daemon *n, struct td_local_attempt *a) {
+    if (!n->channel || !td_fetch_needed(&a->assigned)) return launch(n, a);
+    return td_fetch_create(n->loop, n->channel, &a->assigned, on_fetched, a, &a->fetch);
+}
+
+static void on_placed(td_status take_status, void *arg) {
+    struct td_local_attempt *a = arg;
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, a->owner);
+    td_given_dir_destroy(td_steal(a->place));
+    if (!take_status) take_status = fetch_or_launch(n, a);
+    if (take_status) on_failed(a, take_status);
+}
+
+// The files of its job may be being cleared: that comes to an end first.
+static td_status begin(struct td_node_daemon *n, struct td_local_attempt *a) {
+    a->waits_for_files = td_reconciler_is_at(n->reconciler, a->assigned.job);
+    if (a->waits_for_files) return TD_OK;
+    if (!a->assigned.place_is_given) return fetch_or_launch(n, a);
+    return td_given_dir_create(n->loop, &a->assigned, 0777 & ~rank_umask(n, a),
+                               TD_GIVEN_DIR_SECONDS * TD_NS_PER_S, on_placed, a, &a->place);
+}
+
+static struct td_local_attempt *find_waiting(const struct td_node_daemon *n) {
+    const struct td_node_attempt *row;
+    for (size_t i = 0; (row = td_node_core_attempt(n->core, i)); i++) {
+        struct td_local_attempt *a = row->shell;
+        if (!a || !a->waits_for_files) continue;
+        if (!td_reconciler_is_at(n->reconciler, a->assigned.job)) return a;
+    }
+    return NULL;
+}
+
+void td_attempts_files_are_free(struct td_node_daemon *n) {
+    struct td_local_attempt *a;
+    while ((a = find_waiting(n))) {
+        td_status failed = begin(n, a); // it waits no more
+        if (failed) on_failed(a, failed);
+    }
+}
+
 static td_status prepare(struct td_node_daemon *n, struct td_node_attempt *row,
                          const Traind__V1__Assign *m) {
     struct td_assignment assigned;
@@ -161,10 +206,7 @@ static td_status prepare(struct td_node_daemon *n, struct td_node_attempt *row,
     a->plan_json = td_strdup(m->plan_json);
     if (!a->plan_json) return td_fail_oom();
     TD_TRY(td_attempts_open_streams(n, a));
-    if (n->channel && td_fetch_needed(&a->assigned)) {
-        return td_fetch_create(n->loop, n->channel, &a->assigned, on_fetched, a, &a->fetch);
-    }
-    return launch(n, a);
+    return begin(n, a);
 }
 
 void td_attempts_start(struct td_node_daemon *n, const struct td_node_action *action) {

@@ -20,6 +20,8 @@ TD_MUST_USE td_status td_attempts_open_streams(struct td_node_daemon *n,
 
 // START: an action's attempt and assignment. STARTED or FAILED follows, FAILED also from here.
 void td_attempts_start(struct td_node_daemon *n, const struct td_node_action *action);
+// The reconciler has let go of a job's files: attempts that waited for it go on.
+void td_attempts_files_are_free(struct td_node_daemon *n);
 void td_attempts_abandon(struct td_node_attempt *a);
 // The coordinator holds it, too: it is forwarded from these offsets.
 void td_attempts_adopt(struct td_node_attempt *row, const Traind__V1__AttemptCursor *cursor);

@@ -1,4 +1,6 @@
-// See the header. Directories are opened one below the other with openat and O_NOFOLLOW, and names
+// See the header. `struct work` is the thread's while `lane` runs it, else the loop's.
+//
+// Directories are opened one below the other with openat and O_NOFOLLOW, and names
 // are built from numbers. Two texts of a message become a part of a path: the job's id, which is
 // checked, and checkpoint.dir, which is where the job's ranks wrote.
 
@@ -14,7 +16,7 @@
 #include <unistd.h>
 
 #include "daemon/node/shell/assignment.h"
-#include "daemon/node/shell/tree_removal.h"
+#include "daemon/node/shell/disk_work.h"
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/log.h"
 #include "lib/base/printable.h"
@@ -22,22 +24,39 @@
 
 enum { td_reconciler_magic = 0x5243434e, MAX_WAITING = 64, WHY_BYTES = 160, JOB_BYTES = 64 };
 
+struct report {
+    Traind__V1__MissingCheckpoint row;
+    char why[WHY_BYTES];
+};
+
 struct work {
     struct work *next;
-    Traind__V1__Reconcile *m; // owned
-    char dir[1024];           // <checkpoint.dir>/<job>; "": there is none
-    size_t at;                // of m->over
+    Traind__V1__Reconcile *m;        // owned
+    char dir[1024];                  // <checkpoint.dir>/<job>; "": there is none
+    char attempts[TD_FS_PATH_BYTES]; // <state>/attempts/<job>
     uint32_t removed;
+    bool is_done;            // by the thread
     bool answered;           // and the answer found no room
-    bool removing;           // its tree is going
-    char failure[WHY_BYTES]; // why something stays; "": nothing does
+    bool forgotten;          // its session has gone, while the thread was at it
+    char failure[WHY_BYTES]; // why something stays, or is not known; "": nothing does
+    struct report *reports;  // owned, as the next
+    Traind__V1__MissingCheckpoint **missing;
+    size_t n_missing;
 };
+
+struct lane {
+    struct td_disk_work *thread; // NULL: idle
+    struct work *work;           // that it is at
+};
+
+// What is below checkpoint.dir of a spec waits for nobody's disk but that one's.
+enum { OWN, GIVEN, N_LANES };
 
 struct td_reconciler {
     uint32_t magic;
     struct td_reconciler_options o;
     struct td_loop_timer *timer;
-    struct td_tree_removal *tree;
+    struct lane lanes[N_LANES];
     struct work *first;
     uint32_t n;
 };
@@ -113,7 +132,7 @@ static void sweep_steps(struct work *w, int fd, uint32_t attempt, const char *la
     if (dir) closedir(dir);
 }
 
-static void sweep_attempt(struct work *w, const char *state_dir, uint32_t attempt) {
+static void sweep_attempt(struct work *w, uint32_t attempt) {
     char label[16];
     snprintf(label, sizeof label, "a%u", attempt);
     int job_fd = w->m->keep_checkpoints ? -1 : open_dir(AT_FDCWD, w->dir);
@@ -127,7 +146,7 @@ static void sweep_attempt(struct work *w, const char *state_dir, uint32_t attemp
     if (job_fd >= 0) close(job_fd);
     if (!w->m->forgotten) return;
     char left[TD_FS_PATH_BYTES]; // of one that could not be adopted
-    td_status s = td_fs_path(left, "%s/attempts/%s/%s", state_dir, w->m->job, label);
+    td_status s = td_fs_path(left, "%s/%s", w->attempts, label);
     if (!s) s = td_fs_remove_tree(left);
     td_status_log(TD_LOG_WARN, s, "attempt's directory stays, continuing");
 }
@@ -177,76 +196,43 @@ static bool look_at(const char *dir, const Traind__V1__CatalogedCheckpoint *c,
     return true;
 }
 
-struct report {
-    Traind__V1__MissingCheckpoint row;
-    char why[WHY_BYTES];
-};
-
-static void look(const struct work *w, struct report *rows, Traind__V1__MissingCheckpoint **list,
-                 Traind__V1__Reconciled *out) {
+static td_status look(struct work *w) {
+    w->reports = td_calloc(w->m->n_checkpoints + 1, sizeof *w->reports);
+    w->missing = td_calloc(w->m->n_checkpoints + 1, sizeof(Traind__V1__MissingCheckpoint *));
+    if (!w->reports || !w->missing) return td_fail_oom();
     for (size_t i = 0; i < w->m->n_checkpoints; i++) {
         const Traind__V1__CatalogedCheckpoint *c = w->m->checkpoints[i];
-        struct report *r = &rows[out->n_missing];
+        struct report *r = &w->reports[w->n_missing];
         if (!c->here || !td_checkpoint_path_ok(c->path) || look_at(w->dir, c, r->why)) continue;
         td_log_warn("checkpoint is missing job=%s path=%s why=\"%s\", continuing", w->m->job,
                     c->path, r->why);
         traind__v1__missing_checkpoint__init(&r->row);
         r->row.path = c->path;
         r->row.why = r->why;
-        list[out->n_missing++] = &r->row;
+        w->missing[w->n_missing++] = &r->row;
     }
-    out->missing = list;
+    return TD_OK;
 }
 
-// ---- the queue ----------------------------------------------------------------------------------
-static void free_work(struct work *w) {
-    traind__v1__reconcile__free_unpacked(w->m, NULL);
-    free(w);
-}
-
-// Held: whatever it is doing, its end comes here first. One that is prepared may be fetching.
-static bool is_busy(const struct td_reconciler *r, const struct work *w) {
-    const struct td_node_attempt *a;
-    for (size_t i = 0; (a = td_node_core_attempt(r->o.core, i)); i++) {
-        if (strcmp(a->job, w->m->job) != 0) continue;
-        if (a->state == TD_AT_PREPARING) return true;
-        for (size_t k = 0; k < w->m->n_over; k++) {
-            if (w->m->over[k] == a->attempt) return true;
-        }
-    }
-    return false;
-}
-
-static bool answer(struct td_reconciler *r, struct work *w) {
-    size_t n = w->m->n_checkpoints + 1;
-    TD_AUTO_FREE struct report *rows = td_calloc(n, sizeof *rows);
-    TD_AUTO_FREE Traind__V1__MissingCheckpoint **list =
-        td_calloc(n, sizeof(Traind__V1__MissingCheckpoint *));
-    char failure[WHY_BYTES];
-    Traind__V1__Reconciled m = TRAIND__V1__RECONCILED__INIT;
-    snprintf(failure, sizeof failure, "%s", w->failure);
+static td_status look_if_mounted(struct work *w) {
     int fd = open_dir(AT_FDCWD, w->dir);
     if (fd < 0 && errno != ENOENT && errno != ENOTDIR) {
-        snprintf(failure, sizeof failure, "open the job's checkpoints: %s", strerror(errno));
-    } else if (w->m->directory[0] && w->dir[0] && w->m->n_checkpoints &&
-               td_assignment_is_away(w->dir)) {
-        snprintf(failure, sizeof failure, "the file system of checkpoint.dir may not be mounted");
-    } else if (!rows || !list) {
-        snprintf(failure, sizeof failure, "out of memory");
-    } else {
-        look(w, rows, list, &m);
+        return td_fail_errno(TD_UNAVAILABLE, "open the job's checkpoints");
     }
     if (fd >= 0) close(fd);
-    m.request = w->m->request;
-    m.job = w->m->job;
-    m.removed = w->removed;
-    m.failure = failure;
-    Traind__V1__NodeMessage up = TRAIND__V1__NODE_MESSAGE__INIT;
-    up.body_case = TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED;
-    up.reconciled = &m;
-    return r->o.send(&up, r->o.arg);
+    if (fd < 0 && w->m->directory[0] && w->dir[0] && w->m->n_checkpoints) {
+        td_status s = td_assignment_find(w->dir);
+        if (td_status_code(s) == TD_NOT_FOUND) {
+            td_status_free(s);
+            return td_fail(TD_NOT_FOUND, "the file system of checkpoint.dir may not be mounted; if "
+                                         "the job's directory was removed, make it, empty");
+        }
+        if (s) return s;
+    }
+    return look(w);
 }
 
+// ---- of a job that was forgotten ----------------------------------------------------------------
 // A quote would end the field of the log.
 static td_status add_name(struct td_buf *names, const char *name) {
     for (;;) {
@@ -281,57 +267,109 @@ static void list_left(const struct work *w) {
                 td_buf_cstr(&names), n > NAMED ? " and more" : "");
 }
 
-// Of a job that was forgotten: what is no attempt's. True: it is done.
-static bool sweep_job(struct td_reconciler *r, struct work *w) {
-    char attempts[TD_FS_PATH_BYTES];
-    td_status failed = TD_OK;
-    (void)snprintf(attempts, sizeof attempts, "%s/attempts/%s", r->o.state_dir, w->m->job);
-    (void)rmdir(attempts);
-    if (w->m->keep_checkpoints || !w->dir[0]) return true;
+// What is no attempt's.
+static void sweep_job(struct work *w) {
+    (void)rmdir(w->attempts);
+    if (w->m->keep_checkpoints || !w->dir[0]) return;
     if (!w->m->own_directory) {
         sweep_logs(w);
         if (rmdir(w->dir) != 0 && errno == ENOTEMPTY) list_left(w);
-        return true;
+        return;
     }
-    w->removing = !td_tree_removal_done(r->tree, w->dir, &failed);
+    td_status failed = td_fs_remove_tree(w->dir);
     if (failed) snprintf(w->failure, sizeof w->failure, "%s", td_status_message(failed));
     td_status_log(TD_LOG_WARN, failed, "the directory of a deleted program stays, continuing");
-    return !w->removing;
 }
 
-// A part of it; true: it is done.
-static bool advance(struct td_reconciler *r, struct work *w) {
-    if (w->at < w->m->n_over) {
-        sweep_attempt(w, r->o.state_dir, w->m->over[w->at++]);
-        return false;
+// ---- the thread ---------------------------------------------------------------------------------
+static void free_work(void *work) {
+    struct work *w = work;
+    traind__v1__reconcile__free_unpacked(w->m, NULL);
+    free(w->reports);
+    free(w->missing);
+    free(w);
+}
+
+static void carry_out(void *work) {
+    struct work *w = work;
+    for (size_t i = 0; i < w->m->n_over; i++) {
+        sweep_attempt(w, w->m->over[i]);
     }
-    if (w->m->forgotten && !w->failure[0] && !sweep_job(r, w)) return false;
-    w->answered = !answer(r, w);
-    return !w->answered;
+    if (w->m->forgotten) sweep_job(w);
+    td_status s = look_if_mounted(w);
+    if (s) snprintf(w->failure, sizeof w->failure, "%s", td_status_message(s));
+    td_status_free(s);
+}
+
+// ---- the queue ----------------------------------------------------------------------------------
+// Held: whatever it is doing, its end comes here first. One that is prepared may be fetching.
+static bool is_busy(const struct td_reconciler *r, const struct work *w) {
+    const struct td_node_attempt *a;
+    for (size_t i = 0; (a = td_node_core_attempt(r->o.core, i)); i++) {
+        if (strcmp(a->job, w->m->job) != 0) continue;
+        if (a->state == TD_AT_PREPARING) return true;
+        for (size_t k = 0; k < w->m->n_over; k++) {
+            if (w->m->over[k] == a->attempt) return true;
+        }
+    }
+    return false;
+}
+
+static bool answer(struct td_reconciler *r, struct work *w) {
+    Traind__V1__Reconciled m = TRAIND__V1__RECONCILED__INIT;
+    m.request = w->m->request;
+    m.job = w->m->job;
+    m.removed = w->removed;
+    m.failure = w->failure;
+    m.missing = w->missing;
+    m.n_missing = w->n_missing;
+    Traind__V1__NodeMessage up = TRAIND__V1__NODE_MESSAGE__INIT;
+    up.body_case = TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED;
+    up.reconciled = &m;
+    return r->o.send(&up, r->o.arg);
+}
+
+static void on_over(void *work, void *owner) {
+    struct td_reconciler *r = TD_CAST(td_reconciler, owner);
+    struct work *w = work;
+    for (int i = 0; i < N_LANES; i++) {
+        if (r->lanes[i].work == w) r->lanes[i] = (struct lane){0};
+    }
+    w->is_done = true;
+    if (w->forgotten) free_work(w);
+    if (r->first) td_loop_timer_arm(r->timer, 0);
+    if (r->o.on_over) r->o.on_over(r->o.arg);
+}
+
+static void start(struct td_reconciler *r, struct work *w) {
+    static const struct td_disk_work_calls calls = {
+        .run = carry_out, .on_over = on_over, .destroy = free_work};
+    struct lane *lane = &r->lanes[w->m->directory[0] ? GIVEN : OWN];
+    if (lane->thread || is_busy(r, w)) return;
+    td_status s = td_disk_work_create(r->o.loop, &calls, w, r, &lane->thread);
+    if (!s) {
+        lane->work = w;
+        return;
+    }
+    snprintf(w->failure, sizeof w->failure, "%s", td_status_message(s)); // it is asked again
+    td_status_free(s);
+    w->is_done = true;
 }
 
 static void on_timer(void *arg) {
     struct td_reconciler *r = TD_CAST(td_reconciler, arg);
-    for (struct work **at = &r->first; *at; at = &(*at)->next) {
+    for (struct work **at = &r->first; *at;) {
         struct work *w = *at;
-        if (w->answered || w->removing || is_busy(r, w)) continue;
-        if (advance(r, w)) {
+        if (!w->is_done) start(r, w);
+        if (w->is_done && !w->answered) w->answered = !answer(r, w);
+        if (w->is_done && !w->answered) {
             *at = w->next;
             r->n--;
             free_work(w);
+        } else {
+            at = &w->next;
         }
-        if (r->first) td_loop_timer_arm(r->timer, 0);
-        return;
     }
-}
-
-// One of them goes on, and the next that waits for the thread.
-static void on_removed(void *arg) {
-    struct td_reconciler *r = TD_CAST(td_reconciler, arg);
-    for (struct work *w = r->first; w; w = w->next) {
-        w->removing = false;
-    }
-    if (r->first) td_loop_timer_arm(r->timer, 0);
 }
 
 void td_reconciler_poke(struct td_reconciler *r) {
@@ -341,11 +379,25 @@ void td_reconciler_poke(struct td_reconciler *r) {
     if (r->first) td_loop_timer_arm(r->timer, 0);
 }
 
+bool td_reconciler_is_at(const struct td_reconciler *r, const char *job) {
+    for (int i = 0; i < N_LANES; i++) {
+        const struct work *w = r->lanes[i].work;
+        if (w && strcmp(w->m->job, job) == 0) return true;
+    }
+    return false;
+}
+
+static bool is_run(const struct td_reconciler *r, const struct work *w) {
+    return r->lanes[OWN].work == w || r->lanes[GIVEN].work == w;
+}
+
+// The threads go on: what they do is asked again, and is not done twice at a time.
 void td_reconciler_clear(struct td_reconciler *r) {
     while (r->first) {
         struct work *w = r->first;
         r->first = w->next;
-        free_work(w);
+        w->forgotten = true;
+        if (!is_run(r, w)) free_work(w);
     }
     r->n = 0;
 }
@@ -371,6 +423,8 @@ void td_reconciler_submit(struct td_reconciler *r, const Traind__V1__Reconcile *
         td_assignment_checkpoints(m->directory, r->o.state_dir, m->job, w->dir, sizeof w->dir);
     if (s) w->dir[0] = '\0'; // too long: no attempt was taken, so nothing is there
     td_status_free(s);
+    s = td_fs_path(w->attempts, "%s/attempts/%s", r->o.state_dir, m->job);
+    td_status_free(s); // likewise
     w->m = copy(m);
     if (!w->m) { // no memory: the next session asks again
         free(w);
@@ -392,7 +446,6 @@ td_status td_reconciler_create(const struct td_reconciler_options *o,
     r->magic = td_reconciler_magic;
     r->o = *o;
     td_status s = td_loop_timer_create(o->loop, on_timer, r, &r->timer);
-    if (!s) s = td_tree_removal_create(o->loop, on_removed, r, &r->tree);
     if (s) {
         td_reconciler_destroy(r);
         return s;
@@ -404,7 +457,9 @@ td_status td_reconciler_create(const struct td_reconciler_options *o,
 void td_reconciler_destroy(struct td_reconciler *r) {
     if (!r) return;
     td_reconciler_clear(r);
-    td_tree_removal_destroy(r->tree);
+    for (int i = 0; i < N_LANES; i++) {
+        td_disk_work_destroy(r->lanes[i].thread);
+    }
     td_loop_timer_destroy(r->timer);
     r->magic = 0;
     free(r);
