@@ -238,7 +238,7 @@ static := -Wl,-Bstatic -ljansson -lz -Wl,-Bdynamic
 # stays a library, so that an update of it reaches traind.
 archive = $(filter /%,$(shell $(CC) $(sysroot) -print-file-name=$(1)))
 ifneq ($(if $(SAN),,$(and $(call archive,libgrpc.a),$(call archive,libstdc++.a))),)
-grpc := -Wl,--gc-sections -Wl,-Bstatic -Wl,--start-group $(filter -lgrpc% -lgpr -labsl%,$(shell $(pkg) --static --libs grpc re2)) \
+grpc := $(B)/obj/lib/rpc/waits.o -Wl,--wrap=syscall -Wl,--gc-sections -Wl,-Bstatic -Wl,--start-group $(filter -lgrpc% -lgpr -labsl%,$(shell $(pkg) --static --libs grpc re2)) \
 	-lupb -lre2 -lcares -laddress_sorting -lstdc++ -Wl,--end-group -Wl,-Bdynamic -static-libgcc
 else
 grpc := -lgrpc -lgpr

@@ -571,6 +571,26 @@ def test_job_runs_to_its_end_when_the_clock_is_set_a_day_off_meanwhile(aged, clu
     w.delete()
 
 
+@full_only
+def test_lost_connection_is_made_again_after_the_clock_was_set_back(aged, cluster, clock, tmp_path):
+    """What gRPC waits for must not take longer by what the clock was set back."""
+    c = aged(0)
+    clock.set(600)
+    w = Working(c, cluster, clock, tmp_path)
+    w.c.listened = w.c.address
+    clock.set(0)
+    began = time.monotonic()
+    until("gRPC's next timer is due", lambda: time.monotonic() - began > 6)
+    w.c.kill()
+    until("the node has tried in vain", lambda: "Connection refused" in w.node.tail(200))
+    w.c.start()
+    until("it is back", lambda: nodes(w.c).get("n", {}).get("state") == "READY", 20)
+    w.goes_on()
+    ctl(w.c, "cancel", w.job)
+    ctl(w.c, "wait", w.job, check=1)
+    w.delete()
+
+
 @pytest.mark.parametrize("off_s, days", [(DAY, 0), pytest.param(-DAY, 2, marks=full_only), (-DAY, 0)])
 def test_node_dials_again_by_a_clock_that_is_a_day_off(aged, cluster, clock, tmp_path, off_s, days):
     """The other end's certificate is judged by that clock: the coordinator's own is valid for years, but not before it

@@ -364,15 +364,26 @@ def test_new_certificate_is_shown_when_its_files_were_replaced(coordinator):
     assert dial(coordinator, context_of(ca))[1]["serialNumber"] != first
 
 
-# Sets the real clock of a process aside by what a file says, whenever it says something else.
+# Sets the real clock of a process aside by what a file says, whenever it says something else. A futex wait until a
+# time of that clock ends by what the file says then, as the kernel's do when its clock is set.
 SHIFT = """
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
+static long (*next)(long, ...);
+__attribute__((constructor)) static void find(void) {
+    if (!next) next = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+}
 int clock_gettime(clockid_t id, struct timespec *t) {
-    int r = (int)syscall(SYS_clock_gettime, id, t);
+    find();
+    int r = (int)next(SYS_clock_gettime, id, t);
     FILE *f = id == CLOCK_REALTIME ? fopen(SHIFT_FILE, "re") : NULL;
     long shift_s = 0;
     if (f && fscanf(f, "%ld", &shift_s) == 1) t->tv_sec += shift_s;
@@ -384,6 +395,35 @@ time_t time(time_t *out) {
     clock_gettime(CLOCK_REALTIME, &t);
     if (out) *out = t.tv_sec;
     return t.tv_sec;
+}
+int gettimeofday(struct timeval *tv, void *zone) {
+    (void)zone;
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    *tv = (struct timeval){t.tv_sec, t.tv_nsec / 1000};
+    return 0;
+}
+long syscall(long number, ...) {
+    find();
+    long a[6];
+    va_list ap;
+    va_start(ap, number);
+    for (int i = 0; i < 6; i++) a[i] = va_arg(ap, long);
+    va_end(ap);
+    const struct timespec *until = (const struct timespec *)a[3];
+    if (number != SYS_futex || (a[1] & FUTEX_CMD_MASK) != FUTEX_WAIT_BITSET || !(a[1] & FUTEX_CLOCK_REALTIME) || !until)
+        return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    for (;;) {
+        struct timespec now, at;
+        clock_gettime(CLOCK_REALTIME, &now);
+        double left_s = (double)(until->tv_sec - now.tv_sec) + (double)(until->tv_nsec - now.tv_nsec) / 1e9;
+        long ns = left_s <= 0 ? 0 : left_s < 0.05 ? (long)(left_s * 1e9) : 50000000;
+        next(SYS_clock_gettime, CLOCK_MONOTONIC, &at);
+        at.tv_sec += (at.tv_nsec + ns) / 1000000000;
+        at.tv_nsec = (at.tv_nsec + ns) % 1000000000;
+        long r = next(number, a[0], a[1] & ~(long)FUTEX_CLOCK_REALTIME, a[2], &at, a[4], a[5]);
+        if (r == 0 || errno != ETIMEDOUT || left_s <= 0.05) return r;
+    }
 }
 """
 
