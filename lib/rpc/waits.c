@@ -1,8 +1,8 @@
 // gRPC's waits, by the monotonic clock. abseil, on which gRPC 1.51 waits, gives the kernel an
-// absolute time of CLOCK_REALTIME: when somebody sets that clock back by an hour, each wait that is
-// under way takes an hour longer, and with it the next try to connect. The linker gives the
-// system calls of all that is linked in to this function (--wrap in the Makefile), which turns such
-// a wait into one by CLOCK_MONOTONIC. A build whose gRPC is a library has none of it.
+// absolute time of CLOCK_REALTIME. Set back by an hour, that clock makes each wait under way an
+// hour longer, and with it the next try to connect. The linker gives the system calls of all that
+// is linked in to this function (--wrap in the Makefile). It turns such a wait into one by
+// CLOCK_MONOTONIC. A build whose gRPC is a shared library has none of it.
 //
 // Any thread; errno is the kernel's. Rejected: a timer that notices when the clock was set, since
 // gRPC has no call that makes it look at its timers again.
