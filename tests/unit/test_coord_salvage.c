@@ -172,6 +172,58 @@ static void test_table_of_a_later_build_was_called_broken(void **state) {
     td_buf_finish(&s.log);
 }
 
+// The first row has another body in the -wal.
+static void make_wal(const char *path) {
+    const char *body = "{\"state\":\"newer\"}";
+    char text[192];
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
+    assert_ok(td_db_sql(db, path, "PRAGMA journal_mode=WAL"));
+    snprintf(text, sizeof text, "UPDATE jobs SET body = '%s', digest = %lld WHERE key = 'j-0000'",
+             body, (long long)td_db_row_digest("j-0000", body));
+    assert_ok(td_db_sql(db, path, text));
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+static void test_older_row_won_over_that_of_a_wal_with_a_broken_byte(void **state) {
+    static const off_t at[] = {0, 17}; // in the magic, in the salt
+    char source[TD_FS_PATH_BYTES], wal[TD_FS_PATH_BYTES], new_db[TD_FS_PATH_BYTES];
+    make_source(source_in(*state, source), -1);
+    make_wal(source);
+    assert_ok(td_fs_path(wal, "%s-wal", source));
+    assert_ok(td_fs_path(new_db, "%s/new.db", (const char *)*state));
+    for (size_t i = 0; i < TD_COUNTOF(at); i++) {
+        uint8_t byte, bad;
+        int64_t n_newer;
+        sqlite3 *db = NULL;
+        int fd = open(wal, O_RDWR | O_CLOEXEC);
+        assert_int_equal(pread(fd, &byte, 1, at[i]), 1);
+        bad = byte ^ 0x55;
+        assert_int_equal(pwrite(fd, &bad, 1, at[i]), 1);
+        struct salvaged s = salvage(*state, source, jobs, 1);
+        assert_int_equal(s.n, N_ROWS);
+        assert_int_equal(sqlite3_open(new_db, &db), SQLITE_OK);
+        assert_ok(td_db_number(db, new_db, "SELECT count(*) FROM jobs WHERE body LIKE '%newer%'",
+                               &n_newer));
+        assert_int_equal(n_newer, 1);
+        sqlite3_close(db);
+        assert_int_equal(pwrite(fd, &byte, 1, at[i]), 1);
+        close(fd);
+        assert_int_equal(unlink(new_db), 0);
+        td_buf_finish(&s.log);
+    }
+}
+
+static void test_deleted_row_left_its_bytes(void **state) {
+    int64_t on;
+    sqlite3 *db = NULL;
+    assert_ok(td_db_open(*state, "new.db", &db));
+    assert_ok(td_db_number(db, "new.db", "PRAGMA secure_delete", &on));
+    assert_int_equal(on, 1);
+    sqlite3_close(db);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_bad_row_after_a_broken_page_was_left_out_without_a_word),
@@ -179,6 +231,8 @@ int main(void) {
         test_in_scratch(test_rows_were_lost_before_no_key_when_the_last_page_is_broken),
         test_in_scratch(test_table_of_an_older_build_is_salvaged_by_its_keys),
         test_in_scratch(test_table_of_a_later_build_was_called_broken),
+        test_in_scratch(test_older_row_won_over_that_of_a_wal_with_a_broken_byte),
+        test_in_scratch(test_deleted_row_left_its_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

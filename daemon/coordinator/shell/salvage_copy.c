@@ -18,8 +18,8 @@ enum { KEY_MAX = 256 };
 struct walk {
     sqlite3 *from, *to;
     const char *table;
-    bool backward;
-    char last[KEY_MAX]; // key of the last row that was read; "": none was
+    bool backward, fill; // fill: what is there is newer
+    char last[KEY_MAX];  // key of the last row that was read; "": none was
 };
 
 static td_status put_row(struct walk *w, sqlite3_stmt *row) {
@@ -27,7 +27,7 @@ static td_status put_row(struct walk *w, sqlite3_stmt *row) {
     sqlite3_stmt *q = NULL;
     // A broken index may let a key in twice: the row that was written last is the one that counts.
     snprintf(text, sizeof text, "INSERT OR %s INTO %s (key, body, digest) VALUES (?1, ?2, ?3)",
-             w->backward ? "IGNORE" : "REPLACE", w->table);
+             w->backward || w->fill ? "IGNORE" : "REPLACE", w->table);
     TD_TRY(td_db_prepare(w->to, "state.db", text, &q));
     const char *key = (const char *)sqlite3_column_text(row, 0);
     const char *body = (const char *)sqlite3_column_text(row, 1);
@@ -91,8 +91,9 @@ static void say_lost(const char *table, const char *after, const char *before, c
     td_log_warn("salvage: left out: rows of %s%s cannot be read: %s", table, where, why);
 }
 
-static td_status copy_table(sqlite3 *from, sqlite3 *to, const char *table, bool *inout_whole) {
-    struct walk up = {.from = from, .to = to, .table = table}, down = up;
+static td_status copy_table(sqlite3 *from, sqlite3 *to, const char *table, bool fill,
+                            bool *inout_whole) {
+    struct walk up = {.from = from, .to = to, .table = table, .fill = fill}, down = up;
     down.backward = true;
     bool whole;
     TD_TRY(walk(&up, &whole));
@@ -140,15 +141,18 @@ td_status td_salvage_copy(const char *source, const char *const *tables, size_t 
     td_log_warn("salvage: the old state.db was moved aside and is kept path=%s", source);
     sqlite3 *from = NULL;
     int rc = sqlite3_open_v2(source, &from, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
-    bool whole = !td_salvage_wal_is_bad(source);
+    const bool wal_is_bad = td_salvage_wal_is_bad(source);
+    bool whole = !wal_is_bad;
     td_status failed = rc == SQLITE_OK ? TD_OK : td_db_fail(from, source, "open");
     // It is kept as it was found.
     (void)sqlite3_db_config(from, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
     if (!failed) failed = td_db_sql(db, "state.db", "BEGIN IMMEDIATE");
+    // A walk does not see what is in a bad -wal, so that the pages, which do, come before it.
+    if (!failed && wal_is_bad) failed = td_salvage_pages(source, db);
     for (size_t i = 0; i < n_tables && !failed; i++) {
-        failed = copy_table(from, db, tables[i], &whole);
+        failed = copy_table(from, db, tables[i], wal_is_bad, &whole);
     }
-    if (!failed && !whole) failed = td_salvage_pages(source, db);
+    if (!failed && !whole && !wal_is_bad) failed = td_salvage_pages(source, db);
     for (size_t i = 0; i < n_tables && !failed && !whole; i++) {
         failed = say_counts(from, db, tables[i]);
     }

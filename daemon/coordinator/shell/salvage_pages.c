@@ -197,15 +197,46 @@ static td_status list_pages(struct pages *p) {
     return TD_OK;
 }
 
+// SQLite's checksum of a -wal: the magic's last bit says how its words are stored.
+static void sum_up(const uint8_t *at, size_t n_bytes, bool big, uint32_t sum[2]) {
+    for (size_t i = 0; i < n_bytes; i += 8) {
+        const uint32_t a = big32(at + i), b = big32(at + i + 4);
+        sum[0] += (big ? a : __builtin_bswap32(a)) + sum[1];
+        sum[1] += (big ? b : __builtin_bswap32(b)) + sum[0];
+    }
+}
+
+static bool sum_fits(const uint8_t *at, const uint32_t sum[2]) {
+    return big32(at) == sum[0] && big32(at + 4) == sum[1];
+}
+
+// SQLite stops at the first frame whose checksum is wrong. The last one may be torn by a crash; a
+// frame of the same log after it is one that SQLite should have read.
+static bool wal_is_bad(const uint8_t *wal, size_t len) {
+    if (len < WAL_HEAD) return false;
+    uint32_t sum[2] = {0, 0};
+    const bool big = wal[3] & 1;
+    sum_up(wal, 24, big, sum);
+    if ((big32(wal) & ~1u) != 0x377f0682 || !sum_fits(wal + 24, sum)) return true;
+    bool stopped = false;
+    for (size_t at = WAL_HEAD; at + FRAME_HEAD + PAGE <= len; at += FRAME_HEAD + PAGE) {
+        const uint8_t *f = wal + at;
+        const bool same_log = memcmp(f + 8, wal + 16, 8) == 0;
+        if (stopped && same_log) return true;
+        sum_up(f, 8, big, sum);
+        sum_up(f + FRAME_HEAD, PAGE, big, sum);
+        stopped = stopped || !same_log || !sum_fits(f + 16, sum);
+    }
+    return false;
+}
+
 bool td_salvage_wal_is_bad(const char *source) {
-    char path[TD_FS_PATH_BYTES];
-    uint8_t magic[4] = {0};
-    TD_AUTO_CLOSE int fd = -1;
-    td_status s = td_fs_path(path, "%s-wal", source);
-    if (!s) s = td_fs_open(path, &fd, NULL);
+    TD_AUTO_BUF wal;
+    td_buf_init(&wal, file_bytes_max);
+    td_status s = read_file(source, "-wal", &wal);
+    const bool bad = !s && wal_is_bad((const uint8_t *)wal.data, wal.len);
     td_status_free(s);
-    if (fd < 0 || pread(fd, magic, sizeof magic, 0) != (ssize_t)sizeof magic) return false;
-    return (big32(magic) & ~1u) != 0x377f0682;
+    return bad;
 }
 
 td_status td_salvage_pages_take(struct td_str file, struct td_str wal, sqlite3 *db) {

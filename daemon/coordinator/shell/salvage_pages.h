@@ -10,7 +10,7 @@
 TD_MUST_USE td_status td_salvage_pages(const char *source, sqlite3 *db);
 // The same of bytes: of a state.db, and of its -wal; empty: there is none.
 TD_MUST_USE td_status td_salvage_pages_take(struct td_str file, struct td_str wal, sqlite3 *db);
-// SQLite passes over the whole -wal of source without a word: it does not begin as one does.
+// SQLite passes over the -wal of source, or over its end, without a word: a checksum is wrong.
 bool td_salvage_wal_is_bad(const char *source);
 
 #endif
