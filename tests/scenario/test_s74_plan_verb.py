@@ -45,7 +45,7 @@ def test_plan_says_what_gradients_are_a_mean_over(daemon, tmp_path):
     ({"init_from": "/nowhere", "model": "{name: gpt}"}, "init_from: '/nowhere': No such file"),
     ({"evaluate_from": "/nowhere"}, "evaluate_from: there is no '/nowhere'"),
     ({"ckpt_path": "/nowhere"}, "/nowhere/manifest.json"),
-    ({"stages": "[fit, predict]", "predict.output": "/nowhere/p.npy"}, "(predict.output) cannot be written in '/nowhere'"),
+    ({"stages": "[fit, predict]", "predict.output": "/nowhere/p.npy"}, "predict.output: '/nowhere/p.npy' cannot be written: open the directory '/nowhere'"),
     ({"stages": "[fit, predict]", "predict.output": "/proc"}, "predict.output: '/proc' is a directory"),
     ({"checkpoint.dir": "/etc/passwd/checkpoints"}, "(checkpoint.dir) cannot be written in '/etc/passwd'"),
     ({"checkpoint.dir": "/proc/checkpoints"}, "(checkpoint.dir) cannot be written in '/proc'"),

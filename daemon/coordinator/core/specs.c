@@ -78,6 +78,7 @@ void td_specs_ended(struct td_core *core, struct td_job *j) {
     const size_t before = td_spec_text_kept(&j->spec);
     uncount(core, j);
     td_spec_text_pack(&j->spec);
+    free(td_steal(j->plan_spec)); // nothing plans it again
     count(core, j);
     free_heap(core, before - td_spec_text_kept(&j->spec));
 }
