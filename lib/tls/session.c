@@ -1,6 +1,7 @@
 // OpenSSL's SSL object, one record at a time. Reads are gathered until the caller's buffer is full,
 // because each costs the relay a write, or until there were RECORDS_PER_CALL: tiny ones would
-// otherwise keep the thread for long.
+// otherwise keep the thread for long. So would records that come in tiny pieces: with data in hand,
+// no more than PIECES_PER_CALL are read.
 
 #include "lib/tls/session.h"
 
@@ -16,7 +17,7 @@
 #include "lib/tls/revoked.h"
 #include "lib/tls/x509.h"
 
-enum { RECORDS_PER_CALL = 32 };
+enum { RECORDS_PER_CALL = 32, PIECES_PER_CALL = 128 };
 _Static_assert(RECORDS_PER_CALL > (int)TD_TLS_IDLE_IN_A_ROW_MAX,
                "a call has data, or its socket is empty");
 
@@ -151,11 +152,14 @@ static ssize_t result_of(int kind, ssize_t at_end) {
 
 ssize_t td_tls_session_recv(struct td_tls_session *s, void *out, size_t bytes) {
     size_t at = 0;
-    for (int i = 0; i < RECORDS_PER_CALL && at < bytes; i++) {
+    int n_records = 0, n_pieces = 0;
+    while (n_records < RECORDS_PER_CALL && at < bytes && (n_pieces < PIECES_PER_CALL || !at)) {
         size_t n;
         int kind = td_tls_records_read(&s->records, (char *)out + at, bytes - at, &n);
         if (kind != SSL_ERROR_NONE) return at ? (ssize_t)at : result_of(kind, 0);
         at += n;
+        n_records += !s->records.open;
+        n_pieces++;
     }
     return (ssize_t)at;
 }

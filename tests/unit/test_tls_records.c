@@ -188,6 +188,27 @@ static void test_one_call_reads_few_records_when_they_are_tiny(void **state) {
     part(&m);
 }
 
+// A socket of packets gives each piece by itself, as a slow network does.
+static void test_record_is_read_when_it_comes_in_many_pieces(void **state) {
+    enum { BYTES = 16000, PIECE = 100 };
+    static char in[BYTES], sent[BYTES];
+    struct meeting m = meet(*state);
+    int packets[2];
+    char *data;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, packets), 0);
+    for (size_t i = 0; i < TD_COUNTOF(packets); i++) {
+        assert_true(dup2(packets[i], m.fds[i]) >= 0);
+        close(packets[i]);
+    }
+    assert_int_equal(SSL_write(m.other.ssl, sent, BYTES), BYTES);
+    const long bytes = BIO_get_mem_data(m.other.out, &data);
+    for (long at = 0; at < bytes; at += PIECE) {
+        put(&m.other, data + at, (size_t)(bytes - at < PIECE ? bytes - at : PIECE));
+    }
+    assert_int_equal(td_tls_session_recv(m.session, in, BYTES), BYTES);
+    part(&m);
+}
+
 static void test_handshake_fails_when_it_comes_in_tiny_records(void **state) {
     struct home h = make_home(*state, "a-");
     int fds[2];
@@ -224,6 +245,7 @@ int main(void) {
         test_in_scratch(test_reading_ends_when_records_without_data_come_in_a_row),
         test_in_scratch(test_reading_ends_when_records_without_data_are_many_for_the_data),
         test_in_scratch(test_one_call_reads_few_records_when_they_are_tiny),
+        test_in_scratch(test_record_is_read_when_it_comes_in_many_pieces),
         test_in_scratch(test_handshake_fails_when_it_comes_in_tiny_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
