@@ -83,7 +83,7 @@ def test_node_shows_devices_of_installed_accelerators_and_of_those_that_a_plan_n
     daemon = cluster.start("--slots", "1", "--plugin-dirs", mine)
     support.until("the probe has ended", lambda: "cpu" in devices_of(*daemon.nodes()))
     assert devices_of(*daemon.nodes()) == {"reference": None, "cpu": None}
-    assert daemon.ctl("node", "list").stdout.splitlines()[1].split()[-2] == "-"
+    assert daemon.ctl("node", "list").stdout.splitlines()[1].split()[-3] == "-"
     daemon.finish(daemon.submit(spec_of(mine, far())))
     assert devices_of(*daemon.nodes())["far"] == [("far-0", False), ("far-1", False)]
     daemon.restart()

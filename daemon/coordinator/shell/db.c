@@ -39,7 +39,7 @@ td_status td_db_open(const char *dir, const char *name, sqlite3 **out_db) {
     sqlite3_busy_timeout(*out_db, 2000);
     TD_TRY(td_db_sql(*out_db, name, "PRAGMA journal_mode=WAL"));
     TD_TRY(td_db_sql(*out_db, name, "PRAGMA synchronous=FULL"));
-    // A deleted row leaves no bytes behind, which a salvage would take for a row.
+    // A salvage must find no bytes of deleted rows.
     TD_TRY(td_db_sql(*out_db, name, "PRAGMA secure_delete=ON"));
     return td_db_sql(*out_db, name,
                      "PRAGMA cache_size=-1024; PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=OFF");
