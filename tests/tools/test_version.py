@@ -1,6 +1,7 @@
 """deploy/version.sh: a later commit is a later version, also for apt, and what is not known is said."""
 
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -71,6 +72,18 @@ def test_clone_without_its_history_says_so_and_is_no_newer(repository, tmp_path)
     run("git", "clone", "-q", "--depth=1", f"file://{repository}", tmp_path / "shallow", at=tmp_path)
     assert version(tmp_path / "shallow") == f"0.1.0+0.g{name}.shallow"
     assert is_less(version(tmp_path / "shallow"), version(repository))
+
+
+def test_package_breaks_no_package_of_its_own_version():
+    """The bound was `<< 0.1.0+1`: traind of a shallow clone broke its own libtraind-dev, which then was never configured."""
+    control = (ROOT / "deploy/debian/control").read_text()
+    bounds = re.findall(r"^(?:Breaks|Replaces): libtraind-dev \((\S+) (\S+)\)$", control, re.MULTILINE)
+    assert len(bounds) == 2
+    for relation, bound in bounds:
+        def is_broken(v):
+            return subprocess.run(["dpkg", "--compare-versions", v, relation, bound]).returncode == 0
+        assert is_broken("0.1.0")
+        assert not any(map(is_broken, ["0.1.0+0.g7f2520b9.shallow", "0.1.0+0.unknown", "0.1.0+1.g7f2520b9", "0.1.1"]))
 
 
 def test_tree_in_another_repository_does_not_take_its_version(tree):
