@@ -7,7 +7,7 @@ import pytest
 
 from support import BIN, SPEC, spec_file, until
 
-OK, USAGE, NOT_PRINTED = 0, 2, 8
+OK, USAGE, NOT_FOUND, NOT_PRINTED = 0, 2, 3, 8
 
 
 def test_output_into_a_closed_pipe_ends_quietly(daemon):
@@ -43,6 +43,15 @@ def test_a_submission_that_cannot_be_printed_is_told_from_one_that_failed(daemon
     assert made == set(daemon.ctl("list", "-o", "name", check=OK).stdout.split()) and len(made) == 3
     ran = subprocess.run(f"{BIN}/trainctl submit {spec} --set nonsense=1 {to}", shell=True, env=env, timeout=30)
     assert ran.returncode == USAGE
+
+
+def test_code_of_what_was_not_done_goes_before_that_of_what_was_not_printed(daemon):
+    """`trainctl cancel A B >/dev/full` once ended with 8, "it was done", though there is no B."""
+    env = dict(daemon.env, TRAIND_STATE_DIR=str(daemon.state_dir))
+    job, missing = daemon.submit(SPEC), "j-" + "0" * 12
+    for jobs, code in (([job, missing], NOT_FOUND), ([missing, job], NOT_FOUND), ([job], NOT_PRINTED)):
+        ran = subprocess.run(f"{BIN}/trainctl cancel {' '.join(jobs)} -o jsonl > /dev/full", shell=True, env=env, timeout=30)
+        assert ran.returncode == code, jobs
 
 
 def test_closed_descriptors_are_no_file_of_traind(cluster, tmp_path):
