@@ -219,8 +219,9 @@ $(B)/obj/lib/rpc/descriptors.o: $(desc)
 # Rewritten when the version is another one: then one object is compiled, and programs are linked.
 built_version := $(B)/gen/built_version.h
 $(built_version): FORCE
-	@mkdir -p $(@D); printf '#define TD_BUILT_VERSION "%s"\n' '$(version)' | cmp -s - $@ || \
-	 printf '#define TD_BUILT_VERSION "%s"\n' '$(version)' > $@
+	@mkdir -p $(@D); version=$$(deploy/version.sh $(VERSION)) && [ "$$version" ] || \
+	 { echo 'deploy/version.sh prints no version: is the file `release` empty or not readable?' >&2; exit 1; }; \
+	 line="#define TD_BUILT_VERSION \"$$version\""; echo "$$line" | cmp -s - $@ || echo "$$line" > $@
 $(B)/obj/lib/version/version.o: $(built_version)
 $(B)/obj/client/templates.o: $(wildcard examples/init/*)
 flags_lib_rpc := -DTD_DESCRIPTORS='"$(desc)"'
@@ -476,7 +477,7 @@ config: ## what was found here
 man: all ## manual pages, from what the programs say of themselves
 	@$(PYTHON) docs/man.py $(B) $(B)/man
 # What is installed where, and written down for uninstall: deploy/install.sh.
-put := PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' VERSION='$(version)' deploy/install.sh
+put = PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' VERSION='$(version)' deploy/install.sh
 install: all man ## install under $(PREFIX): programs, library, headers, protos, units, examples, completions, manual pages
 	$(put) all $(B)
 install-built: # what `make` left in $(B), as it is, without what has to run to be made
