@@ -100,8 +100,8 @@ static int run_once(struct td_session *s, const struct td_verb *verb, const stru
     return failed ? td_session_explain(s, failed) : code;
 }
 
-// One job after the other: each failure is explained, the first one is the exit code. That an answer was not printed is
-// the code only if all was done.
+// One job after the other: each failure is explained, the first one is the exit code. That an
+// answer was not printed is the code only if all was done.
 static int run_for_jobs(struct td_session *s, const struct td_verb *verb, struct td_flags *f) {
     static struct td_found_jobs found;
     td_status failed = TD_OK;
