@@ -2,6 +2,7 @@
 // another build. Sessions are opened by hand, because who speaks, and from where, is what counts.
 
 #include "daemon/coordinator/core/core.h"
+#include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/view.h"
 #include "lib/spec/language.h"
 #include "lib/version/version.h"
@@ -209,6 +210,64 @@ static void test_refused_node_is_shown_incompatible_with_the_reason(void **state
     td_core_destroy(r.core);
 }
 
+static void pass(struct rig *r, int64_t seconds) {
+    r->now.mono.ns += seconds * TD_NS_PER_S;
+    td_core_tick(r->core, r->now);
+    struct td_core_out out = td_core_take(r->core);
+    td_core_out_finish(&out);
+}
+
+static void test_refused_node_is_shown_no_longer_when_it_tries_no_more(void **state) {
+    (void)state;
+    struct rig r = begin();
+    uint64_t s;
+    char text[512], own[TD_DIGEST_HEX];
+    td_spec_language(own);
+    const struct who other = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 2, own, NULL};
+    const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own, NULL};
+    const struct who guest = {"n-2", "desk", "boot-2", "10.9.0.2:5000", 2, own, NULL};
+    assert_string_equal(registers(&r, &same, &s, text), "");
+    td_core_session_close(r.core, r.now, s);
+    assert_string_equal(registers(&r, &guest, &s, text), "ABI_MISMATCH"); // once, and never again
+    td_core_session_close(r.core, r.now, s);
+    for (int i = 0; i < 60; i++) { // as long as one tries it is shown
+        if (i % 5 == 0) {
+            assert_string_equal(registers(&r, &other, &s, text), "ABI_MISMATCH");
+            td_core_session_close(r.core, r.now, s);
+        }
+        pass(&r, 1);
+    }
+    assert_shown(&r, TRAIND__V1__NODE__STATE__INCOMPATIBLE, "launchers speak version 2");
+    for (int i = 0; i < 30; i++) {
+        pass(&r, 1);
+    }
+    assert_shown(&r, TRAIND__V1__NODE__STATE__LOST, ""); // it registered once
+    td_core_destroy(r.core);
+}
+
+static void test_refused_nodes_take_no_known_ones_place(void **state) {
+    (void)state;
+    struct rig r = begin();
+    uint64_t s;
+    char text[512], own[TD_DIGEST_HEX], id[32];
+    td_spec_language(own);
+    const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own, NULL};
+    assert_string_equal(registers(&r, &same, &s, text), "");
+    td_core_session_close(r.core, r.now, s);
+    r.now.real.ns += TD_NS_PER_S; // so it is the one that was seen longest ago
+    for (int i = 0; i < TD_CORE_MAX_NODES + 8; i++) {
+        snprintf(id, sizeof id, "guest-%d", i);
+        const struct who guest = {id, id, "boot-2", "10.9.0.2:5000", 2, own, NULL};
+        assert_string_equal(registers(&r, &guest, &s, text), "ABI_MISMATCH");
+        td_core_session_close(r.core, r.now, s);
+    }
+    assert_non_null(td_map_get(r.core->nodes, "n-1"));
+    const struct who next = {"n-2", "desk", "boot-3", "10.9.0.3:5000", 1, own, NULL};
+    assert_string_equal(registers(&r, &next, &s, text), "");
+    assert_non_null(td_map_get(r.core->nodes, "n-1")); // a refused one made room
+    td_core_destroy(r.core);
+}
+
 // Another machine with its id says nothing about a node that lives.
 static void test_node_that_speaks_is_not_marked_by_a_refused_copy(void **state) {
     (void)state;
@@ -308,6 +367,8 @@ int main(void) {
         cmocka_unit_test(test_second_node_of_a_name_is_refused_while_the_first_speaks),
         cmocka_unit_test(test_node_of_another_build_is_refused_with_both_versions),
         cmocka_unit_test(test_refused_node_is_shown_incompatible_with_the_reason),
+        cmocka_unit_test(test_refused_node_is_shown_no_longer_when_it_tries_no_more),
+        cmocka_unit_test(test_refused_nodes_take_no_known_ones_place),
         cmocka_unit_test(test_node_that_speaks_is_not_marked_by_a_refused_copy),
         cmocka_unit_test(test_node_whose_ranks_read_other_plans_has_a_session_and_no_jobs),
         cmocka_unit_test(test_session_that_does_not_register_ends_after_a_lease),

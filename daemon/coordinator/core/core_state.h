@@ -33,6 +33,8 @@ struct td_host {
     bool embedded;
     char unfit[TD_HOST_UNFIT_BYTES];   // why it gets no plan and no attempt; "": it does
     bool refused;                      // that is why it has no session either
+    struct td_mono refused_at;         // last
+    bool shown_only;                   // it has never registered: no row, no session
     char trouble[TD_HOST_UNFIT_BYTES]; // why nothing can start there now; "": it can
     unsigned kinds;                    // of job that it allows (lib/job/kind.h)
     bool lost;                         // its lease is gone

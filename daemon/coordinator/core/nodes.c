@@ -25,6 +25,8 @@
 #include "lib/base/fit.h"
 
 enum { NODE_BODY_MAX = 4 << 20 };
+// Longer than any that a node makes before it dials again.
+static const int64_t node_pause_ns = 10 * TD_NS_PER_S;
 
 // ---- records ------------------------------------------------------------------------------------
 static td_status encode(const struct td_host *n, struct td_buf *out) {
@@ -381,29 +383,28 @@ static void clear_silence(struct td_core *core, const struct td_host *n) {
     }
 }
 
-static td_status add(struct td_core *core, const char *id, struct td_host **out_node) {
-    TD_TRY(td_nodes_evict(core));
+static struct td_host *add(struct td_core *core, const char *id) {
     struct td_host *n = td_core_must(td_calloc(1, sizeof *n));
     snprintf(n->id, sizeof n->id, "%s", id);
     TD_CHECK(!td_map_put(core->nodes, n->id, n, NULL));
-    *out_node = n;
-    return TD_OK;
+    return n;
 }
 
 // A node of a build that is not understood has no session. It is shown with the reason, for as long
-// as it does not register; its row on disk stays what it was. Whoever speaks for that id is not
-// touched by another machine.
+// as it tries and does not register; its row on disk stays what it was. Whoever speaks for that id
+// is not touched by another machine, and no known node makes room for it.
 static void show_refused(struct td_core *core, struct td_host *n, const struct td_node_session *s,
                          const Traind__V1__Register *m, const char *why) {
     if (n && n->session && n->session != s->id) return;
     if (!n) {
-        td_status full = add(core, m->node_id, &n);
-        td_status_free(full);
-        if (full) return;
+        if (td_map_count(core->nodes) >= TD_CORE_MAX_NODES) return;
+        n = add(core, m->node_id);
         n->last_message = core->now.mono;
+        n->shown_only = true;
     }
     td_register_fill(n, s, m);
     n->refused = true;
+    n->refused_at = core->now.mono;
     (void)td_fit(n->unfit, sizeof n->unfit, "%s", why);
     n->seen_ns = core->now.real.ns;
     core->queue_dirty = true;
@@ -436,12 +437,13 @@ void td_nodes_register(struct td_core *core, struct td_node_session *s,
         td_core_refuse_session(core, s->id, refused);
         return;
     }
-    td_status full = n ? TD_OK : add(core, m->node_id, &n);
+    td_status full = n ? TD_OK : td_nodes_evict(core);
     if (full) {
         td_core_close_session(core, s->id, td_status_message(full));
         td_status_free(full);
         return;
     }
+    if (!n) n = add(core, m->node_id);
     uint64_t before = n->session == s->id ? 0 : n->session;
     bool was_copy = td_register_take(n, m);
     td_register_fill(n, s, m);
@@ -457,7 +459,7 @@ void td_nodes_register(struct td_core *core, struct td_node_session *s,
     make_key(core, n);
     n->last_message = core->now.mono;
     n->seen_ns = core->now.real.ns;
-    n->lost = n->settling = false;
+    n->lost = n->settling = n->shown_only = false;
     core->counters[TD_COUNT_SESSIONS]++;
     save(core, n);
     td_reconcile_node_down(n); // until it has the answer
@@ -553,6 +555,7 @@ void td_nodes_after_stall(struct td_core *core, struct td_mono before) {
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         struct td_host *n = value;
         // Of one that was lost before, the time that passed without us does not count.
+        n->refused_at.ns += gap_ns;
         n->last_message.ns = n->lost ? n->last_message.ns + gap_ns : core->now.mono.ns;
     }
     for (uint32_t i = 0; i < core->n_active; i++) { // metrics, too, may wait unread
@@ -566,12 +569,29 @@ void td_nodes_after_stall(struct td_core *core, struct td_mono before) {
     td_core_wake_at(core, core->now.mono);
 }
 
+// It tries no more. One that never registered was known for its refusal alone.
+static bool is_forgotten(struct td_core *core, struct td_host *n) {
+    if (!n->refused) return false;
+    const struct td_mono until = td_mono_add(n->refused_at, core->options.lease_ns + node_pause_ns);
+    if (core->now.mono.ns < until.ns) {
+        td_core_wake_at(core, until);
+        return false;
+    }
+    n->refused = false;
+    n->unfit[0] = '\0';
+    core->queue_dirty = true;
+    if (!n->shown_only) return false;
+    td_map_remove(core->nodes, n->id);
+    td_host_destroy(n);
+    return true;
+}
+
 void td_nodes_tick(struct td_core *core) {
     stay_awake(core);
     size_t cursor = 0;
     const char *key;
     void *value;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        tick_node(core, value);
+        if (!is_forgotten(core, value)) tick_node(core, value);
     }
 }

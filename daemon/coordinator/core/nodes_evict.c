@@ -29,6 +29,11 @@ static void mark_job(struct td_core *core, const struct td_job *j) {
     }
 }
 
+// One that is shown for its refusal alone first.
+static bool goes_before(const struct td_host *a, const struct td_host *b) {
+    return a->shown_only != b->shown_only ? a->shown_only : a->seen_ns < b->seen_ns;
+}
+
 static struct td_host *find_idle(struct td_core *core) {
     size_t cursor = 0;
     const char *key;
@@ -37,7 +42,7 @@ static struct td_host *find_idle(struct td_core *core) {
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         struct td_host *n = value;
         if (n->session || n->holds) continue;
-        if (!found || n->seen_ns < found->seen_ns) found = n;
+        if (!found || goes_before(n, found)) found = n;
     }
     return found;
 }
