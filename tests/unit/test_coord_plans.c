@@ -186,7 +186,27 @@ static void test_other_node_is_asked_when_one_cannot_read_the_plan(void **state)
     r.session = r.asked[1];
     answer_unreadable(&r, r.requests[1]);
     assert_int_equal(r.n_requests, 2); // each has been asked
+    assert_int_equal(job(&r, 1)->state, TD_JOB_QUEUED);
+    pass(&r, 6);
     assert_failed_with(&r, 1, TD_CLASS_INTERNAL, TD_FAILED_PRECONDITION, unread);
+    end(&r);
+}
+
+static void test_plan_waits_a_moment_for_a_node_that_can_read_it(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin(&r, 1);
+    create(&r, 1, spec);
+    settle(&r);
+    answer_unreadable(&r, r.requests[0]);
+    pass(&r, 3);
+    assert_int_equal(job(&r, 1)->state, TD_JOB_QUEUED);
+    add_node(&r, "n-2", 1);
+    assert_int_equal(r.n_requests, 2);
+    answer_plan(&r, r.requests[1]);
+    settle(&r);
+    assert_int_equal(r.n_assigned, 1);
     end(&r);
 }
 
@@ -435,6 +455,7 @@ int main(void) {
         cmocka_unit_test(test_node_that_reads_other_plans_gets_none),
         cmocka_unit_test(test_job_waits_and_names_the_node_when_all_are_of_other_builds),
         cmocka_unit_test(test_other_node_is_asked_when_one_cannot_read_the_plan),
+        cmocka_unit_test(test_plan_waits_a_moment_for_a_node_that_can_read_it),
         cmocka_unit_test(test_plan_has_its_whole_time_when_others_came_before_it),
         cmocka_unit_test(test_node_is_named_when_it_does_not_answer),
         cmocka_unit_test(test_plan_is_cancelled_when_the_last_job_that_waits_for_it_is_gone),

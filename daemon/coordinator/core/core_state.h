@@ -134,9 +134,10 @@ struct td_plan_ask { // on its way; one per spec, level and graph
     bool was_stale;    // one was not
     bool later;        // asked as for a job that has run
     bool has_plugins;  // files of the user's are called
-    bool unread;       // a node cannot read it: of those that failed none is asked again
     bool maybe_unused; // somebody who waited for it is gone
-    char *late;        // why a planner was given up: no node is asked twice then; NULL: none was
+    char *unread; // a node cannot read it: of those that failed none is asked again; NULL: none
+    struct td_mono reader_due; // until when another one may come
+    char *late; // why a planner was given up: no node is asked twice then; NULL: none was
 };
 
 struct td_plan_waiter {

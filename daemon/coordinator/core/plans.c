@@ -370,6 +370,18 @@ static void wait_for_node(struct td_core *core, uint32_t at) {
     core->queue_dirty = true;
 }
 
+// No other node can be asked that may read it. One may come soon: a cluster that is upgraded is a
+// node short for a moment.
+static void wait_for_reader(struct td_core *core, uint32_t at) {
+    struct td_plan_ask *ask = core->asks[at];
+    if (ask->tries < TD_PLAN_MAX_TRIES && core->now.mono.ns < ask->reader_due.ns) {
+        td_core_wake_at(core, ask->reader_due);
+        return;
+    }
+    TD_AUTO_FREE char *unread = td_core_dup(ask->unread);
+    fail_ask(core, at, TD_CLASS_INTERNAL, TD_FAILED_PRECONDITION, unread);
+}
+
 static bool any_ready(const struct td_core *core) {
     size_t cursor = 0;
     const char *key;
@@ -388,13 +400,16 @@ static enum td_class class_of_late(const struct td_plan_ask *ask) {
 // Another node, if one can be asked that has not failed; else what it waited for fails.
 static void ask_other(struct td_core *core, uint32_t at) {
     struct td_plan_ask *ask = core->asks[at];
-    bool over = ask->late && (ask->has_plugins || ask->tries >= TD_PLAN_MAX_TRIES);
-    struct td_host *n = over ? NULL : pick(core, ask);
+    bool is_spent = ask->tries >= TD_PLAN_MAX_TRIES;
+    bool over = ask->late && (ask->has_plugins || is_spent);
+    struct td_host *n = over || (ask->unread && is_spent) ? NULL : pick(core, ask);
     if (n) {
         ask_node(core, at, n);
     } else if (over || (ask->late && any_ready(core))) {
         TD_AUTO_FREE char *late = td_core_dup(ask->late);
         fail_ask(core, at, class_of_late(ask), TD_DEADLINE_EXCEEDED, late);
+    } else if (ask->unread) {
+        wait_for_reader(core, at);
     } else {
         wait_for_node(core, at);
     }
@@ -457,6 +472,7 @@ void td_plans_node_gone(struct td_core *core, const char *node) {
     for (uint32_t i = 0; i < core->n_asks; i++) {
         if (strcmp(core->asks[i]->node, node) != 0) continue;
         core->asks[i]->node[0] = '\0';
+        core->asks[i]->reader_due = td_mono_add(core->now.mono, nodes_grace_ns);
         if (core->asks[i]->tries) core->asks[i]->tries--; // it was not an answer
     }
 }
@@ -523,17 +539,14 @@ static void on_comparison(struct td_core *core, struct td_host *node, uint32_t a
 }
 
 // The coordinator writes what it reads itself, so this says nothing of the job. Where no other node
-// can read it either, it fails as a fault of traind's.
+// can read it either, and none comes, it fails as a fault of traind's.
 static void ask_another_reader(struct td_core *core, uint32_t at, const char *message) {
     struct td_plan_ask *ask = core->asks[at];
-    ask->unread = true;
     ask->node[0] = '\0';
-    struct td_host *n = ask->tries < TD_PLAN_MAX_TRIES ? pick(core, ask) : NULL;
-    if (n) {
-        ask_node(core, at, n);
-    } else {
-        fail_ask(core, at, TD_CLASS_INTERNAL, TD_FAILED_PRECONDITION, message);
-    }
+    free(ask->unread);
+    ask->unread = td_core_dup(message);
+    ask->reader_due = td_mono_add(core->now.mono, nodes_grace_ns);
+    ask_other(core, at);
 }
 
 // A node works on one plan at a time: the time of those that wait there begins now.
