@@ -6,7 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from fake_node import FakeNode
+from fake_node import OLDER_BUILD, FakeNode
 from support import BIN, ROOT, SPEC, spec_file
 
 USAGE = 2
@@ -88,6 +88,13 @@ def test_a_relative_path_is_refused_where_a_node_is_another_machine(coordinator,
     text = NPY.replace("X", "data/x.npy").replace("Y", "/y.npy")
     said = ctl(coordinator, here, "submit", "-", check=USAGE, stdin=text).stderr
     assert "'data/x.npy' is relative: node far-away is another machine" in said and "absolute path" in said
+    node.close()
+
+
+def test_a_relative_path_is_taken_where_the_other_machine_gets_no_job(coordinator, here):
+    node = FakeNode(coordinator, name="far-away", build=OLDER_BUILD)
+    text = NPY.replace("X", "data/x.npy").replace("Y", "/y.npy")
+    ctl(coordinator, here, "submit", "-", stdin=text)
     node.close()
 
 

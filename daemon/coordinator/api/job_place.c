@@ -70,14 +70,14 @@ static td_status find_checkpoint(void *arg, struct td_arena *a, const char *text
 }
 
 // ---- the client ---------------------------------------------------------------------------------
-// A node that is lost takes no job.
+// A node that is lost takes no job, nor does one of another build.
 static const struct td_host *stranger(const struct td_core *core, const char *boot_id) {
     size_t cursor = 0;
     const char *id;
     void *value;
     while (td_map_next(core->nodes, &cursor, &id, &value)) {
         const struct td_host *n = value;
-        if (!n->lost && strcmp(n->boot_id, boot_id) != 0) return n;
+        if (!n->lost && !n->unfit[0] && strcmp(n->boot_id, boot_id) != 0) return n;
     }
     return NULL;
 }
