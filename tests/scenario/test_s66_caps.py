@@ -72,7 +72,7 @@ def reason_of(error):
                              "CERTIFICATE_REVOKED") if r.encode() in packed), packed)
 
 
-MOST = {"LIMIT_WATCHES": 64, "LIMIT_READERS": 32, "LIMIT_REFLECTION": 32}  # half of a quarter of 512, 256, 256
+MOST = {"LIMIT_WATCHES": 64, "LIMIT_READERS": 64, "LIMIT_CALLS": 0}  # half of a quarter of 512, 512, and 1,024 in all
 
 
 TALKS = "{kind: command, command: [sh, -c, 'echo ready; sleep 600'], name: talks}"
