@@ -9,7 +9,8 @@
 // These have shown no good credential yet; a source may have half of them. Where its own cap is
 // reached the oldest stranger of that source makes room for the newcomer. Else it is the oldest of
 // the source that has the most (peer_places.h). With no stranger there the newcomer is refused. So
-// neither idle connections nor a flood of new ones keeps anybody out who brings a credential.
+// neither idle connections nor a flood of new ones keeps anybody out who brings a credential, while
+// its own source has fewer strangers than the flood's.
 // Whoever is refused, cut or replaced gets a GOAWAY that says why, and the owner of the server a
 // notice. Connections that are counted apart (peers.h) are in none of these numbers.
 //
