@@ -216,16 +216,17 @@ static void answer(struct td_rpc_call *call, td_status take_status) {
     pump_out(call);
 }
 
-// The reader takes nothing: a status would wait after the message it does not take.
-static void on_stall(void *owner) {
-    struct td_rpc_call *call = TD_CAST(td_rpc_call, owner);
+// For a reader that takes nothing: a status would wait after the message it does not take.
+static void cancel(struct td_rpc_call *call, const char *why) {
     call->answered = true;
     call->broken = true;
     td_outbox_discard(&call->outbox);
-    grpc_call_cancel_with_status(call->grpc, GRPC_STATUS_RESOURCE_EXHAUSTED,
-                                 "cut off: the reader has stopped reading; open the stream again "
-                                 "and read faster",
-                                 NULL);
+    grpc_call_cancel_with_status(call->grpc, GRPC_STATUS_RESOURCE_EXHAUSTED, why, NULL);
+}
+
+static void on_stall(void *owner) {
+    cancel(TD_CAST(td_rpc_call, owner),
+           "cut off: the reader has stopped reading; open the stream again and read faster");
 }
 
 void td_rpc_call_reply(struct td_rpc_call *call, const ProtobufCMessage *response) {
@@ -397,18 +398,21 @@ static void on_closed(struct td_pump_tag *tag, bool ok) {
     end_if_over(call);
 }
 
-// The oldest of that row, which has not had its answer.
-static void end_oldest(struct td_rpc_server *server, const struct td_rpc_method *row) {
+// The oldest that has a place in that count, be it that its answer waits for a reader.
+static void end_oldest(struct td_rpc_server *server, const uint32_t *count) {
+    static const char why[] = "this call made room for a newer one; call again";
     struct td_rpc_call *oldest = NULL;
     for (struct td_rpc_call *c = server->calls; c; c = c->next) { // newest first
-        if (c->row == row && td_rpc_call_is_live(c)) oldest = c;
+        if (c->place.count == count) oldest = c;
     }
     if (!oldest) return;
     td_rpc_room_leave(server, oldest, &oldest->place);
+    if (!td_rpc_call_is_live(oldest)) {
+        cancel(oldest, why);
+        return;
+    }
     td_rpc_call_cut(
-        oldest, td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
-                                              "this call made room for a newer one; call again"),
-                                      "LIMIT_CALLS"));
+        oldest, td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED, "%s", why), "LIMIT_CALLS"));
 }
 
 // After the credential: whether there is such a method, and room for one more call.
@@ -424,7 +428,7 @@ static td_status admit(struct td_rpc_call *call, struct td_rpc_route *route) {
     }
     bool yield = false;
     TD_TRY(td_rpc_room_take(server, call, route, &call->place, &yield));
-    if (yield) end_oldest(server, route->row);
+    if (yield) end_oldest(server, &route->n_own);
     call->row = route->row;
     call->ctx = route->ctx;
     return TD_OK;

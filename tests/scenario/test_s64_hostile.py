@@ -396,6 +396,19 @@ def test_people_are_served_when_strangers_hold_health_watches(daemon):
         assert is_served(daemon)
 
 
+def test_checks_of_health_make_room_when_their_answers_are_not_taken(daemon):
+    """Each was answered at once, and kept for as long as a reader may stall."""
+    no_window = frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0))
+    with dial(daemon.address, HELLO + no_window + frame(SETTINGS, 1)) as s:
+        for i in range(1, 2 * 80, 2):
+            s.sendall(request(i, b"/grpc.health.v1.Health/Check"))
+        s.settimeout(10)
+        got = b""
+        while got.count(b"made room") < 80 - 64:
+            got += s.recv(65536)
+        assert is_served(daemon)
+
+
 # ---- who is it? ------------------------------------------------------------------------------------------
 def name_of(s):
     return "%s:%d" % s.getsockname()
