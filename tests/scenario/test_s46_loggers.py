@@ -178,7 +178,7 @@ def test_directory_that_cannot_be_written_is_a_note_with_its_path(daemon, tmp_pa
     other = tmp_path / "other"
     job = daemon.submit(SPEC, f"loggers=[{{name: csv, dir: {tmp_path}/taken/logs}}, {{name: tensorboard, dir: {other}}}]")
     daemon.finish(job)
-    assert "the csv logger cannot write: " in notes_of(daemon, job) and f"{tmp_path}/taken'" in notes_of(daemon, job)
+    assert "the csv logger cannot write: " in notes_of(daemon, job) and f"{tmp_path}/taken/" in notes_of(daemon, job)
     assert notes_of(daemon, job).count("logger") == 1, notes_of(daemon, job)
     assert ("train_loss_step", 96) in scalars(other / named(daemon, job))
 

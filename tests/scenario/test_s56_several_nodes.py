@@ -183,7 +183,7 @@ def test_attempt_ends_within_two_seconds_of_a_kill_when_no_other_rank_obeys(two)
     os.kill(killed, signal.SIGKILL)
     assert took_s(c, job, since) < 2
     failure = c.job(job).failure
-    assert (failure.rank, failure.node, getattr(failure, "class")) == (3, "b", "internal")
+    assert (failure.rank, failure.node, getattr(failure, "class")) == (3, "b", "killed")
     assert not any(map(alive, others))
     until("it trains again", lambda: c.job(job).attempt == 2 and c.state(job) == "RUNNING")
 

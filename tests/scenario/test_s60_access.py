@@ -411,7 +411,7 @@ def test_state_directory_that_cannot_be_used_is_refused(cluster, tmp_path):
     (tmp_path / "s").mkdir()
     (tmp_path / "s/state.db").write_bytes(b"this is not a database, but long enough to look at" * 100)
     code, said = refused("--state-dir", tmp_path / "s", env=cluster.env())
-    assert code == 1 and "state.db" in said
+    assert code == 3 and "state.db" in said
 
 
 def test_listener_that_never_speaks_does_not_stop_the_others(daemon):
