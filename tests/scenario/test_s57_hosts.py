@@ -140,7 +140,7 @@ def test_batch_norms_over_hosts_are_over_all_ranks(hosts, shown, tmp_path, n_nod
     for rank in range(n_nodes * devices):
         first, second = (json.loads((traces / f"trace-a1-rank{rank}{group}.json").read_text()) for group in ("", "-group1"))
         calls = lambda events: {e["name"] for e in events if e.get("ph") == "X"}
-        assert calls(second) == {"all_reduce"} and "all_reduce_bucket" in calls(first)
+        assert calls(second) == {"all_reduce", "barrier"} and "all_reduce_bucket" in calls(first)
 
 
 def test_a_hundred_starts_in_a_row_are_without_a_failure(hosts):
