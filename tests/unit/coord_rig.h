@@ -336,17 +336,19 @@ static inline const struct td_job *job(struct rig *r, int number) {
     return j;
 }
 
-static inline void answer_plan_with(struct rig *r, const char *request, const char *sizes) {
-    char json[512], copy[64];
-    snprintf(json, sizeof json, "%s", sizes);
-    snprintf(copy, sizeof copy, "%s", request);
-    Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
-    result.request = copy;
-    result.result_json = json;
+static inline void say_plan_result(struct rig *r, const char *request,
+                                   Traind__V1__PlanResult *result) {
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    result->request = td_unconst(request); // may be of r->requests: the core has read it by take
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
-    m.plan_result = &result;
+    m.plan_result = result;
     say(r, &m);
+}
+
+static inline void answer_plan_with(struct rig *r, const char *request, const char *sizes) {
+    Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
+    result.result_json = td_unconst(sizes);
+    say_plan_result(r, request, &result);
 }
 
 static inline void answer_plan(struct rig *r, const char *request) {
@@ -355,17 +357,20 @@ static inline void answer_plan(struct rig *r, const char *request) {
 
 // To a question about a plan that is kept. change "": its files are as they were.
 static inline void answer_compared(struct rig *r, const char *request, const char *change) {
-    char copy[64], text[128];
-    snprintf(copy, sizeof copy, "%s", request);
-    snprintf(text, sizeof text, "%s", change);
     Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
-    result.request = copy;
-    result.same = !text[0];
-    result.changed = text;
-    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
-    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
-    m.plan_result = &result;
-    say(r, &m);
+    result.same = !change[0];
+    result.changed = td_unconst(change);
+    say_plan_result(r, request, &result);
+}
+
+// cls "": the node names no class.
+static inline void answer_failure(struct rig *r, const char *request, enum td_code code,
+                                  const char *cls, const char *message) {
+    Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
+    result.code = (uint32_t)code;
+    result.class_ = td_unconst(cls);
+    result.message = td_unconst(message);
+    say_plan_result(r, request, &result);
 }
 
 static inline void answer_plans(struct rig *r) {

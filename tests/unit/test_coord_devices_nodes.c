@@ -4,20 +4,9 @@
 
 // ---- several nodes ------------------------------------------------------------------------------
 static void refuse_plan(struct rig *r, uint64_t session, const char *cls, enum td_code code) {
-    char request[64], name[32], words[] = "there is no accelerator 'far'";
     assert_true(r->n_requests > 0);
-    memcpy(request, r->requests[--r->n_requests], sizeof request);
-    snprintf(name, sizeof name, "%s", cls);
-    Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
-    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
-    result.request = request;
-    result.class_ = name;
-    result.code = (uint32_t)code;
-    result.message = words;
-    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
-    m.plan_result = &result;
     r->session = session;
-    say(r, &m);
+    answer_failure(r, r->requests[--r->n_requests], code, cls, "there is no accelerator 'far'");
     settle(r);
 }
 

@@ -10,30 +10,20 @@ static const char late[] = "planning took more than 60 s and was stopped";
 
 static const char unread[] = "this node cannot read the plan: metrics: unknown key";
 
-static void answer_failed(struct rig *r, const char *request, const char *message,
-                          enum td_code code, const char *cls, bool unreadable) {
-    char copy[64];
-    snprintf(copy, sizeof copy, "%s", request);
-    Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
-    result.request = copy;
-    result.code = code;
-    result.class_ = td_unconst(cls);
-    result.message = td_unconst(message);
-    result.unreadable = unreadable;
-    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
-    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
-    m.plan_result = &result;
-    say(r, &m);
+// A planner that was killed at its deadline: the node names no class.
+static void answer_late(struct rig *r, const char *request) {
+    answer_failure(r, request, TD_DEADLINE_EXCEEDED, "", late);
     settle(r);
 }
 
-// A planner that was killed at its deadline: the node names no class.
-static void answer_late(struct rig *r, const char *request) {
-    answer_failed(r, request, late, TD_DEADLINE_EXCEEDED, "", false);
-}
-
 static void answer_unreadable(struct rig *r, const char *request) {
-    answer_failed(r, request, unread, TD_FAILED_PRECONDITION, "internal", true);
+    Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
+    result.code = TD_FAILED_PRECONDITION;
+    result.class_ = td_unconst("internal");
+    result.message = td_unconst(unread);
+    result.unreadable = true;
+    say_plan_result(r, request, &result);
+    settle(r);
 }
 
 static void add_node(struct rig *r, const char *name, uint32_t slots) {

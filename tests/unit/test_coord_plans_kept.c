@@ -22,20 +22,9 @@ static void answer_change(struct rig *r, const char *what) {
     settle(r);
 }
 
-static void answer_failure(struct rig *r, enum td_code code, const char *cls, const char *why) {
-    char copy[64], empty[] = "";
+static void answer_refusal(struct rig *r, enum td_code code, const char *cls, const char *why) {
     assert_true(r->n_requests > 0);
-    snprintf(copy, sizeof copy, "%s", r->requests[--r->n_requests]);
-    Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
-    result.request = copy;
-    result.result_json = empty;
-    result.code = code;
-    result.class_ = td_unconst(cls);
-    result.message = td_unconst(why);
-    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
-    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
-    m.plan_result = &result;
-    say(r, &m);
+    answer_failure(r, r->requests[--r->n_requests], code, cls, why);
     settle(r);
 }
 
@@ -282,7 +271,7 @@ static void test_job_that_has_run_goes_on_when_its_plan_is_stale_and_no_other_co
     answer_change(&r, change);
     assert_int_equal(r.n_requests, 1);
     assert_true(r.asked_for_later);
-    answer_failure(&r, TD_DATA_LOSS, "data", "no such file");
+    answer_refusal(&r, TD_DATA_LOSS, "data", "no such file");
     assert_int_equal(r.n_requests, 0);
     assert_int_equal(r.n_assigned, 2);
     end(&r);
@@ -349,7 +338,7 @@ static void test_job_starts_when_another_node_answers_for_the_one_where_it_runs(
         settle(&r);
         assert_true(r.n_requests == 1 && r.asked[0] == first);
         r.session = first;
-        answer_failure(&r, TD_INTERNAL, "internal", "the planner was killed");
+        answer_refusal(&r, TD_INTERNAL, "internal", "the planner was killed");
         assert_true(r.n_requests == 1 && r.asked[0] == second);
         r.session = second;
         answer_change(&r, is_stale ? change : "");

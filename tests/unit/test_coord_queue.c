@@ -211,17 +211,7 @@ static void ask_plan(struct rig *r, const char *spec) {
 
 static void refuse_plans(struct rig *r) {
     while (r->n_requests) {
-        Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
-        Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
-        char request[64], cls[] = "bad_spec", message[] = "no such file";
-        snprintf(request, sizeof request, "%s", r->requests[--r->n_requests]);
-        result.request = request;
-        result.class_ = cls;
-        result.code = TD_NOT_FOUND;
-        result.message = message;
-        m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
-        m.plan_result = &result;
-        say(r, &m);
+        answer_failure(r, r->requests[--r->n_requests], TD_NOT_FOUND, "bad_spec", "no such file");
     }
 }
 
