@@ -236,11 +236,17 @@ static void begin_alone(struct rig *r, const struct td_core_options *o) {
     td_core_start(r->core, r->now);
 }
 
+// On a new session, which is r->session from then on and returned.
+static inline uint64_t add_node(struct rig *r, const char *name, uint32_t slots) {
+    r->session = td_core_session_open(r->core, r->now, false);
+    say_register(r, name, slots);
+    settle(r);
+    return r->session;
+}
+
 static void begin_with(struct rig *r, uint32_t slots, const struct td_core_options *o) {
     begin_alone(r, o);
-    r->session = td_core_session_open(r->core, r->now, false);
-    say_register(r, "n-1", slots);
-    settle(r);
+    add_node(r, "n-1", slots);
 }
 
 static inline void begin(struct rig *r, uint32_t slots) {

@@ -278,9 +278,7 @@ static void test_node_that_nobody_asked_is_planned_on_before_it_is_used(void **s
     settle(&r);
     answer_plans_with(&r, two);
     assert_string_equal(reason(&r, 2).code, "WAITING_FOR_DEVICES");
-    r.session = td_core_session_open(r.core, r.now, false);
-    say_register(&r, "n-2", 4);
-    settle(&r);
+    add_node(&r, "n-2", 4);
     assert_int_equal(r.n_requests, 1); // the sizes are known, the devices of n-2 are not
     assert_string_equal(reason(&r, 2).code, "PLANNING");
     answer_plans_with(&r, "{\"accelerator\":\"far\",\"devices\":[{\"uuid\":\"far-9\"}]}");

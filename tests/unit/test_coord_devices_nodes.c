@@ -10,13 +10,6 @@ static void refuse_plan(struct rig *r, uint64_t session, const char *cls, enum t
     settle(r);
 }
 
-static uint64_t join(struct rig *r, const char *name, uint32_t slots) {
-    r->session = td_core_session_open(r->core, r->now, false);
-    say_register(r, name, slots);
-    settle(r);
-    return r->session;
-}
-
 static uint64_t asked(const struct rig *r) {
     assert_true(r->n_requests > 0);
     return r->asked[r->n_requests - 1];
@@ -31,7 +24,7 @@ static void test_node_with_devices_is_asked_and_taken_before_one_that_nobody_kno
     uint64_t a = r.session;
     list(&l, "far", 2);
     say_list(&r, &l);
-    join(&r, "n-2", 2); // it fits better
+    add_node(&r, "n-2", 2); // it fits better
     create(&r, 1, spec);
     settle(&r);
     assert_int_equal(r.n_requests, 1);
@@ -51,7 +44,7 @@ static void test_refusal_of_a_node_that_nobody_knows_is_not_the_end_of_the_job(v
     create(&r, 1, pair);
     settle(&r);
     answer_plans_with(&r, two);
-    uint64_t b = join(&r, "n-2", 2);
+    uint64_t b = add_node(&r, "n-2", 2);
     create(&r, 2, other);
     settle(&r);
     assert_int_equal(asked(&r), b); // n-1 has no device that is free
@@ -67,7 +60,7 @@ static void test_refusal_of_a_node_that_nobody_knows_is_not_the_end_of_the_job(v
     assert_int_equal(asked(&r), a);
     r.session = a;
     answer_plans_with(&r, two);
-    join(&r, "n-2", 2); // until it registers again
+    add_node(&r, "n-2", 2); // until it registers again
     assert_int_equal(r.n_requests, 2);
     end(&r);
 }
@@ -82,7 +75,7 @@ static void test_node_without_devices_fails_no_job_when_somebody_asks_for_a_plan
     say_list(&r, &l);
     td_core_session_close(r.core, r.now, r.session);
     take(&r);
-    uint64_t b = join(&r, "n-2", 8);
+    uint64_t b = add_node(&r, "n-2", 8);
     list(&none, "cpu", -1);
     say_list(&r, &none);
     create(&r, 1, spec);
@@ -108,7 +101,7 @@ static void test_refusal_of_a_node_that_has_the_devices_is_final(void **state) {
     list(&l, "far", 2);
     say_list(&r, &l);
     uint64_t a = r.session;
-    join(&r, "n-2", 8);
+    add_node(&r, "n-2", 8);
     create(&r, 1, spec);
     settle(&r);
     refuse_plan(&r, a, "bad_spec", TD_INVALID_ARGUMENT);
@@ -131,7 +124,7 @@ static void test_job_that_has_run_fails_with_a_plan_that_is_refused_for_good(voi
     line(&r, "{\"event\":\"ready\",\"rank\":0,\"pid\":2}\n");
     start_again(&r, &o);
     r.boot = "another";
-    uint64_t a = join(&r, "n-1", 4); // without the attempt, and nobody knows its devices
+    uint64_t a = add_node(&r, "n-1", 4); // without the attempt, and nobody knows its devices
     for (int i = 0; i < 20 && !r.n_requests; i++) {
         r.now.mono.ns += TD_NS_PER_S;
         settle(&r);
@@ -157,7 +150,7 @@ static void test_job_that_has_run_waits_for_devices_that_are_gone(void **state) 
     line(&r, "{\"event\":\"launched\",\"pid\":1}\n");
     line(&r, "{\"event\":\"ready\",\"rank\":0,\"pid\":2}\n");
     start_again(&r, &o);
-    join(&r, "n-1", 4);
+    add_node(&r, "n-1", 4);
     list(&l, "far", 1);
     say_list(&r, &l);
     for (int i = 0; i < 20; i++) {
@@ -190,7 +183,7 @@ static void test_node_of_an_older_build_gets_no_job_that_needs_devices(void **st
     size_t used;
     begin(&r, 4);
     r.gives_no_devices = true;
-    join(&r, "n-1", 8);
+    add_node(&r, "n-1", 8);
     list(&l, "far", 2);
     say_list(&r, &l);
     assert_int_equal(shown(&r, &used), 0);
@@ -200,7 +193,7 @@ static void test_node_of_an_older_build_gets_no_job_that_needs_devices(void **st
     answer_plans(&r);
     assert_int_equal(job(&r, 2)->n_attempts, 1);
     r.gives_no_devices = false;
-    join(&r, "n-1", 8);
+    add_node(&r, "n-1", 8);
     say_list(&r, &l);
     create(&r, 3, two_ranks);
     settle(&r);

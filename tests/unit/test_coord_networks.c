@@ -6,9 +6,7 @@
 static void join_at(struct rig *r, const char *name, const char *address, const char *boot) {
     r->address = address;
     r->boot = boot;
-    r->session = td_core_session_open(r->core, r->now, false);
-    say_register(r, name, 2);
-    settle(r);
+    add_node(r, name, 2);
 }
 
 static void test_nodes_that_do_not_meet_take_no_parts_of_one_attempt(void **state) {

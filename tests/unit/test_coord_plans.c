@@ -26,12 +26,6 @@ static void answer_unreadable(struct rig *r, const char *request) {
     settle(r);
 }
 
-static void add_node(struct rig *r, const char *name, uint32_t slots) {
-    r->session = td_core_session_open(r->core, r->now, false);
-    say_register(r, name, slots);
-    settle(r);
-}
-
 // Time that passes; the node says that it lives.
 static void pass(struct rig *r, int64_t seconds) {
     for (int64_t i = 0; i < seconds; i++) {

@@ -41,9 +41,7 @@ static void begin_with_kept(struct rig *r, const char *spec, const char *sizes) 
     settle(r);
     r->now.mono.ns += 3600 * TD_NS_PER_S;
     r->now.real.ns += 3600 * TD_NS_PER_S;
-    r->session = td_core_session_open(r->core, r->now, false);
-    say_register(r, "n-1", 4);
-    settle(r);
+    add_node(r, "n-1", 4);
     assert_int_equal(r->n_requests, 0);
 }
 
@@ -91,9 +89,7 @@ static void test_plan_that_no_node_confirmed_refuses_no_job(void **state) {
     memset(&r, 0, sizeof r);
     begin_with_kept(&r, spec, large);
     r.memory_bytes = 2000; // the only node comes back with less
-    r.session = td_core_session_open(r.core, r.now, false);
-    say_register(&r, "n-1", 4);
-    settle(&r);
+    add_node(&r, "n-1", 4);
     create(&r, 2, spec); // the weights may be smaller by now
     settle(&r);
     assert_int_equal(job(&r, 2)->state, TD_JOB_QUEUED);
@@ -149,9 +145,7 @@ static void test_plan_is_compared_again_when_the_coordinator_was_started_again(v
     }
     td_core_start(r.core, r.now);
     take(&r);
-    r.session = td_core_session_open(r.core, r.now, false);
-    say_register(&r, "n-1", 4);
-    settle(&r);
+    add_node(&r, "n-1", 4);
     create(&r, 2, spec);
     settle(&r);
     assert_int_equal(r.n_requests, 1);
@@ -263,9 +257,7 @@ static void test_job_that_has_run_goes_on_when_its_plan_is_stale_and_no_other_co
     say_final(&r);
     settle(&r);
     r.now.mono.ns += 600 * TD_NS_PER_S;
-    r.session = td_core_session_open(r.core, r.now, false);
-    say_register(&r, "n-1", 1);
-    settle(&r);
+    add_node(&r, "n-1", 1);
     assert_int_equal(r.n_requests, 1);
     assert_string_not_equal(r.read, "");
     answer_change(&r, change);
@@ -288,9 +280,7 @@ static void test_other_node_is_asked_when_one_goes_while_it_compares(void **stat
     td_core_session_close(r.core, r.now, r.session);
     take(&r);
     settle(&r);
-    r.session = td_core_session_open(r.core, r.now, false);
-    say_register(&r, "n-2", 4);
-    settle(&r);
+    add_node(&r, "n-2", 4);
     assert_int_equal(r.n_requests, 2);
     assert_string_not_equal(r.read, ""); // of the same level and plugins: it has the files, too
     answer_change(&r, "");
@@ -309,9 +299,7 @@ static void test_plan_is_made_again_when_the_machine_was_started_again(void **st
     struct rig r;
     begin_with_kept(&r, spec, far_away);
     r.boot = "boot-2";
-    r.session = td_core_session_open(r.core, r.now, false);
-    say_register(&r, "n-1", 4);
-    settle(&r);
+    add_node(&r, "n-1", 4);
     create(&r, 2, spec);
     settle(&r);
     assert_int_equal(r.n_requests, 1);
@@ -330,10 +318,7 @@ static void test_job_starts_when_another_node_answers_for_the_one_where_it_runs(
         struct rig r;
         begin_with_kept(&r, spec, small);
         const uint64_t first = r.session;
-        r.session = td_core_session_open(r.core, r.now, false);
-        say_register(&r, "n-2", 8); // the job takes the smaller one
-        settle(&r);
-        const uint64_t second = r.session;
+        const uint64_t second = add_node(&r, "n-2", 8); // the job takes the smaller one
         create(&r, 2, spec);
         settle(&r);
         assert_true(r.n_requests == 1 && r.asked[0] == first);

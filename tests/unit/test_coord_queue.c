@@ -240,9 +240,7 @@ static void test_plan_is_refused_when_no_node_came_within_a_grace_after_the_star
     assert_non_null(strstr(r.planned, "NO_NODES: no node has registered yet"));
     ask_plan(&r, spec);
     assert_int_equal(r.n_planned, 2); // at once
-    r.session = td_core_session_open(r.core, r.now, false);
-    say_register(&r, "n-1", 1);
-    settle(&r);
+    add_node(&r, "n-1", 1);
     answer_plans(&r);
     assert_int_equal(r.n_assigned, 1);
     ask_plan(&r, spec);
@@ -259,9 +257,7 @@ static void test_plan_is_asked_of_a_node_that_comes_within_the_grace(void **stat
     TD_AUTO_FREE char *spec = make_spec(1, 1);
     ask_plan(&r, spec);
     pass(&r, 4 * TD_NS_PER_S);
-    r.session = td_core_session_open(r.core, r.now, false);
-    say_register(&r, "n-1", 1);
-    settle(&r);
+    add_node(&r, "n-1", 1);
     pass(&r, TD_NS_PER_S);
     assert_int_equal(r.n_planned, 0);
     answer_plans(&r);
@@ -286,9 +282,7 @@ static void test_plan_for_a_job_that_has_run_does_not_look_for_what_it_began_wit
     assert_int_equal(r.n_assigned, 1);
     start_again(&r, &o); // without the plan
     ask_plan(&r, spec);
-    r.session = td_core_session_open(r.core, r.now, false);
-    say_register(&r, "n-1", 2);
-    settle(&r);
+    add_node(&r, "n-1", 2);
     assert_int_equal(r.n_requests, 1);
     assert_false(r.asked_for_later);
     refuse_plans(&r);
@@ -328,9 +322,7 @@ test_create_is_refused_as_the_plan_was_when_its_memory_is_known_and_fits_nowhere
     struct rig r;
     begin_alone(&r, &o);
     r.memory_bytes = UINT64_C(1) << 30;
-    r.session = td_core_session_open(r.core, r.now, false);
-    say_register(&r, "n-1", 1);
-    settle(&r);
+    add_node(&r, "n-1", 1);
     ask_plan(&r, large);
     answer_plan_with(&r, r.requests[--r.n_requests], "{\"memory_bytes\":2147483648}");
     assert_int_equal(r.planned_code, TD_FAILED_PRECONDITION);

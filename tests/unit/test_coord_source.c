@@ -134,9 +134,7 @@ static void test_settled_one_is_held_over_a_restart_until_the_job_has_ended(void
     assert_fails(s, TD_FAILED_PRECONDITION, "j-000000000001");
     assert_ok(td_core_cancel(r.core, r.now, j->id, "", &j));
     take(&r);
-    r.session = td_core_session_open(r.core, r.now, false);
-    say_register(&r, "n-1", 1); // holds nothing: the attempt is over
-    settle(&r);
+    add_node(&r, "n-1", 1); // holds nothing: the attempt is over
     assert_null(td_retain_user(r.core, of, td_catalog_find(of, "a1/step-5")));
     end(&r);
 }

@@ -25,9 +25,7 @@ static void begin_with_commands(struct rig *r) {
     const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
     begin_alone(r, &o);
     r->runs_commands = true;
-    r->session = td_core_session_open(r->core, r->now, false);
-    say_register(r, "n-1", 0);
-    settle(r);
+    add_node(r, "n-1", 0);
 }
 
 static td_status submit(struct rig *r, int number, const char *spec, const char *owner, bool shares,
