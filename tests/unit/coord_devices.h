@@ -55,9 +55,6 @@ static inline void say_list(struct rig *r, const struct listed *l) {
 
 // ---- jobs ---------------------------------------------------------------------------------------
 static inline char *far_spec_of(int seed, int n_ranks, const char *head, const char *accelerator) {
-    TD_AUTO(td_arena) *arena = NULL;
-    struct td_json *tree = NULL;
-    TD_AUTO_BUF text;
     char spec[640];
     snprintf(spec, sizeof spec,
              "{name: n, %sseed_everything: %d, model: {name: mlp, layers: [2, 2]},"
@@ -65,11 +62,7 @@ static inline char *far_spec_of(int seed, int n_ranks, const char *head, const c
              " optimizer: {name: sgd, lr: 0.1}, trainer: {devices: %d,"
              " accelerator: {name: plugin, accelerator: %s}}}",
              head, seed, n_ranks, accelerator);
-    td_buf_init(&text, 1 << 20);
-    assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    assert_ok(td_spec_parse(arena, spec, strlen(spec), NULL, 0, &tree));
-    assert_ok(td_json_print(tree, false, &text));
-    return td_buf_take_cstr(&text);
+    return make_canonical(spec);
 }
 
 static inline char *far_spec(int seed, int n_ranks) {
@@ -100,12 +93,6 @@ static inline size_t shown(struct rig *r, size_t *out_used) {
         *out_used += a->devices[i]->used;
     }
     return a->n_devices;
-}
-
-static inline struct td_reason reason(struct rig *r, int number) {
-    struct td_reason why;
-    td_core_reason(r->core, job(r, number), r->now.mono, &why);
-    return why;
 }
 
 static inline struct td_attempt *last(struct rig *r, int number) {

@@ -342,6 +342,12 @@ static inline const struct td_job *job(struct rig *r, int number) {
     return j;
 }
 
+static inline struct td_reason reason(struct rig *r, int number) {
+    struct td_reason why;
+    td_core_reason(r->core, job(r, number), r->now.mono, &why);
+    return why;
+}
+
 static inline void say_plan_result(struct rig *r, const char *request,
                                    Traind__V1__PlanResult *result) {
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;

@@ -30,7 +30,7 @@ static void test_nodes_that_do_not_meet_take_no_parts_of_one_attempt(void **stat
         settle(&r);
         answer_all(&r);
         assert_int_equal(r.n_parts, cases[i].meets ? 2 : 0);
-        td_core_reason(r.core, job(&r, 0), r.now.mono, &why);
+        why = reason(&r, 0);
         snprintf(words, sizeof words, "the collective address %s, of another network",
                  cases[i].address);
         assert_true(cases[i].meets || strstr(why.text, words) || strstr(why.text, "10.0.0.1, of"));
@@ -65,7 +65,7 @@ static void test_nodes_without_an_interface_are_named_and_counted(void **state) 
         const uint64_t before = td_core_reason_mark(r.core, job(&r, 0), r.now.mono);
         join_at(&r, cases[i].joins, "", "two");
         answer_all(&r);
-        td_core_reason(r.core, job(&r, 0), r.now.mono, &why);
+        why = reason(&r, 0);
         assert_string_equal(why.code, "WAITING_FOR_NODE");
         assert_non_null(strstr(why.text, "needs 2 nodes for 1 rank each, 1 connected node could"));
         if (!strstr(why.text, cases[i].words)) fail_msg("%s", why.text);
@@ -94,7 +94,7 @@ static void test_nodes_of_other_networks_are_named_and_counted(void **state) {
     create(&r, 0, spec);
     settle(&r);
     answer_all(&r);
-    td_core_reason(r.core, job(&r, 0), r.now.mono, &why);
+    why = reason(&r, 0);
     if (!strstr(why.text,
                 "2 connected nodes could take a part: n-1, n-2; node n-8 has no collective "
                 "interface (traind --collective-interface); nodes n-3 (fd00::2), n-4 "
@@ -210,7 +210,7 @@ static void test_network_that_could_hold_all_parts_is_waited_for(void **state) {
     create(&r, 1, second);
     settle(&r);
     answer_all(&r);
-    td_core_reason(r.core, job(&r, 1), r.now.mono, &why);
+    why = reason(&r, 1);
     if (!strstr(why.text, "0 of 2 ")) fail_msg("%s", why.text);
     end(&r);
 }
@@ -231,7 +231,7 @@ static void test_nodes_whose_ranks_speak_otherwise_take_no_parts_of_one_attempt(
     settle(&r);
     answer_all(&r);
     assert_int_equal(r.n_parts, 0);
-    td_core_reason(r.core, job(&r, 0), r.now.mono, &why);
+    why = reason(&r, 0);
     assert_string_equal(why.code, "WAITING_FOR_NODE");
     if (!strstr(why.text, "is of another build, whose ranks")) fail_msg("%s", why.text);
     join_at(&r, "n-3", "10.0.0.3", "three");
@@ -257,7 +257,7 @@ static void test_nodes_that_do_not_say_what_their_ranks_speak_are_named(void **s
     settle(&r);
     answer_all(&r);
     assert_int_equal(r.n_parts, 0);
-    td_core_reason(r.core, job(&r, 0), r.now.mono, &why);
+    why = reason(&r, 0);
     if (!strstr(why.text, "nodes n-1, n-2 are of another build")) fail_msg("%s", why.text);
     end(&r);
 }

@@ -87,8 +87,7 @@ static void test_node_without_the_memory_takes_no_part(void **state) {
     create(&r, 0, spec);
     settle(&r);
     answer_all(&r);
-    struct td_reason why;
-    td_core_reason(r.core, job(&r, 0), r.now.mono, &why);
+    const struct td_reason why = reason(&r, 0);
     assert_int_equal(r.n_assigned, 0);
     assert_non_null(strstr(why.text, "needs 2 nodes for 1 rank each, 1 connected node could take a "
                                      "part: n-1"));

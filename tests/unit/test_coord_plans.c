@@ -39,12 +39,6 @@ static void pass(struct rig *r, int64_t seconds) {
     }
 }
 
-static struct td_reason reason(struct rig *r, int number) {
-    struct td_reason why;
-    td_core_reason(r->core, job(r, number), r->now.mono, &why);
-    return why;
-}
-
 static void assert_failed_with(struct rig *r, int number, enum td_class cls, enum td_code code,
                                const char *message) {
     const struct td_job *j = job(r, number);

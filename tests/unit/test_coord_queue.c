@@ -20,12 +20,6 @@ static void fill(struct rig *r, int n, const char *spec) {
     assert_int_equal(r->n_assigned, 1);
 }
 
-static struct td_reason reason(struct rig *r, int number) {
-    struct td_reason why;
-    td_core_reason(r->core, job(r, number), r->now.mono, &why);
-    return why;
-}
-
 // ---- cost ---------------------------------------------------------------------------------------
 // One slot, one job that runs and MANY that wait. Looks so far.
 static uint32_t begin_many(struct rig *r, const char *spec) {

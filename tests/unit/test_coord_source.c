@@ -55,16 +55,23 @@ static void say_end(struct rig *r, const char *outcome, const char *why) {
     settle(r);
 }
 
-// Job 0 runs in the only slot and has saved step 5; job 1 waits, which begins from that.
-static void begin_named(struct rig *r, const char *key, const char *name) {
-    TD_AUTO_FREE char *first = make_spec_from(1, 1, ", checkpoint: {store: fs, save_top_k: 1}");
-    TD_AUTO_FREE char *second = make_named(2, key, name);
-    begin_with(r, 1, &options);
+// Job 0 runs in one of the slots and has saved step 5.
+static void begin_saved(struct rig *r, uint32_t slots, const char *store) {
+    char more[96];
+    snprintf(more, sizeof more, ", checkpoint: {store: %s, save_top_k: 1}", store);
+    TD_AUTO_FREE char *first = make_spec_from(1, 1, more);
+    begin_with(r, slots, &options);
     create(r, 0, first);
     settle(r);
     answer_plans(r);
     say_ready(r);
     say_saved(r, 5);
+}
+
+// Job 0 runs so in the only slot; job 1 waits, which begins from step 5.
+static void begin_named(struct rig *r, const char *key, const char *name) {
+    TD_AUTO_FREE char *second = make_named(2, key, name);
+    begin_saved(r, 1, "fs");
     create(r, 1, second);
     settle(r);
     answer_plans(r);
@@ -154,19 +161,6 @@ static void test_job_fails_with_the_reason_when_the_one_that_it_names_is_removed
     end(&r);
 }
 
-// Job 0 runs and has saved step 5, and there is a slot for another.
-static void begin_beside(struct rig *r, const char *store) {
-    char more[96];
-    snprintf(more, sizeof more, ", checkpoint: {store: %s, save_top_k: 1}", store);
-    TD_AUTO_FREE char *first = make_spec_from(1, 1, more);
-    begin_with(r, 2, &options);
-    create(r, 0, first);
-    settle(r);
-    answer_plans(r);
-    say_ready(r);
-    say_saved(r, 5);
-}
-
 // The file of a streamed checkpoint of job 0 is at the coordinator.
 static void say_durable(struct rig *r, const char *path) {
     const Traind__V1__AttemptId id = attempt_id(r);
@@ -180,7 +174,7 @@ static void say_durable(struct rig *r, const char *path) {
 static void fail_beside(struct rig *r, const char *why) {
     TD_AUTO_FREE char *second = make_named(2, "ckpt_path", "j-000000000000/last");
     char text[240];
-    begin_beside(r, "fs");
+    begin_saved(r, 2, "fs");
     struct rig one = *r; // the attempt of job 0, to speak of it again
     create(r, 1, second);
     settle(r);
@@ -229,7 +223,7 @@ static void test_job_waits_for_the_next_one_when_the_only_one_is_leaving(void **
     TD_AUTO_FREE char *second = make_named(2, "ckpt_path", "j-000000000000/last");
     struct rig r;
     struct td_reason why;
-    begin_beside(&r, "auto");
+    begin_saved(&r, 2, "auto");
     say_durable(&r, "a1/step-5");
     say_saved(&r, 10);
     say_removed(&r, 5);
@@ -238,7 +232,7 @@ static void test_job_waits_for_the_next_one_when_the_only_one_is_leaving(void **
     settle(&r);
     assert_int_equal(r.n_requests, 0);
     assert_int_equal(job(&r, 1)->state, TD_JOB_QUEUED);
-    td_core_reason(r.core, job(&r, 1), r.now.mono, &why);
+    why = reason(&r, 1);
     assert_string_equal(why.code, "SAVING_CHECKPOINT");
     say_durable(&r, "a1/step-10");
     assert_int_equal(r.n_requests, 1);

@@ -46,10 +46,8 @@ static td_status submit(struct rig *r, int number, const char *spec, const char 
 }
 
 static void cancel(struct rig *r, int number) {
-    char id[TD_JOB_ID_MAX];
     const struct td_job *j = NULL;
-    snprintf(id, sizeof id, "j-%012x", (unsigned)number);
-    assert_ok(td_core_cancel(r->core, r->now, id, "", &j));
+    assert_ok(td_core_cancel(r->core, r->now, job(r, number)->id, "", &j));
     take(r);
     assert_int_equal(j->state, TD_JOB_CANCELLED);
 }
@@ -76,8 +74,7 @@ static void test_spec_of_a_job_that_ended_is_deflated_and_read_as_it_was(void **
     assert_shown(&r, j, spec);
     const struct td_core_options o = {.incarnation = 2, .checkpoint_dir = "/c"};
     start_again(&r, &o); // what state.db has is the text
-    j = NULL;
-    assert_ok(td_core_find_job(r.core, "j-000000000001", &j));
+    j = job(&r, 1);
     assert_true(td_spec_text_kept(&j->spec) < strlen(spec) / 20);
     assert_shown(&r, j, spec);
     end(&r);
