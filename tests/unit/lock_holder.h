@@ -32,12 +32,19 @@ static inline bool lock_is_awaited(ino_t inode) {
     return found;
 }
 
-static inline void *lock_end_holder(void *arg) {
-    struct lock_ender *e = arg;
-    struct td_mono end = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS / 2);
-    while (!(e->awaited = lock_is_awaited(e->inode)) && td_mono_now().ns < end.ns) {
+// Until somebody does, for half of the time that a test waits.
+static inline bool lock_await_waiter(ino_t inode) {
+    const struct td_mono end = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS / 2);
+    bool awaited;
+    while (!(awaited = lock_is_awaited(inode)) && td_mono_now().ns < end.ns) {
         sched_yield();
     }
+    return awaited;
+}
+
+static inline void *lock_end_holder(void *arg) {
+    struct lock_ender *e = arg;
+    e->awaited = lock_await_waiter(e->inode);
     close(e->let_go);
     return NULL;
 }

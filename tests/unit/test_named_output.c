@@ -220,10 +220,7 @@ static void *release_when_awaited(void *arg) {
     struct td_named_hold *h = arg;
     struct stat st;
     if (fstat(h->fd, &st) != 0) return NULL;
-    const struct td_mono end = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS / 2);
-    while (!lock_is_awaited(st.st_ino) && td_mono_now().ns < end.ns) {
-        sched_yield();
-    }
+    (void)lock_await_waiter(st.st_ino);
     td_named_output_release(h);
     return NULL;
 }
