@@ -1,7 +1,6 @@
 // Files: whole or not at all, nothing left over, caps, trees with links, and a lock that names
 // its holder. Every test has a scratch directory of its own.
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -9,24 +8,7 @@
 #include <sys/wait.h>
 
 #include "tests/unit/lock_holder.h"
-
-static const char *in(void **state, const char *name) {
-    static char path[4][512];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", (char *)*state, name);
-    return path[next];
-}
-
-static int count_entries(const char *directory) {
-    DIR *d = opendir(directory);
-    int n = -2; // . and ..
-    while (d && readdir(d)) {
-        n++;
-    }
-    if (d) closedir(d);
-    return n;
-}
+#include "tests/unit/scratch_rig.h"
 
 static void test_file_is_replaced_whole_when_written(void **state) {
     const char *path = in(state, "f");

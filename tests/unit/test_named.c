@@ -7,15 +7,7 @@
 #include <unistd.h>
 
 #include "lib/base/named.h"
-#include "tests/unit/test.h"
-
-static const char *in(void **state, const char *name) {
-    static char path[8][512];
-    static unsigned next;
-    next = (next + 1) % 8;
-    snprintf(path[next], sizeof path[next], "%s/%s", (char *)*state, name);
-    return path[next];
-}
+#include "tests/unit/scratch_rig.h"
 
 static void put(void **state, const char *name, mode_t mode) {
     mode_t before = umask(0);

@@ -3,7 +3,6 @@
 
 #include "tests/unit/test.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,26 +12,9 @@
 #include "lib/base/named_output.h"
 #include "lib/base/path_rules.h"
 #include "tests/unit/lock_holder.h"
+#include "tests/unit/scratch_rig.h"
 
 enum { OTHER_USER = 54321 };
-
-static const char *in(void **state, const char *name) {
-    static char path[32][1024];
-    static int next;
-    next = (next + 1) % 32;
-    snprintf(path[next], sizeof path[next], "%s/%s", (char *)*state, name);
-    return path[next];
-}
-
-static int count(const char *directory) {
-    DIR *d = opendir(directory);
-    int n = -2; // . and ..
-    while (d && readdir(d)) {
-        n++;
-    }
-    if (d) closedir(d);
-    return n;
-}
 
 static td_status put(const char *path, const char *text) {
     return td_named_output_write(path, text, strlen(text), 0666, TD_FS_WRITE_DURABLE);
@@ -60,7 +42,7 @@ static void test_what_is_no_file_is_refused_and_stays(void **state) {
     snprintf(a.sun_path, sizeof a.sun_path, "%s", in(state, "socket"));
     TD_AUTO_CLOSE int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(s, (struct sockaddr *)&a, sizeof a), 0);
-    const int n = count(*state);
+    const int n = count_entries(*state);
     const struct {
         const char *path, *words;
     } cases[] = {
@@ -80,8 +62,8 @@ static void test_what_is_no_file_is_refused_and_stays(void **state) {
         assert_fails(put(cases[i].path, "x"), TD_FAILED_PRECONDITION, cases[i].words);
     }
     assert_fails(put("/nowhere/f", "x"), TD_NOT_FOUND, "'/nowhere/f' cannot be written");
-    assert_int_equal(count(*state), n);
-    assert_int_equal(count(in(state, "d")), 0);
+    assert_int_equal(count_entries(*state), n);
+    assert_int_equal(count_entries(in(state, "d")), 0);
 }
 
 static void test_link_stays_and_what_it_leads_to_is_replaced(void **state) {
@@ -98,7 +80,7 @@ static void test_link_stays_and_what_it_leads_to_is_replaced(void **state) {
     struct stat st;
     assert_int_equal(lstat(in(state, "link"), &st), 0);
     assert_true(S_ISLNK(st.st_mode));
-    assert_int_equal(count(in(state, "a/b")), 2);
+    assert_int_equal(count_entries(in(state, "a/b")), 2);
 }
 
 static void test_mode_is_kept_and_a_new_file_obeys_the_umask(void **state) {
@@ -157,7 +139,7 @@ static void test_temporary_name_destroys_nothing_and_the_longest_name_is_taken(v
         assert_ok(td_fs_write(in(state, longest), i ? "b" : "a", 1, 0600, 0));
     }
     assert_text(in(state, longest), "b");
-    assert_int_equal(count(*state), 4);
+    assert_int_equal(count_entries(*state), 4);
     assert_fails(put(in(state, "y/../z/f"), ""), TD_NOT_FOUND, "z/f");
 }
 
@@ -176,7 +158,7 @@ static void test_what_was_there_stays_until_the_new_one_is_finished(void **state
     assert_int_equal(symlink("/dev/null", f), 0);
     assert_fails(td_named_output_finish(&o, 0), TD_FAILED_PRECONDITION, "is a link");
     td_named_output_close(&o);
-    assert_int_equal(count(*state), 1);
+    assert_int_equal(count_entries(*state), 1);
 }
 
 static void test_a_file_in_place_is_neither_a_link_nor_a_pipe(void **state) {
@@ -210,7 +192,7 @@ static void test_output_is_held_once_whatever_name_leads_to_it(void **state) {
     td_named_output_release(&second);
     td_named_output_release(&second);
     td_named_output_release(&first);
-    assert_int_equal(count(*state), 1);
+    assert_int_equal(count_entries(*state), 1);
     assert_ok(td_named_output_hold(in(state, "link"), "job j-2", 0, &second));
     td_named_output_release(&second);
 }
@@ -236,7 +218,7 @@ static void test_output_is_free_for_all_when_its_holder_ends(void **state) {
     assert_fails(td_named_output_hold(f, "job j-3", 0, &third), TD_FAILED_PRECONDITION,
                  "(job j-2 on");
     td_named_output_release(&second);
-    assert_int_equal(count(*state), 0);
+    assert_int_equal(count_entries(*state), 0);
 }
 
 // Those of a submitter: below the roots, wherever a link leads, and no other name of a secret.
@@ -281,7 +263,7 @@ static void test_rules_are_asked_where_the_name_leads_to(void **state) {
     assert_ok(put(in(state, "else/link"), "x"));
     assert_ok(put(in(state, "state/checkpoints/j-1/predictions.npy"), "x"));
     td_path_rules_forget();
-    assert_int_equal(count(in(state, "else")), 1);
+    assert_int_equal(count_entries(in(state, "else")), 1);
     assert_text(in(state, "state/token"), "secret");
 }
 
@@ -334,7 +316,7 @@ static void test_lock_that_was_left_is_taken_and_one_of_another_user_is_no_hindr
         assert_ok(td_fs_write(lock, left[i], strlen(left[i]), 0600, 0));
         assert_ok(td_named_output_hold(f, "job j-1", 0, &h));
         td_named_output_release(&h);
-        assert_int_equal(count(*state), 0);
+        assert_int_equal(count_entries(*state), 0);
     }
     if (geteuid() != 0) return;
     assert_ok(td_fs_write(lock, left[1], strlen(left[1]), 0600, 0));
@@ -365,7 +347,7 @@ static void test_directories_are_made_in_the_one_that_was_judged(void **state) {
     const char *up = in(state, "root/new/../../state/evil");
     assert_fails(td_named_output_allowed(up), TD_INVALID_ARGUMENT, "without '..'");
     assert_fails(td_named_output_mkdirs(up, 0777), TD_INVALID_ARGUMENT, "without '..'");
-    assert_int_equal(count(in(state, "state")), 0);
+    assert_int_equal(count_entries(in(state, "state")), 0);
     assert_ok(td_named_output_mkdirs(in(state, "root/there/../a//./..b/c/"), 0777));
     assert_int_equal(stat(in(state, "root/a/..b/c"), &st), 0);
     assert_ok(td_named_output_mkdirs(in(state, "root/a"), 0777));

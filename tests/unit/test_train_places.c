@@ -1,9 +1,8 @@
 // Places of a run: what cannot be written is refused before the first step, and a plan refuses the
 // same without making anything. (Root may write anywhere but below a file and in /proc.)
 
-#include "tests/unit/test.h"
+#include "tests/unit/scratch_rig.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,31 +31,13 @@ static void assert_gone(const struct td_train_config *c, const char *words) {
     assert_refuses(td_places_check, c, TD_CLASS_DISK, words);
 }
 
-static void in(char out[TD_FS_PATH_BYTES], const char *dir, const char *name) {
-    assert_ok(td_fs_path(out, "%s/%s", dir, name));
-}
-
 static struct td_train_config saving_in(const char *dir) {
     return (struct td_train_config){.stages = TD_STAGE_FIT,
                                     .checkpoint = {.dir = dir, .save_top_k = 1}};
 }
 
-static int count(const char *dir) {
-    DIR *d = opendir(dir);
-    int n = 0;
-    assert_non_null(d);
-    while (readdir(d)) {
-        n++;
-    }
-    closedir(d);
-    return n - 2; // "." and ".."
-}
-
 static void test_checkpoints_are_refused_where_no_directory_can_be(void **state) {
-    char file[TD_FS_PATH_BYTES], below[TD_FS_PATH_BYTES], link[TD_FS_PATH_BYTES];
-    in(file, *state, "file");
-    in(below, file, "a/b");
-    in(link, *state, "link");
+    const char *file = in(state, "file"), *below = in(state, "file/a/b"), *link = in(state, "link");
     assert_ok(td_fs_write(file, "", 0, 0600, 0));
     assert_int_equal(symlink("/nowhere", link), 0);
     const struct {
@@ -82,21 +63,19 @@ static void test_nothing_is_refused_when_another_rank_or_nobody_writes_there(voi
 }
 
 static void test_look_makes_nothing_and_check_the_directory_alone(void **state) {
-    char dir[TD_FS_PATH_BYTES];
+    const char *dir = in(state, "new//checkpoints/");
     struct stat st;
-    in(dir, *state, "new//checkpoints/");
     const struct td_train_config c = saving_in(dir);
     assert_ok(td_places_look(&c));
-    assert_int_equal(count(*state), 0);
+    assert_int_equal(count_entries(*state), 0);
     assert_ok(td_places_check(&c));
     assert_int_equal(stat(dir, &st), 0);
-    assert_int_equal(count(dir), 0);
+    assert_int_equal(count_entries(dir), 0);
     assert_ok(td_places_look(&c));
-    assert_int_equal(count(dir), 0);
+    assert_int_equal(count_entries(dir), 0);
 }
 
 static void test_predictions_are_refused_where_no_file_can_be(void **state) {
-    char path[TD_FS_PATH_BYTES];
     struct td_train_config c = {.stages = TD_STAGE_PREDICT};
     assert_refused(&c, "there is no place for predictions");
     c.predict.output = "/nowhere/p.npy";
@@ -107,11 +86,10 @@ static void test_predictions_are_refused_where_no_file_can_be(void **state) {
     assert_refused(&c, "predict.output: '/dev/null' is a device, not a regular file; name a file");
     c.predict.output = "/dev/stdout";
     assert_refused(&c, "predict.output: '/dev/stdout' leads into /proc");
-    in(path, *state, "p.npy");
-    c.predict.output = path;
+    c.predict.output = in(state, "p.npy");
     assert_ok(td_places_look(&c));
     assert_ok(td_places_check(&c));
-    assert_int_equal(count(*state), 0);
+    assert_int_equal(count_entries(*state), 0);
     c.predict.output = NULL;
     c.checkpoint.dir = "/proc/a";
     assert_gone(&c, "predictions (predict.output, else checkpoint.dir)");
