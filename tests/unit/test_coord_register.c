@@ -189,23 +189,37 @@ static void test_node_of_another_build_is_refused_with_both_versions(void **stat
     td_core_destroy(r.core);
 }
 
+// ---- nodes whose build does not fit -------------------------------------------------------------
+static char own[TD_DIGEST_HEX]; // the language of plans of this build
+
+static int name_own(void **state) {
+    (void)state;
+    td_spec_language(own);
+    return 0;
+}
+
+static const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own, NULL};
+static const struct who other = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 2, own, NULL};
+
+// It is refused for its build, and its session ends. out_text: the message.
+static void assert_mismatch(struct rig *r, const struct who *w, char out_text[512]) {
+    uint64_t s;
+    assert_string_equal(registers(r, w, &s, out_text), "ABI_MISMATCH");
+    td_core_session_close(r->core, r->now, s);
+}
+
 // A refused node is shown with the reason until it registers; it holds nothing up.
 static void test_refused_node_is_shown_incompatible_with_the_reason(void **state) {
     (void)state;
     struct rig r = begin();
     uint64_t s;
-    char text[512], own[TD_DIGEST_HEX];
-    td_spec_language(own);
-    const struct who other = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 2, own, NULL};
-    const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own, NULL};
-    assert_string_equal(registers(&r, &other, &s, text), "ABI_MISMATCH");
-    td_core_session_close(r.core, r.now, s);
+    char text[512];
+    assert_mismatch(&r, &other, text);
     assert_shown(&r, TRAIND__V1__NODE__STATE__INCOMPATIBLE, text);
     assert_string_equal(registers(&r, &same, &s, text), "");
     assert_shown(&r, TRAIND__V1__NODE__STATE__READY, "");
     td_core_session_close(r.core, r.now, s); // and back to that build
-    assert_string_equal(registers(&r, &other, &s, text), "ABI_MISMATCH");
-    td_core_session_close(r.core, r.now, s);
+    assert_mismatch(&r, &other, text);
     assert_shown(&r, TRAIND__V1__NODE__STATE__INCOMPATIBLE, "launchers speak version 2");
     td_core_destroy(r.core);
 }
@@ -221,20 +235,13 @@ static void test_refused_node_is_shown_no_longer_when_it_tries_no_more(void **st
     (void)state;
     struct rig r = begin();
     uint64_t s;
-    char text[512], own[TD_DIGEST_HEX];
-    td_spec_language(own);
-    const struct who other = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 2, own, NULL};
-    const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own, NULL};
+    char text[512];
     const struct who guest = {"n-2", "desk", "boot-2", "10.9.0.2:5000", 2, own, NULL};
     assert_string_equal(registers(&r, &same, &s, text), "");
     td_core_session_close(r.core, r.now, s);
-    assert_string_equal(registers(&r, &guest, &s, text), "ABI_MISMATCH"); // once, and never again
-    td_core_session_close(r.core, r.now, s);
-    for (int i = 0; i < 60; i++) { // as long as one tries it is shown
-        if (i % 5 == 0) {
-            assert_string_equal(registers(&r, &other, &s, text), "ABI_MISMATCH");
-            td_core_session_close(r.core, r.now, s);
-        }
+    assert_mismatch(&r, &guest, text); // once, and never again
+    for (int i = 0; i < 60; i++) {     // as long as one tries it is shown
+        if (i % 5 == 0) assert_mismatch(&r, &other, text);
         pass(&r, 1);
     }
     assert_shown(&r, TRAIND__V1__NODE__STATE__INCOMPATIBLE, "launchers speak version 2");
@@ -249,17 +256,14 @@ static void test_refused_nodes_take_no_known_ones_place(void **state) {
     (void)state;
     struct rig r = begin();
     uint64_t s;
-    char text[512], own[TD_DIGEST_HEX], id[32];
-    td_spec_language(own);
-    const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own, NULL};
+    char text[512], id[32];
     assert_string_equal(registers(&r, &same, &s, text), "");
     td_core_session_close(r.core, r.now, s);
     r.now.real.ns += TD_NS_PER_S; // so it is the one that was seen longest ago
     for (int i = 0; i < TD_CORE_MAX_NODES + 8; i++) {
         snprintf(id, sizeof id, "guest-%d", i);
         const struct who guest = {id, id, "boot-2", "10.9.0.2:5000", 2, own, NULL};
-        assert_string_equal(registers(&r, &guest, &s, text), "ABI_MISMATCH");
-        td_core_session_close(r.core, r.now, s);
+        assert_mismatch(&r, &guest, text);
     }
     assert_non_null(td_map_get(r.core->nodes, "n-1"));
     const struct who next = {"n-2", "desk", "boot-3", "10.9.0.3:5000", 1, own, NULL};
@@ -272,13 +276,11 @@ static void test_refused_nodes_take_no_known_ones_place(void **state) {
 static void test_node_that_speaks_is_not_marked_by_a_refused_copy(void **state) {
     (void)state;
     struct rig r = begin();
-    uint64_t s, copy;
-    char text[512], own[TD_DIGEST_HEX];
-    td_spec_language(own);
-    const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own, NULL};
-    const struct who other = {"n-1", "rack", "boot-2", "10.9.0.2:5000", 2, own, NULL};
+    uint64_t s, s2;
+    char text[512];
+    const struct who copy = {"n-1", "rack", "boot-2", "10.9.0.2:5000", 2, own, NULL};
     assert_string_equal(registers(&r, &same, &s, text), "");
-    assert_string_equal(registers(&r, &other, &copy, text), "ABI_MISMATCH");
+    assert_string_equal(registers(&r, &copy, &s2, text), "ABI_MISMATCH");
     assert_shown(&r, TRAIND__V1__NODE__STATE__READY, "");
     td_core_destroy(r.core);
 }
@@ -288,14 +290,12 @@ static void test_node_whose_ranks_read_other_plans_has_a_session_and_no_jobs(voi
     (void)state;
     struct rig r = begin();
     uint64_t s;
-    char text[512], own[TD_DIGEST_HEX], wanted[128];
-    td_spec_language(own);
-    const struct who other = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, "0123456789abcdef",
-                              NULL};
+    char text[512], wanted[128];
+    const struct who foreign = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, "0123456789abcdef",
+                                NULL};
     const struct who older = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, NULL, NULL};
-    const struct who same = {"n-1", "rack", "boot-1", "10.9.0.1:5000", 1, own, NULL};
     snprintf(wanted, sizeof wanted, "traind %s and writes form %s", td_version, own);
-    assert_string_equal(registers(&r, &other, &s, text), "");
+    assert_string_equal(registers(&r, &foreign, &s, text), "");
     assert_shown(&r, TRAIND__V1__NODE__STATE__INCOMPATIBLE,
                  "traind 7.7, whose ranks read plans of another form (0123456789");
     assert_shown(&r, TRAIND__V1__NODE__STATE__INCOMPATIBLE, wanted);
@@ -374,5 +374,5 @@ int main(void) {
         cmocka_unit_test(test_session_that_does_not_register_ends_after_a_lease),
         cmocka_unit_test(test_sessions_that_do_not_register_keep_no_node_out),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, name_own, NULL);
 }
