@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 import support
+from marks import full_only
 from test_s79_install import files, installed, make  # noqa: F401 (installed is a fixture)
 
 SCRIPTS = support.ROOT / "deploy/debian"
@@ -19,9 +20,8 @@ def run_script(name, verb, bin_dir=None, root=""):
                           env={**os.environ, "DPKG_ROOT": str(root)}).stderr
 
 
+@full_only
 def test_ranks_of_a_node_outlived_the_package(cluster, installed):
-    if not os.environ.get("TD_FULL"):
-        pytest.skip("only in check-full")
     coordinator = cluster.start("--role", "coordinator", "--allow", "all")
     node = cluster.make("--role", "node", "--coordinator", coordinator.address, "--slots", 2, "--token-file",
                         coordinator.state_dir / "token", "--name", "packaged", name="packaged")
@@ -58,9 +58,8 @@ def test_purge_kept_state_without_a_word(tmp_path):
         assert re.search(rf"kept: {tmp_path}/var/lib/{name} \(\S+\) .* tokens.*rm -r {tmp_path}/var/lib/{name}$", said, re.M), said
 
 
+@full_only
 def test_packages_have_what_is_installed_and_make_the_user(installed, tmp_path):
-    if not os.environ.get("TD_FULL"):
-        pytest.skip("only in check-full")
     for program in ("dpkg-buildpackage", "dh"):
         if not shutil.which(program):
             pytest.skip(f"no packaging tools here: {program}")

@@ -111,9 +111,7 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory):
-    if not os.environ.get("TD_FULL"):
-        pytest.skip("only in check-full")
+def machine(full, tmp_path_factory):
     if os.geteuid() != 0:
         pytest.skip("no systemd-nspawn: it needs root")
     if not shutil.which("systemd-nspawn"):

@@ -3,7 +3,6 @@ this one: jobs, points, checkpoints and notes are as that traind said they were,
 older build gets is in test_s66_join.py."""
 import contextlib
 import json
-import os
 import shutil
 import sqlite3
 
@@ -26,10 +25,8 @@ def restore(kept, state):
 
 
 @pytest.fixture(params=STATES, ids=lambda kept: kept.name)
-def upgraded(request, cluster):
+def upgraded(full, request, cluster):
     """The daemon that was started on it, and what the older one had answered, by the name of the job."""
-    if not os.environ.get("TD_FULL"):
-        pytest.skip("only in check-full")
     daemon = cluster.make("--slots", "4", "--name", "upgraded")
     restore(request.param, daemon.state_dir)
     said = json.loads((request.param / "answers.json").read_text().replace("@STATE@", str(daemon.state_dir)))
