@@ -165,8 +165,8 @@ def wreck(path, page, byte=b"\0"):
     path.write_bytes(data)
 
 
-def root(name):
-    return lambda path: wreck(path, page_of(path, f"SELECT rootpage FROM sqlite_master WHERE name = '{name}'"))
+def root(name, byte=b"\0"):
+    return lambda path: wreck(path, page_of(path, f"SELECT rootpage FROM sqlite_master WHERE name = '{name}'"), byte)
 
 
 def write_at(at, data):
@@ -279,12 +279,8 @@ def test_check_in_the_background_marks_damaged_metrics(cluster):
     until("points are committed", lambda: len(daemon.points(job)) == 400)
     daemon.kill()
     path = daemon.state_dir / "metrics.db"
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        root = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'points'").fetchone()[0]
-    data = bytearray(path.read_bytes())  # the start reads the other tables, not this one
-    data[(root - 1) * 4096:root * 4096] = b"\xa5" * 4096
-    path.write_bytes(data)
+    empty_log(path)
+    root("points", b"\xa5")(path)  # the start reads the other tables, not this one
     start_with(daemon, "--check-after-ms", "1")
     until("health says so", lambda: not serving(daemon), 20)
     assert "metrics.db" in daemon.tail(100) and not aside(daemon, "metrics.db")
