@@ -14,12 +14,10 @@ for lib, name, result, *args in (
         (libssl, "TLS_client_method", P), (libssl, "SSL_CTX_new", P, P), (libssl, "SSL_new", P, P), (libssl, "SSL_free", None, P),
         (libssl, "SSL_CTX_free", None, P), (libssl, "SSL_set_bio", None, P, P, P), (libssl, "SSL_set_connect_state", None, P),
         (libssl, "SSL_set_alpn_protos", I, P, ctypes.c_char_p, I), (libssl, "SSL_do_handshake", I, P),
-        (libssl, "SSL_key_update", I, P, I), (libssl, "SSL_write", I, P, ctypes.c_char_p, I), (libcrypto, "BIO_s_mem", P),
-        (libcrypto, "BIO_new", P, P), (libcrypto, "BIO_read", I, P, ctypes.c_char_p, I),
-        (libcrypto, "BIO_write", I, P, ctypes.c_char_p, I)):
+        (libssl, "SSL_key_update", I, P, I), (libcrypto, "BIO_s_mem", P), (libcrypto, "BIO_new", P, P),
+        (libcrypto, "BIO_read", I, P, ctypes.c_char_p, I), (libcrypto, "BIO_write", I, P, ctypes.c_char_p, I)):
     getattr(lib, name).restype, getattr(lib, name).argtypes = result, args
 NOT_REQUESTED = 0
-UPDATE_BYTES = 27
 
 
 class Stranger:
@@ -49,10 +47,6 @@ class Stranger:
         """So many KeyUpdate records, each under the key that the one before brought."""
         for _ in range(n):
             assert libssl.SSL_key_update(self.ssl, NOT_REQUESTED) == 1 and libssl.SSL_do_handshake(self.ssl) == 1
-        return self.written()
-
-    def data(self, what):
-        assert libssl.SSL_write(self.ssl, what, len(what)) == len(what)
         return self.written()
 
     def send(self, what):
