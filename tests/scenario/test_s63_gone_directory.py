@@ -4,9 +4,9 @@ import contextlib
 import shutil
 import time
 
-import grpc
 import pytest
 
+from fake_node import refused
 from marks import some
 from support import SPEC, until
 
@@ -17,13 +17,6 @@ def health(daemon):
 
     stub = health_pb2_grpc.HealthStub(daemon.dial())
     return lambda: stub.Check(health_pb2.HealthCheckRequest(), timeout=10).status == health_pb2.HealthCheckResponse.SERVING
-
-
-def refusal(call):
-    with pytest.raises(grpc.RpcError) as error:
-        call()
-    assert error.value.code() == grpc.StatusCode.UNAVAILABLE, error.value
-    return error.value.details()
 
 
 def move(path):
@@ -57,9 +50,9 @@ def test_changes_were_acknowledged_into_files_that_were_gone(cluster, deed, word
     kept, serving = daemon.submit(), health(daemon)
     with put_back(daemon.state_dir):
         deed(daemon.state_dir)
-        said = refusal(daemon.submit)  # at once: what it wrote went to a file that is not there
-        assert "cannot write its disk (state.db: '" in said and words in said and "put it back" in said, said
-        assert "changed nothing" in refusal(daemon.submit)
+        # At once: what it wrote went to a file that is not there.
+        refused("UNAVAILABLE", daemon.submit, "cannot write its disk (state.db: '", words, "put it back")
+        refused("UNAVAILABLE", daemon.submit, "changed nothing")
         until("health says so", lambda: not serving(), 2)
         assert words in daemon.job(kept).unsaved
     if deed not in (move, replace):

@@ -1,6 +1,7 @@
 """Lists whose rows are long: an answer ends where it is full, and the clients go on with its token. The rows are written
 into state.db of a coordinator that is down, as thousands of failures would have written them."""
 import json
+import signal
 import sqlite3
 
 from support import until
@@ -13,8 +14,7 @@ def with_rows(daemon, write):
     """write(db, job) while the coordinator is down; the id of a job that has ended."""
     job = daemon.submit()
     daemon.steer("Cancel", job)
-    daemon.process.terminate()
-    daemon.process.wait()
+    daemon.kill(signal.SIGTERM)
     with sqlite3.connect(daemon.state_dir / "state.db") as db:
         write(db, job)
     db.close()
