@@ -246,11 +246,12 @@ static bool take_all(struct writer *w, struct item **out_head) {
     return *out_head != NULL;
 }
 
-// Looked at before, so that nothing is written into a file that is gone, and after, as it may have
-// gone meanwhile. What is committed is not carried out twice.
+// Looked at after the commit, which counts only where the file is in its place; before it only
+// while the writer fails, so that no try is made in vain. What is committed is not carried out
+// twice.
 static bool commit_once(struct writer *w, struct item *head) {
-    if (!is_in_place(w)) return false;
-    if (w->written) return true;
+    if (w->written) return is_in_place(w);
+    if (atomic_load(&w->failing) && !is_in_place(w)) return false;
     int rc = td_db_step(w->begin);
     for (struct item *i = head; i && rc == SQLITE_OK; i = i->next) {
         rc = w->carry_out(w, i);

@@ -19,9 +19,9 @@
 // waiting are bounded by their makers, which wait for acknowledgements; queries by
 // TD_DISK_MAX_JOBS.
 //
-// The files are looked at twice a second, before and after each commit: one that was deleted, moved
-// or unmounted takes what is written and keeps nothing of it. That is a failure as a full disk is,
-// until the file is back.
+// The files are looked at after each commit, and twice a second while there is none. One that was
+// deleted, moved or unmounted takes what is written and keeps nothing of it. That is a failure as a
+// full disk is, until the file is back.
 //
 // Schema: the table `schema` holds one row per migration applied; a database of a newer build is
 // refused (FAILED_PRECONDITION), never touched.
