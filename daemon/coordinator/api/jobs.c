@@ -335,13 +335,14 @@ static void plan_done(struct td_rpc_call *call, void *ctx) {
 // ---- GetJob, ListJobs, WatchJob -----------------------------------------------------------------
 static td_status spec_changes(const struct td_job *j, char **out_json) {
     TD_AUTO(td_arena) *arena = NULL;
-    TD_AUTO_FREE char *spec = NULL;
+    TD_AUTO_FREE char *inflated = NULL;
     TD_AUTO_BUF text;
+    const char *spec;
     struct td_json *tree;
     const struct td_json *brief;
     td_buf_init(&text, SPEC_JSON_MAX);
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    TD_TRY(td_spec_text_dup(&j->spec, &spec));
+    TD_TRY(td_spec_text_read(&j->spec, &inflated, &spec));
     TD_TRY(td_json_parse(arena, spec, strlen(spec), &tree));
     TD_TRY(td_spec_brief(arena, tree, &brief));
     TD_TRY(td_json_print(brief, false, &text));

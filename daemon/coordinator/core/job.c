@@ -338,8 +338,9 @@ void td_job_destroy(struct td_job *j) {
 
 static td_status parse_spec(const struct td_job *j, struct td_arena *arena,
                             struct td_json **out_tree) {
-    TD_AUTO_FREE char *text = NULL;
-    TD_TRY(td_spec_text_dup(&j->spec, &text));
+    TD_AUTO_FREE char *inflated = NULL;
+    const char *text;
+    TD_TRY(td_spec_text_read(&j->spec, &inflated, &text));
     TD_TRY_CTX(td_json_parse(arena, text, strlen(text), out_tree), "canonical spec of job %s",
                j->id);
     return TD_OK;

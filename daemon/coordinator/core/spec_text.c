@@ -41,15 +41,19 @@ void td_spec_text_pack(struct td_spec_text *t) {
     free(td_steal(t->text));
 }
 
-td_status td_spec_text_dup(const struct td_spec_text *t, char **out_text) {
+td_status td_spec_text_read(const struct td_spec_text *t, char **out_inflated,
+                            const char **borrow_text) {
     if (!td_spec_text_is_set(t)) return td_fail(TD_DATA_LOSS, "the spec is lost");
-    TD_AUTO_FREE char *text = t->text ? td_strdup(t->text) : td_calloc(1, t->bytes + 1);
+    if (t->text) {
+        *borrow_text = t->text;
+        return TD_OK;
+    }
+    TD_AUTO_FREE char *text = td_calloc(1, t->bytes + 1);
     size_t at = 0;
     if (!text) return td_fail_oom();
-    const char *wrong =
-        t->text ? NULL : td_gz_inflate(t->packed, t->packed_bytes, text, t->bytes, &at);
+    const char *wrong = td_gz_inflate(t->packed, t->packed_bytes, text, t->bytes, &at);
     if (wrong) return td_fail(TD_INTERNAL, "a deflated spec, byte %zu: %s", at, wrong);
-    *out_text = td_steal(text);
+    *borrow_text = *out_inflated = td_steal(text);
     return TD_OK;
 }
 

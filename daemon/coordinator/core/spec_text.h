@@ -18,8 +18,10 @@ bool td_spec_text_is_set(const struct td_spec_text *t);
 TD_MUST_USE td_status td_spec_text_set(struct td_spec_text *t, const char *text);
 // From now on `text` is NULL, unless the text is small, does not get smaller, or memory is short.
 void td_spec_text_pack(struct td_spec_text *t);
-// The whole text, whatever it is kept as.
-TD_MUST_USE td_status td_spec_text_dup(const struct td_spec_text *t, char **out_text);
+// The whole text, whatever it is kept as: borrow_text is of t, or it is *out_inflated, which was
+// NULL and is the caller's to free.
+TD_MUST_USE td_status td_spec_text_read(const struct td_spec_text *t, char **out_inflated,
+                                        const char **borrow_text);
 size_t td_spec_text_kept(const struct td_spec_text *t); // bytes that it takes
 
 #endif

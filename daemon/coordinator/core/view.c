@@ -165,8 +165,9 @@ static void view_places(struct td_arena *a, const struct td_core *core, const st
 
 static char *view_spec(struct td_arena *a, const struct td_job *j) {
     if (!td_spec_text_is_set(&j->spec)) return td_unconst("");
-    TD_AUTO_FREE char *text = NULL;
-    td_status s = td_spec_text_dup(&j->spec, &text);
+    TD_AUTO_FREE char *inflated = NULL;
+    const char *text;
+    td_status s = td_spec_text_read(&j->spec, &inflated, &text);
     char *shown = s ? NULL : td_arena_strdup(a, text);
     td_status_free(s);
     return shown;
