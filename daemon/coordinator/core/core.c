@@ -145,6 +145,7 @@ void td_core_start(struct td_core *core, struct td_now now) {
     td_core_enter(core, now);
     core->started = true;
     core->started_at = now.mono;
+    td_specs_start(core);
     size_t cursor = 0;
     const char *key;
     void *value;

@@ -36,9 +36,18 @@ static void uncount(struct td_core *core, const struct td_job *j) {
     if (!share->n_jobs) free(td_map_remove(core->spec_shares, owner_of(j)));
 }
 
-// The heap keeps what is freed between other blocks: it is given back now and then.
-static void free_heap(struct td_core *core, size_t freed_bytes) {
+static void pack(struct td_core *core, struct td_job *j) {
+    const size_t before = td_spec_text_kept(&j->spec);
+    td_spec_text_pack(&j->spec);
+    free(td_steal(j->plan_spec)); // nothing plans it again
+    const size_t freed_bytes = before - td_spec_text_kept(&j->spec);
+    if (freed_bytes) share_of(core, owner_of(j))->bytes -= freed_bytes;
+    core->spec_bytes -= freed_bytes;
     core->spec_bytes_freed += freed_bytes;
+}
+
+// The heap keeps what is freed between other blocks: it is given back now and then.
+static void trim(struct td_core *core) {
     if (core->spec_bytes_freed < TRIM_BYTES) return;
     core->spec_bytes_freed = 0;
     (void)malloc_trim(0);
@@ -71,16 +80,16 @@ td_status td_specs_check(const struct td_core *core, const struct td_core_create
 
 void td_specs_add(struct td_core *core, struct td_job *j) {
     count(core, j);
-    if (td_job_state_ended(j->state)) td_specs_ended(core, j);
+    if (td_job_state_ended(j->state)) pack(core, j);
+}
+
+void td_specs_start(struct td_core *core) {
+    trim(core);
 }
 
 void td_specs_ended(struct td_core *core, struct td_job *j) {
-    const size_t before = td_spec_text_kept(&j->spec);
-    uncount(core, j);
-    td_spec_text_pack(&j->spec);
-    free(td_steal(j->plan_spec)); // nothing plans it again
-    count(core, j);
-    free_heap(core, before - td_spec_text_kept(&j->spec));
+    pack(core, j);
+    trim(core);
 }
 
 void td_specs_remove(struct td_core *core, const struct td_job *j) {

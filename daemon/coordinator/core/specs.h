@@ -19,6 +19,8 @@ TD_MUST_USE td_status td_specs_check(const struct td_core *core,
                                      const struct td_core_create_job *request);
 // The job has its spec and its owner, and is one of the core's.
 void td_specs_add(struct td_core *core, struct td_job *j);
+// All that state.db has was added: what that freed goes back to the system.
+void td_specs_start(struct td_core *core);
 // It has ended: its spec is deflated.
 void td_specs_ended(struct td_core *core, struct td_job *j);
 // It is forgotten.
