@@ -119,8 +119,16 @@ struct reader {
     struct td_coordinator *c;
     char path[TD_SHELL_PATH_MAX];
     size_t root_bytes; // of path: nothing below it may be a link
+    int fd;            // -1: the first read opens it
     uint64_t offset, file_bytes;
 };
+
+static void reader_destroy(void *reader) {
+    struct reader *r = reader;
+    if (!r) return;
+    td_auto_close(&r->fd);
+    free(r);
+}
 
 static td_status send_chunk(void *reader, const void *data, size_t n, enum td_rpc_send *out_sent) {
     struct reader *r = reader;
@@ -147,12 +155,12 @@ static void next_chunk(void *reader) {
         return;
     }
     size_t bytes = (size_t)TD_MIN(r->file_bytes - r->offset, CHUNK_BYTES);
-    const struct td_disk_file file = {r->path, r->root_bytes, true};
+    const struct td_disk_file file = {r->path, r->root_bytes, true, &r->fd};
     td_file_stream_read(&r->stream, r->c->reads, &file, r->offset, bytes);
 }
 
 static const struct td_file_stream_ops chunks = {
-    .next = next_chunk, .send = send_chunk, .destroy = free};
+    .next = next_chunk, .send = send_chunk, .destroy = reader_destroy};
 
 // What checkpoint.dir named, below which traind made "JOB/a1/step-5". A command's own directory is
 // what it says; that one may be no link.
@@ -221,10 +229,11 @@ static td_status open_shard(struct td_coordinator *c, const struct td_rpc_call *
 static void read_shard(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     struct reader *r = td_calloc(1, sizeof *r);
+    if (r) r->fd = -1;
     td_status s =
         r ? open_shard(c, call, (const Traind__V1__ReadShardRequest *)request, r) : td_fail_oom();
     if (s) {
-        free(r);
+        reader_destroy(r);
         td_shell_fail(c, call, s);
         return;
     }

@@ -157,7 +157,7 @@ static bool read_some(struct reader *r) {
         td_logs_path(r->c->logs, &key, path, sizeof path);
         r->at = s;
         size_t bytes = (size_t)TD_MIN(size - r->offsets[s], CHUNK_BYTES);
-        const struct td_disk_file file = {path, (size_t)(strrchr(path, '/') - path), false};
+        const struct td_disk_file file = {path, (size_t)(strrchr(path, '/') - path), false, NULL};
         td_file_stream_read(&r->stream, r->c->reads, &file, r->offsets[s], bytes);
         return true;
     }

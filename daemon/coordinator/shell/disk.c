@@ -136,14 +136,21 @@ static void free_reading(struct reading *r) {
     free(r);
 }
 
+static td_status open_file(const struct reading *r, int *out_fd) {
+    TD_AUTO_CLOSE int fd = -1;
+    TD_TRY(td_fs_open_below(r->path, r->file.root_bytes, &fd, NULL));
+    if (r->file.is_named) TD_TRY(td_path_rules_check(TD_PATH_READ, r->path, fd));
+    *out_fd = td_steal_fd(&fd);
+    return TD_OK;
+}
+
 static void reading_run(struct td_disk_job *job) {
     struct reading *r = (struct reading *)job;
-    TD_AUTO_CLOSE int fd = -1;
-    r->failure = td_fs_open_below(r->path, r->file.root_bytes, &fd, NULL);
-    if (!r->failure && r->file.is_named) {
-        r->failure = td_path_rules_check(TD_PATH_READ, r->path, fd);
-    }
+    TD_AUTO_CLOSE int own_fd = -1;
+    int *kept = r->file.fd ? r->file.fd : &own_fd;
+    if (*kept < 0) r->failure = open_file(r, kept);
     if (r->failure) return;
+    const int fd = *kept;
     while (r->n < r->bytes) {
         ssize_t got = pread(fd, (char *)r->data + r->n, r->bytes - r->n, (off_t)(r->offset + r->n));
         if (got < 0 && errno == EINTR) continue;

@@ -40,6 +40,9 @@ struct td_disk_file {
     const char *path;
     size_t root_bytes; // of path: a directory, below which nothing may be a link
     bool is_named;     // by a spec: the path rules of the daemon hold
+    // The caller's, for several reads of one file: -1 before the first one, which opens and judges
+    // it. It lives as long as a read does, and the caller closes it. NULL: opened for each read.
+    int *fd;
 };
 // Reads at most bytes of a regular file from offset. done comes on the loop:
 // data dies when it returns; n is short at the end of the file. Errors as td_disk_submit.
