@@ -13,17 +13,26 @@
 #include "daemon/coordinator/shell/watch.h"
 
 // What a method answers, in the arena; NULL: the arena is full.
-typedef const ProtobufCMessage *view_fn(struct td_arena *a, struct td_coordinator *c);
+typedef const ProtobufCMessage *view_fn(struct td_arena *a, struct td_coordinator *c,
+                                        const ProtobufCMessage *request);
 
-static void answer(struct td_rpc_call *call, void *ctx, view_fn *view) {
-    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+// take_refused: what is wrong with the request.
+static void answer(struct td_rpc_call *call, struct td_coordinator *c, td_status take_refused,
+                   view_fn *view, const ProtobufCMessage *request) {
     struct td_arena *arena = NULL;
-    td_status s = td_shell_arena(&arena);
+    td_status s = take_refused ? take_refused : td_shell_arena(&arena);
     if (s) {
         td_shell_fail(c, call, s);
     } else {
-        td_shell_reply(c, call, arena, view(arena, c));
+        td_shell_reply(c, call, arena, view(arena, c, request));
     }
+}
+
+// These lists are whole where no number of rows is asked for.
+static struct td_page page_of(uint32_t rows, size_t all) {
+    struct td_page page = td_page_of(rows);
+    if (!rows) page.most = all;
+    return page;
 }
 
 // What its certificate says of a node that joined.
@@ -36,9 +45,9 @@ static bool add_member(struct td_arena *a, struct td_coordinator *c, Traind__V1_
 }
 
 static const ProtobufCMessage *view_nodes(struct td_arena *a, struct td_coordinator *c,
-                                          const Traind__V1__ListNodesRequest *r) {
-    struct td_page page = td_page_of(r->page_size);
-    if (!r->page_size) page.most = TD_CORE_MAX_NODES;
+                                          const ProtobufCMessage *request) {
+    const Traind__V1__ListNodesRequest *r = (const Traind__V1__ListNodesRequest *)request;
+    const struct td_page page = page_of(r->page_size, TD_CORE_MAX_NODES);
     Traind__V1__ListNodesResponse *m =
         td_view_nodes(a, c->core, td_shell_now(), page, r->page_token);
     for (size_t i = 0; m && i < m->n_nodes; i++) {
@@ -51,13 +60,7 @@ static void list_nodes(struct td_rpc_call *call, const ProtobufCMessage *request
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     const Traind__V1__ListNodesRequest *r = (const Traind__V1__ListNodesRequest *)request;
     const bool is_known = !r->page_token[0] || td_nodes_find(c->core, r->page_token);
-    struct td_arena *arena = NULL;
-    td_status s = is_known ? td_shell_arena(&arena) : td_page_bad_token();
-    if (s) {
-        td_shell_fail(c, call, s);
-    } else {
-        td_shell_reply(c, call, arena, view_nodes(arena, c, r));
-    }
+    answer(call, c, is_known ? TD_OK : td_page_bad_token(), view_nodes, request);
 }
 
 // "p<number of the first row>"; "": all of them. False: it is none.
@@ -67,11 +70,14 @@ static bool read_row(const char *token, size_t *out_first) {
     return !token[0] || sscanf(token, "p%zu%c", out_first, &rest) == 1;
 }
 
-// The page of them that begins at a row; all are in m.
-static const ProtobufCMessage *cut_plugins(struct td_arena *a, Traind__V1__ListPluginsResponse *m,
-                                           size_t first, uint32_t rows) {
-    struct td_page page = td_page_of(rows);
-    if (!rows) page.most = m->n_plugins;
+// The page of them that begins at a row.
+static const ProtobufCMessage *view_plugins(struct td_arena *a, struct td_coordinator *c,
+                                            const ProtobufCMessage *request) {
+    const Traind__V1__ListPluginsRequest *r = (const Traind__V1__ListPluginsRequest *)request;
+    Traind__V1__ListPluginsResponse *m = td_view_plugins(a, c->core);
+    size_t first;
+    if (!m || !read_row(r->page_token, &first)) return NULL; // it was judged before
+    struct td_page page = page_of(r->page_size, m->n_plugins);
     first = TD_MIN(first, m->n_plugins);
     size_t end = first;
     while (end < m->n_plugins && td_page_takes(&page, &m->plugins[end]->base)) {
@@ -86,15 +92,9 @@ static const ProtobufCMessage *cut_plugins(struct td_arena *a, Traind__V1__ListP
 static void list_plugins(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     const Traind__V1__ListPluginsRequest *r = (const Traind__V1__ListPluginsRequest *)request;
-    struct td_arena *arena = NULL;
     size_t first;
-    td_status s = read_row(r->page_token, &first) ? td_shell_arena(&arena) : td_page_bad_token();
-    if (s) {
-        td_shell_fail(c, call, s);
-        return;
-    }
-    Traind__V1__ListPluginsResponse *m = td_view_plugins(arena, c->core);
-    td_shell_reply(c, call, arena, m ? cut_plugins(arena, m, first, r->page_size) : NULL);
+    answer(call, c, read_row(r->page_token, &first) ? TD_OK : td_page_bad_token(), view_plugins,
+           request);
 }
 
 enum { N_MORE = 9 };
@@ -149,7 +149,9 @@ static bool add_troubles(struct td_arena *a, const struct td_coordinator *c,
     return m->troubles && add_certificate(a, c, m);
 }
 
-static const ProtobufCMessage *view_cluster(struct td_arena *a, struct td_coordinator *c) {
+static const ProtobufCMessage *view_cluster(struct td_arena *a, struct td_coordinator *c,
+                                            const ProtobufCMessage *request) {
+    (void)request;
     Traind__V1__ClusterInfo *m = td_view_cluster(a, c->core, N_MORE);
     if (!m || !add_counters(a, c, m) || !add_troubles(a, c, m)) return NULL;
     m->version = c->version;
@@ -162,8 +164,7 @@ static const ProtobufCMessage *view_cluster(struct td_arena *a, struct td_coordi
 }
 
 static void get_cluster_info(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
-    (void)request;
-    answer(call, ctx, view_cluster);
+    answer(call, TD_CAST(td_coordinator, ctx), TD_OK, view_cluster, request);
 }
 
 static const struct td_rpc_method rows[] = {
