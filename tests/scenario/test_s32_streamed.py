@@ -48,6 +48,22 @@ def test_streamed_checkpoint_exists_when_all_its_files_are_here(coordinator):
     node.close()
 
 
+def test_download_ends_whole_when_its_file_is_deleted_meanwhile(coordinator):
+    node, job, attempt = run_one(coordinator)
+    m, data = coordinator.cluster.stubs.checkpoint, os.urandom(24 << 20)
+    attempt.put(10, "model.safetensors", data)
+    attempt.checkpoint(10, {"model.safetensors": data}, b"{}")
+    attempt.put(10, "manifest.json", b"{}")
+    until("it is committed", lambda: coordinator.job(job).checkpoint == "a1/step-10")
+    chunks = coordinator.stub("Checkpoint").ReadShard(
+        m.ReadShardRequest(job=job, path="a1/step-10", file="model.safetensors"), timeout=20)
+    got = next(chunks).data
+    for file in below(coordinator.state_dir / "checkpoints", "*.safetensors"):
+        os.unlink(file)
+    assert got + b"".join(x.data for x in chunks) == data
+    node.close()
+
+
 def test_streamed_checkpoint_is_damaged_when_its_own_files_are(coordinator):
     node, job, attempt = run_one(coordinator, "restart.backoff=[0]")
     data = os.urandom(5000)
