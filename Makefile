@@ -90,36 +90,42 @@ march_v3 := -march=x86-64-v3
 march_v4 := -march=x86-64-v4
 
 # ---- sources, by folder -------------------------------------------------------------------------
+# A folder with its inner rooms; the sources of folders; their objects.
+under = $(1) $(foreach d,$(wildcard $(1)/*/),$(call under,$(patsubst %/,%,$(d))))
 src   = $(wildcard $(addsuffix /*.c,$(1)))
 obj   = $(patsubst %.c,$(B)/obj/%.o,$(filter-out %_loops.c,$(call src,$(1)))) \
 	$(foreach l,$(levels),$(patsubst %.c,$(B)/obj/%.$(l).o,$(filter %_loops.c,$(call src,$(1)))))
+all_of = $(call obj,$(foreach d,$(1),$(call under,$(d))))
+# Of objects those of these names.
+named = $(filter $(addprefix %/,$(addsuffix .o,$(2))),$(1))
 protos := $(wildcard proto/traind/v1/*.proto) $(wildcard proto/grpc/health/v1/*.proto) \
 	$(wildcard proto/grpc/reflection/*/*.proto) $(wildcard proto/google/*/*.proto)
 gen_c  := $(patsubst proto/%.proto,$(B)/gen/%.pb-c.c,$(protos))
 gen_o  := $(patsubst $(B)/gen/%.c,$(B)/obj/gen/%.o,$(gen_c))
 desc   := $(B)/gen/descriptors.bin
 
-base_o     := $(call obj,lib/base)
-attempt_o  := $(call obj,lib/attempt)
-spec_o     := $(call obj,lib/spec)
-tls_o      := $(call obj,lib/tls)
-topology_o := $(call obj,lib/topology)
-rpc_o      := $(call obj,lib/rpc)
-version_o  := $(call obj,lib/version)
-engine_o   := $(call obj,engine/graph engine/graph/rules engine/graph/passes engine/train \
-	$(addprefix engine/train/,config events checkpoint rank plan loop) \
-	accelerators/reference strategies strategies/precision strategies/collective strategies/comm_hook workloads/modules workloads/datasets)
-cpu_o      := $(call obj,accelerators/cpu accelerators/cpu/onednn) $(foreach l,$(levels),$(B)/obj/accelerators/cpu/kernels.$(l).o)
-far_o      := $(call obj,accelerators/far)
-gloo_o     := $(call obj,strategies/collective/gloo) $(B)/obj/strategies/collective/gloo/gloo.o
-coord_o    := $(call obj,daemon/coordinator $(addprefix daemon/coordinator/,core shell api))
-node_o     := $(call obj,daemon/node daemon/node/core daemon/node/shell)
+base_o     := $(call all_of,lib/base)
+attempt_o  := $(call all_of,lib/attempt)
+spec_o     := $(call all_of,lib/spec)
+tls_o      := $(call all_of,lib/tls)
+topology_o := $(call all_of,lib/topology)
+rpc_o      := $(call all_of,lib/rpc)
+version_o  := $(call all_of,lib/version)
+gloo_dir   := strategies/collective/gloo
+engine_o   := $(filter-out $(B)/obj/$(gloo_dir)/%,$(call all_of,engine accelerators/reference strategies workloads))
+kernels    := $(call under,accelerators/cpu/kernels)
+cpu_o      := $(call obj,$(filter-out $(kernels),$(call under,accelerators/cpu))) $(foreach l,$(levels),$(B)/obj/accelerators/cpu/kernels.$(l).o)
+far_o      := $(call all_of,accelerators/far)
+gloo_o     := $(call obj,$(gloo_dir)) $(B)/obj/$(gloo_dir)/gloo.o
+coord_o    := $(call all_of,daemon/coordinator)
+node_o     := $(call all_of,daemon/node)
 daemon_o   := $(call obj,daemon) $(version_o)
-launcher_o := $(call obj,daemon/launcher) $(version_o)
-fabric_o   := $(call obj,fabric)
-worker_o   := $(call obj,daemon/worker) $(version_o)
-client_o   := $(call obj,client) $(version_o)
-run_o      := $(call obj,client/run) $(version_o) $(addprefix $(B)/obj/client/,explain.o format.o print.o place.o progress.o screen.o spec_file.o)
+launcher_o := $(call all_of,daemon/launcher) $(version_o)
+fabric_o   := $(call all_of,fabric)
+worker_o   := $(call all_of,daemon/worker) $(version_o)
+run_only_o := $(call all_of,client/run)
+client_o   := $(filter-out $(run_only_o),$(call all_of,client)) $(version_o)
+run_o      := $(run_only_o) $(version_o) $(call named,$(client_o),explain format print place progress screen spec_file)
 
 bins := $(addprefix $(B)/bin/,traind traind-launcher traind-worker traind-run trainctl)
 libs := $(B)/lib/libtraind.so $(B)/lib/traind/accelerator-cpu.so
@@ -169,10 +175,14 @@ all_flags = $(cc) $(cxx) $(cpp) $(ld) $(grpc) oneDNN $(dnnl_version) $(foreach f
 .PHONY: FORCE
 FORCE:
 
+# Flags of a folder hold in its inner rooms, unless those have their own.
+folder   = $(patsubst %/,%,$(dir $(1)))
+room_flags = $(or $(flags_$(subst /,_,$(1))),$(if $(findstring /,$(1)),$(call room_flags,$(call folder,$(1)))))
+
 $(B)/obj/%.o: %.c $(B)/flags | $(gen_c)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(cc) $(cpp) $(flags_$(subst /,_,$(patsubst %/,%,$(dir $<)))) -MD -MP -c $< -o $@
+	$(Q)$(cc) $(cpp) $(call room_flags,$(call folder,$<)) -MD -MP -c $< -o $@
 
 # The one rule for C++: libgloo's headers allow no other language.
 $(B)/obj/%.o: %.cc $(B)/flags
@@ -180,11 +190,11 @@ $(B)/obj/%.o: %.cc $(B)/flags
 	@mkdir -p $(@D)
 	$(Q)$(cxx) $(cpp) -MD -MP -c $< -o $@
 
-# A header that Debian's package lacks (strategies/collective/gloo/memory.hh).
+# A header that Debian's package lacks (memory.hh of collective-hierarchy).
 gloo_memory := $(if $(wildcard $(root)/usr/include/gloo/common/memory.h),,$(B)/gen/gloo/common/memory.h)
-$(B)/gen/gloo/common/memory.h: strategies/collective/gloo/memory.hh
+$(B)/gen/gloo/common/memory.h: $(gloo_dir)/memory.hh
 	@mkdir -p $(@D); cp $< $@
-$(B)/obj/strategies/collective/gloo/gloo.o: $(gloo_memory)
+$(B)/obj/$(gloo_dir)/gloo.o: $(gloo_memory)
 
 # A source of a level: the same, with the level's instructions and name (TD_LEVELED). Loops are
 # there to become vectors, and no trap is ever read: a comparison may be computed for every lane.
@@ -193,10 +203,10 @@ define level_rules
 $(B)/obj/%.$(1).o: %.c $(B)/flags | $(gen_c)
 	$$(call say,CC,'$$< ($(1))')
 	@mkdir -p $$(@D)
-	$$(Q)$(cc) $(cpp) $(march_$(1)) -DTD_LEVEL=$(1) $$(flags_$$(subst /,_,$$(patsubst %/,%,$$(dir $$<)))) $$(if $$(filter %_loops.c,$$<),$$(flags_loops)) -MD -MP -c $$< -o $$@
+	$$(Q)$(cc) $(cpp) $(march_$(1)) -DTD_LEVEL=$(1) $$(call room_flags,$$(call folder,$$<)) $$(if $$(filter %_loops.c,$$<),$$(flags_loops)) -MD -MP -c $$< -o $$@
 
 # A level's kernels as one object that shows its table alone.
-$(B)/obj/accelerators/cpu/kernels.$(1).o: $(patsubst %.c,$(B)/obj/%.$(1).o,$(call src,accelerators/cpu/kernels))
+$(B)/obj/accelerators/cpu/kernels.$(1).o: $(patsubst %.c,$(B)/obj/%.$(1).o,$(call src,$(kernels)))
 	$$(call say,LD,$$@)
 	$$(Q)$(CC) -r -nostdlib $$^ -o $$@.all && $(OBJCOPY) --keep-global-symbol=td_kernels_$(1) $$@.all $$@ && rm $$@.all
 endef
@@ -223,7 +233,7 @@ $(built_version): FORCE
 	 { echo 'deploy/version.sh prints no version: is the file `release` empty or not readable?' >&2; exit 1; }; \
 	 line="#define TD_BUILT_VERSION \"$$version\""; echo "$$line" | cmp -s - $@ || echo "$$line" > $@
 $(B)/obj/lib/version/version.o: $(built_version)
-$(B)/obj/client/templates.o: $(wildcard examples/init/*)
+$(call named,$(client_o),templates): $(wildcard examples/init/*)
 flags_lib_rpc := -DTD_DESCRIPTORS='"$(desc)"'
 # OpenMP is the cpu accelerator's own; nothing else may start its threads. Its sums may use FMA.
 flags_accelerators_cpu := -fopenmp -O3 -ffp-contract=fast
@@ -312,7 +322,7 @@ $(pc): deploy/traind.pc.in Makefile $(built_version)
 # ---- tests ----------------------------------------------------------------------------------------
 # Unit tests link everything; a test that needs the daemons' cores takes their objects too. A new version
 # alone is no reason to link them again.
-test_libs := $(addprefix $(B)/obj/client/,$(addsuffix .o,format metrics_rows plot print progress screen spec_diff tail top_page)) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o $(version_o),$(launcher_o)) $(B)/lib/libtdtopology.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
+test_libs := $(call named,$(client_o),format metrics_rows plot print progress screen spec_diff tail top_page) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o $(version_o),$(launcher_o)) $(B)/lib/libtdtopology.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
 $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c) $(version_o)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -336,8 +346,8 @@ $(looped): $(bench_loops_o)
 
 # A test of what lies in a plugin.
 ifneq ($(has_gloo),)
-$(B)/tests/unit/test_gloo_slices: $(B)/obj/strategies/collective/gloo/gloo.o
-$(B)/tests/unit/test_gloo_slices: test_libs += $(B)/obj/strategies/collective/gloo/gloo.o -lgloo -lstdc++
+$(B)/tests/unit/test_gloo_slices: $(B)/obj/$(gloo_dir)/gloo.o
+$(B)/tests/unit/test_gloo_slices: test_libs += $(B)/obj/$(gloo_dir)/gloo.o -lgloo -lstdc++
 $(B)/tests/unit/test_gloo_slices: cpp += -DTD_HAS_GLOO
 endif
 
