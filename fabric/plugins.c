@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "accelerators/reference/reference.h"
+#include "collectives/collectives.h"
+#include "comm_hooks/comm_hooks.h"
 #include "fabric/place.h"
-#include "strategies/collective/collective.h"
-#include "strategies/comm_hook/comm_hook.h"
-#include "strategies/precision/precision.h"
+#include "precisions/precisions.h"
 #include "strategies/strategies.h"
 #include "workloads/workloads.h"
 

@@ -5,9 +5,9 @@
 //
 //   single_device.c  one rank; every collective is the identity
 //   ddp.c            replicated state, gradients averaged bucket by bucket while backward runs
-//   collective/      how ranks exchange data (collective.h)
-//   comm_hook/       what ranks send of gradients instead (comm_hook.h)
-//   precision/       element types of a job (precision.h)
+//
+// Beside them stand the other kinds of plugins, a folder each: collectives/ (how ranks exchange
+// data), comm_hooks/ (what they send of gradients instead), precisions/ (element types of a job).
 //
 // `auto` of the job spec is the first for world 1 and the second else
 // (engine/train/rank/plugins.c).

@@ -16,8 +16,8 @@
 
 #include <cmocka.h>
 
+#include "collectives/collectives.h"
 #include "lib/base/base.h"
-#include "strategies/collective/collective.h"
 
 enum { RANKS_MAX = 8 };
 

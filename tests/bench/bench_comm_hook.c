@@ -3,9 +3,9 @@
 // memory and its readers a byte costs next to nothing: what a hook adds is its own work, which
 // another network would have to earn back.
 
+#include "comm_hooks/comm_hooks.h"
 #include "lib/base/clock.h"
 #include "lib/base/json.h"
-#include "strategies/comm_hook/comm_hook.h"
 #include "tests/collective_ranks.h"
 #include "traind/comm_hook.h"
 

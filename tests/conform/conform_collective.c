@@ -9,8 +9,8 @@
 
 #include <math.h>
 
+#include "collectives/reduce.h"
 #include "lib/base/half.h"
-#include "strategies/collective/reduce.h"
 
 struct backend {
     const struct td_plugin_desc *desc, *inner; // inner: of a decorator

@@ -7,7 +7,7 @@
 #include "tests/collective_ranks.h"
 #include "tests/collective_trace.h"
 
-#include "strategies/collective/reduce.h"
+#include "collectives/reduce.h"
 
 struct backend {
     const struct td_plugin_desc *desc, *inner; // inner: of a decorator

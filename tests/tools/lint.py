@@ -60,13 +60,13 @@ LAYERS = {
     "engine/train": TRAIN + ["engine/train/events", "engine/train/checkpoint", "engine/train/rank",
                              "engine/train/plan", "engine/train/loop"],
     "accelerators": PLUGIN,
-    "strategies": PLUGIN,
+    "strategies": PLUGIN, "collectives": PLUGIN, "comm_hooks": PLUGIN, "precisions": PLUGIN,
     "workloads": PLUGIN,
     # it holds the static table of in-tree plugins, and checks plans with the one validator
     "fabric": ["include", "lib/base", "lib/attempt", "lib/spec",
                "engine/train", "engine/train/config", "engine/train/events", "engine/train/checkpoint", "engine/train/rank",
                "engine/train/plan", "engine/train/loop",
-               "accelerators", "strategies", "workloads"],
+               "accelerators", "strategies", "collectives", "comm_hooks", "precisions", "workloads"],
     "daemon/worker": ["include", "lib/base", "lib/attempt", "lib/spec", "lib/version", "fabric",
                       "engine/train", "engine/train/config", "engine/train/checkpoint", "engine/train/rank",
                       "engine/train/plan"],
@@ -120,9 +120,9 @@ STORIES = {
     "lib/base": "base.h",
     "lib/rpc": "rpc.h", "lib/tls": "tls.h", "lib/topology": "topology.h",
     "strategies": "strategies.h",
-    "strategies/collective": "collective.h", "strategies/collective/gloo": "gloo.h",
-    "strategies/comm_hook": "comm_hook.h",
-    "strategies/precision": "precision.h",
+    "collectives": "collectives.h", "collectives/gloo": "gloo.h",
+    "comm_hooks": "comm_hooks.h",
+    "precisions": "precisions.h",
     "workloads": "workloads.h",
     "workloads/datasets": "workloads/workloads.h",
     "workloads/modules": "workloads/workloads.h",
@@ -159,7 +159,7 @@ NO_STORY = ["examples", "tests"]
 SHARED_LOOPS = ["accelerators/reference/node.h", "accelerators/reference/reference.h"]
 
 # A path from the root, whole: not a pattern, nor the end of a longer one.
-PATH = re.compile(r"(?<![\w/.<>-])((?:engine|lib|accelerators|strategies|workloads|fabric|daemon|client|include|proto"
+PATH = re.compile(r"(?<![\w/.<>-])((?:engine|lib|accelerators|strategies|collectives|comm_hooks|precisions|workloads|fabric|daemon|client|include|proto"
                   r"|examples|docs|tests|deploy)/[\w/-]+\.(?:c|h|def|py|md|yaml|sh|proto))(?![\w*<])")
 
 # Third-party header -> where it may stand, and in how many .c files at most (None: any number).
@@ -178,7 +178,7 @@ HOMES = [
     (r"hwloc", ["lib/topology"], None),
     (r"dlfcn\.h", ["lib/base/registry.c", "fabric/place.c", "accelerators"], None),
     (r"cuda|cublas|cudnn|nvml", ["accelerators/cuda"], None),
-    (r"gloo/|mpi\.h|nccl", ["strategies/collective"], None),
+    (r"gloo/|mpi\.h|nccl", ["collectives"], None),
     (r"argp\.h", ["daemon", "client"], None), (r"libsmartcols/", ["client"], 1),
 ]
 

@@ -9,7 +9,7 @@ them defines it for itself.
 import re
 from collections import defaultdict
 
-PLUGINS = ("accelerators/", "strategies/", "workloads/", "examples/", "tests/")
+PLUGINS = ("accelerators/", "strategies/", "collectives/", "comm_hooks/", "precisions/", "workloads/", "examples/", "tests/")
 TAG = re.compile(r"^(?:struct|union|enum)\s+(td_\w+)\s*\{", re.M)
 OPEN = re.compile(r"^struct\s+(td_\w+);", re.M)
 TYPE = re.compile(r"^typedef\b[^;{]*?\b(td_\w+)\s*(?:\((?!\*)[^;]*\))?;", re.M)

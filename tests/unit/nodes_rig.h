@@ -19,9 +19,9 @@
 
 #include <cmocka.h>
 
+#include "collectives/collectives.h"
 #include "fabric/plugins.h"
 #include "lib/base/clock.h"
-#include "strategies/collective/collective.h"
 #include "traind/store.h"
 
 enum { NODES_MAX = 4, NODE_RANKS_MAX = 8, STORE_ENTRIES = 16, NODE_GRADIENTS = 4 << 20 };

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <pthread.h>
 
+#include "collectives/reduce.h"
 #include "lib/base/half.h"
-#include "strategies/collective/reduce.h"
 
 static const int32_t two_by_two[] = {2, 2}, three[] = {1, 1, 1}, two[] = {1, 1}, uneven[] = {2, 1};
 static const struct {

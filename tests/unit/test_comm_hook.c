@@ -6,10 +6,10 @@
 
 #include <math.h>
 
+#include "comm_hooks/comm_hooks.h"
 #include "lib/base/half.h"
 #include "lib/base/json.h"
 #include "lib/base/rng.h"
-#include "strategies/comm_hook/comm_hook.h"
 #include "tests/collective_ranks.h"
 #include "traind/comm_hook.h"
 

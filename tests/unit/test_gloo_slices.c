@@ -1,4 +1,4 @@
-// Slices over libgloo (strategies/collective/gloo/gloo.h) between two nodes of this process. A
+// Slices over libgloo (collectives/gloo/gloo.h) between two nodes of this process. A
 // relay is the network between: it lets through what a test allows, in pieces of a size that it
 // chooses. Without libgloo: skipped.
 
@@ -19,9 +19,9 @@
 
 #include <cmocka.h>
 
+#include "collectives/gloo/gloo.h"
 #include "lib/base/clock.h"
 #include "lib/base/machine.h"
-#include "strategies/collective/gloo/gloo.h"
 
 #ifdef TD_HAS_GLOO
 enum { PIECE_MAX = 1 << 19 };

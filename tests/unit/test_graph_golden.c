@@ -4,7 +4,7 @@
 
 #include "tests/unit/step_rig.h"
 
-#include "strategies/precision/precision.h"
+#include "precisions/precisions.h"
 #include "traind/precision.h"
 
 static const char *only; // passes to keep, NULL: all

@@ -4,13 +4,13 @@
 
 #include <stdlib.h>
 
+#include "collectives/gloo/wire.h"
 #include "lib/attempt/events.h"
 #include "lib/attempt/languages.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
 #include "lib/attempt/store_message.h"
 #include "lib/base/fsio.h"
-#include "strategies/collective/gloo/wire.h"
 #include "tests/unit/test.h"
 #include "traind/v1/launcher.pb-c.h"
 #include "traind/v1/node.pb-c.h"

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <sys/wait.h>
 
+#include "collectives/reduce.h"
+#include "collectives/reduce_loops.h"
 #include "engine/train/rank/init.h"
 #include "engine/train/rank/init_loops.h"
 #include "lib/base/digest.h"
@@ -16,8 +18,6 @@
 #include "lib/base/proc.h"
 #include "lib/base/rng.h"
 #include "lib/base/rng_loops.h"
-#include "strategies/collective/reduce.h"
-#include "strategies/collective/reduce_loops.h"
 #include "tests/unit/test.h"
 #include "traind/random.h"
 #include "workloads/datasets/scan_loops.h"

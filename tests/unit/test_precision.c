@@ -2,7 +2,7 @@
 
 #include "tests/unit/test.h"
 
-#include "strategies/precision/precision.h"
+#include "precisions/precisions.h"
 #include "traind/graph.h"
 #include "traind/precision.h"
 

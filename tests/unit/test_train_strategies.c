@@ -4,9 +4,9 @@
 
 #include "tests/unit/test.h"
 
+#include "collectives/collectives.h"
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/replicas.h"
-#include "strategies/collective/collective.h"
 #include "strategies/strategies.h"
 #include "traind/strategy.h"
 

@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "strategies/comm_hook/comm_hook.h"
+#include "comm_hooks/comm_hooks.h"
 #include "tests/unit/ranks_rig.h"
 #include "traind/steps.h"
 

@@ -8,10 +8,10 @@
 
 #include "accelerators/far/far.h"
 #include "accelerators/reference/reference.h"
+#include "collectives/collectives.h"
 #include "engine/train/train.h"
 #include "lib/base/registry.h"
-#include "strategies/collective/collective.h"
-#include "strategies/precision/precision.h"
+#include "precisions/precisions.h"
 #include "strategies/strategies.h"
 #include "tests/unit/knobs_rig.h"
 #include "workloads/workloads.h"
