@@ -104,12 +104,12 @@ gen_c  := $(patsubst proto/%.proto,$(B)/gen/%.pb-c.c,$(protos))
 gen_o  := $(patsubst $(B)/gen/%.c,$(B)/obj/gen/%.o,$(gen_c))
 desc   := $(B)/gen/descriptors.bin
 
-base_o     := $(call all_of,lib/base)
+base_o     := $(call all_of,lib/base lib/plugin)
 attempt_o  := $(call all_of,lib/attempt)
 spec_o     := $(call all_of,lib/spec)
 tls_o      := $(call all_of,lib/tls)
 topology_o := $(call all_of,lib/topology)
-rpc_o      := $(call all_of,lib/rpc)
+rpc_o      := $(call all_of,lib/rpc lib/loop)
 version_o  := $(call all_of,lib/version)
 gloo_dir   := collectives/gloo
 engine_o   := $(filter-out $(B)/obj/$(gloo_dir)/%,$(call all_of,engine accelerators/reference strategies collectives comm_hooks precisions workloads))
@@ -266,7 +266,7 @@ $(B)/lib/%.a:
 	@mkdir -p $(@D); rm -f $@
 	$(Q)$(CROSS)ar rcs $@ $^
 
-# One copy of lib/base, lib/attempt, lib/spec, engine and fabric per process: the worker, plugins and
+# One copy of lib/base, lib/plugin, lib/attempt, lib/spec, engine and fabric per process: the worker, plugins and
 # programs of others link this. Foreign code inside stays hidden; Debian's libjansson.a was not built
 # as PIC and mentions stdin, hence the defsym.
 $(B)/lib/libtraind.so: $(base_o) $(attempt_o) $(spec_o) $(engine_o) $(fabric_o) fabric/libtraind.map

@@ -59,7 +59,7 @@
 // message and one exit code. Exit codes are API: scripts branch on them.
 
 #include "lib/base/base.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum td_exit {
     TD_CTL_OK = 0,

@@ -15,7 +15,7 @@
 #include "client/pages.h"
 #include "client/table.h"
 #include "lib/base/digest.h"
-#include "lib/base/named_output.h"
+#include "lib/base/files/named_output.h"
 #include "traind/v1/checkpoint.pb-c.h"
 
 static const char *state_name(Traind__V1__Checkpoint__State state) {

@@ -14,7 +14,7 @@
 #include "client/progress.h"
 #include "client/spec_diff.h"
 #include "client/table.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/spec/brief.h"
 
 enum { LEAST_JOBS = 2, CELL_BYTES = 4096, LIST_BYTES = 4096 };

@@ -10,7 +10,7 @@
 #include "client/print.h"
 #include "client/session.h"
 #include "client/table.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/json.h"
 
 static td_status copy_address(char out[TD_CONTEXT_ADDRESS], const char *address) {

@@ -14,10 +14,10 @@
 #include "client/session.h"
 #include "client/templates.h"
 #include "lib/base/buf.h"
-#include "lib/base/fsio.h"
-#include "lib/base/named_output.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named_output.h"
 #include "lib/base/json.h"
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 
 enum { TEMPLATE_BYTES = 1 << 20 };
 

@@ -20,7 +20,7 @@
 #include "client/print.h"
 #include "client/session.h"
 #include "client/tail.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/printable.h"
 #include "traind/v1/job.pb-c.h"
 #include "traind/v1/log.pb-c.h"

@@ -17,7 +17,7 @@
 #include "client/print.h"
 #include "client/series.h"
 #include "client/table.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 // ---- what is missing, on stderr -----------------------------------------------------------------
 // A name without a point may come yet, or have points of other steps.

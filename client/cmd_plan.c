@@ -15,8 +15,8 @@
 #include "client/print.h"
 #include "client/session.h"
 #include "client/submission.h"
-#include "lib/base/fsio.h"
-#include "lib/base/named_output.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named_output.h"
 #include "traind/v1/job.pb-c.h"
 
 static void show_precision(const Traind__V1__PlanJobResponse *r) {

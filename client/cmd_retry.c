@@ -12,7 +12,7 @@
 #include "client/pages.h"
 #include "client/print.h"
 #include "client/submission.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/json.h"
 #include "traind/v1/checkpoint.pb-c.h"
 #include "traind/v1/job.pb-c.h"

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "client/session.h"
-#include "lib/base/fsio.h"
-#include "lib/base/proc.h"
+#include "lib/base/files/files.h"
+#include "lib/base/machine/proc.h"
 
 td_status td_cmd_run(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)s, (void)out_exit;

@@ -12,8 +12,8 @@
 #include "client/print.h"
 #include "client/session.h"
 #include "client/table.h"
-#include "lib/base/fsio.h"
-#include "lib/base/named_output.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named_output.h"
 #include "lib/tls/certificate.h"
 #include "traind/v1/admin.pb-c.h"
 

@@ -15,7 +15,7 @@
 #include "client/screen.h"
 #include "client/session.h"
 #include "client/top_page.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 #define AGAIN_NS  (1 * TD_NS_PER_S)
 #define ANSWER_NS (3 * TD_NS_PER_S) // of a page that is drawn again; keys are read meanwhile

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "client/contexts.h"
-#include "lib/base/fsio.h"
-#include "lib/base/state_dir.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/state_dir.h"
 #include "lib/rpc/client.h"
 
 static void trim(char *text) {

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "lib/base/fit.h"
-#include "lib/base/fsio.h"
-#include "lib/base/named_output.h"
+#include "lib/base/clip.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named_output.h"
 #include "lib/base/json.h"
 
 static const int64_t lock_wait_ns = 2 * TD_NS_PER_S;

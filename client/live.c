@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "client/screen.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 #define ENTER "\033[?1049h\033[?25l"
 #define LEAVE "\033[?25h\033[?1049l"

@@ -6,7 +6,7 @@
 // error, SIGTERM and while it is stopped with Ctrl-Z, too.
 
 #include "lib/base/buf.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 struct td_live;
 

@@ -16,7 +16,7 @@
 #include "client/print.h"
 #include "client/progress.h"
 #include "client/series.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 #define ASK_AGAIN_NS (1 * TD_NS_PER_S)
 #define SETTLE_NS    (10 * TD_NS_PER_S) // nodes may have points of a job that has ended

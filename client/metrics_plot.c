@@ -9,7 +9,7 @@
 #include "client/print.h"
 #include "client/screen.h"
 #include "lib/base/arena.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 static const char *const losses[] = {"train_loss_step", "train_loss_epoch", "val_loss"};
 

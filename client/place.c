@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 
 td_status td_client_place_find(const char *home, struct td_client_place *out_place) {
     struct td_client_place p = {0};

@@ -6,7 +6,7 @@
 // still be named as the person wrote it. traind-run does the same of the spec that it reads itself.
 
 #include "lib/base/base.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 struct td_client_place {
     char directory[TD_FS_PATH_BYTES]; // "": it has no path any more

@@ -13,7 +13,7 @@
 #include "client/explain.h"
 #include "client/json.h"
 #include "client/print.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "traind/v1/job.pb-c.h"
 
 #define RETRY_NS (200 * TD_NS_PER_MS)

@@ -5,8 +5,8 @@
 
 #include "client/config.h"
 #include "lib/base/clock.h"
+#include "lib/loop/loop.h"
 #include "lib/rpc/client.h"
-#include "lib/rpc/loop.h"
 
 struct td_session {
     struct td_loop *loop;

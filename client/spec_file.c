@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 static td_status read_stdin(struct td_buf *out) {
     char chunk[TD_SPEC_FILE_CHUNK];

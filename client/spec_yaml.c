@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "client/print.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/spec/yaml_print.h"
 
 enum { ARENA_BYTES = 64 << 20, TEXT_BYTES = 64 << 20 };

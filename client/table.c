@@ -17,7 +17,7 @@
 
 #include "client/screen.h"
 #include "lib/base/buf.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/printable.h"
 
 enum {

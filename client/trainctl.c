@@ -15,8 +15,8 @@
 #include "client/help.h"
 #include "client/session.h"
 #include "client/rows.h"
-#include "lib/base/fsio.h"
-#include "lib/base/proc.h"
+#include "lib/base/files/files.h"
+#include "lib/base/machine/proc.h"
 
 // ---- verbs, in alphabetical order ---------------------------------------------------------------
 static const struct td_verb verb_table[] = {

@@ -3,14 +3,14 @@
 // Sums run left to right over the ranks for each element, so the vector width changes nothing in
 // the bits. Division: a world that is a power of two multiplies by its reciprocal, which is exact
 // and so gives the same correctly rounded quotient; others divide. 16-bit
-// floats: lib/base/half.h.
+// floats: lib/base/floats/half.h.
 
 #include "collectives/reduce.h"
 
 #include <string.h>
 
 #include "collectives/reduce_loops.h"
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 
 __extension__ typedef __int128 wide_int;
 

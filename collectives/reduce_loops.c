@@ -4,7 +4,7 @@
 
 #include "collectives/reduce_loops.h"
 
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 
 enum { N = TD_REDUCE_BLOCK };
 

@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 
 // ---- layout ------------------------------------------------------------------------------------
 static size_t head_bytes(int32_t world) {

@@ -16,7 +16,7 @@
 
 #include "collectives/shm.h"
 #include "lib/base/digest.h"
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 
 // ---- a place -----------------------------------------------------------------------------------
 static size_t list_bytes(int32_t world) {

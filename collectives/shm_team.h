@@ -30,7 +30,7 @@
 #include <stdatomic.h>
 
 #include "lib/base/base.h"
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 #include "traind/collective.h"
 
 enum td_shm_kind {

@@ -1,6 +1,6 @@
 // A decorator that writes down the calls of the backend inside, as a Chrome trace.
 //
-// There is one file a rank and attempt (lib/base/trace_file.h), trace-a<attempt>-rank<rank>.json. A
+// There is one file a rank and attempt (lib/base/files/trace_file.h), trace-a<attempt>-rank<rank>.json. A
 // group that ranks joined beside the first has its own, with -group<number> before the dot.
 // The pid of an event is the rank, its tid is 0 or the number of a group of some ranks. An event is
 // the time from call to return; a call on a device may only have queued its work by then.
@@ -18,8 +18,8 @@
 
 #include "collectives/collectives.h"
 #include "collectives/reduce.h"
-#include "lib/base/fsio.h"
-#include "lib/base/trace_file.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/trace_file.h"
 
 // A call that was started: the handle of the backend inside, and what the trace calls it.
 struct td_collective_work {

@@ -8,7 +8,7 @@
 
 #include "comm_hooks/comm_hooks.h"
 #include "lib/base/base.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 #include "traind/comm_hook.h"
 
 struct td_comm_hook {

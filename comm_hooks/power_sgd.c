@@ -23,7 +23,7 @@
 #include "comm_hooks/comm_hooks.h"
 #include "comm_hooks/low_rank_loops.h"
 #include "lib/base/base.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 #include "lib/base/rng.h"
 #include "traind/comm_hook.h"
 

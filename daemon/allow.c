@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum { N_PORTS = 10000, FIRST_PORT = 1024, LAST_PORT = 65535, RANGE_BYTES = 64 };
 

@@ -9,7 +9,7 @@
 // anyway: all is allowed. Anywhere else nothing is, until somebody says what. Pure but for
 // td_allow_ports, which reads /proc.
 
-#include "lib/base/ports.h"
+#include "lib/base/machine/ports.h"
 
 enum td_allow { TD_ALLOW_PLUGINS = 1, TD_ALLOW_PROGRAMS = 2, TD_ALLOW_COMMANDS = 4 };
 

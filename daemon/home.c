@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
 #include "lib/base/rng.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "daemon/config.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/tls/authority.h"
 #include "lib/tls/certificate.h"
 

@@ -9,7 +9,7 @@
 // The join token has the fingerprint of the CA. So the first contact asks the other end for that
 // CA, and only a connection that is judged by it gets the token.
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 struct td_loop;
 

@@ -31,10 +31,10 @@
 #include "daemon/init.h"
 #include "daemon/notify.h"
 #include "daemon/roles.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
-#include "lib/base/proc.h"
-#include "lib/rpc/loop.h"
+#include "lib/base/machine/proc.h"
+#include "lib/loop/loop.h"
 
 struct daemon {
     struct td_loop *loop;

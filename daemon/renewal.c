@@ -9,8 +9,8 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/loop/loop.h"
 #include "lib/rpc/client.h"
-#include "lib/rpc/loop.h"
 #include "lib/tls/certificate.h"
 #include "traind/v1/node.pb-c.h"
 

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "lib/base/fsio.h"
-#include "lib/base/named.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named.h"
 #include "lib/spec/brought.h"
 
 enum { CONFIG_MAX = 1 << 20 };

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "lib/base/digest.h"
-#include "lib/base/fsio.h"
-#include "lib/base/proc.h"
+#include "lib/base/files/files.h"
+#include "lib/base/machine/proc.h"
 
 enum { ENGINE_MAX_BYTES = 256 << 20, HEX_BYTES = 8 };
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 static struct {
     char text[TD_RANK_ENV_BYTES]; // the plan's path is within it

@@ -18,8 +18,8 @@
 #include "fabric/user_plugins.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
-#include "lib/base/fsio.h"
-#include "lib/base/proc.h"
+#include "lib/base/files/files.h"
+#include "lib/base/machine/proc.h"
 #include "lib/spec/read.h"
 
 enum { ARENA_BYTES = 2 * TD_SPEC_ARENA_BYTES, PATHS_MAX = 66 };

@@ -5,7 +5,7 @@
 // only place where the job spec's types and the engine's meet.
 
 #include "engine/train/config/config.h"
-#include "lib/base/registry.h"
+#include "lib/plugin/registry.h"
 #include "lib/spec/plan.h"
 
 // What the command line said.

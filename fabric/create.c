@@ -8,7 +8,7 @@
 
 #include "fabric/fabric.h"
 #include "fabric/signals.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum { ARENA_BYTES = 4 * TD_SPEC_ARENA_BYTES };
 

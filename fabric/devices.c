@@ -8,9 +8,9 @@
 #include "engine/train/rank/plugins.h"
 #include "lib/attempt/devices.h"
 #include "lib/base/base.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 #include "lib/base/json.h"
-#include "lib/base/registry.h"
+#include "lib/plugin/registry.h"
 
 static td_status blame(const char *accelerator, const char *fmt, int32_t i) {
     td_status s = td_fail(TD_FAILED_PRECONDITION, fmt, i);

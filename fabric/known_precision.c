@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/train/checkpoint/manifest.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 // A name that auto may be; NULL: another one.
 static const char *either(const char *name) {

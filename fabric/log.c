@@ -8,7 +8,7 @@
 
 #include "engine/train/loop/boundary.h"
 #include "fabric/fabric.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum { LINE_BYTES = 64 << 10 };
 

@@ -4,7 +4,7 @@
 // The static plugin table: what a worker can use without loading anything. Accelerators that need
 // foreign libraries are shared objects in the plugin directory beside the binary.
 
-#include "lib/base/registry.h"
+#include "lib/plugin/registry.h"
 
 // Fills the registry with the in-tree plugins.
 TD_MUST_USE td_status td_built_in_plugins(struct td_registry *r);

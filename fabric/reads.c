@@ -10,8 +10,8 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/digest.h"
-#include "lib/base/fsio.h"
-#include "lib/base/named.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named.h"
 #include "lib/spec/place.h"
 
 enum { MAX_DEPTH = 8, CONTENT_FILES = 256, PIECES = 64, PIECE = 4096, END = 64 << 10 };

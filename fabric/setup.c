@@ -13,7 +13,7 @@
 #include "fabric/fabric.h"
 #include "fabric/group_memory.h"
 #include "fabric/user_plugins.h"
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 
 enum { OVERRIDES = 16 };
 

@@ -21,8 +21,8 @@
 #include "fabric/main.h"
 #include "fabric/spawn_call.h"
 #include "fabric/spawn_rank.h"
-#include "lib/base/fit.h"
-#include "lib/base/fsio.h"
+#include "lib/base/clip.h"
+#include "lib/base/files/files.h"
 
 enum { TICK_MS = 20 };
 #define DEFAULT_GRACE_NS  (10 * TD_NS_PER_S)

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL };
 _Static_assert(sizeof(struct td_spawn_call) <= TD_SPAWN_CALL_BYTES, "it fits its place");

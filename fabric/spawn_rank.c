@@ -14,7 +14,7 @@
 
 #include "fabric/config.h"
 #include "lib/attempt/worker_exit.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 enum { PAGE_AT = 3, GROUP_AT, RESULTS_AT, CALL_AT };
 enum { FRAMES_AT_ONCE = 64, CALL_TEXT = 32 };

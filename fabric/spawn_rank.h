@@ -10,7 +10,7 @@
 #include "fabric/results.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/base/clock.h"
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 
 struct td_spawn_rank {
     int32_t rank;

@@ -13,7 +13,7 @@
 
 #include "fabric/fatal.h"
 #include "fabric/plugins.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/spec/plugin_knobs.h"
 
 // A part of the spec that may be a plugin.

@@ -18,7 +18,7 @@
 // loaded, and what to do; NOT_FOUND (PLUGIN_UNKNOWN); INVALID_ARGUMENT (SPEC_INVALID) knobs.
 // Thread: training; reads the file system.
 
-#include "lib/base/registry.h"
+#include "lib/plugin/registry.h"
 #include "lib/spec/spec.h"
 
 #define TD_USER_PLUGINS_ANY "any"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lib/base/base.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 #include "traind/rewrite.h"
 
 enum policy { FOLLOW, PRODUCT, ALIKE, DELICATE, NORM_GRAD, STORE, CAST, FILL };

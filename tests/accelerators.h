@@ -9,7 +9,7 @@
 #include "lib/base/arena.h"
 #include "lib/base/buf.h"
 #include "lib/base/json.h"
-#include "lib/base/registry.h"
+#include "lib/plugin/registry.h"
 #include "traind/accelerator.h"
 
 #include "tests/unit/test.h"

@@ -5,7 +5,7 @@
 // image of a shard is held against. A file that is there is written over.
 
 #include "engine/train/checkpoint/safetensors.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 static inline td_status tensors_file(const char *path, const struct td_tensor *tensors, size_t n) {
     TD_AUTO_BUF all;

@@ -47,8 +47,8 @@
 #include "accelerators/cpu/spin.h"
 #include "accelerators/cpu/tune.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
-#include "lib/base/machine.h"
+#include "lib/base/files/files.h"
+#include "lib/base/machine/machine.h"
 #include "traind/plugin.h"
 
 enum { COPY_GRAIN = 1 << 20, CONTROL_BYTES = TD_CONTROL_FLAGS * sizeof(float) };

@@ -8,7 +8,7 @@
 
 #include "accelerators/cpu/pages.h"
 #include "accelerators/cpu/parallel.h"
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 
 enum { ALIGN = 64, LARGE_BYTES = 256 << 10 }; // large: by whole pages
 

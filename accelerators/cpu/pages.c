@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "accelerators/cpu/parallel.h"
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 
 enum { POPULATE_BYTES = 4 << 20 }; // at least, a thread
 

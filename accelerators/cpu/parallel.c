@@ -10,7 +10,7 @@
 
 #include <omp.h>
 
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 
 // A parallel region costs about half a microsecond, as much as a thousand elements.
 enum { RANGE_ALIGN = TD_LINE_BYTES / sizeof(float), WORK_OF_A_THREAD = 4096 };

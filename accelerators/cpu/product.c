@@ -13,7 +13,7 @@
 
 #include "accelerators/cpu/gemm.h"
 #include "accelerators/cpu/kernels/kernels.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 
 // ---- where a weight is --------------------------------------------------------------------------
 const char *td_product_param(const struct td_product_site *s, td_value v,

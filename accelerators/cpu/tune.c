@@ -15,7 +15,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/digest.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
 
 enum { CACHE_MAX_BYTES = 1 << 20, MIN_RUNS = 3, MAX_RUNS = 20, MAX_TRIES = 4 };

@@ -1,12 +1,12 @@
 // Element types of the reference: every kernel computes in fp64; here operands are widened and
-// results rounded once, to nearest even (lib/base/half.h). i64 beyond 2^53 loses bits; only labels
+// results rounded once, to nearest even (lib/base/floats/half.h). i64 beyond 2^53 loses bits; only labels
 // and indices are integers. Pure functions.
 
 #include "accelerators/reference/convert.h"
 
 #include <math.h>
 
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 
 // Integers saturate; NaN becomes 0. A cast must not be undefined behaviour.
 static double clamp(double v, double low, double high) {

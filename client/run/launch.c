@@ -17,8 +17,8 @@
 
 #include "client/run/run.h"
 #include "lib/attempt/segments.h"
+#include "lib/base/files/named_output.h"
 #include "lib/base/frame.h"
-#include "lib/base/named_output.h"
 #include "traind/v1/launcher.pb-c.h"
 
 enum { ACK_FD = 3, ACK_MAX = 16 << 10, ACK_MS = 20000, WORDS_MAX = 40 };

@@ -12,9 +12,9 @@
 #include "client/format.h"
 #include "client/print.h"
 #include "lib/attempt/segments.h"
-#include "lib/base/exact_sum.h"
-#include "lib/base/fsio.h"
-#include "lib/base/named_output.h"
+#include "lib/base/floats/exact_sum.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named_output.h"
 #include "lib/base/json.h"
 
 enum { PENDING_MAX = 1 << 16, RECORDS = 512, OUT_MAX = 1 << 20, FILE_MAX = 1 << 30 };

@@ -21,8 +21,8 @@
 // logs/a<N>/ (the attempt's files: out and err of ranks, events, plan), cache/ (decoded data,
 // measured kernels), lock. One thread.
 
-#include "lib/base/fsio.h"
-#include "lib/base/proc.h"
+#include "lib/base/files/files.h"
+#include "lib/base/machine/proc.h"
 #include "lib/spec/plan.h"
 
 enum { TD_RUN_SETS = 256 };

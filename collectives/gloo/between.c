@@ -10,7 +10,7 @@
 #include "collectives/collectives.h"
 #include "collectives/reduce.h"
 #include "lib/base/clock.h"
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 
 enum { SLICE_BYTES = 3 << 18, PIECE_BYTES_MAX = 1 << 22, WHOLE_BYTES = 1 << 19 };
 

@@ -11,7 +11,7 @@
 
 #include "collectives/gloo/hierarchy.h"
 #include "collectives/reduce.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 
 static bool is_integer(enum td_dtype dtype) {
     return dtype == TD_I32 || dtype == TD_I64 || dtype == TD_U8;

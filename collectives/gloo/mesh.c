@@ -14,8 +14,8 @@
 #include <sys/socket.h>
 
 #include "collectives/gloo/wire.h"
+#include "lib/base/clip.h"
 #include "lib/base/clock.h"
-#include "lib/base/fit.h"
 #include "lib/base/rng.h"
 
 enum { GUESTS_MAX = 16, BACKLOG = 64, RETRY_MS = 20 };

@@ -18,7 +18,7 @@
 #include "lib/attempt/rank_env.h"
 #include "lib/attempt/segments.h"
 #include "lib/attempt/worker_exit.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/json.h"
 #include "lib/job/command.h"
 

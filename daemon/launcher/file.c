@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 td_status td_launch_file_init(struct td_launch_file *f, const char *dir, const char *name) {
     char path[PATH_MAX];

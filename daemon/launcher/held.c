@@ -16,7 +16,7 @@
 #include "daemon/launcher/orphans.h"
 #include "lib/attempt/worker_exit.h"
 #include "lib/base/log.h"
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 
 enum { ARGS_MAX = 64 };
 

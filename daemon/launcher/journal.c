@@ -12,7 +12,7 @@
 
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
 
 enum { PENDING_MAX = 1 << 20, ARENA_MAX = 1 << 20 };

@@ -9,8 +9,8 @@
 #include <sys/resource.h>
 
 #include "lib/base/buf.h"
-#include "lib/base/fit.h"
-#include "lib/base/fsio.h"
+#include "lib/base/clip.h"
+#include "lib/base/files/files.h"
 
 enum { FILE_MAX = 64 << 10 };
 

@@ -32,9 +32,9 @@
 #include "daemon/launcher/watchdog.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/path_rules.h"
 #include "lib/base/log.h"
-#include "lib/base/path_rules.h"
 #include "lib/version/version.h"
 #include "traind/v1/launcher.pb-c.h"
 

@@ -10,7 +10,7 @@
 
 #include "lib/attempt/segments.h"
 #include "lib/base/digest.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum { OUT_MAX = TD_FRAME_MAX + TD_FRAME_HEADER };
 

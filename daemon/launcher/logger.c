@@ -16,12 +16,12 @@
 
 #include "daemon/launcher/logger_sink.h"
 #include "lib/attempt/segments.h"
+#include "lib/base/clip.h"
 #include "lib/base/clock.h"
-#include "lib/base/fit.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named_output.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
-#include "lib/base/named_output.h"
 
 enum {
     PLAN_MAX = 4 << 20,

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "daemon/launcher/logger_sink.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named_output.h"
 #include "lib/base/json.h"
-#include "lib/base/named_output.h"
 
 enum {
     CSV_MAGIC = 0x6c637376,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lib/base/base.h"
-#include "lib/base/exact_sum.h"
+#include "lib/base/floats/exact_sum.h"
 
 #define LATE_NS (2 * TD_NS_PER_S)
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 void td_log_column(const char *metric, char out[TD_LOG_COLUMN_BYTES]) {
     static const char prefix[] = "metric_";

@@ -17,8 +17,8 @@
 #include "daemon/launcher/logger_sink.h"
 #include "daemon/launcher/tfevents.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
-#include "lib/base/named_output.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named_output.h"
 
 enum {
     BOARD_MAGIC = 0x6c746266,

@@ -4,7 +4,7 @@
 
 #include "daemon/launcher/logger.h"
 #include "daemon/launcher/state.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 #include "lib/base/log.h"
 
 static void note(struct td_launcher *l, const char *text) {

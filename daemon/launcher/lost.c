@@ -9,7 +9,7 @@
 
 #include "daemon/launcher/state.h"
 #include "lib/attempt/segments.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
 
 static bool rank_lost(struct td_launcher *l, const struct td_launch_rank *r) {

@@ -11,7 +11,7 @@
 #include "daemon/launcher/trampoline.h"
 #include "lib/attempt/worker_exit.h"
 #include "lib/base/log.h"
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 #include "lib/version/version.h"
 
 TD_HOLD_STDIO_FIRST;

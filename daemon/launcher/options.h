@@ -10,7 +10,7 @@
 #include <sched.h>
 
 #include "lib/base/base.h"
-#include "lib/base/ports.h"
+#include "lib/base/machine/ports.h"
 #include "lib/job/kind.h"
 
 struct td_launch_options {

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
 
 enum { LIST_BYTES = 64 << 10, WAIT_MS = 200 };

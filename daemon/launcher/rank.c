@@ -16,9 +16,9 @@
 #include "lib/attempt/devices.h"
 #include "lib/attempt/outcome.h"
 #include "lib/attempt/segments.h"
+#include "lib/base/clip.h"
 #include "lib/base/clock.h"
-#include "lib/base/fit.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum {
     DRAIN_BYTES = 64 << 10,

@@ -18,7 +18,7 @@
 #include "daemon/launcher/talk_values.h"
 #include "lib/attempt/metric_names.h"
 #include "lib/attempt/segments.h"
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 
 struct td_launch_rank {
     int32_t rank;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum { MESSAGES_A_DRAIN = 64 };
 

@@ -9,9 +9,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "lib/base/clip.h"
 #include "lib/base/clock.h"
-#include "lib/base/fit.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
 

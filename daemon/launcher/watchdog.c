@@ -10,7 +10,7 @@
 
 #include "daemon/launcher/state.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
 
 enum { STATUS_MAX = 16 << 10 };

@@ -19,11 +19,11 @@
 #include "daemon/node/shell/shell.h"
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/path_rules.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
-#include "lib/base/path_rules.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 enum { COMPARED_MAX = 8 << 20 };
 

@@ -46,7 +46,7 @@
 #include <sys/types.h>
 
 #include "lib/base/base.h"
-#include "lib/base/ports.h"
+#include "lib/base/machine/ports.h"
 
 struct td_loop;
 struct td_node_daemon;
@@ -60,12 +60,12 @@ struct td_node_options {
     const char *runtime_dir;          // for launcher sockets; exists, 0700
     const char *bin_dir;              // holds traind-launcher and traind-worker
     const char *plugin_dirs;          // where specs may name plugins, ':' between; "": nowhere
-    const char *read_roots;           // of submitters' specs (lib/base/path_rules.h); "": none
+    const char *read_roots;           // of submitters' specs (lib/base/files/path_rules.h); "": none
     const char *write_roots;          // likewise
     const char *token_file;           // which no spec may read
     unsigned kinds;                   // of job that it runs (lib/job/kind.h); TRAIN always
     struct td_ports ports;            // MASTER_PORT of commands
-    const char *collective_interface; // of ranks on several nodes (lib/base/interface.h); "": none
+    const char *collective_interface; // of ranks on several nodes (lib/base/machine/interface.h); "": none
     const char *version;              // of this build
     const char *name;                 // shown to people; host name
     const struct td_topology *topology;  // the cores that ranks may use

@@ -4,7 +4,7 @@
 
 #include "daemon/worker/worker.h"
 #include "fabric/reads.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
 
 enum { INPUT_MAX_BYTES = 8 << 20, OUTPUT_MAX_BYTES = 64 << 10 };

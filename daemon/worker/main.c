@@ -13,9 +13,9 @@
 
 #include "daemon/worker/worker.h"
 #include "fabric/config.h"
+#include "lib/base/files/path_rules.h"
 #include "lib/base/log.h"
-#include "lib/base/path_rules.h"
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 #include "lib/version/version.h"
 
 static void print_version(FILE *out, struct argp_state *state) {

@@ -16,9 +16,9 @@
 #include "fabric/devices.h"
 #include "fabric/fatal.h"
 #include "fabric/reads.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named_output.h"
 #include "lib/base/log.h"
-#include "lib/base/named_output.h"
 
 enum { GRAPH_MAX_BYTES = 16 << 20, OUTPUT_MAX_BYTES = 40 << 20, DEVICES_MAX_BYTES = 256 << 10 };
 enum { READ_MAX_BYTES = 1 << 20 };

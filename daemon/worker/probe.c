@@ -13,7 +13,7 @@
 #include "daemon/worker/worker.h"
 #include "fabric/devices.h"
 #include "lib/base/cpu_level.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
 #include "traind/accelerator.h"
 

@@ -10,7 +10,7 @@
 
 #include "fabric/plugins.h"
 #include "fabric/devices.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
 #include "lib/spec/rows.h"

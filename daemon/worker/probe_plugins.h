@@ -7,7 +7,7 @@
 // has devices as well (fabric/devices.h). Texts are cut to TD_PROBE_TEXT bytes. Loads each shared
 // object, so it runs in a process of its own. Thread: the only one.
 
-#include "lib/base/registry.h"
+#include "lib/plugin/registry.h"
 
 enum { TD_PROBE_TEXT = 512 };
 

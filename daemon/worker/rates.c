@@ -13,7 +13,7 @@
 #include "engine/train/rank/rank.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/log.h"
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 
 enum { LOWEST_PRIORITY = 19 };
 

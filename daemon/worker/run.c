@@ -20,7 +20,7 @@
 #include "fabric/stop_signals.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/log.h"
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 
 static char rank_text[16];
 

@@ -13,7 +13,7 @@
 #include "engine/graph/graph.h"
 #include "engine/graph/graph_text.h"
 #include "engine/graph/rules/rules.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 
 enum { NAMES_BYTES = 200 };
 

@@ -10,7 +10,7 @@
 #include "engine/graph/graph.h"
 #include "engine/graph/rules/rules.h"
 #include "engine/graph/state.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 
 static const char *const segment_names[TD_SEG_COUNT] = {
     [TD_SEG_FORWARD] = "forward",

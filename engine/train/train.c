@@ -17,7 +17,7 @@
 #include "engine/train/rank/result.h"
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 static void announce_start(const struct td_rank *r, const char *stage) {
     td_events_say(r->events, "stage begins stage=%s", stage);

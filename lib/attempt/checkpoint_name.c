@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/whole_file.h"
+#include "lib/base/files/whole_file.h"
 
 static const char *digits(const char *p) {
     const char *begin = p;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "lib/attempt/segments.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 static void keep(struct td_event_writer *w, td_status take_status) {
     if (w->failed) {

@@ -15,14 +15,14 @@
 //   cpu_level.h     which instructions this process uses
 //   arena.h         many small things that are freed together
 //   buf.h           a byte buffer with a maximum
-//   fit.h           text for people in a buffer of a fixed size
+//   clip.h           text for people in a buffer of a fixed size
 //   trace_file.h    events with their time, for a viewer
 //   printable.h     text of strangers on its way to a terminal
 //   map.h           strings to pointers, in order of insertion
 //   json.h          one tree for structured text
 //   fs_fail.h       what went wrong with a file, as a status
 //   whole_file.h    a file that gets its name when all of it is there
-//   fsio.h          files that appear whole and durable, or not at all
+//   files.h          files that appear whole and durable, or not at all
 //   held_path.h     does the path of a file or directory that is held still lead to it?
 //   named.h         opens what a person named, by the rules of path_rules.h
 //   named_output.h  writes what a person named: only a file is replaced, and stays what it was

@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 
 #include "lib/base/base.h"
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 
 struct td_ring_header {
     uint32_t magic;

@@ -15,9 +15,9 @@
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
 
+#include "lib/loop/loop.h"
 #include "lib/rpc/buffer.h"
 #include "lib/rpc/dial.h"
-#include "lib/rpc/loop.h"
 #include "lib/rpc/outbox.h"
 #include "lib/rpc/pump.h"
 #include "lib/rpc/wire_status.h"

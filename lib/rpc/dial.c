@@ -4,7 +4,7 @@
 
 #include <grpc/grpc_security.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/tls/tls.h"
 
 static grpc_arg int_arg(const char *key, int value) {

@@ -9,8 +9,8 @@
 #include "lib/rpc/outbox.h"
 
 #include "lib/base/clock.h"
+#include "lib/loop/loop.h"
 #include "lib/rpc/buffer.h"
-#include "lib/rpc/loop.h"
 
 struct td_outbox_item {
     struct td_outbox_item *next;

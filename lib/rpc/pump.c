@@ -14,7 +14,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 enum { td_pump_magic = 0x74647075, JOIN_MS = 60000 };
 

@@ -8,7 +8,7 @@
 // are let in by whoever owns the server (td_rpc_server_options.enter). Loop's thread. Private to
 // lib/rpc.
 
-#include "lib/rpc/peers.h"
+#include "lib/rpc/front/peers.h"
 #include "lib/rpc/server_private.h"
 
 struct td_rpc_place {

@@ -24,7 +24,7 @@
 //   notices.h         what the front says to people, a line at a time (private)
 //   source.h          where a connection comes from (private)
 //   waits.c           waits of gRPC, by the monotonic clock
-//   peer_places.h     connections by source, and which gives way where there are too many (private)
+//   peer_slots.h     connections by source, and which gives way where there are too many (private)
 //   identity.h        who a connection's certificate says that it is
 //   hello.h           the TLS handshake of one connection (private)
 //   relay.h           one connection's bytes between its socket and gRPC (private)

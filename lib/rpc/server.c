@@ -20,14 +20,14 @@
 #include <grpc/grpc_security.h>
 
 #include "lib/base/map.h"
+#include "lib/loop/loop.h"
 #include "lib/rpc/codec.h"
 #include "lib/rpc/descriptor_set.h"
 #include "lib/rpc/descriptors.h"
 #include "lib/rpc/dial.h"
-#include "lib/rpc/front.h"
+#include "lib/rpc/front/front.h"
+#include "lib/rpc/front/self_check.h"
 #include "lib/rpc/health.h"
-#include "lib/rpc/loop.h"
-#include "lib/rpc/self_check.h"
 #include "lib/rpc/server_private.h"
 #include "lib/tls/context.h"
 

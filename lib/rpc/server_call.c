@@ -22,10 +22,10 @@
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/map.h"
+#include "lib/loop/loop.h"
 #include "lib/rpc/buffer.h"
 #include "lib/rpc/credential.h"
-#include "lib/rpc/front.h"
-#include "lib/rpc/loop.h"
+#include "lib/rpc/front/front.h"
 #include "lib/rpc/room.h"
 #include "lib/rpc/server_private.h"
 

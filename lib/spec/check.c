@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 enum { TEXT_MAX = 1024, KEY_SHOWN = 64, VALUE_SHOWN = 48 };
 

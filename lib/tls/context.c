@@ -10,7 +10,7 @@
 #include <openssl/ssl.h>
 
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/tls/certificate.h"
 #include "lib/tls/error.h"
 #include "lib/tls/revoked.h"

@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 
 static int load(hwloc_topology_t t, bool asks_cpus) {
     static const hwloc_obj_type_t groups[] = {HWLOC_OBJ_L3CACHE, HWLOC_OBJ_DIE, HWLOC_OBJ_PACKAGE,

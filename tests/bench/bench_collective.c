@@ -14,7 +14,7 @@
 
 #include "collectives/collectives.h"
 #include "lib/base/clock.h"
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 
 enum { GROUP_FD = 3, ROUNDS = 7 };
 static const size_t sizes[] = {256, 16 << 10, 256 << 10, 1 << 20, 25 << 20, 43200000};

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "lib/base/clock.h"
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 #include "tests/bench/loops.h"
 
 enum { SLICE_ROUNDS = 1 << 16, MAX_THREADS = 256 };

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "lib/base/clock.h"
-#include "lib/base/proc.h"
-#include "lib/base/registry.h"
+#include "lib/base/machine/proc.h"
+#include "lib/plugin/registry.h"
 #include "tests/bench/loops.h"
 #include "traind/accelerator.h"
 

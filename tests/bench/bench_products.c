@@ -11,8 +11,8 @@
 #include "engine/graph/passes/passes.h"
 #include "engine/graph/verify.h"
 #include "lib/base/clock.h"
-#include "lib/base/proc.h"
-#include "lib/base/registry.h"
+#include "lib/base/machine/proc.h"
+#include "lib/plugin/registry.h"
 #include "tests/bench/loops.h"
 #include "traind/accelerator.h"
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "traind/fabric.h"
 #include "traind/spawn.h"
 

@@ -10,7 +10,7 @@
 #include <math.h>
 
 #include "collectives/reduce.h"
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 
 struct backend {
     const struct td_plugin_desc *desc, *inner; // inner: of a decorator

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "daemon/launcher/logger_sink.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum { LAST = 100 };
 

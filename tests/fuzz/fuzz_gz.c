@@ -4,7 +4,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-#include "lib/base/gz.h"
+#include "lib/base/files/gz.h"
 
 enum { CAP = 1 << 17, HEAD = 100 };
 

@@ -8,7 +8,7 @@
 
 #include "accelerators/reference/reference.h"
 #include "engine/train/checkpoint/weights.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "tests/tensors_file.h"
 #include "tests/unit/knobs_rig.h"
 #include "workloads/workloads.h"

@@ -27,7 +27,7 @@
 #include "lib/attempt/worker_exit.h"
 #include "lib/base/clock.h"
 #include "lib/base/digest.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/spec/plan.h"
 #include "traind/store.h"
 

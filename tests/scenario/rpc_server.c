@@ -18,8 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/loop/loop.h"
 #include "lib/rpc/health.h"
-#include "lib/rpc/loop.h"
 #include "lib/rpc/server.h"
 #include "traind/v1/job.pb-c.h"
 #include "traind/v1/node.pb-c.h"

@@ -26,4 +26,4 @@ def check(path, code, problem):
         return
     for m in OPEN.finditer(code):
         problem(path, code.count("\n", 0, m.start()) + 1, "files are opened by td_named_open, or td_fs_open if they are traind's own "
-                "(lib/base/named.h); a writer has a row in MAY_OPEN (opens.py)")
+                "(lib/base/files/named.h); a writer has a row in MAY_OPEN (opens.py)")

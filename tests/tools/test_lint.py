@@ -140,7 +140,7 @@ def test_second_way_of_what_has_one_is_named(tree, code, words):
     ("daemon/node/shell/x.c", "int fd = open(path, O_RDONLY | O_CLOEXEC);", False),
     ("engine/train/x.c", "int fd = openat(dir,\n    name, O_RDWR);", False),
     ("workloads/datasets/x.c", 'FILE *f = fopen(path, "re");', False),
-    ("lib/base/registry.c", "int fd = open(path, O_RDONLY);", False),
+    ("lib/plugin/registry.c", "int fd = open(path, O_RDONLY);", False),
     ("daemon/launcher/journal.c", "int fd = open(path, O_WRONLY | O_CREAT, 0600);", True),
     ("engine/train/x.c", "TD_TRY(ops->open(&config, &hook)); TD_TRY(open(r, name)); int a = O_RDONLY;", True),
     ("lib/rpc/x.c", "int fd = open(path, O_RDONLY);", True),

@@ -9,7 +9,7 @@
 #include "engine/train/build.h"
 #include "engine/train/rank/group.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "tests/unit/train_rig.h"
 
 enum { RANKS = 2, GROUP_BYTES = 4 << 20, FILE_MAX = 1 << 20 };

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/coordinator/shell/store.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 #include "tests/unit/test.h"
 
 struct rig {

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "lib/base/base.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 // How long a test waits for what must come: so long that only a hang takes it, sanitizers and a
 // busy machine included.

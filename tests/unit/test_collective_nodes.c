@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #include "collectives/reduce.h"
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 
 static const int32_t two_by_two[] = {2, 2}, three[] = {1, 1, 1}, two[] = {1, 1}, uneven[] = {2, 1};
 static const struct {

@@ -21,7 +21,7 @@
 
 #include "collectives/collectives.h"
 #include "lib/base/clock.h"
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 
 enum { WORLD = 3, GROUP_FD = 3, GRADIENT_BYTES = 256 << 10, PAGE = 4096 };
 enum { EXIT_ABORTED = 31, EXIT_DEADLINE = 32, EXIT_OTHER = 33 };

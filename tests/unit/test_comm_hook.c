@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "comm_hooks/comm_hooks.h"
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 #include "lib/base/json.h"
 #include "lib/base/rng.h"
 #include "tests/collective_ranks.h"

@@ -8,8 +8,8 @@
 
 #include "daemon/coordinator/shell/audit.h"
 #include "daemon/coordinator/shell/tokens.h"
-#include "lib/base/fsio.h"
-#include "lib/rpc/loop.h"
+#include "lib/base/files/files.h"
+#include "lib/loop/loop.h"
 #include "tests/unit/test.h"
 
 static const struct td_real t0 = {.ns = INT64_C(1700000000) * TD_NS_PER_S};

@@ -8,7 +8,7 @@
 #include "accelerators/cpu/kernels/matmul.c"
 #include "accelerators/cpu/kernels/pack.c"
 #include "accelerators/cpu/kernels/panels.c"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 #include "tests/unit/test.h"
 
 int32_t td_parallel_threads(void) {

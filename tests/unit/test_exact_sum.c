@@ -1,7 +1,7 @@
 // Exact sums: the order of what is added never shows, also not between additions that were kept as
 // doubles; and the value is the nearest double.
 
-#include "lib/base/exact_sum.h"
+#include "lib/base/floats/exact_sum.h"
 
 #include <float.h>
 #include <math.h>

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "fabric/fabric.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "tests/unit/test.h"
 #include "traind/fabric.h"
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "fabric/config.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "tests/unit/test.h"
 #include "traind/fabric.h"
 

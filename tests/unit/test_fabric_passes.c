@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "strategies/strategies.h"
 #include "tests/unit/test.h"
 #include "traind/fabric.h"

@@ -1,6 +1,6 @@
 // Text in a bounded buffer: what did not fit is said.
 
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 #include <string.h>
 

@@ -21,7 +21,7 @@
 
 #include "collectives/gloo/gloo.h"
 #include "lib/base/clock.h"
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 
 #ifdef TD_HAS_GLOO
 enum { PIECE_MAX = 1 << 19 };

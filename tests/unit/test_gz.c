@@ -4,8 +4,8 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
-#include "lib/base/gz.h"
-#include "lib/base/proc.h"
+#include "lib/base/files/gz.h"
+#include "lib/base/machine/proc.h"
 #include "tests/unit/test.h"
 
 static char path[512], plain_path[512];

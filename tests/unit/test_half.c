@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 #include "tests/unit/test.h"
 
 struct format {

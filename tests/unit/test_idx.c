@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 #include "lib/base/clock.h"
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 #include "tests/unit/knobs_rig.h"
 #include "traind/dataset.h"
 #include "workloads/workloads.h"

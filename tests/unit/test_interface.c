@@ -1,6 +1,6 @@
 // Interfaces by name and by network, on the loopback interface, which every machine has.
 
-#include "lib/base/interface.h"
+#include "lib/base/machine/interface.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // Whose SIGKILL it was, by files of the kernel that the test writes.
 
 #include "daemon/launcher/killed.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "tests/unit/test.h"
 
 static void put(const char *root, const char *path, const char *text) {

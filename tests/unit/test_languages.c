@@ -10,7 +10,7 @@
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
 #include "lib/attempt/store_message.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "tests/unit/test.h"
 #include "traind/v1/launcher.pb-c.h"
 #include "traind/v1/node.pb-c.h"

@@ -10,7 +10,7 @@
 #include "daemon/launcher/logger.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "tests/unit/test.h"
 
 enum { N_RANKS = 2 };

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "daemon/launcher/tfevents.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "tests/unit/test.h"
 
 // ---- rows ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@
 #include "daemon/launcher/state.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "tests/unit/test.h"
 
 enum { N_RANKS = 2, LOOK_MS = 100, FLOOR_MS = 1000 };

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 #include "tests/unit/test.h"
 
 static void test_page_is_what_the_kernel_maps(void **state) {

@@ -6,7 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "lib/base/named.h"
+#include "lib/base/files/named.h"
 #include "tests/unit/scratch_rig.h"
 
 static void put(void **state, const char *name, mode_t mode) {

@@ -9,8 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "lib/base/named_output.h"
-#include "lib/base/path_rules.h"
+#include "lib/base/files/named_output.h"
+#include "lib/base/files/path_rules.h"
 #include "tests/unit/lock_holder.h"
 #include "tests/unit/scratch_rig.h"
 

@@ -3,7 +3,7 @@
 
 #include "daemon/node/shell/fence.h"
 #include "lib/attempt/segments.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "tests/unit/lock_holder.h"
 
 static void test_fence_has_nothing_to_do_when_nobody_holds_the_lock(void **state) {

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 
 #include "lib/attempt/rank_page.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 #include "tests/unit/test.h"
 
 enum { KINDS = 5, MAX_BYTES = 4 << 20 };

@@ -8,8 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "lib/base/fsio.h"
-#include "lib/rpc/loop.h"
+#include "lib/base/files/files.h"
+#include "lib/loop/loop.h"
 #include "tests/unit/test.h"
 
 // A server that does not answer: what is made below "silent" waits for a byte.

@@ -8,9 +8,9 @@
 
 #include "daemon/node/shell/planner.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
-#include "lib/base/proc.h"
-#include "lib/rpc/loop.h"
+#include "lib/base/files/files.h"
+#include "lib/base/machine/proc.h"
+#include "lib/loop/loop.h"
 #include "tests/unit/test.h"
 
 static const char trampoline[] =

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 #include "tests/unit/test.h"
 
 extern char **environ;

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "fabric/reads.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "tests/unit/test.h"
 
 struct reads {

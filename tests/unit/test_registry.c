@@ -1,8 +1,8 @@
 // Plugin registry: every reason to refuse a descriptor, the names in the errors, an older plugin's
 // shorter table, and shared objects that are missing, broken, or lie about their name.
 
-#include "lib/base/registry.h"
-#include "lib/base/plugin_files.h"
+#include "lib/plugin/registry.h"
+#include "lib/plugin/plugin_files.h"
 #include "tests/unit/test.h"
 #include "traind/accelerator.h"
 #include "traind/collective.h"

@@ -3,7 +3,7 @@
 
 #include "tests/unit/test.h"
 
-#include "lib/rpc/h2_guard.h"
+#include "lib/rpc/front/h2_guard.h"
 
 static const struct td_mono start = {1000 * TD_NS_PER_S};
 

@@ -2,7 +2,7 @@
 
 #include "tests/unit/test.h"
 
-#include "lib/rpc/peer_places.h"
+#include "lib/rpc/front/peer_slots.h"
 
 struct guest {
     enum td_peer_place_kind kind;

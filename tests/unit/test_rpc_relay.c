@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 
 #include "lib/base/clock.h"
-#include "lib/rpc/loop.h"
-#include "lib/rpc/relay.h"
+#include "lib/loop/loop.h"
+#include "lib/rpc/front/relay.h"
 
 enum { FRAME = 16384, PAIR_BYTES = 64 << 10 };
 

@@ -1,5 +1,5 @@
 // The state directory's rule, row by row: who wins over whom.
-#include "lib/base/state_dir.h"
+#include "lib/base/files/state_dir.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 #include "tests/unit/dataset_rig.h"
 
 static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz";

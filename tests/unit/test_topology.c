@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 #include "tests/unit/test.h"
 
 // "CPU@NUMA" of each core of the machine that the variable describes, of the CPUs in `mask`.

@@ -5,7 +5,7 @@
 
 #include "engine/train/build.h"
 #include "engine/train/plan/sizes.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "tests/unit/train_rig.h"
 
 // ---- an accelerator that writes down its calls --------------------------------------------------

@@ -12,7 +12,7 @@
 #include "engine/train/checkpoint/checkpoint.h"
 #include "engine/train/checkpoint/safetensors.h"
 #include "lib/base/clock.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 
 static const struct td_strategy_ops no_strategy = {.struct_bytes = sizeof no_strategy};
 

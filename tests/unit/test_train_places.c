@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "engine/train/checkpoint/places.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 typedef td_status check_fn(const struct td_train_config *config);
 

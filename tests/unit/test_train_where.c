@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "tests/unit/train_rig.h"
 
 enum { BATCH = 4, STEPS = 2, FAILS_IN = 2 }; // batches of training; the batch, from 1

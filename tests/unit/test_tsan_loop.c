@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "lib/base/clock.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 enum { N_THREADS = 4, N_POSTS = 5000 };
 

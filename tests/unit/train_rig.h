@@ -10,7 +10,7 @@
 #include "accelerators/reference/reference.h"
 #include "collectives/collectives.h"
 #include "engine/train/train.h"
-#include "lib/base/registry.h"
+#include "lib/plugin/registry.h"
 #include "precisions/precisions.h"
 #include "strategies/strategies.h"
 #include "tests/unit/knobs_rig.h"

@@ -12,9 +12,9 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/digest.h"
-#include "lib/base/fsio.h"
-#include "lib/base/named.h"
-#include "lib/base/proc.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named.h"
+#include "lib/base/machine/proc.h"
 
 void td_image_finish(struct td_image *image) {
     if (image->data && image->mapped) munmap(image->data, image->bytes);

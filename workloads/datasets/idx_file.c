@@ -12,8 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "lib/base/fsio.h"
-#include "lib/base/gz.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/gz.h"
 #include "workloads/datasets/mapped.h"
 
 enum { MAGIC_BYTES = 4, DIM_BYTES = 4 };

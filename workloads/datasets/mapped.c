@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-#include "lib/base/named.h"
+#include "lib/base/files/named.h"
 
 td_status td_mapped_init(const char *path, struct td_mapped *out_file) {
     struct stat st;

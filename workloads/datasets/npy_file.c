@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/fsio.h"
-#include "lib/base/gz.h"
-#include "lib/base/half.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/gz.h"
+#include "lib/base/floats/half.h"
 #include "workloads/datasets/scan_loops.h"
 #include "workloads/datasets/zip_file.h"
 

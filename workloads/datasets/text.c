@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/fsio.h"
-#include "lib/base/gz.h"
-#include "lib/base/named.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/gz.h"
+#include "lib/base/files/named.h"
 #include "traind/knobs.h"
 #include "workloads/datasets/cache.h"
 #include "workloads/datasets/foreign.h"

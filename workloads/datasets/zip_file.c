@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/gz.h"
+#include "lib/base/files/gz.h"
 
 enum {
     LOCAL_SIGN = 0x04034b50,

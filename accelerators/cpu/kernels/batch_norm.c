@@ -20,7 +20,7 @@
 #include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/strips.h"
 #include "accelerators/cpu/parallel.h"
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 
 enum { GROUPS = 32, FIRST_PLACES = 64 };
 enum { X, XX, DY, DYX, SUMS }; // what is summed

@@ -1,4 +1,4 @@
-// Widening and narrowing of rows; see the header. The arithmetic is lib/base/half.h's, in loops
+// Widening and narrowing of rows; see the header. The arithmetic is lib/base/floats/half.h's, in loops
 // that vectorize.
 
 #include "accelerators/cpu/kernels/convert.h"
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "accelerators/cpu/parallel.h"
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 
 enum { CHUNK = 1024, GRAIN = 8192 };
 

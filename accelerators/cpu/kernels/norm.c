@@ -14,7 +14,7 @@
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/parallel.h"
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 
 // PAD: rows of scratch begin at cache lines at every CPU level, whose vectors are a line at most.
 enum { GRAIN = 8192, PAD = TD_LINE_BYTES / sizeof(float) };

@@ -14,7 +14,7 @@
 #include "accelerators/cpu/kernels/panels.h"
 #include "accelerators/cpu/kernels/shuffle.h"
 #include "accelerators/cpu/parallel.h"
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 
 enum { COLS = TD_PACK_COLS, STRIP = TD_PACK_STRIP, TILE = 8, PAIRS = TD_PACK_PAIRS };
 enum kind { ROUND, HALF, FLOAT }; // fp32 to bf16, bf16 as it is, fp32 as it is

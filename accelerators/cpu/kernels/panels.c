@@ -13,7 +13,7 @@
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/shuffle.h"
 #include "lib/base/base.h"
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 
 enum { SIDE = 8, SOME = 256 };
 

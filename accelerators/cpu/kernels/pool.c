@@ -17,7 +17,7 @@
 #include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/strips.h"
 #include "accelerators/cpu/parallel.h"
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 
 enum { LANES = 8, STRIP = TD_LAYOUT_LANES };
 #define INLINE static inline __attribute__((always_inline))

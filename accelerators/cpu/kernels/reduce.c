@@ -11,7 +11,7 @@
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/parallel.h"
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 
 enum { COLUMN_GRAIN = 64, CHUNK = 512, ROWS = 8, COLUMNS = 2048 };
 

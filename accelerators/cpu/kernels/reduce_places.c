@@ -12,7 +12,7 @@
 #include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/strips.h"
 #include "accelerators/cpu/parallel.h"
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 
 struct sums {
     struct td_strips s;

@@ -33,7 +33,7 @@ static inline __attribute__((always_inline)) void td_strip_load(const void *x, i
     }
 }
 
-// And back; rounds as lib/base/half.h does.
+// And back; rounds as lib/base/floats/half.h does.
 static inline __attribute__((always_inline)) void td_strip_store(const td_strip *v, void *y,
                                                                  int64_t at, bool narrow) {
     if (narrow) {

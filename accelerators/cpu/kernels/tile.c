@@ -7,7 +7,7 @@
 
 #include "accelerators/cpu/kernels/tile.h"
 
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 
 // A register of floats, wherever they are.
 typedef float vec __attribute__((vector_size(TD_TILE_VECTOR * 4), aligned(4), may_alias));

@@ -9,7 +9,7 @@
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/pack.h"
 #include "accelerators/cpu/packs.h"
-#include "lib/base/half.h"
+#include "lib/base/floats/half.h"
 #include "traind/random.h"
 
 enum { ROW = 512 };

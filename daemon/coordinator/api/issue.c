@@ -2,7 +2,7 @@
 
 #include "daemon/coordinator/api/issue.h"
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/rpc/client.h"
 #include "lib/tls/authority.h"
 #include "lib/tls/certificate.h"

@@ -18,7 +18,7 @@
 #include "daemon/coordinator/shell/access.h"
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/digest.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum { WINDOW = 8 };
 static const uint64_t max_file_bytes = UINT64_C(1) << 42;

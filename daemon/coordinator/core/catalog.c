@@ -16,7 +16,7 @@
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/attempt/events.h"
 #include "lib/base/buf.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 enum { ROW_MAX_BYTES = 1 << 20, METRICS_MAX_BYTES = 16 << 10 };
 static const char manifest[] = "manifest.json";

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "daemon/coordinator/core/core_state.h"
+#include "lib/base/clip.h"
 #include "lib/base/cpu_level.h"
-#include "lib/base/fit.h"
 #include "lib/version/version.h"
 
 void td_host_destroy(void *host) {

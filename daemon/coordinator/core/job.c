@@ -18,8 +18,8 @@
 #include <string.h>
 
 #include "daemon/coordinator/core/checkpoint.h"
+#include "lib/base/clip.h"
 #include "lib/base/digest.h"
-#include "lib/base/fit.h"
 
 static const char *const state_names[] = {"QUEUED",    "STARTING", "RUNNING",  "RECOVERING",
                                           "PAUSING",   "PAUSED",   "STOPPING", "CANCELLED",

@@ -17,7 +17,7 @@
 #include "lib/attempt/metric_names.h"
 #include "lib/attempt/outcome.h"
 #include "lib/base/arena.h"
-#include "lib/base/exact_sum.h"
+#include "lib/base/floats/exact_sum.h"
 #include "lib/base/json.h"
 #include "lib/spec/spec.h"
 

@@ -21,8 +21,8 @@
 #include "daemon/coordinator/core/register_check.h"
 #include "daemon/coordinator/core/rendezvous.h"
 #include "lib/base/buf.h"
+#include "lib/base/clip.h"
 #include "lib/base/digest.h"
-#include "lib/base/fit.h"
 
 enum { NODE_BODY_MAX = 4 << 20 };
 // Longer than any that a node makes before it dials again.

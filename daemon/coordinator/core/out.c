@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "daemon/coordinator/core/core_state.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 void *td_core_must(void *p) {
     TD_CHECK(p && "out of memory: state in memory cannot be trusted, start again from the disk");

@@ -12,7 +12,7 @@
 #include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/hosts.h"
 #include "lib/attempt/segments.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 #include "lib/spec/language.h"
 #include "lib/version/version.h"
 

@@ -12,7 +12,7 @@
 #include "daemon/coordinator/core/out.h"
 #include "lib/attempt/store_message.h"
 #include "lib/attempt/store_table.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 struct want {
     struct want *next;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "lib/base/gz.h"
+#include "lib/base/files/gz.h"
 
 enum { PACK_FROM = 4 << 10 };
 

@@ -15,10 +15,10 @@
 #include "daemon/coordinator/shell/disk.h"
 #include "daemon/coordinator/shell/rows.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 static const int64_t retry_ns = TD_NS_PER_S, sync_after_ns = TD_NS_PER_S;
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum { BLOCK_BYTES = 64 << 10, MARK_MAX = 64 };
 

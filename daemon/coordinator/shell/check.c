@@ -16,7 +16,7 @@
 #include "daemon/coordinator/shell/schema.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 enum { DAY_MS = 24 * 3600 * 1000, STEPS_BETWEEN_LOOKS = 10000, N_DBS = 2 };
 static const char *const names[N_DBS] = {"state.db", "metrics.db"};

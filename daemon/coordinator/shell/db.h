@@ -6,7 +6,7 @@
 
 #include <sqlite3.h>
 
-#include "lib/base/held_path.h"
+#include "lib/base/files/held_path.h"
 
 // Opens or makes dir/name for one thread: WAL, synchronous=FULL.
 TD_MUST_USE td_status td_db_open(const char *dir, const char *name, sqlite3 **out_db);

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/path_rules.h"
 #include "lib/base/log.h"
-#include "lib/base/path_rules.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 struct td_disk {
     const char *name;

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "daemon/coordinator/shell/shell.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
 #include "lib/base/map.h"
 

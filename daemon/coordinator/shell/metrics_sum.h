@@ -1,7 +1,7 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_SHELL_METRICS_SUM_H
 #define TRAIND_DAEMON_COORDINATOR_SHELL_METRICS_SUM_H
 
-// Sums over ranks in metrics.db, exact (lib/base/exact_sum.h): points of ranks come in any order,
+// Sums over ranks in metrics.db, exact (lib/base/floats/exact_sum.h): points of ranks come in any order,
 // and the same job shall show the same digits each time.
 //
 // A sum is two columns: its value, which queries read, and the doubles that make it exact, as a
@@ -9,7 +9,7 @@
 // rows of before. NaN is NULL, as everywhere in SQLite. Thread: the connection's.
 
 #include "daemon/coordinator/shell/db.h"
-#include "lib/base/exact_sum.h"
+#include "lib/base/floats/exact_sum.h"
 
 // For the connection: exact_sum(value, rest, x) is the new value, exact_rest(value, rest, x) the
 // new rest. SQLITE_OK, or what SQLite says.

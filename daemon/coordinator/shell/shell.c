@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 struct td_now td_shell_now(void) {
     return (struct td_now){.mono = td_mono_now(), .real = td_real_now()};

@@ -47,8 +47,8 @@
 #include "daemon/coordinator/shell/disk.h"
 #include "daemon/coordinator/shell/gate.h"
 #include "daemon/coordinator/shell/store.h"
-#include "lib/base/held_path.h"
-#include "lib/rpc/loop.h"
+#include "lib/base/files/held_path.h"
+#include "lib/loop/loop.h"
 #include "lib/rpc/server.h"
 
 enum {

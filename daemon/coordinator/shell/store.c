@@ -23,10 +23,10 @@
 #include "daemon/coordinator/shell/salvage_copy.h"
 #include "daemon/coordinator/shell/schema.h"
 #include "lib/attempt/rank_page.h"
+#include "lib/base/clip.h"
 #include "lib/base/clock.h"
-#include "lib/base/fit.h"
 #include "lib/base/log.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 enum { GATHER_MS = 1000, RETRY_MS = 1000, FRESH_MS = 2000, LOOK_MS = 400 };
 

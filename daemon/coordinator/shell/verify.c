@@ -11,7 +11,7 @@
 #include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/shell/shell.h"
 #include "lib/base/digest.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
 
 struct file {

@@ -16,8 +16,8 @@
 #include "lib/attempt/devices.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/arena.h"
-#include "lib/base/fsio.h"
-#include "lib/base/interface.h"
+#include "lib/base/files/files.h"
+#include "lib/base/machine/interface.h"
 #include "lib/job/kind.h"
 #include "traind/v1/node.pb-c.h"
 

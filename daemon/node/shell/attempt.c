@@ -25,7 +25,7 @@
 #include "lib/base/digest.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 enum { td_local_attempt_magic = 0x4c415454, ACK_MAX = 16 << 10, ACK_FD = 3 };
 enum { WAITS_MAX = 60 };     // for a descriptor: half a minute

@@ -13,8 +13,8 @@
 #include "daemon/node/shell/assignment.h"
 #include "daemon/node/core/core.h"
 #include "daemon/node/shell/forward.h"
-#include "lib/base/proc.h"
-#include "lib/base/ports.h"
+#include "lib/base/machine/proc.h"
+#include "lib/base/machine/ports.h"
 
 struct td_launcher_link;
 struct td_local_attempt;

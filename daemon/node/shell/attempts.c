@@ -11,7 +11,7 @@
 #include "daemon/node/shell/rendezvous.h"
 #include "daemon/node/shell/shards.h"
 #include "lib/base/log.h"
-#include "lib/base/path_rules.h"
+#include "lib/base/files/path_rules.h"
 
 // ---- what they report ---------------------------------------------------------------------------
 static void on_started(struct td_local_attempt *a) {

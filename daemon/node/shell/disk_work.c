@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "lib/base/log.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 struct td_disk_work {
     struct td_disk_work_calls calls;

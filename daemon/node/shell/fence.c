@@ -11,7 +11,7 @@
 #include <sys/pidfd.h>
 
 #include "lib/attempt/segments.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
 
 enum { COMMAND_MAX = 64 << 10, DEATH_MS = 5000 };

@@ -15,8 +15,8 @@
 #include "lib/base/digest.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
+#include "lib/loop/loop.h"
 #include "lib/rpc/client.h"
-#include "lib/rpc/loop.h"
 #include "traind/v1/checkpoint.pb-c.h"
 
 enum {

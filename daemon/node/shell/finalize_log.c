@@ -14,7 +14,7 @@
 #include "lib/attempt/event_writer.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
 
 enum { REST_MAX = 16 << 20 /* what is appended */, LOST_MAX = 4 << 10 };

@@ -14,9 +14,9 @@
 #include "lib/attempt/events.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 enum { CHUNK_BYTES = 256 << 10, PUT_BYTES = 4 << 20, TAIL_BYTES = 1 << 20 };
 static const int64_t put_retry_ns = TD_NS_PER_S;

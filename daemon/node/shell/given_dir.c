@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "daemon/node/shell/disk_work.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 enum { td_given_dir_magic = 0x504c4143 };
 

@@ -10,7 +10,7 @@
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/attempt/events.h"
 #include "lib/attempt/segments.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/map.h"
 
 enum { READ_BYTES = 2 * TD_SEGMENT_LINE_MAX, MOST = 4096, LINE_ARENA_MAX = 1 << 20 };

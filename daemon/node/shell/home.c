@@ -6,9 +6,9 @@
 
 #include "daemon/node/shell/messages.h"
 #include "daemon/node/shell/shell.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 #include "lib/base/log.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 enum { td_node_home_magic = 0x484f4d45 };
 static const int64_t look_ns = 500 * TD_NS_PER_MS;

@@ -7,7 +7,7 @@
 // and ends when its launcher misses its files. Nothing is made again below a mount point. Loop
 // thread.
 
-#include "lib/base/held_path.h"
+#include "lib/base/files/held_path.h"
 
 struct td_node_home;
 struct td_node_daemon;

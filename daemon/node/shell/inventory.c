@@ -11,11 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/fit.h"
-#include "lib/base/fsio.h"
+#include "lib/base/clip.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
+#include "lib/base/machine/proc.h"
 #include "lib/base/printable.h"
-#include "lib/base/proc.h"
 #include "lib/base/rng.h"
 
 static td_status read_node_id(const char *state_dir, char *out, size_t out_bytes) {

@@ -12,7 +12,7 @@
 #include "lib/attempt/segments.h"
 #include "lib/base/frame.h"
 #include "lib/base/log.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 enum { td_launcher_link_magic = 0x4c4e4b31 };
 static const int64_t redial_ns = TD_NS_PER_S;

@@ -13,10 +13,10 @@
 
 #include "lib/attempt/worker_exit.h"
 #include "lib/base/cpu_level.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
-#include "lib/base/proc.h"
-#include "lib/rpc/loop.h"
+#include "lib/base/machine/proc.h"
+#include "lib/loop/loop.h"
 
 enum {
     td_measurer_magic = 0x4d454153,

@@ -8,7 +8,7 @@
 #include "daemon/node/shell/given_plan.h"
 #include "lib/attempt/languages.h"
 #include "lib/attempt/segments.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
 #include "lib/spec/language.h"

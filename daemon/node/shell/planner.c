@@ -22,10 +22,10 @@
 #include "lib/attempt/events.h"
 #include "lib/attempt/worker_exit.h"
 #include "lib/base/cpu_level.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
-#include "lib/base/proc.h"
-#include "lib/rpc/loop.h"
+#include "lib/base/machine/proc.h"
+#include "lib/loop/loop.h"
 
 enum { td_planner_magic = 0x504c414e, REASON_MAX = 4096, TIMEOUT_S = 60 };
 enum { WAITS_MAX = 60 }; // for a descriptor: half a minute

@@ -38,7 +38,7 @@ TD_MUST_USE td_status td_planner_create(struct td_loop *loop, const struct td_pl
 void td_planner_destroy(struct td_planner *p);
 TD_DEFINE_AUTO(td_planner, td_planner_destroy);
 // The strings are copied. dump_graph: a pass whose graph the result shall have; "": none.
-// path_rules: what the plan's paths may name (lib/base/path_rules.h).
+// path_rules: what the plan's paths may name (lib/base/files/path_rules.h).
 TD_MUST_USE td_status td_planner_submit(struct td_planner *p, const char *request,
                                         const char *plan_json, const char *dump_graph,
                                         const char *path_rules);

@@ -14,10 +14,10 @@
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/cpu_level.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
-#include "lib/base/proc.h"
-#include "lib/rpc/loop.h"
+#include "lib/base/machine/proc.h"
+#include "lib/loop/loop.h"
 
 enum { td_plugin_list_magic = 0x504c5354, DEADLINE_S = 20 };
 static const char *const memory_bytes = "4294967296", *const cpu_s = "10";

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "traind/v1/node.pb-c.h"
 
 enum { td_put_magic = 0x50555431, PUT_TIMEOUT_S = 300 };

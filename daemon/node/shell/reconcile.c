@@ -20,7 +20,7 @@
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/log.h"
 #include "lib/base/printable.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 enum { td_reconciler_magic = 0x5243434e, MAX_WAITING = 64, WHY_BYTES = 160, JOB_BYTES = 64 };
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/node/shell/attempts.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
 
 static td_status recover(struct td_node_daemon *n, const char *job, uint32_t attempt) {

@@ -13,9 +13,9 @@
 #include "lib/attempt/events.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/digest.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/log.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 enum { td_shards_magic = 0x53485244, READ_BYTES = 2 * TD_SEGMENT_LINE_MAX };
 static const int64_t retry_ns = TD_NS_PER_S;

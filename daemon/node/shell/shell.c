@@ -3,7 +3,7 @@
 #include "daemon/node/shell/shell.h"
 
 #include "lib/base/clock.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 void td_node_daemon_answer(struct td_node_daemon *n) {
     struct td_node_action action;

@@ -4,7 +4,7 @@
 // the other side takes a message in the same call, bounded by what it accepts.
 
 #include "daemon/node/shell/transport.h"
-#include "lib/rpc/loop.h"
+#include "lib/loop/loop.h"
 
 enum { td_local_magic = 0x544c4f43, SEND_MAX = 1 << 20 };
 

@@ -14,8 +14,8 @@
 #include "lib/attempt/events.h"
 #include "lib/base/clock.h"
 #include "lib/base/rng.h"
+#include "lib/loop/loop.h"
 #include "lib/rpc/client.h"
-#include "lib/rpc/loop.h"
 
 #define BACKOFF_MIN_NS (100 * TD_NS_PER_MS)
 #define BACKOFF_MAX_NS (5 * TD_NS_PER_S)

@@ -13,7 +13,7 @@
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/digest.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
 

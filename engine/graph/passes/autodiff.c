@@ -19,7 +19,7 @@
 
 #include "engine/graph/builder.h"
 #include "engine/graph/passes/passes.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 
 struct walk {
     struct td_graph *g;

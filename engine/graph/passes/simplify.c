@@ -17,7 +17,7 @@
 #include "engine/graph/edit.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/rules/rules.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 
 enum { LOOK_BACK = 256 }; // nodes among which the same one is looked for
 

@@ -10,7 +10,7 @@
 // functions over a graph that is being built.
 
 #include "engine/graph/graph.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 
 struct td_op_call {
     const struct td_graph *g;

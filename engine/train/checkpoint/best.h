@@ -9,7 +9,7 @@
 // thread.
 
 #include "engine/train/config/config.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum { TD_BEST_PATH_BYTES = 288 };
 

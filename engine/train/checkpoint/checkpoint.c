@@ -17,9 +17,9 @@
 #include "engine/train/checkpoint/shard.h"
 #include "lib/attempt/event_writer.h"
 #include "lib/base/clock.h"
-#include "lib/base/floats.h"
-#include "lib/base/fsio.h"
-#include "lib/base/whole_file.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/whole_file.h"
+#include "lib/base/floats/floats.h"
 
 enum { FILES = 2 };
 // Files in the order in which they are written, by a role each holds.

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "engine/train/checkpoint/early_stop_state.h"
-#include "lib/base/fsio.h"
-#include "lib/base/named.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named.h"
 
 enum { ARENA_BYTES = 64 << 20 };
 

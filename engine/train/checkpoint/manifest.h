@@ -15,7 +15,7 @@
 #include "engine/train/events/tallies.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
-#include "lib/base/registry.h"
+#include "lib/plugin/registry.h"
 #include "traind/dataset.h"
 #include "traind/module.h"
 #include "traind/precision.h"

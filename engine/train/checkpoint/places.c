@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/base/fsio.h"
-#include "lib/base/named.h"
-#include "lib/base/named_output.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named.h"
+#include "lib/base/files/named_output.h"
 
 static td_status write_in(enum td_path_use use, const char *dir) {
     TD_AUTO_WHOLE_FILE file = TD_WHOLE_FILE_NONE;

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "lib/base/floats.h"
-#include "lib/base/fsio.h"
-#include "lib/base/named.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named.h"
+#include "lib/base/floats/floats.h"
 
 // What holds tensors; other files (config.json) are for other readers.
 static bool is_shard(const struct td_manifest_file *f) {

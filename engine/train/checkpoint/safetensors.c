@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "lib/base/files/named.h"
 #include "lib/base/map.h"
-#include "lib/base/named.h"
 
 enum { DATA_ALIGN = 64, NAME_MAX_BYTES = 255, ARENA_BYTES = 96 << 20 };
 enum { VALUE_ALIGN = 16, SHORTEST = 10 }; // of bytes in memory; of a file

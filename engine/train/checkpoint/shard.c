@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "engine/train/checkpoint/manifest.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum { CHUNK_BYTES = 8 << 20 };
 

@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "engine/train/checkpoint/safetensors.h"
-#include "lib/base/fit.h"
-#include "lib/base/floats.h"
-#include "lib/base/fsio.h"
+#include "lib/base/clip.h"
+#include "lib/base/files/files.h"
+#include "lib/base/files/named.h"
+#include "lib/base/floats/floats.h"
 #include "lib/base/map.h"
-#include "lib/base/named.h"
 
 enum { INDEX_MAX = 16 << 20, LIST_MAX = 8 << 20, LIST_SHOWN = 1400 };
 enum { MISFIT_BYTES = 768, NOTE_BYTES = 900 }; // of one misfit; of those in one note

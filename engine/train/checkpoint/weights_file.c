@@ -4,7 +4,7 @@
 #include "engine/train/checkpoint/weights_file.h"
 
 #include "engine/train/checkpoint/shard.h"
-#include "lib/base/named_output.h"
+#include "lib/base/files/named_output.h"
 
 static td_status classify(td_status s) {
     if (!s || td_status_class(s) != TD_CLASS_NONE) return s;

@@ -12,9 +12,9 @@
 #include <sys/socket.h>
 
 #include "lib/attempt/event_writer.h"
+#include "lib/base/clip.h"
 #include "lib/base/clock.h"
-#include "lib/base/fit.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 void td_events_init(struct td_events *e, int fd) {
     *e = (struct td_events){.fd = fd, .lines_fd = STDOUT_FILENO};

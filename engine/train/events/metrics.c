@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 // A launcher drains fifty times a second; one that was stopped is waited for so long.
 #define DRAIN_PATIENCE_NS (5 * TD_NS_PER_S)

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 struct td_timeline {
     struct td_trace_file *file;

@@ -4,7 +4,7 @@
 // Timeline: when a rank did what, for Chrome's trace viewer (trainer.trace_dir).
 //
 // There is one file a rank and attempt, timeline-a<attempt>-rank<rank>.json
-// (lib/base/trace_file.h). It has a row for each thread. Batches, the segments of each training
+// (lib/base/files/trace_file.h). It has a row for each thread. Batches, the segments of each training
 // step, evaluations and saves are on the training thread. Buckets are where they are reduced, waits
 // where the program waits. A rank that writes one runs the segments of a step one by one and
 // nothing ahead, so that each has its time. The bits are those of a rank that writes none.
@@ -13,7 +13,7 @@
 // threads. Thread: any. Errors: those of the file (class bad_spec); a timeline that cannot be
 // written ends the attempt, because whoever asked for it would look at half of it.
 
-#include "lib/base/trace_file.h"
+#include "lib/base/files/trace_file.h"
 
 enum { TD_TIMELINE_EVENTS = 100000, TD_TIMELINE_THREADS = 4 };
 

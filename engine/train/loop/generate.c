@@ -12,7 +12,7 @@
 #include "engine/train/rank/step.h"
 #include "engine/train/rank/tensor.h"
 #include "lib/attempt/checkpoint_name.h"
-#include "lib/base/named_output.h"
+#include "lib/base/files/named_output.h"
 #include "lib/base/rng.h"
 
 enum { BYTE_TOKENS = 256, NOTE_BYTES = 800 };

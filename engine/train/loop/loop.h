@@ -29,7 +29,7 @@
 #include "engine/train/loop/epoch_metrics.h"
 #include "engine/train/loop/throughput.h"
 #include "engine/train/rank/step.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum td_train_loop_end {
     TD_LOOP_DONE,    // ran to its end

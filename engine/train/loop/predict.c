@@ -18,7 +18,7 @@
 #include "engine/train/rank/step.h"
 #include "engine/train/rank/tensor.h"
 #include "lib/attempt/checkpoint_name.h"
-#include "lib/base/named_output.h"
+#include "lib/base/files/named_output.h"
 
 // ---- the file -----------------------------------------------------------------------------------
 struct table { // rows of a .npy that is being written

@@ -7,7 +7,7 @@
 
 #include "engine/train/rank/tensor.h"
 #include "lib/base/clock.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 static const int64_t HOLD_NS = TD_NS_PER_S / 2; // for a rank that is ending
 

@@ -5,7 +5,7 @@
 // halves of the predict stage (predict.h, generate.h). Thread: the training thread.
 
 #include "engine/train/rank/rank.h"
-#include "lib/base/named_output.h"
+#include "lib/base/files/named_output.h"
 
 // predict.output, or `name` in the attempt's directory; FAILED_PRECONDITION (bad_spec) without
 // both.

@@ -8,7 +8,7 @@
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/replicas.h"
 #include "engine/train/rank/state.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 enum { TEXT_BYTES = 1024 };
 static const uint32_t weight_roles = 1u << TD_ROLE_PARAM | 1u << TD_ROLE_BUFFER;

@@ -6,7 +6,7 @@
 
 #include "engine/train/config/limits.h"
 #include "engine/train/rank/batches.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 static const struct td_amount whole = {.is_fraction = true, .fraction = 1.0};
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "engine/train/rank/group.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 // Announced in one event, so that is their bound (lib/attempt/segments.h).
 enum { TEXT_MAX = TD_EVENT_MAX - 4096 };

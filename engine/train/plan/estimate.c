@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "lib/base/proc.h"
+#include "lib/base/machine/proc.h"
 
 // plain: by node, it runs on plain loops; NULL: none does.
 static double program_seconds(const struct td_accelerator_ops *ops, const struct td_graph *g,

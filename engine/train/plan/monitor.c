@@ -12,7 +12,7 @@
 #include "engine/train/rank/validated.h"
 #include "engine/train/config/limits.h"
 #include "engine/train/rank/batches.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 enum { LIST_BYTES = 512 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "lib/base/digest.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 enum { FILE_MAX = 64 << 10, HEAD_MAX = 512 };
 static const size_t LEAST = (size_t)4 << 20;

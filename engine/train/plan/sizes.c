@@ -13,8 +13,8 @@
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/join.h"
 #include "engine/train/rank/writers.h"
-#include "lib/base/fit.h"
-#include "lib/base/machine.h"
+#include "lib/base/clip.h"
+#include "lib/base/machine/machine.h"
 
 static double flops_of(const struct td_rank *r, const char *step) {
     double flops = 0;

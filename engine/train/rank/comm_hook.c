@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "engine/train/rank/bucket_list.h"
-#include "lib/base/floats.h"
-#include "lib/base/registry.h"
+#include "lib/base/floats/floats.h"
+#include "lib/plugin/registry.h"
 
 enum { ARENA_BYTES = 16 << 20 };
 #define MEMORY_MAX_BYTES ((size_t)1 << 50) // so that sums of it are numbers of a plan

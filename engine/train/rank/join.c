@@ -2,7 +2,7 @@
 
 #include "engine/train/rank/join.h"
 
-#include "lib/base/machine.h"
+#include "lib/base/machine/machine.h"
 
 static _Bool attempt_is_over(void *arg) {
     const struct td_rank_page *page = arg;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "engine/train/rank/pattern.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 enum { SHOWN_NAMES = 300 };
 static const double no_rate = DBL_MIN; // an lr_scale of 0 would stand for 1

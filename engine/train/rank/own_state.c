@@ -7,8 +7,8 @@
 
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/writers.h"
-#include "lib/base/fit.h"
-#include "lib/base/fsio.h"
+#include "lib/base/clip.h"
+#include "lib/base/files/files.h"
 
 static void name_whole(const struct td_rank *r, char out[TD_PLUGIN_STATE_NAME]) {
     snprintf(out, TD_PLUGIN_STATE_NAME, "strategy.%.31s.whole", r->strategy_name);

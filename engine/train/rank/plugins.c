@@ -10,7 +10,7 @@
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/shares.h"
 #include "engine/train/rank/steps.h"
-#include "lib/base/registry.h"
+#include "lib/plugin/registry.h"
 
 static td_status find(const struct td_rank *r, enum td_plugin_kind kind, const char *name,
                       const void **out_ops) {

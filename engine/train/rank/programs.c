@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/graph/graph_text.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 struct entry {
     struct td_compiled *compiled;

@@ -2,7 +2,7 @@
 
 #include "engine/train/rank/result.h"
 
-#include "lib/base/named_output.h"
+#include "lib/base/files/named_output.h"
 
 td_status td_rank_write_result(const struct td_rank *r, const char *name, const struct td_buf *text,
                                char out_path[TD_FS_PATH_BYTES]) {

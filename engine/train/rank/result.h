@@ -7,7 +7,7 @@
 
 #include "engine/train/rank/rank.h"
 #include "lib/base/buf.h"
-#include "lib/base/fsio.h"
+#include "lib/base/files/files.h"
 
 // Writes one, over one of that name, and says where it is. FAILED_PRECONDITION: the job has no such
 // place.

@@ -10,7 +10,7 @@
 
 #include "engine/train/config/schedule.h"
 #include "engine/train/rank/own_state.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 static void add(struct td_resume_reasons *out, const char *fmt, ...) TD_PRINTF(2, 3);
 static void add(struct td_resume_reasons *out, const char *fmt, ...) {

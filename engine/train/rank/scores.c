@@ -14,7 +14,7 @@
 #include "engine/train/rank/step.h"
 #include "engine/train/rank/tensor.h"
 #include "lib/base/buf.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 
 static const struct {
     enum td_score score;

@@ -15,7 +15,7 @@
 #include "engine/train/rank/shares.h"
 #include "engine/train/rank/writers.h"
 #include "lib/base/digest.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 
 // ---- where to start -----------------------------------------------------------------------------
 

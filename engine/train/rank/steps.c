@@ -6,7 +6,7 @@
 
 #include "engine/train/rank/optimizer.h"
 #include "engine/train/rank/pattern.h"
-#include "lib/base/fit.h"
+#include "lib/base/clip.h"
 
 enum { SHOWN_NAMES = 300 };
 static const char name_letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "engine/train/rank/steps.h"
-#include "lib/base/floats.h"
+#include "lib/base/floats/floats.h"
 
 static float integer_at(const void *data, enum td_dtype dtype, int64_t i) {
     if (dtype == TD_I32) return (float)((const int32_t *)data)[i];
