@@ -6,10 +6,10 @@
 
 #include <stdlib.h>
 
-#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
 #include "daemon/coordinator/core/core.h"
-#include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/core/hosts.h"
+#include "daemon/coordinator/core/model/model.h"
+#include "daemon/coordinator/core/model/hosts.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/languages.h"
 #include "lib/attempt/segments.h"

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "daemon/coordinator/core/reconcile.h"
+#include "daemon/coordinator/core/catalog/reconcile.h"
 #include "lib/base/map.h"
 #include "tests/unit/test.h"
 

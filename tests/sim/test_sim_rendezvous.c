@@ -6,7 +6,7 @@
 
 #include <sys/socket.h>
 
-#include "daemon/coordinator/core/rendezvous.h"
+#include "daemon/coordinator/core/attempt/rendezvous.h"
 #include "daemon/launcher/store.h"
 #include "tests/unit/meeting_rig.h"
 

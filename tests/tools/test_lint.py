@@ -31,7 +31,7 @@ TREE = {
     "engine/train/events/events.c": "begin(TD_EVENT_NOTE); begin(TD_EVENT_END);",
     "daemon/launcher/rank.c": "is(TD_EVENT_END);",
     "daemon/node/shell/planner.c": "is(x);",
-    "daemon/coordinator/core/attempt.c": "t[] = {READ};",
+    "daemon/coordinator/core/attempt/attempt.c": "t[] = {READ};",
 }
 
 
@@ -416,7 +416,7 @@ def test_texts_that_become_notes_are_found_where_they_are_written():
                "engine/train/loop/stage_weights.c": "is not on this node", "engine/train/plan/sizes.c": "no fast kernel",
                "lib/spec/plan.c": "a step takes about", "daemon/node/shell/forward.c": "was removed or cut",
                "daemon/launcher/logger.c": "logger cannot write",
-               "daemon/coordinator/core/queue.c": "all ranks run at CPU level", "client/run/follow.c": "was skipped"}
+               "daemon/coordinator/core/queue/queue.c": "all ranks run at CPU level", "client/run/follow.c": "was skipped"}
     for path, words in writers.items():
         notes = said.notes((lint.ROOT / path).read_text()).values()
         assert any(words in n for n in notes), (path, words, notes)

@@ -4,7 +4,7 @@
 // Tests of devices in the coordinator's core: jobs on an accelerator that has them, answers to
 // plans and lists of probes that name them.
 
-#include "daemon/coordinator/core/host_devices.h"
+#include "daemon/coordinator/core/model/host_devices.h"
 #include "daemon/coordinator/core/view.h"
 #include "tests/unit/coord_rig.h"
 

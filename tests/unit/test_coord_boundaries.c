@@ -1,8 +1,8 @@
 // A checkpoint of an attempt over two nodes, and the metric points that both ranks recorded before.
 // It is committed when they are stored, and void when some are lost.
 
-#include "daemon/coordinator/core/boundaries.h"
-#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/catalog/boundaries.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
 #include "lib/attempt/rank_page.h"
 #include "tests/unit/coord_parts.h"
 

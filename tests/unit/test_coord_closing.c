@@ -1,7 +1,7 @@
 // What is still to come of an attempt whose parts have ended, one after the other. How long it is
 // waited for, and what it means that one of its nodes is silent, or has lost its files.
 
-#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
 #include "tests/unit/coord_parts.h"
 
 static const char digest[] = "00000000000000000000000000000000";

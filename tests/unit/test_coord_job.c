@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/catalog.h"
-#include "daemon/coordinator/core/job.h"
-#include "daemon/coordinator/core/retain.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
+#include "daemon/coordinator/core/catalog/retain.h"
+#include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/view.h"
 #include "lib/attempt/rank_page.h"
 #include "traind/v1/job.pb-c.h"

@@ -1,8 +1,8 @@
 // What nodes have of plugins, merged for clients: equal rows count their nodes, others stay apart,
 // and a newer list takes the place of the older one. And specs against what was declared.
 
-#include "daemon/coordinator/core/offers.h"
-#include "daemon/coordinator/core/offers_check.h"
+#include "daemon/coordinator/core/plans/offers.h"
+#include "daemon/coordinator/core/plans/offers_check.h"
 #include "tests/unit/coord_rig.h"
 
 static void connect(struct rig *r, const char *name) {

@@ -1,8 +1,8 @@
 // A node speaks for the ranks of its own part only: event lines, logs and files of checkpoints of
 // an attempt over two nodes.
 
-#include "daemon/coordinator/core/attempt.h"
-#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/attempt/attempt.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
 #include "tests/unit/coord_parts.h"
 
 static const char theirs[] = "00000000000000000000000000000000";

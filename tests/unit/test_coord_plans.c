@@ -1,8 +1,8 @@
 // Plans that do not come, in the coordinator's core: a planner that ran into its deadline, a node
 // that does not answer, and questions that nobody waits for any more.
 
-#include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/core/plans_cache.h"
+#include "daemon/coordinator/core/model/model.h"
+#include "daemon/coordinator/core/plans/plans_cache.h"
 #include "lib/spec/plan.h"
 #include "tests/unit/coord_rig.h"
 

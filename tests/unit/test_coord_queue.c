@@ -1,7 +1,7 @@
 // The queue of the coordinator's core with thousands of jobs: what a pass looks at is counted, not
 // timed.
 
-#include "daemon/coordinator/core/reconcile.h"
+#include "daemon/coordinator/core/catalog/reconcile.h"
 #include "tests/unit/coord_rig.h"
 
 enum { MANY = 10000 };

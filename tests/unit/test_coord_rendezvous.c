@@ -3,7 +3,7 @@
 
 #include "tests/unit/meeting_rig.h"
 
-#include "daemon/coordinator/core/rendezvous.h"
+#include "daemon/coordinator/core/attempt/rendezvous.h"
 #include "lib/attempt/store_message.h"
 
 static const char *set_as(struct meeting *m, int node, Traind__V1__AttemptId id, const char *key,

@@ -5,9 +5,9 @@
 
 #include <math.h>
 
-#include "daemon/coordinator/core/catalog.h"
-#include "daemon/coordinator/core/job.h"
-#include "daemon/coordinator/core/retain.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
+#include "daemon/coordinator/core/catalog/retain.h"
+#include "daemon/coordinator/core/model/job.h"
 
 static const int64_t day_ns = INT64_C(24) * 3600 * TD_NS_PER_S;
 

@@ -1,9 +1,9 @@
 // A job whose spec names a checkpoint of another job that still runs. Which one it begins from is
 // settled when it has a place, and held from then on, also over a restart. Its plan follows.
 
-#include "daemon/coordinator/core/catalog.h"
-#include "daemon/coordinator/core/retain.h"
-#include "daemon/coordinator/core/source.h"
+#include "daemon/coordinator/core/attempt/source.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
+#include "daemon/coordinator/core/catalog/retain.h"
 #include "tests/unit/coord_rig.h"
 
 static const struct td_core_options options = {.incarnation = 1, .checkpoint_dir = "/c"};

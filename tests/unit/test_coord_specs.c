@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "daemon/coordinator/core/specs.h"
+#include "daemon/coordinator/core/model/specs.h"
 #include "daemon/coordinator/core/view.h"
 #include "tests/unit/coord_rig.h"
 

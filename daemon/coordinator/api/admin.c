@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "daemon/coordinator/api/api.h"
-#include "daemon/coordinator/core/hosts.h"
-#include "daemon/coordinator/core/offers.h"
+#include "daemon/coordinator/core/model/hosts.h"
+#include "daemon/coordinator/core/plans/offers.h"
 #include "daemon/coordinator/shell/access.h"
 #include "daemon/coordinator/shell/watch.h"
 

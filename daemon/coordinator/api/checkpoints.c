@@ -8,10 +8,10 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/file_stream.h"
-#include "daemon/coordinator/core/catalog.h"
-#include "daemon/coordinator/core/changes.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
+#include "daemon/coordinator/core/catalog/retain.h"
+#include "daemon/coordinator/core/model/changes.h"
 #include "daemon/coordinator/core/page.h"
-#include "daemon/coordinator/core/retain.h"
 #include "daemon/coordinator/shell/access.h"
 #include "lib/attempt/checkpoint_name.h"
 

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/core/source.h"
+#include "daemon/coordinator/core/attempt/source.h"
+#include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/shell/access.h"
 #include "lib/attempt/checkpoint_name.h"
 

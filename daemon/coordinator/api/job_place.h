@@ -9,7 +9,7 @@
 // JOB is an id, the unique beginning of one, or a name: the newest job of that name that has such a
 // checkpoint. What names no job is a path. The caller must be one who may read checkpoints
 // of the job. So the job is settled here, once; which checkpoint of it that is, when an attempt
-// starts (core/source.h).
+// starts (core/attempt/source.h).
 
 #include "daemon/coordinator/shell/shell.h"
 #include "lib/spec/spec.h"

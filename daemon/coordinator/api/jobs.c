@@ -7,10 +7,10 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/job_place.h"
-#include "daemon/coordinator/core/catalog.h"
-#include "daemon/coordinator/core/offers_check.h"
+#include "daemon/coordinator/core/attempt/source.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
 #include "daemon/coordinator/core/page.h"
-#include "daemon/coordinator/core/source.h"
+#include "daemon/coordinator/core/plans/offers_check.h"
 #include "daemon/coordinator/shell/access.h"
 #include "daemon/coordinator/shell/watch.h"
 #include "lib/base/digest.h"

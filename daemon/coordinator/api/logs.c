@@ -15,7 +15,7 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/file_stream.h"
-#include "daemon/coordinator/core/awaited.h"
+#include "daemon/coordinator/core/attempt/awaited.h"
 #include "daemon/coordinator/shell/access.h"
 #include "daemon/coordinator/shell/logs.h"
 #include "traind/v1/log.pb-c.h"

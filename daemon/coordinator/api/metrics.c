@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/api/api.h"
-#include "daemon/coordinator/core/awaited.h"
+#include "daemon/coordinator/core/attempt/awaited.h"
 #include "daemon/coordinator/shell/access.h"
 #include "traind/v1/metric.pb-c.h"
 

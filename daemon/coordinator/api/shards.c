@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/api/api.h"
-#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
 #include "daemon/coordinator/shell/access.h"
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/digest.h"

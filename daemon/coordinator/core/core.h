@@ -20,20 +20,20 @@
 // The files, in reading order, from the cellar to the roof; none calls one that is above it.
 //   part.h, what one node has of an attempt; job.h, a job: its states as a table, its attempts, its
 //   record (job_record.c) and what is read of its spec (job_knobs.c); checkpoint.h; exchange.h,
-//   what goes in and comes out; core_state.h
-//   out.h, the lists that an input fills; changes.h, what is saved; jobs.h, job_list.h, hosts.h,
+//   what goes in and comes out; model.h
+//   effects.h, the lists that an input fills; changes.h, what is saved; jobs.h, job_list.h, hosts.h,
 //   host_devices.h
 //   boundaries.h, whether the points before a checkpoint are here;
 //   catalog.h, checkpoints: pending, committed, removed; reconcile.h, what nodes have to do about
-//   them; retain.h, which are kept; over.h, an attempt is over; reconciled.h, the nodes' answers
-//   forget.h, a job and what it owns go; removals.h, what nodes still have of it; retention.h, when
-//   moves.h, a job moves from state to state; source.h, which checkpoint of another it begins from
+//   them; retain.h, which are kept; attempt_over.h, an attempt is over; reconcile_answer.h, the nodes' answers
+//   forget.h, a job and what it owns go; removals.h, what nodes still have of it; expiry.h, when
+//   transitions.h, a job moves from state to state; source.h, which checkpoint of another it begins from
 //   attempt.h, what the event lines of an attempt mean; attempt_end.h, how it ends, and restarts;
 //   attempt_messages.h, what its node is sent about it; rendezvous.h, what its ranks leave for
 //   each other
 //   plans.h, asked of a node once per spec (plan_asks.h: on their way; plans_cache.h: kept);
 //   specs.h, how much specs may take (spec_text.h: one, deflated);
-//   fits.h, whether a job could ever run; place.h, where; queue.h, who runs next;
+//   capacity.h, whether a job could ever run; placement.h, where; queue.h, who runs next;
 //   queue_reason.c, why the others wait
 //   offers.h, which plugins nodes have; offers_check.h, specs against what those declare
 //   register_check.h, who may not register;
@@ -43,8 +43,8 @@
 //   core_load.c, rows back into it at the start; view.h, what clients read; page.h, how much of a
 //   list at a time; awaited.h, what nodes have yet to send
 
-#include "daemon/coordinator/core/exchange.h"
-#include "daemon/coordinator/core/jobs.h"
+#include "daemon/coordinator/core/model/exchange.h"
+#include "daemon/coordinator/core/model/jobs.h"
 #include "traind/v1/checkpoint.pb-c.h"
 
 // ---- life ---------------------------------------------------------------------------------------

@@ -5,19 +5,19 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/attempt.h"
-#include "daemon/coordinator/core/attempt_end.h"
-#include "daemon/coordinator/core/attempt_messages.h"
-#include "daemon/coordinator/core/catalog.h"
-#include "daemon/coordinator/core/changes.h"
-#include "daemon/coordinator/core/checkpoint.h"
+#include "daemon/coordinator/core/attempt/attempt.h"
+#include "daemon/coordinator/core/attempt/attempt_end.h"
+#include "daemon/coordinator/core/attempt/attempt_messages.h"
+#include "daemon/coordinator/core/attempt/forget.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
+#include "daemon/coordinator/core/catalog/retain.h"
 #include "daemon/coordinator/core/core.h"
-#include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/core/forget.h"
 #include "daemon/coordinator/core/frame.h"
-#include "daemon/coordinator/core/hosts.h"
-#include "daemon/coordinator/core/job.h"
-#include "daemon/coordinator/core/retain.h"
+#include "daemon/coordinator/core/model/changes.h"
+#include "daemon/coordinator/core/model/checkpoint.h"
+#include "daemon/coordinator/core/model/hosts.h"
+#include "daemon/coordinator/core/model/job.h"
+#include "daemon/coordinator/core/model/model.h"
 
 td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptId *id) {
     struct td_job *j = NULL;

@@ -5,18 +5,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/catalog.h"
-#include "daemon/coordinator/core/changes.h"
+#include "daemon/coordinator/core/attempt/forget.h"
+#include "daemon/coordinator/core/attempt/source.h"
+#include "daemon/coordinator/core/attempt/transitions.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
+#include "daemon/coordinator/core/catalog/removals.h"
 #include "daemon/coordinator/core/core.h"
-#include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/core/forget.h"
-#include "daemon/coordinator/core/job.h"
-#include "daemon/coordinator/core/moves.h"
-#include "daemon/coordinator/core/nodes.h"
-#include "daemon/coordinator/core/plans.h"
-#include "daemon/coordinator/core/removals.h"
-#include "daemon/coordinator/core/source.h"
-#include "daemon/coordinator/core/specs.h"
+#include "daemon/coordinator/core/model/changes.h"
+#include "daemon/coordinator/core/model/job.h"
+#include "daemon/coordinator/core/model/model.h"
+#include "daemon/coordinator/core/model/specs.h"
+#include "daemon/coordinator/core/nodes/nodes.h"
+#include "daemon/coordinator/core/plans/plans.h"
 #include "lib/spec/spec.h"
 
 static td_status load_job(struct td_core *core, const char *key, const struct td_json *v) {

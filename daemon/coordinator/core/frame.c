@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/core/job.h"
-#include "daemon/coordinator/core/nodes.h"
-#include "daemon/coordinator/core/out.h"
-#include "daemon/coordinator/core/queue.h"
+#include "daemon/coordinator/core/model/effects.h"
+#include "daemon/coordinator/core/model/job.h"
+#include "daemon/coordinator/core/model/model.h"
+#include "daemon/coordinator/core/nodes/nodes.h"
+#include "daemon/coordinator/core/queue/queue.h"
 
 enum { RECORD_MAX = 4 << 20 };
 

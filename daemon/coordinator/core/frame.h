@@ -4,7 +4,7 @@
 // The frame of every input: enter(now), the change, leave. At its end one record is made of each
 // job and attempt that changed.
 
-#include "daemon/coordinator/core/exchange.h"
+#include "daemon/coordinator/core/model/exchange.h"
 
 struct td_core;
 

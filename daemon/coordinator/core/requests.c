@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/changes.h"
-#include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/model/changes.h"
+#include "daemon/coordinator/core/model/effects.h"
+#include "daemon/coordinator/core/model/model.h"
 
 static const int64_t request_keep_ns = INT64_C(24) * 3600 * TD_NS_PER_S;
 

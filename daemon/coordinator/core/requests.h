@@ -4,7 +4,7 @@
 // Requests that created a job are remembered under their request_id for a day, so that whoever asks
 // again because the answer was lost gets the same job.
 
-#include "daemon/coordinator/core/exchange.h"
+#include "daemon/coordinator/core/model/exchange.h"
 
 struct td_core;
 

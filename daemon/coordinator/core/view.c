@@ -6,17 +6,17 @@
 #include <math.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/catalog.h"
-#include "daemon/coordinator/core/checkpoint.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
+#include "daemon/coordinator/core/catalog/removals.h"
 #include "daemon/coordinator/core/core.h"
-#include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/core/exchange.h"
-#include "daemon/coordinator/core/fits.h"
-#include "daemon/coordinator/core/hosts.h"
-#include "daemon/coordinator/core/job.h"
-#include "daemon/coordinator/core/place.h"
-#include "daemon/coordinator/core/plans.h"
-#include "daemon/coordinator/core/removals.h"
+#include "daemon/coordinator/core/model/checkpoint.h"
+#include "daemon/coordinator/core/model/exchange.h"
+#include "daemon/coordinator/core/model/hosts.h"
+#include "daemon/coordinator/core/model/job.h"
+#include "daemon/coordinator/core/model/model.h"
+#include "daemon/coordinator/core/plans/capacity.h"
+#include "daemon/coordinator/core/plans/plans.h"
+#include "daemon/coordinator/core/queue/placement.h"
 #include "lib/attempt/rank_page.h"
 
 enum { MAX_BLOCKERS = 16 };

@@ -20,7 +20,7 @@
 //
 // The loop's thread.
 
-#include "daemon/coordinator/core/exchange.h"
+#include "daemon/coordinator/core/model/exchange.h"
 #include "daemon/coordinator/shell/audit_file.h"
 #include "lib/base/base.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/exchange.h"
+#include "daemon/coordinator/core/model/exchange.h"
 #include "daemon/coordinator/shell/tokens.h"
 #include "lib/base/map.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
 #include "daemon/coordinator/shell/shell.h"
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/log.h"

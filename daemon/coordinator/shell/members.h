@@ -12,7 +12,7 @@
 // Bound: TD_MEMBERS_MAX; one more takes the place of the member that ended longest ago, or is
 // refused. No clock, no file; the loop's thread.
 
-#include "daemon/coordinator/core/exchange.h"
+#include "daemon/coordinator/core/model/exchange.h"
 #include "lib/base/clock.h"
 #include "lib/tls/tls.h"
 

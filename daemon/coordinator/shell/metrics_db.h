@@ -9,7 +9,7 @@
 
 #include <sqlite3.h>
 
-#include "daemon/coordinator/core/exchange.h"
+#include "daemon/coordinator/core/model/exchange.h"
 
 struct td_metrics_db {
     const char *name; // "metrics.db"

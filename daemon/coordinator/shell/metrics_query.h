@@ -13,7 +13,7 @@
 // Thread: the one that owns the connection, which is read alone (store.h). An answer is of one
 // moment: it is read in one transaction.
 
-#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/model/job.h"
 
 struct sqlite3;
 

@@ -4,7 +4,7 @@
 // Rows of a table of the shell's own (tokens.h, members.h) that changed, until somebody stores
 // them. In their order. The loop's thread. Without memory the daemon starts again from the disk.
 
-#include "daemon/coordinator/core/exchange.h"
+#include "daemon/coordinator/core/model/exchange.h"
 
 struct td_rows {
     struct td_record *newest;

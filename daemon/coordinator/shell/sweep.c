@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/catalog.h"
-#include "daemon/coordinator/core/retain.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
+#include "daemon/coordinator/core/catalog/retain.h"
 #include "daemon/coordinator/shell/logs.h"
 #include "daemon/coordinator/shell/shell.h"
 #include "lib/base/files/files.h"

@@ -14,7 +14,7 @@
 // Bounds: TD_TOKENS_MAX that are valid, one more is refused; as many that ended, for people to see,
 // of which the oldest goes first. No clock, no file; the loop's thread.
 
-#include "daemon/coordinator/core/exchange.h"
+#include "daemon/coordinator/core/model/exchange.h"
 #include "daemon/coordinator/shell/role.h"
 #include "lib/tls/secret.h"
 #include "lib/tls/tls.h"

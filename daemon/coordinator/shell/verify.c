@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/catalog/catalog.h"
 #include "daemon/coordinator/shell/shell.h"
 #include "lib/base/digest.h"
 #include "lib/base/files/files.h"

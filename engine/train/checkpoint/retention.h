@@ -4,7 +4,7 @@
 // Retention: which checkpoints of an attempt its rank keeps, by the rule of
 // lib/attempt/retention.h. Pure bookkeeping, no file is touched here. What earlier attempts of the
 // job left is the coordinator's to judge, which counts over all of them
-// (daemon/coordinator/core/retain.c).
+// (daemon/coordinator/core/catalog/retain.c).
 //
 // A checkpoint that the run was resumed from belongs to another attempt or is named at creation;
 // it is never a victim. Bound: k + 2 entries. One thread.

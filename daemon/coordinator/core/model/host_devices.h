@@ -1,0 +1,92 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_CORE_MODEL_HOST_DEVICES_H
+#define TRAIND_DAEMON_COORDINATOR_CORE_MODEL_HOST_DEVICES_H
+
+// Devices of a node, by accelerator. The probe reports those of installed accelerators, plans those
+// of a job's accelerator. Two jobs may each bring a plugin of the same name. So a key has the name
+// and, of a spec with files of its own, a digest of their paths. An accelerator that is not listed
+// is one that nobody has asked the node about. Once the probe's list is there, an accelerator that
+// is neither in it nor a plugin of the spec has no devices. One whose device is the host is listed
+// as such. All is stored with the node, and forgotten when its machine was started again or its
+// plugins changed.
+//
+// A spec that lists files may still mean the installed accelerator, and mostly does. So its key
+// stands for the installed one, until a plan of such a spec names other devices.
+//
+// `held` says who has a device: an attempt, or a job that waits and keeps it, until the next pass
+// of the queue. A device is one thing by its uuid, also where several accelerators list it.
+// Bounds: TD_HOST_ACCELERATORS, of which the one that was longest not listed or used goes;
+// TD_DEVICES_MAX of each. A worker refuses an accelerator with more, so no list is longer; if one
+// is, the rest is left out. Pure; the core's thread.
+
+#include "lib/attempt/devices.h"
+#include "lib/base/base.h"
+#include "traind/v1/plugin.pb-c.h"
+
+struct td_buf;
+struct td_json;
+struct td_spec;
+
+enum { TD_HOST_ACCELERATORS = 64, TD_ACCEL_KEY = 56 };
+
+#define TD_DEVICE_FREE    UINT64_C(0)
+#define TD_DEVICE_ATTEMPT UINT64_MAX // anything else: turn of the waiting job that keeps it
+
+struct td_host_device {
+    char uuid[TD_DEVICE_UUID];
+    char name[64];
+    uint64_t memory_bytes;
+    uint64_t held;
+};
+struct td_host_accel {
+    char key[TD_ACCEL_KEY];
+    char name[32];
+    bool is_host; // it has no devices but the host
+    bool refused; // the node gave no plan for it, another did: none, and not stored
+    uint64_t used;
+    uint32_t n;
+    struct td_host_device device[];
+};
+struct td_host_devices {
+    struct td_host_accel *accel[TD_HOST_ACCELERATORS];
+    uint32_t n;
+    bool listed;   // the probe's list came: installed accelerators are those in it
+    bool withheld; // the node's build gives ranks no devices: it counts as having none
+    uint64_t next_use;
+};
+
+// Of a job's accelerator: "far", or "far@1f2e..." with plugins of its own.
+void td_accel_key(const struct td_spec *spec, char out_key[TD_ACCEL_KEY]);
+// True: no node has devices for it but the host, and none needs to be asked.
+bool td_accel_is_host(const char *key);
+int td_accel_name_len(const char *key); // without the digest
+
+// NULL: nobody has asked. One without devices that is not is_host: the node has none.
+const struct td_host_accel *td_host_accel_find(const struct td_host_devices *d,
+                                               const char *accelerator);
+void td_host_devices_use(struct td_host_devices *d, const char *key); // the last to be left out
+// Those that the job of that turn may have, up to `most`.
+uint32_t td_host_devices_free(const struct td_host_accel *a, uint64_t turn, uint32_t most);
+
+// All are free; then those of a list of an attempt are not.
+void td_host_devices_release(struct td_host_devices *d);
+void td_host_devices_hold(struct td_host_devices *d, const char *list);
+// Keeps up to n of them for the job of that turn.
+void td_host_devices_keep(struct td_host_devices *d, const char *key, uint64_t turn, uint32_t n);
+// A list of n of those that it may have; the caller frees. NULL: there are not so many.
+char *td_host_devices_pick(const struct td_host_accel *a, uint64_t turn, uint32_t n);
+
+// True: something is new. From a plan's answer, from the probe, and none any more. Of a plan whose
+// accelerator is the host's nothing is kept. What the probe's list lacks is not installed any more.
+bool td_host_devices_take_plan(struct td_host_devices *d, const char *key, const char *plan_json);
+bool td_host_devices_take_probe(struct td_host_devices *d,
+                                Traind__V1__AcceleratorDevices *const *list, size_t n_list);
+bool td_host_devices_forget(struct td_host_devices *d);
+// It gave no plan for that accelerator, and another node did. Until it registers again.
+void td_host_devices_refuse(struct td_host_devices *d, const char *key);
+void td_host_devices_forget_refused(struct td_host_devices *d);
+
+// As a member's value of the node's record.
+TD_MUST_USE td_status td_host_devices_encode(const struct td_host_devices *d, struct td_buf *out);
+void td_host_devices_decode(struct td_host_devices *d, const struct td_json *list);
+
+#endif

@@ -1,0 +1,158 @@
+// See the header.
+
+#include "daemon/coordinator/core/plans/capacity.h"
+
+#include <inttypes.h>
+
+#include "daemon/coordinator/core/model/model.h"
+
+uint32_t td_fits_slots_of(const struct td_spec_resources *r, uint32_t n_ranks,
+                          const struct td_host *n) {
+    int32_t per_rank = td_spec_slots(r, (int32_t)n->cores, (int32_t)n->slots);
+    return n_ranks * (uint32_t)TD_MAX(per_rank, 1);
+}
+
+td_status td_fits_slots(const struct td_core *core, uint32_t n_ranks,
+                        const struct td_spec_resources *r) {
+    uint32_t most = 0, least = UINT32_MAX;
+    const struct td_host *largest = NULL;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        uint32_t needed = td_fits_slots_of(r, n_ranks, n);
+        if (needed <= n->slots) return TD_OK;
+        least = TD_MIN(least, needed);
+        if (n->slots > most) {
+            most = n->slots;
+            largest = n;
+        }
+    }
+    if (!largest) return TD_OK; // no node is known yet: it waits
+    td_status s = td_fail(TD_FAILED_PRECONDITION,
+                          "%u ranks need %u slots on one node; the largest known node (%s) has %u. "
+                          "Ask for fewer devices or threads, or start a larger node",
+                          n_ranks, least, largest->name, most);
+    s = td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_BAD_SPEC);
+    s = td_status_with_meta(s, "needed_slots", "%u", least);
+    return td_status_with_meta(s, "largest_node_slots", "%u", most);
+}
+
+static uint64_t bytes_of(uint32_t n_ranks, const struct td_plan_entry *p) {
+    return p->memory_bytes * n_ranks + p->beside_bytes;
+}
+
+uint64_t td_fits_bytes(uint32_t n_ranks, const struct td_plan_entry *p, uint64_t asked_bytes) {
+    const uint64_t planned = p && p->memory_bytes ? bytes_of(n_ranks, p) : 0;
+    return TD_MAX(planned, asked_bytes * n_ranks);
+}
+
+bool td_fits_on(const struct td_host *n, uint32_t n_ranks, const struct td_plan_entry *p,
+                uint64_t asked_bytes) {
+    return !n->memory_bytes || td_fits_bytes(n_ranks, p, asked_bytes) <= n->memory_bytes;
+}
+
+td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
+                         const struct td_plan_entry *p) {
+    if (!p || !p->memory_bytes) return TD_OK;
+    uint64_t needed = bytes_of(n_ranks, p), most = 0;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        most = TD_MAX(most, n->memory_bytes ? n->memory_bytes : UINT64_MAX);
+    }
+    if (!most || needed <= most) return TD_OK;
+    const uint64_t order = p->order_bytes * n_ranks;
+    td_status s =
+        td_fail(TD_FAILED_PRECONDITION,
+                "UNSATISFIABLE: %u %s %" PRIu64 " MiB, the largest known node has %" PRIu64
+                " MiB; %slower trainer.devices, data.batch_size or the model's sizes, %sor "
+                "add a node with more",
+                n_ranks, n_ranks == 1 ? "rank needs" : "ranks need", needed >> 20, most >> 20,
+                order && needed - order <= most
+                    ? "set trainer.sampler: keyed, whose order of the samples takes no memory, "
+                    : "",
+                p->recomputes_all ? "" : "set trainer.recompute: full, ");
+    return td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_OUT_OF_MEMORY);
+}
+
+td_status td_fits_kind(const struct td_core *core, enum td_job_kind kind, uint32_t n_ranks,
+                       const struct td_spec_resources *r) {
+    if (kind == TD_KIND_TRAIN) return TD_OK;
+    const char *name = td_job_kind_name(kind);
+    uint64_t needed = (uint64_t)r->memory_bytes * n_ranks, most = 0;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    bool any = false, allowed = false;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        any = true;
+        if (!td_job_kind_is_in(n->kinds, kind)) continue;
+        allowed = true;
+        most = TD_MAX(most, n->memory_bytes ? n->memory_bytes : UINT64_MAX);
+    }
+    if (!any) return TD_OK; // it waits
+    if (!allowed) {
+        td_status s = td_fail(TD_PERMISSION_DENIED,
+                              "kind %s runs a program of the submitter's, and no known node "
+                              "allows that: start one with --allow %ss (TRAIND_ALLOW)",
+                              name, name);
+        return td_status_with_class(td_status_with_reason(s, "NOT_ALLOWED"), TD_CLASS_BAD_SPEC);
+    }
+    if (needed <= most) return TD_OK;
+    td_status s = td_fail(TD_FAILED_PRECONDITION,
+                          "UNSATISFIABLE: resources.memory_bytes asks for %" PRIu64
+                          " MiB for %u rank%s, the largest node that allows %ss has %" PRIu64
+                          " MiB; lower it or trainer.devices, or add a node with more",
+                          needed >> 20, n_ranks, n_ranks == 1 ? "" : "s", name, most >> 20);
+    return td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_OUT_OF_MEMORY);
+}
+
+static td_status no_devices(const struct td_host *n, const char *accelerator) {
+    if (n->devices.withheld) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "UNSATISFIABLE: no known node has a device of '%.*s'; node %s has an older "
+                       "build, which gives ranks no devices. Update it",
+                       td_accel_name_len(accelerator), accelerator, n->name);
+    }
+    return td_fail(TD_FAILED_PRECONDITION,
+                   "UNSATISFIABLE: no known node has a device of '%.*s'. `trainctl plugins` lists "
+                   "accelerators, and says why one does not load",
+                   td_accel_name_len(accelerator), accelerator);
+}
+
+td_status td_fits_devices(const struct td_core *core, uint32_t n_ranks, const char *accelerator) {
+    const struct td_host *largest = NULL;
+    uint32_t most = 0;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    if (td_accel_is_host(accelerator)) return TD_OK;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        const struct td_host_accel *a = td_host_accel_find(&n->devices, accelerator);
+        if (!a || a->is_host || a->n >= n_ranks) return TD_OK;
+        const uint32_t has = n->devices.withheld ? 0 : a->n;
+        if (!largest || has > most || (!most && n->devices.withheld)) {
+            most = has;
+            largest = n;
+        }
+    }
+    if (!largest) return TD_OK;
+    td_status s = !most ? no_devices(largest, accelerator)
+                        : td_fail(TD_FAILED_PRECONDITION,
+                                  "UNSATISFIABLE: %u %s a device of '%.*s'%s, node %s has %u%s. "
+                                  "Ask for fewer devices, "
+                                  "or start a node with more",
+                                  n_ranks, n_ranks == 1 ? "rank needs" : "ranks need",
+                                  td_accel_name_len(accelerator), accelerator,
+                                  n_ranks == 1 ? "" : " each", largest->name, most,
+                                  td_map_count(core->nodes) > 1 ? ", and no other has more" : "");
+    s = td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_BAD_SPEC);
+    s = td_status_with_meta(s, "needed_devices", "%u", n_ranks);
+    return td_status_with_meta(s, "largest_node_devices", "%u", most);
+}
