@@ -3,8 +3,8 @@
 #include "daemon/coordinator/actions.h"
 
 #include "daemon/coordinator/api/api.h"
-#include "daemon/coordinator/shell/sweep.h"
-#include "daemon/coordinator/shell/verify.h"
+#include "daemon/coordinator/shell/disk/sweep.h"
+#include "daemon/coordinator/shell/disk/verify.h"
 #include "daemon/coordinator/shell/watch.h"
 #include "lib/base/log.h"
 

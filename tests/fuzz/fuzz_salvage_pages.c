@@ -11,8 +11,8 @@
 
 #include "tests/fuzz/fuzz.h"
 
-#include "daemon/coordinator/shell/salvage_pages.h"
-#include "daemon/coordinator/shell/schema.h"
+#include "daemon/coordinator/shell/databases/salvage_pages.h"
+#include "daemon/coordinator/shell/databases/schema.h"
 #include "lib/base/log.h"
 
 enum { PAGE = 4096, WAL_HEAD = 32, FRAME = 24 + PAGE, PAGES_MAX = 8, FRAMES_MAX = 4, HEAD = 4 };

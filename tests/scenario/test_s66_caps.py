@@ -1,5 +1,5 @@
 """One credential opens all that it can: watches, followers of logs, reflection streams, calls without a message. What others
-need still works, and the places come back when it is revoked. The numbers are in daemon/coordinator/shell/caps.def."""
+need still works, and the places come back when it is revoked. The numbers are in daemon/coordinator/shell/access/caps.def."""
 import contextlib
 import threading
 

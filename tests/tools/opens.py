@@ -7,8 +7,8 @@ COVERED = r"(daemon|engine|workloads)/.*|lib/base/(registry|plugin_files)\.c"
 # Who may open a file all the same, and why.
 MAY_OPEN = {
     "daemon/coordinator/api/shards.c": "writes an upload below its state directory",
-    "daemon/coordinator/shell/audit_file.c": "writes a log in its state directory",
-    "daemon/coordinator/shell/logs.c": "writes logs below its state directory",
+    "daemon/coordinator/shell/access/audit_file.c": "writes a log in its state directory",
+    "daemon/coordinator/shell/disk/logs.c": "writes logs below its state directory",
     "daemon/launcher/command.c": "O_PATH: holds a directory, and opens nothing",
     "daemon/launcher/journal.c": "appends to a log of its attempt",
     "daemon/launcher/rank.c": "appends to outputs of its attempt",

@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "daemon/coordinator/shell/store.h"
+#include "daemon/coordinator/shell/databases/databases.h"
 #include "lib/loop/loop.h"
 #include "tests/unit/test.h"
 

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "daemon/coordinator/shell/caps.h"
+#include "daemon/coordinator/shell/access/caps.h"
 #include "lib/base/buf.h"
 #include "tests/unit/test.h"
 

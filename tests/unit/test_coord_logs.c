@@ -2,7 +2,7 @@
 // nor in the length that is reported.
 // Tags: tsan
 
-#include "daemon/coordinator/shell/logs.h"
+#include "daemon/coordinator/shell/disk/logs.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#include "daemon/coordinator/shell/members.h"
-#include "daemon/coordinator/shell/tokens.h"
+#include "daemon/coordinator/shell/access/members.h"
+#include "daemon/coordinator/shell/access/tokens.h"
 #include "tests/unit/test.h"
 
 static const struct td_real t0 = {.ns = INT64_C(1700000000) * TD_NS_PER_S};

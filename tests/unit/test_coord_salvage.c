@@ -1,14 +1,14 @@
 // Salvage of a damaged state.db: what is copied around a broken page, and that every row that is
 // not is listed, in words that say where it was.
 
-#include "daemon/coordinator/shell/salvage.h"
+#include "daemon/coordinator/shell/databases/salvage.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "daemon/coordinator/shell/db.h"
-#include "daemon/coordinator/shell/salvage_copy.h"
+#include "daemon/coordinator/shell/databases/db.h"
+#include "daemon/coordinator/shell/databases/salvage_copy.h"
 #include "tests/unit/test.h"
 
 enum { N_ROWS = 400, PAGE = 4096 };

@@ -12,9 +12,9 @@
 
 #include <sqlite3.h>
 
-#include "daemon/coordinator/shell/db.h"
-#include "daemon/coordinator/shell/metrics_db.h"
-#include "daemon/coordinator/shell/schema.h"
+#include "daemon/coordinator/shell/databases/db.h"
+#include "daemon/coordinator/shell/databases/metrics_db.h"
+#include "daemon/coordinator/shell/databases/schema.h"
 #include "lib/attempt/rank_page.h"
 #include "tests/unit/store_rig.h"
 

@@ -6,7 +6,7 @@
 
 #include <sqlite3.h>
 
-#include "daemon/coordinator/shell/metrics_db.h"
+#include "daemon/coordinator/shell/databases/metrics_db.h"
 #include "tests/unit/store_rig.h"
 
 static struct td_points *points(uint32_t attempt, uint32_t rank, int step, double sum) {

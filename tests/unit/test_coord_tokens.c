@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "daemon/coordinator/shell/audit.h"
-#include "daemon/coordinator/shell/tokens.h"
+#include "daemon/coordinator/shell/access/audit.h"
+#include "daemon/coordinator/shell/access/tokens.h"
 #include "lib/base/files/files.h"
 #include "lib/loop/loop.h"
 #include "tests/unit/test.h"

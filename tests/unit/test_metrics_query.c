@@ -1,7 +1,7 @@
 // Questions to metrics.db: pages until all is there, room shared fairly among series, the newest so
 // many with what they leave out, pictures with mean, least and largest.
 
-#include "daemon/coordinator/shell/metrics_query.h"
+#include "daemon/coordinator/shell/databases/metrics_query.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/core/model/hosts.h"
 #include "daemon/coordinator/core/plans/offers.h"
-#include "daemon/coordinator/shell/access.h"
+#include "daemon/coordinator/shell/access/access.h"
 #include "daemon/coordinator/shell/watch.h"
 
 // What a method answers, in the arena; NULL: the arena is full.

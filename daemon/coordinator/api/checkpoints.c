@@ -12,7 +12,7 @@
 #include "daemon/coordinator/core/catalog/retain.h"
 #include "daemon/coordinator/core/model/changes.h"
 #include "daemon/coordinator/core/page.h"
-#include "daemon/coordinator/shell/access.h"
+#include "daemon/coordinator/shell/access/access.h"
 #include "lib/attempt/checkpoint_name.h"
 
 enum { CHUNK_BYTES = 256 << 10 };

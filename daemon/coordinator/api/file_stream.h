@@ -7,7 +7,7 @@
 // is sent. The loop thread owns all of it. A call that ends while the disk reads leaves the reader
 // until that read is back.
 
-#include "daemon/coordinator/shell/disk.h"
+#include "daemon/coordinator/shell/disk/disk.h"
 #include "daemon/coordinator/shell/shell.h"
 
 struct td_file_stream_ops {

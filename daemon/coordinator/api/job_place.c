@@ -7,7 +7,7 @@
 
 #include "daemon/coordinator/core/attempt/source.h"
 #include "daemon/coordinator/core/model/model.h"
-#include "daemon/coordinator/shell/access.h"
+#include "daemon/coordinator/shell/access/access.h"
 #include "lib/attempt/checkpoint_name.h"
 
 enum { WORD_MAX = 64, PATHS_MAX = 4096 };

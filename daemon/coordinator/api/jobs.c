@@ -11,7 +11,7 @@
 #include "daemon/coordinator/core/catalog/catalog.h"
 #include "daemon/coordinator/core/page.h"
 #include "daemon/coordinator/core/plans/offers_check.h"
-#include "daemon/coordinator/shell/access.h"
+#include "daemon/coordinator/shell/access/access.h"
 #include "daemon/coordinator/shell/watch.h"
 #include "lib/base/digest.h"
 #include "lib/base/log.h"

@@ -16,8 +16,8 @@
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/file_stream.h"
 #include "daemon/coordinator/core/attempt/awaited.h"
-#include "daemon/coordinator/shell/access.h"
-#include "daemon/coordinator/shell/logs.h"
+#include "daemon/coordinator/shell/access/access.h"
+#include "daemon/coordinator/shell/disk/logs.h"
 #include "traind/v1/log.pb-c.h"
 
 enum { CHUNK_BYTES = 64 << 10 };

@@ -1,4 +1,4 @@
-// MetricService: points by name and step, read from metrics.db by a thread for queries (store.h).
+// MetricService: points by name and step, read from metrics.db by a thread for queries (databases.h).
 // A long one delays other queries, neither points nor calls.
 // What an answer has no room for is in the pages after it: the token is the step where the next
 // page begins, "m<step>", and needs no memory here.
@@ -10,7 +10,7 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/core/attempt/awaited.h"
-#include "daemon/coordinator/shell/access.h"
+#include "daemon/coordinator/shell/access/access.h"
 #include "traind/v1/metric.pb-c.h"
 
 enum { AWAITED_MAX = 64 }; // nodes that are named

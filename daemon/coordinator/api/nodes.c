@@ -14,8 +14,8 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/link.h"
-#include "daemon/coordinator/shell/access.h"
-#include "daemon/coordinator/shell/logs.h"
+#include "daemon/coordinator/shell/access/access.h"
+#include "daemon/coordinator/shell/disk/logs.h"
 #include "lib/base/log.h"
 #include "lib/rpc/codec.h"
 

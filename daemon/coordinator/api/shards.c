@@ -15,7 +15,7 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/core/catalog/catalog.h"
-#include "daemon/coordinator/shell/access.h"
+#include "daemon/coordinator/shell/access/access.h"
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/digest.h"
 #include "lib/base/files/files.h"

@@ -7,7 +7,7 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/issue.h"
-#include "daemon/coordinator/shell/access.h"
+#include "daemon/coordinator/shell/access/access.h"
 #include "lib/base/log.h"
 #include "lib/tls/authority.h"
 

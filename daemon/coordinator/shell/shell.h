@@ -9,7 +9,7 @@
 //   shell.h                        one turn of the loop, and answers to calls
 //   gate.h                         holds every word to the outside until what it depends on is
 //                                  committed
-//   store.h, db.h                  the two databases and their writer threads, over SQLite's calls
+//   databases.h, db.h                  the two databases and their writer threads, over SQLite's calls
 //   schema.h                       the tables of state.db, and how older ones become them
 //   metrics_db.h, metrics_query.h  what metrics.db holds, and questions to it
 //   metrics_sum.h   its sums over ranks
@@ -44,9 +44,9 @@
 
 #include "daemon/coordinator/core/core.h"
 #include "daemon/coordinator/core/view.h"
-#include "daemon/coordinator/shell/disk.h"
+#include "daemon/coordinator/shell/databases/databases.h"
+#include "daemon/coordinator/shell/disk/disk.h"
 #include "daemon/coordinator/shell/gate.h"
-#include "daemon/coordinator/shell/store.h"
 #include "lib/base/files/held_path.h"
 #include "lib/loop/loop.h"
 #include "lib/rpc/server.h"

@@ -1,0 +1,464 @@
+// See the header. Time: a timer fires when the next token expires, and at least once a minute while
+// one will, because the real clock may be set. Judging a call looks at the clock itself.
+
+#include "daemon/coordinator/shell/access/access.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/shell/access/audit.h"
+#include "daemon/coordinator/shell/access/caps.h"
+#include "lib/base/log.h"
+#include "lib/rpc/identity.h"
+#include "lib/tls/revoked.h"
+
+static const uint64_t owner_identity = 1;
+static const int64_t look_ns = 60 * TD_NS_PER_S;
+
+struct td_access {
+    uint32_t magic;
+    struct td_coordinator *c;
+    struct td_token_table *tokens;
+    struct td_member_table *members;
+    struct td_tls_revoked *revoked; // serials that handshakes refuse
+    struct td_audit *audit;
+    struct td_caps *caps;
+    struct td_loop_timer *timer; // the next token or certificate expires
+};
+enum { td_access_magic = 0x54444143 }; // "TDAC"
+
+// ---- ends of tokens -----------------------------------------------------------------------------
+static td_status why_revoked(void *arg) {
+    (void)arg;
+    return td_status_with_reason(
+        td_fail(TD_UNAUTHENTICATED, "the token of this call was revoked; ask an admin for another"),
+        "TOKEN_REVOKED");
+}
+
+static td_status why_expired(void *arg) {
+    (void)arg;
+    return td_status_with_reason(
+        td_fail(TD_UNAUTHENTICATED, "the token of this call has expired; ask an admin for another"),
+        "TOKEN_EXPIRED");
+}
+
+static td_status why_person_revoked(void *arg) {
+    (void)arg;
+    return td_status_with_reason(td_fail(TD_UNAUTHENTICATED,
+                                         "the certificate of this call was revoked; ask an admin "
+                                         "for another"),
+                                 "CERTIFICATE_REVOKED");
+}
+
+static td_status why_person_expired(void *arg) {
+    (void)arg;
+    return td_status_with_reason(td_fail(TD_UNAUTHENTICATED,
+                                         "the certificate of this call has expired; ask an admin "
+                                         "for another"),
+                                 "CERTIFICATE_EXPIRED");
+}
+
+static td_status why_member_revoked(void *arg) {
+    (void)arg;
+    return td_status_with_reason(td_fail(TD_UNAUTHENTICATED,
+                                         "the certificate of this node was revoked; join with a "
+                                         "new token"),
+                                 "CERTIFICATE_REVOKED");
+}
+
+static td_status why_member_expired(void *arg) {
+    (void)arg;
+    return td_status_with_reason(
+        td_fail(TD_UNAUTHENTICATED, "the certificate of this node has expired; renew it"),
+        "CERTIFICATE_EXPIRED");
+}
+
+// What is past its end already is for the timer, too: its calls still run.
+static void arm(struct td_access *a) {
+    int64_t next = td_token_table_next_expiry(a->tokens);
+    int64_t member = td_member_table_next_expiry(a->members);
+    if (!next || (member && member < next)) next = member;
+    if (next) {
+        td_loop_timer_arm(a->timer, TD_MIN(next - td_real_now().ns, look_ns));
+    } else if (td_loop_timer_is_armed(a->timer)) {
+        td_loop_timer_disarm(a->timer);
+    }
+}
+
+static void on_timer(void *arg) {
+    struct td_access *a = TD_CAST(td_access, arg);
+    const struct td_token *k;
+    while (a->c->server && (k = td_token_table_expired(a->tokens, td_real_now()))) {
+        td_log_info("token expired token=%s name=%s", k->id, k->name);
+        td_tls_revoked_add(a->revoked, k->serial); // nodes alone are excused
+        td_rpc_server_end_calls(a->c->server, td_token_identity(k), NULL,
+                                k->serial[0] ? why_person_expired : why_expired, NULL);
+    }
+    const struct td_member *m;
+    while (a->c->server && (m = td_member_table_expired(a->members, td_real_now()))) {
+        td_log_warn("certificate expired node=%s name=%s", m->id, m->name);
+        td_rpc_server_end_calls(a->c->server, m->identity, NULL, why_member_expired, NULL);
+    }
+    arm(a);
+}
+
+void td_access_cut_member(struct td_coordinator *c, const struct td_member *member) {
+    td_tls_revoked_add(c->access->revoked, member->serial);
+    td_tls_revoked_add(c->access->revoked, member->before);
+    td_rpc_server_end_calls(c->server, member->identity, NULL, why_member_revoked, NULL);
+}
+
+void td_access_cut(struct td_coordinator *c, const struct td_token *token,
+                   const struct td_rpc_call *except) {
+    td_tls_revoked_add(c->access->revoked, token->serial);
+    td_rpc_server_end_calls(c->server, td_token_identity(token), except,
+                            token->serial[0] ? why_person_revoked : why_revoked, NULL);
+}
+
+struct td_token_table *td_access_borrow_tokens(struct td_coordinator *c) {
+    return c->access->tokens;
+}
+
+void td_access_changed(struct td_coordinator *c) {
+    td_shell_records(c, td_token_table_take(c->access->tokens));
+    td_shell_records(c, td_member_table_take(c->access->members));
+    arm(c->access);
+}
+
+struct td_member_table *td_access_borrow_members(struct td_coordinator *c) {
+    return c->access->members;
+}
+
+const struct td_member *td_access_member(const struct td_coordinator *c,
+                                         const struct td_rpc_call *call) {
+    return td_member_table_find(c->access->members, td_rpc_call_identity(call));
+}
+
+const struct td_token *td_access_join_token(const struct td_coordinator *c,
+                                            const struct td_rpc_call *call) {
+    const struct td_token *k = td_token_table_find(c->access->tokens, td_rpc_call_identity(call));
+    return k && k->role == TD_ROLE_JOIN ? k : NULL;
+}
+
+// ---- callers ------------------------------------------------------------------------------------
+static struct td_caller caller_of(const struct td_access *a, uint64_t identity) {
+    const struct td_token *k = td_token_table_find(a->tokens, identity);
+    if (identity == owner_identity) {
+        return (struct td_caller){"owner", "owner", TD_ROLE_ADMIN, true};
+    }
+    if (k) return (struct td_caller){k->id, k->name, k->role, false};
+    const struct td_member *m = td_member_table_find(a->members, identity);
+    if (m) return (struct td_caller){m->serial, m->id, TD_ROLE_NODE, false};
+    return (struct td_caller){"", "", TD_ROLE_NONE, false};
+}
+
+struct td_caller td_access_caller(const struct td_coordinator *c, const struct td_rpc_call *call) {
+    return caller_of(c->access, td_rpc_call_identity(call));
+}
+
+// A last use that is not written while the disk refuses is written with a later one.
+static void keep_use(struct td_coordinator *c) {
+    if (td_db_store_state_failing(c->store)) return;
+    td_shell_records(c, td_token_table_take(c->access->tokens));
+}
+
+static bool is_method_of_nodes(const struct td_rpc_method *row, const char *method) {
+    return row && strcmp(row->service, "traind.v1.NodeService") == 0 &&
+           strcmp(row->method, method) == 0;
+}
+
+static td_status judge(struct td_coordinator *c, struct td_str token,
+                       const struct td_rpc_method *row, uint64_t *out_identity) {
+    struct td_str mine = {c->token, strlen(c->token)};
+    const struct td_token *k = NULL;
+    if (td_rpc_secret_equal(token, mine)) {
+        *out_identity = owner_identity;
+        return TD_OK;
+    }
+    if (!token.len) {
+        return td_status_with_reason(
+            td_fail(TD_UNAUTHENTICATED, "no token: send one that `trainctl token create` gave, or "
+                                        "the owner's (the file `token` in the state directory), "
+                                        "as `authorization: Bearer <token>`"),
+            "TOKEN_MISSING");
+    }
+    TD_TRY(is_method_of_nodes(row, "Join")
+               ? td_token_table_judge_join(c->access->tokens, td_real_now(), token, &k)
+               : td_token_table_judge(c->access->tokens, td_real_now(), token, &k));
+    *out_identity = td_token_identity(k);
+    keep_use(c);
+    return TD_OK;
+}
+
+static td_status check_role(const struct td_caller *who, const struct td_rpc_method *row) {
+    enum td_access_role needed = (enum td_access_role)row->role;
+    bool also = row->also && td_access_role_allows(who->role, (enum td_access_role)row->also);
+    if (td_access_role_allows(who->role, needed) || (who->is_owner && needed >= TD_ROLE_NODE)) {
+        return TD_OK;
+    }
+    if (also) return TD_OK;
+    td_status s =
+        td_fail(TD_PERMISSION_DENIED,
+                "this needs the role %s, and the credential %s of '%s' has the role %s; "
+                "ask an admin for another",
+                td_access_role_name(needed), who->token, who->name, td_access_role_name(who->role));
+    s = td_status_with_meta(s, "role_needed", "%s", td_access_role_name(needed));
+    s = td_status_with_meta(s, "role_held", "%s", td_access_role_name(who->role));
+    return td_status_with_reason(s, "ROLE_NEEDED");
+}
+
+td_status td_access_authorize(struct td_str token, const struct td_rpc_method *row, void *ctx,
+                              uint64_t *out_identity) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status wrong = judge(c, token, row, out_identity);
+    if (wrong) {
+        c->rejected_calls++;
+        return wrong;
+    }
+    struct td_caller who = caller_of(c->access, *out_identity);
+    return row ? check_role(&who, row) : TD_OK;
+}
+
+// All that the certificate of a node is good for when it is over is its renewal.
+static td_status judge_member(const struct td_coordinator *c, const struct td_peer_identity *peer,
+                              const struct td_rpc_method *row, uint64_t *out_identity) {
+    const struct td_member *m = NULL;
+    TD_TRY(td_member_table_judge(c->access->members, peer->name, peer->serial, &m));
+    bool over = peer->valid_until_s * TD_NS_PER_S <= td_real_now().ns;
+    if (over && !is_method_of_nodes(row, "Renew")) return why_member_expired(NULL);
+    *out_identity = m->identity;
+    return TD_OK;
+}
+
+static td_status judge_peer(struct td_coordinator *c, const struct td_peer_identity *peer,
+                            const struct td_rpc_method *row, uint64_t *out_identity) {
+    const struct td_token *k = NULL;
+    TD_TRY(td_token_table_judge_certificate(c->access->tokens, td_real_now(), peer->serial, &k));
+    if (!k) return judge_member(c, peer, row, out_identity);
+    *out_identity = td_token_identity(k);
+    keep_use(c);
+    return TD_OK;
+}
+
+td_status td_access_authorize_peer(const struct td_peer_identity *peer,
+                                   const struct td_rpc_method *row, void *ctx,
+                                   uint64_t *out_identity) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status wrong = judge_peer(c, peer, row, out_identity);
+    if (wrong) {
+        c->rejected_calls++;
+        return wrong;
+    }
+    struct td_caller who = caller_of(c->access, *out_identity);
+    return row ? check_role(&who, row) : TD_OK;
+}
+
+td_status td_access_enter(const struct td_rpc_call *call, void *ctx, void **out_seat) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const struct td_caller who = td_access_caller(c, call);
+    struct td_seat *seat = NULL;
+    TD_TRY(td_caps_enter(c->access->caps, &who, td_rpc_call_row(call)->method, &seat));
+    *out_seat = seat;
+    return TD_OK;
+}
+
+void td_access_leave(const struct td_rpc_call *call, void *seat, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_caps_leave(c->access->caps, seat, td_rpc_call_row(call)->method);
+}
+
+struct td_tls_guests td_access_guests(const struct td_access *a) {
+    return (struct td_tls_guests){a->revoked, a->c->renew_grace_ns / TD_NS_PER_S};
+}
+
+td_status td_access_may_change(const struct td_coordinator *c, struct td_rpc_call *call,
+                               const struct td_job *j) {
+    struct td_caller who = td_access_caller(c, call);
+    td_rpc_call_set_object(call, j->id);
+    bool own = j->owner && strcmp(j->owner, who.name) == 0;
+    if (own || td_access_role_allows(who.role, TD_ROLE_OPERATOR)) return TD_OK;
+    td_status s = td_fail(TD_PERMISSION_DENIED,
+                          "job %s belongs to %s%s%s; to change it needs the role operator, and the "
+                          "credential %s of '%s' has the role %s",
+                          j->id, j->owner ? "'" : "", j->owner ? j->owner : "nobody",
+                          j->owner ? "'" : "", who.token, who.name, td_access_role_name(who.role));
+    s = td_status_with_meta(s, "role_needed", "%s", td_access_role_name(TD_ROLE_OPERATOR));
+    s = td_status_with_meta(s, "role_held", "%s", td_access_role_name(who.role));
+    return td_status_with_reason(s, "NOT_THE_OWNER");
+}
+
+td_status td_access_may_read_checkpoints(const struct td_coordinator *c,
+                                         const struct td_rpc_call *call, const struct td_job *j) {
+    struct td_caller who = td_access_caller(c, call);
+    return who.role == TD_ROLE_NODE ? td_core_check_reader(c->core, who.name, j) : TD_OK;
+}
+
+// ---- the audit log ------------------------------------------------------------------------------
+// method: where its name is made.
+enum { METHOD_BYTES = 128 };
+static struct td_audit_entry entry_of(const struct td_coordinator *c,
+                                      const struct td_rpc_call *call, td_status borrow_status,
+                                      char method[METHOD_BYTES]) {
+    const struct td_rpc_method *row = td_rpc_call_row(call);
+    struct td_caller who = td_access_caller(c, call);
+    enum td_code code = td_status_code(borrow_status);
+    method[0] = '\0';
+    if (row) snprintf(method, METHOD_BYTES, "%s/%s", row->service, row->method);
+    return (struct td_audit_entry){
+        .token = who.token,
+        .name = who.name,
+        .role = who.token[0] ? td_access_role_name(who.role) : "",
+        .source = td_rpc_call_peer(call),
+        .method = method,
+        .object = td_rpc_call_object(call),
+        .code = code ? td_code_name(code) : "OK",
+        .reason = td_status_reason(borrow_status),
+        .refused = code == TD_UNAUTHENTICATED || code == TD_PERMISSION_DENIED,
+    };
+}
+
+static void note(const struct td_coordinator *c, const struct td_rpc_call *call,
+                 td_status borrow_status) {
+    char method[METHOD_BYTES];
+    const struct td_audit_entry entry = entry_of(c, call, borrow_status, method);
+    td_audit_add(c->access->audit, &entry);
+}
+
+struct committing {
+    struct td_coordinator *c;
+    uint64_t number;
+};
+
+static void on_committed(void *take_arg, enum td_gate_pass pass) {
+    struct committing *w = take_arg;
+    if (pass == TD_GATE_OPEN) td_audit_committed(w->c->access->audit, w->number);
+    free(w);
+}
+
+// False: nothing is on its way to the disk, so the call changed nothing there.
+static bool note_with_records(struct td_coordinator *c, const struct td_rpc_call *call) {
+    char method[METHOD_BYTES];
+    if (!c->records) return false;
+    const struct td_audit_entry entry = entry_of(c, call, TD_OK, method);
+    uint64_t number = td_audit_add_change(c->access->audit, &entry);
+    if (!number) return true; // it is counted
+    struct committing *w = td_calloc(1, sizeof *w);
+    TD_CHECK(w && "out of memory: start again from the disk");
+    *w = (struct committing){c, number};
+    td_shell_records(c, td_audit_take(c->access->audit));
+    td_gate_put_patient(c->gate, on_committed, w);
+    return true;
+}
+
+void td_access_note_change(struct td_coordinator *c, struct td_rpc_call *call) {
+    if (note_with_records(c, call)) td_rpc_call_set_logged(call);
+}
+
+void td_access_answered(const struct td_rpc_call *call, td_status borrow_status, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const struct td_rpc_method *row = td_rpc_call_row(call);
+    enum td_code code = td_status_code(borrow_status);
+    bool refused = code == TD_UNAUTHENTICATED || code == TD_PERMISSION_DENIED;
+    bool told = td_rpc_call_is_logged(call) && (!code || code == TD_CANCELLED);
+    if (!told && (refused || (row && row->changes))) note(c, call, borrow_status);
+}
+
+void td_access_note(struct td_coordinator *c, const struct td_rpc_call *call) {
+    if (!note_with_records(c, call)) note(c, call, TD_OK);
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+td_status td_access_add_rows(struct td_coordinator *c, const struct td_rpc_method *rows,
+                             size_t n_rows) {
+    for (size_t i = 0; i < n_rows; i++) {
+        if (rows[i].role > TD_ROLE_NONE && rows[i].role < TD_ROLE_COUNT) continue;
+        return td_fail(TD_INTERNAL, "method table: /%s/%s names no role that it needs",
+                       rows[i].service, rows[i].method);
+    }
+    return td_rpc_server_add(c->server, rows, n_rows, c);
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+td_status td_access_create(struct td_coordinator *c, struct td_access **out_access) {
+    struct td_access *a = td_calloc(1, sizeof *a);
+    if (!a) return td_fail_oom();
+    a->magic = td_access_magic;
+    a->c = c;
+    td_status s = td_token_table_create(&a->tokens);
+    if (!s) s = td_member_table_create(&a->members);
+    if (!s) s = td_tls_revoked_create(&a->revoked);
+    if (!s) s = td_audit_create(c->loop, c->state_dir, &a->audit);
+    if (!s) s = td_caps_create(&a->caps);
+    if (!s) s = td_loop_timer_create(c->loop, on_timer, a, &a->timer);
+    if (s) {
+        td_access_destroy(a);
+        return s;
+    }
+    *out_access = a;
+    return TD_OK;
+}
+
+void td_access_destroy(struct td_access *a) {
+    if (!a) return;
+    td_loop_timer_destroy(a->timer);
+    td_caps_destroy(a->caps);
+    td_audit_destroy(a->audit);
+    td_token_table_destroy(a->tokens);
+    td_member_table_destroy(a->members);
+    td_tls_revoked_destroy(a->revoked);
+    a->magic = 0;
+    free(a);
+}
+
+struct reading {
+    struct td_access *access;
+    bool salvage;
+};
+
+static td_status load_line(enum td_record_kind kind, const char *key, const char *body, void *arg) {
+    const struct reading *r = arg;
+    (void)kind;
+    td_status bad = td_audit_load(r->access->audit, key, body);
+    if (!bad || !r->salvage) return bad;
+    td_status_log(TD_LOG_WARN, bad, "salvage: left out: a line of the audit log");
+    return TD_OK;
+}
+
+static td_status load_row(enum td_record_kind kind, const char *key, const char *body, void *arg) {
+    const struct reading *r = arg;
+    bool is_token = kind == TD_RECORD_TOKEN;
+    td_status bad = is_token ? td_token_table_load(r->access->tokens, key, body)
+                             : td_member_table_load(r->access->members, key, body);
+    if (!bad || !r->salvage) return bad;
+    td_status_log(TD_LOG_WARN, bad,
+                  is_token ? "salvage: left out: a token, which is refused from now on"
+                           : "salvage: left out: a node that joined, which must join again");
+    return TD_OK;
+}
+
+// Those that have expired meanwhile follow with the timer.
+static void refuse_revoked(struct td_access *a) {
+    const struct td_member *m;
+    const struct td_token *k;
+    size_t cursor = 0;
+    while ((k = td_token_table_next(a->tokens, &cursor))) {
+        if (k->revoke_ns) td_tls_revoked_add(a->revoked, k->serial);
+    }
+    cursor = 0;
+    while ((m = td_member_table_next(a->members, &cursor))) {
+        if (!m->revoke_ns) continue;
+        td_tls_revoked_add(a->revoked, m->serial);
+        td_tls_revoked_add(a->revoked, m->before);
+    }
+}
+
+td_status td_access_load(struct td_coordinator *c, bool salvage) {
+    struct reading r = {c->access, salvage};
+    TD_TRY(td_db_store_load_table(c->store, TD_RECORD_TOKEN, load_row, &r));
+    TD_TRY(td_db_store_load_table(c->store, TD_RECORD_MEMBER, load_row, &r));
+    TD_TRY(td_db_store_load_table(c->store, TD_RECORD_AUDIT, load_line, &r));
+    td_audit_start(c->access->audit);
+    refuse_revoked(c->access);
+    td_loop_timer_arm(c->access->timer, 0); // also what expired meanwhile is taken note of
+    return TD_OK;
+}
