@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/train/rank/scores.h"
+#include "engine/train/rank/scores/scores.h"
 #include "fabric/brought.h"
 #include "fabric/build.h"
 #include "fabric/known_precision.h"

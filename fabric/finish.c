@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "engine/train/rank/group.h"
+#include "engine/train/rank/group/group.h"
 #include "fabric/fabric.h"
 #include "fabric/fatal.h"
 #include "fabric/stop_signals.h"

@@ -2,7 +2,7 @@
 // where it has none, on host memory. All ranks call in the same order; a failure wakes the others.
 // Nothing is queued while they run.
 
-#include "engine/train/rank/group.h"
+#include "engine/train/rank/group/group.h"
 
 #include "fabric/fabric.h"
 

@@ -11,11 +11,11 @@
 
 #include "engine/train/checkpoint/weights_file.h"
 #include "engine/train/loop/boundary.h"
-#include "engine/train/rank/batches.h"
-#include "engine/train/rank/group.h"
-#include "engine/train/rank/own_state.h"
-#include "engine/train/rank/replicas.h"
-#include "engine/train/rank/state.h"
+#include "engine/train/rank/group/group.h"
+#include "engine/train/rank/group/replicas.h"
+#include "engine/train/rank/programs/batches.h"
+#include "engine/train/rank/state/own_state.h"
+#include "engine/train/rank/state/state.h"
 #include "fabric/fabric.h"
 #include "lib/base/clock.h"
 

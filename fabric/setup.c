@@ -8,7 +8,7 @@
 
 #include "engine/train/build.h"
 #include "engine/train/plan/sizes.h"
-#include "engine/train/rank/group.h"
+#include "engine/train/rank/group/group.h"
 #include "fabric/devices.h"
 #include "fabric/fabric.h"
 #include "fabric/group_memory.h"

@@ -9,15 +9,15 @@
 #include "engine/train/plan/choices.h"
 #include "engine/train/plan/plan.h"
 #include "engine/train/plan/sizes.h"
-#include "engine/train/rank/buckets.h"
-#include "engine/train/rank/comm_hook.h"
-#include "engine/train/rank/group.h"
-#include "engine/train/rank/join.h"
-#include "engine/train/rank/own_state.h"
+#include "engine/train/rank/group/buckets.h"
+#include "engine/train/rank/group/comm_hook.h"
+#include "engine/train/rank/group/group.h"
+#include "engine/train/rank/group/join.h"
+#include "engine/train/rank/group/replicas.h"
 #include "engine/train/rank/plugins.h"
-#include "engine/train/rank/replicas.h"
-#include "engine/train/rank/state.h"
-#include "engine/train/rank/writers.h"
+#include "engine/train/rank/state/own_state.h"
+#include "engine/train/rank/state/state.h"
+#include "engine/train/rank/state/writers.h"
 
 enum { ARENA_BYTES = 128 << 20 };
 

@@ -5,8 +5,8 @@
 #include "engine/train/checkpoint/places.h"
 #include "engine/train/checkpoint/restore.h"
 #include "engine/train/loop/stage_weights.h"
-#include "engine/train/rank/batches.h"
-#include "engine/train/rank/state.h"
+#include "engine/train/rank/programs/batches.h"
+#include "engine/train/rank/state/state.h"
 
 td_status td_start_check(const struct td_rank *r, struct td_progress *out_start) {
     const struct td_train_config *c = r->config;

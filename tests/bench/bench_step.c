@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/graph/compile.h"
-#include "engine/train/rank/init.h"
+#include "engine/train/rank/state/init.h"
 #include "lib/base/clock.h"
 #include "lib/base/machine/proc.h"
 #include "lib/plugin/registry.h"

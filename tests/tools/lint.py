@@ -96,7 +96,7 @@ PRIVATE = {
     "engine/graph/passes/passes.h": ["engine/graph"],
     "engine/graph/rules/shape.h": ["engine/graph/rules"],
     "engine/graph/rules/gradient.h": ["engine/graph/rules", "engine/graph/passes/autodiff.c"],
-    "engine/train/rank/init_loops.h": ["engine/train/rank"],
+    "engine/train/rank/state/init_loops.h": ["engine/train/rank"],
     "lib/base/floats/half_loops.h": ["lib/base"],
     "lib/base/rng_loops.h": ["lib/base", "engine/graph/random.c"],
     "lib/spec/check.h": ["lib/spec"],

@@ -233,14 +233,14 @@ def test_plugin_that_the_engine_names_is_named(path, code, line):
 
 
 @pytest.mark.parametrize("path, code, line", [
-    ("engine/train/rank/state.c", "char *p =\n    td_buffer_host(r->memory.region[t->role]);", 2),
-    ("engine/train/rank/replicas.c", "char *p = td_buffer_host(r->memory.region[t->role]);", 0),
+    ("engine/train/rank/state/state.c", "char *p =\n    td_buffer_host(r->memory.region[t->role]);", 2),
+    ("engine/train/rank/group/replicas.c", "char *p = td_buffer_host(r->memory.region[t->role]);", 0),
     ("strategies/ddp.c", "void *host = td_buffer_host(region);", 1),
     ("accelerators/cpu/compile.c", "base = (char *)td_buffer_host(b) + at;", 0),
     ("tests/unit/test_train_shard.c", "float *v = td_buffer_host(*region);", 0),
-    ("engine/train/rank/dump.c", "f((const char *)(uintptr_t)m->region[role].handle);", 1),
-    ("engine/train/rank/dump.c", "f((float *)b.handle);", 1),
-    ("engine/train/rank/dump.c", "b.handle = (uint64_t)(uintptr_t)image; x = (uintptr_t)b.handle; y = b->handle * (size_t)2;", 0),
+    ("engine/train/rank/programs/dump.c", "f((const char *)(uintptr_t)m->region[role].handle);", 1),
+    ("engine/train/rank/programs/dump.c", "f((float *)b.handle);", 1),
+    ("engine/train/rank/programs/dump.c", "b.handle = (uint64_t)(uintptr_t)image; x = (uintptr_t)b.handle; y = b->handle * (size_t)2;", 0),
 ])
 def test_buffer_that_is_made_an_address_is_named(path, code, line):
     found = []
@@ -340,7 +340,7 @@ def test_file_above_600_lines_is_named(tree):
 @pytest.mark.parametrize("path, header, ok", [
     ("engine/graph/passes/fuse.c", "engine/graph/graph.h", True),
     ("engine/train/plan/estimate.c", "engine/graph/graph.h", False),
-    ("engine/train/rank/record.c", "engine/graph/passes/passes.h", False),
+    ("engine/train/rank/programs/record.c", "engine/graph/passes/passes.h", False),
     ("engine/graph/passes/autodiff.c", "engine/graph/rules/gradient.h", True),
     ("engine/graph/passes/fuse.c", "engine/graph/rules/gradient.h", False),
 ])
@@ -352,7 +352,7 @@ def test_header_that_a_folder_keeps_to_itself_is_not_included_from_outside(tree,
 @pytest.mark.parametrize("path, header, ok", [
     ("engine/train/loop/fit.c", "engine/train/rank/step.h", True),
     ("engine/train/loop/fit.c", "engine/train/plan/sizes.h", False),
-    ("engine/train/rank/record.c", "engine/train/plan/sizes.h", False),
+    ("engine/train/rank/programs/record.c", "engine/train/plan/sizes.h", False),
     ("engine/train/checkpoint/best.c", "engine/train/rank/rank.h", False),
     ("engine/graph/rules/shape_conv.c", "engine/graph/passes/passes.h", False),
     ("daemon/worker/plan.c", "engine/train/loop/fit.h", False),
@@ -411,7 +411,7 @@ def test_a_note_in_words_of_the_code_is_found(body, n):
 
 
 def test_texts_that_become_notes_are_found_where_they_are_written():
-    writers = {"engine/train/rank/resume.c": "lr_scheduler %s -> %s", "engine/train/rank/own_state.c": "cannot load the state",
+    writers = {"engine/train/rank/state/resume.c": "lr_scheduler %s -> %s", "engine/train/rank/state/own_state.c": "cannot load the state",
                "engine/train/checkpoint/manifest.c": "world size %d -> %d", "engine/train/config/early_stop.c": "did not improve",
                "engine/train/loop/stage_weights.c": "is not on this node", "engine/train/plan/sizes.c": "no fast kernel",
                "lib/spec/plan.c": "a step takes about", "daemon/node/shell/forward.c": "was removed or cut",

@@ -7,7 +7,7 @@
 #include <semaphore.h>
 
 #include "engine/train/build.h"
-#include "engine/train/rank/group.h"
+#include "engine/train/rank/group/group.h"
 #include "lib/base/clock.h"
 #include "lib/base/files/files.h"
 #include "tests/unit/train_rig.h"

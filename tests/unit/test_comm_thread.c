@@ -1,4 +1,4 @@
-// The communication thread (engine/train/rank/comm_thread.h): order, the last bucket, and errors,
+// The communication thread (engine/train/rank/group/comm_thread.h): order, the last bucket, and errors,
 // which come out at the next post and not after the whole backward pass.
 // Tags: tsan
 
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "engine/train/rank/comm_thread.h"
+#include "engine/train/rank/group/comm_thread.h"
 
 enum { BUCKETS = 10000, NONE = -1 };
 

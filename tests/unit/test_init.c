@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "engine/train/rank/init.h"
+#include "engine/train/rank/state/init.h"
 #include "lib/base/rng.h"
 
 enum { N = 20000 };

@@ -9,8 +9,8 @@
 
 #include "collectives/reduce.h"
 #include "collectives/reduce_loops.h"
-#include "engine/train/rank/init.h"
-#include "engine/train/rank/init_loops.h"
+#include "engine/train/rank/state/init.h"
+#include "engine/train/rank/state/init_loops.h"
 #include "lib/base/digest.h"
 #include "lib/base/floats/floats.h"
 #include "lib/base/floats/half.h"

@@ -4,7 +4,7 @@
 
 #include "tests/unit/test.h"
 
-#include "engine/train/rank/sampler.h"
+#include "engine/train/rank/data/sampler.h"
 
 #define GOLDEN "tests/golden/sampler.txt"
 

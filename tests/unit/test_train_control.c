@@ -3,7 +3,7 @@
 #include "tests/unit/golden.h"
 #include "tests/unit/test.h"
 
-#include "engine/train/rank/control.h"
+#include "engine/train/rank/group/control.h"
 #include "lib/base/clock.h"
 
 static void sum(const float *a, const float *b, float *out) {

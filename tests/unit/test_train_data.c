@@ -2,7 +2,7 @@
 // stranger's, and the type of numbers that one is asked for.
 
 #include "accelerators/reference/reference.h"
-#include "engine/train/rank/data.h"
+#include "engine/train/rank/data/data.h"
 #include "tests/unit/test.h"
 #include "tests/unit/train_rig.h"
 

@@ -8,7 +8,7 @@
 #include "engine/train/build.h"
 #include "engine/train/loop/boundary.h"
 #include "engine/train/loop/manual.h"
-#include "engine/train/rank/group.h"
+#include "engine/train/rank/group/group.h"
 #include "tests/unit/ranks_rig.h"
 
 enum { SLOW_MS = 600 };

@@ -8,11 +8,11 @@
 
 #include "engine/train/build.h"
 #include "engine/train/checkpoint/safetensors.h"
-#include "engine/train/rank/batches.h"
-#include "engine/train/rank/data.h"
-#include "engine/train/rank/group.h"
+#include "engine/train/rank/data/data.h"
+#include "engine/train/rank/group/group.h"
+#include "engine/train/rank/programs/batches.h"
+#include "engine/train/rank/state/tensor.h"
 #include "engine/train/rank/step.h"
-#include "engine/train/rank/tensor.h"
 #include "tests/unit/ranks_rig.h"
 
 enum { WEIGHTS = 64 };

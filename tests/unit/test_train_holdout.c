@@ -2,7 +2,7 @@
 // (tests/golden/loop.json has what it makes), and what each split is then.
 
 #include "accelerators/reference/reference.h"
-#include "engine/train/rank/data.h"
+#include "engine/train/rank/data/data.h"
 #include "tests/unit/golden.h"
 #include "tests/unit/test.h"
 

@@ -2,7 +2,7 @@
 
 #include "tests/unit/test.h"
 
-#include "engine/train/rank/optimizer.h"
+#include "engine/train/rank/programs/optimizer.h"
 
 static struct td_state_table *gpt_like(void) {
     static const struct {

@@ -1,14 +1,14 @@
 // A run that goes on from a checkpoint: which one ranks take that each read for themselves, and
 // what the run says of it. Tags: tsan
 
-#include "engine/train/rank/resume.h"
+#include "engine/train/rank/state/resume.h"
 
 #include <string.h>
 
 #include "tests/unit/test.h"
 
 #include "engine/train/build.h"
-#include "engine/train/rank/group.h"
+#include "engine/train/rank/group/group.h"
 #include "tests/unit/ranks_rig.h"
 #include "traind/strategy.h"
 

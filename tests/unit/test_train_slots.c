@@ -9,8 +9,8 @@
 #include "engine/train/build.h"
 #include "engine/train/loop/fit.h"
 #include "engine/train/loop/manual.h"
-#include "engine/train/rank/group.h"
-#include "engine/train/rank/tensor.h"
+#include "engine/train/rank/group/group.h"
+#include "engine/train/rank/state/tensor.h"
 #include "tests/unit/ranks_rig.h"
 #include "traind/strategy.h"
 

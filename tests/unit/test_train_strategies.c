@@ -5,8 +5,8 @@
 #include "tests/unit/test.h"
 
 #include "collectives/collectives.h"
-#include "engine/train/rank/group.h"
-#include "engine/train/rank/replicas.h"
+#include "engine/train/rank/group/group.h"
+#include "engine/train/rank/group/replicas.h"
 #include "strategies/strategies.h"
 #include "traind/strategy.h"
 

@@ -1,7 +1,7 @@
 // What a validation measured, by the names that a monitor uses, and through a checkpoint's metrics.
 
 #include "engine/train/checkpoint/manifest.h"
-#include "engine/train/rank/validated.h"
+#include "engine/train/rank/scores/validated.h"
 #include "tests/unit/test.h"
 
 static void add(struct td_tallies *t, const char *name, double sum, double count) {

@@ -168,7 +168,7 @@ struct td_predict_config {
     uint64_t seed;
 };
 
-// Metrics of an evaluation that are asked for (rank/scores.h).
+// Metrics of an evaluation that are asked for (rank/scores/scores.h).
 enum td_score {
     TD_SCORE_PERPLEXITY = 1,
     TD_SCORE_F1_MACRO = 2,
@@ -191,7 +191,7 @@ struct td_train_config {
     const char *auto_accelerator;  // what auto means where no first start settled it
     const char *collective;        // in which the ranks of this attempt meet
     int64_t collective_timeout_ns; // of each meeting
-    int64_t save_timeout_ns;       // of those to which one may come late (rank/group.h)
+    int64_t save_timeout_ns;       // of those to which one may come late (rank/group/group.h)
     const char *decorator;         // a collective that wraps it; NULL: none
     int32_t device;                // of the accelerator, which the rank opens
     const char *strategy;          // auto, single_device, ddp, or another plugin
@@ -215,7 +215,7 @@ struct td_train_config {
     bool manual_keeps_forwards; // and forwards of several steps may be open at once
     int64_t batch_size;
     bool shuffle, drop_last;
-    bool keyed_order;           // of what is shuffled (rank/keyed_order.h)
+    bool keyed_order;           // of what is shuffled (rank/data/keyed_order.h)
     struct td_amount val_split; // of the training samples, to validate on; 0 batches: none
     struct td_limits limits;
     struct td_checkpoint_config checkpoint;

@@ -9,9 +9,9 @@
 
 #include "engine/train/config/limits.h"
 #include "engine/train/config/schedule.h"
-#include "engine/train/rank/batches.h"
-#include "engine/train/rank/counted.h"
-#include "engine/train/rank/shares.h"
+#include "engine/train/rank/data/shares.h"
+#include "engine/train/rank/programs/batches.h"
+#include "engine/train/rank/programs/counted.h"
 #include "traind/random.h"
 
 // Optimizer steps that a training step has completed when the next is queued.

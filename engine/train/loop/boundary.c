@@ -5,10 +5,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "engine/train/rank/group.h"
-#include "engine/train/rank/own_state.h"
+#include "engine/train/rank/group/group.h"
+#include "engine/train/rank/state/own_state.h"
+#include "engine/train/rank/state/writers.h"
 #include "engine/train/rank/step.h"
-#include "engine/train/rank/writers.h"
 #include "lib/base/clock.h"
 
 static td_status check_loss(struct td_train_loop *l, const struct td_tally *loss) {

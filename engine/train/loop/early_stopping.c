@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/train/config/limits.h"
-#include "engine/train/rank/batches.h"
+#include "engine/train/rank/programs/batches.h"
 
 static bool checks_epochs(const struct td_train_loop *l) {
     const struct td_train_config *c = l->rank->config;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/train/rank/group.h"
+#include "engine/train/rank/group/group.h"
 
 enum { SUMS = 2 * TD_TALLIES }; // of one rank: sum and count of each tally
 

@@ -8,12 +8,12 @@
 
 #include "engine/train/config/limits.h"
 #include "engine/train/loop/batch.h"
-#include "engine/train/rank/batches.h"
-#include "engine/train/rank/result.h"
-#include "engine/train/rank/scores.h"
-#include "engine/train/rank/shares.h"
+#include "engine/train/rank/data/shares.h"
+#include "engine/train/rank/programs/batches.h"
+#include "engine/train/rank/scores/result.h"
+#include "engine/train/rank/scores/scores.h"
+#include "engine/train/rank/scores/validated.h"
 #include "engine/train/rank/step.h"
-#include "engine/train/rank/validated.h"
 #include "lib/attempt/checkpoint_name.h"
 
 // Training goes on, so somebody has to know; once is enough.

@@ -21,8 +21,8 @@
 #include "engine/train/loop/evaluate.h"
 #include "engine/train/loop/host_step.h"
 #include "engine/train/loop/narrate.h"
-#include "engine/train/rank/comm_hook.h"
-#include "engine/train/rank/batches.h"
+#include "engine/train/rank/group/comm_hook.h"
+#include "engine/train/rank/programs/batches.h"
 #include "engine/train/rank/step.h"
 
 // ---- small steps -------------------------------------------------------------------------------

@@ -8,9 +8,9 @@
 
 #include "engine/train/loop/batch.h"
 #include "engine/train/loop/predictions.h"
-#include "engine/train/rank/batches.h"
+#include "engine/train/rank/programs/batches.h"
+#include "engine/train/rank/state/tensor.h"
 #include "engine/train/rank/step.h"
-#include "engine/train/rank/tensor.h"
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/files/named_output.h"
 #include "lib/base/rng.h"

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "engine/train/rank/group.h"
+#include "engine/train/rank/group/group.h"
 #include "traind/steps.h"
 
 #define MAGIC 0x54445354U

@@ -8,8 +8,8 @@
 
 #include "engine/train/config/limits.h"
 #include "engine/train/config/schedule.h"
-#include "engine/train/rank/batches.h"
-#include "engine/train/rank/group.h"
+#include "engine/train/rank/group/group.h"
+#include "engine/train/rank/programs/batches.h"
 #include "engine/train/rank/step.h"
 
 // The best of the attempts before, where the rank read the checkpoint that knows it. That of

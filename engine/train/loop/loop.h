@@ -25,7 +25,7 @@
 // that not all ranks agreed on. global_step counts completed optimizer steps: where a module has
 // several training steps, each of theirs. Thread: the training thread.
 
-#include "engine/train/rank/validated.h"
+#include "engine/train/rank/scores/validated.h"
 #include "engine/train/loop/epoch_metrics.h"
 #include "engine/train/loop/throughput.h"
 #include "engine/train/rank/step.h"

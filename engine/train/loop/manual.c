@@ -8,10 +8,10 @@
 
 #include "engine/train/loop/batch.h"
 #include "engine/train/loop/boundary.h"
-#include "engine/train/rank/batches.h"
-#include "engine/train/rank/shares.h"
-#include "engine/train/rank/steps.h"
-#include "engine/train/rank/tensor.h"
+#include "engine/train/rank/data/shares.h"
+#include "engine/train/rank/programs/batches.h"
+#include "engine/train/rank/programs/steps.h"
+#include "engine/train/rank/state/tensor.h"
 #include "lib/base/buf.h"
 #include "traind/random.h"
 

@@ -130,7 +130,7 @@ TD_MUST_USE td_status td_manual_evaluate(struct td_manual *m, enum td_strategy_s
 // What the last forward or evaluation put out under that name, as a mean over its samples on this
 // rank. NOT_FOUND lists the names.
 TD_MUST_USE td_status td_manual_value(struct td_manual *m, const char *name, double *out_value);
-// A tensor of the state, or a result of the last forward or evaluation (rank/tensor.h).
+// A tensor of the state, or a result of the last forward or evaluation (rank/state/tensor.h).
 TD_MUST_USE td_status td_manual_tensor(struct td_manual *m, const char *name, float *out,
                                        int64_t n);
 TD_MUST_USE td_status td_manual_result(struct td_manual *m, const char *name, float *out,

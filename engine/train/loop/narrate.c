@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "engine/train/config/limits.h"
-#include "engine/train/rank/batches.h"
+#include "engine/train/rank/programs/batches.h"
 #include "lib/base/clock.h"
 
 #define NARRATE_AGAIN_NS (1 * TD_NS_PER_S)

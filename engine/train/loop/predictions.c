@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/train/rank/tensor.h"
+#include "engine/train/rank/state/tensor.h"
 #include "lib/base/clock.h"
 #include "lib/base/files/files.h"
 

@@ -17,7 +17,7 @@ TD_MUST_USE td_status td_predict_path(const struct td_rank *r, const char *name,
 // attempt of this job still holds it.
 TD_MUST_USE td_status td_predict_hold(const struct td_rank *r, struct td_named_hold *out_hold);
 
-// The width of a result of predict steps (td_graph_result); rank/tensor.h reads its rows.
+// The width of a result of predict steps (td_graph_result); rank/state/tensor.h reads its rows.
 TD_MUST_USE td_status td_predict_columns(const struct td_rank *r, const char *name,
                                          int64_t *out_columns);
 

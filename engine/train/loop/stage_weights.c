@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/train/rank/group.h"
-#include "engine/train/rank/replicas.h"
-#include "engine/train/rank/state.h"
+#include "engine/train/rank/group/group.h"
+#include "engine/train/rank/group/replicas.h"
+#include "engine/train/rank/state/state.h"
 #include "lib/base/clip.h"
 
 enum { TEXT_BYTES = 1024 };

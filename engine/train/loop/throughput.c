@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "engine/train/rank/shares.h"
+#include "engine/train/rank/data/shares.h"
 #include "lib/base/clock.h"
 
 enum { PROBES = 4 };

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 
 #include "engine/train/config/limits.h"
-#include "engine/train/rank/batches.h"
+#include "engine/train/rank/programs/batches.h"
 #include "lib/base/clip.h"
 
 static const struct td_amount whole = {.is_fraction = true, .fraction = 1.0};

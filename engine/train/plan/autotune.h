@@ -5,7 +5,7 @@
 // below each node whose kernel is a choice by timing, what is known of that choice. Nothing is
 // measured for it. Thread: the training thread.
 
-#include "engine/train/rank/dump.h"
+#include "engine/train/rank/programs/dump.h"
 #include "engine/train/rank/rank.h"
 
 // When the rank that d took a program of (td_rank_create_plan) is there: adds what its accelerator

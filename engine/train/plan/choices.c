@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "engine/train/rank/group.h"
+#include "engine/train/rank/group/group.h"
 #include "lib/base/files/files.h"
 
 // Announced in one event, so that is their bound (lib/attempt/segments.h).

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/train/rank/scores.h"
-#include "engine/train/rank/validated.h"
+#include "engine/train/rank/scores/scores.h"
+#include "engine/train/rank/scores/validated.h"
 #include "engine/train/config/limits.h"
-#include "engine/train/rank/batches.h"
+#include "engine/train/rank/programs/batches.h"
 #include "lib/base/clip.h"
 
 enum { LIST_BYTES = 512 };

@@ -6,11 +6,11 @@
 #include "engine/train/plan/amounts.h"
 #include "engine/train/plan/monitor.h"
 #include "engine/train/plan/sizes.h"
-#include "engine/train/rank/counted.h"
-#include "engine/train/rank/optimizer.h"
-#include "engine/train/rank/record.h"
-#include "engine/train/rank/scores.h"
-#include "engine/train/rank/steps.h"
+#include "engine/train/rank/programs/counted.h"
+#include "engine/train/rank/programs/optimizer.h"
+#include "engine/train/rank/programs/record.h"
+#include "engine/train/rank/programs/steps.h"
+#include "engine/train/rank/scores/scores.h"
 
 static td_status settle_state(struct td_rank *r) {
     const struct td_train_config *c = r->config;

@@ -7,7 +7,7 @@
 // apart: a kernel's share is that of the time of all kernels of its kind of step. What is no
 // kernel, such as reading samples, is in none of them.
 
-#include "engine/train/rank/programs.h"
+#include "engine/train/rank/programs/programs.h"
 #include "lib/base/buf.h"
 
 // A row has less than 200 bytes in both forms, so this is room for more kernels than there are.

@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "engine/train/config/limits.h"
-#include "engine/train/rank/batches.h"
-#include "engine/train/rank/comm_hook.h"
-#include "engine/train/rank/group.h"
-#include "engine/train/rank/join.h"
-#include "engine/train/rank/writers.h"
+#include "engine/train/rank/group/comm_hook.h"
+#include "engine/train/rank/group/group.h"
+#include "engine/train/rank/group/join.h"
+#include "engine/train/rank/programs/batches.h"
+#include "engine/train/rank/state/writers.h"
 #include "lib/base/clip.h"
 #include "lib/base/machine/machine.h"
 

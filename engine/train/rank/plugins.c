@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/train/rank/buckets.h"
-#include "engine/train/rank/group.h"
-#include "engine/train/rank/shares.h"
-#include "engine/train/rank/steps.h"
+#include "engine/train/rank/data/shares.h"
+#include "engine/train/rank/group/buckets.h"
+#include "engine/train/rank/group/group.h"
+#include "engine/train/rank/programs/steps.h"
 #include "lib/plugin/registry.h"
 
 static td_status find(const struct td_rank *r, enum td_plugin_kind kind, const char *name,

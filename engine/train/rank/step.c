@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/train/rank/comm_hook.h"
-#include "engine/train/rank/counted.h"
-#include "engine/train/rank/group.h"
+#include "engine/train/rank/group/comm_hook.h"
+#include "engine/train/rank/group/group.h"
+#include "engine/train/rank/programs/counted.h"
 
 #define WAIT_SLICE_NS (50 * TD_NS_PER_MS)
 

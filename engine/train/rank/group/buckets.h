@@ -1,0 +1,23 @@
+#ifndef TRAIND_ENGINE_TRAIN_RANK_GROUP_BUCKETS_H
+#define TRAIND_ENGINE_TRAIN_RANK_GROUP_BUCKETS_H
+
+// Buckets: gradients that ranks average, wherever accelerators keep them (traind/bucket.h). Thread:
+// the training thread. But the two bindings are called on the thread that runs the accelerator's
+// queue, while the training thread makes no call of the group. Of several nodes a bucket is reduced
+// on a third (comm_thread.h), until the second binding returns.
+
+#include "engine/train/rank/rank.h"
+
+// FAILED_PRECONDITION (class user_code) when the group's facts name no memory at all.
+TD_MUST_USE td_status td_rank_check_group(const struct td_rank *r);
+
+// Lists the rank's buckets, when its memory is placed. They are in the GRAD region where the group
+// takes that memory. Else they are staged in host memory: in the group's mapping if that has room.
+// FAILED_PRECONDITION when the group takes a device's memory alone, and gradients are the host's.
+TD_MUST_USE td_status td_rank_place_buckets(struct td_rank *r);
+
+// The bindings of all_reduce nodes (traind/accelerator.h); arg is the rank.
+TD_MUST_USE td_status td_rank_reduce_bucket(void *arg, uint32_t index, void *stream);
+TD_MUST_USE td_status td_rank_wait_buckets(void *arg);
+
+#endif
