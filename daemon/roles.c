@@ -6,7 +6,7 @@
 #include "daemon/coordinator/coordinator.h"
 #include "daemon/join.h"
 #include "daemon/node/node.h"
-#include "daemon/node/shell/inventory.h"
+#include "daemon/node/shell/planner/inventory.h"
 #include "daemon/node/shell/transport.h"
 #include "daemon/renewal.h"
 #include "lib/base/files/files.h"

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "daemon/launcher/logger.h"
+#include "daemon/launcher/loggers/logger.h"
 #include "lib/base/clock.h"
 
 #define HOLD_NS TD_NS_PER_S // the loggers' files

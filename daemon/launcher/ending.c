@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/launcher/command.h"
+#include "daemon/launcher/command/command.h"
 #include "lib/attempt/outcome.h"
 #include "lib/attempt/worker_exit.h"
 #include "lib/base/log.h"

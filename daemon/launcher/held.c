@@ -13,7 +13,7 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
-#include "daemon/launcher/orphans.h"
+#include "daemon/launcher/command/orphans.h"
 #include "lib/attempt/worker_exit.h"
 #include "lib/base/log.h"
 #include "lib/base/machine/proc.h"

@@ -7,7 +7,7 @@
 // further ones are dropped and logged) and are tried again with each append and each flush. The end
 // of an attempt must not be lost to a full disk that somebody then clears.
 
-#include "daemon/launcher/file.h"
+#include "daemon/launcher/watchdog/file.h"
 #include "lib/attempt/event_writer.h"
 
 struct td_journal {

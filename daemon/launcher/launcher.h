@@ -23,7 +23,7 @@
 //   journal.h      events.log
 //   boundary.h     which points are kept when a checkpoint is
 //   memory.h       what ranks share
-//   logging.h      when loggers begin and end, and what they note
+//   loggers.h      when loggers begin and end, and what they note
 //   logger.h       metrics.csv and TensorBoard's files, by a thread of its own
 //   logger_rows.h  points of ranks, put together by step
 //   step_set.h     steps at which a metric has a value

@@ -17,7 +17,7 @@
 //
 // Thread: the launcher's. A write that fails is dropped and counted.
 
-#include "daemon/launcher/file.h"
+#include "daemon/launcher/watchdog/file.h"
 #include "lib/base/clock.h"
 
 enum {

@@ -10,12 +10,12 @@
 // Segment writes that fail are dropped and counted; training never waits for a disk. What becomes
 // of its output: output.h.
 
+#include "daemon/launcher/command/talk_values.h"
 #include "daemon/launcher/journal.h"
-#include "daemon/launcher/killed.h"
 #include "daemon/launcher/options.h"
 #include "daemon/launcher/output.h"
-#include "daemon/launcher/silence.h"
-#include "daemon/launcher/talk_values.h"
+#include "daemon/launcher/watchdog/killed.h"
+#include "daemon/launcher/watchdog/silence.h"
 #include "lib/attempt/metric_names.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/machine/proc.h"

@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/node/shell/attempts.h"
-#include "daemon/node/shell/given_plan.h"
+#include "daemon/node/shell/assignment/given_plan.h"
+#include "daemon/node/shell/attempts/attempts.h"
+#include "daemon/node/shell/attempts/rendezvous.h"
+#include "daemon/node/shell/attempts/scan.h"
 #include "daemon/node/shell/home.h"
 #include "daemon/node/shell/messages.h"
-#include "daemon/node/shell/rendezvous.h"
-#include "daemon/node/shell/scan.h"
 #include "daemon/node/shell/shell.h"
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"

@@ -7,7 +7,7 @@
 
 #include <sys/stat.h>
 
-#include "daemon/launcher/logger_sink.h"
+#include "daemon/launcher/loggers/logger_sink.h"
 #include "lib/base/files/files.h"
 
 enum { LAST = 100 };

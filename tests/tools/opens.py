@@ -9,13 +9,13 @@ MAY_OPEN = {
     "daemon/coordinator/api/shards.c": "writes an upload below its state directory",
     "daemon/coordinator/shell/access/audit_file.c": "writes a log in its state directory",
     "daemon/coordinator/shell/disk/logs.c": "writes logs below its state directory",
-    "daemon/launcher/command.c": "O_PATH: holds a directory, and opens nothing",
+    "daemon/launcher/command/command.c": "O_PATH: holds a directory, and opens nothing",
     "daemon/launcher/journal.c": "appends to a log of its attempt",
     "daemon/launcher/rank.c": "appends to outputs of its attempt",
-    "daemon/node/shell/attempt.c": "appends to a log of its attempt",
-    "daemon/node/shell/fetch.c": "writes a copy in a directory that it has just made",
-    "daemon/node/shell/finalize_log.c": "writes a log of an attempt: O_RDWR waits for no FIFO",
-    "daemon/node/shell/reconcile.c": "O_DIRECTORY, below a directory that is open",
+    "daemon/node/shell/attempts/attempt.c": "appends to a log of its attempt",
+    "daemon/node/shell/shards/fetch.c": "writes a copy in a directory that it has just made",
+    "daemon/node/shell/attempts/finalize_log.c": "writes a log of an attempt: O_RDWR waits for no FIFO",
+    "daemon/node/shell/shards/reconcile.c": "O_DIRECTORY, below a directory that is open",
     "engine/train/checkpoint/shard.c": "makes a file in a directory that it has just made",
 }
 OPEN = re.compile(r"(?<![\w.])(?<!->)(?:fopen\s*\(|(?:open|openat|open64|openat2|creat)\s*\([^;]*?\bO_[A-Z])")

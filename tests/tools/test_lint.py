@@ -30,7 +30,7 @@ TREE = {
     "lib/attempt/events.def": EVENTS,
     "engine/train/events/events.c": "begin(TD_EVENT_NOTE); begin(TD_EVENT_END);",
     "daemon/launcher/rank.c": "is(TD_EVENT_END);",
-    "daemon/node/shell/planner.c": "is(x);",
+    "daemon/node/shell/planner/planner.c": "is(x);",
     "daemon/coordinator/core/attempt/attempt.c": "t[] = {READ};",
 }
 
@@ -103,9 +103,9 @@ def test_event_without_its_code_is_named(tree, file, old, new, words):
 
 def test_event_that_is_spelled_out_is_named(tree):
     code = r'''printf("{\"event\":\"end\"}"); get(v, "event"); about("events");'''
-    lint.check_spelled_events("daemon/node/shell/forward.c", code)
+    lint.check_spelled_events("daemon/node/shell/attempts/forward.c", code)
     lint.check_spelled_events("lib/attempt/events.c", code)
-    assert len(lint.problems) == 2 and all(p.startswith("daemon/node/shell/forward.c:1: an event is spelled") for p in lint.problems)
+    assert len(lint.problems) == 2 and all(p.startswith("daemon/node/shell/attempts/forward.c:1: an event is spelled") for p in lint.problems)
 
 
 def test_outcome_that_is_spelled_out_is_named(tree):
@@ -414,8 +414,8 @@ def test_texts_that_become_notes_are_found_where_they_are_written():
     writers = {"engine/train/rank/state/resume.c": "lr_scheduler %s -> %s", "engine/train/rank/state/own_state.c": "cannot load the state",
                "engine/train/checkpoint/manifest.c": "world size %d -> %d", "engine/train/config/early_stop.c": "did not improve",
                "engine/train/loop/stage_weights.c": "is not on this node", "engine/train/plan/sizes.c": "no fast kernel",
-               "lib/spec/plan.c": "a step takes about", "daemon/node/shell/forward.c": "was removed or cut",
-               "daemon/launcher/logger.c": "logger cannot write",
+               "lib/spec/plan.c": "a step takes about", "daemon/node/shell/attempts/forward.c": "was removed or cut",
+               "daemon/launcher/loggers/logger.c": "logger cannot write",
                "daemon/coordinator/core/queue/queue.c": "all ranks run at CPU level", "client/run/follow.c": "was skipped"}
     for path, words in writers.items():
         notes = said.notes((lint.ROOT / path).read_text()).values()

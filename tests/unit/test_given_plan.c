@@ -1,7 +1,7 @@
 // Plans that another build of the coordinator wrote: one that cannot be read here says nothing of
 // the job.
 
-#include "daemon/node/shell/given_plan.h"
+#include "daemon/node/shell/assignment/given_plan.h"
 #include "lib/version/version.h"
 #include "tests/unit/test.h"
 

@@ -1,6 +1,6 @@
 // Whose SIGKILL it was, by files of the kernel that the test writes.
 
-#include "daemon/launcher/killed.h"
+#include "daemon/launcher/watchdog/killed.h"
 #include "lib/base/files/files.h"
 #include "tests/unit/test.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "daemon/launcher/logger.h"
+#include "daemon/launcher/loggers/logger.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/files/files.h"

@@ -1,13 +1,13 @@
 // Files of loggers: rows out of the points of several ranks, metrics.csv, records of TensorBoard's
 // files; what is cut, kept and put again when a file is opened again. Nothing runs.
 
-#include "daemon/launcher/logger_sink.h"
+#include "daemon/launcher/loggers/logger_sink.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/launcher/tfevents.h"
+#include "daemon/launcher/loggers/tfevents.h"
 #include "lib/base/files/files.h"
 #include "tests/unit/test.h"
 

@@ -1,6 +1,6 @@
 // Silence: when a rank counts as silent, by a clock that is only a number.
 
-#include "daemon/launcher/silence.h"
+#include "daemon/launcher/watchdog/silence.h"
 
 #include "lib/attempt/rank_page.h"
 #include "tests/unit/test.h"

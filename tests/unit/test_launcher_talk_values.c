@@ -1,7 +1,7 @@
 // Values of a command's metrics: what replaces, what closes, what is a repeat; the order in which
 // they leave; and sets of steps.
 
-#include "daemon/launcher/talk_values.h"
+#include "daemon/launcher/command/talk_values.h"
 
 #include <stdio.h>
 #include <string.h>

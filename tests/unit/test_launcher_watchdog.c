@@ -1,11 +1,11 @@
 // The watchdog: which rank is named in events.log, and until when. The ranks are pages; the process
 // of each is this one, which runs.
 
-#include "daemon/launcher/watchdog.h"
+#include "daemon/launcher/watchdog/watchdog.h"
 
 #include <string.h>
 
-#include "daemon/launcher/command.h"
+#include "daemon/launcher/command/command.h"
 #include "daemon/launcher/state.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"

@@ -1,6 +1,6 @@
 // Assignments: the plan gets this machine's paths; what arrives never becomes a path outside.
 
-#include "daemon/node/shell/assignment.h"
+#include "daemon/node/shell/assignment/assignment.h"
 
 #include <sys/stat.h>
 

@@ -1,7 +1,7 @@
 // Fencing: nobody holds the lock, or somebody does who is not the attempt's launcher. That a
 // launcher is killed is seen with a real one in tests/scenario.
 
-#include "daemon/node/shell/fence.h"
+#include "daemon/node/shell/attempts/fence.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/files/files.h"
 #include "tests/unit/lock_holder.h"

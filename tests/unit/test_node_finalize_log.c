@@ -1,6 +1,6 @@
 // Settling: the last line of a log whose launcher was killed, whatever it left.
 
-#include "daemon/node/shell/finalize_log.h"
+#include "daemon/node/shell/attempts/finalize_log.h"
 
 #include <fcntl.h>
 

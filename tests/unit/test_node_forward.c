@@ -2,7 +2,7 @@
 //
 // Tags: tsan
 
-#include "daemon/node/shell/forward.h"
+#include "daemon/node/shell/attempts/forward.h"
 
 #include <fcntl.h>
 

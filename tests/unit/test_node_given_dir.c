@@ -1,6 +1,6 @@
 // checkpoint.dir, before an attempt starts below it: what a silent server does to it.
 
-#include "daemon/node/shell/given_dir.h"
+#include "daemon/node/shell/assignment/given_dir.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // Which checkpoints of an attempt's log are gone from the disk, though the log does not say so.
 
-#include "daemon/node/shell/gone_checkpoints.h"
+#include "daemon/node/shell/shards/gone_checkpoints.h"
 
 #include <stdlib.h>
 #include <string.h>

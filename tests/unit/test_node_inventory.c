@@ -1,6 +1,6 @@
 // What a node says of its machine, where the machine says it in bytes that are no text.
 
-#include "daemon/node/shell/inventory.h"
+#include "daemon/node/shell/planner/inventory.h"
 #include "lib/base/buf.h"
 #include "tests/unit/test.h"
 

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "daemon/node/shell/planner.h"
+#include "daemon/node/shell/planner/planner.h"
 #include "lib/base/clock.h"
 #include "lib/base/files/files.h"
 #include "lib/base/machine/proc.h"

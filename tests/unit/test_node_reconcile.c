@@ -1,6 +1,6 @@
 // What a node answers to a question about a job's checkpoints.
 
-#include "daemon/node/shell/reconcile.h"
+#include "daemon/node/shell/shards/reconcile.h"
 
 #include <fcntl.h>
 #include <stdarg.h>

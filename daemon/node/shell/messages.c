@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/node/shell/given_plan.h"
+#include "daemon/node/shell/assignment/given_plan.h"
 #include "lib/attempt/languages.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clip.h"

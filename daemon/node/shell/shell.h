@@ -11,12 +11,12 @@
 #include <sched.h>
 #include <sys/types.h>
 
-#include "daemon/node/shell/attempt.h"
-#include "daemon/node/shell/inventory.h"
-#include "daemon/node/shell/measurer.h"
-#include "daemon/node/shell/planner.h"
-#include "daemon/node/shell/plugin_list.h"
-#include "daemon/node/shell/reconcile.h"
+#include "daemon/node/shell/attempts/attempt.h"
+#include "daemon/node/shell/planner/inventory.h"
+#include "daemon/node/shell/planner/measurer.h"
+#include "daemon/node/shell/planner/planner.h"
+#include "daemon/node/shell/planner/plugin_list.h"
+#include "daemon/node/shell/shards/reconcile.h"
 #include "daemon/node/shell/transport.h"
 #include "lib/base/machine/interface.h"
 #include "lib/plugin/plugin_files.h"
