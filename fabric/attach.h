@@ -4,7 +4,7 @@
 // Attach: the page, ring, sockets and group mapping that the launcher handed down as descriptors,
 // or private ones for a run by hand. Everything that comes from outside is checked before use.
 
-#include "fabric/configure.h"
+#include "fabric/configure/configure.h"
 #include "engine/train/config/config.h"
 
 struct td_worker_io {

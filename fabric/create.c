@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "fabric/fabric.h"
-#include "fabric/signals.h"
+#include "fabric/signals/signals.h"
 #include "lib/base/files/files.h"
 
 enum { ARENA_BYTES = 4 * TD_SPEC_ARENA_BYTES };

@@ -20,7 +20,7 @@
 //   group_memory.h       the memory that ranks of a program share
 //   signals.h            what a rank does with signals
 //   stop_signals.h       who asks for a stop
-//   fatal.h, place.h, mapping.h  last words, the names in them, files that were lost
+//   fatal.h, symbol.h, mapping.h  last words, the names in them, files that were lost
 //
 // and for programs (include/traind/fabric.h):
 //
@@ -46,7 +46,7 @@
 #include "engine/train/loop/manual.h"
 #include "fabric/attach.h"
 #include "fabric/config.h"
-#include "fabric/configure.h"
+#include "fabric/configure/configure.h"
 #include "traind/fabric.h"
 
 #define TD_FABRIC_MAGIC 0x54464142U

@@ -6,8 +6,8 @@
 
 #include "engine/train/rank/group/group.h"
 #include "fabric/fabric.h"
-#include "fabric/fatal.h"
-#include "fabric/stop_signals.h"
+#include "fabric/signals/fatal.h"
+#include "fabric/signals/stop_signals.h"
 #include "lib/attempt/worker_exit.h"
 #include "lib/base/log.h"
 

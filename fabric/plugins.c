@@ -8,7 +8,7 @@
 #include "accelerators/reference/reference.h"
 #include "collectives/collectives.h"
 #include "comm_hooks/comm_hooks.h"
-#include "fabric/place.h"
+#include "fabric/signals/symbol.h"
 #include "precisions/precisions.h"
 #include "strategies/strategies.h"
 #include "workloads/workloads.h"

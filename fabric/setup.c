@@ -9,10 +9,10 @@
 #include "engine/train/build.h"
 #include "engine/train/plan/sizes.h"
 #include "engine/train/rank/group/group.h"
-#include "fabric/devices.h"
+#include "fabric/configure/devices.h"
+#include "fabric/configure/user_plugins.h"
 #include "fabric/fabric.h"
 #include "fabric/group_memory.h"
-#include "fabric/user_plugins.h"
 #include "lib/base/machine/machine.h"
 
 enum { OVERRIDES = 16 };

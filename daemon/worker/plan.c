@@ -4,7 +4,7 @@
 // it settles trainer.precision: auto (precision.h). With --dump-graph it prints the main program as
 // a pass leaves it instead, or both in one object. It lists the devices of
 // the accelerator, for who gives them to ranks, and the files that it read, for who keeps it
-// (fabric/reads.h). What the job would not find, or could not write,
+// (fabric/configure/reads.h). What the job would not find, or could not write,
 // on this machine refuses the plan, too (engine/train/start.h).
 
 #include <string.h>
@@ -13,9 +13,9 @@
 #include "daemon/worker/worker.h"
 #include "engine/train/plan/autotune.h"
 #include "engine/train/start.h"
-#include "fabric/devices.h"
-#include "fabric/fatal.h"
-#include "fabric/reads.h"
+#include "fabric/configure/devices.h"
+#include "fabric/configure/reads.h"
+#include "fabric/signals/fatal.h"
 #include "lib/base/files/files.h"
 #include "lib/base/files/named_output.h"
 #include "lib/base/log.h"

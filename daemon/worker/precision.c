@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "fabric/known_precision.h"
+#include "fabric/configure/known_precision.h"
 #include "engine/train/build.h"
 
 static bool is(const char *a, const char *b) {

@@ -11,7 +11,7 @@
 #include "fabric/plugins.h"
 #include "daemon/worker/probe_plugins.h"
 #include "daemon/worker/worker.h"
-#include "fabric/devices.h"
+#include "fabric/configure/devices.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/files/files.h"
 #include "lib/base/log.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "fabric/plugins.h"
-#include "fabric/devices.h"
+#include "fabric/configure/devices.h"
 #include "lib/base/files/files.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"

@@ -36,7 +36,7 @@
 // All take --cpu-level LEVEL: no newer instructions than that. It and the plan's trainer.cpu_level
 // are one bound, the lower holds.
 
-#include "fabric/configure.h"
+#include "fabric/configure/configure.h"
 #include "lib/attempt/worker_exit.h"
 
 int td_worker_run(const struct td_worker_args *args);

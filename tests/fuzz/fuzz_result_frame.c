@@ -8,7 +8,7 @@
 
 #include <sys/socket.h>
 
-#include "fabric/result_frame.h"
+#include "fabric/spawn/result_frame.h"
 
 enum { LARGEST = 4096 }; // of a result
 

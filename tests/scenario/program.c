@@ -21,7 +21,7 @@
 
 #include "engine/train/events/events.h"
 #include "fabric/attach.h"
-#include "fabric/fatal.h"
+#include "fabric/signals/fatal.h"
 #include "lib/attempt/event_writer.h"
 #include "lib/attempt/rank_env.h"
 #include "lib/attempt/worker_exit.h"

@@ -176,7 +176,7 @@ HOMES = [
     (r"yaml\.h", ["lib/spec"], 2),
     (r"openssl/", ["lib/tls"], None),
     (r"hwloc", ["lib/topology"], None),
-    (r"dlfcn\.h", ["lib/plugin/registry.c", "fabric/place.c", "accelerators"], None),
+    (r"dlfcn\.h", ["lib/plugin/registry.c", "fabric/signals/symbol.c", "accelerators"], None),
     (r"cuda|cublas|cudnn|nvml", ["accelerators/cuda"], None),
     (r"gloo/|mpi\.h|nccl", ["collectives"], None),
     (r"argp\.h", ["daemon", "client"], None), (r"libsmartcols/", ["client"], 1),

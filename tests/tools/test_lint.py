@@ -224,7 +224,7 @@ def test_body_without_braces_is_named_and_gets_some():
     ("engine/train/plan/choices.c", 'return td_json_string(td_json_get(frozen, "accelerator"), "cpu");', 1),
     ("engine/train/plan/choices.c", 'x = td_json_get(frozen, "cpu"); set_str(a, o, "cpu", k->cpu); td_json_set(a, o, "cpu", v);', 0),
     ("engine/train/plan/choices.c", 'puts("cpus");', 0),
-    ("fabric/configure.c", 't->collective = "shm";', 0),
+    ("fabric/configure/configure.c", 't->collective = "shm";', 0),
 ])
 def test_plugin_that_the_engine_names_is_named(path, code, line):
     found = []

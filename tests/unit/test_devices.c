@@ -4,7 +4,7 @@
 
 #include "accelerators/far/far.h"
 #include "accelerators/reference/reference.h"
-#include "fabric/devices.h"
+#include "fabric/configure/devices.h"
 #include "lib/attempt/devices.h"
 
 static void test_uuid_is_refused_when_it_is_no_word(void **state) {

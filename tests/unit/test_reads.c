@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "fabric/reads.h"
+#include "fabric/configure/reads.h"
 #include "lib/base/files/files.h"
 #include "tests/unit/test.h"
 

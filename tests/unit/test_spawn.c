@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 
 #include "fabric/config.h"
-#include "fabric/result_frame.h"
+#include "fabric/spawn/result_frame.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/worker_exit.h"
 #include "lib/base/clock.h"

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fabric/fatal.h"
+#include "fabric/signals/fatal.h"
 #include "lib/base/clock.h"
 #include "tests/unit/test.h"
 

@@ -3,7 +3,7 @@
 
 #include "tests/unit/test.h"
 
-#include "fabric/method.h"
+#include "fabric/configure/method.h"
 #include "lib/spec/knobs.h"
 #include "lib/spec/plan.h"
 

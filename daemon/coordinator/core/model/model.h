@@ -96,7 +96,7 @@ struct td_plan_entry { // cached result
     char key[TD_PLAN_KEY_BYTES];
     uint64_t used; // grows with each use: the smallest leaves a full cache
     char *json;
-    char *read; // what it was made from (fabric/reads.h); NULL: the node did not say
+    char *read; // what it was made from (fabric/configure/reads.h); NULL: the node did not say
     // Since the start of this coordinator, by which node: made, or compared with its files.
     struct td_mono asked, confirmed; // when that was asked for, and answered; 0: not yet
     char confirmed_by[64];
