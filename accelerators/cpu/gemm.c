@@ -1,7 +1,7 @@
 // One matrix product: which library computes it. Contract in gemm.h.
 //
 // There are two libraries of products: oneDNN (onednn/product.c), with one or two ways to say the
-// same, and our own kernel (kernels/matmul.c). Which is the fastest depends on the shape, so where
+// same, and our own kernel (kernels/matmul/matmul.c). Which is the fastest depends on the shape, so where
 // several are worth it they race (tune.h):
 //   - fp32 at AVX-512 and bf16 where the CPU multiplies it: oneDNN, its ways for a weight's
 //     gradient in a race. No shape of these was found where our own is ahead.
@@ -23,7 +23,7 @@
 
 #include "accelerators/cpu/accelerator.h"
 #include "accelerators/cpu/kernels/kernels.h"
-#include "accelerators/cpu/kernels/matmul.h"
+#include "accelerators/cpu/kernels/matmul/matmul.h"
 #include "accelerators/cpu/onednn/onednn.h"
 #include "accelerators/cpu/onednn/product.h"
 #include "accelerators/cpu/packs.h"

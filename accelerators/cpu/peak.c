@@ -25,7 +25,7 @@
 #include "accelerators/cpu/accelerator.h"
 #include "accelerators/cpu/gemm.h"
 #include "accelerators/cpu/kernels/kernels.h"
-#include "accelerators/cpu/kernels/matmul.h"
+#include "accelerators/cpu/kernels/matmul/matmul.h"
 #include "accelerators/cpu/onednn/peak_product.h"
 #include "accelerators/cpu/parallel.h"
 #include "lib/base/clock.h"

@@ -5,9 +5,9 @@
 #include <math.h>
 
 #include "accelerators/cpu/kernels/convert.c"
-#include "accelerators/cpu/kernels/matmul.c"
-#include "accelerators/cpu/kernels/pack.c"
-#include "accelerators/cpu/kernels/panels.c"
+#include "accelerators/cpu/kernels/matmul/matmul.c"
+#include "accelerators/cpu/kernels/matmul/pack.c"
+#include "accelerators/cpu/kernels/matmul/panels.c"
 #include "lib/base/floats/floats.h"
 #include "tests/unit/test.h"
 

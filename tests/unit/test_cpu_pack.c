@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "accelerators/cpu/kernels/convert.c"
-#include "accelerators/cpu/kernels/pack.c"
-#include "accelerators/cpu/kernels/panels.c"
+#include "accelerators/cpu/kernels/matmul/pack.c"
+#include "accelerators/cpu/kernels/matmul/panels.c"
 #include "accelerators/cpu/onednn/pack_match.c"
 #include "tests/unit/test.h"
 

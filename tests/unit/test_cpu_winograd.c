@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "accelerators/cpu/kernels/winograd.c"
+#include "accelerators/cpu/kernels/matmul/winograd.c"
 #include "tests/unit/test.h"
 
 // What tile.c promises, in plain loops.

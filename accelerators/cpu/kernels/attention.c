@@ -16,7 +16,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/families.h"
-#include "accelerators/cpu/kernels/tile.h"
+#include "accelerators/cpu/kernels/matmul/tile.h"
 #include "accelerators/cpu/kernels/vmath.h"
 #include "accelerators/cpu/parallel.h"
 #include "traind/random.h"

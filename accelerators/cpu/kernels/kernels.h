@@ -11,7 +11,7 @@
 //
 //   table.c                     the table; families.def, families.h: families of kernels, in order
 //   elementwise.c activation.c  functions of elements; reorder.c: of whole images, into a layout
-//   reduce.c reduce_places.c    sums of columns, of images over their places
+//   reduce.c reduce_spatial.c    sums of columns, of images over their places
 //   softmax.c norm.c batch_norm.c dropout.c pool.c rope.c embedding.c
 //   attention.c                 built from tile.c, products that the caches hold
 //   softmax_ce.c mse_bce.c      losses; linear_ce.c: the last linear layer with its loss

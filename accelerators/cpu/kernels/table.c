@@ -6,11 +6,11 @@
 #include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/linear_ce.h"
-#include "accelerators/cpu/kernels/matmul.h"
-#include "accelerators/cpu/kernels/pack.h"
+#include "accelerators/cpu/kernels/matmul/matmul.h"
+#include "accelerators/cpu/kernels/matmul/pack.h"
+#include "accelerators/cpu/kernels/matmul/winograd.h"
 #include "accelerators/cpu/kernels/reorder.h"
 #include "accelerators/cpu/kernels/strips.h"
-#include "accelerators/cpu/kernels/winograd.h"
 
 static td_kernel_family *const families[] = {
 #define TD_FAMILY(name) td_kernel_##name,

@@ -2,7 +2,7 @@
 //
 // Winograd multiplies less (up to 2.25 times here), transforms and rounds more. It is for 3x3
 // filters of stride 1 in fp32, where both sides have whole blocks. It is oneDNN's where oneDNN has
-// one (with AVX-512), else our own (kernels/winograd.c) for all but the gradient of weights.
+// one (with AVX-512), else our own (kernels/matmul/winograd.c) for all but the gradient of weights.
 // Wherever there is a Winograd way, it races with the direct way (tune.h). Everything else is
 // direct. A plan's bytes do not depend on which wins: it counts the scratch and the packs of both.
 

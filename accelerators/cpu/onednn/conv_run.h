@@ -3,14 +3,14 @@
 
 // One convolution by one algorithm: what it holds, and a run of it. Thread: the training thread.
 
-#include "accelerators/cpu/kernels/winograd.h"
+#include "accelerators/cpu/kernels/matmul/winograd.h"
 #include "accelerators/cpu/onednn/conv_shape.h"
 #include "accelerators/cpu/onednn/engine.h"
 #include "accelerators/cpu/onednn/primitive.h"
 
 struct td_pack; // packs.h
 
-// oneDNN's Winograd, our own (kernels/winograd.h), and what every convolution has.
+// oneDNN's Winograd, our own (kernels/matmul/winograd.h), and what every convolution has.
 enum td_conv_algorithm { TD_CONV_WINOGRAD, TD_CONV_OWN_WINOGRAD, TD_CONV_DIRECT };
 
 // Offsets in the scratch of operands and result as fp32, and their elements.

@@ -8,7 +8,7 @@
 //   dnnl.h          oneDNN's C interface as its versions 2 and 3 share it
 //   engine.h        what the files here share of an open engine
 //   primitive.h     a primitive that is created when it first runs; oneDNN's statuses as ours
-//   pack_match.h    which of oneDNN's packed layouts kernels/pack.c writes
+//   pack_match.h    which of oneDNN's packed layouts kernels/matmul/pack.c writes
 //   weights.h       weights in oneDNN's layouts, as packs (packs.h)
 //   product.h       a matrix product by oneDNN, for gemm.c
 //   conv.h          convolutions: the family that compile.c asks

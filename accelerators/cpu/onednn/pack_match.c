@@ -1,4 +1,4 @@
-// Which of oneDNN's packed layouts are the ones that kernels/pack.c writes; contract in
+// Which of oneDNN's packed layouts are the ones that kernels/matmul/pack.c writes; contract in
 // pack_match.h. A layout is recognised by its blocks, in oneDNN's own description. Whatever is not
 // one of ours is packed by oneDNN's reorder.
 

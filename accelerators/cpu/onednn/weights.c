@@ -1,4 +1,4 @@
-// Weights in oneDNN's layouts; contract in weights.h. What kernels/pack.c does not write is packed
+// Weights in oneDNN's layouts; contract in weights.h. What kernels/matmul/pack.c does not write is packed
 // by oneDNN's reorder.
 
 #include "accelerators/cpu/onednn/weights.h"

@@ -10,7 +10,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/families.h"
-#include "accelerators/cpu/kernels/update.h"
+#include "accelerators/cpu/kernels/optim/update.h"
 #include "accelerators/cpu/parallel.h"
 
 // LANES: partial sums of squares, which fix the order of a sum. The same at every CPU level: the

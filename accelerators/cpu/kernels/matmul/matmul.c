@@ -12,13 +12,13 @@
 // panels of MR rows. Results of 16 bits are summed in scratch and rounded when they are
 // complete. Rejected: threads that pack together, which need a barrier for each block.
 
-#include "accelerators/cpu/kernels/matmul.h"
+#include "accelerators/cpu/kernels/matmul/matmul.h"
 
 #include <string.h>
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/kernels/panels.h"
-#include "accelerators/cpu/kernels/tile.h"
+#include "accelerators/cpu/kernels/matmul/panels.h"
+#include "accelerators/cpu/kernels/matmul/tile.h"
 #include "accelerators/cpu/parallel.h"
 #include "lib/base/base.h"
 

@@ -7,11 +7,11 @@
 // fp32 or two bf16 each. What has no whole blocks of columns is oneDNN's. Where rows are paired two
 // of them are interleaved, and blocks may be short at either end.
 
-#include "accelerators/cpu/kernels/pack.h"
+#include "accelerators/cpu/kernels/matmul/pack.h"
 
 #include <string.h>
 
-#include "accelerators/cpu/kernels/panels.h"
+#include "accelerators/cpu/kernels/matmul/panels.h"
 #include "accelerators/cpu/kernels/shuffle.h"
 #include "accelerators/cpu/parallel.h"
 #include "lib/base/floats/half.h"

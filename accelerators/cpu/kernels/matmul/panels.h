@@ -1,9 +1,9 @@
-#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_PANELS_H
-#define TRAIND_ACCELERATORS_CPU_KERNELS_PANELS_H
+#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_MATMUL_PANELS_H
+#define TRAIND_ACCELERATORS_CPU_KERNELS_MATMUL_PANELS_H
 
 // Panels: weights in the layout that the accelerator's own products read (matmul.h).
 
-#include "accelerators/cpu/kernels/pack_shape.h"
+#include "accelerators/cpu/kernels/matmul/pack_shape.h"
 
 // n elements of x, of type `from`, from element `at` on, as a product of type `as` multiplies them:
 // rounded to it, as fp32. Where they are, or in buffer (n floats).

@@ -1,5 +1,5 @@
-#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_MATMUL_H
-#define TRAIND_ACCELERATORS_CPU_KERNELS_MATMUL_H
+#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_MATMUL_MATMUL_H
+#define TRAIND_ACCELERATORS_CPU_KERNELS_MATMUL_MATMUL_H
 
 // The accelerator's own matrix product: fp32 throughout, of operands of any type.
 //
@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "accelerators/cpu/kernels/pack_shape.h"
+#include "accelerators/cpu/kernels/matmul/pack_shape.h"
 #include "traind/graph.h"
 
 struct td_matmul {

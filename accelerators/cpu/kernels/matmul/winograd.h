@@ -1,5 +1,5 @@
-#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_WINOGRAD_H
-#define TRAIND_ACCELERATORS_CPU_KERNELS_WINOGRAD_H
+#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_MATMUL_WINOGRAD_H
+#define TRAIND_ACCELERATORS_CPU_KERNELS_MATMUL_WINOGRAD_H
 
 // The accelerator's own Winograd convolution: 3x3 filters of stride 1 in fp32, forward and the
 // gradient of the images, on images in blocks of TD_LAYOUT_LANES channels.

@@ -7,12 +7,12 @@
 // outside the image is zero, what is outside the result is not written.
 // Rejected: F(4x4, 3x3), which multiplies half as much again less and loses two more digits.
 
-#include "accelerators/cpu/kernels/winograd.h"
+#include "accelerators/cpu/kernels/matmul/winograd.h"
 
 #include <string.h>
 
+#include "accelerators/cpu/kernels/matmul/tile.h"
 #include "accelerators/cpu/kernels/strips.h"
-#include "accelerators/cpu/kernels/tile.h"
 #include "accelerators/cpu/parallel.h"
 
 enum { POINTS = 16, SIDE = 4, STEP = 2, TAPS = 9, LANES = TD_LAYOUT_LANES, PANEL = TD_TILE_PANEL };

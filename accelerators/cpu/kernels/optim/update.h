@@ -1,5 +1,5 @@
-#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_UPDATE_H
-#define TRAIND_ACCELERATORS_CPU_KERNELS_UPDATE_H
+#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_OPTIM_UPDATE_H
+#define TRAIND_ACCELERATORS_CPU_KERNELS_OPTIM_UPDATE_H
 
 // Update: what optimizers share, whose kernels write the parameter that is their first operand.
 // Thread: the rank's training thread; td_update_put: any of the team.

@@ -5,7 +5,7 @@
 // padded to fours, so the last blocks may have 4. The inner dimension is cut so that a panel of B
 // stays in L1. Every sum runs over it in order, whatever the blocks: they do not change the bits.
 
-#include "accelerators/cpu/kernels/tile.h"
+#include "accelerators/cpu/kernels/matmul/tile.h"
 
 #include "lib/base/machine/machine.h"
 

@@ -1,5 +1,5 @@
-#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_PACK_H
-#define TRAIND_ACCELERATORS_CPU_KERNELS_PACK_H
+#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_MATMUL_PACK_H
+#define TRAIND_ACCELERATORS_CPU_KERNELS_MATMUL_PACK_H
 
 // Pack: weights (rows, cols) in the layout that oneDNN's products read. Those that sum over columns
 // want blocks of 16 to 64 rows by 16 columns: column after column for fp32 (AB16b64a), pairs of
@@ -8,7 +8,7 @@
 // 30 rows in fp32, of 130 in bf16. Bits: lib/base/floats/half.h's rounding, where fp32 becomes bf16; else
 // the weights' own.
 
-#include "accelerators/cpu/kernels/pack_shape.h"
+#include "accelerators/cpu/kernels/matmul/pack_shape.h"
 
 // On all threads of the team. What fills up the last blocks is zeroes.
 void td_pack_rows(const struct td_pack_shape *s, const void *from, void *to);

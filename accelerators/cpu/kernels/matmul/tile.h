@@ -1,5 +1,5 @@
-#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_TILE_H
-#define TRAIND_ACCELERATORS_CPU_KERNELS_TILE_H
+#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_MATMUL_TILE_H
+#define TRAIND_ACCELERATORS_CPU_KERNELS_MATMUL_TILE_H
 
 // Matrix products of one thread, on operands that its caches hold. Kernels are built from them that
 // call many small products inside their own parallel loop (attention), where a library's call and

@@ -6,7 +6,7 @@
 // Values pass through the type that the product is of, so a mixed precision multiplies by what a
 // cast would have given.
 
-#include "accelerators/cpu/kernels/panels.h"
+#include "accelerators/cpu/kernels/matmul/panels.h"
 
 #include <string.h>
 

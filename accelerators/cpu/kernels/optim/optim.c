@@ -11,7 +11,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/families.h"
-#include "accelerators/cpu/kernels/update.h"
+#include "accelerators/cpu/kernels/optim/update.h"
 #include "accelerators/cpu/kernels/vmath.h"
 #include "accelerators/cpu/parallel.h"
 

@@ -4,10 +4,10 @@
 // it is in the cache (packs.h). The low-precision copy of a mixed precision is written here. Which
 // packs these are is decided when the update runs: those that were read since they were made.
 
-#include "accelerators/cpu/kernels/update.h"
+#include "accelerators/cpu/kernels/optim/update.h"
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/kernels/pack.h"
+#include "accelerators/cpu/kernels/matmul/pack.h"
 #include "accelerators/cpu/packs.h"
 #include "lib/base/floats/half.h"
 #include "traind/random.h"
