@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "client/complete.h"
-#include "client/print.h"
+#include "client/screen/print.h"
 
 static const char bash[] =
     "# trainctl: completion for bash. `source <(trainctl completion bash)`, or a file of\n"

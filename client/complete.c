@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "client/find_verb.h"
-#include "client/pages.h"
-#include "client/print.h"
-#include "client/progress.h"
 #include "client/rows.h"
+#include "client/screen/print.h"
+#include "client/screen/progress.h"
+#include "client/session/pages.h"
 #include "lib/spec/keys.h"
 #include "traind/v1/checkpoint.pb-c.h"
 #include "traind/v1/job.pb-c.h"

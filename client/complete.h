@@ -8,7 +8,7 @@
 // the line names. It has two seconds; without it there are no such candidates, and no message,
 // since a shell would show it in the middle of a line. Nothing is printed where a file is wanted.
 
-#include "client/session.h"
+#include "client/session/session.h"
 
 TD_MUST_USE td_status td_complete(struct td_session *s, const char *const *words, int n);
 

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "client/flag_values.h"
-#include "client/follow_logs.h"
 #include "client/help.h"
+#include "client/logs/follow_logs.h"
 #include "client/rows.h"
-#include "client/session.h"
-#include "client/tail.h"
+#include "client/screen/tail.h"
+#include "client/session/session.h"
 
 enum {
     KEY_ADDRESS = 256,

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/print.h"
 #include "client/rows.h"
+#include "client/screen/print.h"
 
 enum { TEXT_BYTES = 2048 };
 

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/find_job.h"
+#include "client/session/find_job.h"
 #include "client/find_verb.h"
 #include "client/flags.h"
-#include "client/print.h"
+#include "client/screen/print.h"
 #include "client/help.h"
-#include "client/session.h"
+#include "client/session/session.h"
 #include "client/rows.h"
 #include "lib/base/files/files.h"
 #include "lib/base/machine/proc.h"

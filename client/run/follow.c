@@ -12,10 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/format.h"
-#include "client/print.h"
 #include "client/run/points.h"
 #include "client/run/run.h"
+#include "client/screen/format.h"
+#include "client/screen/print.h"
 #include "lib/attempt/events.h"
 #include "lib/attempt/outcome.h"
 #include "lib/attempt/rank_page.h"

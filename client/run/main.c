@@ -10,9 +10,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "client/explain.h"
-#include "client/print.h"
 #include "client/run/run.h"
+#include "client/screen/print.h"
+#include "client/session/explain.h"
 #include "lib/version/version.h"
 
 static void print_version(FILE *out, struct argp_state *state) {

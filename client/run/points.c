@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/format.h"
-#include "client/print.h"
+#include "client/screen/format.h"
+#include "client/screen/print.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/floats/exact_sum.h"
 #include "lib/base/files/files.h"

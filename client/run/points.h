@@ -10,7 +10,7 @@
 // one of the texts "nan", "inf" and "-inf". At most PENDING_MAX points wait; past that the oldest
 // are taken as they are.
 
-#include "client/progress.h"
+#include "client/screen/progress.h"
 #include "lib/attempt/metric_names.h"
 #include "lib/base/buf.h"
 

@@ -13,9 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/place.h"
+#include "client/jobs/place.h"
+#include "client/jobs/spec_file.h"
 #include "client/run/run.h"
-#include "client/spec_file.h"
 #include "lib/attempt/segments.h"
 #include "lib/attempt/worker_exit.h"
 #include "lib/base/clock.h"

@@ -363,8 +363,8 @@ def check_essay(path, code):
 
 
 def check_prints(path, code):
-    """Text of strangers reaches a terminal through client/print.c alone."""
-    if not path.startswith("client/") or path == "client/print.c":
+    """Text of strangers reaches a terminal through client/screen/print.c alone."""
+    if not path.startswith("client/") or path == "client/screen/print.c":
         return
     for m in re.finditer(r"(?<!\w)(printf|puts|fprintf|vprintf|vfprintf|putchar)\s*\(", code):
         problem(path, line_of(code, m.start()), f"{m[1]}() shows control characters as they are: use td_print")

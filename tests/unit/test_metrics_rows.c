@@ -1,6 +1,6 @@
 // Points as CSV: what a program reads back is what there was.
 
-#include "client/metrics_rows.h"
+#include "client/metrics/metrics_rows.h"
 
 #include <math.h>
 #include <string.h>

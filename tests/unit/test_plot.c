@@ -1,6 +1,6 @@
 // Curves as text: what a cell shows, and what there is no room or no number for.
 
-#include "client/plot.h"
+#include "client/screen/plot.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // What `--follow` and `trainctl run` print of a job: its notes, each once, in their order, after
 // the state that they are of; and the bar, with numbers of four digits.
 
-#include "client/progress.h"
+#include "client/screen/progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Where two specs differ: keys that one lacks, lists, values of another type.
 
-#include "client/spec_diff.h"
+#include "client/jobs/spec_diff.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // The last lines of streams whose bytes come in pieces.
 
-#include "client/tail.h"
+#include "client/screen/tail.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // The page of top: what is cut, counted and escaped.
 
-#include "client/top_page.h"
+#include "client/nodes/top_page.h"
 
 #include <stdlib.h>
 #include <string.h>
