@@ -135,7 +135,7 @@ gloo_h := $(root)/usr/include/gloo/transport/tcp
 has_gloo := $(if $(wildcard $(gloo_h)/listener.h),,$(wildcard $(gloo_h)/pair.h))
 libs += $(if $(has_gloo),$(B)/lib/traind/collective-hierarchy.so)
 
-unit_src   := $(wildcard tests/unit/test_*.c tests/conform/conform_*.c tests/sim/test_*.c)
+unit_src   := $(wildcard $(addsuffix /test_*.c,$(call under,tests/unit)) tests/conform/conform_*.c tests/sim/test_*.c)
 unit_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(unit_src))
 bench_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/bench_*.c))
 fuzz_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -322,12 +322,14 @@ $(pc): deploy/traind.pc.in Makefile $(built_version)
 # ---- tests ----------------------------------------------------------------------------------------
 # Unit tests link everything; a test that needs the daemons' cores takes their objects too. A new version
 # alone is no reason to link them again.
+# From the folder of a target up to $(B).
+up = $(subst / ,/,$(foreach d,$(subst /, ,$(patsubst $(B)/%,%,$(@D))),../) )
 test_libs := $(call named,$(client_o),format metrics_rows plot print progress screen spec_diff tail top_page) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o $(version_o),$(launcher_o)) $(B)/lib/libtdtopology.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
 $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c) $(version_o)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(cc) $(fuzzer) $(cpp) -MD -MP -MF $@.d $< $(test_libs) $(version_o) -L$(B)/lib -ltraind -lcmocka -lgrpc -lgpr -levent \
-	  -lsqlite3 -lyaml -lprotobuf-c -lssl -lcrypto -lhwloc -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
+	  -lsqlite3 -lyaml -lprotobuf-c -lssl -lcrypto -lhwloc -lm -Wl,-rpath,'$$ORIGIN/$(up)lib' -o $@
 
 # Plugins of a stranger: never installed. The reference, which far extends, is in libtraind.
 $(B)/tests/plugins/accelerator-far.so: $(B)/obj/tests/plugins/far.o $(far_o)
@@ -346,13 +348,13 @@ $(looped): $(bench_loops_o)
 
 # A test of what lies in a plugin.
 ifneq ($(has_gloo),)
-$(B)/tests/unit/test_gloo_slices: $(B)/obj/$(gloo_dir)/gloo.o
-$(B)/tests/unit/test_gloo_slices: test_libs += $(B)/obj/$(gloo_dir)/gloo.o -lgloo -lstdc++
-$(B)/tests/unit/test_gloo_slices: cpp += -DTD_HAS_GLOO
+$(B)/tests/unit/collectives/test_gloo_slices: $(B)/obj/$(gloo_dir)/gloo.o
+$(B)/tests/unit/collectives/test_gloo_slices: test_libs += $(B)/obj/$(gloo_dir)/gloo.o -lgloo -lstdc++
+$(B)/tests/unit/collectives/test_gloo_slices: cpp += -DTD_HAS_GLOO
 endif
 
 # The only unit test with threads of OpenMP.
-$(B)/tests/unit/test_cpu_parallel: cpp += -fopenmp
+$(B)/tests/unit/cpu/test_cpu_parallel: cpp += -fopenmp
 
 # What check.py runs for T, which knows names, tags and cases.
 unit_some := $(if $(T),$(addprefix $(B)/tests/,$(shell $(PYTHON) tests/tools/check.py --build $(B) --match '$(T)' --list)),$(unit_bins))
@@ -416,9 +418,9 @@ tsan: ## lib/base, daemons and collectives under the thread sanitizer
 .PHONY: fuzz fuzz-all fuzz-bins
 fuzz_some := $(if $(T),$(foreach f,$(fuzz_bins),$(if $(findstring $(T),$f),$f)),$(fuzz_bins))
 $(B)/tests/fuzz/%: fuzzer := -fsanitize=fuzzer
-fuzz: $(subst /fuzz/,/unit/test_,$(fuzz_some)) ## the fuzz entries under libFuzzer (FUZZ_S=30 seconds each, T=substring)
+fuzz: $(subst /tests/fuzz/,/tests/unit/fuzz/test_,$(fuzz_some)) ## the fuzz entries under libFuzzer (FUZZ_S=30 seconds each, T=substring)
 	@for t in $(patsubst fuzz_%,%,$(notdir $(fuzz_some))); do mkdir -p $(B)-fuzz/seeds/$$t $(B)-fuzz/corpus/$$t && \
-	  TD_FUZZ_CORPUS=$(B)-fuzz/seeds/$$t $(B)/tests/unit/test_fuzz_$$t > /dev/null 2>&1 || exit 1; done
+	  TD_FUZZ_CORPUS=$(B)-fuzz/seeds/$$t $(B)/tests/unit/fuzz/test_fuzz_$$t > /dev/null 2>&1 || exit 1; done
 	@$(MAKE) $(libfuzzer) fuzz-all
 fuzz-bins: $(fuzz_some)
 fuzz-all: $(fuzz_some)
@@ -429,7 +431,7 @@ fuzz-all: $(fuzz_some)
 .PHONY: storm
 storm: all $(B)/venv/ready ## kills, stops, pauses at random for MINUTES=10, embedded and split (SEED=1): equal bits, nothing left over
 	@TD_FULL=1 TRAIND_BUILD=$(abspath $(B)) TD_STORM_MINUTES=$(MINUTES) TD_STORM_SEED=$(SEED) \
-	  $(B)/venv/bin/python -m pytest -q -s tests/scenario/test_s90_storm.py
+	  $(B)/venv/bin/python -m pytest -q -s tests/scenario/failures/test_s90_storm.py
 
 torch := $(if $(TORCH),--torch '$(TORCH)')
 .PHONY: bench

@@ -2,7 +2,7 @@
 #define TRAIND_LIB_ATTEMPT_LANGUAGES_H
 
 // What parts of traind that may be of different builds say to each other, as numbers. Each change
-// adds a row here and raises the number. tests/unit/test_languages.c compares tests/golden/
+// adds a row here and raises the number. tests/unit/attempt/test_languages.c compares tests/golden/
 // languages.txt with what this build says, and names the number to raise. `traind --dump-languages`
 // prints them. Plans have a digest that follows their tables (lib/spec/language.h).
 //

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "lib/base/clock.h"
-#include "tests/unit/train_rig.h"
+#include "tests/unit/train/rank/train_rig.h"
 
 enum { STEPS = 240, FEW = 40, ROUNDS = 5, BATCH = 4, COLLATE_US = 2000 };
 

@@ -12,7 +12,7 @@
 #include "lib/base/machine/proc.h"
 #include "lib/plugin/registry.h"
 #include "tests/bench/loops.h"
-#include "tests/unit/knobs_rig.h"
+#include "tests/unit/plugin/knobs_rig.h"
 #include "traind/accelerator.h"
 #include "traind/module.h"
 #include "workloads/workloads.h"

@@ -7,7 +7,7 @@
 // on every accelerator that computes in it.
 
 #include "tests/accelerators.h"
-#include "tests/unit/graph_rig.h"
+#include "tests/unit/graph/graph_rig.h"
 #include "traind/random.h"
 
 enum { MAX_IN = 6, MAX_OUT = TD_MAX_OUT, MAX_INPUTS = 64 };

@@ -7,7 +7,7 @@
 // with the reference. The reference itself is held against its own fp64. An accelerator that
 // answers UNIMPLEMENTED fails; one that runs an op on plain loops may, if the op is in `slow`.
 
-#include "tests/unit/graph_rig.h"
+#include "tests/unit/graph/graph_rig.h"
 
 #include "engine/graph/rules/rules.h"
 #include "lib/base/cpu_level.h"

@@ -4,7 +4,7 @@
 // A step of a whole module on one accelerator, for programs that compare what steps leave.
 
 #include "tests/conform/op_bench.h"
-#include "tests/unit/step_rig.h"
+#include "tests/unit/graph/step_rig.h"
 
 // Compiles the step twice on an open rig, so that the second adds to what the first wrote, runs
 // both, and closes the rig. out: gradients, buffers and the loss of the second.

@@ -1,7 +1,7 @@
 // Fuzz entry of the csv logger: any bytes as the metrics.csv that a job finds when it goes on. It
 // is refused with a text and left as it was, or it is cut to what holds. Then a row with a new
 // column goes after it, and all of the file holds when it is taken up again. Run by
-// tests/unit/test_fuzz_csv.c.
+// tests/unit/fuzz/test_fuzz_csv.c.
 
 #include "tests/fuzz/fuzz.h"
 

@@ -1,6 +1,6 @@
 // Fuzz entry of the one parser of events: any bytes as a line. Whatever came, it is refused with a
 // reason, or it is an event; written again from the table it is the same one. Run by
-// tests/unit/test_fuzz_event_line.c.
+// tests/unit/fuzz/test_fuzz_event_line.c.
 
 #include "tests/fuzz/fuzz.h"
 

@@ -2,7 +2,7 @@
 // its events socket (the bytes, cut at each NUL), and the last words in its page. Whatever comes,
 // events.log holds whole JSON lines within their bound. Each line fits its row and names the rank
 // and the time, and none claims to be the launcher's own. How the rank ended is a text. Run by
-// tests/unit/test_fuzz_events.c.
+// tests/unit/fuzz/test_fuzz_events.c.
 
 #include "tests/fuzz/fuzz.h"
 

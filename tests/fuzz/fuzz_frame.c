@@ -2,7 +2,7 @@
 // the first byte chooses. The same frames come out as when it arrives whole, a frame packs again to
 // the bytes it came from, and a length over the bound ends the stream. What is
 // unpacked of them is unpacked here; fuzz_store.c has the store's for a launcher. Run by
-// tests/unit/test_fuzz_frame.c.
+// tests/unit/fuzz/test_fuzz_frame.c.
 
 #include "tests/fuzz/fuzz.h"
 

@@ -1,6 +1,6 @@
 // Fuzz entry of lib/base/gz: any bytes as a file, gzip or plain. Whatever it is, no more than the
 // cap is decoded; the head of a file is what the whole begins with; damage is DATA_LOSS of class
-// data. Run by tests/unit/test_fuzz_gz.c.
+// data. Run by tests/unit/fuzz/test_fuzz_gz.c.
 
 #include "tests/fuzz/fuzz.h"
 

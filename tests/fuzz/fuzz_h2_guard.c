@@ -1,7 +1,7 @@
 // Fuzz entry of lib/rpc/h2_guard: any bytes as what a client sends after it has connected well. The
 // verdict is the same whole and in pieces of a size that the first byte chooses. An open header
 // block never grows above its bound. Bytes of the server, any at all, are watched without harm. Run
-// by tests/unit/test_fuzz_h2_guard.c.
+// by tests/unit/fuzz/test_fuzz_h2_guard.c.
 
 #include "tests/fuzz/fuzz.h"
 

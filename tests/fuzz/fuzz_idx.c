@@ -1,7 +1,7 @@
 // Fuzz entry of workloads/datasets/idx_file: any bytes as an idx file, plain or gzipped, read as
 // labels (one dimension) and as images (three). A header that is believed promises no more than the
 // bound. A body that is read has just the promised length. Any refusal is of class data with the
-// four facts. Run by tests/unit/test_fuzz_idx.c.
+// four facts. Run by tests/unit/fuzz/test_fuzz_idx.c.
 
 #include "tests/fuzz/fuzz.h"
 

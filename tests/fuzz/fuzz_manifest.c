@@ -1,6 +1,6 @@
 // Fuzz entry of engine/train/checkpoint/manifest: any bytes as a checkpoint's manifest. One that is
 // believed names files that stay in its directory, has progress that can be gone on from, and texts
-// that end. Run by tests/unit/test_fuzz_manifest.c.
+// that end. Run by tests/unit/fuzz/test_fuzz_manifest.c.
 
 #include "tests/fuzz/fuzz.h"
 

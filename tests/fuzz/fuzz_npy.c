@@ -1,6 +1,6 @@
 // Fuzz entry of workloads/datasets/npy_file: any bytes as a NumPy array, or as an archive of one.
 // One that is believed has the size of its shape, and all of its elements can be read; a refusal is
-// of class data. Run by tests/unit/test_fuzz_npy.c.
+// of class data. Run by tests/unit/fuzz/test_fuzz_npy.c.
 
 #include "tests/fuzz/fuzz.h"
 

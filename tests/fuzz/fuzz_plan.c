@@ -1,6 +1,6 @@
 // Fuzz entry of lib/spec/plan: any bytes as the plan of an attempt. A plan that is believed prints
 // to a text that reads back and prints the same, and its facts are within their bounds. Run by
-// tests/unit/test_fuzz_plan.c.
+// tests/unit/fuzz/test_fuzz_plan.c.
 
 #include "tests/fuzz/fuzz.h"
 

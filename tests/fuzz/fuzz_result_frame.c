@@ -2,7 +2,7 @@
 // pieces of a size that the first byte chooses. The same frames come out as when they arrive whole,
 // and each sent again is the bytes that it came from. The stream ends within a frame or between
 // two, as it says. A failure that can be parsed says the same when it is sent again. Run by
-// tests/unit/test_fuzz_result_frame.c.
+// tests/unit/fuzz/test_fuzz_result_frame.c.
 
 #include "tests/fuzz/fuzz.h"
 

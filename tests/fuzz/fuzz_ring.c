@@ -1,7 +1,7 @@
 // Fuzz entry of lib/base/ring: any bytes as the memory of a ring that another process made. An
 // attach believes only a geometry that fits. Then popping ends, reads inside the memory (whose size
 // the address sanitizer knows) and leaves a ring in which records go in and come out in order.
-// Run by tests/unit/test_fuzz_ring.c.
+// Run by tests/unit/fuzz/test_fuzz_ring.c.
 
 #include "tests/fuzz/fuzz.h"
 

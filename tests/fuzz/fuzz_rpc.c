@@ -1,7 +1,7 @@
 // Fuzz entry of what lib/rpc reads from strangers: messages of every shape in the protos, the
 // details of a status, a descriptor set. An error has one of the codes that the wire promises; a
 // message that decodes packs again; a status that decodes is encoded again within its bound. Run by
-// tests/unit/test_fuzz_rpc.c; or clang -fsanitize=fuzzer,address with the library.
+// tests/unit/fuzz/test_fuzz_rpc.c; or clang -fsanitize=fuzzer,address with the library.
 
 #include "tests/fuzz/fuzz.h"
 

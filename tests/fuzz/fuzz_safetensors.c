@@ -1,7 +1,7 @@
 // Fuzz entry of engine/train/checkpoint/safetensors: any bytes as a shard, and any bytes as the
 // header of a shard whose length is right, so that mutations reach what follows it. The tensors
 // of a shard that opens fill the end of the file together, each inside it, have the size of their
-// shape and are found by name. Run by tests/unit/test_fuzz_safetensors.c.
+// shape and are found by name. Run by tests/unit/fuzz/test_fuzz_safetensors.c.
 
 #include "tests/fuzz/fuzz.h"
 

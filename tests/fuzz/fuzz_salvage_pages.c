@@ -7,7 +7,7 @@
 // A page from 0x80 on has a row there: the length of its key, key and body, after which its digest
 // is put. So a row whose text was mutated reaches the database, too. Whatever came, there is no
 // failure, each row that was found has its digest, and a row that was there before stays as it was.
-// Run by tests/unit/test_fuzz_salvage_pages.c.
+// Run by tests/unit/fuzz/test_fuzz_salvage_pages.c.
 
 #include "tests/fuzz/fuzz.h"
 

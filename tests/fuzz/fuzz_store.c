@@ -1,7 +1,7 @@
 // Fuzz entry of what a rank and a node say to a launcher about the rendezvous store. Any bytes come
 // as steps: the first byte of each chooses what they are, the second how many. Whatever came, the
 // store holds its bounds, says no more at a time than it may, and answers a request that was none.
-// Run by tests/unit/test_fuzz_store.c.
+// Run by tests/unit/fuzz/test_fuzz_store.c.
 
 #include "tests/fuzz/fuzz.h"
 

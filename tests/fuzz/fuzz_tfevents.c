@@ -1,7 +1,7 @@
 // Fuzz entry of the reader of TensorBoard's event files. After an even first byte the bytes come as
 // they are; after an odd one they are an event, put into a record with the checksums that it needs.
 // Whatever came, a record is no longer than its bytes, its tags end within their bounds, and a
-// record that is cut short is none. Run by tests/unit/test_fuzz_tfevents.c.
+// record that is cut short is none. Run by tests/unit/fuzz/test_fuzz_tfevents.c.
 
 #include "tests/fuzz/fuzz.h"
 

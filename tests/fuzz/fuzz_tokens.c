@@ -1,6 +1,6 @@
 // Fuzz entry of workloads/datasets/tokens_file: any bytes as a file of token ids. One that is
 // believed has ids below the vocabulary only, all inside the file; a refusal is of class data. Run
-// by tests/unit/test_fuzz_tokens.c.
+// by tests/unit/fuzz/test_fuzz_tokens.c.
 
 #include "tests/fuzz/fuzz.h"
 

@@ -2,7 +2,7 @@
 // index of a directory with two shards or into its config.json. Then a small gpt asks for its
 // weights, strictly and not. Whatever comes in, it loads or is refused with a text, of class data
 // or bad_spec, and a load that is not refused has the value that the shards hold. Run by
-// tests/unit/test_fuzz_weights.c.
+// tests/unit/fuzz/test_fuzz_weights.c.
 
 #include "tests/fuzz/fuzz.h"
 
@@ -10,7 +10,7 @@
 #include "engine/train/checkpoint/weights.h"
 #include "lib/base/files/files.h"
 #include "tests/tensors_file.h"
-#include "tests/unit/knobs_rig.h"
+#include "tests/unit/plugin/knobs_rig.h"
 #include "workloads/workloads.h"
 
 enum { WIDTH = 2 };

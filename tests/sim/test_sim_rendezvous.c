@@ -8,7 +8,7 @@
 
 #include "daemon/coordinator/core/attempt/rendezvous.h"
 #include "daemon/launcher/store.h"
-#include "tests/unit/meeting_rig.h"
+#include "tests/unit/coordinator/core/meeting_rig.h"
 
 enum { N_NODES = 2, RANKS_A_NODE = 2, N_RANKS = N_NODES * RANKS_A_NODE, ROUNDS = 40, CALM = 2000 };
 

@@ -101,7 +101,7 @@ def find_programs(build, text):
     """(name, path) of every program whose source is still there; a missing program is an error."""
     sources = sorted(
         s
-        for pattern in ("unit/test_*.c", "conform/conform_*.c", "sim/test_*.c")
+        for pattern in ("unit/**/test_*.c", "conform/conform_*.c", "sim/test_*.c")
         for s in (ROOT / "tests").glob(pattern)
     )
     for source in sources:
@@ -214,7 +214,7 @@ def run_programs(build, text, env, prefix=""):
 
 
 def runs_at(level, name):
-    folder, program = name.split("/")
+    folder, program = name.rsplit("/", 1)
     if FULL:
         return folder == "conform" and not program.startswith(NO_ACCELERATOR)
     return folder == "conform" and program in AT_LEVELS.get(level, ())
@@ -305,7 +305,7 @@ def run_fuzz(build, env):
         script = ('TD_FUZZ_CORPUS="$1" "$2" > /dev/null 2>&1; '
                   'exec "$3" -max_total_time="$4" -timeout=10 -rss_limit_mb=2048 -max_len=8192 -verbosity=0 '
                   '-artifact_prefix="$5" "$6" "$1"')
-        command = ["sh", "-c", script, "sh", seeds, build / "tests/unit" / f"test_{source.stem}", program,
+        command = ["sh", "-c", script, "sh", seeds, build / "tests/unit/fuzz" / f"test_{source.stem}", program,
                    seconds, fuzz / f"{entry}-", corpus]
         jobs.append((run_judged, f"fuzz/{entry}", command, env, seconds + 180, judge_fuzz))
     return run_two_at_a_time(jobs)
@@ -316,7 +316,7 @@ def run_fuzz(build, env):
 #   test_base        it runs itself again
 #   conform_memory   the process's memory is the emulator's
 #   conform_ops_nn, conform_steps   half a minute and ten seconds here, each about twenty times that there
-ARM64 = re.compile(r"unit/test_(arena|buf|build|clock|convnet|cpu_\w+|digest|fit|frame|fsio|gpt|graph\w*|gz|half|init"
+ARM64 = re.compile(r"unit/[\w/]+/test_(arena|buf|build|clip|clock|convnet|cpu_\w+|digest|files|frame|gpt|graph\w*|gz|half|init"
                    r"|json|llama|log|loops|loss|machine|map|mlp|npy|ops|pass_\w+|precision|printable|random|rank_page"
                    r"|registry|ring|rng|sampler|state_dir|status|text"
                    r"|train_(manifest|optimizer|schedule|shard|weights)|types)"
@@ -405,10 +405,11 @@ def run_long(build, env, clock):
 
 # ---- pytest -----------------------------------------------------------------------------------------
 def python_folders():
-    folders = {p.parent for p in (ROOT / "tests").rglob("test_*.py")}
+    """From tests/, as pytest is given them."""
+    folders = {p.parent.relative_to(ROOT / "tests") for p in (ROOT / "tests").rglob("test_*.py")}
     # simplest first: what fails there explains what fails later
     order = {"scenario": 0, "clients": 1}
-    return sorted(folders, key=lambda f: (order.get(f.name, 2), f))
+    return sorted(folders, key=lambda f: (order.get(f.parts[0], 2), f))
 
 
 def parse_junit(path, result, found):
@@ -416,7 +417,7 @@ def parse_junit(path, result, found):
     for case in ElementTree.parse(path).iter("testcase"):
         name = f"{case.get('classname')}.{case.get('name')}"
         found.add(name)
-        folder = next((f.name for f in python_folders() if f.name in name.split(".")), "?")
+        folder = next((str(f) for f in python_folders() if name.startswith(".".join(("tests", *f.parts, "test_")))), "?")
         result.folders[folder] = result.folders.get(folder, 0.0) + float(case.get("time") or 0)
         bad = case.find("failure") if case.find("failure") is not None else case.find("error")
         skipped = case.find("skipped")
@@ -433,7 +434,7 @@ def pytest_process(share, number, text, marks, env):
     xml = share / f"junit-{number}.xml"
     out = open(share / f"output-{number}", "w+b")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--share={share}", "-m", marks,
-               f"--junit-xml={xml}", *(["-k", text] if text else []), *map(str, python_folders())]
+               f"--junit-xml={xml}", *(["-k", text] if text else []), *(str(ROOT / "tests" / f) for f in python_folders())]
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, cwd=ROOT, env=env, start_new_session=True)
     return child, out, xml
 

@@ -34,7 +34,7 @@ def marks_of(text):
 
 def marks(only=None):
     """Source -> its marks; of one contract, or of all."""
-    sources = [*ROOT.glob("tests/*/*.c"), *ROOT.glob("tests/*/test_*.py")]
+    sources = [*ROOT.glob("tests/**/*.c"), *ROOT.glob("tests/**/test_*.py")]
     return {s: found for s in sorted(sources)
             if (found := [m for m in marks_of(s.read_text()) if only in (None, m[0])])}
 

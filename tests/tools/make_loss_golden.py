@@ -2,7 +2,7 @@
 """Writes tests/golden/losses.json: what torch says of each loss that a model can minimize, case by case.
 
 Run it once with real torch in a throw-away virtual environment; the file is committed, so tests
-need no torch (tests/scenario/test_s06_losses.py reads the problems from here). All are in fp64, from
+need no torch (tests/scenario/engine/test_s06_losses.py reads the problems from here). All are in fp64, from
 the weights, samples and tokens of make_parity_golden.py: 12 steps of SGD with momentum over batches of
 4 rows, 6 an epoch, then the loss and accuracy of all rows at once. Labels and tokens that are ignored lie
 unevenly in the batches; at least one counts in each.

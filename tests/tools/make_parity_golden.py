@@ -2,7 +2,7 @@
 """Writes tests/golden/parity.json: what torch says of small training problems, case by case.
 
 Run it once with real torch in a throw-away virtual environment; the file is committed, so tests
-need no torch (tests/scenario/test_s06_parity.py reads the problems from here). All are in fp64, with
+need no torch (tests/scenario/engine/test_s06_parity.py reads the problems from here). All are in fp64, with
 given first weights, 12 optimizer steps:
   mlp      24 images of 2 x 2 pixels, 3 classes, 4-5-3
   convnet  24 images of 6 x 7 pixels, 3 classes: conv 2, relu, pool 2, conv 3, relu, pool 3, linear

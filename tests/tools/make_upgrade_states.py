@@ -2,7 +2,7 @@
 """make_upgrade_states.py BUILD: writes tests/upgrade/state-N-metrics-M, the state directory of an older traind.
 
 BUILD is the build folder of an older commit: a clone of this repository at that commit, and `make` there. Each schema that
-a release had gets a folder here before the schema changes, and keeps it for ever: tests/scenario/test_s92_upgrade.py opens
+a release had gets a folder here before the schema changes, and keeps it for ever: tests/scenario/deploy/test_s92_upgrade.py opens
 them all. N and M are the schema versions of state.db and metrics.db.
 
   state.sql, metrics.sql   the two databases as text, row by row, digests included; @STATE@ is the folder

@@ -62,10 +62,10 @@ def test_program_and_its_children_are_killed_when_it_hangs(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("text, named, other", [
-    ("test_arena", "unit/test_arena", "unit/test_buf"),      # a name
-    ("tsan", "unit/test_tsan_loop", "unit/test_arena"),      # a tag
-    ("conform/", "conform/conform_ops", "unit/test_arena"),  # a folder
-    ("test_no_such", None, "unit/test_arena"),
+    ("test_arena", "unit/base/test_arena", "unit/base/test_buf"),      # a name
+    ("tsan", "unit/rpc/test_tsan_loop", "unit/base/test_arena"),      # a tag
+    ("conform/", "conform/conform_ops", "unit/base/test_arena"),  # a folder
+    ("test_no_such", None, "unit/base/test_arena"),
 ])
 def test_make_builds_what_runs_when_it_is_narrowed(text, named, other):
     listed = subprocess.run([sys.executable, check.__file__, "--build", "b", "--match", text, "--list"],

@@ -152,11 +152,11 @@ def test_parameters_name_the_implementations_of_a_case(tmp_path):
 
 
 def test_row_that_is_wrong_is_noticed():
-    there, case = "`include/traind/strategy.h`", "`tests/unit/test_sampler.c::test_counts_differ_by_one_at_most_when_unpadded`"
+    there, case = "`include/traind/strategy.h`", "`tests/unit/train/rank/test_sampler.c::test_counts_differ_by_one_at_most_when_unpadded`"
     assert check_row(["x", "slot `teardown`", there, case], "") == []
     assert check_row(["x", "slot `tear_up`", there, case], "")
     assert check_row(["x", "slot `teardown`", "`include/traind/none.h`", case], "")
-    assert check_row(["x", "slot `teardown`", there, "`tests/unit/test_sampler.c::test_none`"], "")
+    assert check_row(["x", "slot `teardown`", there, "`tests/unit/train/rank/test_sampler.c::test_none`"], "")
     assert check_row(["x", "slot `teardown`", there, "-"], "")
     assert check_row(["x", "`td_new`", "not yet", "not yet"], "void td_new(void);")
     assert check_row(["x", "`td_new`", "not yet", "not yet"], "void td_newer(void);") == []

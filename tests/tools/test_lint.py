@@ -237,7 +237,7 @@ def test_plugin_that_the_engine_names_is_named(path, code, line):
     ("engine/train/rank/group/replicas.c", "char *p = td_buffer_host(r->memory.region[t->role]);", 0),
     ("strategies/ddp.c", "void *host = td_buffer_host(region);", 1),
     ("accelerators/cpu/compile.c", "base = (char *)td_buffer_host(b) + at;", 0),
-    ("tests/unit/test_train_shard.c", "float *v = td_buffer_host(*region);", 0),
+    ("tests/unit/train/checkpoint/test_train_shard.c", "float *v = td_buffer_host(*region);", 0),
     ("engine/train/rank/programs/dump.c", "f((const char *)(uintptr_t)m->region[role].handle);", 1),
     ("engine/train/rank/programs/dump.c", "f((float *)b.handle);", 1),
     ("engine/train/rank/programs/dump.c", "b.handle = (uint64_t)(uintptr_t)image; x = (uintptr_t)b.handle; y = b->handle * (size_t)2;", 0),

@@ -36,7 +36,7 @@ def test_number_of_jobs_is_the_command_line_s_when_it_says_one(tmp_path, words, 
 
 def test_unit_builds_what_it_runs_when_it_is_narrowed():
     built = dry("unit", "T=test_arena", "B=build-that-is-not-there").stdout
-    assert "tests/unit/test_arena.c" in built and "tests/unit/test_buf.c" not in built
+    assert "tests/unit/base/test_arena.c" in built and "tests/unit/base/test_buf.c" not in built
 
 
 def test_package_is_built_with_all_that_the_makefile_needs():
