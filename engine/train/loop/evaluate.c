@@ -162,7 +162,7 @@ static td_status evaluate_batch(struct td_train_loop *l, enum td_split split, in
     TD_TRY(td_rank_step(r, is_test ? TD_STEP_TEST : TD_STEP_VALIDATE, &key, inputs, &g));
     const bool counts = td_rank_counts(r, split);
     if (counts) td_tallies_add(own, g, r->outputs, n);
-    if (!scores || !td_scores_predict(r)) return TD_OK;
+    if (!scores || !td_rank_scores_predict(r)) return TD_OK;
     return score_batch(r, scores, loader, inputs, n, counts);
 }
 

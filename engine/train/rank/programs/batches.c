@@ -103,3 +103,7 @@ bool td_rank_generates(const struct td_rank *r) {
     const struct td_predict_config *p = &r->config->predict;
     return p->prompt || (p->prompt_tokens && p->prompt_tokens->n_children > 0);
 }
+
+bool td_rank_scores_predict(const struct td_rank *r) {
+    return (r->config->scores & ~(unsigned)TD_SCORE_PERPLEXITY) != 0;
+}

@@ -37,5 +37,7 @@ void td_rank_recount(const struct td_rank *r, struct td_progress *p);
 int64_t td_rank_total_windows(const struct td_rank *r, const struct td_progress *p);
 // The predict stage continues a prompt instead of going through data.
 bool td_rank_generates(const struct td_rank *r);
+// The scores of an evaluation (scores.h) ask for the model's predictions, too.
+bool td_rank_scores_predict(const struct td_rank *r);
 
 #endif

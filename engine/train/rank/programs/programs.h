@@ -10,6 +10,15 @@
 // training step has an arena of its own, and the first has that of all that do not train. find() is
 // a short scan: a job has a dozen programs for each training step. Bound: TD_PROGRAMS_MAX. Thread:
 // the training thread.
+//
+// The room, in reading order:
+//
+//   steps.h pattern.h  the training steps of the module, and what each of them trains
+//   batches.h          which program each batch takes
+//   optimizer.h        what one parameter gets
+//   counted.h          gradients that are divided by what a window counted
+//   dump.h             the text of a pass
+//   record.h           all programs of a job
 
 #include "engine/graph/compile.h"
 #include "traind/accelerator.h"

@@ -9,7 +9,6 @@
 #include "engine/train/rank/programs/counted.h"
 #include "engine/train/rank/programs/dump.h"
 #include "engine/train/rank/programs/steps.h"
-#include "engine/train/rank/scores/scores.h"
 
 // Every variant of an epoch played from p on: windows repeat, so its two ends have them all.
 static td_status add_train_programs(struct td_rank *r, const struct td_progress *p) {
@@ -82,7 +81,7 @@ static td_status add_eval_programs(struct td_rank *r, enum td_split split) {
     const bool predicts = split == TD_SPLIT_PREDICT;
     for (int i = 0; i < td_data_n_loaders(r->data, split); i++) {
         TD_TRY(add_loader_programs(r, split, i, predicts));
-        if (!predicts && td_scores_predict(r)) TD_TRY(add_loader_programs(r, split, i, true));
+        if (!predicts && td_rank_scores_predict(r)) TD_TRY(add_loader_programs(r, split, i, true));
     }
     return TD_OK;
 }

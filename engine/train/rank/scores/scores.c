@@ -10,6 +10,7 @@
 
 #include "engine/train/rank/data/data.h"
 #include "engine/train/rank/group/group.h"
+#include "engine/train/rank/programs/batches.h"
 #include "engine/train/rank/programs/programs.h"
 #include "engine/train/rank/state/tensor.h"
 #include "engine/train/rank/step.h"
@@ -46,10 +47,6 @@ const char *td_score_name(enum td_score score) {
         if (names[i].score == score) return names[i].name;
     }
     return NULL;
-}
-
-bool td_scores_predict(const struct td_rank *r) {
-    return (r->config->scores & ~(unsigned)TD_SCORE_PERPLEXITY) != 0;
 }
 
 // ---- what goes together -------------------------------------------------------------------------
@@ -113,7 +110,7 @@ static td_status check_sizes(const struct td_rank *r) {
 td_status td_scores_check(const struct td_rank *r) {
     const unsigned asked = r->config->scores;
     if (asked & TD_SCORE_PERPLEXITY) TD_TRY(check_perplexity(r));
-    if (!td_scores_predict(r)) return TD_OK;
+    if (!td_rank_scores_predict(r)) return TD_OK;
     if (r->module_ops->aim) {
         return td_bad_spec("metrics: model '%s' predicts tokens, of which there is perplexity "
                            "alone; F1, R2 and the confusion matrix are of one label or target "
@@ -155,7 +152,7 @@ td_status td_scores_create(const struct td_rank *r, int n_parts, struct td_score
     s->ignores = r->targets.ignores;
     s->ignore_index = r->targets.ignore_index;
     s->n_parts = n_parts;
-    if (td_scores_predict(r)) TD_TRY(size_up(s, r));
+    if (td_rank_scores_predict(r)) TD_TRY(size_up(s, r));
     *out_scores = td_steal(s);
     return TD_OK;
 }
