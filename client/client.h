@@ -3,57 +3,19 @@
 
 // trainctl: talks to a coordinator for a person or a script, and owns nothing.
 //
-//   trainctl.c   argv -> verb, the table of verbs
-//   flags.c      the table of flags, and argv -> flags
-//   find_verb.c  which row of the table the first words mean
-//   rows.h       what help and completion ask of these
-//   help.c       the list of verbs, examples, variables
-//   config.c     environment: where the daemon is, the token, colours (the only getenv)
-//   contexts.c   coordinators by name, in a file of the person's own
-//   session.c    channel to the daemon, unary calls, errors as people read them, exit codes
-//   json.c       protobuf-c messages as proto3 JSON
-//   print.c      text on a terminal: control characters are shown
-//   table.c      aligned columns, as wide as the terminal; format.c: numbers, spans, ages
-//   screen.c     width and characters of the terminal; plot.c draws curves on it
-//   flag_values.c  numbers and spans after flags
-//   pages.c      a listing from its first page to its last
-//   follow.c     WatchJob until a job ends, across restarts of the daemon; progress.c draws it,
-//                epochs.c adds a line an epoch
-//   spec_yaml.c  the spec of a job as YAML
-//   explain.c    an error on stderr
-//   find_job.c   the jobs that a word means; states.c: states as words
-//   spec_file.c  the text of a job spec
-//   place.c      what relative paths of a spec begin at
-//   submission.c the two together, as submit and plan hand them in
-//   series.c     the answer to a question about metrics; metrics_rows.c, metrics_plot.c and
-//                metrics_follow.c show it
-//   tail.c       the last lines of streams; last_lines.c asks for those of who is to blame
-//   log_positions.c how far a reader of logs is; follow_logs.c shows them beside progress
-//
-// The verbs, a file each, or one for those that differ by a word:
-//
-//   cmd_submit.c      submit
-//   cmd_retry.c       retry, clone
-//   cmd_plan.c        plan, and what submit --dry-run has of it
-//   cmd_run.c         run: becomes traind-run, which trains without a daemon (run/run.h)
-//   cmd_init.c        init; templates.c has the files that it writes
-//   cmd_list.c        list
-//   cmd_describe.c    describe
-//   cmd_spec.c        spec
-//   cmd_watch.c       watch, wait
-//   cmd_steer.c       cancel, pause, resume, delete
-//   cmd_logs.c        logs
-//   cmd_metrics.c     metrics
-//   cmd_compare.c     compare; spec_diff.c finds what specs say differently
-//   cmd_checkpoint.c  checkpoint list, download
-//   cmd_checkpoint_create.c  checkpoint create
-//   cmd_cluster.c     node list, cluster info, version
-//   cmd_top.c         top; top_page.c is what it shows, live.c a terminal that is drawn again
-//   cmd_plugins.c     plugins
+//   trainctl.c    argv -> verb, the table of verbs
+//   flags.c       the table of flags, and argv -> flags (flag_values.c: numbers and spans)
+//   find_verb.c   which row of the table the first words mean
+//   rows.h        what help and completion ask of these
+//   help.c        the list of verbs, examples, variables
 //   cmd_completion.c  completion for shells; complete.c finds the words
-//   cmd_token.c       token create, request, list, revoke
-//   cmd_node.c        node token, node revoke
-//   cmd_context.c     context add, use, list
+//
+// What all verbs share: screen/ shows things, session/ reaches the coordinator. The verbs are in
+// rooms by what they are about, a file each, or one for those that differ by a word:
+//
+//   jobs/ checkpoints/ metrics/ logs/ nodes/ access/
+//
+// run/ is traind-run, a program of its own, which trains without a daemon.
 //
 // One thread. A verb gets its parsed flags and returns a td_status; main turns that into one
 // message and one exit code. Exit codes are API: scripts branch on them.
@@ -128,41 +90,6 @@ struct td_verb {
 };
 
 #define TD_VERB(fn) td_status fn(struct td_session *s, const struct td_flags *f, int *out_exit)
-TD_VERB(td_cmd_cancel);
-TD_VERB(td_cmd_checkpoint_create);
-TD_VERB(td_cmd_checkpoint_download);
-TD_VERB(td_cmd_checkpoint_list);
-TD_VERB(td_cmd_clone);
-TD_VERB(td_cmd_cluster_info);
-TD_VERB(td_cmd_compare);
 TD_VERB(td_cmd_completion);
-TD_VERB(td_cmd_context_add);
-TD_VERB(td_cmd_context_list);
-TD_VERB(td_cmd_context_use);
-TD_VERB(td_cmd_delete);
-TD_VERB(td_cmd_describe);
-TD_VERB(td_cmd_init);
-TD_VERB(td_cmd_list);
-TD_VERB(td_cmd_logs);
-TD_VERB(td_cmd_metrics);
-TD_VERB(td_cmd_node_list);
-TD_VERB(td_cmd_node_revoke);
-TD_VERB(td_cmd_node_token);
-TD_VERB(td_cmd_pause);
-TD_VERB(td_cmd_plan);
-TD_VERB(td_cmd_plugins);
-TD_VERB(td_cmd_resume);
-TD_VERB(td_cmd_retry);
-TD_VERB(td_cmd_run);
-TD_VERB(td_cmd_spec);
-TD_VERB(td_cmd_submit);
-TD_VERB(td_cmd_token_create);
-TD_VERB(td_cmd_token_list);
-TD_VERB(td_cmd_token_request);
-TD_VERB(td_cmd_token_revoke);
-TD_VERB(td_cmd_top);
-TD_VERB(td_cmd_version);
-TD_VERB(td_cmd_wait);
-TD_VERB(td_cmd_watch);
 
 #endif

@@ -8,13 +8,19 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/session/find_job.h"
+#include "client/access/access.h"
+#include "client/checkpoints/checkpoints.h"
 #include "client/find_verb.h"
 #include "client/flags.h"
-#include "client/screen/print.h"
 #include "client/help.h"
-#include "client/session/session.h"
+#include "client/jobs/jobs.h"
+#include "client/logs/logs.h"
+#include "client/metrics/metrics.h"
+#include "client/nodes/nodes.h"
 #include "client/rows.h"
+#include "client/screen/print.h"
+#include "client/session/find_job.h"
+#include "client/session/session.h"
 #include "lib/base/files/files.h"
 #include "lib/base/machine/proc.h"
 

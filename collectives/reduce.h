@@ -5,10 +5,10 @@
 //
 // parts[p] is rank p's copy of a buffer. Elements [lo, hi) of all parts are combined in the order
 // of the ranks and the result is written back into every part. The caller is the only one who
-// touches that slice meanwhile. collectives.h has the rules per dtype. Sums and means of fp32, which
-// are the gradients, have loops of their own for 2 ranks (both rows stay in registers) and for any
-// number. Those of bf16 and f16 have one for any number (reduce_loops.h). The other dtypes and ops
-// share one plain loop, made from a macro. Pure; any thread; nothing fails.
+// touches that slice meanwhile. collectives.h has the rules per dtype. Sums and means of fp32,
+// which are the gradients, have loops of their own for 2 ranks (both rows stay in registers) and
+// for any number. Those of bf16 and f16 have one for any number (reduce_loops.h). The other dtypes
+// and ops share one plain loop, made from a macro. Pure; any thread; nothing fails.
 
 #include "lib/base/base.h"
 #include "traind/collective.h"

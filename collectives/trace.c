@@ -1,9 +1,10 @@
 // A decorator that writes down the calls of the backend inside, as a Chrome trace.
 //
-// There is one file a rank and attempt (lib/base/files/trace_file.h), trace-a<attempt>-rank<rank>.json. A
-// group that ranks joined beside the first has its own, with -group<number> before the dot.
-// The pid of an event is the rank, its tid is 0 or the number of a group of some ranks. An event is
-// the time from call to return; a call on a device may only have queued its work by then.
+// There is one file a rank and attempt (lib/base/files/trace_file.h),
+// trace-a<attempt>-rank<rank>.json. A group that ranks joined beside the first has its own, with
+// -group<number> before the dot. The pid of an event is the rank, its tid is 0 or the number of a
+// group of some ranks. An event is the time from call to return; a call on a device may only have
+// queued its work by then.
 //
 // It is flushed after a barrier and after a call that failed; that of a group without barriers at
 // its end alone. A trace that cannot be written ends the attempt: who asked for one would otherwise

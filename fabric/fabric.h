@@ -7,20 +7,12 @@
 // In reading order:
 //
 //   plugins.h            what is linked in
-//   configure.h          from a plan to the engine's configuration
-//   brought.h            sizes that come with the weights
-//   method.h             how the weights move
-//   user_plugins.h       what a plan names of plugins, and which of its own files are loaded
-//   reads.h              the files that a plan was made from
-//   known_precision.h    what trainer.precision: auto was
-//   devices.h            which device of an accelerator is the rank's
+//   configure/           from a plan to the engine's configuration
 //   build.h              which build this is
 //   config.h             what the environment says
 //   attach.h             what a launcher handed down
 //   group_memory.h       the memory that ranks of a program share
-//   signals.h            what a rank does with signals
-//   stop_signals.h       who asks for a stop
-//   fatal.h, symbol.h, mapping.h  last words, the names in them, files that were lost
+//   signals/             what a rank does with signals, and its last words
 //
 // and for programs (include/traind/fabric.h):
 //
@@ -32,14 +24,7 @@
 //   log.c                what a program says
 //   finish.c             the end
 //
-// and for those that start their own ranks (include/traind/spawn.h):
-//
-//   main.h               the program, and its own side as a rank
-//   spawn.c              the parent of ranks
-//   spawn_rank.h         one of its ranks
-//   spawn_call.h         what they are to do
-//   result_frame.h       what they answer
-//   results.h            what remains of that
+// and spawn/ for those that start their own ranks (include/traind/spawn.h).
 //
 // Here: the fabric of a program, a rank whose loop is the caller's. Thread: the caller's.
 

@@ -6,7 +6,7 @@
 //   single_device.c  one rank; every collective is the identity
 //   ddp.c            replicated state, gradients averaged bucket by bucket while backward runs
 //
-// Beside them stand the other kinds of plugins, a folder each: collectives/ (how ranks exchange
+// The other kinds of plugins have folders of their own: collectives/ (how ranks exchange
 // data), comm_hooks/ (what they send of gradients instead), precisions/ (element types of a job).
 //
 // `auto` of the job spec is the first for world 1 and the second else

@@ -1,8 +1,8 @@
 // One matrix product: which library computes it. Contract in gemm.h.
 //
 // There are two libraries of products: oneDNN (onednn/product.c), with one or two ways to say the
-// same, and our own kernel (kernels/matmul/matmul.c). Which is the fastest depends on the shape, so where
-// several are worth it they race (tune.h):
+// same, and our own kernel (kernels/matmul/matmul.c). Which is the fastest depends on the shape, so
+// where several are worth it they race (tune.h):
 //   - fp32 at AVX-512 and bf16 where the CPU multiplies it: oneDNN, its ways for a weight's
 //     gradient in a race. No shape of these was found where our own is ahead.
 //   - fp32 below AVX-512, and bf16 at AVX-512 without instructions for it: all in a race.

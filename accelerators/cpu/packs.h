@@ -4,10 +4,10 @@
 // Packed weights: parameters in the layout that products like best.
 //
 // A pack is made by the first product that reads it after its parameter was written, or
-// by the kernel that wrote it: optimizers pack as they update (kernels/optim/update.h). Products that
-// want the same layout of the same parameter share a pack. Whether anything else has written it is
-// known by TD_RUN_STEADY, or its absence. Packs live as long as the accelerator: programs of one
-// job share them. At most TD_PACKS_MAX. Thread: the rank's training thread.
+// by the kernel that wrote it: optimizers pack as they update (kernels/optim/update.h). Products
+// that want the same layout of the same parameter share a pack. Whether anything else has written
+// it is known by TD_RUN_STEADY, or its absence. Packs live as long as the accelerator: programs of
+// one job share them. At most TD_PACKS_MAX. Thread: the rank's training thread.
 
 #include "accelerators/cpu/kernels/matmul/pack.h"
 #include "accelerators/cpu/memory.h"
@@ -40,8 +40,8 @@ void td_packs_destroy(struct td_packs *s);
 void td_packs_begin(struct td_packs *s, bool steady);
 void td_packs_param_changes(struct td_packs *s, const void *param);
 // The packs of a parameter that its update writes as well: those that were read since they were
-// made and that kernels/matmul/pack.c makes. They are good from now on. Returns their number, at most
-// TD_PACKS_OF_UPDATE.
+// made and that kernels/matmul/pack.c makes. They are good from now on. Returns their number, at
+// most TD_PACKS_OF_UPDATE.
 int td_packs_update(struct td_packs *s, const void *param, struct td_pack_target *out_targets);
 // What was read of these packs was no parameter (a race ran on made-up weights). None of them is
 // good, and no update shall write them until they are read again.

@@ -1,6 +1,6 @@
 // Element types of the reference: every kernel computes in fp64; here operands are widened and
-// results rounded once, to nearest even (lib/base/floats/half.h). i64 beyond 2^53 loses bits; only labels
-// and indices are integers. Pure functions.
+// results rounded once, to nearest even (lib/base/floats/half.h). i64 beyond 2^53 loses bits; only
+// labels and indices are integers. Pure functions.
 
 #include "accelerators/reference/convert.h"
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/access/access.h"
 #include "client/screen/json.h"
 #include "client/screen/print.h"
 #include "client/screen/table.h"

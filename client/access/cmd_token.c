@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/access/access.h"
 #include "client/flag_values.h"
 #include "client/screen/format.h"
 #include "client/screen/print.h"

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "client/checkpoints/checkpoints.h"
 #include "client/screen/format.h"
 #include "client/screen/print.h"
 #include "client/session/pages.h"

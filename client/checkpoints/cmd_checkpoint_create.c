@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/checkpoints/checkpoints.h"
 #include "client/jobs/follow.h"
 #include "client/screen/print.h"
 #include "traind/v1/checkpoint.pb-c.h"

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/jobs/jobs.h"
 #include "client/jobs/spec_diff.h"
 #include "client/metrics/metrics_plot.h"
 #include "client/screen/format.h"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/jobs/jobs.h"
 #include "client/jobs/spec_yaml.h"
 #include "client/logs/last_lines.h"
 #include "client/screen/format.h"

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/jobs/jobs.h"
 #include "client/jobs/templates.h"
 #include "client/screen/print.h"
 #include "client/session/session.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/jobs/jobs.h"
 #include "client/screen/format.h"
 #include "client/screen/progress.h"
 #include "client/screen/table.h"

@@ -6,6 +6,7 @@
 // of the numbers.
 
 #include "client/jobs/cmd_plan.h"
+#include "client/jobs/jobs.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/jobs/cmd_submit.h"
+#include "client/jobs/jobs.h"
 #include "client/jobs/submission.h"
 #include "client/screen/print.h"
 #include "client/session/pages.h"

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "client/jobs/jobs.h"
 #include "client/session/session.h"
 #include "lib/base/files/files.h"
 #include "lib/base/machine/proc.h"

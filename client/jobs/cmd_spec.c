@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "client/jobs/jobs.h"
 #include "client/jobs/spec_yaml.h"
 #include "client/screen/print.h"
 

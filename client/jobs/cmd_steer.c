@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "client/jobs/follow.h"
+#include "client/jobs/jobs.h"
 #include "client/screen/print.h"
 
 enum {

@@ -9,6 +9,7 @@
 #include "client/jobs/cmd_plan.h"
 #include "client/jobs/cmd_submit.h"
 #include "client/jobs/follow.h"
+#include "client/jobs/jobs.h"
 #include "client/jobs/spec_yaml.h"
 #include "client/jobs/submission.h"
 #include "client/screen/print.h"

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "client/jobs/jobs.h"
 #include "client/screen/format.h"
 #include "client/screen/print.h"
 #include "client/jobs/follow.h"

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "client/logs/log_positions.h"
+#include "client/logs/logs.h"
 #include "client/screen/print.h"
 #include "client/screen/tail.h"
 #include "client/session/session.h"

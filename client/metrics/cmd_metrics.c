@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/metrics/metrics.h"
 #include "client/metrics/metrics_follow.h"
 #include "client/metrics/metrics_plot.h"
 #include "client/metrics/metrics_rows.h"

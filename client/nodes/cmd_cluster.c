@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/nodes/nodes.h"
 #include "client/screen/format.h"
 #include "client/screen/print.h"
 #include "client/screen/table.h"

@@ -2,6 +2,7 @@
 // create`, the text of a join token goes to standard output alone, so that `trainctl node token >
 // file` keeps it; what it is goes to standard error.
 
+#include "client/nodes/nodes.h"
 #include "client/screen/print.h"
 #include "client/session/session.h"
 #include "traind/v1/admin.pb-c.h"

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/nodes/nodes.h"
 #include "client/screen/print.h"
 #include "client/screen/table.h"
 #include "client/session/pages.h"

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/nodes/nodes.h"
 #include "client/nodes/top_page.h"
 #include "client/screen/json.h"
 #include "client/screen/live.h"

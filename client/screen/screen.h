@@ -2,6 +2,17 @@
 #define TRAIND_CLIENT_SCREEN_SCREEN_H
 
 // Screen: how much room there is to show something, and which characters it has.
+//
+// The room, in reading order:
+//
+//   print.h     text on a terminal: control characters are shown
+//   format.h    numbers, spans, ages
+//   table.h     aligned columns, as wide as the terminal
+//   plot.h      draws curves
+//   tail.h      the last lines of streams
+//   progress.h  a job that is followed, drawn
+//   live.h      a terminal that is drawn again
+//   json.h      messages of protobuf-c as proto3 JSON
 
 #include "lib/base/base.h"
 

@@ -2,6 +2,15 @@
 #define TRAIND_CLIENT_SESSION_SESSION_H
 
 // Session: the loop, the channel to the coordinator, and how errors look to people.
+//
+// The room, in reading order:
+//
+//   config.h    the environment: where the daemon is, the token, colours (the only getenv)
+//   contexts.h  coordinators by name, in a file of the person's own
+//   explain.h   an error on stderr
+//   states.h    states as words
+//   pages.h     a listing from its first page to its last
+//   find_job.h  the jobs that a word means
 
 #include "client/session/config.h"
 #include "lib/base/clock.h"

@@ -8,8 +8,8 @@
 // leaders, and back. A node of one rank has no group in shared memory, and its rank leads it.
 //
 // Order of sums: the ranks of a node in order, then these partial sums in the order of the nodes,
-// in the precisions that collectives.h states. The mean of integers is exact: all elements go to all
-// ranks, and each adds up for itself.
+// in the precisions that collectives.h states. The mean of integers is exact: all elements go to
+// all ranks, and each adds up for itself.
 //
 // Nodes connect at the first call, so join waits for nobody. Copies between ranks of several nodes
 // go in chunks of SCRATCH_BYTES; gradients and broadcasts go from and to where they are.

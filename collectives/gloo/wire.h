@@ -3,8 +3,8 @@
 
 // What ranks of several nodes say to each other: the store's keys and values, what both ends of a
 // connection begin with, and the frame before each call. Whoever changes one of these raises
-// TD_RANKS_LANGUAGE (lib/attempt/languages.h), of which tests/unit/attempt/test_languages.c reminds.
-// Numbers are in the machine's order: all nodes of a job have one.
+// TD_RANKS_LANGUAGE (lib/attempt/languages.h), of which tests/unit/attempt/test_languages.c
+// reminds. Numbers are in the machine's order: all nodes of a job have one.
 
 #include <stdint.h>
 #include <stdio.h>

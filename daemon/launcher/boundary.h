@@ -11,8 +11,8 @@
 // not make them again. A directory that hangs is waited for once, a second. Of ranks on other nodes
 // nobody here knows. Where there are some, each boundary becomes a line of events.log, with the
 // length of the rank's metrics file. The coordinator waits for all of them
-// (daemon/coordinator/core/catalog/boundaries.h). Numbers in a page are the rank's word: a wrong one holds
-// up its own job's checkpoints. Thread: the launcher's only one.
+// (daemon/coordinator/core/catalog/boundaries.h). Numbers in a page are the rank's word: a wrong
+// one holds up its own job's checkpoints. Thread: the launcher's only one.
 
 #include "daemon/launcher/state.h"
 

@@ -14,28 +14,16 @@
 //   output.h       what it prints: the cap, and bars that write their line over
 //   environment.h  what a rank's environment holds
 //   trampoline.h   exec-rank, between spawn and worker
-//   command.h      ranks that are a command or a program of the submitter's
-//   talk.h         what commands say, and what is said to them
-//   talk_values.h  what they said of a metric, until it cannot change any more
+//   command/       ranks that are a command or a program of the submitter's, and what those say
 //   held.h         exec-held, the parent of a planner
-//   orphans.h      processes that ranks leave
-//   killed.h       who sent a SIGKILL that is not ours
 //   journal.h      events.log
 //   boundary.h     which points are kept when a checkpoint is
 //   memory.h       what ranks share
-//   loggers.h      when loggers begin and end, and what they note
-//   logger.h       metrics.csv and TensorBoard's files, by a thread of its own
-//   logger_rows.h  points of ranks, put together by step
-//   step_set.h     steps at which a metric has a value
-//   logger_sink.h  what writes them (logger_csv.c, logger_tensorboard.c)
-//   tfevents.h     records of TensorBoard's files
-//   file.h         whether a file is still the one that was opened
+//   loggers/       metrics.csv and TensorBoard's files, by a thread of its own
+//   watchdog/      silent ranks are reported, and stuck ones ended; files that were lost
 //   link.h         the Unix socket and the daemon on it
 //   store.h        the rendezvous store of its ranks
 //   store_frames.h the same on the link
-//   silence.h      whether a rank beats
-//   watchdog.h     silent ranks are reported, and stuck ones ended
-//   lost.h         files that were removed, replaced or cut
 //   ending.h       what the end of a rank, and of all, means
 //
 // Ranks die with their launcher (parent-death signal), never with a daemon; a launcher lives as

@@ -11,32 +11,17 @@
 //
 // shell/ has what needs files, processes and messages:
 //
-//   shell.h                   its state; the way into the core and the way up
-//   home.h                    its directories: are they still there?
-//   messages.h                what it says to the coordinator
-//   transport.h               the control stream: transport_local.c, in process, or transport_rpc.c
-//   inventory.h               cores, slots, memory, accelerators, identity
-//   attempts.h                what the core wants of an attempt, and what it learns of it
-//   scan.h                    attempts that are here when it starts
-//   attempt.h                 one attempt: its directory, its launcher (started, found, adopted)
-//   given_plan.h              a plan of the coordinator's, which another build may have written
-//   assignment.h              what the coordinator assigned -> the files that a launcher needs
-//   given_dir.h               checkpoint.dir of a spec, before an attempt starts below it
-//   fetch.h                   a checkpoint from the coordinator, before an attempt resumes from it
-//   launcher_link.h           the frames to and from one launcher
-//   rendezvous.h              the rendezvous store, between launchers and coordinator
-//   forward.h                 segment files upward, from the offset that was committed
-//   shards.h                  checkpoint files to the coordinator (stream store)
-//   put.h                     one file to the coordinator, for both of them
-//   finalize_log.h            completes the log of a launcher that was killed
-//   unreported_checkpoints.h  those that it had not written down
-//   gone_checkpoints.h        those that it wrote down and that the disk has no more
-//   fence.h                   what this daemon does not run must not go on
-//   planner.h                 one-shot `traind-worker plan` under limits and a deadline
-//   measurer.h                what the cores reach, measured while no rank runs, for plans
-//   plugin_list.h             one-shot `traind-worker probe --plugins`: what specs can name here
-//   reconcile.h               the disk holds of a job what the catalog says
-//   disk_work.h               what a disk may be slow at, by a thread
+//   shell.h       its state; the way into the core and the way up
+//   home.h        its directories: are they still there?
+//   disk_work.h   what a disk may be slow at, by a thread
+//   messages.h    what it says to the coordinator
+//   transport.h   the control stream: transport_local.c, in process, or transport_rpc.c
+//   assignment/   what the coordinator assigned -> the files that a launcher needs
+//   shards/       checkpoint files: to the coordinator and from it, unreported, gone
+//   attempts/     attempts and their launchers: started, found, adopted, fenced
+//   planner/      plans, and what this machine has for them
+//
+// The header of its name has the story of each room.
 //
 // A node owns no job. Its ranks belong to launchers, which outlive it. What they did is in files
 // with offsets, so a node that was killed and restarted goes on where the coordinator's commits
@@ -56,18 +41,18 @@ struct td_transport;
 
 // Strings and the topology are copied; zero means the default.
 struct td_node_options {
-    const char *state_dir;            // exists, locked by the caller
-    const char *runtime_dir;          // for launcher sockets; exists, 0700
-    const char *bin_dir;              // holds traind-launcher and traind-worker
-    const char *plugin_dirs;          // where specs may name plugins, ':' between; "": nowhere
-    const char *read_roots;           // of submitters' specs (lib/base/files/path_rules.h); "": none
-    const char *write_roots;          // likewise
-    const char *token_file;           // which no spec may read
-    unsigned kinds;                   // of job that it runs (lib/job/kind.h); TRAIN always
-    struct td_ports ports;            // MASTER_PORT of commands
-    const char *collective_interface; // of ranks on several nodes (lib/base/machine/interface.h); "": none
-    const char *version;              // of this build
-    const char *name;                 // shown to people; host name
+    const char *state_dir;               // exists, locked by the caller
+    const char *runtime_dir;             // for launcher sockets; exists, 0700
+    const char *bin_dir;                 // holds traind-launcher and traind-worker
+    const char *plugin_dirs;             // where specs may name plugins, ':' between; "": nowhere
+    const char *read_roots;              // of submitters' specs (path_rules.h); "": none
+    const char *write_roots;             // likewise
+    const char *token_file;              // which no spec may read
+    unsigned kinds;                      // of job that it runs (lib/job/kind.h); TRAIN always
+    struct td_ports ports;               // MASTER_PORT of commands
+    const char *collective_interface;    // of ranks on several nodes (interface.h); "": none
+    const char *version;                 // of this build
+    const char *name;                    // shown to people; host name
     const struct td_topology *topology;  // the cores that ranks may use
     int32_t slots;                       // cores
     struct td_transport *take_transport; // kept, also on failure

@@ -1,6 +1,7 @@
-// compare: is what a plan was made from still what it was (fabric/configure/reads.h)? A node runs it before a
-// plan that the coordinator has kept is used again. The file has the plan and what it read then:
-// {"plan":{...},"read":[...]}. It prints {"change":"..."}: what has changed, "" for nothing.
+// compare: is what a plan was made from still what it was (fabric/configure/reads.h)? A node runs
+// it before a plan that the coordinator has kept is used again. The file has the plan and what it
+// read then: {"plan":{...},"read":[...]}. It prints {"change":"..."}: what has changed, "" for
+// nothing.
 
 #include "daemon/worker/worker.h"
 #include "fabric/configure/reads.h"

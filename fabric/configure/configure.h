@@ -3,6 +3,15 @@
 
 // Configure: from a plan file and what the launcher said to the engine's plain configuration. The
 // only place where the job spec's types and the engine's meet.
+//
+// The room:
+//
+//   reads.h            the files that a plan was made from
+//   brought.h          sizes that come with the weights
+//   method.h           how the weights move
+//   user_plugins.h     what a plan names of plugins, and which of its own files are loaded
+//   known_precision.h  what trainer.precision: auto was
+//   devices.h          which device of an accelerator is the rank's
 
 #include "engine/train/config/config.h"
 #include "lib/plugin/registry.h"

@@ -4,6 +4,13 @@
 // What a rank does with signals, the worker and a program alike. A broken pipe and a file over its
 // limit come back as errors of the call. A crash leaves its last words (fatal.h). A signal that
 // asks for a stop becomes the stop word, and SIGUSR1 a request for a checkpoint (stop_signals.h).
+//
+// The room:
+//
+//   fatal.h         last words
+//   symbol.h        the names in them
+//   mapping.h       files that were lost under a mapping
+//   stop_signals.h  who asks for a stop
 
 #include "lib/attempt/rank_page.h"
 

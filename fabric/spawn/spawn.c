@@ -5,6 +5,15 @@
 // sets the abort word of all pages, so that ranks leave their collectives. Then each step of the
 // ladder (SIGTERM, SIGKILL) follows a grace later. Of all failures the first that is not of a
 // collective is the call's: the others are mostly ranks that lost a peer.
+//
+// The room, in reading order:
+//
+//   main.h          the program, and its own side as a rank
+//   spawn_call.h    what ranks are to do
+//   spawn_rank.h    one of them
+//   result_frame.h  what they answer
+//   results.h       what remains of that
+//   spawn.c         the parent
 
 #include "traind/spawn.h"
 

@@ -7,41 +7,24 @@
 // rest, in reading order:
 //   status.c        td_status of traind/status.h: the record of an error
 //   types.c         element types and shapes of traind/types.h
-//   knobs.c         readers of a plugin's knobs, traind/knobs.h
-//   collective_calls.c  calls that a collective may lack, traind/collective.h
 //   log.h           log lines on stderr
 //   clock.h         the two clocks
-//   machine.h       pages, cache lines, denormals of this machine
+//   machine/        what differs from machine to machine; processes, ports, interfaces
 //   cpu_level.h     which instructions this process uses
 //   arena.h         many small things that are freed together
 //   buf.h           a byte buffer with a maximum
-//   clip.h           text for people in a buffer of a fixed size
-//   trace_file.h    events with their time, for a viewer
+//   clip.h          text for people in a buffer of a fixed size
 //   printable.h     text of strangers on its way to a terminal
 //   map.h           strings to pointers, in order of insertion
 //   json.h          one tree for structured text
-//   fs_fail.h       what went wrong with a file, as a status
-//   whole_file.h    a file that gets its name when all of it is there
-//   files.h          files that appear whole and durable, or not at all
-//   held_path.h     does the path of a file or directory that is held still lead to it?
-//   named.h         opens what a person named, by the rules of path_rules.h
-//   named_output.h  writes what a person named: only a file is replaced, and stays what it was
-//   state_dir.h     where daemon and client find each other
-//   gz.h            reads gzip files
+//   files/          files that appear whole and durable, or not at all; what a person named
 //   wire.h          fields of protobuf messages, where protobuf-c is not there or knows too little
 //   digest.h        XXH3 digests
-//   proc.h          child processes
-//   ports.h         a range of TCP ports, as an option gives it
-//   interface.h     a network interface by name or network, and its address
 //   futex.h         waits for a word in shared memory
 //   ring.h          one producer, one consumer, perhaps of two processes
 //   frame.h         length-prefixed frames over a byte stream
-//   registry.h      plugins by kind and name
-//   plugin_files.h  the shared objects of plugin directories, as one digest
 //   rng.h           random numbers, the same bits everywhere; rng_loops.h: its loops
-//   exact_sum.h     sums of doubles whose order does not show
-//   half.h          one 16-bit float; half_loops.h: tensors of them
-//   floats.h        tensors of all float types, converted
+//   floats/         tensors of all float types, converted and summed
 
 #include <stdlib.h>
 #include <unistd.h>

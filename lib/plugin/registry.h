@@ -15,6 +15,12 @@
 // dies with the registry. Names are case-insensitive; an unknown name lists the known. At most
 // TD_REGISTRY_MAX plugins. One thread at a time. The only home of dlopen but for accelerators that
 // open a vendor library late.
+//
+// lib/plugin knows plugins, and nothing of any one:
+//
+//   plugin_files.h      the shared objects of plugin directories, as one digest
+//   knobs.c             readers of a plugin's knobs (traind/knobs.h)
+//   collective_calls.c  calls that a collective may lack (traind/collective.h)
 
 #include "lib/base/base.h"
 #include "lib/base/buf.h"

@@ -1,9 +1,8 @@
 #ifndef TRAIND_LIB_RPC_RPC_H
 #define TRAIND_LIB_RPC_RPC_H
 
-// lib/rpc: the only home of gRPC core and libevent. It moves messages and knows no policy.
+// lib/rpc: the only home of gRPC core. It moves messages and knows no policy.
 //
-//   loop.h            one thread's event loop: wake-ups, timers, descriptors, signals (libevent)
 //   pump.h            one thread in a gRPC completion queue; hands its events to the loop (private)
 //   codec.h           protobuf-c messages <-> bytes, under a memory budget, UTF-8 checked
 //   buffer.h          messages in gRPC's byte buffers (private)
@@ -19,20 +18,10 @@
 //   descriptor_set.h  bounded reader of the descriptor set; descriptors.h is the embedded one
 //   wire_status.h     td_status <-> grpc status with google.rpc details (private)
 //   outbox.h          one send in flight, a bounded queue after it (private)
-//   front.h           accepts connections, in a thread of its own: caps, deadlines (private)
-//   listener.h        the listening socket, and what happens without descriptors (private)
-//   notices.h         what the front says to people, a line at a time (private)
-//   source.h          where a connection comes from (private)
+//   front/            accepts connections, in a thread of its own: caps, deadlines (private)
 //   waits.c           waits of gRPC, by the monotonic clock
-//   peer_slots.h     connections by source, and which gives way where there are too many (private)
 //   identity.h        who a connection's certificate says that it is
-//   hello.h           the TLS handshake of one connection (private)
-//   relay.h           one connection's bytes between its socket and gRPC (private)
-//   h2_guard.h        what frames a connection may carry, and how many (private)
-//   peers.h           whose connection gRPC's "fd:N" is (private)
-//   self_check.h      does our own listener still answer? (private)
 //   address.h         HOST:PORT, and whether it is loopback (private)
-//   port_holder.h     who listens on a port that is taken (private)
 //
 // Everything a caller sees runs on the loop's thread: handlers, callbacks, and every function here
 // except those that loop.h names. One other thread sits in grpc_completion_queue_next with an

@@ -5,8 +5,8 @@
 // with the same checks and words as rows of knobs.def. The result is canonical: every knob, in the
 // order of the table, with its resolved value; to check it again changes nothing.
 //
-// The table is one that td_plugin_check (lib/plugin/registry.h) took. Everything lives in the arena.
-// Pure functions, any thread.
+// The table is one that td_plugin_check (lib/plugin/registry.h) took. Everything lives in the
+// arena. Pure functions, any thread.
 
 #include "lib/base/json.h"
 #include "traind/knobs.h"

@@ -2,7 +2,8 @@
 // running attempt, as its metric records, as the plan of a spec, or as a message of the control
 // stream. The first byte chooses. Whatever came, every message that goes out (to the node, to
 // clients) decodes where it arrives, and every record that was committed loads again. Nothing that
-// a rank or a node says may keep a coordinator from starting. Run by tests/unit/fuzz/test_fuzz_core.c.
+// a rank or a node says may keep a coordinator from starting. Run by
+// tests/unit/fuzz/test_fuzz_core.c.
 
 #include "tests/fuzz/fuzz.h"
 

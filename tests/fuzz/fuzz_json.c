@@ -1,6 +1,7 @@
 // Fuzz entry of lib/base/json: any bytes as a JSON text. What is read prints to a text that reads
 // back and prints the same, indented or not. A copy of a tree prints as the tree does. Strings are
-// UTF-8 without NUL. What is not read is refused with a text. Run by tests/unit/fuzz/test_fuzz_json.c.
+// UTF-8 without NUL. What is not read is refused with a text. Run by
+// tests/unit/fuzz/test_fuzz_json.c.
 
 #include "tests/fuzz/fuzz.h"
 

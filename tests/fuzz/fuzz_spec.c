@@ -1,7 +1,7 @@
 // Fuzz entry of the job spec: any bytes as a spec and as an override of a good spec. Beside not
 // crashing it holds what must be true of every answer. An error has a message and a class. A
-// canonical spec is printed and read back to the same text. Run by tests/unit/fuzz/test_fuzz_spec.c; or
-// clang -fsanitize=fuzzer,address with the library.
+// canonical spec is printed and read back to the same text. Run by
+// tests/unit/fuzz/test_fuzz_spec.c; or clang -fsanitize=fuzzer,address with the library.
 
 #include "tests/fuzz/fuzz.h"
 

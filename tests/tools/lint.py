@@ -21,6 +21,7 @@ import devices
 import names
 import opens
 import prose
+import rooms
 import said
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,55 +35,89 @@ TEST_ESSAY_LINES = 1
 CODE_COLUMNS, TABLE_COLUMNS = 100, 120
 
 # Folder -> the folders it may include besides itself; the longest folder that fits a file counts.
-# "pb" stands for generated messages (*.pb-c.h). tests/ may include anything.
-PLUGIN = ["include", "lib/base"]
-TRAIN = ["include", "lib/base", "lib/attempt", "lib/job", "engine/train/config"]
-CORE = ["include", "lib/base", "lib/attempt", "lib/job", "lib/spec", "lib/version", "pb"]
-DAEMON = CORE + ["lib/topology", "lib/tls", "lib/rpc"]
+# "pb" stands for generated messages (*.pb-c.h). tests/ may include anything. Rooms of one folder stand in
+# their order, from the floor up; where a folder and its room are in each other's row, the room stands on some
+# files of the folder, and others of them stand on the room.
+BASE = ["include", "lib/base", "lib/base/machine", "lib/base/floats", "lib/base/files"]
+PLUGIN = [*BASE, "lib/plugin"]
+TRAIN = [*BASE, "lib/attempt", "lib/job", "engine/train/config"]
+RANK = ["engine/train/rank", *(f"engine/train/rank/{r}" for r in ("group", "data", "programs", "state", "scores"))]
+CORE = [*BASE, "lib/attempt", "lib/job", "lib/spec", "lib/version", "pb"]
+DAEMON = [*CORE, "lib/topology", "lib/tls", "lib/loop", "lib/rpc"]
+COORDINATOR = [f"daemon/coordinator/core/{r}" for r in ("model", "catalog", "attempt", "plans", "nodes", "queue")]
+SHELL = [f"daemon/coordinator/shell/{r}" for r in ("disk", "databases", "access")]
+CPU = ["accelerators/cpu/kernels", "accelerators/cpu/kernels/matmul", "accelerators/cpu/kernels/optim"]
+CLIENT = [f"client/{r}" for r in ("screen", "session", "metrics", "logs", "jobs", "checkpoints", "nodes", "access")]
+
+
+def floors(rooms, *below):
+    """Each room may include what is below all of them, and the rooms before it."""
+    return {room: [*below, *rooms[:i]] for i, room in enumerate(rooms)}
+
+
 LAYERS = {
     "include": [],
-    "lib/base": ["include"],
-    "lib/attempt": ["include", "lib/base"],
-    "lib/job": [], "lib/version": [], "lib/tls": ["include", "lib/base"], "lib/topology": ["include", "lib/base"],
-    "lib/spec": ["include", "lib/base", "lib/job"],
-    "lib/rpc": ["include", "lib/base", "lib/spec", "lib/tls", "pb"],
+    "lib/base": ["include", "lib/base/machine"],
+    **floors(["lib/base/floats", "lib/base/files", "lib/base/machine"], "include", "lib/base"),
+    "lib/plugin": BASE,
+    "lib/attempt": BASE,
+    "lib/job": [], "lib/version": [], "lib/tls": BASE, "lib/topology": BASE, "lib/loop": BASE,
+    "lib/spec": [*BASE, "lib/job"],
+    "lib/rpc/front": [*BASE, "lib/tls", "lib/loop", "lib/rpc"],
+    "lib/rpc": [*BASE, "lib/spec", "lib/tls", "lib/loop", "lib/rpc/front", "pb"],
     # the structure is below the rules, the builder and the pipeline above them (graph.h)
-    "engine/graph": ["include", "lib/base", "engine/graph/rules", "engine/graph/passes"],
-    "engine/graph/rules": ["include", "lib/base", "engine/graph"],
-    "engine/graph/passes": ["include", "lib/base", "engine/graph", "engine/graph/rules"],
+    "engine/graph": [*BASE, "engine/graph/rules", "engine/graph/passes"],
+    "engine/graph/rules": [*BASE, "engine/graph"],
+    "engine/graph/passes": [*BASE, "engine/graph", "engine/graph/rules"],
     # from the floor up
-    "engine/train/config": ["include", "lib/base", "lib/attempt", "lib/job"],
+    "engine/train/config": [*BASE, "lib/attempt", "lib/job"],
     "engine/train/events": TRAIN,
-    "engine/train/checkpoint": TRAIN + ["engine/train/events"],
-    "engine/train/rank": TRAIN + ["engine/train/events", "engine/train/checkpoint", "engine/graph"],
-    "engine/train/plan": TRAIN + ["engine/train/rank", "engine/graph", "engine/graph/rules"],
-    "engine/train/loop": TRAIN + ["engine/train/events", "engine/train/rank"],
-    "engine/train": TRAIN + ["engine/train/events", "engine/train/checkpoint", "engine/train/rank",
-                             "engine/train/plan", "engine/train/loop"],
+    "engine/train/checkpoint": [*TRAIN, "lib/plugin", "engine/train/events"],
+    **floors(RANK, *TRAIN, "lib/plugin", "engine/train/events", "engine/train/checkpoint", "engine/graph", RANK[0]),
+    RANK[0]: [*TRAIN, "lib/plugin", "engine/train/events", "engine/train/checkpoint", "engine/graph", *RANK[1:]],
+    "engine/train/plan": [*TRAIN, "lib/plugin", *RANK, "engine/graph", "engine/graph/rules"],
+    "engine/train/loop": [*TRAIN, "engine/train/events", *RANK],
+    "engine/train": [*TRAIN, "lib/plugin", "engine/train/events", "engine/train/checkpoint", *RANK,
+                     "engine/train/plan", "engine/train/loop"],
     "accelerators": PLUGIN,
-    "strategies": PLUGIN, "collectives": PLUGIN, "comm_hooks": PLUGIN, "precisions": PLUGIN,
-    "workloads": PLUGIN,
+    "accelerators/cpu": [*PLUGIN, "accelerators", *CPU],
+    **floors(CPU, *PLUGIN, "accelerators", "accelerators/cpu", CPU[0]),
+    CPU[0]: [*PLUGIN, "accelerators", "accelerators/cpu", *CPU[1:]],
+    "strategies": PLUGIN, "collectives": PLUGIN, "comm_hooks": PLUGIN, "precisions": PLUGIN, "workloads": PLUGIN,
     # it holds the static table of in-tree plugins, and checks plans with the one validator
-    "fabric": ["include", "lib/base", "lib/attempt", "lib/spec",
-               "engine/train", "engine/train/config", "engine/train/events", "engine/train/checkpoint", "engine/train/rank",
+    "fabric": [*PLUGIN, "lib/attempt", "lib/spec", "fabric/signals", "fabric/configure",
+               "engine/train", "engine/train/config", "engine/train/events", "engine/train/checkpoint", *RANK,
                "engine/train/plan", "engine/train/loop",
                "accelerators", "strategies", "collectives", "comm_hooks", "precisions", "workloads"],
-    "daemon/worker": ["include", "lib/base", "lib/attempt", "lib/spec", "lib/version", "fabric",
-                      "engine/train", "engine/train/config", "engine/train/checkpoint", "engine/train/rank",
-                      "engine/train/plan"],
-    "daemon/launcher": ["include", "lib/base", "lib/attempt", "lib/job", "lib/version", "pb"],
-    "daemon/coordinator/core": CORE,
-    "daemon/coordinator/shell": DAEMON + ["daemon/coordinator/core"],
-    "daemon/coordinator/api": DAEMON + ["daemon/coordinator/core", "daemon/coordinator/shell"],
-    "daemon/coordinator": DAEMON + ["daemon/coordinator/core", "daemon/coordinator/shell",
-                                    "daemon/coordinator/api"],
+    **floors(["fabric/signals", "fabric/configure", "fabric/spawn"], *PLUGIN, "lib/attempt", "lib/spec", "fabric",
+             "engine/train", "engine/train/config", "engine/train/checkpoint", *RANK, "engine/train/plan",
+             "engine/train/loop"),
+    "daemon/worker": [*PLUGIN, "lib/attempt", "lib/spec", "lib/version", "fabric", "fabric/configure", "fabric/signals",
+                      "engine/train", "engine/train/config", "engine/train/checkpoint", *RANK, "engine/train/plan"],
+    **floors([f"daemon/launcher/{r}" for r in ("loggers", "command", "watchdog")],
+             *BASE, "lib/attempt", "lib/job", "lib/version", "pb", "daemon/launcher"),
+    "daemon/launcher": [*BASE, "lib/attempt", "lib/job", "lib/version", "pb", "daemon/launcher/loggers",
+                        "daemon/launcher/command", "daemon/launcher/watchdog"],
+    **floors(COORDINATOR, *CORE),
+    "daemon/coordinator/core": [*CORE, *COORDINATOR],
+    **floors(SHELL, *DAEMON, "daemon/coordinator/core", *COORDINATOR, "daemon/coordinator/shell"),
+    "daemon/coordinator/shell": [*DAEMON, "daemon/coordinator/core", *COORDINATOR, *SHELL],
+    "daemon/coordinator/api": [*DAEMON, "daemon/coordinator/core", *COORDINATOR, "daemon/coordinator/shell", *SHELL],
+    "daemon/coordinator": [*DAEMON, "daemon/coordinator/core", *COORDINATOR, "daemon/coordinator/shell", *SHELL,
+                           "daemon/coordinator/api"],
     # the brain knows messages, and no file, socket or clock
-    "daemon/node/core": ["include", "lib/base", "lib/topology", "lib/attempt", "pb"],
-    "daemon/node/shell": DAEMON + ["daemon/node/core"],
-    "daemon/node": DAEMON + ["daemon/node/core", "daemon/node/shell"],
+    "daemon/node/core": [*BASE, "lib/topology", "lib/attempt", "pb"],
+    **floors([f"daemon/node/shell/{r}" for r in ("assignment", "shards", "attempts", "planner")],
+             *DAEMON, "daemon/node/core", "daemon/node/shell"),
+    "daemon/node/shell": [*DAEMON, "lib/plugin", "daemon/node/core", "daemon/node/shell/assignment",
+                          "daemon/node/shell/shards", "daemon/node/shell/attempts", "daemon/node/shell/planner"],
+    "daemon/node": [*DAEMON, "daemon/node/core", "daemon/node/shell", "daemon/node/shell/assignment",
+                    "daemon/node/shell/attempts", "daemon/node/shell/planner"],
     # how a node reaches its coordinator is chosen above both
-    "daemon": DAEMON + ["daemon/coordinator", "daemon/node", "daemon/node/shell"],
-    "client": DAEMON,
+    "daemon": [*DAEMON, "daemon/coordinator", "daemon/node", "daemon/node/shell", "daemon/node/shell/planner"],
+    **floors(CLIENT, *DAEMON, "client"),
+    "client/run": [*DAEMON, "client", *CLIENT],
+    "client": [*DAEMON, *CLIENT],
     "examples": ["include"],
 }
 
@@ -107,53 +142,6 @@ PRIVATE = {
 # Circles of includes (circles.py) that are there still. A known one that is gone leaves this list.
 KNOWN_CIRCLES = []
 
-# Folder -> the file whose comments tell its story, and name each of its files: a name in it, or a path from the root.
-STORIES = {
-    "accelerators/cpu": "cpu.c",
-    "accelerators/cpu/kernels": "kernels.h",
-    "accelerators/cpu/onednn": "onednn.h",
-    "accelerators/far": "far.h",
-    "accelerators/reference": "reference.h",
-    "client": "client.h", "client/run": "run.h",
-    "daemon": "main.c",
-    "include/traind": "plugin.h",
-    "lib/base": "base.h",
-    "lib/rpc": "rpc.h", "lib/tls": "tls.h", "lib/topology": "topology.h",
-    "strategies": "strategies.h",
-    "collectives": "collectives.h", "collectives/gloo": "gloo.h",
-    "comm_hooks": "comm_hooks.h",
-    "precisions": "precisions.h",
-    "workloads": "workloads.h",
-    "workloads/datasets": "workloads/workloads.h",
-    "workloads/modules": "workloads/workloads.h",
-    "daemon/launcher": "launcher.h",
-    "daemon/node": "node.h",
-    "daemon/node/core": "core.h",
-    "daemon/node/shell": "daemon/node/node.h",
-    "daemon/worker": "worker.h",
-    "engine/graph": "graph.h",
-    "engine/graph/rules": "rules.h",
-    "engine/graph/passes": "passes.h",
-    "engine/train": "train.h",
-    "fabric": "fabric.h",
-    "engine/train/config": "config.h",
-    "engine/train/events": "events.h",
-    "engine/train/checkpoint": "checkpoint.h",
-    "engine/train/rank": "rank.h",
-    "engine/train/plan": "plan.h",
-    "engine/train/loop": "loop.h",
-    "daemon/coordinator/core": "core.h",
-    "daemon/coordinator/shell": "shell.h",
-    "daemon/coordinator/api": "api.h",
-    "daemon/coordinator": "coordinator.h",
-    "lib/attempt": "segments.h",
-    "lib/job": "limits.h",
-    "lib/spec": "spec.h", "lib/version": "version.h",
-}
-
-# Folders without a story: programs and plugins of one file each.
-NO_STORY = ["examples", "tests"]
-
 # Accelerators do not include each other, but for the specification's loops; all that far computes is the
 # specification's.
 SHARED_LOOPS = ["accelerators/reference/node.h", "accelerators/reference/reference.h"]
@@ -166,7 +154,7 @@ PATH = re.compile(r"(?<![\w/.<>-])((?:engine|lib|accelerators|strategies|collect
 HOMES = [
     (r"protobuf-c/", ["lib/base", "lib/rpc", "daemon", "client"], None),
     (r"grpc/", ["lib/rpc"], None),
-    (r"event2/", ["lib/rpc"], None),
+    (r"event2/", ["lib/loop"], 1),
     (r"sqlite3\.h", ["daemon/coordinator/shell"], 3),
     (r"oneapi/|dnnl\.h", ["accelerators/cpu/onednn"], None),
     (r"omp\.h", ["accelerators/cpu"], None),
@@ -408,27 +396,6 @@ def check_circles_and_names(paths):
     names.check(files, problem)
 
 
-def check_stories(paths):
-    """The story of a folder names each of its files: x.h, x.c or x.def stands for all of that name."""
-    for folder, name in STORIES.items():
-        story = name if "/" in name else f"{folder}/{name}"
-        if story not in paths:
-            problem(story, 1, f"{folder} wants a file that tells its story (STORIES in lint.py)")
-            continue
-        text = "\n".join(x for x in (ROOT / story).read_text().splitlines() if x.lstrip().startswith("//"))
-        named = set(re.findall(r"(?<![\w*])(\w+)\.(?:h|c|def)(?!\w)", text))
-        for stem in sorted({Path(p).stem for p in paths if str(Path(p).parent) == folder} - {Path(story).stem}):
-            if stem not in named:
-                problem(story, 1, f"the story of {folder} does not name a file {stem}")
-
-
-def check_folders(paths):
-    """Each folder of C has a story."""
-    for folder in sorted({str(Path(p).parent) for p in paths if p.endswith((".c", ".h", ".def"))} - set(STORIES)):
-        if not longest_prefix(folder, NO_STORY):
-            problem(folder, 1, "the folder has no row in STORIES (lint.py)")
-
-
 def check_paths(paths):
     """A file that a comment or the docs name by its path is there."""
     there = set(paths) | {p.removeprefix("include/") for p in paths}
@@ -578,8 +545,7 @@ def main():
     for path in paths:
         check_file(path, users)
     check_circles_and_names(paths)
-    check_stories(paths)
-    check_folders(paths)
+    rooms.check(paths, problem)
     texts = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md", "*.sh", "Makefile"], cwd=ROOT,
                            check=True, capture_output=True, text=True).stdout.split()
     check_paths(paths + [p for p in texts if (ROOT / p).exists()])

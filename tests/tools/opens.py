@@ -3,7 +3,7 @@ td_named_open, or td_fs_open for files of traind's own. Those that make a file a
 import re
 
 # Where that holds.
-COVERED = r"(daemon|engine|workloads)/.*|lib/base/(registry|plugin_files)\.c"
+COVERED = r"(daemon|engine|workloads)/.*|lib/plugin/(registry|plugin_files)\.c"
 # Who may open a file all the same, and why.
 MAY_OPEN = {
     "daemon/coordinator/api/shards.c": "writes an upload below its state directory",

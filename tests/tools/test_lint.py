@@ -12,6 +12,7 @@ import braces  # noqa: E402
 import circles  # noqa: E402
 import devices  # noqa: E402
 import lint  # noqa: E402
+import rooms  # noqa: E402
 import names  # noqa: E402
 import said  # noqa: E402
 
@@ -364,18 +365,30 @@ def test_room_sees_those_below_it_alone(tree, path, header, ok):
 
 
 def test_story_that_leaves_a_file_out_is_named(tree, monkeypatch):
-    monkeypatch.setattr(lint, "STORIES", {"room": "room.h", "room/in": "room/room.h", "bare": "bare.h"})
+    monkeypatch.setattr(rooms, "STORIES", {"room/in": "room/room.h"})
+    monkeypatch.setattr(rooms, "ROOT", tree)
     (tree / "room").mkdir()
-    (tree / "room/room.h").write_text("// First one.h, then in/two.c, the rows.def, words and a_*.c.\nint other; // no xone.h\n")
-    lint.check_stories(["room/room.h", "room/one.c", "room/rows.def", "room/words.c", "room/a_x.c", "room/in/two.c",
-                        "bare/x.c"])
-    assert [p.split("name")[-1] for p in lint.problems[:2]] == [" a file a_x", " a file words"]
-    assert len(lint.problems) == 3 and lint.problems[2].startswith("bare/bare.h")
+    (tree / "room/room.h").write_text("// First one.h, then in/two.c, three.c, the rows.def, words and a_*.c.\nint other; // no xone.h\n")
+    rooms.check(["room/room.h", "room/one.c", "room/rows.def", "room/words.c", "room/a_x.c", "room/in/two.c", "room/in/three.h",
+                 "bare/x.c", "bare/y.c", "tests/unit/test_x.c", "tests/tools/lint.py"], lint.problem)
+    assert [p.split("name")[-1] for p in lint.problems[1:]] == [" a file a_x", " a file words"]
+    assert len(lint.problems) == 3 and lint.problems[0].startswith("bare:1: the folder wants a header of its name")
 
 
-def test_folder_without_a_story_is_named(tree):
-    lint.check_folders(["lib/base/arena.c", "lib/new/x.h", "tests/unit/test_x.c", "tests/tools/lint.py"])
-    assert lint.problems == ["lib/new:1: the folder has no row in STORIES (lint.py)"]
+@pytest.mark.parametrize("paths, says", [
+    ([f"room/f{i}.c" for i in range(24)] + ["room/f24.h"], ""),
+    ([f"room/f{i}.c" for i in range(25)], "room:1: the folder has 25 sources, at most 24"),
+    ([f"tests/scenario/test_s{i}.py" for i in range(25)], "tests/scenario:1: the folder has 25 sources"),
+    (["room/one.h", "room/one.c"], "room:1: a room of one file needs a reason"),
+    (["lib/loop/loop.h", "lib/loop/loop.c"], ""),
+])
+def test_room_is_neither_too_full_nor_for_one_file(tree, monkeypatch, paths, says):
+    monkeypatch.setattr(rooms, "story_of", lambda folder, _: paths[0])
+    monkeypatch.setattr(rooms, "ROOT", tree)
+    (tree / paths[0]).parent.mkdir(parents=True, exist_ok=True)
+    (tree / paths[0]).write_text("// " + " ".join(f"f{i}.c" for i in range(25)))
+    rooms.check(paths, lint.problem)
+    assert lint.problems == [] if not says else len(lint.problems) == 1 and lint.problems[0].startswith(says)
 
 
 def test_path_that_leads_nowhere_is_named(tree):

@@ -57,7 +57,7 @@ def test_loop_is_judged_when_compiled(tmp_path, call, flags, text):
 
 def test_every_loop_over_vmath_is_vectorized_when_built():
     build = Path(os.environ.get("TRAIND_BUILD", ROOT / "build")).resolve()
-    sources = [s for s in sorted(KERNELS.glob("*.c")) if '/vmath.h"' in s.read_text()]
+    sources = [s for s in sorted(KERNELS.rglob("*.c")) if '/vmath.h"' in s.read_text()]
     assert len(sources) >= 5
     found = []
     for source in sources if LEVELS else []:

@@ -5,8 +5,8 @@
 // refusal names the file, the offset, what was expected and what was found, in the message and as
 // metadata, with class data. Pages come from the page cache, so all ranks of a node share them.
 // A file that shrinks while it is mapped raises SIGBUS when it is read. The fatal handler names it,
-// and the failure is of class data, because it is mapped shared (fabric/signals/mapping.h). The cache's
-// images are mapped private: another attempt makes them again.
+// and the failure is of class data, because it is mapped shared (fabric/signals/mapping.h). The
+// cache's images are mapped private: another attempt makes them again.
 
 #include "lib/base/base.h"
 

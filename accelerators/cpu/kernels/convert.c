@@ -1,5 +1,5 @@
-// Widening and narrowing of rows; see the header. The arithmetic is lib/base/floats/half.h's, in loops
-// that vectorize.
+// Widening and narrowing of rows; see the header. The arithmetic is lib/base/floats/half.h's, in
+// loops that vectorize.
 
 #include "accelerators/cpu/kernels/convert.h"
 

@@ -11,13 +11,12 @@
 //
 //   table.c                     the table; families.def, families.h: families of kernels, in order
 //   elementwise.c activation.c  functions of elements; reorder.c: of whole images, into a layout
-//   reduce.c reduce_spatial.c    sums of columns, of images over their places
+//   reduce.c reduce_spatial.c   sums of columns, of images over their places
 //   softmax.c norm.c batch_norm.c dropout.c pool.c rope.c embedding.c
-//   attention.c                 built from tile.c, products that the caches hold
+//   matmul/                     products of any size, convolutions, weights packed for them
+//   attention.c                 built from products that the caches hold (matmul/tile.h)
 //   softmax_ce.c mse_bce.c      losses; linear_ce.c: the last linear layer with its loss
-//   optim.c adafactor.c muon.c  optimizers, and update.c: how they write a parameter
-//   matmul.c                    products of any size; winograd.c: 3x3 convolutions below AVX-512
-//   pack_shape.h pack.c panels.c  weights packed for oneDNN's products, and for ours
+//   optim/                      optimizers
 //   convert.c                   16-bit types as fp32
 //   vmath.h shuffle.h strips.h  what loops are made of
 

@@ -6,7 +6,8 @@
 #include "accelerators/cpu/kernels/matmul/pack_shape.h"
 #include "accelerators/cpu/onednn/dnnl.h"
 
-// How kernels/matmul/pack.c writes `layout` of weights that are stored as `plain`; cols 0: it does not.
+// How kernels/matmul/pack.c writes `layout` of weights that are stored as `plain`; cols 0: it does
+// not.
 struct td_pack_shape td_pack_shape_of(const struct td_md_view *plain,
                                       const struct td_md_view *layout);
 

@@ -1,5 +1,5 @@
-// Weights in oneDNN's layouts; contract in weights.h. What kernels/matmul/pack.c does not write is packed
-// by oneDNN's reorder.
+// Weights in oneDNN's layouts; contract in weights.h. What kernels/matmul/pack.c does not write is
+// packed by oneDNN's reorder.
 
 #include "accelerators/cpu/onednn/weights.h"
 

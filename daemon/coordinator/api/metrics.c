@@ -1,7 +1,7 @@
-// MetricService: points by name and step, read from metrics.db by a thread for queries (databases.h).
-// A long one delays other queries, neither points nor calls.
-// What an answer has no room for is in the pages after it: the token is the step where the next
-// page begins, "m<step>", and needs no memory here.
+// MetricService: points by name and step, read from metrics.db by a thread for queries
+// (databases.h). A long one delays other queries, neither points nor calls. What an answer has no
+// room for is in the pages after it: the token is the step where the next page begins, "m<step>",
+// and needs no memory here.
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -17,31 +17,20 @@
 // An input fails only for the caller's fault (td_status) or when memory is gone; then the core is
 // as before. Bounds: TD_CORE_MAX_*; what exceeds them is refused or dropped and counted.
 //
-// The files, in reading order, from the cellar to the roof; none calls one that is above it.
-//   part.h, what one node has of an attempt; job.h, a job: its states as a table, its attempts, its
-//   record (job_record.c) and what is read of its spec (job_knobs.c); checkpoint.h; exchange.h,
-//   what goes in and comes out; model.h
-//   effects.h, the lists that an input fills; changes.h, what is saved; jobs.h, job_list.h, hosts.h,
-//   host_devices.h
-//   boundaries.h, whether the points before a checkpoint are here;
-//   catalog.h, checkpoints: pending, committed, removed; reconcile.h, what nodes have to do about
-//   them; retain.h, which are kept; attempt_over.h, an attempt is over; reconcile_answer.h, the nodes' answers
-//   forget.h, a job and what it owns go; removals.h, what nodes still have of it; expiry.h, when
-//   transitions.h, a job moves from state to state; source.h, which checkpoint of another it begins from
-//   attempt.h, what the event lines of an attempt mean; attempt_end.h, how it ends, and restarts;
-//   attempt_messages.h, what its node is sent about it; rendezvous.h, what its ranks leave for
-//   each other
-//   plans.h, asked of a node once per spec (plan_asks.h: on their way; plans_cache.h: kept);
-//   specs.h, how much specs may take (spec_text.h: one, deflated);
-//   capacity.h, whether a job could ever run; placement.h, where; queue.h, who runs next;
-//   queue_reason.c, why the others wait
-//   offers.h, which plugins nodes have; offers_check.h, specs against what those declare
-//   register_check.h, who may not register;
-//   nodes.h, registration, leases, adoption and fencing; nodes_evict.h, which one is forgotten for
-//   a new one; requests.h, what people asked before; frame.h, how each input begins and ends
+// Rooms, from the cellar to the roof; none calls one that is above it, and the header of its
+// name has the story of each:
+//   model/    what the core knows: jobs, attempts, hosts, specs; and what goes in and comes out
+//   catalog/  checkpoints: pending, committed, kept, removed
+//   attempt/  what happens to an attempt and its job: events, end, restart, moves from state to
+//             state, until it is forgotten
+//   plans/    what a job will need, and whether it could ever run
+//   nodes/    registration, leases, adoption and fencing
+//   queue/    who runs next, where, and why the others wait
+// Above them the face, which the shell calls:
+//   requests.h, what people asked before; frame.h, how each input begins and ends
 //   core.c, the inputs of nodes and of time; core_bulk.c, of bytes; core_verbs.c, of people;
 //   core_load.c, rows back into it at the start; view.h, what clients read; page.h, how much of a
-//   list at a time; awaited.h, what nodes have yet to send
+//   list at a time
 
 #include "daemon/coordinator/core/model/exchange.h"
 #include "daemon/coordinator/core/model/jobs.h"

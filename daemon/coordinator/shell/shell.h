@@ -4,32 +4,14 @@
 // daemon/coordinator/shell: what has files, threads and clocks. It feeds the core, and carries out
 // what that answers. Private to the coordinator: what coordinator.c and the services of api/ share.
 //
-// In reading order:
+// In reading order; the header of its name has the story of each room:
 //
-//   shell.h                        one turn of the loop, and answers to calls
-//   gate.h                         holds every word to the outside until what it depends on is
-//                                  committed
-//   databases.h, db.h                  the two databases and their writer threads, over SQLite's calls
-//   schema.h                       the tables of state.db, and how older ones become them
-//   metrics_db.h, metrics_query.h  what metrics.db holds, and questions to it
-//   metrics_sum.h   its sums over ranks
-//   check.h                        looks for damage in them
-//   salvage.h, salvage_copy.h      a start with what is readable of state.db, and its reader
-//   salvage_pages.h                rows that SQLite finds no way to
-//   disk.h                         a thread that may wait for a disk
-//   logs.h                         what ranks print, by byte offset
-//   look.h, verify.h               are the files of checkpoints here, and are they what was
-//                                  committed?
-//   sweep.h                        files that nobody will ask for any more
-//   watch.h                        who sees changes
-//   role.h                         what a credential may do, as a table
-//   tokens.h                       the credentials that were given out
-//   members.h                      the nodes that joined, and their certificates
-//   caller.h                       who calls
-//   caps.h                         how many calls may be open, by whose
-//   rows.h                         what changed of both, until it is stored
-//   audit.h, audit_file.h          the file that says who did what
-//   access.h                       whose call it is, whether he may, and until when
+//   disk/       threads that may wait for a disk, and the files there: logs, checkpoints
+//   databases/  state.db and metrics.db
+//   shell.h     one turn of the loop, and answers to calls
+//   gate.h      holds every word to the outside until what it depends on is committed
+//   watch.h     who sees changes
+//   access/     whose call it is, whether he may, and until when
 //
 // A handler has always the same shape: decode and check, call the core, td_shell_after (takes its
 // records, actions to the gate), build the answer in an arena, td_shell_reply. The answer shows

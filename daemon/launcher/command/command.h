@@ -21,6 +21,12 @@
 // is there, and the port is named there or still taken.
 //
 // Thread: the launcher's.
+//
+// The room:
+//
+//   talk.h         what commands say, and what is said to them
+//   talk_values.h  what they said of a metric, until it cannot change any more
+//   orphans.h      processes that ranks leave
 
 #include <signal.h>
 

@@ -7,9 +7,16 @@
 // fewest collectives, or of these the one that has been silent longest.
 //
 // A rank that stays silent for the stuck timeout ends the attempt, class stuck. Every rank is asked
-// for its stack (SIGQUIT, if it has a handler: fabric/signals/fatal.c), which goes into its log. All
-// are killed TD_WATCHDOG_STACKS_S later unless it beats by then. A stopped process cannot answer,
-// and the message says so. Thread: the launcher's.
+// for its stack (SIGQUIT, if it has a handler: fabric/signals/fatal.c), which goes into its log.
+// All are killed TD_WATCHDOG_STACKS_S later unless it beats by then. A stopped process cannot
+// answer, and the message says so. Thread: the launcher's.
+//
+// The room:
+//
+//   silence.h   whether a rank beats
+//   lost.h      files that were removed, replaced or cut, by file.h, whether a file is still the
+//               one that was opened
+//   killed.h    who sent a SIGKILL that is not ours
 
 #include "lib/base/base.h"
 

@@ -74,7 +74,8 @@ void td_node_daemon_give(struct td_node_daemon *n, struct td_node_attempt *a,
 enum td_transport_send td_node_daemon_send(struct td_node_daemon *n, Traind__V1__NodeMessage *m);
 bool td_node_daemon_deliver(Traind__V1__NodeMessage *m, void *node);
 
-// The path rules (lib/base/files/path_rules.h) of a job's processes, as text. job: NULL: it is planned.
+// The path rules (lib/base/files/path_rules.h) of a job's processes, as text. job: NULL: it is
+// planned.
 TD_MUST_USE td_status td_node_daemon_path_rules(const struct td_node_daemon *n, const char *job,
                                                 bool trusted, struct td_buf *out);
 

@@ -4,10 +4,10 @@
 // Timeline: when a rank did what, for Chrome's trace viewer (trainer.trace_dir).
 //
 // There is one file a rank and attempt, timeline-a<attempt>-rank<rank>.json
-// (lib/base/files/trace_file.h). It has a row for each thread. Batches, the segments of each training
-// step, evaluations and saves are on the training thread. Buckets are where they are reduced, waits
-// where the program waits. A rank that writes one runs the segments of a step one by one and
-// nothing ahead, so that each has its time. The bits are those of a rank that writes none.
+// (lib/base/files/trace_file.h). It has a row for each thread. Batches, the segments of each
+// training step, evaluations and saves are on the training thread. Buckets are where they are
+// reduced, waits where the program waits. A rank that writes one runs the segments of a step one by
+// one and nothing ahead, so that each has its time. The bits are those of a rank that writes none.
 //
 // Bounds: TD_TIMELINE_EVENTS events, later ones are counted; the names of TD_TIMELINE_THREADS
 // threads. Thread: any. Errors: those of the file (class bad_spec); a timeline that cannot be

@@ -7,32 +7,16 @@
 //
 // In reading order:
 //
-//   rank.h                        what a rank is, and how it ends
-//   plugins.h, data.h, sampler.h  open what the job names; its batches (keyed_order.h: of very
-//                                 large sets)
-//   join.h                        the groups that it is in
-//   holdout.h                     samples that are kept to validate on
-//   shares.h                      which samples each rank has
-//   group.h                       what ranks do together
-//   replicas.h                    state that becomes the same on all ranks
-//   bucket_list.h, buckets.h      gradients that they average
-//   comm_hook.h                   what they send of them instead
-//   comm_thread.h                 the thread that does so, where ranks are on several nodes
-//   batches.h                     which program each batch takes
-//   counted.h                     gradients that are divided by what a window counted
-//   steps.h, pattern.h            the training steps of the module, and what each of them trains
-//   record.h, programs.h          these programs
-//   optimizer.h, dump.h           what one parameter gets; the text of a pass
-//   state.h                       where a rank starts, and the memory of what it trains
-//   init.h, init_loops.h          first values
-//   own_state.h                   what plugins keep of themselves in a checkpoint
-//   writers.h                     which rank writes it
-//   resume.h                      what a resumed run does not share
-//   validated.h, scores.h         what an evaluation measured
-//   result.h                      files of results
-//   step.h, tensor.h              one step; what host code reads of the state
-//   control.h                     how ranks agree to stop
+//   rank.h     what a rank is, and how it ends
+//   group/     what ranks do together
+//   data/      its samples and batches
+//   programs/  the training steps of the module, compiled
+//   plugins.h  opens what the job names
+//   state/     the memory of what it trains, where it starts and what it saves
+//   scores/    what an evaluation measured
+//   step.h     one step
 //
+// The header of its name has the story of each room.
 // engine/train/build.h puts a rank together out of these.
 //
 // Members are read by the loop, by plans and by tests, and written by the files of this folder,

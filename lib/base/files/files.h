@@ -4,6 +4,17 @@
 // Files, the durable way. A file that others may read appears whole or not at all (whole_file.h).
 // It is written and synced before it has its name; then the directory is synced. Reads have a cap.
 // Errors are those of td_fs_fail (fs_fail.h); every message names the path.
+//
+// The room, in reading order:
+//
+//   fs_fail.h       what went wrong with a file, as a status
+//   whole_file.h    a file that gets its name when all of it is there
+//   held_path.h     does the path of a file or directory that is held still lead to it?
+//   named.h         opens what a person named, by the rules of path_rules.h
+//   named_output.h  writes it: only a file is replaced, and stays what it was
+//   state_dir.h     where daemon and client find each other
+//   gz.h            reads gzip files
+//   trace_file.h    events with their time, for a viewer
 
 #include <sys/types.h>
 

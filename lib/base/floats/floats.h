@@ -3,6 +3,13 @@
 
 // The float types over whole tensors: f64, f32, and the 16-bit ones of half.h. Elements may be at
 // any address. Pure; any thread.
+//
+// The room:
+//
+//   half.h        one 16-bit float
+//   half_loops.h  tensors of them
+//   floats.h      of all float types, converted
+//   exact_sum.h   sums of doubles whose order does not show
 
 #include "traind/types.h"
 

@@ -6,6 +6,12 @@
 //
 // Nothing else in the tree knows a number of these. Formats of files keep alignments of their own,
 // the same everywhere. Any thread.
+//
+// The room:
+//
+//   proc.h       child processes
+//   ports.h      a range of TCP ports, as an option gives it
+//   interface.h  a network interface by name or network, and its address
 
 #include "lib/base/base.h"
 

@@ -21,6 +21,19 @@
 //
 // Threads: everything here is for the home loop's thread; hand_over runs in the front's. Private to
 // lib/rpc.
+//
+// The room, in reading order, all of it private to lib/rpc:
+//
+//   listener.h     the listening socket, and what happens without descriptors
+//   notices.h      what the front says to people, a line at a time
+//   source.h       where a connection comes from
+//   peer_slots.h   connections by source, and which gives way where there are too many
+//   hello.h        the TLS handshake of one connection
+//   relay.h        its bytes between its socket and gRPC
+//   h2_guard.h     what frames it may carry, and how many
+//   peers.h        whose connection gRPC's "fd:N" is
+//   self_check.h   does our own listener still answer?
+//   port_holder.h  who listens on a port that is taken
 
 #include "lib/rpc/front/peers.h"
 #include "lib/rpc/rpc.h"

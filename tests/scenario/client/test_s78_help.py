@@ -25,7 +25,7 @@ def said(*words):
 def test_the_list_of_verbs_is_80_columns_wide_and_names_the_environment():
     assert len(VERBS) > 25 and "completion" in VERBS
     assert max(map(len, MAIN.splitlines())) <= 80
-    read = set(re.findall(r'getenv\("(TRAIND_\w+)"\)', "".join(p.read_text() for p in (ROOT / "client").glob("*.c"))))
+    read = set(re.findall(r'getenv\("(TRAIND_\w+)"\)', "".join(p.read_text() for p in (ROOT / "client").rglob("*.c"))))
     read |= set(re.findall(r'is_set\([^,]*, "(TRAIND_\w+)"\)', (ROOT / "client/session/config.c").read_text()))
     assert len(read) >= 6 and all(f"  {name} " in MAIN for name in read), read
 

@@ -1,6 +1,5 @@
-// The communication thread (engine/train/rank/group/comm_thread.h): order, the last bucket, and errors,
-// which come out at the next post and not after the whole backward pass.
-// Tags: tsan
+// The communication thread (engine/train/rank/group/comm_thread.h): order, the last bucket, and
+// errors, which come out at the next post and not after the whole backward pass. Tags: tsan
 
 #include <poll.h>
 #include <pthread.h>

@@ -1,6 +1,7 @@
 // The table of refused combinations: each row that a spec can show refuses one, with its reason and
 // at its key; each half alone is taken. A row without a case here fails; rows that only a plan can
-// see have theirs in tests/scenario/engine/test_s05_refused.py. A second plugin of a kind is refused, too.
+// see have theirs in tests/scenario/engine/test_s05_refused.py. A second plugin of a kind is
+// refused, too.
 
 #include "tests/unit/test.h"
 

@@ -11,6 +11,14 @@
 // b is read in panels of some columns, one row of a panel after the other. A weight is packed into
 // panels once an update (pack.h: td_matmul_panels says how), anything else block by block while the
 // product runs. Sums over k are in the same order for any number of threads.
+//
+// The room:
+//
+//   pack_shape.h pack.h  weights packed for oneDNN's products
+//   panels.h             for ours
+//   tile.h               products that the caches hold
+//   matmul.h             of any size
+//   winograd.h           3x3 convolutions below AVX-512
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
 // want blocks of 16 to 64 rows by 16 columns: column after column for fp32 (AB16b64a), pairs of
 // columns for bf16 (AB8b64a2b). Those that sum over rows, in bf16 alone, want blocks of 32 rows by
 // 16 to 64 columns, pairs of rows (BA16a64b2a). oneDNN's own reorder takes as long as a product of
-// 30 rows in fp32, of 130 in bf16. Bits: lib/base/floats/half.h's rounding, where fp32 becomes bf16; else
-// the weights' own.
+// 30 rows in fp32, of 130 in bf16. Bits: lib/base/floats/half.h's rounding, where fp32 becomes
+// bf16; else the weights' own.
 
 #include "accelerators/cpu/kernels/matmul/pack_shape.h"
 

@@ -6,6 +6,10 @@
 //
 // A pass computes in fp32. Tensors of 16 bits go through it a few rows at a time, which fit L1,
 // and are rounded once when they go home. How a parameter is written is update.c's.
+//
+// The room:
+//
+//   optim.c adafactor.c muon.c update.c  how they write a parameter
 
 #include <math.h>
 

@@ -7,6 +7,17 @@
 // The state of a running job moves only here, by lines that were written to disk before anyone
 // received them (lib/attempt/segments.h), never by the answer to a message. Bytes already committed
 // are skipped, a gap is answered with the offset that is wanted: so each line counts exactly once.
+//
+// The room, in reading order:
+//
+//   forget.h            a job and what it owns go
+//   expiry.h            when they do
+//   transitions.h       a job moves from state to state
+//   source.h            which checkpoint of another it begins from
+//   awaited.h           what nodes have yet to send
+//   attempt_messages.h  what a node is sent about an attempt
+//   attempt_end.h       how one ends, and restarts
+//   rendezvous.h        what its ranks leave for each other
 
 #include "daemon/coordinator/core/model/job.h"
 #include "traind/v1/node.pb-c.h"

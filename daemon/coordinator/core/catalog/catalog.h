@@ -29,6 +29,15 @@
 // attempt has no checkpoint of its own nothing goes, because it may be reading any of them. What a
 // job that waits or runs names as ckpt_path or init_from stays as long as it does. So does what it
 // was settled on where it names a job's newest or best (source.h). Part of the core: pure.
+//
+// The room, in reading order:
+//
+//   boundaries.h        whether the points before a checkpoint are here
+//   removals.h          what nodes still have of jobs that are gone
+//   reconcile.h         what nodes have to do about checkpoints
+//   reconcile_answer.h  what they answer
+//   retain.h            which are kept
+//   attempt_over.h      nothing more comes of an attempt
 
 #include "daemon/coordinator/core/model/checkpoint.h"
 #include "daemon/coordinator/core/model/job.h"
@@ -44,7 +53,7 @@ bool td_catalog_reachable(const struct td_checkpoint *c, const char *node);
 // A checkpoint of it is PENDING.
 bool td_catalog_pending(const struct td_job *j);
 
-// ---- events (called by attempt.c, core_bulk.c and reconcile_answer.c) ---------------------------------
+// ---- events (called by attempt.c, core_bulk.c and reconcile_answer.c) ---------------------------
 // True: it is committed with this; the caller says td_retain.
 bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
                               const struct td_attempt_part *part,

@@ -7,6 +7,20 @@
 // through td_core_must. When memory is gone in mid-event the state in memory cannot be trusted any
 // more, while the one on disk can. So the daemon stops and its supervisor starts it again. Nothing
 // acknowledged is lost by that, and ranks do not notice.
+//
+// The room, in reading order:
+//
+//   part.h                          what one node has of an attempt
+//   job.h                           a job: its states as a table, its attempts, its record
+//                                   (job_record.c) and what is read of its spec (job_knobs.c)
+//   checkpoint.h                    a checkpoint, its files and its state
+//   specs.h                         how much specs may take (spec_text.h: one, deflated)
+//   exchange.h                      what goes into the core and comes out
+//   effects.h                       the lists that an input fills
+//   changes.h                       what is saved
+//   jobs.h job_list.h               all jobs, and those in some order
+//   hosts.h host_devices.h          all nodes, and the devices of one
+//   plan_asks.h                     plans that were asked for and are on their way
 
 #include "daemon/coordinator/core/model/checkpoint.h"
 #include "daemon/coordinator/core/model/exchange.h"

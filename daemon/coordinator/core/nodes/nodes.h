@@ -18,6 +18,11 @@
 // then it is given up at once. Unwanted ranks that still run on a node keep it from getting work
 // ("settling") until a heartbeat shows their slots free. A node belongs to the name of the node
 // token that it registered with: no other token speaks for it, or takes it over.
+//
+// The room, in reading order:
+//
+//   register_check.h  who may not register
+//   nodes_evict.h     which node is forgotten for a new one
 
 #include "lib/base/clock.h"
 #include "traind/v1/node.pb-c.h"

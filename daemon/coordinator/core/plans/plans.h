@@ -23,6 +23,13 @@
 // apart from the one for sizes alone: its answer is not kept, and its failure fails no job. Jobs
 // wait for a node as long as it takes. A caller of PlanJob is answered: with NO_NODES, when the
 // start and the last word of any node are nodes_grace ago.
+//
+// The room, in reading order:
+//
+//   offers.h        which plugins nodes have
+//   offers_check.h  specs against what those declare
+//   capacity.h      whether a job could ever run
+//   plans_cache.h   plans that are kept
 
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/plans/plans_cache.h"

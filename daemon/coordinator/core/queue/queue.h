@@ -18,6 +18,12 @@
 // next tick. Plans are asked for jobs that could start now and for the first PLAN_AHEAD. That is
 // less than the cache of plans holds, so jobs that wait do not drive out each other's plans. Why a
 // job waits is not written down here: queue_reason.c says it when somebody reads the job.
+//
+// The room, in reading order:
+//
+//   placement.h     where a job could run now
+//   queue.h         who runs next
+//   queue_reason.c  why the others wait
 
 #include "daemon/coordinator/core/model/job.h"
 

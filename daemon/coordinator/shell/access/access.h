@@ -13,6 +13,15 @@
 // and what is refused, becomes a line of the audit log.
 //
 // The loop's thread owns all of it.
+//
+// The room, in reading order:
+//
+//   role.h                what a credential may do, as a table
+//   tokens.h              the credentials that were given out
+//   members.h             the nodes that joined, and their certificates
+//   caller.h              who calls
+//   caps.h                how many calls may be open, by whose (caps.def)
+//   audit.h audit_file.h  the file that says who did what
 
 #include "daemon/coordinator/shell/access/caller.h"
 #include "daemon/coordinator/shell/access/members.h"

@@ -5,7 +5,8 @@
 // over ranks, cursors of what was merged). Each has one writer thread; the loop hands batches over
 // and is woken when they are on disk. Queries have a thread and a read-only connection of their
 // own: metrics.db is in WAL mode, where a reader sees what is committed, whatever the writer waits
-// for. SQLite stays in databases.c, metrics_db.c, metrics_query.c, salvage_copy.c, check.c and db.c.
+// for. SQLite stays in databases.c, metrics_db.c, metrics_query.c, salvage_copy.c, check.c and
+// db.c.
 //
 // Group commit: a writer takes everything that was handed over since its last commit and commits it
 // as one transaction. So a busy coordinator pays one fsync for many jobs, and a serial client pays
@@ -29,6 +30,19 @@
 // Damage: SQLite notices a broken page when it reads one, not a changed byte in a value. So each
 // row of state.db has a digest, held against it when it is loaded and by check.h. Rejected:
 // SQLite's checksums of pages (cksumvfs), which no distribution's build has.
+//
+// The room, in reading order:
+//
+//   databases.h      over the calls of SQLite that all share (db.h)
+//   schema.h         the tables of state.db, and how older ones become them
+//   rows.h           what changed of credentials, until it is stored
+//   metrics_db.h     what metrics.db holds
+//   metrics_query.h  questions to it
+//   metrics_sum.h    its sums over ranks
+//   check.h          looks for damage
+//   salvage.h        a start with what is readable of state.db
+//   salvage_copy.h   its reader
+//   salvage_pages.h  rows that SQLite finds no way to
 
 #include "daemon/coordinator/core/core.h"
 #include "daemon/coordinator/shell/databases/metrics_query.h"

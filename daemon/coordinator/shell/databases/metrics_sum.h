@@ -1,8 +1,8 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_SHELL_DATABASES_METRICS_SUM_H
 #define TRAIND_DAEMON_COORDINATOR_SHELL_DATABASES_METRICS_SUM_H
 
-// Sums over ranks in metrics.db, exact (lib/base/floats/exact_sum.h): points of ranks come in any order,
-// and the same job shall show the same digits each time.
+// Sums over ranks in metrics.db, exact (lib/base/floats/exact_sum.h): points of ranks come in any
+// order, and the same job shall show the same digits each time.
 //
 // A sum is two columns: its value, which queries read, and the doubles that make it exact, as a
 // blob of them, the largest first. NULL where the value is exact, as that of one rank is, and in

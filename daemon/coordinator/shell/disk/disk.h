@@ -7,6 +7,12 @@
 // for questions to metrics.db (databases.h). A job carries its own data; it belongs to the thread
 // between submit and done. At most TD_DISK_MAX_JOBS wait: then submit refuses, and the caller
 // pushes back on whoever sends or reads.
+//
+// The room:
+//
+//   logs.h           what ranks print, by byte offset
+//   look.h verify.h  are the files of checkpoints here, and are they what was committed?
+//   sweep.h          files that nobody will ask for any more
 
 #include "lib/base/base.h"
 

@@ -10,6 +10,11 @@
 // a restart: {"format":1,"epoch":E,"slots":S,"stream_store":B,"checkpoints":".../<job>",
 // "first_rank":F,"n_ranks":K}. If that file cannot be read, the plan and the first line of the log
 // say enough of it to bring home what the attempt did. Pure but for its files; loop thread.
+//
+// The room:
+//
+//   given_plan.h  a plan of the coordinator's, which another build may have written
+//   given_dir.h   checkpoint.dir of a spec, before an attempt starts below it
 
 #include <sys/types.h>
 

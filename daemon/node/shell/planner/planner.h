@@ -5,6 +5,12 @@
 // prints is the result; user code and device libraries are thereby kept out of the daemon. Requests
 // queue up to TD_PLANNER_QUEUE; one more is refused with RESOURCE_EXHAUSTED. One that does not end
 // in timeout_s is killed: DEADLINE_EXCEEDED, without a class. Loop thread.
+//
+// The room:
+//
+//   measurer.h     what the cores reach, measured while no rank runs, for plans
+//   plugin_list.h  one-shot `traind-worker probe --plugins`: what specs can name here
+//   inventory.h    cores, slots, memory, accelerators, identity
 
 #include "lib/base/base.h"
 

@@ -8,6 +8,14 @@
 // at a time, each from the byte that the coordinator already has. A restarted node follows the log
 // from its start again: files that are there are asked about and skipped, those that retention has
 // removed since are passed over. Nothing is remembered, and training waits for none of it.
+//
+// The room, in reading order:
+//
+//   put.h                     one file to the coordinator
+//   unreported_checkpoints.h  those that a killed launcher had not written down
+//   gone_checkpoints.h        those that are written down and that the disk has no more
+//   fetch.h                   a checkpoint from the coordinator, before an attempt resumes from it
+//   reconcile.h               the disk holds of a job what the catalog says
 
 #include "daemon/node/shell/assignment/assignment.h"
 

@@ -11,6 +11,13 @@
 // that train it takes time from the step that it would hide (0.03 of 2.2 ms for the mlp). An
 // accelerator that runs ahead is busy with the run before while a batch is gathered.
 // Thread: the training thread.
+//
+// The room, in reading order:
+//
+//   shares.h       which samples each rank has
+//   keyed_order.h  the order of very large sets
+//   sampler.h      of a split
+//   holdout.h      samples that are kept to validate on
 
 #include "engine/train/config/config.h"
 #include "engine/train/rank/data/holdout.h"

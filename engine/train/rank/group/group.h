@@ -6,6 +6,15 @@
 // absent slot, most often by the collective. Contracts are those of the slots. Nobody else in the
 // engine calls these slots. Thread: the training thread; td_rank_reduce_gradients and
 // td_rank_sum_tensor: that of the accelerator's queue.
+//
+// The room, in reading order:
+//
+//   join.h                   the groups that a rank is in
+//   replicas.h               state that becomes the same on all ranks
+//   bucket_list.h buckets.h  gradients that they average
+//   comm_hook.h              what they send of them instead
+//   comm_thread.h            the thread that does so, where ranks are on several nodes
+//   control.h                how ranks agree to stop
 
 #include "engine/train/rank/rank.h"
 

@@ -17,6 +17,11 @@
 //
 // Bounds: TD_SCORE_CLASSES of a matrix. Memory is the caller's to free. Thread: the training
 // thread.
+//
+// The room, in reading order:
+//
+//   validated.h  what an evaluation measured
+//   result.h     files of results
 
 #include "engine/train/config/config.h"
 #include "engine/train/rank/scores/validated.h"
@@ -28,8 +33,6 @@ enum { TD_SCORE_CLASSES = 1024 };
 
 // "f1_macro" of a score that is one number; NULL: it is none.
 const char *td_score_name(enum td_score score);
-// config.scores asks for the model's predictions.
-bool td_scores_predict(const struct td_rank *r);
 // Once programs are recorded. INVALID_ARGUMENT, class bad_spec: what is asked for does not go with
 // the model's loss, with what it predicts, or with the data.
 TD_MUST_USE td_status td_scores_check(const struct td_rank *r);

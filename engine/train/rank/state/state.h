@@ -3,6 +3,14 @@
 
 // State: where a rank starts, and the memory, the first values and the agreement of what it trains.
 // The first functions are steps of building (build.h). Thread: the training thread.
+//
+// The room, in reading order:
+//
+//   init.h init_loops.h  first values
+//   own_state.h          what plugins keep of themselves in a checkpoint
+//   writers.h            which rank writes it
+//   resume.h             what a resumed run does not share
+//   tensor.h             what host code reads of the state
 
 #include "engine/train/rank/rank.h"
 

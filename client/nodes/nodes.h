@@ -1,0 +1,23 @@
+#ifndef TRAIND_CLIENT_NODES_NODES_H
+#define TRAIND_CLIENT_NODES_NODES_H
+
+// Verbs of nodes and of the cluster.
+//
+//   cmd_cluster.c  node list, cluster info, version
+//   cmd_node.c     node token, node revoke
+//   cmd_plugins.c  plugins
+//   cmd_top.c      top; top_page.c is what it shows
+//
+// One thread. A verb gets its parsed flags (client/client.h).
+
+#include "client/client.h"
+
+TD_VERB(td_cmd_cluster_info);
+TD_VERB(td_cmd_node_list);
+TD_VERB(td_cmd_node_revoke);
+TD_VERB(td_cmd_node_token);
+TD_VERB(td_cmd_plugins);
+TD_VERB(td_cmd_top);
+TD_VERB(td_cmd_version);
+
+#endif
