@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+HERE = pathlib.Path(__file__).parent
+sys.path[:0] = map(str, [HERE, *(f for f in sorted((HERE / "scenario").iterdir()) if f.is_dir())])  # scenarios share fixtures
 import support  # noqa: E402
 from sharing import pytest_addoption, pytest_configure  # noqa: E402, F401
 
