@@ -1,12 +1,13 @@
 // Fuzz entry of what the coordinator decodes of a node. Any bytes come as the event lines of a
 // running attempt, as its metric records, as the plan of a spec, or as a message of the control
-// stream. The first byte chooses. Whatever came, every message that goes out (to the node, to
-// clients) decodes where it arrives, and every record that was committed loads again. Nothing that
-// a rank or a node says may keep a coordinator from starting. Run by
-// tests/unit/fuzz/test_fuzz_core.c.
+// stream. The first byte chooses. Whatever came, what has to hold of the core does. Every message
+// that goes out (to the node, to clients) decodes where it arrives, and every record that was
+// committed loads again. Nothing that a rank or a node says may keep a coordinator from starting.
+// Run by tests/unit/fuzz/test_fuzz_core.c.
 
 #include "tests/fuzz/fuzz.h"
 
+#include "daemon/coordinator/core/core_check.h"
 #include "daemon/coordinator/core/view.h"
 #include "lib/attempt/languages.h"
 #include "lib/base/map.h"
@@ -68,7 +69,14 @@ static void act(struct rig *r, const struct td_action *a) {
     }
 }
 
+static void check_core(const struct td_core *core) {
+    td_status s = td_core_check(core);
+    if (s) fprintf(stderr, "%s\n", td_status_message(s));
+    td_fuzz_expect(!s);
+}
+
 static void take_once(struct rig *r) {
+    check_core(r->core);
     struct td_core_out out = td_core_take(r->core);
     for (const struct td_record *x = out.records; x; x = x->next) {
         store(r, x);
@@ -237,6 +245,7 @@ static void check_loads_again(const struct rig *r) {
         }
     }
     td_core_start(core, r->now);
+    check_core(core);
     struct td_core_out out = td_core_take(core);
     td_core_out_finish(&out);
     check_views(r, core);

@@ -7,17 +7,16 @@
 // Some jobs span two or three nodes: their parts step together or not at all, and one that fails
 // takes the others along.
 //
-// Held at every moment: no job has two attempts alive that are not fenced, on any node. No node
-// gets more ranks than it has slots, nor is it promised them. A gang starts on all its nodes or on
-// none, and where one part of it has ended badly no other goes on. No part is given up for the
-// silence of its node alone, before the time for that is over. No checkpoint on its way is given up
-// while its writer may send it. Every byte of metrics is stored
-// once, in order. A job whose creation was acknowledged is there after every crash. A node is asked
-// to forget an attempt only when everything of it was committed. No checkpoint that the catalog
-// keeps is removed. And once the faults stop, every job ends, the disks hold the one checkpoint of
-// each that its catalog holds, and nothing of those that were deleted. No attempt goes on from a
-// checkpoint of one over several nodes before all points that any of its ranks recorded before it
-// are stored.
+// Held at every moment: what td_core_check says of the core. No job has two attempts alive that are
+// not fenced, on any node. No node gets more ranks than it has slots. A gang starts on all its
+// nodes or on none, and where one part of it has ended badly no other goes on. No part is given up
+// for the silence of its node alone, before the time for that is over. No checkpoint on its way is
+// given up while its writer may send it. Every byte of metrics is stored once, in order. A job
+// whose creation was acknowledged is there after every crash. A node is asked to forget an attempt
+// only when everything of it was committed. No checkpoint that the catalog keeps is removed. And
+// once the faults stop, every job ends, the disks hold the one checkpoint of each that its catalog
+// holds, and nothing of those that were deleted. No attempt goes on from a checkpoint of one over
+// several nodes before all points that any of its ranks recorded before it are stored.
 
 #include "tests/sim/coordinator_history.h"
 

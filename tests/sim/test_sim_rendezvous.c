@@ -151,6 +151,7 @@ static void say_up(struct sim *w, int node, Traind__V1__NodeMessage *m) {
     uint32_t n_taken[N_NODES] = {0};
     m->incarnation = 1;
     td_core_session_message(r->core, r->now, w->meeting.sessions[node], m);
+    check_core(r);
     struct td_core_out out = td_core_take(r->core);
     keep_rows(r, out.records);
     for (const struct td_action *a = out.actions; a; a = a->next) {

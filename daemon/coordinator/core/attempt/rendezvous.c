@@ -47,6 +47,10 @@ void td_rendezvous_destroy(void *rendezvous) {
     free(r);
 }
 
+size_t td_rendezvous_bytes(const void *rendezvous) {
+    return ((const struct td_rendezvous *)rendezvous)->table.bytes;
+}
+
 static struct td_rendezvous *rendezvous_of(struct td_core *core, const struct td_job *j,
                                            const struct td_attempt *a) {
     char name[NAME_BYTES];

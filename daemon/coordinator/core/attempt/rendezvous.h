@@ -33,6 +33,7 @@ void td_rendezvous_on_taken(struct td_core *core, struct td_host *node,
 void td_rendezvous_node_up(struct td_core *core, struct td_host *node);
 // The attempt is over.
 void td_rendezvous_over(struct td_core *core, const struct td_job *j, const struct td_attempt *a);
+size_t td_rendezvous_bytes(const void *rendezvous); // of its values
 void td_rendezvous_destroy(void *rendezvous);
 
 #endif

@@ -3,10 +3,12 @@
 
 // The coordinator's core with one node that is messages: create jobs, answer plans, play an attempt
 // of one rank. What the core answered is counted; its records are kept as state.db would keep them.
+// After each input what has to hold of the core is checked.
 
 #include <stdlib.h>
 
 #include "daemon/coordinator/core/core.h"
+#include "daemon/coordinator/core/core_check.h"
 #include "lib/attempt/languages.h"
 #include "lib/base/buf.h"
 #include "lib/base/map.h"
@@ -72,7 +74,8 @@ struct rig {
     char said[400];
     uint32_t n_planned; // answers of td_core_plan; of the last one:
     enum td_code planned_code;
-    char planned[400]; // "REASON: message", or the plan
+    char planned[400];  // "REASON: message", or the plan
+    size_t n_unchecked; // inputs
 };
 
 // ---- the rig ------------------------------------------------------------------------------------
@@ -147,7 +150,16 @@ static void keep_rows(struct rig *r, const struct td_record *x) {
     }
 }
 
+// It costs what there are of jobs: with many of them it is made after as many more inputs.
+static void check_core(struct rig *r) {
+    enum { FEW = 64 };
+    if (++r->n_unchecked * FEW < td_map_count(r->rows[TD_RECORD_JOB])) return;
+    r->n_unchecked = 0;
+    assert_ok(td_core_check(r->core));
+}
+
 static void take(struct rig *r) {
+    check_core(r);
     struct td_core_out out = td_core_take(r->core);
     keep_rows(r, out.records);
     for (const struct td_action *a = out.actions; a; a = a->next) {

@@ -65,6 +65,7 @@ static inline const char *say_as(struct meeting *m, int node, Traind__V1__NodeMe
     message->incarnation = 1;
     m->said[0] = '\0';
     td_core_session_message(r->core, r->now, m->sessions[node], message);
+    check_core(r);
     struct td_core_out out = td_core_take(r->core);
     keep_rows(r, out.records);
     for (const struct td_action *a = out.actions; a; a = a->next) {
@@ -97,6 +98,7 @@ static void begin_meeting(struct meeting *m, uint32_t n_ranks) {
     settle(&m->rig);
     answer_plans(&m->rig);
     assert_int_equal(m->rig.n_assigned, 1);
+    add_node(&m->rig, "n-2", n_ranks);
     spread(&m->rig, n_ranks);
     start_again(&m->rig, &meeting_options);
     for (int i = 0; i < 2; i++) {

@@ -106,16 +106,24 @@ static void test_checkpoint_is_committed_when_points_of_all_ranks_are_stored(voi
 static void test_what_is_waited_for_is_known_when_the_coordinator_starts_again(void **state) {
     (void)state;
     struct two t;
-    const struct td_core_options o = {.incarnation = 2, .checkpoint_dir = "/c"};
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
     run(&t);
     say_boundary(&t, 0, 1, 3);
     say_boundary(&t, 1, 1, 3);
     say_checkpoint(&t, 3, 1);
+    Traind__V1__AttemptId id = attempt_id(&t.r);
+    Traind__V1__AttemptHeld held = TRAIND__V1__ATTEMPT_HELD__INIT;
+    held.id = &id;
+    held.alive = true;
+    held.launcher_major = 1;
     load_again(&t.r, &o);
     td_core_load_offset(t.r.core, t.r.assigned, 1, 0, TRAIND__V1__SEGMENT__KIND__METRICS,
                         3 * RECORD);
     td_core_start(t.r.core, t.r.now);
     take(&t.r);
+    assert_false(committed(&t, "a1/step-3"));
+    t.b = join_as(&t.r, "n-2", 2, "avx2", &held);
+    send_points(&t, 1, 0, 3);
     assert_false(committed(&t, "a1/step-3"));
     store_points(&t, 1, 3);
     assert_true(committed(&t, "a1/step-3"));

@@ -2,6 +2,7 @@
 // another build. Sessions are opened by hand, because who speaks, and from where, is what counts.
 
 #include "daemon/coordinator/core/core.h"
+#include "daemon/coordinator/core/core_check.h"
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/view.h"
 #include "lib/spec/language.h"
@@ -47,6 +48,7 @@ static const char *registers(struct rig *r, const struct who *w, uint64_t *out_s
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;
     m.register_ = &reg;
     td_core_session_message(r->core, r->now, session, &m);
+    assert_ok(td_core_check(r->core));
     reason[0] = out_text[0] = r->driven_out[0] = '\0';
     struct td_core_out out = td_core_take(r->core);
     for (const struct td_action *a = out.actions; a; a = a->next) {
