@@ -12,7 +12,7 @@ import sys
 import pytest
 
 HERE = pathlib.Path(__file__).parent
-sys.path[:0] = map(str, [HERE, *(f for f in sorted((HERE / "scenario").iterdir()) if f.is_dir())])  # scenarios share fixtures
+sys.path[:0] = map(str, [HERE, *sorted(HERE.glob("scenario/*/"))])  # scenarios share fixtures
 import support  # noqa: E402
 from sharing import pytest_addoption, pytest_configure  # noqa: E402, F401
 
