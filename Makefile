@@ -291,7 +291,7 @@ $(B)/bin/traind: $(daemon_o) $(coord_o) $(node_o) $(B)/lib/libtdtopology.a $(B)/
 	@mkdir -p $(@D)
 	$(Q)$(ld) $^ $(grpc) -levent -lsqlite3 -lyaml -lprotobuf-c -ljansson -lz -lssl -lcrypto -lhwloc -lm -o $@
 
-$(B)/bin/trainctl: $(client_o) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a $(B)/lib/libtdbase.a
+$(B)/bin/trainctl: $(client_o) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(ld) $^ $(grpc) -levent -lyaml -lprotobuf-c -ljansson -lz -lssl -lcrypto -lsmartcols -lm -o $@

@@ -17,6 +17,7 @@
 #include "engine/train/rank/state/own_state.h"
 #include "engine/train/rank/state/state.h"
 #include "fabric/fabric.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/base/clock.h"
 
 static td_status settle(struct td_fabric *f, const char *call) {
@@ -38,7 +39,8 @@ static td_status check_place(struct td_fabric *f) {
     struct stat st;
     const int64_t step = f->loop.at.step;
     if (!f->branched || f->loop.saved_step == step) return TD_OK;
-    TD_TRY(td_fs_path(path, "%s/step-%lld", f->config->train.checkpoint.dir, (long long)step));
+    TD_TRY(td_fs_path(path, "%s/%s", f->config->train.checkpoint.dir,
+                      td_checkpoint_name_of(step).text));
     if (stat(path, &st) != 0) return TD_OK;
     return td_fabric_misuse("'%s' is there already, from before another state was loaded; a "
                             "checkpoint is not written over",

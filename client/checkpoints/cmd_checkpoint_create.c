@@ -12,6 +12,7 @@
 #include "client/checkpoints/checkpoints.h"
 #include "client/jobs/follow.h"
 #include "client/screen/print.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "traind/v1/checkpoint.pb-c.h"
 
 enum { PATH_BYTES = 256, WHY_BYTES = 512, ID_BYTES = 64 };
@@ -24,9 +25,10 @@ struct saving {
 };
 
 static bool is_since(const struct saving *w, const char *path) {
-    uint32_t attempt, step;
+    uint32_t attempt;
+    int64_t step;
     if (!path[0] || strcmp(path, w->before) == 0) return false;
-    if (sscanf(path, "a%u/step-%u", &attempt, &step) != 2) return true;
+    if (!td_checkpoint_path_parse(path, &attempt, &step)) return true;
     return attempt == w->attempt && step >= w->step;
 }
 

@@ -10,20 +10,19 @@
 #include <unistd.h>
 
 #include "client/run/run.h"
+#include "lib/attempt/checkpoint_name.h"
 
 enum { CHECKPOINTS_MAX = 16, FOUND_MAX = 4096, DIR_MAX = TD_FS_PATH_BYTES - 300 };
 
 struct found {
-    int attempt, step;
+    int attempt;
+    int64_t step;
 };
 
-// "a12" -> 12, "step-7" -> 7; 0 or less: another name.
-static int number_of(const char *name, const char *prefix) {
+// "a12" -> 12; 0 or less: another name.
+static int number_of(const char *name) {
     int n = 0, end = 0;
-    size_t skip = strlen(prefix);
-    if (strncmp(name, prefix, skip) != 0) return -1;
-    bool whole = sscanf(name + skip, "%9d%n", &n, &end) == 1 && !name[skip + (size_t)end];
-    return whole ? n : -1;
+    return sscanf(name, "a%9d%n", &n, &end) == 1 && !name[end] ? n : -1;
 }
 
 static int newest_first(const void *a, const void *b) {
@@ -43,7 +42,7 @@ static void find_steps(const struct td_local_run *r, int attempt, struct found *
             *n = FOUND_MAX / 2;
         }
         char manifest[TD_FS_PATH_BYTES + 280];
-        int step = number_of(e->d_name, "step-");
+        const int64_t step = td_checkpoint_name_step(e->d_name, "");
         snprintf(manifest, sizeof manifest, "%s/%s/manifest.json", dir, e->d_name);
         if (step >= 0 && td_fs_exists(manifest)) list[(*n)++] = (struct found){attempt, step};
     }
@@ -61,8 +60,9 @@ static td_status find_checkpoints(struct td_local_run *r) {
     r->checkpoints = td_json_new(r->arena, TD_JSON_ARRAY);
     if (!r->checkpoints) return td_fail_oom();
     for (size_t i = 0; i < n && i < CHECKPOINTS_MAX; i++) {
-        const char *path = td_arena_printf(r->arena, "%s/checkpoints/a%d/step-%d", r->dir,
-                                           list[i].attempt, list[i].step);
+        const char *path =
+            td_arena_printf(r->arena, "%s/checkpoints/%s", r->dir,
+                            td_checkpoint_path_of((uint32_t)list[i].attempt, list[i].step).text);
         if (!td_json_push(r->checkpoints, td_json_new_string(r->arena, path))) return td_fail_oom();
     }
     return TD_OK;
@@ -75,7 +75,7 @@ static int32_t next_attempt(const struct td_local_run *r) {
     int32_t next = 1;
     DIR *d = opendir(dir);
     for (struct dirent *e; d && (e = readdir(d));) {
-        next = TD_MAX(next, number_of(e->d_name, "a") + 1);
+        next = TD_MAX(next, number_of(e->d_name) + 1);
     }
     if (d) closedir(d);
     return next;

@@ -2,25 +2,59 @@
 
 #include "lib/attempt/checkpoint_name.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/base/files/whole_file.h"
 
-static const char *digits(const char *p) {
+static const char step_prefix[] = "step-";
+
+// 1 to 9 digits. What follows them; NULL: there are none, or more.
+static const char *number(const char *p, int64_t *out) {
     const char *begin = p;
-    while (*p >= '0' && *p <= '9') {
-        p++;
+    int64_t n = 0;
+    while (*p >= '0' && *p <= '9' && p - begin < 10) {
+        n = 10 * n + (*p++ - '0');
     }
-    return p == begin || p - begin > 9 ? NULL : p;
+    if (p == begin || p - begin > 9) return NULL;
+    *out = n;
+    return p;
+}
+
+struct td_checkpoint_name td_checkpoint_name_of(int64_t step) {
+    struct td_checkpoint_name name;
+    snprintf(name.text, sizeof name.text, "%s%" PRId64, step_prefix, step);
+    return name;
+}
+
+struct td_checkpoint_name td_checkpoint_path_of(uint32_t attempt, int64_t step) {
+    struct td_checkpoint_name path;
+    snprintf(path.text, sizeof path.text, "a%" PRIu32 "/%s%" PRId64, attempt, step_prefix, step);
+    return path;
+}
+
+int64_t td_checkpoint_name_step(const char *name, const char *end) {
+    int64_t step;
+    if (strncmp(name, step_prefix, strlen(step_prefix)) != 0) return -1;
+    const char *rest = number(name + strlen(step_prefix), &step);
+    return rest && strcmp(rest, end) == 0 ? step : -1;
+}
+
+bool td_checkpoint_path_parse(const char *path, uint32_t *out_attempt, int64_t *out_step) {
+    int64_t attempt;
+    const char *p = path && *path == 'a' ? number(path + 1, &attempt) : NULL;
+    const int64_t step = p && *p == '/' ? td_checkpoint_name_step(p + 1, "") : -1;
+    if (step < 0) return false;
+    *out_attempt = (uint32_t)attempt;
+    *out_step = step;
+    return true;
 }
 
 bool td_checkpoint_path_ok(const char *path) {
-    if (!path || *path != 'a') return false;
-    const char *p = digits(path + 1);
-    if (!p || strncmp(p, "/step-", 6) != 0) return false;
-    p = digits(p + 6);
-    return p && *p == '\0';
+    uint32_t attempt;
+    int64_t step;
+    return td_checkpoint_path_parse(path, &attempt, &step);
 }
 
 bool td_checkpoint_of_job_read(const char *text, struct td_checkpoint_of_job *out) {

@@ -23,6 +23,7 @@ import opens
 import prose
 import rooms
 import said
+import spelled
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_FILE_LINES = 600
@@ -213,9 +214,6 @@ EVENT_PARTIES = {
 }
 # Parties whose table of handlers is made of the rows: there the compiler checks that each has one.
 EVENT_TABLES = ["COORDINATOR", "RUN"]
-
-# Where the names of outcomes stand.
-OUTCOMES = "lib/attempt/outcome.c"
 
 # Where an integer, which was never a pointer to const, becomes a pointer; elsewhere it is td_unconst().
 INTEGERS_TO_POINTERS = ["include/traind/accelerator.h", "engine/graph/state.c", "lib/base/base.h"]
@@ -424,8 +422,7 @@ def check_file(path, users):
     for check in (braces.check, prose.check_comments, said.check):
         check(path, code, problem)
     devices.check(path, plain, problem)
-    check_spelled_events(path, plain)
-    check_spelled_outcomes(path, plain)
+    spelled.check(path, plain, problem)
     if path.endswith(".h"):
         check_guard(path, code)
     if path.endswith(".c"):
@@ -501,24 +498,6 @@ def check_events():
                 problem(EVENTS, line, f"{EVENT_PARTIES[party]} has no TD_EVENT_{kind}, and {event} names {party}")
             if is_used and not (writes or reads):
                 problem(EVENTS, line, f"{EVENT_PARTIES[party]} has a TD_EVENT_{kind}, and {event} does not name {party}")
-
-
-def check_spelled_events(path, code):
-    """The key of an event stands in lib/attempt alone; elsewhere its row is meant by its kind."""
-    if path.startswith(("tests/", "lib/attempt/")):
-        return
-    for m in re.finditer(r"\\\"event\\\"|\"event\"", code):
-        problem(path, line_of(code, m.start()), f"an event is spelled out: use its row of {EVENTS}")
-
-
-def check_spelled_outcomes(path, code):
-    """The name of an outcome stands in lib/attempt/outcome.c alone; a message for people may be that word, and a class."""
-    if path.startswith("tests/") or path in (OUTCOMES, "lib/base/status.c"):
-        return
-    for m in re.finditer(r"\"(?:done|stopped|killed|failed)\"", code):
-        statement = code[max(code.rfind(c, 0, m.start()) for c in ";{}"):m.start()]
-        if not re.search(r"\b(?:td_log_\w+|td_fail)\s*\([^;]*$", statement):
-            problem(path, line_of(code, m.start()), f"an outcome is spelled out: use td_outcome_name or _parse ({OUTCOMES})")
 
 
 def check_printed_docs(traind):

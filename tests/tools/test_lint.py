@@ -15,6 +15,7 @@ import lint  # noqa: E402
 import rooms  # noqa: E402
 import names  # noqa: E402
 import said  # noqa: E402
+import spelled  # noqa: E402
 
 OPS = 'TD_OP(ADD, "add", 2, 2, 1)\nTD_OP(CLAMP, "clamp", 1, 1, 1)\n'
 EVENTS = ("TD_EVENT(NOTE, note, \"n\")\nTD_WRITER(note, RANK)\nTD_READER(note, COORDINATOR)\nTD_EVENT_DONE(note)\n"
@@ -102,18 +103,18 @@ def test_event_without_its_code_is_named(tree, file, old, new, words):
     assert len(lint.problems) == 1 and words in lint.problems[0], lint.problems
 
 
-def test_event_that_is_spelled_out_is_named(tree):
-    code = r'''printf("{\"event\":\"end\"}"); get(v, "event"); about("events");'''
-    lint.check_spelled_events("daemon/node/shell/attempts/forward.c", code)
-    lint.check_spelled_events("lib/attempt/events.c", code)
-    assert len(lint.problems) == 2 and all(p.startswith("daemon/node/shell/attempts/forward.c:1: an event is spelled") for p in lint.problems)
-
-
-def test_outcome_that_is_spelled_out_is_named(tree):
-    code = 'f(s ? "failed" : "done");\ntd_log_info("stopped");\nif (x) return td_fail(TD_CANCELLED, "stopped");\n"is done";'
-    lint.check_spelled_outcomes("daemon/worker/run.c", code)
-    lint.check_spelled_outcomes(lint.OUTCOMES, code)
-    assert len(lint.problems) == 2 and all(p.startswith("daemon/worker/run.c:1: an outcome is spelled") for p in lint.problems)
+@pytest.mark.parametrize("what, home, path, code, n", [
+    ("an event", "lib/attempt/events.c", "daemon/node/shell/attempts/forward.c",
+     r'''printf("{\"event\":\"end\"}"); get(v, "event"); about("events");''', 2),
+    ("an outcome", "lib/attempt/outcome.c", "daemon/worker/run.c",
+     'f(s ? "failed" : "done");\ntd_log_info("stopped");\nif (x) return td_fail(TD_CANCELLED, "stopped");\n"is done";', 2),
+    ("the name of a checkpoint", "lib/attempt/checkpoint_name.c", "engine/train/checkpoint/best.c",
+     'f("%s/step-%lld.tmp"); g("a%u/step-" X); strncmp(s, "step-", 5); glob("step-*"); say("a1/step-5, step-N or step-by-step");', 4),
+])
+def test_what_stands_in_one_file_is_spelled_out_nowhere_else(tree, what, home, path, code, n):
+    spelled.check(path, code, lint.problem)
+    spelled.check(home, code, lint.problem)
+    assert len(lint.problems) == n and all(p.startswith(f"{path}:1: {what} is spelled out") for p in lint.problems)
 
 
 def test_prints_that_pass_strangers_text_are_named(tree):

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/attempt/checkpoint_name.h"
+
 // Where the last part of a path begins; slashes at its end are no part.
 static size_t last_part(const char *path) {
     size_t n = strlen(path);
@@ -41,7 +43,7 @@ void td_best_offer(struct td_best *b, const struct td_checkpoint_config *config,
     };
     size_t first = last_part(config->dir);
     snprintf(b->monitor, sizeof b->monitor, "%s", config->monitor);
-    snprintf(b->path, sizeof b->path, "%.*s/step-%lld",
+    snprintf(b->path, sizeof b->path, "%.*s/%s",
              (int)TD_MIN(strcspn(config->dir + first, "/"), 255), config->dir + first,
-             (long long)step);
+             td_checkpoint_name_of(step).text);
 }

@@ -15,6 +15,7 @@
 #include "engine/train/checkpoint/plugin_state.h"
 #include "engine/train/checkpoint/retention.h"
 #include "engine/train/checkpoint/shard.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/attempt/event_writer.h"
 #include "lib/base/clock.h"
 #include "lib/base/files/files.h"
@@ -59,8 +60,7 @@ static td_status as_disk(td_status s) {
 
 // What an attempt that was killed while it wrote, removed or tried a place left in its directory.
 static bool is_leftover(const char *name) {
-    int end = 0;
-    return (sscanf(name, "step-%*d%n", &end) == 0 && end && strcmp(name + end, ".tmp") == 0) ||
+    return td_checkpoint_name_step(name, TD_CHECKPOINT_HALF) >= 0 ||
            strncmp(name, TD_WHOLE_FILE_PREFIX, strlen(TD_WHOLE_FILE_PREFIX)) == 0;
 }
 
@@ -352,13 +352,13 @@ static td_status append_event(const struct td_checkpointer *c, const char *path,
 static td_status remove_old(struct td_checkpointer *c, int64_t step) {
     char path[TD_FS_PATH_BYTES], tmp[TD_FS_PATH_BYTES], label[TD_FS_PATH_BYTES];
     bool removes = true;
-    TD_TRY(td_fs_path(path, "%s/step-%lld", c->o.config->dir, (long long)step));
-    TD_TRY(td_fs_path(label, "%s/step-%lld", c->o.config->label, (long long)step));
+    TD_TRY(td_fs_path(path, "%s/%s", c->o.config->dir, td_checkpoint_name_of(step).text));
+    TD_TRY(td_fs_path(label, "%s/%s", c->o.config->label, td_checkpoint_name_of(step).text));
     if (c->o.strategy_ops->remove_checkpoint) {
         TD_TRY(c->o.strategy_ops->remove_checkpoint(c->o.strategy, path, &removes));
     }
     if (!removes) return TD_OK;
-    TD_TRY(td_fs_path(tmp, "%s.tmp", path));
+    TD_TRY(td_fs_path(tmp, "%s" TD_CHECKPOINT_HALF, path));
     if (rename(path, tmp) != 0 && errno != ENOENT) return td_fs_fail("rename", path);
     TD_TRY(td_fs_remove_tree(tmp));
     td_events_removed(c->o.events, step, label);
@@ -402,9 +402,9 @@ static td_status write_snapshot(struct td_checkpointer *c) {
     long long step = c->manifest.progress.step;
     TD_TRY_CTX(await_copies(c), "checkpoint of step %lld", step);
     uint32_t asked = td_metrics_ask_drain(c->o.metrics);
-    TD_TRY(td_fs_path(path, "%s/step-%lld", c->o.config->dir, step));
-    TD_TRY(td_fs_path(tmp, "%s/step-%lld.tmp", c->o.config->dir, step));
-    TD_TRY(td_fs_path(label, "%s/step-%lld", c->o.config->label, step));
+    TD_TRY(td_fs_path(path, "%s/%s", c->o.config->dir, td_checkpoint_name_of(step).text));
+    TD_TRY(td_fs_path(tmp, "%s" TD_CHECKPOINT_HALF, path));
+    TD_TRY(td_fs_path(label, "%s/%s", c->o.config->label, td_checkpoint_name_of(step).text));
     TD_TRY(check_finite(c));
     list_plugins(c);
     size_t bytes = 0;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/train/checkpoint/early_stop_state.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/base/files/files.h"
 #include "lib/base/files/named.h"
 
@@ -416,8 +417,6 @@ static bool get_epoch_metrics(struct td_arena *a, const struct td_json *o,
 // Its path is two plain names: it must not lead elsewhere.
 static bool get_best(const struct td_json *o, struct td_best *b) {
     char dir[TD_BEST_PATH_BYTES];
-    long long step;
-    int end = 0;
     if (!o) return true; // nothing is monitored
     const char *mode = td_json_string(td_json_get(o, "mode"), "");
     b->known = true;
@@ -430,8 +429,8 @@ static bool get_best(const struct td_json *o, struct td_best *b) {
     }
     size_t n = strcspn(b->path, "/");
     snprintf(dir, sizeof dir, "%.*s", (int)n, b->path);
-    bool plain = is_plain_name(dir) && sscanf(b->path + n, "/step-%lld%n", &step, &end) == 1 &&
-                 !b->path[n + (size_t)end] && step == b->step;
+    bool plain = is_plain_name(dir) && b->path[n] == '/' &&
+                 strcmp(b->path + n + 1, td_checkpoint_name_of(b->step).text) == 0;
     return plain && !isnan(b->value) && (b->larger_is_better || strcmp(mode, "min") == 0);
 }
 

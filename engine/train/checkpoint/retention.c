@@ -3,9 +3,9 @@
 #include "engine/train/checkpoint/retention.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/attempt/retention.h"
 
 struct td_retention {
@@ -25,10 +25,9 @@ td_status td_retention_create(const struct td_checkpoint_config *config, const c
                                          .larger_is_better = config->monitor_max};
     r->protected_step = -1;
     size_t dir_len = strlen(config->dir);
-    long long step;
     if (resumed_from && strncmp(resumed_from, config->dir, dir_len) == 0 &&
-        sscanf(resumed_from + dir_len, "/step-%lld", &step) == 1) {
-        r->protected_step = step;
+        resumed_from[dir_len] == '/') {
+        r->protected_step = td_checkpoint_name_step(resumed_from + dir_len + 1, "");
     }
     r->cap = config->save_top_k < 0 ? 0 : (size_t)config->save_top_k + 2;
     r->step = td_calloc(r->cap + 1, sizeof *r->step);

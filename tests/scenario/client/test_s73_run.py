@@ -11,6 +11,7 @@ import subprocess
 import numpy
 import pytest
 
+from plans import steps_in
 from support import BIN, LONG, ROOT, SPEC, below, until, with_worker
 
 OK, JOB_FAILED, USAGE, NOT_FOUND, TIMEOUT, CONFLICT = 0, 1, 2, 3, 6, 7
@@ -208,7 +209,7 @@ def test_sigusr1_ended_a_run_and_nothing_was_saved(here, whom):
     out, err = p.communicate(timeout=60)
     assert p.returncode == OK and "SUCCEEDED: step 400, attempt 1" in out, (out, err)
     assert ("saving, and going on" in err) == (whom == "run")
-    first, last = sorted(int(f.name[5:]) for f in (here.path / "long/checkpoints/a1").glob("step-*"))
+    first, last = steps_in(here.path / "long/checkpoints/a1")
     assert 0 < first < last == 400
 
 

@@ -14,6 +14,7 @@ import sys
 import pytest
 
 import hosts as net
+from plans import steps_in
 from support import BIN, LONG, ROOT, SPEC, processes_of, until
 
 STANDIN = """#!{python}
@@ -131,7 +132,7 @@ def test_script_without_a_daemon_saves_before_the_limit_and_goes_on_in_the_next(
     words = ["bash", ROOT / "deploy/slurm/traind-run.sbatch", tmp_path / "long.yaml", "--set", "checkpoint.every_n_train_steps=0",
              "--set", "checkpoint.save_top_k=-1"]
     folder = tmp_path / "traind-run"
-    steps = lambda attempt: sorted(int(f.name[5:]) for f in folder.glob(f"checkpoints/a{attempt}/step-*") if ".tmp" not in f.name)
+    steps = lambda attempt: steps_in(folder / f"checkpoints/a{attempt}")
     script = subprocess.Popen(words, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         until("it trains", lambda: (folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size > 2000)

@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from marks import full_only
+from plans import steps_in
 from support import BIN, LONG, SPEC, alive, below, until, with_worker
 
 
@@ -80,7 +81,7 @@ def test_checkpoint_that_no_launcher_wrote_down_is_found(daemon):
     os.kill(launcher, signal.SIGSTOP)
     home, log = daemon.state_dir / "checkpoints" / job / "a1", daemon.state_dir / "attempts" / job / "a1/events.log"
     reported = lambda: {e["step"] for e in map(json.loads, log.read_text().splitlines()) if e["event"] == "checkpoint"}
-    whole = lambda: {int(p.parent.name[5:]) for p in home.glob("step-*/manifest.json") if p.parent.suffix != ".tmp"}
+    whole = lambda: set(steps_in(home))
     until("nothing that was reported is left", lambda: (lambda left: left and not left & reported())(whole()))
     os.kill(launcher, signal.SIGKILL)
     until("ranks die", lambda: not any(alive(p) for p in pids), 10)
@@ -103,7 +104,7 @@ def test_log_that_lost_its_end_with_the_power_is_closed_all_the_same(daemon):
     until("ranks die", lambda: not any(alive(p) for p in [launcher, *pids]))
     home, log = daemon.state_dir / "checkpoints" / job / "a1", daemon.state_dir / "attempts" / job / "a1/events.log"
     log.write_bytes(log.read_bytes().splitlines(True)[0])  # what was sent of it is more
-    newest = max(int(p.parent.name[5:]) for p in home.glob("step-*/manifest.json") if p.parent.suffix != ".tmp")
+    newest = max(steps_in(home))
     daemon.start()
     until("another attempt trains", lambda: daemon.job(job).attempt == 2 and daemon.state(job) == "RUNNING")
     assert f"log is shorter than what was sent of it job={job}" in daemon.tail(100)

@@ -2,7 +2,6 @@
 
 #include "daemon/coordinator/core/attempt/attempt.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +18,7 @@
 #include "daemon/coordinator/core/model/effects.h"
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/attempt/events.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/buf.h"
@@ -161,14 +161,13 @@ static bool is_of_another(const struct line *l, const char *path) {
 }
 
 static void on_registered(struct line *l) {
-    char path[TD_JOB_PATH_MAX];
-    snprintf(path, sizeof path, "a%u/step-%" PRId64, l->attempt->number, l->event->registered.step);
-    if (is_of_another(l, path)) {
+    const int64_t step = l->event->registered.step;
+    if (is_of_another(l, td_checkpoint_path_of(l->attempt->number, step).text)) {
         l->core->counters[TD_COUNT_BAD_LINES]++;
         return;
     }
     td_catalog_on_registered(l->core, l->job, l->attempt, l->part, &l->event->registered);
-    reached(l, l->event->registered.step);
+    reached(l, step);
 }
 
 static void on_checkpoint(struct line *l) {

@@ -341,9 +341,8 @@ bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_
 void td_catalog_on_registered(struct td_core *core, struct td_job *j, struct td_attempt *a,
                               const struct td_attempt_part *part,
                               const struct td_event_registered *e) {
-    char path[TD_JOB_PATH_MAX];
-    snprintf(path, sizeof path, "a%u/step-%" PRId64, a->number, TD_MAX(e->step, 0));
-    const struct td_event_checkpoint row = {.path = path,
+    const struct td_checkpoint_name path = td_checkpoint_path_of(a->number, TD_MAX(e->step, 0));
+    const struct td_event_checkpoint row = {.path = path.text,
                                             .step = e->step,
                                             .epoch = e->epoch,
                                             .directory = e->directory,

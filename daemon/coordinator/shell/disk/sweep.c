@@ -11,6 +11,7 @@
 #include "daemon/coordinator/core/catalog/retain.h"
 #include "daemon/coordinator/shell/disk/logs.h"
 #include "daemon/coordinator/shell/shell.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/base/files/files.h"
 #include "lib/base/log.h"
 
@@ -44,7 +45,7 @@ static void remove_parts(const char *path) {
     if (dir) closedir(dir);
 }
 
-static bool keeps(const struct sweep *s, uint32_t step) {
+static bool keeps(const struct sweep *s, int64_t step) {
     for (size_t i = 0; i < s->n_keep; i++) {
         if (s->keep[i] == step) return true;
     }
@@ -54,10 +55,9 @@ static bool keeps(const struct sweep *s, uint32_t step) {
 static void sweep_steps(const struct sweep *s) {
     DIR *dir = opendir(s->dir);
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        unsigned step;
-        int end = 0;
+        const int64_t step = td_checkpoint_name_step(e->d_name, "");
         char path[TD_SHELL_PATH_MAX];
-        if (sscanf(e->d_name, "step-%9u%n", &step, &end) != 1 || !end || e->d_name[end]) continue;
+        if (step < 0) continue;
         if ((size_t)snprintf(path, sizeof path, "%s/%s", s->dir, e->d_name) >= sizeof path) {
             continue;
         }

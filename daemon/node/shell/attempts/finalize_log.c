@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "daemon/node/shell/shards/unreported_checkpoints.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/attempt/event_writer.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
@@ -177,11 +178,7 @@ td_status td_finalize_log_after(const struct td_log_end *s, uint64_t own) {
 void td_remove_unfinished_checkpoints(const char *checkpoint_dir) {
     DIR *dir = opendir(checkpoint_dir);
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        unsigned step;
-        int end = 0;
-        if (sscanf(e->d_name, "step-%9u.tmp%n", &step, &end) != 1 || !end || e->d_name[end]) {
-            continue;
-        }
+        if (td_checkpoint_name_step(e->d_name, TD_CHECKPOINT_HALF) < 0) continue;
         char path[TD_FS_PATH_BYTES];
         td_status s = td_fs_path(path, "%s/%s", checkpoint_dir, e->d_name);
         if (!s) s = td_fs_remove_tree(path);

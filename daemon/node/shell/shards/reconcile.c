@@ -107,11 +107,10 @@ static bool remove_step(const struct work *w, int attempt_fd, const char *attemp
     return false;
 }
 
-static bool is_kept(const struct work *w, uint32_t attempt, unsigned step) {
-    char path[64];
-    snprintf(path, sizeof path, "a%u/step-%u", attempt, step);
+static bool is_kept(const struct work *w, uint32_t attempt, int64_t step) {
+    const struct td_checkpoint_name path = td_checkpoint_path_of(attempt, step);
     for (size_t i = 0; i < w->m->n_checkpoints; i++) {
-        if (strcmp(w->m->checkpoints[i]->path, path) == 0) return true;
+        if (strcmp(w->m->checkpoints[i]->path, path.text) == 0) return true;
     }
     return false;
 }
@@ -122,11 +121,9 @@ static void sweep_steps(struct work *w, int fd, uint32_t attempt, const char *la
     DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
     if (!dir && copy >= 0) close(copy);
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        unsigned step;
-        int end = 0;
-        if (sscanf(e->d_name, "step-%9u%n", &step, &end) != 1 || !end) continue;
-        bool half = strcmp(e->d_name + end, ".tmp") == 0;
-        if (!half && (e->d_name[end] || is_kept(w, attempt, step))) continue;
+        const bool half = td_checkpoint_name_step(e->d_name, TD_CHECKPOINT_HALF) >= 0;
+        const int64_t step = td_checkpoint_name_step(e->d_name, "");
+        if (!half && (step < 0 || is_kept(w, attempt, step))) continue;
         w->removed += remove_step(w, fd, label, e->d_name, half);
     }
     if (dir) closedir(dir);

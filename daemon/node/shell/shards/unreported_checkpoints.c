@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/attempt/event_writer.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
@@ -94,8 +95,8 @@ static void add_metrics(const struct td_json *manifest, struct td_event_writer *
 
 static td_status add_line(const char *dir, const char *label, int64_t step, struct td_buf *b) {
     char path[TD_FS_PATH_BYTES], name[TD_FS_PATH_BYTES], digest[TD_DIGEST_HEX];
-    TD_TRY(td_fs_path(name, "%s/step-%lld", label, (long long)step));
-    TD_TRY(td_fs_path(path, "%s/step-%lld/manifest.json", dir, (long long)step));
+    TD_TRY(td_fs_path(name, "%s/%s", label, td_checkpoint_name_of(step).text));
+    TD_TRY(td_fs_path(path, "%s/%s/manifest.json", dir, td_checkpoint_name_of(step).text));
     TD_AUTO_BUF text;
     td_buf_init(&text, MANIFEST_MAX);
     TD_TRY(td_fs_read(path, MANIFEST_MAX, &text));
@@ -134,11 +135,9 @@ static int64_t next_whole(const char *checkpoint_dir, int64_t above) {
     int64_t least = -1;
     DIR *dir = opendir(checkpoint_dir);
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        unsigned step;
-        int end = 0;
+        const int64_t step = td_checkpoint_name_step(e->d_name, ""); // -1 is not above
         char path[TD_FS_PATH_BYTES];
-        if (sscanf(e->d_name, "step-%9u%n", &step, &end) != 1 || !end || e->d_name[end]) continue;
-        if ((int64_t)step <= above || (least >= 0 && (int64_t)step >= least)) continue;
+        if (step <= above || (least >= 0 && step >= least)) continue;
         td_status s = td_fs_path(path, "%s/%s/manifest.json", checkpoint_dir, e->d_name);
         if (!s && td_fs_exists(path)) least = step;
         td_status_free(s);
