@@ -37,7 +37,8 @@ static struct td_page page_of(uint32_t rows, size_t all) {
 
 // What its certificate says of a node that joined.
 static bool add_member(struct td_arena *a, struct td_coordinator *c, Traind__V1__Node *n) {
-    const struct td_member *m = td_member_table_by_id(td_access_borrow_members(c), n->id);
+    const struct td_credential *m =
+        td_credential_table_get(td_access_borrow_credentials(c), TD_CREDENTIAL_MEMBER, n->id);
     if (!m) return true;
     n->certificate_end_time = td_view_time(a, m->expire_ns);
     if (m->revoke_ns) n->state = TRAIND__V1__NODE__STATE__REVOKED;

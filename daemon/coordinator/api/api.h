@@ -22,7 +22,7 @@
 
 #include "daemon/coordinator/shell/shell.h"
 
-struct td_token;
+struct td_credential;
 
 // ---- api/: each adds its service to the server --------------------------------------------------
 TD_MUST_USE td_status td_api_jobs_add(struct td_coordinator *c);
@@ -37,7 +37,7 @@ TD_MUST_USE td_status td_api_join_add(struct td_coordinator *c);
 
 // ---- api/tokens.c -------------------------------------------------------------------------------
 // NULL: the arena is full.
-Traind__V1__Token *td_view_token(struct td_arena *a, const struct td_token *k);
+Traind__V1__Token *td_view_token(struct td_arena *a, const struct td_credential *k);
 
 // ---- api/shards.c -------------------------------------------------------------------------------
 // Ends uploads into a checkpoint, or (path NULL) into all of an attempt. True: there was one, and

@@ -14,6 +14,8 @@
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/issue.h"
 #include "daemon/coordinator/shell/access/access.h"
+#include "daemon/coordinator/shell/access/members.h"
+#include "daemon/coordinator/shell/access/tokens.h"
 #include "lib/base/log.h"
 #include "lib/rpc/identity.h"
 #include "lib/tls/authority.h"
@@ -53,7 +55,7 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
                         const Traind__V1__CreateJoinTokenRequest *r) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_AUTO_BUF pem;
-    const struct td_token *k = NULL;
+    const struct td_credential *k = NULL;
     struct td_certificate ca;
     char text[TD_TOKEN_TEXT];
     td_buf_init(&pem, TD_TLS_PEM_MAX);
@@ -63,8 +65,8 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
     TD_TRY(td_certificate_read(td_buf_cstr(&pem), &ca));
     TD_TRY(td_shell_arena(&arena));
     struct td_real now = td_real_now();
-    TD_TRY(td_token_table_add(td_access_borrow_tokens(c), now, r->name, TD_ROLE_JOIN,
-                              now.ns + c->join_token_ns, &k, text));
+    TD_TRY(td_tokens_add(td_access_borrow_credentials(c), now, r->name, TD_ROLE_JOIN,
+                         now.ns + c->join_token_ns, &k, text));
     td_access_changed(c);
     td_rpc_call_set_object(call, k->id);
     td_log_info("join token created token=%s name=%s", k->id, k->name);
@@ -87,8 +89,8 @@ static void create_join_token(struct td_rpc_call *call, const ProtobufCMessage *
 
 // ---- Join ---------------------------------------------------------------------------------------
 // A token is for any node, or for the one of its name. Without a name it has its id as one.
-static td_status check_token(const struct td_token *k, const char *name) {
-    if (!k) {
+static td_status check_token(const struct td_credential *k, const char *name) {
+    if (!k || k->role != TD_ROLE_JOIN) {
         return td_status_with_reason(
             td_fail(TD_FAILED_PRECONDITION,
                     "to join needs a join token, which `trainctl node token` gives"),
@@ -103,7 +105,7 @@ static td_status check_token(const struct td_token *k, const char *name) {
 
 // A node belongs to the name of its token, or to its own id where it joined: these never meet.
 static td_status check_id(struct td_coordinator *c, const char *id) {
-    if (!td_token_table_names_nodes(td_access_borrow_tokens(c), id)) return TD_OK;
+    if (!td_tokens_names_nodes(td_access_borrow_credentials(c), id)) return TD_OK;
     return td_status_with_reason(
         td_fail(TD_ALREADY_EXISTS,
                 "'%s' is the name of a node token, to which nodes belong; give this one a state "
@@ -113,24 +115,25 @@ static td_status check_id(struct td_coordinator *c, const char *id) {
 }
 
 // A token that was used: is this its user, who says the same again?
-static td_status check_again(struct td_coordinator *c, const struct td_token *k,
+static td_status check_again(struct td_coordinator *c, const struct td_credential *k,
                              const Traind__V1__JoinRequest *r,
                              const uint8_t user[TD_TLS_DIGEST_BYTES]) {
-    const struct td_member *m = td_member_table_by_id(td_access_borrow_members(c), r->node_id);
-    bool same = m && !m->revoke_ns && strcmp(m->name, r->name) == 0 && td_token_is_of(k, user);
+    const struct td_credential *m =
+        td_credential_table_get(td_access_borrow_credentials(c), TD_CREDENTIAL_MEMBER, r->node_id);
+    bool same = m && !m->revoke_ns && strcmp(m->name, r->name) == 0 && td_tokens_is_of(k, user);
     if (same) return TD_OK;
     c->rejected_calls++;
-    return td_token_used();
+    return td_tokens_used();
 }
 
-static td_status check_join(struct td_coordinator *c, const struct td_token *k, struct td_real now,
-                            const Traind__V1__JoinRequest *r,
+static td_status check_join(struct td_coordinator *c, const struct td_credential *k,
+                            struct td_real now, const Traind__V1__JoinRequest *r,
                             uint8_t out_user[TD_TLS_DIGEST_BYTES]) {
     TD_TRY(check_token(k, r->name));
     TD_TRY(td_issue_check_tls(c));
     if (!k->use_ns) {
-        TD_TRY(td_member_table_may_join(td_access_borrow_members(c), now, c->renew_grace_ns,
-                                        r->node_id, r->name));
+        TD_TRY(td_members_may_join(td_access_borrow_credentials(c), now, c->renew_grace_ns,
+                                   r->node_id, r->name));
         TD_TRY(check_id(c, r->node_id));
     }
     TD_TRY(check_name(r->request, r->node_id));
@@ -146,15 +149,15 @@ static td_status take_in(struct td_coordinator *c, struct td_rpc_call *call,
     td_buf_init(&pem, TD_TLS_PEM_MAX);
     td_rpc_call_set_object(call, r->node_id);
     TD_TRY(td_shell_writable(c));
-    const struct td_token *k = td_access_join_token(c, call);
+    const struct td_credential *k = td_access_credential(c, call, TD_CREDENTIAL_TOKEN);
     struct td_real now = td_real_now();
     uint8_t user[TD_TLS_DIGEST_BYTES];
     TD_TRY(check_join(c, k, now, r, user));
     TD_TRY(td_shell_arena(&arena));
     TD_TRY(sign(c, r->request, r->node_id, &pem, &certificate));
-    td_token_table_spend(td_access_borrow_tokens(c), now, k, user);
-    (void)td_member_table_join(td_access_borrow_members(c), now, r->node_id, r->name,
-                               td_rpc_call_peer(call), &certificate);
+    td_tokens_spend(td_access_borrow_credentials(c), now, k, user);
+    (void)td_members_join(td_access_borrow_credentials(c), now, r->node_id, r->name,
+                          td_rpc_call_peer(call), &certificate);
     td_access_changed(c);
     td_log_info("node joined node=%s name=%s from=%s token=%s serial=%s", r->node_id, r->name,
                 td_rpc_call_peer(call), k->id, certificate.serial);
@@ -175,7 +178,7 @@ static td_status extend(struct td_coordinator *c, struct td_rpc_call *call,
     TD_AUTO_BUF pem;
     struct td_certificate certificate;
     td_buf_init(&pem, TD_TLS_PEM_MAX);
-    const struct td_member *m = td_access_member(c, call);
+    const struct td_credential *m = td_access_credential(c, call, TD_CREDENTIAL_MEMBER);
     if (!m) {
         return td_status_with_reason(
             td_fail(TD_FAILED_PRECONDITION,
@@ -187,8 +190,8 @@ static td_status extend(struct td_coordinator *c, struct td_rpc_call *call,
     TD_TRY(check_name(r->request, m->id));
     TD_TRY(td_shell_arena(&arena));
     TD_TRY(sign(c, r->request, m->id, &pem, &certificate));
-    td_member_table_renew(td_access_borrow_members(c), m, td_rpc_call_certificate(call)->serial,
-                          td_rpc_call_peer(call), &certificate);
+    td_members_renew(td_access_borrow_credentials(c), m, td_rpc_call_certificate(call)->serial,
+                     td_rpc_call_peer(call), &certificate);
     td_access_changed(c);
     td_log_info("certificate renewed node=%s name=%s serial=%s", m->id, m->name,
                 certificate.serial);
@@ -206,13 +209,13 @@ static void renew(struct td_rpc_call *call, const ProtobufCMessage *request, voi
 // Also while the disk refuses, as of tokens.
 static td_status take_back(struct td_coordinator *c, struct td_rpc_call *call, const char *node) {
     TD_AUTO(td_arena) *arena = NULL;
-    const struct td_member *k = NULL;
+    const struct td_credential *k = NULL;
     td_rpc_call_set_object(call, node);
     TD_TRY(td_shell_arena(&arena));
-    TD_TRY(td_member_table_revoke(td_access_borrow_members(c), td_real_now(), node, &k));
+    TD_TRY(td_members_revoke(td_access_borrow_credentials(c), td_real_now(), node, &k));
     td_rpc_call_set_object(call, k->id);
     td_access_changed(c);
-    td_access_cut_member(c, k);
+    td_access_cut(c, k, call);
     td_log_info("node revoked node=%s name=%s", k->id, k->name);
     Traind__V1__RevokeNodeResponse *m = td_arena_alloc(arena, sizeof *m);
     if (m) {

@@ -15,6 +15,7 @@
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/link.h"
 #include "daemon/coordinator/shell/access/access.h"
+#include "daemon/coordinator/shell/access/members.h"
 #include "daemon/coordinator/shell/disk/logs.h"
 #include "lib/base/log.h"
 #include "lib/rpc/codec.h"
@@ -251,10 +252,10 @@ static void note_register(struct td_coordinator *c, const struct session *s, con
 // A certificate is of one node, and a name of the one that joined with it.
 static td_status check_identity(struct td_coordinator *c, const struct session *s,
                                 const Traind__V1__Register *r) {
-    const struct td_member *m = td_access_member(c, s->call);
+    const struct td_credential *m = td_access_credential(c, s->call, TD_CREDENTIAL_MEMBER);
     if (!m || strcmp(m->id, r->node_id) == 0) {
-        return td_member_table_may_name(td_access_borrow_members(c), td_real_now(),
-                                        c->renew_grace_ns, r->node_id, r->name);
+        return td_members_may_name(td_access_borrow_credentials(c), td_real_now(),
+                                   c->renew_grace_ns, r->node_id, r->name);
     }
     return td_status_with_reason(td_fail(TD_PERMISSION_DENIED,
                                          "this certificate is of node %s, not of '%.63s'", m->id,

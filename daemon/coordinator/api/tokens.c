@@ -8,17 +8,18 @@
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/issue.h"
 #include "daemon/coordinator/shell/access/access.h"
+#include "daemon/coordinator/shell/access/tokens.h"
 #include "lib/base/log.h"
 #include "lib/tls/authority.h"
 
-static Traind__V1__Token__State state_of(const struct td_token *k, struct td_real now) {
+static Traind__V1__Token__State state_of(const struct td_credential *k, struct td_real now) {
     if (k->role == TD_ROLE_JOIN && k->use_ns) return TRAIND__V1__TOKEN__STATE__USED;
     if (k->revoke_ns) return TRAIND__V1__TOKEN__STATE__REVOKED;
-    return td_token_valid(k, now) ? TRAIND__V1__TOKEN__STATE__VALID
-                                  : TRAIND__V1__TOKEN__STATE__EXPIRED;
+    return td_credential_has_ended(k, now, 0) ? TRAIND__V1__TOKEN__STATE__EXPIRED
+                                              : TRAIND__V1__TOKEN__STATE__VALID;
 }
 
-Traind__V1__Token *td_view_token(struct td_arena *a, const struct td_token *k) {
+Traind__V1__Token *td_view_token(struct td_arena *a, const struct td_credential *k) {
     Traind__V1__Token *m = td_arena_alloc(a, sizeof *m);
     if (!m) return NULL;
     traind__v1__token__init(m);
@@ -66,7 +67,8 @@ static td_status name_of(const Traind__V1__CreateTokenRequest *r, char out[TD_TL
 
 static td_status certify(struct td_coordinator *c, struct td_arena *a,
                          const Traind__V1__CreateTokenRequest *r, int64_t expire_ns,
-                         const struct td_token **out_token, Traind__V1__CreateTokenResponse *m) {
+                         const struct td_credential **out_token,
+                         Traind__V1__CreateTokenResponse *m) {
     char name[TD_TLS_NAME_BYTES];
     struct td_certificate certificate;
     TD_AUTO_BUF pem;
@@ -78,19 +80,20 @@ static td_status certify(struct td_coordinator *c, struct td_arena *a,
     }
     TD_TRY(td_issue_check_tls(c));
     TD_TRY(name_of(r, name));
-    TD_TRY(td_token_table_may_add(td_access_borrow_tokens(c), now, name, role, expire_ns));
+    TD_TRY(td_tokens_may_add(td_access_borrow_credentials(c), now, name, role, expire_ns));
     TD_TRY(td_issue_sign(c, r->request, name, (expire_ns - now.ns + TD_NS_PER_S - 1) / TD_NS_PER_S,
                          &pem, &certificate));
     m->certificate = td_arena_strndup(a, pem.data, pem.len);
     if (!m->certificate) return td_fail_oom();
-    return td_token_table_add_certificate(td_access_borrow_tokens(c), now, name, role, &certificate,
-                                          out_token);
+    return td_tokens_add_certificate(td_access_borrow_credentials(c), now, name, role, &certificate,
+                                     out_token);
 }
 
 // A node that joined belongs to its id, the others to the name of their token: these never meet.
 static td_status check_name(struct td_coordinator *c, const Traind__V1__CreateTokenRequest *r) {
-    bool of_node = r->role == TRAIND__V1__TOKEN__ROLE__NODE &&
-                   td_member_table_by_id(td_access_borrow_members(c), r->name);
+    bool of_node =
+        r->role == TRAIND__V1__TOKEN__ROLE__NODE &&
+        td_credential_table_get(td_access_borrow_credentials(c), TD_CREDENTIAL_MEMBER, r->name);
     if (!of_node) return TD_OK;
     return td_status_with_reason(td_fail(TD_ALREADY_EXISTS,
                                          "'%s' is the id of a node that joined; give the token "
@@ -101,11 +104,12 @@ static td_status check_name(struct td_coordinator *c, const Traind__V1__CreateTo
 
 static td_status give_text(struct td_coordinator *c, struct td_arena *a,
                            const Traind__V1__CreateTokenRequest *r, int64_t expire_ns,
-                           const struct td_token **out_token, Traind__V1__CreateTokenResponse *m) {
+                           const struct td_credential **out_token,
+                           Traind__V1__CreateTokenResponse *m) {
     char text[TD_TOKEN_TEXT];
     TD_TRY(check_name(c, r));
-    TD_TRY(td_token_table_add(td_access_borrow_tokens(c), td_real_now(), r->name,
-                              (enum td_access_role)r->role, expire_ns, out_token, text));
+    TD_TRY(td_tokens_add(td_access_borrow_credentials(c), td_real_now(), r->name,
+                         (enum td_access_role)r->role, expire_ns, out_token, text));
     m->text = td_arena_strdup(a, text);
     return TD_OK;
 }
@@ -113,7 +117,7 @@ static td_status give_text(struct td_coordinator *c, struct td_arena *a,
 static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
                         const Traind__V1__CreateTokenRequest *r) {
     TD_AUTO(td_arena) *arena = NULL;
-    const struct td_token *k = NULL;
+    const struct td_credential *k = NULL;
     int64_t expire_ns = 0;
     TD_TRY(td_shell_writable(c));
     TD_TRY(td_shell_arena(&arena));
@@ -152,8 +156,9 @@ static td_status list(struct td_coordinator *c, struct td_rpc_call *call) {
     m->tokens = td_arena_array(arena, 2 * TD_TOKENS_MAX + 1, sizeof *m->tokens);
     if (!m->tokens) return td_fail_oom();
     size_t cursor = 0;
-    const struct td_token *k;
-    while ((k = td_token_table_next(td_access_borrow_tokens(c), &cursor))) {
+    const struct td_credential *k;
+    while ((k = td_credential_table_next(td_access_borrow_credentials(c), TD_CREDENTIAL_TOKEN,
+                                         &cursor))) {
         m->tokens[m->n_tokens] = td_view_token(arena, k);
         if (!m->tokens[m->n_tokens++]) return td_fail_oom();
     }
@@ -173,10 +178,10 @@ static void list_tokens(struct td_rpc_call *call, const ProtobufCMessage *reques
 // that it is not on disk yet.
 static td_status take_back(struct td_coordinator *c, struct td_rpc_call *call, const char *id) {
     TD_AUTO(td_arena) *arena = NULL;
-    const struct td_token *k = NULL;
+    const struct td_credential *k = NULL;
     td_rpc_call_set_object(call, id);
     TD_TRY(td_shell_arena(&arena));
-    TD_TRY(td_token_table_revoke(td_access_borrow_tokens(c), td_real_now(), id, &k));
+    TD_TRY(td_tokens_revoke(td_access_borrow_credentials(c), td_real_now(), id, &k));
     td_access_changed(c);
     td_access_cut(c, k, call);
     td_log_info("token revoked token=%s name=%s", k->id, k->name);

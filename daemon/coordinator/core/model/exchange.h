@@ -40,8 +40,8 @@ enum td_record_kind {
     TD_RECORD_REQUEST,    // request id
     TD_RECORD_LEAVING,    // job id: it is forgotten, what it owned is not gone yet
     TD_RECORD_REMOVAL,    // "<job>/<node>": what is left of a job that is forgotten
-    TD_RECORD_TOKEN,      // token id: of people and nodes; the shell's (tokens.h), not the core's
-    TD_RECORD_MEMBER,     // node id: of nodes that joined; the shell's (members.h)
+    TD_RECORD_TOKEN,      // token id; the shell's (credentials.h), not the core's
+    TD_RECORD_MEMBER,     // node id: of nodes that joined; the shell's, too
     TD_RECORD_AUDIT,      // number: a line of the audit log; the shell's (audit.h)
     TD_RECORD_KIND_COUNT,
 };

@@ -8,6 +8,8 @@
 
 #include "daemon/coordinator/shell/access/audit.h"
 #include "daemon/coordinator/shell/access/caps.h"
+#include "daemon/coordinator/shell/access/members.h"
+#include "daemon/coordinator/shell/access/tokens.h"
 #include "lib/base/log.h"
 #include "lib/rpc/identity.h"
 #include "lib/tls/revoked.h"
@@ -18,8 +20,7 @@ static const int64_t look_ns = 60 * TD_NS_PER_S;
 struct td_access {
     uint32_t magic;
     struct td_coordinator *c;
-    struct td_token_table *tokens;
-    struct td_member_table *members;
+    struct td_credential_table *credentials;
     struct td_tls_revoked *revoked; // serials that handshakes refuse
     struct td_audit *audit;
     struct td_caps *caps;
@@ -27,57 +28,19 @@ struct td_access {
 };
 enum { td_access_magic = 0x54444143 }; // "TDAC"
 
-// ---- ends of tokens -----------------------------------------------------------------------------
-static td_status why_revoked(void *arg) {
-    (void)arg;
-    return td_status_with_reason(
-        td_fail(TD_UNAUTHENTICATED, "the token of this call was revoked; ask an admin for another"),
-        "TOKEN_REVOKED");
+// ---- ends of credentials ------------------------------------------------------------------------
+static td_status why_ended(void *arg) {
+    return td_credential_ended(arg);
 }
 
-static td_status why_expired(void *arg) {
-    (void)arg;
-    return td_status_with_reason(
-        td_fail(TD_UNAUTHENTICATED, "the token of this call has expired; ask an admin for another"),
-        "TOKEN_EXPIRED");
-}
-
-static td_status why_person_revoked(void *arg) {
-    (void)arg;
-    return td_status_with_reason(td_fail(TD_UNAUTHENTICATED,
-                                         "the certificate of this call was revoked; ask an admin "
-                                         "for another"),
-                                 "CERTIFICATE_REVOKED");
-}
-
-static td_status why_person_expired(void *arg) {
-    (void)arg;
-    return td_status_with_reason(td_fail(TD_UNAUTHENTICATED,
-                                         "the certificate of this call has expired; ask an admin "
-                                         "for another"),
-                                 "CERTIFICATE_EXPIRED");
-}
-
-static td_status why_member_revoked(void *arg) {
-    (void)arg;
-    return td_status_with_reason(td_fail(TD_UNAUTHENTICATED,
-                                         "the certificate of this node was revoked; join with a "
-                                         "new token"),
-                                 "CERTIFICATE_REVOKED");
-}
-
-static td_status why_member_expired(void *arg) {
-    (void)arg;
-    return td_status_with_reason(
-        td_fail(TD_UNAUTHENTICATED, "the certificate of this node has expired; renew it"),
-        "CERTIFICATE_EXPIRED");
+static void refuse(struct td_access *a, const struct td_credential *k) {
+    td_tls_revoked_add(a->revoked, k->serial);
+    td_tls_revoked_add(a->revoked, k->before);
 }
 
 // What is past its end already is for the timer, too: its calls still run.
 static void arm(struct td_access *a) {
-    int64_t next = td_token_table_next_expiry(a->tokens);
-    int64_t member = td_member_table_next_expiry(a->members);
-    if (!next || (member && member < next)) next = member;
+    int64_t next = td_credential_table_next_expiry(a->credentials);
     if (next) {
         td_loop_timer_arm(a->timer, TD_MIN(next - td_real_now().ns, look_ns));
     } else if (td_loop_timer_is_armed(a->timer)) {
@@ -87,69 +50,53 @@ static void arm(struct td_access *a) {
 
 static void on_timer(void *arg) {
     struct td_access *a = TD_CAST(td_access, arg);
-    const struct td_token *k;
-    while (a->c->server && (k = td_token_table_expired(a->tokens, td_real_now()))) {
-        td_log_info("token expired token=%s name=%s", k->id, k->name);
-        td_tls_revoked_add(a->revoked, k->serial); // nodes alone are excused
-        td_rpc_server_end_calls(a->c->server, td_token_identity(k), NULL,
-                                k->serial[0] ? why_person_expired : why_expired, NULL);
-    }
-    const struct td_member *m;
-    while (a->c->server && (m = td_member_table_expired(a->members, td_real_now()))) {
-        td_log_warn("certificate expired node=%s name=%s", m->id, m->name);
-        td_rpc_server_end_calls(a->c->server, m->identity, NULL, why_member_expired, NULL);
+    const struct td_credential *k;
+    while (a->c->server && (k = td_credential_table_expired(a->credentials, td_real_now()))) {
+        if (k->kind == TD_CREDENTIAL_MEMBER) { // it may still renew, so handshakes take it
+            td_log_warn("certificate expired node=%s name=%s", k->id, k->name);
+        } else {
+            td_log_info("token expired token=%s name=%s", k->id, k->name);
+            refuse(a, k);
+        }
+        td_rpc_server_end_calls(a->c->server, k->identity, NULL, why_ended, td_unconst(k));
     }
     arm(a);
 }
 
-void td_access_cut_member(struct td_coordinator *c, const struct td_member *member) {
-    td_tls_revoked_add(c->access->revoked, member->serial);
-    td_tls_revoked_add(c->access->revoked, member->before);
-    td_rpc_server_end_calls(c->server, member->identity, NULL, why_member_revoked, NULL);
-}
-
-void td_access_cut(struct td_coordinator *c, const struct td_token *token,
+void td_access_cut(struct td_coordinator *c, const struct td_credential *credential,
                    const struct td_rpc_call *except) {
-    td_tls_revoked_add(c->access->revoked, token->serial);
-    td_rpc_server_end_calls(c->server, td_token_identity(token), except,
-                            token->serial[0] ? why_person_revoked : why_revoked, NULL);
+    refuse(c->access, credential);
+    td_rpc_server_end_calls(c->server, credential->identity, except, why_ended,
+                            td_unconst(credential));
 }
 
-struct td_token_table *td_access_borrow_tokens(struct td_coordinator *c) {
-    return c->access->tokens;
+struct td_credential_table *td_access_borrow_credentials(struct td_coordinator *c) {
+    return c->access->credentials;
 }
 
 void td_access_changed(struct td_coordinator *c) {
-    td_shell_records(c, td_token_table_take(c->access->tokens));
-    td_shell_records(c, td_member_table_take(c->access->members));
+    td_shell_records(c, td_credential_table_take(c->access->credentials));
     arm(c->access);
 }
 
-struct td_member_table *td_access_borrow_members(struct td_coordinator *c) {
-    return c->access->members;
-}
-
-const struct td_member *td_access_member(const struct td_coordinator *c,
-                                         const struct td_rpc_call *call) {
-    return td_member_table_find(c->access->members, td_rpc_call_identity(call));
-}
-
-const struct td_token *td_access_join_token(const struct td_coordinator *c,
-                                            const struct td_rpc_call *call) {
-    const struct td_token *k = td_token_table_find(c->access->tokens, td_rpc_call_identity(call));
-    return k && k->role == TD_ROLE_JOIN ? k : NULL;
+const struct td_credential *td_access_credential(const struct td_coordinator *c,
+                                                 const struct td_rpc_call *call,
+                                                 enum td_credential_kind kind) {
+    const struct td_credential *k =
+        td_credential_table_find(c->access->credentials, td_rpc_call_identity(call));
+    return k && k->kind == kind ? k : NULL;
 }
 
 // ---- callers ------------------------------------------------------------------------------------
 static struct td_caller caller_of(const struct td_access *a, uint64_t identity) {
-    const struct td_token *k = td_token_table_find(a->tokens, identity);
     if (identity == owner_identity) {
         return (struct td_caller){"owner", "owner", TD_ROLE_ADMIN, true};
     }
-    if (k) return (struct td_caller){k->id, k->name, k->role, false};
-    const struct td_member *m = td_member_table_find(a->members, identity);
-    if (m) return (struct td_caller){m->serial, m->id, TD_ROLE_NODE, false};
-    return (struct td_caller){"", "", TD_ROLE_NONE, false};
+    const struct td_credential *k = td_credential_table_find(a->credentials, identity);
+    if (!k) return (struct td_caller){"", "", TD_ROLE_NONE, false};
+    const bool is_member = k->kind == TD_CREDENTIAL_MEMBER;
+    return (struct td_caller){is_member ? k->serial : k->id, is_member ? k->id : k->name, k->role,
+                              false};
 }
 
 struct td_caller td_access_caller(const struct td_coordinator *c, const struct td_rpc_call *call) {
@@ -159,7 +106,7 @@ struct td_caller td_access_caller(const struct td_coordinator *c, const struct t
 // A last use that is not written while the disk refuses is written with a later one.
 static void keep_use(struct td_coordinator *c) {
     if (td_db_store_state_failing(c->store)) return;
-    td_shell_records(c, td_token_table_take(c->access->tokens));
+    td_shell_records(c, td_credential_table_take(c->access->credentials));
 }
 
 static bool is_method_of_nodes(const struct td_rpc_method *row, const char *method) {
@@ -170,7 +117,7 @@ static bool is_method_of_nodes(const struct td_rpc_method *row, const char *meth
 static td_status judge(struct td_coordinator *c, struct td_str token,
                        const struct td_rpc_method *row, uint64_t *out_identity) {
     struct td_str mine = {c->token, strlen(c->token)};
-    const struct td_token *k = NULL;
+    const struct td_credential *k = NULL;
     if (td_rpc_secret_equal(token, mine)) {
         *out_identity = owner_identity;
         return TD_OK;
@@ -182,10 +129,9 @@ static td_status judge(struct td_coordinator *c, struct td_str token,
                                         "as `authorization: Bearer <token>`"),
             "TOKEN_MISSING");
     }
-    TD_TRY(is_method_of_nodes(row, "Join")
-               ? td_token_table_judge_join(c->access->tokens, td_real_now(), token, &k)
-               : td_token_table_judge(c->access->tokens, td_real_now(), token, &k));
-    *out_identity = td_token_identity(k);
+    TD_TRY(td_tokens_judge(c->access->credentials, td_real_now(), token,
+                           is_method_of_nodes(row, "Join"), &k));
+    *out_identity = k->identity;
     keep_use(c);
     return TD_OK;
 }
@@ -222,20 +168,21 @@ td_status td_access_authorize(struct td_str token, const struct td_rpc_method *r
 // All that the certificate of a node is good for when it is over is its renewal.
 static td_status judge_member(const struct td_coordinator *c, const struct td_peer_identity *peer,
                               const struct td_rpc_method *row, uint64_t *out_identity) {
-    const struct td_member *m = NULL;
-    TD_TRY(td_member_table_judge(c->access->members, peer->name, peer->serial, &m));
+    const struct td_credential *m = NULL;
+    TD_TRY(td_members_judge(c->access->credentials, peer->name, peer->serial, &m));
     bool over = peer->valid_until_s * TD_NS_PER_S <= td_real_now().ns;
-    if (over && !is_method_of_nodes(row, "Renew")) return why_member_expired(NULL);
+    if (over && !is_method_of_nodes(row, "Renew")) return td_credential_ended(m);
     *out_identity = m->identity;
     return TD_OK;
 }
 
 static td_status judge_peer(struct td_coordinator *c, const struct td_peer_identity *peer,
                             const struct td_rpc_method *row, uint64_t *out_identity) {
-    const struct td_token *k = NULL;
-    TD_TRY(td_token_table_judge_certificate(c->access->tokens, td_real_now(), peer->serial, &k));
+    const struct td_credential *k = NULL;
+    struct td_credential_table *t = c->access->credentials;
+    TD_TRY(td_tokens_judge_certificate(t, td_real_now(), peer->serial, &k));
     if (!k) return judge_member(c, peer, row, out_identity);
-    *out_identity = td_token_identity(k);
+    *out_identity = k->identity;
     keep_use(c);
     return TD_OK;
 }
@@ -384,8 +331,7 @@ td_status td_access_create(struct td_coordinator *c, struct td_access **out_acce
     if (!a) return td_fail_oom();
     a->magic = td_access_magic;
     a->c = c;
-    td_status s = td_token_table_create(&a->tokens);
-    if (!s) s = td_member_table_create(&a->members);
+    td_status s = td_credential_table_create(&a->credentials);
     if (!s) s = td_tls_revoked_create(&a->revoked);
     if (!s) s = td_audit_create(c->loop, c->state_dir, &a->audit);
     if (!s) s = td_caps_create(&a->caps);
@@ -403,8 +349,7 @@ void td_access_destroy(struct td_access *a) {
     td_loop_timer_destroy(a->timer);
     td_caps_destroy(a->caps);
     td_audit_destroy(a->audit);
-    td_token_table_destroy(a->tokens);
-    td_member_table_destroy(a->members);
+    td_credential_table_destroy(a->credentials);
     td_tls_revoked_destroy(a->revoked);
     a->magic = 0;
     free(a);
@@ -427,8 +372,8 @@ static td_status load_line(enum td_record_kind kind, const char *key, const char
 static td_status load_row(enum td_record_kind kind, const char *key, const char *body, void *arg) {
     const struct reading *r = arg;
     bool is_token = kind == TD_RECORD_TOKEN;
-    td_status bad = is_token ? td_token_table_load(r->access->tokens, key, body)
-                             : td_member_table_load(r->access->members, key, body);
+    td_status bad = td_credential_table_load(
+        r->access->credentials, is_token ? TD_CREDENTIAL_TOKEN : TD_CREDENTIAL_MEMBER, key, body);
     if (!bad || !r->salvage) return bad;
     td_status_log(TD_LOG_WARN, bad,
                   is_token ? "salvage: left out: a token, which is refused from now on"
@@ -438,17 +383,12 @@ static td_status load_row(enum td_record_kind kind, const char *key, const char 
 
 // Those that have expired meanwhile follow with the timer.
 static void refuse_revoked(struct td_access *a) {
-    const struct td_member *m;
-    const struct td_token *k;
-    size_t cursor = 0;
-    while ((k = td_token_table_next(a->tokens, &cursor))) {
-        if (k->revoke_ns) td_tls_revoked_add(a->revoked, k->serial);
-    }
-    cursor = 0;
-    while ((m = td_member_table_next(a->members, &cursor))) {
-        if (!m->revoke_ns) continue;
-        td_tls_revoked_add(a->revoked, m->serial);
-        td_tls_revoked_add(a->revoked, m->before);
+    const struct td_credential *k;
+    for (enum td_credential_kind kind = 0; kind < TD_CREDENTIAL_KINDS; kind++) {
+        size_t cursor = 0;
+        while ((k = td_credential_table_next(a->credentials, kind, &cursor))) {
+            if (k->revoke_ns) refuse(a, k);
+        }
     }
 }
 

@@ -17,15 +17,15 @@
 // The room, in reading order:
 //
 //   role.h                what a credential may do, as a table
-//   tokens.h              the credentials that were given out
+//   credentials.h         by what calls come: one table
+//   tokens.h              those that were given out
 //   members.h             the nodes that joined, and their certificates
 //   caller.h              who calls
 //   caps.h                how many calls may be open, by whose (caps.def)
 //   audit.h audit_file.h  the file that says who did what
 
 #include "daemon/coordinator/shell/access/caller.h"
-#include "daemon/coordinator/shell/access/members.h"
-#include "daemon/coordinator/shell/access/tokens.h"
+#include "daemon/coordinator/shell/access/credentials.h"
 #include "daemon/coordinator/shell/shell.h"
 
 struct td_access;
@@ -70,21 +70,15 @@ void td_access_note(struct td_coordinator *c, const struct td_rpc_call *call);
 // A line of what this call has changed, which is on disk when the records are that are gathered.
 void td_access_note_change(struct td_coordinator *c, struct td_rpc_call *call);
 
-struct td_token_table *td_access_borrow_tokens(struct td_coordinator *c);
-struct td_member_table *td_access_borrow_members(struct td_coordinator *c);
-// The node whose certificate the call came with; NULL: it has a token.
-const struct td_member *td_access_member(const struct td_coordinator *c,
-                                         const struct td_rpc_call *call);
-// The join token that the call came with; NULL: another credential.
-const struct td_token *td_access_join_token(const struct td_coordinator *c,
-                                            const struct td_rpc_call *call);
-// It was revoked: its certificates are refused, and its calls end.
-void td_access_cut_member(struct td_coordinator *c, const struct td_member *member);
-// Tokens or members changed: their rows go to the store, and what must happen by time is looked at
-// again.
+struct td_credential_table *td_access_borrow_credentials(struct td_coordinator *c);
+// With which the call came, if it is of that kind; NULL: it is not, or it is the owner's.
+const struct td_credential *td_access_credential(const struct td_coordinator *c,
+                                                 const struct td_rpc_call *call,
+                                                 enum td_credential_kind kind);
+// Credentials changed: their rows go to the store, and what must happen by time is looked at again.
 void td_access_changed(struct td_coordinator *c);
-// It was revoked: its calls end, all but this one.
-void td_access_cut(struct td_coordinator *c, const struct td_token *token,
+// It was revoked: its certificates are refused, and its calls end, all but this one.
+void td_access_cut(struct td_coordinator *c, const struct td_credential *credential,
                    const struct td_rpc_call *except);
 
 #endif

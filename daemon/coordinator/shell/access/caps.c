@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/core/model/exchange.h"
-#include "daemon/coordinator/shell/access/tokens.h"
+#include "daemon/coordinator/shell/access/credentials.h"
 #include "lib/base/map.h"
 
 enum { KEY_BYTES = TD_TOKEN_NAME + 16 };

@@ -1,7 +1,7 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_SHELL_DATABASES_ROWS_H
 #define TRAIND_DAEMON_COORDINATOR_SHELL_DATABASES_ROWS_H
 
-// Rows of a table of the shell's own (tokens.h, members.h) that changed, until somebody stores
+// Rows of a table of the shell's own (credentials.h, audit.h) that changed, until somebody stores
 // them. In their order. The loop's thread. Without memory the daemon starts again from the disk.
 
 #include "daemon/coordinator/core/model/exchange.h"

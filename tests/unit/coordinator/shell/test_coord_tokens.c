@@ -22,17 +22,17 @@ static struct td_str str(const char *text) {
     return (struct td_str){text, strlen(text)};
 }
 
-static const struct td_token *give(struct td_token_table *t, struct td_real now, int64_t expire_ns,
-                                   char text[TD_TOKEN_TEXT]) {
-    const struct td_token *k = NULL;
-    assert_ok(td_token_table_add(t, now, "alice", TD_ROLE_SUBMITTER, expire_ns, &k, text));
+static const struct td_credential *give(struct td_credential_table *t, struct td_real now,
+                                        int64_t expire_ns, char text[TD_TOKEN_TEXT]) {
+    const struct td_credential *k = NULL;
+    assert_ok(td_tokens_add(t, now, "alice", TD_ROLE_SUBMITTER, expire_ns, &k, text));
     return k;
 }
 
-static void assert_refused(struct td_token_table *t, struct td_real now, const char *text,
+static void assert_refused(struct td_credential_table *t, struct td_real now, const char *text,
                            const char *reason) {
-    const struct td_token *k = NULL;
-    td_status s = td_token_table_judge(t, now, str(text), &k);
+    const struct td_credential *k = NULL;
+    td_status s = td_tokens_judge(t, now, str(text), false, &k);
     assert_int_equal(td_status_code(s), TD_UNAUTHENTICATED);
     assert_string_equal(td_status_reason(s), reason);
     assert_null(k);
@@ -40,11 +40,13 @@ static void assert_refused(struct td_token_table *t, struct td_real now, const c
 }
 
 // Hands the records of one table to another, as a store and a restart would.
-static void move_rows(struct td_token_table *from, struct td_token_table *to) {
-    struct td_record *r = td_token_table_take(from);
+static void move_rows(struct td_credential_table *from, struct td_credential_table *to) {
+    struct td_record *r = td_credential_table_take(from);
     while (r) {
         struct td_record *gone = r;
-        if (to && r->body) assert_ok(td_token_table_load(to, r->key, r->body));
+        if (to && r->body) {
+            assert_ok(td_credential_table_load(to, TD_CREDENTIAL_TOKEN, r->key, r->body));
+        }
         r = r->next;
         td_record_destroy(gone);
     }
@@ -52,28 +54,28 @@ static void move_rows(struct td_token_table *from, struct td_token_table *to) {
 
 static void test_token_is_the_same_after_its_row_was_read_back(void **state) {
     (void)state;
-    TD_AUTO(td_token_table) *a = NULL, *b = NULL;
+    TD_AUTO(td_credential_table) *a = NULL, *b = NULL;
     char text[TD_TOKEN_TEXT];
-    const struct td_token *k = NULL;
-    assert_ok(td_token_table_create(&a));
-    assert_ok(td_token_table_create(&b));
-    const struct td_token *given = give(a, t0, later(60).ns, text);
+    const struct td_credential *k = NULL;
+    assert_ok(td_credential_table_create(&a));
+    assert_ok(td_credential_table_create(&b));
+    const struct td_credential *given = give(a, t0, later(60).ns, text);
     move_rows(a, b);
-    assert_ok(td_token_table_judge(b, later(1), str(text), &k));
+    assert_ok(td_tokens_judge(b, later(1), str(text), false, &k));
     assert_string_equal(k->id, given->id);
     assert_string_equal(k->name, "alice");
     assert_int_equal(k->role, TD_ROLE_SUBMITTER);
-    assert_ptr_equal(td_token_table_find(b, td_token_identity(k)), k);
-    assert_null(td_token_table_find(b, 1)); // the owner's is not in the table
+    assert_ptr_equal(td_credential_table_find(b, k->identity), k);
+    assert_null(td_credential_table_find(b, 1)); // the owner's is not in the table
     assert_refused(b, later(60), text, "TOKEN_EXPIRED");
 }
 
 static void test_token_is_refused_when_a_character_of_it_differs(void **state) {
     (void)state;
-    TD_AUTO(td_token_table) *t = NULL;
+    TD_AUTO(td_credential_table) *t = NULL;
     char text[TD_TOKEN_TEXT];
-    const struct td_token *k = NULL;
-    assert_ok(td_token_table_create(&t));
+    const struct td_credential *k = NULL;
+    assert_ok(td_credential_table_create(&t));
     give(t, t0, 0, text);
     for (size_t i = 0; i < TD_TOKEN_TEXT - 1; i++) {
         char kept = text[i];
@@ -81,7 +83,7 @@ static void test_token_is_refused_when_a_character_of_it_differs(void **state) {
         assert_refused(t, t0, text, "TOKEN_WRONG");
         text[i] = kept;
     }
-    assert_ok(td_token_table_judge(t, t0, str(text), &k));
+    assert_ok(td_tokens_judge(t, t0, str(text), false, &k));
     text[TD_TOKEN_TEXT - 2] = '\0';
     assert_refused(t, t0, text, "TOKEN_WRONG");
     assert_refused(t, t0, "", "TOKEN_WRONG");
@@ -89,22 +91,22 @@ static void test_token_is_refused_when_a_character_of_it_differs(void **state) {
 
 static void test_revoked_token_stays_listed_and_is_refused(void **state) {
     (void)state;
-    TD_AUTO(td_token_table) *t = NULL;
+    TD_AUTO(td_credential_table) *t = NULL;
     char text[TD_TOKEN_TEXT];
-    const struct td_token *k = NULL;
-    assert_ok(td_token_table_create(&t));
+    const struct td_credential *k = NULL;
+    assert_ok(td_credential_table_create(&t));
     char id[TD_TOKEN_ID];
     memcpy(id, give(t, t0, 0, text)->id, sizeof id);
-    assert_ok(td_token_table_revoke(t, later(5), id, &k));
-    assert_ok(td_token_table_revoke(t, later(9), id, &k)); // again: as it was
+    assert_ok(td_tokens_revoke(t, later(5), id, &k));
+    assert_ok(td_tokens_revoke(t, later(9), id, &k)); // again: as it was
     assert_int_equal(k->revoke_ns, later(5).ns);
     assert_refused(t, later(6), text, "TOKEN_REVOKED");
-    td_status s = td_token_table_revoke(t, t0, "000000000000", &k);
+    td_status s = td_tokens_revoke(t, t0, "000000000000", &k);
     assert_int_equal(td_status_code(s), TD_NOT_FOUND);
     td_status_free(s);
     size_t cursor = 0;
-    assert_ptr_equal(td_token_table_next(t, &cursor), k);
-    assert_null(td_token_table_next(t, &cursor));
+    assert_ptr_equal(td_credential_table_next(t, TD_CREDENTIAL_TOKEN, &cursor), k);
+    assert_null(td_credential_table_next(t, TD_CREDENTIAL_TOKEN, &cursor));
 }
 
 static struct td_certificate certificate(const char *serial, int64_t until_s) {
@@ -113,10 +115,10 @@ static struct td_certificate certificate(const char *serial, int64_t until_s) {
     return c;
 }
 
-static void assert_certificate_refused(struct td_token_table *t, struct td_real now,
+static void assert_certificate_refused(struct td_credential_table *t, struct td_real now,
                                        const char *serial, const char *reason) {
-    const struct td_token *k = NULL;
-    td_status s = td_token_table_judge_certificate(t, now, serial, &k);
+    const struct td_credential *k = NULL;
+    td_status s = td_tokens_judge_certificate(t, now, serial, &k);
     assert_int_equal(td_status_code(s), TD_UNAUTHENTICATED);
     assert_string_equal(td_status_reason(s), reason);
     assert_null(k);
@@ -125,45 +127,45 @@ static void assert_certificate_refused(struct td_token_table *t, struct td_real 
 
 static void test_certificate_is_a_credential_until_its_end(void **state) {
     (void)state;
-    TD_AUTO(td_token_table) *a = NULL, *t = NULL;
-    const struct td_token *k = NULL, *other = NULL;
+    TD_AUTO(td_credential_table) *a = NULL, *t = NULL;
+    const struct td_credential *k = NULL, *other = NULL;
     struct td_certificate first = certificate("4A", 60), second = certificate("4B", 90);
-    assert_ok(td_token_table_create(&a));
-    assert_ok(td_token_table_create(&t));
-    assert_ok(td_token_table_may_add(a, t0, "alice", TD_ROLE_OPERATOR, later(60).ns));
-    assert_ok(td_token_table_add_certificate(a, t0, "alice", TD_ROLE_OPERATOR, &first, &k));
-    assert_ok(td_token_table_add_certificate(a, t0, "bob", TD_ROLE_VIEWER, &second, &k));
+    assert_ok(td_credential_table_create(&a));
+    assert_ok(td_credential_table_create(&t));
+    assert_ok(td_tokens_may_add(a, t0, "alice", TD_ROLE_OPERATOR, later(60).ns));
+    assert_ok(td_tokens_add_certificate(a, t0, "alice", TD_ROLE_OPERATOR, &first, &k));
+    assert_ok(td_tokens_add_certificate(a, t0, "bob", TD_ROLE_VIEWER, &second, &k));
     move_rows(a, t);
-    assert_ok(td_token_table_judge_certificate(t, later(1), "4A", &k));
+    assert_ok(td_tokens_judge_certificate(t, later(1), "4A", &k));
     assert_string_equal(k->name, "alice");
     assert_int_equal(k->role, TD_ROLE_OPERATOR);
     assert_true(k->use_ns == later(1).ns && k->expire_ns == later(60).ns);
-    assert_ptr_equal(td_token_table_find(t, td_token_identity(k)), k);
-    assert_ok(td_token_table_judge_certificate(t, later(1), "4C", &other)); // a node's, perhaps
+    assert_ptr_equal(td_credential_table_find(t, k->identity), k);
+    assert_ok(td_tokens_judge_certificate(t, later(1), "4C", &other)); // a node's, perhaps
     assert_null(other);
     assert_certificate_refused(t, later(60), "4A", "CERTIFICATE_EXPIRED");
-    assert_ok(td_token_table_judge_certificate(t, later(60), "4B", &k));
-    assert_ok(td_token_table_revoke(t, later(61), k->id, &k));
+    assert_ok(td_tokens_judge_certificate(t, later(60), "4B", &k));
+    assert_ok(td_tokens_revoke(t, later(61), k->id, &k));
     assert_certificate_refused(t, later(61), "4B", "CERTIFICATE_REVOKED");
     // Its id is known to people, and no text goes with it.
     char text[TD_TOKEN_TEXT];
-    snprintf(text, sizeof text, "td_%s_%064d", k->id, 0);
+    snprintf(text, sizeof text, "td_%.12s_%064d", k->id, 0);
     assert_refused(t, later(1), text, "TOKEN_WRONG");
     move_rows(t, NULL);
 }
 
 static void test_last_use_is_written_once_a_minute(void **state) {
     (void)state;
-    TD_AUTO(td_token_table) *t = NULL;
+    TD_AUTO(td_credential_table) *t = NULL;
     char text[TD_TOKEN_TEXT];
-    const struct td_token *k = NULL;
+    const struct td_credential *k = NULL;
     unsigned n = 0;
-    assert_ok(td_token_table_create(&t));
+    assert_ok(td_credential_table_create(&t));
     give(t, t0, 0, text);
     move_rows(t, NULL);
     for (int64_t s = 0; s < 180; s++) {
-        assert_ok(td_token_table_judge(t, later(s), str(text), &k));
-        struct td_record *r = td_token_table_take(t);
+        assert_ok(td_tokens_judge(t, later(s), str(text), false, &k));
+        struct td_record *r = td_credential_table_take(t);
         n += r != NULL;
         if (r) td_record_destroy(r);
     }
@@ -172,43 +174,43 @@ static void test_last_use_is_written_once_a_minute(void **state) {
 
 static void test_expired_token_is_given_once_to_who_ends_its_calls(void **state) {
     (void)state;
-    TD_AUTO(td_token_table) *t = NULL;
+    TD_AUTO(td_credential_table) *t = NULL;
     char text[TD_TOKEN_TEXT];
-    assert_ok(td_token_table_create(&t));
-    const struct td_token *late = give(t, t0, later(20).ns, text),
-                          *soon = give(t, t0, later(10).ns, text);
+    assert_ok(td_credential_table_create(&t));
+    const struct td_credential *late = give(t, t0, later(20).ns, text),
+                               *soon = give(t, t0, later(10).ns, text);
     give(t, t0, 0, text);
-    assert_int_equal(td_token_table_next_expiry(t), later(10).ns);
-    assert_null(td_token_table_expired(t, later(9)));
+    assert_int_equal(td_credential_table_next_expiry(t), later(10).ns);
+    assert_null(td_credential_table_expired(t, later(9)));
     give(t, later(15), 0, text); // what comes meanwhile does not hide it
-    assert_int_equal(td_token_table_next_expiry(t), later(10).ns);
-    assert_ptr_equal(td_token_table_expired(t, later(10)), soon);
-    assert_null(td_token_table_expired(t, later(10)));
-    assert_int_equal(td_token_table_next_expiry(t), later(20).ns);
-    assert_ptr_equal(td_token_table_expired(t, later(30)), late);
-    assert_int_equal(td_token_table_next_expiry(t), 0);
+    assert_int_equal(td_credential_table_next_expiry(t), later(10).ns);
+    assert_ptr_equal(td_credential_table_expired(t, later(10)), soon);
+    assert_null(td_credential_table_expired(t, later(10)));
+    assert_int_equal(td_credential_table_next_expiry(t), later(20).ns);
+    assert_ptr_equal(td_credential_table_expired(t, later(30)), late);
+    assert_int_equal(td_credential_table_next_expiry(t), 0);
 }
 
 static void test_tokens_are_bounded_and_the_oldest_that_ended_goes(void **state) {
     (void)state;
-    TD_AUTO(td_token_table) *t = NULL;
+    TD_AUTO(td_credential_table) *t = NULL;
     char text[TD_TOKEN_TEXT], first[TD_TOKEN_ID];
-    const struct td_token *k = NULL;
-    assert_ok(td_token_table_create(&t));
+    const struct td_credential *k = NULL;
+    assert_ok(td_credential_table_create(&t));
     memcpy(first, give(t, t0, later(1).ns, text)->id, sizeof first);
     for (int i = 1; i < TD_TOKENS_MAX; i++) {
         give(t, t0, later(2).ns, text);
     }
-    td_status full = td_token_table_add(t, t0, "", TD_ROLE_VIEWER, 0, &k, text);
+    td_status full = td_tokens_add(t, t0, "", TD_ROLE_VIEWER, 0, &k, text);
     assert_int_equal(td_status_code(full), TD_RESOURCE_EXHAUSTED);
     assert_string_equal(td_status_reason(full), "LIMIT_TOKENS");
     td_status_free(full);
     for (int i = 0; i < TD_TOKENS_MAX; i++) { // all of before have expired
         give(t, later(3), later(9).ns, text);
     }
-    assert_ok(td_token_table_revoke(t, later(3), first, &k)); // it is there still
+    assert_ok(td_tokens_revoke(t, later(3), first, &k)); // it is there still
     give(t, later(10), 0, text);
-    td_status gone = td_token_table_revoke(t, later(10), first, &k);
+    td_status gone = td_tokens_revoke(t, later(10), first, &k);
     assert_int_equal(td_status_code(gone), TD_NOT_FOUND);
     td_status_free(gone);
     move_rows(t, NULL);
@@ -224,10 +226,10 @@ static void test_row_that_is_no_token_is_damage(void **state) {
         {"0123456789ab", "{\"name\":\"a\",\"role\":\"viewer\",\"serial\":\"x\"}"},
         {"short", "{\"name\":\"a\",\"role\":\"viewer\",\"sha256\":\"00\"}"},
     };
-    TD_AUTO(td_token_table) *t = NULL;
-    assert_ok(td_token_table_create(&t));
+    TD_AUTO(td_credential_table) *t = NULL;
+    assert_ok(td_credential_table_create(&t));
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
-        td_status s = td_token_table_load(t, rows[i][0], rows[i][1]);
+        td_status s = td_credential_table_load(t, TD_CREDENTIAL_TOKEN, rows[i][0], rows[i][1]);
         assert_int_equal(td_status_code(s), TD_DATA_LOSS);
         td_status_free(s);
     }
