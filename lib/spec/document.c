@@ -388,11 +388,6 @@ struct td_json *td_check_document(struct td_check *c, const struct td_json *root
         if (section_is_taken(c, &td_sections[i])) read_section(c, &td_sections[i], root, out);
     }
     if (c->has_loose_texts) td_place_keep(c, td_json_get(out, "paths_from"));
-    if (c->is_oom) return out;
-    if (c->kind == TD_KIND_TRAIN) {
-        td_check_rules(c, out);
-    } else {
-        td_check_command(c, out);
-    }
+    if (!c->is_oom) td_check_rules(c, out);
     return out;
 }

@@ -178,20 +178,22 @@ static void check_val_split(struct td_check *c, const struct td_json *root) {
                        (long long)stride, (long long)block);
 }
 
-// resources.nodes says it for trainer.num_nodes.
+// resources.nodes says it for trainer.num_nodes, which alone keeps it: however it was said, the
+// canonical spec is one.
 static void resolve_nodes(struct td_check *c, struct td_json *root) {
-    struct td_json *trainer = td_json_get(root, "trainer");
-    const struct td_json *nodes = get(root, "resources.nodes");
+    struct td_json *trainer = td_json_get(root, "trainer"),
+                   *nodes = td_json_path(root, "resources.nodes");
     const int64_t n = td_json_int(nodes, 0),
                   said = td_json_int(td_json_get(trainer, "num_nodes"), n);
-    if (!n || !trainer || said == n) return;
-    if (said > 1) {
+    if (!n || !trainer) return;
+    if (said > 1 && said != n) {
         td_check_violation(c, "resources.nodes", nodes->line,
                            "is %lld, and trainer.num_nodes %lld; both mean the same, give one",
                            (long long)n, (long long)said);
         return;
     }
-    set_int(c, trainer, "num_nodes", n);
+    if (said != n) set_int(c, trainer, "num_nodes", n);
+    nodes->kind = TD_JSON_NULL;
 }
 
 // What no single node can hold for the others, and what no job may be larger than.
@@ -215,6 +217,10 @@ static void check_nodes(struct td_check *c, const struct td_json *root) {
 
 void td_check_rules(struct td_check *c, struct td_json *canonical) {
     resolve_nodes(c, canonical);
+    if (c->kind != TD_KIND_TRAIN) {
+        td_check_command(c, canonical);
+        return;
+    }
     td_check_refused(c, canonical);
     check_nodes(c, canonical);
     resolve_max_epochs(c, canonical);

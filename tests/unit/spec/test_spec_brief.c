@@ -1,5 +1,5 @@
-// A spec without its defaults: it stays the same spec, is short, and survives as YAML. Texts that
-// could be taken for something else.
+// A spec without its defaults: it stays the same spec, is short, and survives as YAML; so it is
+// where two keys mean the same. Texts that could be taken for something else.
 
 #include "tests/unit/test.h"
 
@@ -59,6 +59,24 @@ static void test_spec_is_the_same_after_it_was_brief_and_yaml(void **state) {
         assert_same_tree(canonical, again);
         assert_ok(parse(a, td_buf_cstr(&whole), NULL, 0, &again));
         assert_same_tree(canonical, again);
+    }
+}
+
+static void test_spec_is_the_same_whichever_key_says_how_many_nodes(void **state) {
+    (void)state;
+    static const char *const said[][2] = {{"trainer.num_nodes=2", "trainer.num_nodes=2"},
+                                          {"resources.nodes=2", "resources.nodes=2"},
+                                          {"trainer.num_nodes=1", "resources.nodes=2"},
+                                          {"trainer.num_nodes=2", "resources.nodes=2"}};
+    for (size_t i = 0; i < TD_COUNTOF(said) * TD_COUNTOF(specs); i++) {
+        TD_AUTO(td_arena) *a = NULL;
+        assert_ok(td_arena_create(4 * TD_SPEC_ARENA_BYTES, &a));
+        struct td_json *first, *other;
+        const char *spec = specs[i / TD_COUNTOF(said)];
+        assert_ok(parse(a, spec, said[0], 2, &first));
+        assert_ok(parse(a, spec, said[i % TD_COUNTOF(said)], 2, &other));
+        assert_int_equal(td_json_int(td_json_path(other, "trainer.num_nodes"), 0), 2);
+        assert_same_tree(first, other);
     }
 }
 
@@ -190,6 +208,7 @@ static void test_yaml_has_no_character_that_acts_on_a_terminal(void **state) {
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spec_is_the_same_after_it_was_brief_and_yaml),
+        cmocka_unit_test(test_spec_is_the_same_whichever_key_says_how_many_nodes),
         cmocka_unit_test(test_brief_has_what_differs_and_nothing_else),
         cmocka_unit_test(test_spec_of_an_older_build_is_as_brief_as_one_of_today),
         cmocka_unit_test(test_spec_that_these_tables_refuse_is_given_whole),
