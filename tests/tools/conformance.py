@@ -2,6 +2,7 @@
 """Runs the tests that are marked with a contract of docs/lightning.md, and prints how each contract did.
 
   conformance.py --build DIR [--only CONTRACT] [--timeout SECONDS]
+  conformance.py --build DIR --case PATH::CASE...   these cases alone, of whatever contract
 
 A mark is the line before a case: "// Contract 12: what it says" in C, "# Contract 12: ..." in Python. A C program
 runs whole, once; of its cases the marked ones count. A contract without a marked test is "later". Exit status 1 if
@@ -37,6 +38,14 @@ def marks(only=None):
     sources = [*ROOT.glob("tests/**/*.c"), *ROOT.glob("tests/**/test_*.py")]
     return {s: found for s in sorted(sources)
             if (found := [m for m in marks_of(s.read_text()) if only in (None, m[0])])}
+
+
+def named(cases):
+    """The same of cases that are named "path::case", of no contract."""
+    found = {}
+    for path, _, case in (c.partition("::") for c in cases):
+        found.setdefault(ROOT / path, []).append(("case", case))
+    return found
 
 
 def run(command, env, timeout_s):
@@ -112,9 +121,10 @@ def main():
     options.add_argument("--build", required=True, type=Path)
     options.add_argument("--list", action="store_true", help="the C programs that are run")
     options.add_argument("--only", type=int, help="one contract")
+    options.add_argument("--case", nargs="+", help="path::case")
     options.add_argument("--timeout", type=int, default=600, help="seconds that a file of tests has")
     args = options.parse_args()
-    build, marked = args.build.resolve(), marks(args.only)
+    build, marked = args.build.resolve(), named(args.case) if args.case else marks(args.only)
     if args.list:
         print("\n".join(str(s.relative_to(ROOT / "tests").with_suffix("")) for s in marked if s.suffix == ".c"))
         return 0
@@ -127,10 +137,10 @@ def main():
             failed |= how == "fail"
             rows[contract].append((how, f"{source.stem}::{case}", column(over)))
     print("contract  result  test, and over what it passed")
-    contracts = [args.only] if args.only else range(1, CONTRACTS + 1)
+    contracts = ["case"] if args.case else [args.only] if args.only else range(1, CONTRACTS + 1)
     for contract in contracts:
         for how, case, over in rows[contract] or [("later", "", "")]:
-            print(f"{contract:8}  {how:6}  {case}{over}")
+            print(f"{contract:>8}  {how:6}  {case}{over}")
     counts = {how: sum(h == how for r in rows.values() for h, _, _ in r) for how in ("pass", "fail", "skip")}
     print(f"{counts['pass']} passed, {counts['fail']} failed, {counts['skip']} skipped; "
           f"{sum(1 for c in contracts if not rows[c])} contracts later")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import conformance  # noqa: E402
+from lightning_page import PAGE, tables, words  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/lightning.md"
 # The public methods and properties of each document; a class stands for its constructor.
 METHODS = {
     "000 Strategy": """Strategy all_gather backward barrier batch_to_device connect model_sharded_context on_exception
@@ -35,21 +35,6 @@ METHODS = {
 # A table that is checked like theirs: what Lightning has besides.
 MORE = "Beyond the documents"
 CONTRACTS = 46
-
-
-def tables(text):
-    """Heading -> rows, each a list of cells."""
-    found, heading = {}, None
-    for line in text.splitlines():
-        if line.startswith("## "):
-            heading = line[3:]
-        elif line.startswith("| ") and heading:
-            found.setdefault(heading, []).append([c.strip() for c in line.strip("|").split("|")])
-    return {h: rows[1:] for h, rows in found.items()}
-
-
-def words(cell):
-    return re.findall(r"`([^`]+)`", cell)
 
 
 def is_there(symbol, text):
