@@ -22,6 +22,7 @@
 #include "lib/base/log.h"
 #include "lib/base/rng.h"
 #include "lib/rpc/health.h"
+#include "lib/rpc/reflection.h"
 #include "lib/tls/revoked.h"
 
 static const int64_t last_commit_ns = 5 * TD_NS_PER_S; // what is not on disk then is given up
@@ -70,7 +71,7 @@ static bool is_healthy(const struct td_coordinator *c) {
 
 static void show_health(struct td_coordinator *c) {
     if (!c->server || c->draining || c->closing) return;
-    td_rpc_health_set_all(c->server, is_healthy(c));
+    td_rpc_server_set_serving(c->server, is_healthy(c));
 }
 
 // While the disk refuses, what would stop attempts waits in the gate: a drain waits less for it.
@@ -311,6 +312,8 @@ static td_status serve(struct td_coordinator *c, const struct td_coordinator_opt
         .on_notice = on_notice,
     };
     TD_TRY(td_rpc_server_create(c->loop, &server, &c->server));
+    TD_TRY(td_rpc_health_add(c->server));
+    TD_TRY(td_rpc_reflection_add(c->server));
     TD_TRY(td_api_jobs_add(c));
     TD_TRY(td_api_nodes_add(c));
     TD_TRY(td_api_shards_add(c));
@@ -321,7 +324,7 @@ static td_status serve(struct td_coordinator *c, const struct td_coordinator_opt
     TD_TRY(td_api_tokens_add(c));
     TD_TRY(td_api_join_add(c));
     TD_TRY(td_rpc_server_start(c->server));
-    td_rpc_health_set_all(c->server, is_healthy(c));
+    td_rpc_server_set_serving(c->server, is_healthy(c));
     return TD_OK;
 }
 
@@ -443,7 +446,7 @@ void td_coordinator_drain(struct td_coordinator *c, int flags, int64_t timeout_n
     TD_CHECK(!s);
     c->drain_by = td_mono_add(td_mono_now(), timeout_ns);
     limit_drain(c);
-    td_rpc_health_set_all(c->server, false);
+    td_rpc_server_set_serving(c->server, false);
     td_core_drain(c->core, td_shell_now(), (flags & TD_DRAIN_STOP_ATTEMPTS) != 0);
     td_shell_after(c);
 }

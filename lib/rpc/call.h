@@ -25,6 +25,8 @@ struct td_rpc_method {
     // With own_calls: above that number the oldest of them ends instead, so that there is room for
     // a newcomer at all times.
     bool yields;
+    // Its proto calls the types by other names; on the wire they are these.
+    bool renamed;
     const ProtobufCMessageDescriptor *request;
     const ProtobufCMessageDescriptor *response;
     // Required. Unary and server stream: request is the message, it lives as long as the call.
@@ -37,6 +39,8 @@ struct td_rpc_method {
     void (*on_half_close)(struct td_rpc_call *call, void *ctx);
     // Server stream and bidi, may be NULL: after TD_RPC_SEND_FULL, half the queue is free again.
     void (*on_writable)(struct td_rpc_call *call, void *ctx);
+    // May be NULL. After on_call: the server began or ceased to serve (td_rpc_server_is_serving).
+    void (*on_serving)(struct td_rpc_call *call, void *ctx);
     // May be NULL. The call is over; free what the user pointer holds.
     void (*on_done)(struct td_rpc_call *call, void *ctx);
 };

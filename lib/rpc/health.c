@@ -1,180 +1,80 @@
-// The health table of one server, and its watchers.
-//
-// A watcher is a call whose user pointer says what it was sent last. A change is sent to those
-// whose service it concerns. One whose queue is full is brought up to date when it can be written
-// again: latest value, no history.
+// The health table of a server. It keeps nothing: what there is to show is asked of the server each
+// time, and what a watcher was sent last is its call's user pointer. One whose queue is full is
+// brought up to date when it can be written again: latest value, no history.
 
 #include "lib/rpc/health.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "grpc/health/v1/health.pb-c.h"
 #include "lib/rpc/call.h"
-#include "lib/rpc/server_private.h"
+#include "lib/rpc/descriptor_set.h"
+#include "lib/rpc/server.h"
 
-enum { MAX_SERVICES = 64, MAX_NAME = 128 };
+enum { MAX_SERVICES = 64 };
 
 typedef Grpc__Health__V1__HealthCheckRequest check_request;
 typedef Grpc__Health__V1__HealthCheckResponse check_response;
 typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
 
-#define SERVING         GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
-#define NOT_SERVING     GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING
-#define SERVICE_UNKNOWN GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVICE_UNKNOWN
+static const serving_status
+    serving = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING,
+    not_serving = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING,
+    service_unknown = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVICE_UNKNOWN;
 
-struct known {
-    char name[MAX_NAME];
-    serving_status status;
-};
-
-struct watcher {
-    struct watcher *next;
-    struct watcher **link; // what points here
-    struct td_rpc_call *call;
-    serving_status reported;
-    bool reported_any;
-};
-
-struct td_rpc_health {
-    struct known known[MAX_SERVICES];
-    size_t n_known;
-    bool serving; // what the owner of the server says
-    bool deaf;    // what the check of its listener says
-    struct watcher *watchers;
-};
-
-static struct known *find(struct td_rpc_health *h, const char *service) {
-    for (size_t i = 0; i < h->n_known; i++) {
-        if (strcmp(h->known[i].name, service) == 0) return &h->known[i];
-    }
-    return NULL;
+static const serving_status *status_of(const struct td_rpc_server *server, const char *service) {
+    if (service[0] && !td_rpc_server_has_service(server, service)) return &service_unknown;
+    return td_rpc_server_is_serving(server) ? &serving : &not_serving;
 }
-
-static void report(struct td_rpc_health *h, struct watcher *w) {
-    const check_request *request = (const void *)td_rpc_call_request(w->call);
-    const struct known *k = find(h, request->service);
-    serving_status now = k ? k->status : SERVICE_UNKNOWN;
-    if (w->reported_any && w->reported == now) return;
-    check_response response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
-    response.status = now;
-    if (td_rpc_call_send(w->call, &response.base) == TD_RPC_SEND_REFUSED) return;
-    w->reported = now;
-    w->reported_any = true;
-}
-
-static void report_all(struct td_rpc_health *h) {
-    for (struct watcher *w = h->watchers; w; w = w->next) {
-        report(h, w);
-    }
-}
-
-static bool set_one(struct td_rpc_health *h, const char *service, serving_status status) {
-    struct known *k = find(h, service);
-    if (!k) {
-        if (h->n_known == MAX_SERVICES || strlen(service) >= MAX_NAME) return false;
-        k = &h->known[h->n_known++];
-        snprintf(k->name, sizeof k->name, "%s", service);
-    } else if (k->status == status) {
-        return false;
-    }
-    k->status = status;
-    return true;
-}
-
-static void show(struct td_rpc_health *h) {
-    for (size_t i = 0; i < h->n_known; i++) {
-        h->known[i].status = h->serving && !h->deaf ? SERVING : NOT_SERVING;
-    }
-    report_all(h);
-}
-
-void td_rpc_health_set_all(struct td_rpc_server *server, bool serving) {
-    server->health->serving = serving;
-    show(server->health);
-}
-
-void td_rpc_health_set_deaf(struct td_rpc_server *server, bool deaf) {
-    server->health->deaf = deaf;
-    show(server->health);
-}
-
-bool td_rpc_health_is_serving(const struct td_rpc_server *server) {
-    return find(server->health, "")->status == SERVING;
-}
-
-void td_rpc_health_know(struct td_rpc_server *server, const char *service) {
-    struct td_rpc_health *h = server->health;
-    if (h && !find(h, service)) set_one(h, service, NOT_SERVING);
-}
-
-bool td_rpc_health_knows(const struct td_rpc_server *server, const char *service) {
-    return find(server->health, service) != NULL;
-}
-
-// ---- handlers ---------------------------------------------------------------------------------
 
 static void on_check(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
     const check_request *request = (const void *)message;
-    const struct known *k = find(ctx, request->service);
-    if (!k) {
+    check_response response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    response.status = *status_of(ctx, request->service);
+    if (response.status == service_unknown) {
         td_rpc_call_finish(
             call, td_status_with_reason(
                       td_fail(TD_NOT_FOUND, "there is no service '%.200s' here", request->service),
                       "SERVICE_UNKNOWN"));
         return;
     }
-    check_response response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
-    response.status = k->status;
     td_rpc_call_reply(call, &response.base);
 }
 
 static void on_list(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
     (void)message;
-    struct td_rpc_health *h = ctx;
+    const struct td_descriptor_set *set = td_rpc_server_borrow_descriptors(ctx);
     Grpc__Health__V1__HealthListResponse list = GRPC__HEALTH__V1__HEALTH_LIST_RESPONSE__INIT;
     Grpc__Health__V1__HealthListResponse__StatusesEntry entry[MAX_SERVICES];
     Grpc__Health__V1__HealthListResponse__StatusesEntry *entries[MAX_SERVICES];
-    check_response value[MAX_SERVICES];
-    for (size_t i = 0; i < h->n_known; i++) {
-        grpc__health__v1__health_check_response__init(&value[i]);
-        grpc__health__v1__health_list_response__statuses_entry__init(&entry[i]);
-        value[i].status = h->known[i].status;
-        entry[i].key = h->known[i].name;
-        entry[i].value = &value[i];
-        entries[i] = &entry[i];
-    }
+    check_response value = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    value.status = *status_of(ctx, "");
+    size_t n_all = TD_MIN(td_descriptor_set_n_services(set), (size_t)MAX_SERVICES - 1);
     list.statuses = entries;
-    list.n_statuses = h->n_known;
+    for (size_t i = 0; i <= n_all; i++) {
+        const char *name = i ? td_descriptor_set_service(set, i - 1) : "";
+        if (i && !td_rpc_server_has_service(ctx, name)) continue; // of another role
+        size_t n = list.n_statuses++;
+        grpc__health__v1__health_list_response__statuses_entry__init(&entry[n]);
+        entry[n].key = td_unconst(name);
+        entry[n].value = &value;
+        entries[n] = &entry[n];
+    }
     td_rpc_call_reply(call, &list.base);
+}
+
+// To a call of Watch, if it was not the last that this one was sent.
+static void report(struct td_rpc_call *call, void *ctx) {
+    const check_request *request = (const void *)td_rpc_call_request(call);
+    const serving_status *now = status_of(ctx, request->service);
+    if (td_rpc_call_user(call) == now) return;
+    check_response response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    response.status = *now;
+    if (td_rpc_call_send(call, &response.base) == TD_RPC_SEND_REFUSED) return;
+    td_rpc_call_set_user(call, td_unconst(now));
 }
 
 static void on_watch(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
     (void)message;
-    struct td_rpc_health *h = ctx;
-    struct watcher *w = td_calloc(1, sizeof *w);
-    if (!w) {
-        td_rpc_call_finish(call, td_fail_oom());
-        return;
-    }
-    *w = (struct watcher){.next = h->watchers, .link = &h->watchers, .call = call};
-    if (w->next) w->next->link = &w->next;
-    h->watchers = w;
-    td_rpc_call_set_user(call, w);
-    report(h, w);
-}
-
-static void on_watch_writable(struct td_rpc_call *call, void *ctx) {
-    report(ctx, td_rpc_call_user(call));
-}
-
-static void on_watch_done(struct td_rpc_call *call, void *ctx) {
-    (void)ctx;
-    struct watcher *w = td_rpc_call_user(call);
-    if (!w) return;
-    *w->link = w->next;
-    if (w->next) w->next->link = w->link;
-    free(w);
+    report(call, ctx);
 }
 
 static const struct td_rpc_method rows[] = {
@@ -205,21 +105,11 @@ static const struct td_rpc_method rows[] = {
         .request = &grpc__health__v1__health_check_request__descriptor,
         .response = &grpc__health__v1__health_check_response__descriptor,
         .on_call = on_watch,
-        .on_writable = on_watch_writable,
-        .on_done = on_watch_done,
+        .on_writable = report,
+        .on_serving = report,
     },
 };
 
-td_status td_rpc_health_create(struct td_rpc_server *server, struct td_rpc_health **out_health) {
-    struct td_rpc_health *self = td_calloc(1, sizeof *self);
-    if (!self) return td_fail_oom();
-    *out_health = self; // the server's: its destroy frees it, also after an error below
-    set_one(self, "", NOT_SERVING);
-    return td_rpc_server_add_rows(server, rows, TD_COUNTOF(rows), self, true);
-}
-
-void td_rpc_health_destroy(struct td_rpc_health *health) {
-    if (!health) return;
-    TD_CHECK(!health->watchers);
-    free(health);
+td_status td_rpc_health_add(struct td_rpc_server *server) {
+    return td_rpc_server_add(server, rows, TD_COUNTOF(rows), server);
 }

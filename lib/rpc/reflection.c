@@ -1,18 +1,14 @@
-// grpc.reflection.v1 and v1alpha, from the embedded descriptor set.
-//
-// A table like any other: it needs the token, because it shows names. The two versions have the
-// same messages on the wire, so one handler with v1's types serves both. A file is answered
-// together with everything it imports, importers first, each once: what grpcurl and the C++ clients
-// expect. One request is answered with one message; a client that sends without reading is pushed
-// back by its own full queue.
+// The two versions have the same messages on the wire, so one handler with v1's types serves both.
+// A file is answered together with everything it imports, importers first, each once: what grpcurl
+// and the C++ clients expect. One request is answered with one message; a client that sends without
+// reading is pushed back by its own full queue.
 
-#include <stdint.h>
-#include <string.h>
+#include "lib/rpc/reflection.h"
 
 #include "grpc/reflection/v1/reflection.pb-c.h"
 #include "lib/rpc/call.h"
 #include "lib/rpc/descriptor_set.h"
-#include "lib/rpc/server_private.h"
+#include "lib/rpc/server.h"
 
 typedef Grpc__Reflection__V1__ServerReflectionRequest reflection_request;
 typedef Grpc__Reflection__V1__ServerReflectionResponse reflection_response;
@@ -45,11 +41,12 @@ static void send_services(struct td_rpc_call *call, const reflection_request *re
         GRPC__REFLECTION__V1__LIST_SERVICE_RESPONSE__INIT;
     Grpc__Reflection__V1__ServiceResponse item[MAX_SERVICES];
     Grpc__Reflection__V1__ServiceResponse *items[MAX_SERVICES];
-    size_t n_all = TD_MIN(td_descriptor_set_n_services(server->descriptors), (size_t)MAX_SERVICES);
+    const struct td_descriptor_set *set = td_rpc_server_borrow_descriptors(server);
+    size_t n_all = TD_MIN(td_descriptor_set_n_services(set), (size_t)MAX_SERVICES);
     list.service = items;
     for (size_t i = 0; i < n_all; i++) {
-        const char *name = td_descriptor_set_service(server->descriptors, i);
-        if (!td_rpc_health_knows(server, name)) continue; // of another role
+        const char *name = td_descriptor_set_service(set, i);
+        if (!td_rpc_server_has_service(server, name)) continue; // of another role
         size_t n = list.n_service++;
         grpc__reflection__v1__service_response__init(&item[n]);
         item[n].name = td_unconst(name);
@@ -79,16 +76,16 @@ static size_t gather(const struct td_descriptor_set *set, int file_idx, int *out
 }
 
 static void send_file(struct td_rpc_call *call, const reflection_request *request,
-                      const struct td_rpc_server *server, int file_idx) {
+                      const struct td_descriptor_set *set, int file_idx) {
     if (file_idx < 0) {
         send_error(call, request, TD_NOT_FOUND, "no such file or symbol here");
         return;
     }
     int order[MAX_FILES];
     ProtobufCBinaryData bytes[MAX_FILES];
-    size_t n = gather(server->descriptors, file_idx, order);
+    size_t n = gather(set, file_idx, order);
     for (size_t i = 0; i < n; i++) {
-        struct td_str file = td_descriptor_set_file_bytes(server->descriptors, order[i]);
+        struct td_str file = td_descriptor_set_file_bytes(set, order[i]);
         bytes[i] = (ProtobufCBinaryData){file.len, td_unconst(file.data)};
     }
     reflection_response response = GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__INIT;
@@ -109,18 +106,17 @@ static void on_call(struct td_rpc_call *call, const ProtobufCMessage *request, v
 }
 
 static void on_message(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
-    struct td_rpc_server *server = ctx;
-    const struct td_descriptor_set *set = server->descriptors;
+    const struct td_descriptor_set *set = td_rpc_server_borrow_descriptors(ctx);
     const reflection_request *r = (const void *)message;
     switch (r->message_request_case) {
     case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_LIST_SERVICES:
-        send_services(call, r, server);
+        send_services(call, r, ctx);
         return;
     case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_BY_FILENAME:
-        send_file(call, r, server, td_descriptor_set_file(set, r->file_by_filename));
+        send_file(call, r, set, td_descriptor_set_file(set, r->file_by_filename));
         return;
     case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_CONTAINING_SYMBOL:
-        send_file(call, r, server, td_descriptor_set_file_of(set, r->file_containing_symbol));
+        send_file(call, r, set, td_descriptor_set_file_of(set, r->file_containing_symbol));
         return;
     case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_CONTAINING_EXTENSION:
     case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_ALL_EXTENSION_NUMBERS_OF_TYPE:
@@ -143,18 +139,18 @@ static void on_writable(struct td_rpc_call *call, void *ctx) {
     td_rpc_call_resume(call);
 }
 
-#define ROW(version)                                                                               \
+#define ROW(version, is_renamed)                                                                   \
     {                                                                                              \
         .service = "grpc.reflection." version ".ServerReflection",                                 \
-        .method = "ServerReflectionInfo", .kind = TD_RPC_BIDI,                                     \
+        .method = "ServerReflectionInfo", .kind = TD_RPC_BIDI, .renamed = is_renamed,              \
         .request = &grpc__reflection__v1__server_reflection_request__descriptor,                   \
         .response = &grpc__reflection__v1__server_reflection_response__descriptor,                 \
         .on_call = on_call, .on_message = on_message, .on_half_close = on_half_close,              \
         .on_writable = on_writable,                                                                \
     }
 
-static const struct td_rpc_method rows[] = {ROW("v1"), ROW("v1alpha")};
+static const struct td_rpc_method rows[] = {ROW("v1", false), ROW("v1alpha", true)};
 
 td_status td_rpc_reflection_add(struct td_rpc_server *server) {
-    return td_rpc_server_add_rows(server, rows, TD_COUNTOF(rows), server, false);
+    return td_rpc_server_add(server, rows, TD_COUNTOF(rows), server);
 }

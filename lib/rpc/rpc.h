@@ -14,7 +14,7 @@
 //   contact.h         the first contact with a server whose CA is not trusted yet
 //   dial.h            where a channel leads, and what it shows there (private)
 //   health.h          grpc.health.v1 of a server
-//   reflection.c      grpc.reflection.v1 and v1alpha of a server
+//   reflection.h      grpc.reflection.v1 and v1alpha of a server
 //   descriptor_set.h  bounded reader of the descriptor set; descriptors.h is the embedded one
 //   wire_status.h     td_status <-> grpc status with google.rpc details (private)
 //   outbox.h          one send in flight, a bounded queue after it (private)

@@ -27,7 +27,6 @@
 #include "lib/rpc/dial.h"
 #include "lib/rpc/front/front.h"
 #include "lib/rpc/front/self_check.h"
-#include "lib/rpc/health.h"
 #include "lib/rpc/server_private.h"
 #include "lib/tls/context.h"
 
@@ -94,12 +93,29 @@ static td_status listen_on(struct td_rpc_server *self, const char *listen_addres
     return td_front_create(self->loop, &front, &self->front);
 }
 
-// ---- does it answer? --------------------------------------------------------------------------
+// ---- does it serve? ---------------------------------------------------------------------------
+
+static void say_serving(struct td_rpc_server *server) {
+    for (struct td_rpc_call *c = server->calls; c; c = td_rpc_call_next(c)) {
+        td_rpc_call_serving(c);
+    }
+}
+
+void td_rpc_server_set_serving(struct td_rpc_server *server, bool serving) {
+    if (server->serving == serving) return;
+    server->serving = serving;
+    say_serving(server);
+}
+
+bool td_rpc_server_is_serving(const struct td_rpc_server *server) {
+    return server->serving && !server->deaf && !server->draining;
+}
 
 static void on_check(const char *trouble, void *ctx) {
     struct td_rpc_server *self = TD_CAST(td_rpc_server, ctx);
     if (self->draining) return;
-    td_rpc_health_set_deaf(self, trouble != NULL);
+    self->deaf = trouble != NULL;
+    say_serving(self);
     on_notice(trouble ? trouble : "the listener answers again", self);
 }
 
@@ -168,8 +184,6 @@ td_status td_rpc_server_create(struct td_loop *loop, const struct td_rpc_server_
     TD_TRY(td_loop_timer_create(loop, on_drain_timer, self, &self->drain_timer));
     TD_TRY(td_pump_create(loop, &self->pump));
     TD_TRY(listen_on(self, options->listen));
-    TD_TRY(td_rpc_health_create(self, &self->health));
-    TD_TRY(td_rpc_reflection_add(self));
     TD_TRY(start_check(self, options->tls));
     self->options.listen = NULL;
     self->options.tls = NULL;
@@ -187,12 +201,6 @@ static void free_routes(struct td_map *routes) {
     td_map_destroy(routes);
 }
 
-// What a client does not take must not keep gRPC from ending its connection.
-static void cancel_all(struct td_rpc_server *server) {
-    grpc_server_cancel_all_calls(server->grpc);
-    if (server->front) td_front_let_go(server->front);
-}
-
 static void stop_grpc(struct td_rpc_server *server) {
     if (server->stopped) return;
     server->stopped = true;
@@ -206,12 +214,11 @@ void td_rpc_server_destroy(struct td_rpc_server *server) {
     server->on_drained = NULL;
     if (server->grpc) {
         stop_grpc(server);
-        cancel_all(server);
+        td_rpc_calls_cancel(server);
     }
     td_self_check_destroy(server->check);
     if (server->pump) td_pump_close(server->pump); // every call has its on_done here
     TD_CHECK(server->n_calls == 0);
-    td_rpc_health_destroy(server->health);
     for (int i = 0; i < TD_RPC_N_ACCEPTS; i++) {
         grpc_metadata_array_destroy(&server->accepts[i].metadata);
         grpc_call_details_destroy(&server->accepts[i].details);
@@ -249,8 +256,7 @@ static bool same_name(struct td_str a, const char *b) {
     return a.len == strlen(b) && memcmp(a.data, b, a.len) == 0;
 }
 
-static td_status check_row(struct td_rpc_server *server, const struct td_rpc_method *row,
-                           bool compare_types) {
+static td_status check_row(struct td_rpc_server *server, const struct td_rpc_method *row) {
     struct td_descriptor_method d;
     if (!td_descriptor_set_method(server->descriptors, row->service, row->method, &d)) {
         return td_fail(TD_INTERNAL, "method table: no proto declares /%s/%s", row->service,
@@ -265,7 +271,7 @@ static td_status check_row(struct td_rpc_server *server, const struct td_rpc_met
                        row->service, row->method, td_rpc_kind_name(kind),
                        td_rpc_kind_name(row->kind));
     }
-    if (compare_types &&
+    if (!row->renamed &&
         !(same_name(d.input, row->request->name) && same_name(d.output, row->response->name))) {
         return td_fail(TD_INTERNAL,
                        "method table: /%s/%s takes %.*s and returns %.*s in its proto, not %s, %s",
@@ -296,21 +302,30 @@ static td_status add_route(struct td_rpc_server *server, const struct td_rpc_met
     return s;
 }
 
-td_status td_rpc_server_add_rows(struct td_rpc_server *server, const struct td_rpc_method *rows,
-                                 size_t n_rows, void *ctx, bool compare_types) {
+td_status td_rpc_server_add(struct td_rpc_server *server, const struct td_rpc_method *rows,
+                            size_t n_rows, void *ctx) {
     TD_ON_LOOP(server->loop);
     TD_CHECK(!server->started);
     for (size_t i = 0; i < n_rows; i++) {
-        TD_TRY(check_row(server, &rows[i], compare_types));
+        TD_TRY(check_row(server, &rows[i]));
         TD_TRY(add_route(server, &rows[i], ctx));
-        td_rpc_health_know(server, rows[i].service);
     }
     return TD_OK;
 }
 
-td_status td_rpc_server_add(struct td_rpc_server *server, const struct td_rpc_method *rows,
-                            size_t n_rows, void *ctx) {
-    return td_rpc_server_add_rows(server, rows, n_rows, ctx, true);
+bool td_rpc_server_has_service(const struct td_rpc_server *server, const char *service) {
+    size_t cursor = 0;
+    const char *path;
+    void *route;
+    while (td_map_next(server->routes, &cursor, &path, &route)) {
+        if (strcmp(((const struct td_rpc_route *)route)->row->service, service) == 0) return true;
+    }
+    return false;
+}
+
+const struct td_descriptor_set *
+td_rpc_server_borrow_descriptors(const struct td_rpc_server *server) {
+    return server->descriptors;
 }
 
 // ---- accepting --------------------------------------------------------------------------------
@@ -382,7 +397,7 @@ static void on_drain_timer(void *arg) {
         td_loop_timer_arm(server->drain_timer, GRACE_NS);
         return;
     case TD_RPC_DRAIN_EXPIRED:
-        cancel_all(server);
+        td_rpc_calls_cancel(server);
         return;
     case TD_RPC_DRAINED:
         server->on_drained = NULL;
@@ -391,19 +406,15 @@ static void on_drain_timer(void *arg) {
     }
 }
 
-void td_rpc_server_call_ended(struct td_rpc_server *server) {
-    if (server->draining && server->n_calls == 0) cancel_all(server);
-}
-
 void td_rpc_server_drain(struct td_rpc_server *server, int64_t timeout_ns,
                          void (*on_drained)(void *arg), void *arg) {
     TD_ON_LOOP(server->loop);
     TD_CHECK(!server->draining);
-    td_rpc_health_set_all(server, false);
     server->draining = true;
+    say_serving(server);
     server->on_drained = on_drained;
     server->drained_arg = arg;
     stop_grpc(server);
     td_loop_timer_arm(server->drain_timer, timeout_ns);
-    td_rpc_server_call_ended(server);
+    if (!server->n_calls) td_rpc_calls_cancel(server);
 }

@@ -32,10 +32,11 @@
 #include "lib/rpc/call.h"
 #include "lib/rpc/server_options.h"
 
+struct td_descriptor_set;
 struct td_loop;
 struct td_rpc_server;
 
-// Binds the address; health and reflection are in its table. Calls are answered from start on.
+// Binds the address; its table is empty. Calls are answered from start on.
 // Errors: INVALID_ARGUMENT (address), FAILED_PRECONDITION ADDRESS_NOT_LOOPBACK (no certificates),
 // FAILED_PRECONDITION (certificates that cannot be used), UNAVAILABLE ADDRESS_IN_USE,
 // RESOURCE_EXHAUSTED.
@@ -47,13 +48,24 @@ void td_rpc_server_destroy(struct td_rpc_server *server);
 TD_DEFINE_AUTO(td_rpc_server, td_rpc_server_destroy);
 
 // Before start. Checks each row against the embedded descriptor set (service, method, kind, types)
-// and its types against recursion. INTERNAL names the first row that differs.
+// and its types against recursion. INTERNAL names the first row that differs. health.h and
+// reflection.h have tables for any server.
 TD_MUST_USE td_status td_rpc_server_add(struct td_rpc_server *server,
                                         const struct td_rpc_method *rows, size_t n_rows, void *ctx);
 // Once. RESOURCE_EXHAUSTED: no thread.
 TD_MUST_USE td_status td_rpc_server_start(struct td_rpc_server *server);
 // "127.0.0.1:41234"; dies with the server.
 const char *td_rpc_server_address(const struct td_rpc_server *server);
+// Whether the whole server serves, as its owner says; not before it is said. One whose own listener
+// does not answer (self_check.h) does not until it does, whatever is set here, nor does one that
+// drains.
+void td_rpc_server_set_serving(struct td_rpc_server *server, bool serving);
+bool td_rpc_server_is_serving(const struct td_rpc_server *server);
+// Is there a row of that service?
+bool td_rpc_server_has_service(const struct td_rpc_server *server, const char *service);
+// The embedded one; dies with the server.
+const struct td_descriptor_set *
+td_rpc_server_borrow_descriptors(const struct td_rpc_server *server);
 // What became of connections.
 struct td_rpc_connections td_rpc_server_connections(const struct td_rpc_server *server);
 // When the certificate of its listener ends, in seconds since 1970; INT64_MAX: it speaks no TLS.
@@ -67,7 +79,7 @@ void td_rpc_server_end_calls(struct td_rpc_server *server, uint64_t identity,
                              const struct td_rpc_call *except, td_status (*why)(void *arg),
                              void *arg);
 
-// Refuses new connections and calls, says NOT_SERVING, lets calls end by themselves; those still
+// Refuses new connections and calls, serves no more, lets calls end by themselves; those still
 // open after timeout_ns get UNAVAILABLE DRAINING. on_drained comes once, from the loop, soon after
 // the last call ended; then destroy. Once per server.
 void td_rpc_server_drain(struct td_rpc_server *server, int64_t timeout_ns,

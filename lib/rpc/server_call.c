@@ -122,6 +122,12 @@ static void report_cancelled(const struct td_rpc_call *call) {
     td_status_free(s);
 }
 
+// What a client does not take must not keep gRPC from ending its connection.
+void td_rpc_calls_cancel(struct td_rpc_server *server) {
+    grpc_server_cancel_all_calls(server->grpc);
+    if (server->front) td_front_let_go(server->front);
+}
+
 // Last thing that a completion does; call may be gone afterwards.
 static void end_if_over(struct td_rpc_call *call) {
     if (!call->closed || call->recv.pending || call->send.pending) return;
@@ -138,7 +144,7 @@ static void end_if_over(struct td_rpc_call *call) {
     call->grpc = NULL;
     call->server = NULL;
     td_rpc_call_unref(call);
-    td_rpc_server_call_ended(server);
+    if (server->draining && server->n_calls == 0) td_rpc_calls_cancel(server);
 }
 
 // ---- sending ----------------------------------------------------------------------------------
@@ -287,6 +293,10 @@ void td_rpc_call_drain(struct td_rpc_call *call) {
     td_outbox_discard(&call->outbox);
     if (!td_rpc_call_is_live(call)) return;
     answer(call, draining());
+}
+
+void td_rpc_call_serving(struct td_rpc_call *call) {
+    if (call->called && call->row->on_serving) call->row->on_serving(call, call->ctx);
 }
 
 // ---- receiving --------------------------------------------------------------------------------

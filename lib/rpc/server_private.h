@@ -1,9 +1,8 @@
 #ifndef TRAIND_LIB_RPC_SERVER_PRIVATE_H
 #define TRAIND_LIB_RPC_SERVER_PRIVATE_H
 
-// What server.c (listening, accepting, draining) and server_call.c (one call from credential to
-// on_done) know of each other, and of health.c and reflection.c, which are tables like any other.
-// Loop's thread.
+// What server.c (listening, accepting, draining) and server_call.c below it (one call from
+// credential to on_done) share. Loop's thread.
 
 #include <grpc/grpc.h>
 
@@ -17,7 +16,6 @@ struct td_descriptor_set;
 struct td_front;
 struct td_loop_timer;
 struct td_map;
-struct td_rpc_health;
 struct td_self_check;
 
 // A row and its table's ctx, found by "/service/method".
@@ -50,13 +48,14 @@ struct td_rpc_server {
     struct td_front *front;
     struct td_self_check *check;
     bool started;
+    bool serving; // what the owner says
+    bool deaf;    // what the check of the listener says
     bool draining;
     bool stopped; // gRPC's server was asked to shut down
     uint64_t id_seed;
     uint64_t n_ids;
     struct td_map *routes; // path -> struct td_rpc_route
     struct td_descriptor_set *descriptors;
-    struct td_rpc_health *health;
     struct td_rpc_call *calls; // open ones, newest first
     size_t n_calls;
     uint32_t n_admitted; // of n_calls: with a credential, but rows with own_calls
@@ -71,29 +70,16 @@ struct td_rpc_server {
 
 enum { td_rpc_server_magic = 0x74647273, td_rpc_call_magic = 0x74647263 };
 
-// server.c: adds rows without comparing types; reflection v1alpha is v1 under another name.
-TD_MUST_USE td_status td_rpc_server_add_rows(struct td_rpc_server *server,
-                                             const struct td_rpc_method *rows, size_t n_rows,
-                                             void *ctx, bool compare_types);
-// server.c: a call ended.
-void td_rpc_server_call_ended(struct td_rpc_server *server);
-
-// server_call.c: takes the call out of an accept and leads it from there.
+// All of server_call.c. Takes the call out of an accept and leads it from there.
 void td_rpc_call_begin(struct td_rpc_accept *accept);
-// server_call.c: ends it for draining: what is queued is dropped.
+// Ends it for draining: what is queued is dropped.
 void td_rpc_call_drain(struct td_rpc_call *call);
-// server_call.c: ends a live one with a status: what is queued is dropped.
+// Ends a live one with a status: what is queued is dropped.
 void td_rpc_call_cut(struct td_rpc_call *call, td_status take_status);
+// Its handler learns that the server began or ceased to serve.
+void td_rpc_call_serving(struct td_rpc_call *call);
 struct td_rpc_call *td_rpc_call_next(struct td_rpc_call *call);
-
-// health.c, reflection.c
-TD_MUST_USE td_status td_rpc_health_create(struct td_rpc_server *server,
-                                           struct td_rpc_health **out_health);
-void td_rpc_health_destroy(struct td_rpc_health *health);
-// Its own listener does not answer, or answers again.
-void td_rpc_health_set_deaf(struct td_rpc_server *server, bool deaf);
-void td_rpc_health_know(struct td_rpc_server *server, const char *service);
-bool td_rpc_health_knows(const struct td_rpc_server *server, const char *service);
-TD_MUST_USE td_status td_rpc_reflection_add(struct td_rpc_server *server);
+// Cancels what is open, and lets go of connections. So does the last call of a draining server.
+void td_rpc_calls_cancel(struct td_rpc_server *server);
 
 #endif

@@ -20,6 +20,7 @@
 
 #include "lib/loop/loop.h"
 #include "lib/rpc/health.h"
+#include "lib/rpc/reflection.h"
 #include "lib/rpc/server.h"
 #include "traind/v1/job.pb-c.h"
 #include "traind/v1/node.pb-c.h"
@@ -262,9 +263,11 @@ static td_status serve(int argc, char **argv) {
     struct td_loop_signal *term;
     TD_TRY(td_loop_signal_create(world.loop, SIGTERM, on_term, NULL, &term));
     TD_TRY(td_rpc_server_create(world.loop, &options, &world.server));
+    TD_TRY(td_rpc_health_add(world.server));
+    TD_TRY(td_rpc_reflection_add(world.server));
     TD_TRY(td_rpc_server_add(world.server, rows, TD_COUNTOF(rows), NULL));
     TD_TRY(td_rpc_server_start(world.server));
-    td_rpc_health_set_all(world.server, true);
+    td_rpc_server_set_serving(world.server, true);
     printf("%s\n", td_rpc_server_address(world.server));
     fflush(stdout);
     TD_TRY(td_loop_run(world.loop));

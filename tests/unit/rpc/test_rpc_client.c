@@ -8,7 +8,6 @@
 #include "lib/base/clock.h"
 #include "lib/loop/loop.h"
 #include "lib/rpc/client.h"
-#include "lib/rpc/health.h"
 #include "lib/rpc/server.h"
 #include "traind/v1/job.pb-c.h"
 #include "traind/v1/node.pb-c.h"

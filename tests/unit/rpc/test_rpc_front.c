@@ -1,6 +1,6 @@
 // The parts of the server's front, each alone: whose connection a number is, a call whose
 // connection is over, and a listener without descriptors. Then the check that a listener answers,
-// and the health that it is a part of.
+// and whether the server serves.
 
 #include "tests/unit/test.h"
 
@@ -18,7 +18,6 @@
 #include "lib/rpc/front/listener.h"
 #include "lib/rpc/front/peers.h"
 #include "lib/rpc/front/self_check.h"
-#include "lib/rpc/health.h"
 #include "lib/rpc/server.h"
 #include "lib/rpc/server_private.h"
 #include "lib/tls/authority.h"
@@ -309,7 +308,7 @@ static void test_check_says_so_when_the_listener_does_not_answer(void **state) {
     td_self_check_destroy(check);
 }
 
-// ---- health ----
+// ---- does it serve? ----
 static td_status authorize_all(struct td_str token, const struct td_rpc_method *row, void *ctx,
                                uint64_t *out_identity) {
     (void)token;
@@ -324,17 +323,17 @@ static void test_owner_and_listener_overwrote_what_the_other_said_of_health(void
     const struct td_rpc_server_options o = {.listen = "127.0.0.1:0", .authorize = authorize_all};
     struct td_rpc_server *server;
     assert_ok(td_rpc_server_create(loop, &o, &server));
-    assert_false(td_rpc_health_is_serving(server));
-    td_rpc_health_set_all(server, true);
-    assert_true(td_rpc_health_is_serving(server));
-    td_rpc_health_set_deaf(server, true);
-    td_rpc_health_set_all(server, true); // its disk is written again
-    assert_false(td_rpc_health_is_serving(server));
-    td_rpc_health_set_all(server, false); // its disk refuses
-    td_rpc_health_set_deaf(server, false);
-    assert_false(td_rpc_health_is_serving(server));
-    td_rpc_health_set_all(server, true);
-    assert_true(td_rpc_health_is_serving(server));
+    assert_false(td_rpc_server_is_serving(server));
+    td_rpc_server_set_serving(server, true);
+    assert_true(td_rpc_server_is_serving(server));
+    server->deaf = true;
+    td_rpc_server_set_serving(server, true); // its disk is written again
+    assert_false(td_rpc_server_is_serving(server));
+    td_rpc_server_set_serving(server, false); // its disk refuses
+    server->deaf = false;
+    assert_false(td_rpc_server_is_serving(server));
+    td_rpc_server_set_serving(server, true);
+    assert_true(td_rpc_server_is_serving(server));
     td_rpc_server_destroy(server);
 }
 
