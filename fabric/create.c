@@ -12,14 +12,6 @@
 
 enum { ARENA_BYTES = 4 * TD_SPEC_ARENA_BYTES };
 
-td_status td_fabric_misuse(const char *fmt, ...) {
-    va_list ap;
-    va_start(ap, fmt);
-    td_status s = td_vfail(TD_FAILED_PRECONDITION, fmt, ap);
-    va_end(ap);
-    return td_status_with_reason(td_status_with_class(s, TD_CLASS_USER_CODE), TD_MANUAL_MISUSE);
-}
-
 // ---- options ------------------------------------------------------------------------------------
 static td_status keep_text(struct td_fabric *f, const char **text) {
     if (!*text) return TD_OK;

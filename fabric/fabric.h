@@ -16,7 +16,7 @@
 //
 // and for programs (include/traind/fabric.h):
 //
-//   fabric.h             the state of one
+//   fabric.h             the state of one, and which calls it allows
 //   create.c, setup.c    from options to a rank
 //   steps.c              batches and steps
 //   group.c              what ranks do together
@@ -90,11 +90,13 @@ static inline int32_t td_fabric_n_nodes(const struct td_fabric *f) {
 // FAILED_PRECONDITION, class user_code, reason TD_MANUAL_MISUSE: a call that changed nothing.
 TD_MUST_USE td_status td_fabric_misuse(const char *fmt, ...) TD_PRINTF(1, 2);
 TD_MUST_USE td_status td_fabric_need_setup(const struct td_fabric *f, const char *call);
+// A failure that ends the run: classified, reported, and the other ranks woken. Takes and gives s.
+TD_MUST_USE td_status td_fabric_failed(struct td_fabric *f, td_status s);
+
+// steps.c
 // The index of a step by name; NULL: the first.
 TD_MUST_USE td_status td_fabric_step(const struct td_fabric *f, const char *name, int *out_step);
 // Ends the pass over a split that is evaluated, if one is open. All runs are done afterwards.
 TD_MUST_USE td_status td_fabric_leave_pass(struct td_fabric *f);
-// A failure that ends the run: classified, reported, and the other ranks woken. Takes and gives s.
-TD_MUST_USE td_status td_fabric_failed(struct td_fabric *f, td_status s);
 
 #endif

@@ -8,7 +8,6 @@
 
 #include "engine/train/build.h"
 #include "engine/train/plan/sizes.h"
-#include "engine/train/rank/group/group.h"
 #include "fabric/configure/devices.h"
 #include "fabric/configure/user_plugins.h"
 #include "fabric/fabric.h"
@@ -16,26 +15,6 @@
 #include "lib/base/machine/machine.h"
 
 enum { OVERRIDES = 16 };
-
-td_status td_fabric_need_setup(const struct td_fabric *f, const char *call) {
-    TD_CHECK(f->magic == TD_FABRIC_MAGIC);
-    if (f->ended) return td_fabric_misuse("%s after td_fabric_finish", call);
-    if (f->failure) {
-        return td_fabric_misuse("%s after a call that failed (%s); only td_fabric_finish and "
-                                "td_fabric_destroy may follow",
-                                call, f->failure);
-    }
-    return f->rank ? TD_OK : td_fabric_misuse("%s before td_fabric_setup", call);
-}
-
-td_status td_fabric_failed(struct td_fabric *f, td_status s) {
-    s = td_rank_classify(s);
-    if (!s) return TD_OK;
-    if (!f->failure) f->failure = td_arena_strdup(f->arena, td_status_message(s));
-    if (!f->failure) f->failure = "out of memory";
-    if (f->rank) td_rank_fail(f->rank, s);
-    return s;
-}
 
 // ---- the spec -----------------------------------------------------------------------------------
 // Keys and values as a person would put them on a command line (lib/spec). What is wrong with one
