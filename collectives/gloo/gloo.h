@@ -10,6 +10,7 @@
 //   between.h      calls and sums between nodes
 //   hierarchy.h    the backend: inside a node, between nodes, and back
 //   hierarchy_reduce.c, hierarchy_move.c  its calls that compute, and those that copy
+//   hierarchy_call.c  what these are made of
 //
 // Gloo: rounds of slices, from and to each other node. It adds nothing up and chooses no order: all
 // that is computed is traind's, so every rank has the same bits.

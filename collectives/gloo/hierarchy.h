@@ -50,12 +50,13 @@ static inline bool td_hierarchy_leads(const struct td_collective *c) {
     return c->local_rank == 0;
 }
 
-// ---- hierarchy.c: what its calls are made of
+// ---- hierarchy_call.c
 // Whatever was begun is done, the nodes are connected, and the ranks of this node came for the same
 // call. Each call begins with it.
 TD_MUST_USE td_status td_hierarchy_enter(struct td_collective *c,
                                          const struct td_between_call *call);
-// The end of the group, where s is an error; returns s.
+// The end of the group, from any thread; and where s is an error, returns s.
+void td_hierarchy_abort(struct td_collective *c);
 TD_MUST_USE td_status td_hierarchy_failed(struct td_collective *c, td_status s);
 // Inside the node: from each rank to the leader; from the leader to each; the leader's to all.
 TD_MUST_USE td_status td_hierarchy_collect(struct td_collective *c, const void *in, size_t bytes,
