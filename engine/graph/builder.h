@@ -10,6 +10,10 @@
 TD_MUST_USE td_status td_graph_op3(struct td_graph *g, enum td_op op, td_value a, td_value b,
                                    td_value c, const struct td_attrs *attrs, td_value *out_value);
 
+// True if the node writes a gradient; which one.
+bool td_node_gradient(const struct td_graph *g, const struct td_node_info *node,
+                      uint32_t *out_state);
+
 TD_DEFINE_AUTO(td_graph, td_graph_destroy);
 
 #endif

@@ -81,11 +81,3 @@ td_status td_graph_retype_input(struct td_graph *g, uint32_t slot, enum td_dtype
     }
     return td_rewrite_insert_at(g, TD_REWRITE_END);
 }
-
-bool td_node_gradient(const struct td_graph *g, const struct td_node_info *node,
-                      uint32_t *out_state) {
-    td_value v = node->into ? node->into : node->op == TD_OP_STORE ? node->inputs[0] : 0;
-    if (!v || td_state_at(g->state, td_gv(g, v)->index)->role != TD_ROLE_GRAD) return false;
-    *out_state = td_gv(g, v)->index;
-    return true;
-}

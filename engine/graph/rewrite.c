@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "engine/graph/edit.h"
+#include "engine/graph/builder.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/rules/rules.h"
 #include "engine/graph/state.h"

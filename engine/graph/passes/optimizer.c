@@ -13,7 +13,6 @@
 #include <stdio.h>
 
 #include "engine/graph/builder.h"
-#include "engine/graph/edit.h"
 #include "engine/graph/graph.h"
 #include "traind/random.h"
 
