@@ -66,19 +66,6 @@ static void on_compared(const char *request, td_status take_status, const char *
     td_status_free(s);
 }
 
-td_status td_node_daemon_path_rules(const struct td_node_daemon *n, const char *job, bool trusted,
-                                    struct td_buf *out) {
-    char own[TD_FS_PATH_BYTES] = "";
-    if (job) TD_TRY(td_assignment_checkpoints("", n->state_dir, job, own, sizeof own));
-    const struct td_path_rules rules = {.is_owner = trusted,
-                                        .state_dir = n->state_dir,
-                                        .own_dir = own,
-                                        .token_file = n->token_file,
-                                        .read_roots = n->read_roots,
-                                        .write_roots = n->write_roots};
-    return td_path_rules_print(&rules, out);
-}
-
 static td_status submit(struct td_node_daemon *n, struct td_planner *p,
                         const Traind__V1__PlanRequest *request, const char *plan,
                         const char *dump) {

@@ -2,7 +2,9 @@
 
 #include "daemon/node/shell/shell.h"
 
+#include "daemon/node/shell/assignment/assignment.h"
 #include "lib/base/clock.h"
+#include "lib/base/files/path_rules.h"
 #include "lib/loop/loop.h"
 
 void td_node_daemon_answer(struct td_node_daemon *n) {
@@ -39,4 +41,17 @@ bool td_node_daemon_is_idle(const struct td_node_daemon *n) {
         if (a->state != TD_AT_ENDED) return false;
     }
     return true;
+}
+
+td_status td_node_daemon_path_rules(const struct td_node_daemon *n, const char *job, bool trusted,
+                                    struct td_buf *out) {
+    char own[TD_FS_PATH_BYTES] = "";
+    if (job) TD_TRY(td_assignment_checkpoints("", n->state_dir, job, own, sizeof own));
+    const struct td_path_rules rules = {.is_owner = trusted,
+                                        .state_dir = n->state_dir,
+                                        .own_dir = own,
+                                        .token_file = n->token_file,
+                                        .read_roots = n->read_roots,
+                                        .write_roots = n->write_roots};
+    return td_path_rules_print(&rules, out);
 }
