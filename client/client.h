@@ -3,11 +3,12 @@
 
 // trainctl: talks to a coordinator for a person or a script, and owns nothing.
 //
-//   trainctl.c    argv -> verb, the table of verbs
+//   trainctl.c    argv -> verb, and help of all
+//   verbs.h       the table of verbs
 //   flags.c       the table of flags, and argv -> flags (flag_values.c: numbers and spans)
 //   find_verb.c   which row of the table the first words mean
-//   rows.h        what help and completion ask of these
-//   help.c        the list of verbs, examples, variables
+//   rows.h        what help and completion ask of the table of flags
+//   help.c        what the help of one verb has beside its flags
 //   cmd_completion.c  completion for shells; complete.c finds the words
 //
 // What all verbs share: screen/ shows things, session/ reaches the coordinator. The verbs are in

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "client/rows.h"
 #include "client/screen/print.h"
+#include "client/verbs.h"
 #include "lib/base/buf.h"
 
 const struct td_verb *td_verb_find(const char *const *words, int n, int *out_words) {

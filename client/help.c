@@ -3,13 +3,11 @@
 
 #include "client/help.h"
 
-#include <argp.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "client/rows.h"
-#include "client/screen/print.h"
+#include "client/client.h"
 
 enum { TEXT_BYTES = 2048 };
 
@@ -102,56 +100,4 @@ static bool names(const char *text, const char *flag) {
 
 bool td_help_names(const struct td_verb *v, const char *flag) {
     return names(v->summary, flag) || names(examples_of(v), flag);
-}
-
-static const char environment[] =
-    "\nENVIRONMENT (a flag wins over its variable)\n"
-    "  TRAIND_STATE_DIR   --state-dir: of a daemon on this machine\n"
-    "  TRAIND_ADDRESS     --address: HOST:PORT of a coordinator\n"
-    "  TRAIND_TOKEN_FILE  --token-file\n"
-    "  TRAIND_CA          --ca\n"
-    "  TRAIND_CERT        --cert\n"
-    "  TRAIND_KEY         --key\n"
-    "  TRAIND_CPU_ISA     of run: the newest instructions that ranks use\n"
-    "  NO_COLOR           no colours\n";
-
-// A summary goes on in the next line, under itself, where 80 columns end.
-static void print_row(FILE *to, const char *name, const char *text) {
-    enum { LEFT = 23, WIDTH = 79 };
-    td_print(to, "  %-*s", LEFT - 2, name);
-    for (int used = LEFT; *text;) {
-        const int len = (int)strcspn(text, " ");
-        if (used > LEFT && used + 1 + len > WIDTH) {
-            td_print(to, "\n%*s", LEFT, "");
-            used = LEFT;
-        }
-        td_print(to, "%s%.*s", used > LEFT ? " " : "", len, text);
-        used += len + (used > LEFT);
-        text += len + (text[len] == ' ');
-    }
-    td_print(to, "\n");
-}
-
-static void print_common_flags(FILE *to) {
-    struct argp_option options[TD_VERB_OPTIONS_MAX];
-    const size_t n = td_verb_options(td_verb_at(0), options);
-    td_print(to, "\nFLAGS OF EVERY VERB\n");
-    for (size_t i = 0; i < n; i++) {
-        char name[40];
-        if (options[i].group != TD_GROUP_COMMON) continue;
-        (void)snprintf(name, sizeof name, "--%s=%s", options[i].name, options[i].arg);
-        print_row(to, name, options[i].doc);
-    }
-}
-
-void td_help_print(FILE *to) {
-    td_print(to, "usage: trainctl VERB [ARGUMENT...] [FLAG...]\n\n");
-    for (size_t i = 0; td_verb_at(i); i++) {
-        print_row(to, td_verb_at(i)->name, td_verb_at(i)->summary);
-    }
-    td_print(to, "\n`trainctl VERB --help` has flags and examples of a verb.\n");
-    print_common_flags(to);
-    td_print(to, "%s", environment);
-    td_print(to, "\nExit codes: 0 ok, 1 job failed or cannot run, 2 usage, 3 not found, 4 denied,\n"
-                 "5 unavailable, 6 timeout, 7 conflict, 8 done but not printed.\n");
 }
