@@ -18,6 +18,7 @@
 // holds, and nothing of those that were deleted. No attempt goes on from a checkpoint of one over
 // several nodes before all points that any of its ranks recorded before it are stored.
 
+#include "daemon/coordinator/core/queue/queue_reason.h"
 #include "tests/sim/coordinator_history.h"
 
 static void try_delete(struct world *w, int i) {
@@ -94,7 +95,7 @@ static void report(struct world *w, uint64_t seed) {
         if (!j || td_job_state_ended(j->state)) continue;
         const struct td_attempt *a = td_job_live(j);
         struct td_reason why;
-        td_core_reason(w->core, j, now(w).mono, &why);
+        td_queue_reason(w->core, j, now(w).mono, &why);
         print_message("# seed %llu: %s is %s, reason %s: %s; attempt %u %s on %s\n",
                       (unsigned long long)seed, j->id, td_job_state_name(j->state), why.code,
                       why.text, j->n_attempts, a ? td_attempt_state_name(a->state) : "-",
@@ -293,7 +294,7 @@ static void test_recovering_job_keeps_its_place_while_its_checkpoint_comes(void 
     }
     assert_int_equal(job_of(w, 0)->state, TD_JOB_RECOVERING);
     struct td_reason why;
-    td_core_reason(w->core, job_of(w, 0), now(w).mono, &why);
+    td_queue_reason(w->core, job_of(w, 0), now(w).mono, &why);
     assert_string_equal(why.code, "SAVING_CHECKPOINT");
     assert_int_equal(job_of(w, 1)->n_attempts, 0);
     Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;

@@ -90,6 +90,7 @@ td_status td_core_create(const struct td_core_options *options, struct td_core *
     core->next_reconcile = 1;
     core->wake.ns = INT64_MAX;
     core->queue_wake.ns = INT64_MAX;
+    core->lacks_plan = td_queue_lacks_plan;
     if (!core->checkpoint_dir) return td_fail_oom();
     TD_TRY(td_map_create(TD_CORE_MAX_JOBS, &core->jobs));
     TD_TRY(td_map_create(TD_CORE_MAX_JOBS, &core->spec_shares));

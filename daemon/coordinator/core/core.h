@@ -159,16 +159,6 @@ void td_core_checkpoint_missing(struct td_core *core, struct td_now now, const c
                                 const char *path, const char *why);
 
 // ---- reads --------------------------------------------------------------------------------------
-// Why a job does not run, with its position: written when it is asked for.
-void td_core_reason(const struct td_core *core, const struct td_job *j, struct td_mono now,
-                    struct td_reason *out_reason);
-// The jobs that have what it waits for, on the node that is nearest to taking it; how many.
-uint32_t td_core_blockers(const struct td_core *core, const struct td_job *j, struct td_mono now,
-                          const struct td_job **out_jobs, uint32_t most);
-// Differs when that would say something else; of a position above 10 two digits count.
-uint64_t td_core_reason_mark(const struct td_core *core, const struct td_job *j,
-                             struct td_mono now);
-
 uint32_t td_core_counter(const struct td_core *core, enum td_core_counter c);
 
 #endif

@@ -17,6 +17,7 @@
 #include "daemon/coordinator/core/plans/capacity.h"
 #include "daemon/coordinator/core/plans/plans.h"
 #include "daemon/coordinator/core/queue/placement.h"
+#include "daemon/coordinator/core/queue/queue_reason.h"
 #include "lib/attempt/rank_page.h"
 
 enum { MAX_BLOCKERS = 16 };
@@ -52,7 +53,7 @@ static Traind__V1__Reason *view_reason(struct td_arena *a, const struct td_core 
         r->retry_in_ms = (uint32_t)((j->retry_at.ns - now.mono.ns) / TD_NS_PER_MS);
     }
     const struct td_job *blocker[MAX_BLOCKERS];
-    const uint32_t n = td_core_blockers(core, j, now.mono, blocker, MAX_BLOCKERS);
+    const uint32_t n = td_queue_blockers(core, j, now.mono, blocker, MAX_BLOCKERS);
     r->blockers = td_arena_array(a, n + 1, sizeof *r->blockers);
     for (uint32_t i = 0; r->blockers && i < n; i++) {
         r->blockers[r->n_blockers++] = copy(a, blocker[i]->id);
@@ -182,7 +183,7 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     m->name = copy(a, j->name);
     m->state = (Traind__V1__Job__State)(j->state + 1);
     struct td_reason why;
-    td_core_reason(core, j, now.mono, &why);
+    td_queue_reason(core, j, now.mono, &why);
     m->reason = view_reason(a, core, j, &why, now);
     m->attempt = j->n_attempts;
     m->global_step = j->progress.step;

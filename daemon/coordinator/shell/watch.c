@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/core/queue/queue_reason.h"
 #include "daemon/coordinator/shell/shell.h"
 
 static const int64_t progress_ns = 100 * TD_NS_PER_MS;
@@ -190,7 +191,7 @@ static void give(struct td_watchers *w, struct watcher *x, bool first) {
     if (!failed) failed = td_shell_arena(&arena);
     Traind__V1__Job *m = failed ? NULL : td_view_job(arena, w->c->core, j, td_shell_now(), 0);
     td_status_free(failed);
-    if (j) x->mark = td_core_reason_mark(w->c->core, j, td_mono_now());
+    if (j) x->mark = td_queue_reason_mark(w->c->core, j, td_mono_now());
     s->w = w;
     s->call = x->call;
     s->event = w->c->event;
@@ -223,7 +224,7 @@ static void on_queue_timer(void *arg) {
         if (!x->live || x->dirty) continue;
         td_status_free(td_core_find_job(w->c->core, x->job, &j));
         if (!j || !td_job_state_waits(j->state)) continue;
-        if (td_core_reason_mark(w->c->core, j, w->queue_shown) != x->mark) give(w, x, false);
+        if (td_queue_reason_mark(w->c->core, j, w->queue_shown) != x->mark) give(w, x, false);
     }
 }
 

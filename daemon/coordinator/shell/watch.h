@@ -30,7 +30,7 @@ void td_watchers_event(struct td_watchers *w, uint64_t event, const char *job, c
                        size_t bytes);
 void td_watchers_progress(struct td_watchers *w, const char *job);
 // The queue moved: who watches a job that waits gets it again, once a second at most, if its reason
-// differs or its position by a digit that counts (td_core_reason_mark).
+// differs or its position by a digit that counts (td_queue_reason_mark).
 void td_watchers_queue(struct td_watchers *w);
 // The job was deleted: NOT_FOUND JOB_DELETED for those that have not seen its end.
 void td_watchers_forget(struct td_watchers *w, const char *job);

@@ -74,6 +74,10 @@ const struct td_host_accel *td_host_accel_find(const struct td_host_devices *d, 
     return a;
 }
 
+bool td_host_devices_known(const struct td_host_devices *d, const char *accelerator) {
+    return td_accel_is_host(accelerator) || td_host_accel_find(d, accelerator);
+}
+
 void td_host_devices_use(struct td_host_devices *d, const char *key) {
     struct td_host_accel *a = find(d, key);
     if (a) a->used = ++d->next_use;

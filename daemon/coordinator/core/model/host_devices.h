@@ -63,6 +63,8 @@ int td_accel_name_len(const char *key); // without the digest
 // NULL: nobody has asked. One without devices that is not is_host: the node has none.
 const struct td_host_accel *td_host_accel_find(const struct td_host_devices *d,
                                                const char *accelerator);
+// It was asked about, or needs not to be.
+bool td_host_devices_known(const struct td_host_devices *d, const char *accelerator);
 void td_host_devices_use(struct td_host_devices *d, const char *key); // the last to be left out
 // Those that the job of that turn may have, up to `most`.
 uint32_t td_host_devices_free(const struct td_host_accel *a, uint64_t turn, uint32_t most);

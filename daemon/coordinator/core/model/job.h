@@ -69,7 +69,7 @@ enum {
     TD_JOB_MAX_ATTEMPTS = 1000,
 };
 
-// Why a job does not run. Of one that waits for a place td_core_reason knows it.
+// Why a job does not run. Of one that waits for a place td_queue_reason knows it.
 struct td_reason {
     char code[32];  // "": none
     char text[480]; // one that is longer ends in "..."

@@ -228,7 +228,9 @@ struct td_core {
     struct td_map *removals;   // "<job>[/<node>]" -> td_removal
 
     uint32_t counters[TD_COUNT_COUNT];
-    bool queue_dirty;       // the next pass begins at the head
+    bool queue_dirty; // the next pass begins at the head
+    // td_queue_lacks_plan, for the plans, which are below the queue
+    bool (*lacks_plan)(const struct td_core *core, const struct td_job *j);
     struct td_job **listed; // jobs with something to save
     uint32_t n_listed, cap_listed;
     struct td_core_out out;

@@ -14,7 +14,6 @@
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/model/plan_asks.h"
 #include "daemon/coordinator/core/plans/capacity.h"
-#include "daemon/coordinator/core/queue/placement.h"
 #include "lib/base/buf.h"
 #include "lib/spec/plan.h"
 
@@ -55,7 +54,8 @@ bool td_plans_suffice(const struct td_core *core, const struct td_job *j, const 
     bool has_precision =
         j->frozen_json || !td_plans_precision_is_auto(j); // else ranks would not know what to do
     bool sized = j->n_ranks == 1 || td_plans_of(core, j, n);
-    if (!td_place_known(j, n)) return false; // its devices are in the answer
+    // Its devices are in the answer.
+    if (!td_host_devices_known(&n->devices, j->knobs.accelerator)) return false;
     const struct td_plan_entry *own = td_plans_find(core, td_job_plan_digest(j), n);
     return own ? td_plans_holds(own, j) : j->n_attempts && has_precision && sized;
 }
@@ -133,9 +133,7 @@ static void answer_waiters(struct td_core *core, const struct td_plan_ask *ask, 
 static bool fails_with(const struct td_core *core, const struct td_job *j, bool is_final) {
     if (!j->n_attempts) return j->state == TD_JOB_QUEUED;
     if (!is_final || !td_job_state_waits(j->state) || td_job_live(j)) return false;
-    struct td_place p = td_place_choose(core, j);
-    const struct td_host *place = p.node ? p.node : p.nearest;
-    return place && !td_plans_suffice(core, j, place);
+    return core->lacks_plan(core, j);
 }
 
 // A node that has no device of the accelerator may be asked for want of another. What it refuses
@@ -297,9 +295,7 @@ static const struct td_plan_entry *kept_of(const struct td_core *core,
     const struct td_plan_entry *e = ask->dump[0] ? NULL : td_plans_find(core, ask->digest, n);
     if (!e || !e->read || td_plans_is_settled(e)) return NULL;
     // Its devices are in the answer of a plan alone.
-    const bool is_known =
-        td_accel_is_host(ask->accelerator) || td_host_accel_find(&n->devices, ask->accelerator);
-    if (!is_known) return NULL;
+    if (!td_host_devices_known(&n->devices, ask->accelerator)) return NULL;
     return e->guesses && is_waited_for(core, ask) ? NULL : e;
 }
 

@@ -79,9 +79,8 @@ const struct td_host_accel *td_place_devices(const struct td_job *j, const struc
     return a && !a->is_host ? a : NULL;
 }
 
-bool td_place_known(const struct td_job *j, const struct td_host *n) {
-    const char *key = j->knobs.accelerator;
-    return td_accel_is_host(key) || td_host_accel_find(&n->devices, key);
+static bool is_known(const struct td_job *j, const struct td_host *n) {
+    return td_host_devices_known(&n->devices, j->knobs.accelerator);
 }
 
 // With nothing else on it.
@@ -125,7 +124,7 @@ static int level_of(const struct td_host *n) {
 
 static bool better(const struct td_job *j, const struct td_host *a, const struct td_host *b) {
     const struct td_checkpoint *c = td_catalog_find(j, NULL);
-    bool a_known = td_place_known(j, a), b_known = td_place_known(j, b);
+    bool a_known = is_known(j, a), b_known = is_known(j, b);
     if (a_known != b_known) return a_known;
     bool a_has = c && strcmp(c->node, a->id) == 0, b_has = c && strcmp(c->node, b->id) == 0;
     if (a_has != b_has) return a_has;
@@ -308,9 +307,9 @@ struct td_place td_place_choose(const struct td_core *core, const struct td_job 
     if (b.n < c.wanted) return c;
     c.node = nodes[0];
     for (uint32_t i = 1; i < b.n; i++) {
-        bool known = td_place_known(j, c.node);
+        bool known = is_known(j, c.node);
         bool lower = level_of(nodes[i]) < level_of(c.node);
-        if (known && (lower || !td_place_known(j, nodes[i]))) c.node = nodes[i];
+        if (known && (lower || !is_known(j, nodes[i]))) c.node = nodes[i];
     }
     return c;
 }

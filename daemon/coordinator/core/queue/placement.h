@@ -51,9 +51,8 @@ uint32_t td_place_nodes(const struct td_core *core, const struct td_job *j,
 const char *td_place_common_level(struct td_host *const *nodes, uint32_t n_nodes);
 uint32_t td_place_slots(const struct td_job *j, const struct td_host *n); // that it needs there
 uint32_t td_place_free(const struct td_host *n);                          // for another job
-// Its accelerator's devices there; NULL: it needs none, or nobody knows (td_place_known).
+// Its accelerator's devices there; NULL: it needs none, or nobody knows (td_host_devices_known).
 const struct td_host_accel *td_place_devices(const struct td_job *j, const struct td_host *n);
-bool td_place_known(const struct td_job *j, const struct td_host *n);
 const char *td_place_level(const struct td_job *j); // trainer.cpu_level; "": its spec was lost
 
 #endif

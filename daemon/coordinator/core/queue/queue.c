@@ -403,6 +403,12 @@ static bool planned(struct td_core *core, struct td_job *j, struct td_host *n, b
     return false;
 }
 
+bool td_queue_lacks_plan(const struct td_core *core, const struct td_job *j) {
+    const struct td_place p = td_place_choose(core, j);
+    const struct td_host *place = p.node ? p.node : p.nearest;
+    return place && !td_plans_suffice(core, j, place);
+}
+
 // at: how many wait before it.
 static void look(struct td_core *core, struct td_job *j, uint32_t at) {
     if (j->retry_at.ns > core->now.mono.ns) { // BACKING_OFF says it

@@ -17,13 +17,13 @@
 // keeps: nothing after that can start. Until then it looks at MAX_LOOKS jobs, and goes on in the
 // next tick. Plans are asked for jobs that could start now and for the first PLAN_AHEAD. That is
 // less than the cache of plans holds, so jobs that wait do not drive out each other's plans. Why a
-// job waits is not written down here: queue_reason.c says it when somebody reads the job.
+// job waits is not written down here: queue_reason.h says it when somebody reads the job.
 //
 // The room, in reading order:
 //
 //   placement.h     where a job could run now
 //   queue.h         who runs next
-//   queue_reason.c  why the others wait
+//   queue_reason.h  why the others wait
 
 #include "daemon/coordinator/core/model/job.h"
 
@@ -36,6 +36,8 @@ void td_queue_tick(struct td_core *core);
 // Its state or its attempt changed: it takes its place among those that wait, or leaves them.
 void td_queue_place(struct td_core *core, struct td_job *j);
 uint32_t td_queue_position(const struct td_core *core, const struct td_job *j); // 0: it waits not
+// Where it would run, now or later, no plan that is there is its own, nor will another do.
+bool td_queue_lacks_plan(const struct td_core *core, const struct td_job *j);
 // Near enough to the head that its plan is asked for before it can start.
 bool td_queue_ahead(const struct td_core *core, const struct td_job *j);
 

@@ -1,15 +1,11 @@
-// Why a waiting job waits, in words and numbers, written when somebody reads the job. A pass of the
-// queue leaves on the nodes what jobs before it keep, so the answer is what that pass saw. A job
-// that it did not come to finds no free slot either.
-//
-// Reasons that an end of its last attempt left (left_by_an_end) say more than that no node is
-// there.
+// See the header.
+
+#include "daemon/coordinator/core/queue/queue_reason.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/coordinator/core/catalog/catalog.h"
-#include "daemon/coordinator/core/core.h"
 #include "daemon/coordinator/core/model/hosts.h"
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
@@ -203,8 +199,8 @@ static uint32_t find_holders(const struct td_core *core, const struct td_job *j,
     return found;
 }
 
-uint32_t td_core_blockers(const struct td_core *core, const struct td_job *j, struct td_mono now,
-                          const struct td_job **out_jobs, uint32_t most) {
+uint32_t td_queue_blockers(const struct td_core *core, const struct td_job *j, struct td_mono now,
+                           const struct td_job **out_jobs, uint32_t most) {
     struct td_place p;
     const enum why why = find_why(core, j, now, &p);
     if (why != WHY_SLOTS && why != WHY_DEVICES) return 0;
@@ -272,8 +268,8 @@ static void say_devices(const struct td_core *core, const struct td_job *j,
     r->all_devices = p->all_devices;
 }
 
-void td_core_reason(const struct td_core *core, const struct td_job *j, struct td_mono now,
-                    struct td_reason *out_reason) {
+void td_queue_reason(const struct td_core *core, const struct td_job *j, struct td_mono now,
+                     struct td_reason *out_reason) {
     struct td_place p;
     char none[FEW_BYTES];
     const struct td_host *away;
@@ -331,8 +327,8 @@ static uint64_t few_mark(const struct td_place *p) {
            (uint64_t)p->elsewhere.n << 20 ^ (uint64_t)p->foreign.n << 24;
 }
 
-uint64_t td_core_reason_mark(const struct td_core *core, const struct td_job *j,
-                             struct td_mono now) {
+uint64_t td_queue_reason_mark(const struct td_core *core, const struct td_job *j,
+                              struct td_mono now) {
     struct td_place p;
     enum why why = find_why(core, j, now, &p);
     uint64_t position = td_queue_position(core, j), unit = 1;

@@ -9,6 +9,7 @@
 
 #include "daemon/coordinator/core/core.h"
 #include "daemon/coordinator/core/core_check.h"
+#include "daemon/coordinator/core/queue/queue_reason.h"
 #include "lib/attempt/languages.h"
 #include "lib/base/buf.h"
 #include "lib/base/map.h"
@@ -356,7 +357,7 @@ static inline const struct td_job *job(struct rig *r, int number) {
 
 static inline struct td_reason reason(struct rig *r, int number) {
     struct td_reason why;
-    td_core_reason(r->core, job(r, number), r->now.mono, &why);
+    td_queue_reason(r->core, job(r, number), r->now.mono, &why);
     return why;
 }
 

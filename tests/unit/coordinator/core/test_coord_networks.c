@@ -62,14 +62,14 @@ static void test_nodes_without_an_interface_are_named_and_counted(void **state) 
     settle(&r);
     answer_all(&r);
     for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
-        const uint64_t before = td_core_reason_mark(r.core, job(&r, 0), r.now.mono);
+        const uint64_t before = td_queue_reason_mark(r.core, job(&r, 0), r.now.mono);
         join_at(&r, cases[i].joins, "", "two");
         answer_all(&r);
         why = reason(&r, 0);
         assert_string_equal(why.code, "WAITING_FOR_NODE");
         assert_non_null(strstr(why.text, "needs 2 nodes for 1 rank each, 1 connected node could"));
         if (!strstr(why.text, cases[i].words)) fail_msg("%s", why.text);
-        assert_true(td_core_reason_mark(r.core, job(&r, 0), r.now.mono) != before);
+        assert_true(td_queue_reason_mark(r.core, job(&r, 0), r.now.mono) != before);
     }
     end(&r);
 }
