@@ -25,7 +25,7 @@ static td_status map_fd(int fd, const char *what, size_t min_bytes, void **out_m
     return TD_OK;
 }
 
-static td_status make_private(struct td_worker_io *io) {
+static td_status make_private(struct td_rank_io *io) {
     size_t ring = td_ring_bytes(sizeof(struct td_metric_record), TD_METRIC_RING_RECORDS);
     io->page_bytes = TD_RANK_PAGE_BYTES + ring;
     io->page_map =
@@ -42,7 +42,7 @@ static td_status make_private(struct td_worker_io *io) {
                           sizeof(struct td_metric_record), TD_METRIC_RING_RECORDS, &io->train.ring);
 }
 
-static td_status attach_launcher(const struct td_worker_args *args, struct td_worker_io *io) {
+static td_status attach_launcher(const struct td_rank_args *args, struct td_rank_io *io) {
     TD_TRY(map_fd(args->page_fd, "rank page", TD_RANK_PAGE_BYTES, &io->page_map, &io->page_bytes));
     struct td_rank_page *p = io->page_map;
     if (p->magic != TD_RANK_PAGE_MAGIC || p->version != TD_RANK_PAGE_VERSION) {
@@ -61,14 +61,14 @@ static td_status attach_launcher(const struct td_worker_args *args, struct td_wo
                           &io->train.ring);
 }
 
-td_status td_worker_attach(const struct td_worker_args *args, struct td_worker_io *out_io) {
-    struct td_worker_io io = {0};
+td_status td_rank_attach(const struct td_rank_args *args, struct td_rank_io *out_io) {
+    struct td_rank_io io = {0};
     td_status s = args->page_fd >= 0 ? attach_launcher(args, &io) : make_private(&io);
     if (!s && args->store_fd >= 0) {
         s = td_store_client_create(args->store_fd, TD_STORE_SET_NS, &io.store);
     }
     if (s) {
-        td_worker_detach(&io);
+        td_rank_detach(&io);
         return s;
     }
     if (io.store) io.train.store = td_store_client_store(io.store);
@@ -76,8 +76,8 @@ td_status td_worker_attach(const struct td_worker_args *args, struct td_worker_i
     return TD_OK;
 }
 
-td_status td_worker_attach_group(const struct td_worker_args *args, int32_t local_world_size,
-                                 struct td_worker_io *io) {
+td_status td_rank_attach_group(const struct td_rank_args *args, int32_t local_world_size,
+                               struct td_rank_io *io) {
     if (local_world_size == 1) return TD_OK;
     if (args->group_fd < 0) {
         return td_status_with_class(
@@ -91,9 +91,9 @@ td_status td_worker_attach_group(const struct td_worker_args *args, int32_t loca
                   &io->train.group_bytes);
 }
 
-void td_worker_detach(struct td_worker_io *io) {
+void td_rank_detach(struct td_rank_io *io) {
     td_store_client_destroy(io->store);
     if (io->train.group) munmap(io->train.group, io->train.group_bytes);
     if (io->page_map && io->page_map != MAP_FAILED) munmap(io->page_map, io->page_bytes);
-    *io = (struct td_worker_io){0};
+    *io = (struct td_rank_io){0};
 }

@@ -7,19 +7,18 @@
 #include "fabric/configure/configure.h"
 #include "engine/train/config/config.h"
 
-struct td_worker_io {
+struct td_rank_io {
     struct td_train_io train;
     struct td_store_client *store; // what train.store is; NULL: none
     void *page_map;
     size_t page_bytes;
 };
 
-TD_MUST_USE td_status td_worker_attach(const struct td_worker_args *args,
-                                       struct td_worker_io *out_io);
-void td_worker_detach(struct td_worker_io *io);
+TD_MUST_USE td_status td_rank_attach(const struct td_rank_args *args, struct td_rank_io *out_io);
+void td_rank_detach(struct td_rank_io *io);
 // Maps the group of this node's ranks, which one rank has no need of; its size was checked against
 // the plan by whoever made it.
-TD_MUST_USE td_status td_worker_attach_group(const struct td_worker_args *args,
-                                             int32_t local_world_size, struct td_worker_io *io);
+TD_MUST_USE td_status td_rank_attach_group(const struct td_rank_args *args,
+                                           int32_t local_world_size, struct td_rank_io *io);
 
 #endif

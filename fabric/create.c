@@ -105,14 +105,14 @@ static td_status read_job(struct td_fabric *f) {
 // read by anybody else.
 static td_status attach(struct td_fabric *f) {
     const struct td_rank_env *e = f->env;
-    struct td_worker_args args = {.page_fd = -1, .events_fd = -1, .group_fd = -1, .store_fd = -1};
+    struct td_rank_args args = {.page_fd = -1, .events_fd = -1, .group_fd = -1, .store_fd = -1};
     if (e) {
         args.rank = e->rank;
         args.world_size = e->world_size;
         args.page_fd = e->page_fd;
         args.store_fd = e->store_fd;
     }
-    TD_TRY(td_worker_attach(&args, &f->io));
+    TD_TRY(td_rank_attach(&args, &f->io));
     f->in_job = e && e->results_fd < 0;
     f->prints = !f->in_job && !f->o.quiet && (!e || e->rank == 0);
     f->io.train.print_metrics = !f->in_job;

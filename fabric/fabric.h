@@ -64,10 +64,10 @@ struct td_fabric {
     uint64_t seed;
     bool seeded;
     // once attached
-    struct td_worker_io io;
+    struct td_rank_io io;
     struct td_events events;
     // once set up
-    struct td_worker_config *config;
+    struct td_rank_config *config;
     struct td_rank *rank; // NULL: setup has not succeeded
     struct td_train_loop loop;
     struct td_manual manual;

@@ -8,7 +8,7 @@
 #include "fabric/fabric.h"
 #include "fabric/signals/fatal.h"
 #include "fabric/signals/stop_signals.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/log.h"
 
 static td_status end_rank(struct td_fabric *f) {
@@ -54,10 +54,10 @@ void td_fabric_destroy(struct td_fabric *f) {
     }
     if (f->in_job) td_stop_signals_finish();
     td_rank_destroy(f->rank);
-    td_worker_config_destroy(f->config);
+    td_rank_config_destroy(f->config);
     if (f->io.train.page) {
         td_events_finish(&f->events);
-        td_worker_detach(&f->io);
+        td_rank_detach(&f->io);
     }
     td_arena_destroy(f->arena);
     f->magic = 0;
@@ -82,7 +82,7 @@ int td_fabric_exit(struct td_fabric *f, td_status status) {
         in_job = f->in_job;
     }
     status = td_rank_classify(status);
-    const int code = status              ? td_worker_exit_of(td_status_class(status))
+    const int code = status              ? td_exit_code_of(td_status_class(status))
                      : stopped && in_job ? TD_EXIT_STOPPED
                                          : TD_EXIT_DONE;
     if (status) print(status);

@@ -163,7 +163,7 @@ static td_status configure(struct td_fabric *f) {
     td_buf_init(&plan, 4 * TD_SPEC_MAX_BYTES);
     TD_TRY(plan_of(f, &plan));
     TD_TRY(td_buf_append(&plan, "", 1));
-    const struct td_worker_args args = {
+    const struct td_rank_args args = {
         .plan_text = plan.data,
         .own_plugins = f->o.own_plugins,
         .n_own_plugins = f->o.n_own_plugins,
@@ -174,7 +174,7 @@ static td_status configure(struct td_fabric *f) {
         .world_size = f->env ? f->env->world_size : 1,
         .n_sharing = f->env && !f->in_job ? f->env->world_size : 1, // td_spawn pins nobody
     };
-    TD_TRY(td_worker_configure(&args, &f->config));
+    TD_TRY(td_rank_configure(&args, &f->config));
     struct td_train_config *t = &f->config->train;
     t->manual = true;
     if (f->in_job && f->job) t->memory_bytes = (size_t)f->job->spec.resources.memory_bytes;

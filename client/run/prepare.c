@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "client/jobs/place.h"
-#include "client/jobs/spec_file.h"
 #include "client/run/run.h"
+#include "client/jobs/spec_file.h"
 #include "lib/attempt/segments.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/clock.h"
 #include "lib/topology/topology.h"
 

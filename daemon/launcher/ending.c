@@ -8,7 +8,7 @@
 
 #include "daemon/launcher/command/command.h"
 #include "lib/attempt/outcome.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/log.h"
 
 // The wire code for a class where the rank gave none.
@@ -130,7 +130,7 @@ void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why, con
     memset(out, 0, sizeof *out);
     if (r->said_failed) {
         enum td_class cls = td_class_parse(r->end_class);
-        if (cls == TD_CLASS_NONE) cls = td_worker_exit_class(r->exit_code);
+        if (cls == TD_CLASS_NONE) cls = td_exit_code_class(r->exit_code);
         say(out, cls == TD_CLASS_NONE ? TD_CLASS_INTERNAL : cls, r->end_code);
         snprintf(out->message, sizeof out->message, "%s", r->end_message);
     } else if (r->signal == SIGKILL) {
@@ -142,7 +142,7 @@ void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why, con
     } else if (r->exit_code == TD_EXIT_DONE || r->exit_code == TD_EXIT_STOPPED) {
         say(out, TD_CLASS_NONE, NULL);
     } else {
-        enum td_class cls = td_worker_exit_class(r->exit_code);
+        enum td_class cls = td_exit_code_class(r->exit_code);
         say(out, cls, NULL);
         snprintf(out->message, sizeof out->message,
                  "rank %d ended with exit code %d (%s) and said no more; see its stderr", r->rank,

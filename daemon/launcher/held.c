@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 
 #include "daemon/launcher/command/orphans.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/log.h"
 #include "lib/base/machine/proc.h"
 

@@ -9,7 +9,7 @@
 #include "daemon/launcher/held.h"
 #include "daemon/launcher/launcher.h"
 #include "daemon/launcher/trampoline.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/log.h"
 #include "lib/base/machine/proc.h"
 #include "lib/version/version.h"

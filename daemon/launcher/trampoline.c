@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/launcher/options.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 
 static int fail(const char *what, int exit_code) {
     fprintf(stderr, "traind-launcher exec-rank: %s: %s\n", what, strerror(errno));

@@ -27,7 +27,7 @@ static td_status compare(const char *path) {
     return td_fs_write_stdout(out.data, out.len);
 }
 
-int td_worker_compare(const struct td_worker_args *args) {
+int td_worker_compare(const struct td_rank_args *args) {
     td_status s = compare(args->plan_file);
     if (!s) return TD_EXIT_DONE;
     td_status_log(TD_LOG_ERROR, s, "the files of the plan cannot be compared");

@@ -1,7 +1,7 @@
 // traind-worker: one rank of a job. It knows no network and no database. What it receives comes
 // from a plan file, its arguments and inherited descriptors (lib/attempt/rank_page.h); from the
 // environment only the CPU level of a run by hand (fabric/config.h). Here is only the command line:
-// verbs and options become a struct td_worker_args, and a verb's own file does the work. Bad usage
+// verbs and options become a struct td_rank_args, and a verb's own file does the work. Bad usage
 // is an exit code of the worker's own list, because its caller is a program more often than a
 // person.
 
@@ -87,7 +87,7 @@ static const struct argp_option options[] = {
 struct command {
     const char *verb;
     const char *path_rules; // NULL: there are none
-    struct td_worker_args args;
+    struct td_rank_args args;
 };
 
 static void parse_int(struct argp_state *state, const char *name, const char *text, long max,
@@ -103,7 +103,7 @@ static void parse_int(struct argp_state *state, const char *name, const char *te
 
 // The options that take a number; false: it is another one.
 static bool parse_number(int key, const char *arg, struct argp_state *state,
-                         struct td_worker_args *args) {
+                         struct td_rank_args *args) {
     switch (key) {
     case OPT_RANK:
         parse_int(state, "rank", arg, 1 << 20, &args->rank);

@@ -67,7 +67,7 @@ struct beside {
     struct td_buf graph, devices, read;
 };
 
-static td_status append(const struct td_worker_args *args, const struct td_worker_sized *w,
+static td_status append(const struct td_rank_args *args, const struct td_worker_sized *w,
                         const struct beside *t, struct td_buf *b) {
     const struct td_buf *graph = &t->graph;
     if (args->dump_graph && !args->json) return td_buf_append(b, graph->data, graph->len);
@@ -87,7 +87,7 @@ static td_status list_devices(const struct td_rank *r, struct td_buf *out) {
 }
 
 // Before anything is read: a file that changes meanwhile is another one then.
-static td_status list_files(const struct td_worker_config *config, struct td_buf *out) {
+static td_status list_files(const struct td_rank_config *config, struct td_buf *out) {
     TD_TRY(td_buf_str(out, ",\"read\":"));
     return td_reads_print(config->plan.tree, out);
 }
@@ -110,15 +110,15 @@ static td_status check_directories(const struct td_json *plan) {
 }
 
 // What it names is static or lives as long as the config.
-static td_status measure(const struct td_worker_args *args, struct td_worker_config *config,
+static td_status measure(const struct td_rank_args *args, struct td_rank_config *config,
                          struct td_worker_sized *out_sized, struct beside *out) {
     struct td_dump dump;
-    struct td_worker_io io;
+    struct td_rank_io io;
     if (args->dump_graph) {
         TD_TRY(td_dump_init(&dump, args->dump_graph, &out->graph));
         config->train.dump = &dump;
     }
-    TD_TRY(td_worker_attach(args, &io));
+    TD_TRY(td_rank_attach(args, &io));
     struct td_events events;
     td_events_init(&events, -1);
     struct td_worker_sized sized = {0};
@@ -132,13 +132,13 @@ static td_status measure(const struct td_worker_args *args, struct td_worker_con
     td_rank_destroy(td_steal(sized.rank));
     if (!s) *out_sized = sized;
     td_events_finish(&events);
-    td_worker_detach(&io);
+    td_rank_detach(&io);
     return s;
 }
 
-int td_worker_plan(const struct td_worker_args *args) {
+int td_worker_plan(const struct td_rank_args *args) {
     struct td_worker_sized sized = {0};
-    TD_AUTO(td_worker_config) *config = NULL;
+    TD_AUTO(td_rank_config) *config = NULL;
     TD_AUTO_BUF text;
     struct beside beside;
     td_buf_init(&text, OUTPUT_MAX_BYTES);
@@ -148,14 +148,14 @@ int td_worker_plan(const struct td_worker_args *args) {
     static struct td_rank_page page; // no rank, but a crash of a plugin has its last words
     td_status s = td_fatal_install(&page);
     td_fatal_exit_for_plugins();
-    if (!s) s = td_worker_configure(args, &config);
+    if (!s) s = td_rank_configure(args, &config);
     if (!s) s = list_files(config, &beside.read);
     if (!s) s = check_directories(config->plan.tree);
     if (!s) s = measure(args, config, &sized, &beside);
     if (!s) s = append(args, &sized, &beside, &text);
     if (!s) s = td_fs_write_stdout(text.data, text.len);
     s = td_rank_classify(s);
-    int code = s ? td_worker_exit_of(td_status_class(s)) : TD_EXIT_DONE;
+    int code = s ? td_exit_code_of(td_status_class(s)) : TD_EXIT_DONE;
     if (s) {
         // The caller reads one JSON object from stdout either way.
         struct td_events events;

@@ -18,7 +18,7 @@ static bool is_half(const char *name) {
     return strncmp(name, "bf16-", 5) == 0 || strncmp(name, "16-", 3) == 0;
 }
 
-static td_status record(struct td_worker_config *config, struct td_worker_io *io,
+static td_status record(struct td_rank_config *config, struct td_rank_io *io,
                         struct td_events *events, const char *precision, struct td_rank **rank) {
     if (*rank) return td_rank_replan(*rank, precision);
     config->train.precision = precision;
@@ -26,7 +26,7 @@ static td_status record(struct td_worker_config *config, struct td_worker_io *io
 }
 
 // Without a dump: the text is that of the precision that is recorded last.
-static td_status measure(struct td_worker_config *config, struct td_worker_io *io,
+static td_status measure(struct td_rank_config *config, struct td_rank_io *io,
                          struct td_events *events, const char *precision, struct td_rank **rank,
                          struct td_sizes *out) {
     TD_TRY(record(config, io, events, precision, rank));
@@ -34,7 +34,7 @@ static td_status measure(struct td_worker_config *config, struct td_worker_io *i
 }
 
 // False: it cannot be had here, which the precision that is wanted need not share.
-static bool try_other(struct td_worker_config *config, struct td_worker_io *io,
+static bool try_other(struct td_rank_config *config, struct td_rank_io *io,
                       struct td_events *events, const char *precision, struct td_rank **rank,
                       struct td_sizes *out) {
     td_status s = measure(config, io, events, precision, rank, out);
@@ -44,7 +44,7 @@ static bool try_other(struct td_worker_config *config, struct td_worker_io *io,
     return false;
 }
 
-td_status td_worker_size_up(struct td_worker_config *config, struct td_worker_io *io,
+td_status td_worker_size_up(struct td_rank_config *config, struct td_rank_io *io,
                             struct td_events *events, struct td_worker_sized *out) {
     const char *asked = config->train.precision;
     bool chooses = is(asked, TD_PRECISION_AUTO), trains = config->train.stages & TD_STAGE_FIT;
@@ -76,7 +76,7 @@ td_status td_worker_size_up(struct td_worker_config *config, struct td_worker_io
     return TD_OK;
 }
 
-td_status td_worker_choose_precision(struct td_worker_config *config, struct td_worker_io *io,
+td_status td_worker_choose_precision(struct td_rank_config *config, struct td_rank_io *io,
                                      struct td_events *events) {
     if (!is(config->train.precision, TD_PRECISION_AUTO)) return TD_OK;
     if (config->train.world_size > 1) { // each rank would measure, and they might differ

@@ -18,11 +18,11 @@ struct td_worker_sized {
     struct td_estimate beside; // its step
 };
 // Builds the rank of a plan; chooses config's precision if it is auto.
-TD_MUST_USE td_status td_worker_size_up(struct td_worker_config *config, struct td_worker_io *io,
+TD_MUST_USE td_status td_worker_size_up(struct td_rank_config *config, struct td_rank_io *io,
                                         struct td_events *events, struct td_worker_sized *out);
 
 // Of a run by hand, which has no plan before it: chooses what auto is, with a note.
-TD_MUST_USE td_status td_worker_choose_precision(struct td_worker_config *config,
-                                                 struct td_worker_io *io, struct td_events *events);
+TD_MUST_USE td_status td_worker_choose_precision(struct td_rank_config *config,
+                                                 struct td_rank_io *io, struct td_events *events);
 
 #endif

@@ -57,7 +57,7 @@ static td_status print_one(struct td_registry *r, const char *name) {
     return td_fs_write_stdout(b.data, b.len);
 }
 
-static td_status probe_all(const struct td_worker_args *args) {
+static td_status probe_all(const struct td_rank_args *args) {
     char dir[4096], name[32];
     TD_AUTO(td_registry) *r = NULL;
     TD_TRY(td_plugin_dir(dir, sizeof dir));
@@ -74,13 +74,13 @@ static td_status probe_all(const struct td_worker_args *args) {
     return s;
 }
 
-static td_status hold_level(const struct td_worker_args *args) {
+static td_status hold_level(const struct td_rank_args *args) {
     enum td_cpu_level level, most = td_cpu_level_of_machine(NULL);
     TD_TRY(td_cpu_level_read(args->cpu_level_from, args->cpu_level, most, &level));
     return td_cpu_level_hold(level);
 }
 
-int td_worker_probe(const struct td_worker_args *args) {
+int td_worker_probe(const struct td_rank_args *args) {
     td_status s = hold_level(args);
     if (!s) s = probe_all(args);
     int code = !s                                        ? TD_EXIT_DONE

@@ -64,13 +64,13 @@ static td_status measure_all(const struct td_accelerator_ops *ops, const char *n
     return s;
 }
 
-static td_status hold_level(const struct td_worker_args *args) {
+static td_status hold_level(const struct td_rank_args *args) {
     enum td_cpu_level level, most = td_cpu_level_of_machine(NULL);
     TD_TRY(td_cpu_level_read(args->cpu_level_from, args->cpu_level, most, &level));
     return td_cpu_level_hold(level);
 }
 
-static td_status measure(const struct td_worker_args *args, bool *out_settled) {
+static td_status measure(const struct td_rank_args *args, bool *out_settled) {
     char plugin_dir[4096];
     TD_AUTO(td_registry) *r = NULL;
     const struct td_plugin_desc *desc;
@@ -86,14 +86,14 @@ static td_status measure(const struct td_worker_args *args, bool *out_settled) {
     return measure_all(desc->ops, name, args->choices_dir, TD_MAX(args->n_threads, 1), out_settled);
 }
 
-int td_worker_rates(const struct td_worker_args *args) {
+int td_worker_rates(const struct td_rank_args *args) {
     bool settled = false;
     hold_term(true); // in the accelerator's threads, too: then this one alone decides
     (void)setpriority(PRIO_PROCESS, 0, LOWEST_PRIORITY);
     td_status s = measure(args, &settled);
     if (!s) return settled ? TD_EXIT_DONE : TD_EXIT_STOPPED;
     s = td_rank_classify(s);
-    int code = td_worker_exit_of(td_status_class(s));
+    int code = td_exit_code_of(td_status_class(s));
     td_status_log(TD_LOG_ERROR, s, "rates cannot be measured");
     return code;
 }

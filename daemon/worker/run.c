@@ -31,7 +31,7 @@ static void say(const char *line) {
 }
 
 // The first lines of a rank's log: what it runs on.
-static void introduce(const struct td_worker_args *args, const struct td_worker_config *config) {
+static void introduce(const struct td_rank_args *args, const struct td_rank_config *config) {
     const struct td_train_config *t = &config->train;
     char gap[TD_CPU_GAP_BYTES], host[HOST_NAME_MAX + 1] = "unknown";
     (void)gethostname(host, sizeof host - 1);
@@ -50,7 +50,7 @@ static void introduce(const struct td_worker_args *args, const struct td_worker_
 }
 
 // By hand nobody chose a place for checkpoints unless the plan did: what that costs is said first.
-static void note_unsaved(const struct td_worker_args *args, const struct td_train_config *t,
+static void note_unsaved(const struct td_rank_args *args, const struct td_train_config *t,
                          struct td_events *events) {
     bool saves = (t->stages & TD_STAGE_FIT) && t->checkpoint.save_top_k != 0;
     if (args->page_fd < 0 && saves && !t->checkpoint.dir) {
@@ -58,13 +58,13 @@ static void note_unsaved(const struct td_worker_args *args, const struct td_trai
     }
 }
 
-static td_status train(const struct td_worker_args *args, struct td_worker_io *io,
+static td_status train(const struct td_rank_args *args, struct td_rank_io *io,
                        struct td_events *events, struct td_train_result *out_result) {
-    TD_AUTO(td_worker_config) *config = NULL;
-    TD_TRY(td_worker_configure(args, &config));
+    TD_AUTO(td_rank_config) *config = NULL;
+    TD_TRY(td_rank_configure(args, &config));
     introduce(args, config);
     TD_TRY(td_devices_choose(&config->train, args->device, &config->train.device));
-    TD_TRY(td_worker_attach_group(args, config->train.local_world_size, io));
+    TD_TRY(td_rank_attach_group(args, config->train.local_world_size, io));
     td_events_ready(events);
     note_unsaved(args, &config->train, events);
     td_denormals_flush(); // of the training thread; accelerators do the same in their own
@@ -72,11 +72,11 @@ static td_status train(const struct td_worker_args *args, struct td_worker_io *i
     return td_train(&config->train, &io->train, events, out_result);
 }
 
-static int finish(td_status s, struct td_worker_io *io, struct td_events *events,
+static int finish(td_status s, struct td_rank_io *io, struct td_events *events,
                   const struct td_train_result *result) {
     bool stopped = result->end == TD_LOOP_STOPPED;
     s = td_rank_classify(s);
-    int code = s ? td_worker_exit_of(td_status_class(s)) : stopped ? TD_EXIT_STOPPED : TD_EXIT_DONE;
+    int code = s ? td_exit_code_of(td_status_class(s)) : stopped ? TD_EXIT_STOPPED : TD_EXIT_DONE;
     enum td_outcome outcome = s         ? TD_OUTCOME_FAILED
                               : stopped ? TD_OUTCOME_STOPPED
                                         : TD_OUTCOME_DONE;
@@ -94,15 +94,15 @@ static int finish(td_status s, struct td_worker_io *io, struct td_events *events
     return code;
 }
 
-int td_worker_run(const struct td_worker_args *args) {
-    struct td_worker_io io;
+int td_worker_run(const struct td_rank_args *args) {
+    struct td_rank_io io;
     struct td_events events;
     struct td_train_result result = {.end = TD_LOOP_DONE};
     snprintf(rank_text, sizeof rank_text, "%d", args->rank);
     td_log_context("rank", rank_text);
     td_events_init(&events, args->events_fd);
     events.say = say;
-    td_status s = td_worker_attach(args, &io);
+    td_status s = td_rank_attach(args, &io);
     if (s) {
         // The launcher and this worker do not fit together, so events may not arrive either.
         s = td_status_with_class(s, TD_CLASS_BAD_SPEC);
@@ -116,6 +116,6 @@ int td_worker_run(const struct td_worker_args *args) {
     int code = finish(s, &io, &events, &result);
     td_events_finish(&events);
     td_stop_signals_finish();
-    td_worker_detach(&io);
+    td_rank_detach(&io);
     return code;
 }

@@ -13,7 +13,7 @@
 //
 // What a rank in a process needs besides is in fabric/ (fabric/fabric.h).
 //
-// Each verb returns an exit code (enum td_worker_exit).
+// Each verb returns an exit code (enum td_exit_code).
 //
 //   traind-worker run --plan FILE [--rank R --world-size W --page-fd N --events-fd N --group-fd N]
 //       [--device UUID]               of the accelerator; else that of the rank's number
@@ -37,12 +37,12 @@
 // are one bound, the lower holds.
 
 #include "fabric/configure/configure.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 
-int td_worker_run(const struct td_worker_args *args);
-int td_worker_plan(const struct td_worker_args *args);
-int td_worker_compare(const struct td_worker_args *args);
-int td_worker_probe(const struct td_worker_args *args);
-int td_worker_rates(const struct td_worker_args *args);
+int td_worker_run(const struct td_rank_args *args);
+int td_worker_plan(const struct td_rank_args *args);
+int td_worker_compare(const struct td_rank_args *args);
+int td_worker_probe(const struct td_rank_args *args);
+int td_worker_rates(const struct td_rank_args *args);
 
 #endif

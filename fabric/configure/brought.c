@@ -26,8 +26,8 @@ static td_status bring(struct td_arena *a, const char *path, const struct td_jso
     return td_spec_bring_sizes(a, *io_knobs, config, path, io_knobs);
 }
 
-td_status td_worker_bring_sizes(struct td_arena *a, const struct td_plan *plan,
-                                const struct td_json **io_knobs) {
+td_status td_bring_sizes(struct td_arena *a, const struct td_plan *plan,
+                         const struct td_json **io_knobs) {
     const struct td_spec *spec = &plan->spec;
     const char *const sources[] = {plan->run.resume_from, spec->ckpt_path, spec->init_from,
                                    spec->evaluate_from};

@@ -9,7 +9,7 @@
 
 // *io_knobs: of the model. They stay where no directory has the file, and for a plugin.
 // INVALID_ARGUMENT, DATA_LOSS: the file is damaged, or has a size that the model does not take.
-TD_MUST_USE td_status td_worker_bring_sizes(struct td_arena *a, const struct td_plan *plan,
-                                            const struct td_json **io_knobs);
+TD_MUST_USE td_status td_bring_sizes(struct td_arena *a, const struct td_plan *plan,
+                                     const struct td_json **io_knobs);
 
 #endif

@@ -24,7 +24,7 @@
 
 enum { ARENA_BYTES = 2 * TD_SPEC_ARENA_BYTES, PATHS_MAX = 66 };
 
-void td_worker_config_destroy(struct td_worker_config *c) {
+void td_rank_config_destroy(struct td_rank_config *c) {
     if (!c) return;
     td_registry_destroy(c->registry);
     td_arena_destroy(c->arena);
@@ -37,14 +37,14 @@ static const char *or_null(const char *text) {
 
 // ---- build -------------------------------------------------------------------------------------
 
-static td_status name_build(struct td_worker_config *c) {
+static td_status name_build(struct td_rank_config *c) {
     char name[TD_BUILD_NAME];
     TD_TRY(td_build_name(name));
     c->train.build = td_arena_strdup(c->arena, name);
     return c->train.build ? TD_OK : td_fail_oom();
 }
 
-static td_status digest_spec(struct td_worker_config *c) {
+static td_status digest_spec(struct td_rank_config *c) {
     TD_AUTO_BUF text;
     td_buf_init(&text, 4 * TD_SPEC_MAX_BYTES);
     // The spec is the plan without the facts of one attempt.
@@ -80,7 +80,7 @@ static int32_t next_attempt(const char *job_dir) {
     return next;
 }
 
-static td_status place_checkpoints(struct td_worker_config *c, const struct td_worker_args *args) {
+static td_status place_checkpoints(struct td_rank_config *c, const struct td_rank_args *args) {
     const struct td_spec_checkpoint *from = &c->plan.spec.checkpoint;
     struct td_checkpoint_config *to = &c->train.checkpoint;
     *to = (struct td_checkpoint_config){
@@ -109,7 +109,7 @@ static td_status place_checkpoints(struct td_worker_config *c, const struct td_w
 
 // A plan for a later attempt, whose own checkpoints the planner does not know, does not look for
 // what the first one began with: it may be gone.
-static td_status list_sources(struct td_worker_config *c, const struct td_worker_args *args) {
+static td_status list_sources(struct td_rank_config *c, const struct td_rank_args *args) {
     const char **paths = td_arena_array(c->arena, PATHS_MAX, sizeof *paths);
     if (!paths) return td_fail_oom();
     size_t n = 0;
@@ -183,7 +183,7 @@ static unsigned scores_of(const struct td_json *names) {
     return scores;
 }
 
-static td_status take_spec(struct td_worker_config *c) {
+static td_status take_spec(struct td_rank_config *c) {
     const struct td_spec *spec = &c->plan.spec;
     struct td_train_config *t = &c->train;
     t->model = (struct td_part){spec->model.name, spec->model.knobs};
@@ -210,15 +210,15 @@ static td_status take_spec(struct td_worker_config *c) {
     t->limits = spec->trainer.limits;
     t->counts_tokens = strcmp(spec->trainer.accumulate, "tokens") == 0;
     take_early_stop(&spec->early_stopping, &t->early_stop);
-    TD_TRY(td_worker_optimizer(spec, c->arena, &t->optimizer));
-    TD_TRY(td_worker_schedule(spec, &t->schedule));
-    TD_TRY(td_worker_optimizers(spec, c->arena, &t->optimizers, &t->n_optimizers));
+    TD_TRY(td_method_optimizer(spec, c->arena, &t->optimizer));
+    TD_TRY(td_method_schedule(spec, &t->schedule));
+    TD_TRY(td_method_optimizers(spec, c->arena, &t->optimizers, &t->n_optimizers));
     return take_predict(spec, &t->predict);
 }
 
 // ---- all of it ---------------------------------------------------------------------------------
 
-static td_status read_plan(struct td_worker_config *c, const struct td_worker_args *args) {
+static td_status read_plan(struct td_rank_config *c, const struct td_rank_args *args) {
     const char *path = args->plan_file;
     if (args->plan_text) {
         return td_plan_parse(c->arena, args->plan_text, strlen(args->plan_text), &c->plan);
@@ -239,7 +239,7 @@ static td_status read_plan(struct td_worker_config *c, const struct td_worker_ar
 
 // The lower of what the plan asks for and the arguments allow. It comes right after the plan was
 // read: whatever follows may ask for the level, and a process has one for good.
-static td_status hold_level(struct td_worker_config *c, const struct td_worker_args *args) {
+static td_status hold_level(struct td_rank_config *c, const struct td_rank_args *args) {
     enum td_cpu_level most = td_cpu_level_of_machine(NULL), allowed, asked;
     TD_TRY(td_cpu_level_read(args->cpu_level_from, args->cpu_level, most, &allowed));
     c->train.most_cpu_level = allowed;
@@ -252,7 +252,7 @@ static td_status hold_level(struct td_worker_config *c, const struct td_worker_a
 }
 
 // Nodes have as many ranks each. By hand, with fewer than the plan asks for, all are on one.
-static td_status take_nodes(struct td_worker_config *c) {
+static td_status take_nodes(struct td_rank_config *c) {
     struct td_train_config *t = &c->train;
     const bool all = t->world_size == td_spec_ranks(&c->plan.spec);
     t->n_nodes = all ? TD_MAX(c->plan.spec.trainer.num_nodes, 1) : 1;
@@ -273,7 +273,7 @@ static td_status take_nodes(struct td_worker_config *c) {
     return TD_OK;
 }
 
-static td_status take_world(struct td_worker_config *c, const struct td_worker_args *args) {
+static td_status take_world(struct td_rank_config *c, const struct td_rank_args *args) {
     int32_t planned = c->plan.run.world_size;
     int32_t by_hand = args->whole_job ? td_spec_ranks(&c->plan.spec) : 1;
     int32_t world = args->world_size ? args->world_size : planned ? planned : by_hand;
@@ -296,9 +296,8 @@ static td_status take_world(struct td_worker_config *c, const struct td_worker_a
     return TD_OK;
 }
 
-td_status td_worker_configure(const struct td_worker_args *args,
-                              struct td_worker_config **out_config) {
-    TD_AUTO(td_worker_config) *c = td_calloc(1, sizeof *c);
+td_status td_rank_configure(const struct td_rank_args *args, struct td_rank_config **out_config) {
+    TD_AUTO(td_rank_config) *c = td_calloc(1, sizeof *c);
     if (!c) return td_fail_oom();
     TD_TRY(td_arena_create(ARENA_BYTES, &c->arena));
     TD_TRY(read_plan(c, args));
@@ -341,8 +340,8 @@ td_status td_worker_configure(const struct td_worker_args *args,
     TD_TRY(take_spec(c));
     TD_TRY(place_checkpoints(c, args));
     TD_TRY(list_sources(c, args));
-    TD_TRY(td_worker_bring_sizes(c->arena, &c->plan, &t->model.knobs));
-    t->precision = td_worker_known_precision(c->arena, &c->plan, t);
+    TD_TRY(td_bring_sizes(c->arena, &c->plan, &t->model.knobs));
+    t->precision = td_known_precision(c->arena, &c->plan, t);
     TD_TRY(digest_spec(c));
     TD_TRY(name_build(c));
     *out_config = td_steal(c);

@@ -18,7 +18,7 @@
 #include "lib/spec/plan.h"
 
 // What the command line said.
-struct td_worker_args {
+struct td_rank_args {
     const char *plan_file;
     const char *plan_text;                           // instead of a file; NULL: there is a file
     const struct td_plugin_desc *const *own_plugins; // (n_own_plugins) of the program itself
@@ -42,7 +42,7 @@ struct td_worker_args {
     bool whole_job; // nobody said which ranks there are: as many as the spec asks for
 };
 
-struct td_worker_config {
+struct td_rank_config {
     struct td_arena *arena; // owns everything below
     struct td_plan plan;
     struct td_registry *registry;
@@ -50,9 +50,9 @@ struct td_worker_config {
 };
 
 // The CPU level that the arguments and the plan leave is held from then on.
-TD_MUST_USE td_status td_worker_configure(const struct td_worker_args *args,
-                                          struct td_worker_config **out_config);
-void td_worker_config_destroy(struct td_worker_config *c); // accepts NULL
-TD_DEFINE_AUTO(td_worker_config, td_worker_config_destroy);
+TD_MUST_USE td_status td_rank_configure(const struct td_rank_args *args,
+                                        struct td_rank_config **out_config);
+void td_rank_config_destroy(struct td_rank_config *c); // accepts NULL
+TD_DEFINE_AUTO(td_rank_config, td_rank_config_destroy);
 
 #endif

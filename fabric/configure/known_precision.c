@@ -26,8 +26,8 @@ static const char *resumed(struct td_arena *arena, const struct td_train_config 
     return NULL;
 }
 
-const char *td_worker_known_precision(struct td_arena *arena, const struct td_plan *plan,
-                                      const struct td_train_config *train) {
+const char *td_known_precision(struct td_arena *arena, const struct td_plan *plan,
+                               const struct td_train_config *train) {
     const char *asked = plan->spec.trainer.precision.name;
     if (strcmp(asked, TD_PRECISION_AUTO) != 0) return asked;
     const char *name = either(td_json_string(td_json_get(plan->run.frozen, "precision"), ""));

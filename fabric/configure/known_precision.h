@@ -17,7 +17,7 @@
 
 // TD_PRECISION_AUTO if only an estimate can decide. Static, or of the arena or the plan. Of train
 // stages, deterministic and resume_from are read.
-const char *td_worker_known_precision(struct td_arena *arena, const struct td_plan *plan,
-                                      const struct td_train_config *train);
+const char *td_known_precision(struct td_arena *arena, const struct td_plan *plan,
+                               const struct td_train_config *train);
 
 #endif

@@ -115,7 +115,7 @@ static td_status read_optimizer(const struct td_spec *spec, const struct td_json
     return TD_OK;
 }
 
-td_status td_worker_optimizer(const struct td_spec *spec, struct td_arena *arena,
+td_status td_method_optimizer(const struct td_spec *spec, struct td_arena *arena,
                               struct td_optimizer_config *out_optimizer) {
     return read_optimizer(spec, spec->optimizer.knobs, arena, out_optimizer);
 }
@@ -246,12 +246,12 @@ static td_status read_schedule(const struct td_json *section,
     return TD_OK;
 }
 
-td_status td_worker_schedule(const struct td_spec *spec, struct td_schedule_config *out_schedule) {
+td_status td_method_schedule(const struct td_spec *spec, struct td_schedule_config *out_schedule) {
     return read_schedule(spec->lr_scheduler.knobs, out_schedule);
 }
 
 // ---- several of both ----------------------------------------------------------------------------
-td_status td_worker_optimizers(const struct td_spec *spec, struct td_arena *arena,
+td_status td_method_optimizers(const struct td_spec *spec, struct td_arena *arena,
                                const struct td_named_optimizer **out_optimizers, int *out_n) {
     const struct td_json *list = spec->optimizers;
     const size_t n = list ? list->n_children : 0;

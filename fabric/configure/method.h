@@ -11,12 +11,12 @@
 #include "lib/spec/spec.h"
 
 // Groups are in the arena, texts are borrowed from the spec.
-TD_MUST_USE td_status td_worker_optimizer(const struct td_spec *spec, struct td_arena *arena,
+TD_MUST_USE td_status td_method_optimizer(const struct td_spec *spec, struct td_arena *arena,
                                           struct td_optimizer_config *out_optimizer);
-TD_MUST_USE td_status td_worker_schedule(const struct td_spec *spec,
+TD_MUST_USE td_status td_method_schedule(const struct td_spec *spec,
                                          struct td_schedule_config *out_schedule);
 // Several of both, in the arena; 0 of them: the two above are the only ones.
-TD_MUST_USE td_status td_worker_optimizers(const struct td_spec *spec, struct td_arena *arena,
+TD_MUST_USE td_status td_method_optimizers(const struct td_spec *spec, struct td_arena *arena,
                                            const struct td_named_optimizer **out_optimizers,
                                            int *out_n);
 

@@ -11,7 +11,7 @@
 
 #include "fabric/signals/mapping.h"
 #include "fabric/signals/symbol.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 
 enum { STACK_BYTES = 64 << 10, FRAMES = 32, HANDLER_FRAMES = 2 }; // itself and the kernel's
 enum { NAME_BYTES = 48 }; // of each function: long ones leave room for those that called them

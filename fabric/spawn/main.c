@@ -14,7 +14,7 @@
 #include "fabric/signals/fatal.h"
 #include "fabric/spawn/result_frame.h"
 #include "fabric/spawn/spawn_call.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/log.h"
 
 struct td_spawned {
@@ -118,14 +118,14 @@ td_status td_spawned_put_weights(struct td_spawned *self, const char *file_name)
 
 // ---- a rank -------------------------------------------------------------------------------------
 static td_status run(struct td_spawned *self, const struct td_spawn_call *call, const void *args,
-                     const struct td_rank_env *e, struct td_worker_io *io) {
-    const struct td_worker_args launched = {.rank = e->rank,
-                                            .world_size = e->world_size,
-                                            .page_fd = e->page_fd,
-                                            .events_fd = -1,
-                                            .group_fd = e->group_fd,
-                                            .store_fd = e->store_fd};
-    TD_TRY(td_worker_attach(&launched, io));
+                     const struct td_rank_env *e, struct td_rank_io *io) {
+    const struct td_rank_args launched = {.rank = e->rank,
+                                          .world_size = e->world_size,
+                                          .page_fd = e->page_fd,
+                                          .events_fd = -1,
+                                          .group_fd = e->group_fd,
+                                          .store_fd = e->store_fd};
+    TD_TRY(td_rank_attach(&launched, io));
     TD_TRY(td_fatal_install(io->train.page));
     const struct td_spawn_function *f = find(call->function);
     if (!f) return not_in_table(call->function);
@@ -136,13 +136,13 @@ static td_status run(struct td_spawned *self, const struct td_spawn_call *call, 
 static int exit_code_of(td_status s) {
     if (!s) return TD_EXIT_DONE;
     enum td_class cls = td_status_class(s);
-    return td_worker_exit_of(cls == TD_CLASS_NONE ? TD_CLASS_USER_CODE : cls);
+    return td_exit_code_of(cls == TD_CLASS_NONE ? TD_CLASS_USER_CODE : cls);
 }
 
 static _Noreturn void be_rank(const struct td_rank_env *e, const struct td_spawn_call *call,
                               const void *args) {
     // The page stays mapped: handlers of exit may crash, too.
-    struct td_worker_io io = {0};
+    struct td_rank_io io = {0};
     struct td_spawned self = {e->rank, e->world_size, e->results_fd, call->dir};
     td_status s = run(&self, call, args, e, &io);
     int code = exit_code_of(s);

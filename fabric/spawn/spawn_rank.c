@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 
 #include "fabric/config.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/clip.h"
 
 enum { PAGE_AT = 3, GROUP_AT, RESULTS_AT, CALL_AT };
@@ -199,7 +199,7 @@ static td_status of_exit(const struct td_spawn_rank *r, int code) {
     td_status s = td_fail(TD_ABORTED, "it ended with exit code %d %s", code,
                           r->done ? "after its function returned"
                                   : "before its function returned, and said nothing");
-    enum td_class cls = td_worker_exit_class(code);
+    enum td_class cls = td_exit_code_class(code);
     s = td_status_with_class(s, cls == TD_CLASS_NONE ? TD_CLASS_USER_CODE : cls);
     return td_status_with_meta(s, "exit_code", "%d", code);
 }

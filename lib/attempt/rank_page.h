@@ -23,7 +23,7 @@
 //
 // What a rank sends there are the rows of events.def that name it as writer, without "rank" and
 // "real_ns": the launcher adds both.
-// Exit codes (worker_exit.h) say the same where no datagram came.
+// Exit codes (exit_codes.h) say the same where no datagram came.
 
 #include <stdatomic.h>
 

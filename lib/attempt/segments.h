@@ -17,7 +17,7 @@
 //   store_message.h    what a rank and its launcher say about the rendezvous store
 //   store_table.h      keys of that store and their values
 //   store_client.h     the rank's end of it
-//   worker_exit.h      a rank's exit codes
+//   exit_codes.h       a rank's exit codes
 //   outcome.h          how a rank, a stage or an attempt ended
 //   checkpoint_name.h  names of checkpoints and of their files
 //   languages.h        numbers of what ranks of several nodes, and nodes, say

@@ -24,7 +24,7 @@
 #include "fabric/signals/fatal.h"
 #include "lib/attempt/event_writer.h"
 #include "lib/attempt/rank_env.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/clock.h"
 #include "lib/base/digest.h"
 #include "lib/base/files/files.h"
@@ -35,7 +35,7 @@ enum { PLAN_MAX = 4 << 20, SAVE_EVERY = 100, GROUP_BYTES = 1 << 20, PATIENCE_S =
 
 struct rank {
     struct td_rank_env env;
-    struct td_worker_io io;
+    struct td_rank_io io;
     struct td_events events;
     struct td_arena *arena;
     struct td_plan plan;
@@ -50,13 +50,13 @@ static td_status read_plan(struct rank *r) {
 }
 
 static td_status attach(struct rank *r) {
-    const struct td_worker_args args = {.rank = r->env.rank,
-                                        .world_size = r->env.world_size,
-                                        .page_fd = r->env.page_fd,
-                                        .events_fd = r->env.events_fd,
-                                        .group_fd = r->env.group_fd,
-                                        .store_fd = r->env.store_fd};
-    TD_TRY(td_worker_attach(&args, &r->io));
+    const struct td_rank_args args = {.rank = r->env.rank,
+                                      .world_size = r->env.world_size,
+                                      .page_fd = r->env.page_fd,
+                                      .events_fd = r->env.events_fd,
+                                      .group_fd = r->env.group_fd,
+                                      .store_fd = r->env.store_fd};
+    TD_TRY(td_rank_attach(&args, &r->io));
     TD_TRY(td_fatal_install(r->io.train.page));
     TD_TRY(read_plan(r));
     td_events_ready(&r->events);
@@ -172,8 +172,7 @@ static td_status meet(struct rank *r) {
     while (fstat(fd, &st) == 0 && st.st_size < GROUP_BYTES) {
         if (td_mono_now().ns > until.ns) return td_fail(TD_DEADLINE_EXCEEDED, "it never grew");
     }
-    TD_TRY(td_worker_attach_group(&(struct td_worker_args){.group_fd = fd}, r->env.world_size,
-                                  &r->io));
+    TD_TRY(td_rank_attach_group(&(struct td_rank_args){.group_fd = fd}, r->env.world_size, &r->io));
     _Atomic int *here = (_Atomic int *)(void *)((char *)r->io.train.group + TD_GROUP_HEADER_BYTES);
     atomic_fetch_add(here, 1);
     while (atomic_load(here) < r->env.world_size) {
@@ -274,7 +273,7 @@ int main(int argc, char **argv) {
                   : stopped ? TD_OUTCOME_STOPPED
                             : TD_OUTCOME_DONE,
                   s, 0);
-    int code = s ? td_worker_exit_of(cls) : stopped ? TD_EXIT_STOPPED : TD_EXIT_DONE;
+    int code = s ? td_exit_code_of(cls) : stopped ? TD_EXIT_STOPPED : TD_EXIT_DONE;
     td_status_free(s);
     td_arena_destroy(r.arena);
     return code;

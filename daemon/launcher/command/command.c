@@ -13,11 +13,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/launcher/command/talk.h"
 #include "daemon/launcher/environment.h"
+#include "daemon/launcher/command/talk.h"
 #include "lib/attempt/rank_env.h"
 #include "lib/attempt/segments.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/files/files.h"
 #include "lib/base/json.h"
 #include "lib/job/command.h"
@@ -425,7 +425,7 @@ static bool is_stop(const struct td_launcher *l, const struct td_launch_rank *r)
 static bool is_worker_end(const struct td_launch_rank *r) {
     if (r->said_failed) return true;
     if (r->signal) return false;
-    return td_worker_exit_is_failure(r->exit_code) ||
+    return td_exit_code_is_failure(r->exit_code) ||
            (r->said_end && r->exit_code == TD_EXIT_STOPPED);
 }
 

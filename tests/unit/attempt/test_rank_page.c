@@ -8,29 +8,29 @@
 #include <sys/stat.h>
 
 #include "lib/attempt/rank_page.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/clock.h"
 #include "tests/unit/test.h"
 
 static void test_class_comes_back_when_it_has_a_code(void **state) {
     (void)state;
     for (int c = 0; c < TD_CLASS_COUNT; c++) {
-        int code = td_worker_exit_of((enum td_class)c);
+        int code = td_exit_code_of((enum td_class)c);
         assert_int_not_equal(code, TD_EXIT_DONE);
-        if (code != TD_EXIT_BUG) assert_int_equal(td_worker_exit_class(code), c);
+        if (code != TD_EXIT_BUG) assert_int_equal(td_exit_code_class(code), c);
     }
-    assert_int_equal(td_worker_exit_of(TD_CLASS_DATA), TD_EXIT_DATA);
-    assert_int_equal(td_worker_exit_of(TD_CLASS_PREEMPTED), TD_EXIT_STOPPED);
-    assert_true(td_worker_exit_is_failure(TD_EXIT_ABI) && td_worker_exit_is_failure(TD_EXIT_BUG));
-    assert_false(td_worker_exit_is_failure(TD_EXIT_STOPPED) || td_worker_exit_is_failure(1));
+    assert_int_equal(td_exit_code_of(TD_CLASS_DATA), TD_EXIT_DATA);
+    assert_int_equal(td_exit_code_of(TD_CLASS_PREEMPTED), TD_EXIT_STOPPED);
+    assert_true(td_exit_code_is_failure(TD_EXIT_ABI) && td_exit_code_is_failure(TD_EXIT_BUG));
+    assert_false(td_exit_code_is_failure(TD_EXIT_STOPPED) || td_exit_code_is_failure(1));
 }
 
 static void test_class_is_internal_when_the_code_is_unknown(void **state) {
     (void)state;
-    assert_int_equal(td_worker_exit_class(TD_EXIT_DONE), TD_CLASS_NONE);
-    assert_int_equal(td_worker_exit_class(1), TD_CLASS_INTERNAL);
-    assert_int_equal(td_worker_exit_class(139), TD_CLASS_INTERNAL);
-    assert_int_equal(td_worker_exit_class(TD_EXIT_ABI), TD_CLASS_BAD_SPEC);
+    assert_int_equal(td_exit_code_class(TD_EXIT_DONE), TD_CLASS_NONE);
+    assert_int_equal(td_exit_code_class(1), TD_CLASS_INTERNAL);
+    assert_int_equal(td_exit_code_class(139), TD_CLASS_INTERNAL);
+    assert_int_equal(td_exit_code_class(TD_EXIT_ABI), TD_CLASS_BAD_SPEC);
 }
 
 static void *answer(void *arg) {

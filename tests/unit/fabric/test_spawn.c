@@ -15,7 +15,7 @@
 #include "fabric/config.h"
 #include "fabric/spawn/result_frame.h"
 #include "lib/attempt/rank_page.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/clock.h"
 #include "tests/unit/test.h"
 #include "traind/spawn.h"

@@ -60,14 +60,14 @@ static struct td_spec plan_of(const char *section, const char *name) {
 static struct td_optimizer_config optimizer_of(const char *name) {
     struct td_spec spec = plan_of("optimizer", name);
     struct td_optimizer_config o;
-    assert_ok(td_worker_optimizer(&spec, arena, &o));
+    assert_ok(td_method_optimizer(&spec, arena, &o));
     return o;
 }
 
 static struct td_schedule_config schedule_of(const char *name) {
     struct td_spec spec = plan_of("lr_scheduler", name);
     struct td_schedule_config s;
-    assert_ok(td_worker_schedule(&spec, &s));
+    assert_ok(td_method_schedule(&spec, &s));
     return s;
 }
 
@@ -133,8 +133,8 @@ static const struct td_json *without(const struct td_json *section, const char *
 static td_status read_part(const char *choice, const struct td_spec *spec) {
     struct td_optimizer_config optimizer;
     struct td_schedule_config schedule;
-    return strcmp(choice, "optimizer") == 0 ? td_worker_optimizer(spec, arena, &optimizer)
-                                            : td_worker_schedule(spec, &schedule);
+    return strcmp(choice, "optimizer") == 0 ? td_method_optimizer(spec, arena, &optimizer)
+                                            : td_method_schedule(spec, &schedule);
 }
 
 static void test_every_row_is_read_and_named_when_it_is_missing(void **state) {
@@ -169,7 +169,7 @@ static void test_groups_are_those_of_the_plan(void **state) {
     struct td_plan plan;
     struct td_optimizer_config o;
     assert_ok(td_plan_parse(arena, text, sizeof text - 1, &plan));
-    assert_ok(td_worker_optimizer(&plan.spec, arena, &o));
+    assert_ok(td_method_optimizer(&plan.spec, arena, &o));
     assert_int_equal(o.n_groups, 2);
     assert_string_equal(o.groups[0].match, "*.bias");
     assert_true(o.groups[0].has_weight_decay && o.groups[0].lr_scale == 1);
@@ -198,7 +198,7 @@ static void test_several_optimizers_are_read_out_of_the_plan_that_a_plan_gives(v
     assert_ok(td_plan_parse(arena, again.data, again.len, &plan));
     const struct td_named_optimizer *o;
     int n;
-    assert_ok(td_worker_optimizers(&plan.spec, arena, &o, &n));
+    assert_ok(td_method_optimizers(&plan.spec, arena, &o, &n));
     assert_int_equal(n, 2);
     assert_true(!strcmp(o[0].name, "d") && !strcmp(o[0].match, "a|b"));
     assert_true(o[0].optimizer.kind == TD_OPTIMIZER_ADAM && o[0].optimizer.lr == 0.5);

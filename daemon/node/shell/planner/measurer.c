@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/files/files.h"
 #include "lib/base/log.h"

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 
 #include "lib/attempt/events.h"
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/files/files.h"
 #include "lib/base/log.h"
@@ -192,7 +192,7 @@ static td_status judge(const struct td_planner *p, int wait_status) {
             td_fail(TD_FAILED_PRECONDITION, "a plugin crashed the planner: %s", reason),
             TD_CLASS_USER_CODE);
     }
-    return read_failure(p, td_worker_exit_class(WEXITSTATUS(wait_status)), reason);
+    return read_failure(p, td_exit_code_class(WEXITSTATUS(wait_status)), reason);
 }
 
 static void on_exit_child(int fd, void *arg) {

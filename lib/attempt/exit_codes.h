@@ -1,7 +1,7 @@
-#ifndef TRAIND_LIB_ATTEMPT_WORKER_EXIT_H
-#define TRAIND_LIB_ATTEMPT_WORKER_EXIT_H
+#ifndef TRAIND_LIB_ATTEMPT_EXIT_CODES_H
+#define TRAIND_LIB_ATTEMPT_EXIT_CODES_H
 
-// Exit codes of a worker and their failure classes. The codes are API.
+// Exit codes of a rank's process and their failure classes. The codes are API.
 //
 // A rank says why it failed in its last event; where no event came, its exit code is all there is.
 // A code that is in no row (a signal, a foreign program) is INTERNAL: that class is retried, and
@@ -9,7 +9,7 @@
 
 #include "lib/base/base.h"
 
-enum td_worker_exit {
+enum td_exit_code {
     TD_EXIT_DONE = 0,
     TD_EXIT_STOPPED = 10,  // agreed stop
     TD_EXIT_BAD_SPEC = 20, // never retried
@@ -22,8 +22,8 @@ enum td_worker_exit {
     TD_EXIT_USER_CODE = 42,
     TD_EXIT_BUG = 70,
 };
-enum td_class td_worker_exit_class(int exit_code); // any other code or a signal: INTERNAL
-bool td_worker_exit_is_failure(int exit_code);     // it is one of ours, and says that it failed
-int td_worker_exit_of(enum td_class cls); // of a failure: never TD_EXIT_DONE, NONE is a bug
+enum td_class td_exit_code_class(int exit_code); // any other code or a signal: INTERNAL
+bool td_exit_code_is_failure(int exit_code);     // it is one of ours, and says that it failed
+int td_exit_code_of(enum td_class cls);          // of a failure: never TD_EXIT_DONE, NONE is a bug
 
 #endif

@@ -1,8 +1,8 @@
-// See the header. One table serves both directions, so that worker and launcher cannot disagree.
+// See the header. One table serves both directions, so that rank and launcher cannot disagree.
 
-#include "lib/attempt/worker_exit.h"
+#include "lib/attempt/exit_codes.h"
 
-// The first row of a class is the code that the worker uses for it.
+// The first row of a class is the code that a rank uses for it.
 static const struct {
     int code;
     enum td_class cls;
@@ -20,14 +20,14 @@ static const struct {
     {TD_EXIT_BUG, TD_CLASS_INTERNAL},
 };
 
-enum td_class td_worker_exit_class(int exit_code) {
+enum td_class td_exit_code_class(int exit_code) {
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         if (rows[i].code == exit_code) return rows[i].cls;
     }
     return TD_CLASS_INTERNAL;
 }
 
-bool td_worker_exit_is_failure(int exit_code) {
+bool td_exit_code_is_failure(int exit_code) {
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         if (rows[i].code == exit_code) {
             return exit_code != TD_EXIT_DONE && exit_code != TD_EXIT_STOPPED;
@@ -36,7 +36,7 @@ bool td_worker_exit_is_failure(int exit_code) {
     return false;
 }
 
-int td_worker_exit_of(enum td_class cls) {
+int td_exit_code_of(enum td_class cls) {
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         if (rows[i].cls == cls && cls != TD_CLASS_NONE) return rows[i].code;
     }
