@@ -15,12 +15,12 @@
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/loop/loop.h"
+#include "lib/rpc/front/front_tls.h"
 #include "lib/rpc/front/hello.h"
 #include "lib/rpc/front/listener.h"
 #include "lib/rpc/front/notices.h"
 #include "lib/rpc/front/peer_slots.h"
 #include "lib/rpc/front/relay.h"
-#include "lib/tls/context.h"
 #include "lib/tls/session.h"
 
 enum {
@@ -29,10 +29,8 @@ enum {
     ACCEPTS_PER_TURN = 64,
     PAIR_BYTES = 512 << 10, // asked for; the kernel's own limit is below in most places
     JOIN_MS = 60000,
-    DAY_S = 86400,
-    STRANGER_REQUESTS = 8,                         // that wait inside gRPC at a time
-    STRANGER_BYTES = 1024,                         // that are read at once
-    WARN_DAYS = TD_RPC_CERTIFICATE_WARN_S / DAY_S, // before the certificate ends
+    STRANGER_REQUESTS = 8, // that wait inside gRPC at a time
+    STRANGER_BYTES = 1024, // that are read at once
 };
 static const int64_t retry_ns = 100 * TD_NS_PER_MS;
 
@@ -64,15 +62,13 @@ struct td_front {
     struct td_loop_wakeup *wake;
     struct td_loop_timer *retry;
     struct td_listener listener;
-    struct td_tls_context *tls; // NULL: plain
-    struct td_loop_fd *watch;   // NULL while nobody can be taken
+    struct td_front_tls tls;
+    struct td_loop_fd *watch; // NULL while nobody can be taken
     struct td_peer_places places;
     int waiting_fd; // accepted, and waits for a number; -1: none
     struct sockaddr_storage waiting_peer;
     bool letting_go;
     uint8_t *scratch;
-    int64_t told_days;                   // what the last warning of its certificate's end said
-    _Atomic int64_t certificate_until_s; // since 1970; INT64_MAX: it has none
 };
 
 static void on_notice(const char *text, void *ctx) {
@@ -171,7 +167,7 @@ static void refuse(struct td_front *f, int take_fd, const char *name, const char
     uint8_t frame[TD_H2_GOAWAY_MAX];
     td_h2_guard_init(&guard);
     size_t n = td_h2_goaway(&guard, 0, TD_H2_ENHANCE_YOUR_CALM, why, frame);
-    if (!f->tls) (void)send(take_fd, frame, n, MSG_NOSIGNAL | MSG_DONTWAIT); // a courtesy
+    if (!f->tls.context) (void)send(take_fd, frame, n, MSG_NOSIGNAL | MSG_DONTWAIT); // a courtesy
     (void)shutdown(take_fd, SHUT_WR);
     close(take_fd);
     td_notify_home(f->notices, TD_NOTICE_REFUSED, "connection refused peer=%s: %s", name, why);
@@ -247,50 +243,12 @@ static void on_hello(td_status take_failed, struct td_tls_session *take_session,
     if (take_failed) refuse_hello(e, take_failed);
 }
 
-// Warns once for each day that is left, then for each day that it is over. Every connection looks,
-// first of all those that the server makes to itself (self_check.h), so it needs no timer.
-static void warn_of_end(struct td_front *f) {
-    int64_t left_s = f->tls ? td_tls_context_left_s(f->tls) : INT64_MAX;
-    int64_t days = left_s < 0 ? -1 - -left_s / DAY_S : left_s / DAY_S;
-    bool has_one = left_s != INT64_MAX;
-    atomic_store(&f->certificate_until_s,
-                 has_one ? left_s + td_real_now().ns / TD_NS_PER_S : INT64_MAX);
-    if (!has_one || days == f->told_days) return;
-    f->told_days = days;
-    if (days < 0) {
-        td_notify_home(f->notices, TD_NOTICE_CERTIFICATE_ENDS,
-                       "the certificate of this listener has ended, and nobody can connect: run "
-                       "`traind init` again");
-    } else if (days < WARN_DAYS) {
-        td_notify_home(f->notices, TD_NOTICE_CERTIFICATE_ENDS,
-                       "the certificate of this listener ends in %" PRId64
-                       " days: run `traind init` again",
-                       days);
-    }
-}
-
-// New certificates hold from this connection on; with bad ones the old ones go on.
-static void refresh_certificates(struct td_front *f) {
-    bool changed;
-    td_status bad = td_tls_context_refresh(f->tls, &changed);
-    if (bad) {
-        td_notify_home(f->notices, TD_NOTICE_CERTIFICATES,
-                       "the new certificates cannot be used, the old ones stay in use: %s",
-                       td_status_message(bad));
-        td_status_free(bad);
-    } else if (changed) {
-        td_notify_home(f->notices, TD_NOTICE_CERTIFICATES,
-                       "the certificates have changed, the new ones are in use");
-    }
-    warn_of_end(f);
-}
-
 static td_status open_hello(struct entry *e) {
     struct td_front *f = e->front;
-    refresh_certificates(f);
+    td_front_tls_refresh(&f->tls, f->notices);
     const struct td_hello_options hello = {
         .deadline_ns = f->o.handshake_ns, .on_done = on_hello, .owner = e};
-    return td_hello_create(f->loop, f->tls, e->client_fd, &hello, &e->hello);
+    return td_hello_create(f->loop, f->tls.context, e->client_fd, &hello, &e->hello);
 }
 
 static td_status list_entry(struct td_front *f, struct entry *e, const struct td_source *source,
@@ -359,7 +317,7 @@ static bool take_in(struct td_front *f, int client_fd, const struct sockaddr_sto
         fail_to_take(f, name, failed);
         return true;
     }
-    failed = f->tls ? open_hello(e) : open_relay(e, NULL);
+    failed = f->tls.context ? open_hello(e) : open_relay(e, NULL);
     if (failed) {
         fail_to_take(f, name, failed);
         drop(e);
@@ -483,23 +441,6 @@ static void on_fenced(void *ctx) {
     td_loop_wakeup_send(f->wake);
 }
 
-static td_status open_listener(struct td_front *f, const struct td_front_options *o) {
-    TD_TRY(td_listener_open(o->listen, &f->listener));
-    if (f->listener.is_loopback) return TD_OK;
-    if (o->tls) {
-        TD_TRY(td_tls_context_create(TD_TLS_SERVER, o->tls, &f->tls));
-        if (o->guests) td_tls_context_set_guests(f->tls, o->guests);
-        return TD_OK;
-    }
-    return td_status_with_reason(
-        td_fail(TD_FAILED_PRECONDITION,
-                "address '%s' is not loopback: without TLS the token would "
-                "cross the network in clear; give the server certificates, "
-                "or listen on 127.0.0.1 or [::1]",
-                o->listen),
-        "ADDRESS_NOT_LOOPBACK");
-}
-
 td_status td_front_create(struct td_loop *home, const struct td_front_options *o,
                           struct td_front **out_front) {
     TD_AUTO(td_front) *self = td_calloc(1, sizeof *self);
@@ -511,9 +452,12 @@ td_status td_front_create(struct td_loop *home, const struct td_front_options *o
     self->o.guests = NULL;
     self->home = home;
     self->listener.fd = self->listener.spare_fd = self->waiting_fd = -1;
-    self->told_days = INT64_MAX;
     self->places.kind_of = kind_of;
-    TD_TRY(open_listener(self, o));
+    TD_TRY(td_listener_open(o->listen, &self->listener));
+    self->tls.told_days = INT64_MAX;
+    if (!self->listener.is_loopback) {
+        TD_TRY(td_front_tls_init(&self->tls, o->listen, o->tls, o->guests));
+    }
     memcpy(self->address, self->listener.address, sizeof self->address);
     self->scratch = malloc(TD_RELAY_SCRATCH);
     if (!self->scratch) return td_fail_oom();
@@ -536,7 +480,7 @@ td_status td_front_create(struct td_loop *home, const struct td_front_options *o
                        " of nodes: the limit of descriptors (ulimit -n, LimitNOFILE=) is low",
                        capacity, o->max_connections, apart, o->max_apart);
     }
-    warn_of_end(self);
+    td_front_tls_warn(&self->tls, self->notices);
     self->o.max_connections = TD_MIN(o->max_connections, capacity);
     // Strangers must never fill the house.
     self->o.max_strangers = TD_MIN(o->max_strangers, TD_MAX(self->o.max_connections / 2, 1U));
@@ -554,7 +498,7 @@ void td_front_destroy(struct td_front *f) {
     }
     td_listener_finish(&f->listener); // half-built
     td_loop_destroy(f->loop);
-    td_tls_context_destroy(f->tls);
+    td_front_tls_finish(&f->tls);
     td_notices_destroy(f->notices);
     td_peers_destroy(f->peers);
     free(f->scratch);
@@ -567,11 +511,11 @@ const char *td_front_address(const struct td_front *f) {
 }
 
 bool td_front_has_tls(const struct td_front *f) {
-    return f->tls;
+    return f->tls.context;
 }
 
 int64_t td_front_certificate_until_s(const struct td_front *f) {
-    return atomic_load(&f->certificate_until_s);
+    return atomic_load(&f->tls.until_s);
 }
 
 struct td_rpc_connections td_front_counts(const struct td_front *f) {

@@ -25,6 +25,7 @@
 // The room, in reading order, all of it private to lib/rpc:
 //
 //   listener.h     the listening socket, and what happens without descriptors
+//   front_tls.h    its certificates, and a word before they end
 //   notices.h      what the front says to people, a line at a time
 //   source.h       where a connection comes from
 //   peer_slots.h   connections by source, and which gives way where there are too many
