@@ -27,6 +27,7 @@
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/model/plan_asks.h"
 #include "daemon/coordinator/core/model/specs.h"
+#include "daemon/coordinator/core/nodes/leases.h"
 #include "daemon/coordinator/core/nodes/nodes.h"
 #include "daemon/coordinator/core/plans/offers.h"
 #include "daemon/coordinator/core/plans/plans.h"
@@ -211,7 +212,7 @@ static void end_unregistered(struct td_core *core) {
 
 static void on_time(struct td_core *core) {
     core->wake.ns = INT64_MAX;
-    td_nodes_tick(core);
+    td_leases_tick(core);
     end_unregistered(core);
     for (uint32_t i = core->n_live; i-- > 0;) {
         if (td_job_live(core->live[i])) td_attempt_tick(core, core->live[i]);

@@ -15,7 +15,7 @@
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/model/specs.h"
-#include "daemon/coordinator/core/nodes/nodes.h"
+#include "daemon/coordinator/core/nodes/node_record.h"
 #include "daemon/coordinator/core/plans/plans.h"
 #include "lib/spec/spec.h"
 
@@ -80,7 +80,7 @@ td_status td_core_load(struct td_core *core, enum td_record_kind kind, const cha
     case TD_RECORD_META:
         return load_meta(core, key, body);
     case TD_RECORD_NODE:
-        return td_nodes_load(core, key, body);
+        return td_node_record_load(core, key, body);
     case TD_RECORD_PLAN:
         return td_plans_load(core, key, body);
     case TD_RECORD_JOB:

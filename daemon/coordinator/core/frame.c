@@ -8,7 +8,7 @@
 #include "daemon/coordinator/core/model/effects.h"
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
-#include "daemon/coordinator/core/nodes/nodes.h"
+#include "daemon/coordinator/core/nodes/leases.h"
 #include "daemon/coordinator/core/queue/queue.h"
 
 enum { RECORD_MAX = 4 << 20 };
@@ -16,7 +16,7 @@ enum { RECORD_MAX = 4 << 20 };
 void td_core_enter(struct td_core *core, struct td_now now) {
     struct td_mono before = core->now.mono;
     core->now = now;
-    if (core->started) td_nodes_after_stall(core, before);
+    if (core->started) td_leases_after_stall(core, before);
 }
 
 static void save_job(struct td_core *core, struct td_job *j, struct td_buf *body) {

@@ -2,7 +2,6 @@
 
 #include "daemon/coordinator/core/nodes/nodes.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,92 +16,14 @@
 #include "daemon/coordinator/core/model/hosts.h"
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
+#include "daemon/coordinator/core/nodes/leases.h"
+#include "daemon/coordinator/core/nodes/node_record.h"
 #include "daemon/coordinator/core/nodes/nodes_evict.h"
 #include "daemon/coordinator/core/nodes/register_check.h"
 #include "daemon/coordinator/core/plans/plans.h"
 #include "lib/base/buf.h"
 #include "lib/base/clip.h"
 #include "lib/base/digest.h"
-
-enum { NODE_BODY_MAX = 4 << 20 };
-// Longer than any that a node makes before it dials again.
-static const int64_t node_pause_ns = 10 * TD_NS_PER_S;
-
-// ---- records ------------------------------------------------------------------------------------
-static td_status encode(const struct td_host *n, struct td_buf *out) {
-    // As signed: a record whose integers pass INT64_MAX would not load again.
-    TD_TRY(td_buf_printf(out, "{\"cores\":%u,\"slots\":%u,\"memory_bytes\":%" PRId64, n->cores,
-                         n->slots, (int64_t)n->memory_bytes));
-    TD_TRY(td_buf_printf(out, ",\"launcher_major\":%u,\"embedded\":%d,\"boot_id\":",
-                         n->launcher_major, n->embedded));
-    TD_TRY(td_json_print_string(n->boot_id, strlen(n->boot_id), out));
-    TD_TRY(td_buf_str(out, ",\"name\":"));
-    TD_TRY(td_json_print_string(n->name, strlen(n->name), out));
-    TD_TRY(td_buf_str(out, ",\"version\":"));
-    TD_TRY(td_json_print_string(n->version, strlen(n->version), out));
-    TD_TRY(td_buf_str(out, ",\"accelerators\":"));
-    TD_TRY(td_json_print_string(n->accelerators, strlen(n->accelerators), out));
-    TD_TRY(td_buf_str(out, ",\"cpu_level\":"));
-    TD_TRY(td_json_print_string(n->cpu_level, strlen(n->cpu_level), out));
-    TD_TRY(td_buf_str(out, ",\"cpu_level_held\":"));
-    TD_TRY(td_json_print_string(n->cpu_level_held, strlen(n->cpu_level_held), out));
-    TD_TRY(td_buf_str(out, ",\"plugins\":"));
-    TD_TRY(td_json_print_string(n->plugins, strlen(n->plugins), out));
-    TD_TRY(td_buf_str(out, ",\"collective_address\":"));
-    TD_TRY(td_json_print_string(n->collective_address, strlen(n->collective_address), out));
-    TD_TRY(td_buf_str(out, ",\"holder\":"));
-    TD_TRY(td_json_print_string(n->holder, strlen(n->holder), out));
-    TD_TRY(td_buf_str(out, ",\"devices\":"));
-    TD_TRY(td_host_devices_encode(&n->devices, out));
-    TD_TRY(td_buf_printf(out, ",\"runs_commands\":%d,\"runs_programs\":%d",
-                         td_job_kind_is_in(n->kinds, TD_KIND_COMMAND),
-                         td_job_kind_is_in(n->kinds, TD_KIND_PROGRAM)));
-    return td_buf_printf(out, ",\"gives_devices\":%d,\"seen_ns\":%" PRId64 "}",
-                         !n->devices.withheld, n->seen_ns);
-}
-
-static void save(struct td_core *core, const struct td_host *n) {
-    TD_AUTO_BUF body;
-    td_buf_init(&body, NODE_BODY_MAX);
-    TD_CHECK(!encode(n, &body));
-    td_core_record(core, TD_RECORD_NODE, n->id, td_buf_cstr(&body));
-}
-
-td_status td_nodes_load(struct td_core *core, const char *key, const char *body) {
-    TD_AUTO(td_arena) *arena = NULL;
-    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    struct td_json *v = NULL;
-    TD_TRY_CTX(td_json_parse(arena, body, strlen(body), &v), "state.db, node '%s'", key);
-    struct td_host *n = td_calloc(1, sizeof *n);
-    if (!n) return td_fail_oom();
-    snprintf(n->id, sizeof n->id, "%s", key);
-    snprintf(n->boot_id, sizeof n->boot_id, "%s", td_json_string(td_json_get(v, "boot_id"), ""));
-    snprintf(n->name, sizeof n->name, "%s", td_json_string(td_json_get(v, "name"), ""));
-    snprintf(n->version, sizeof n->version, "%s", td_json_string(td_json_get(v, "version"), ""));
-    snprintf(n->accelerators, sizeof n->accelerators, "%s",
-             td_json_string(td_json_get(v, "accelerators"), ""));
-    snprintf(n->cpu_level, sizeof n->cpu_level, "%s",
-             td_json_string(td_json_get(v, "cpu_level"), ""));
-    snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s",
-             td_json_string(td_json_get(v, "cpu_level_held"), ""));
-    snprintf(n->plugins, sizeof n->plugins, "%s", td_json_string(td_json_get(v, "plugins"), ""));
-    snprintf(n->collective_address, sizeof n->collective_address, "%s",
-             td_json_string(td_json_get(v, "collective_address"), ""));
-    snprintf(n->holder, sizeof n->holder, "%s", td_json_string(td_json_get(v, "holder"), ""));
-    n->cores = (uint32_t)td_json_int(td_json_get(v, "cores"), 1);
-    n->slots = (uint32_t)td_json_int(td_json_get(v, "slots"), 1);
-    n->memory_bytes = (uint64_t)td_json_int(td_json_get(v, "memory_bytes"), 0);
-    n->launcher_major = (uint32_t)td_json_int(td_json_get(v, "launcher_major"), 0);
-    n->seen_ns = td_json_int(td_json_get(v, "seen_ns"), 0);
-    n->embedded = td_json_int(td_json_get(v, "embedded"), 0) != 0;
-    td_host_set_kinds(n, td_json_int(td_json_get(v, "runs_commands"), 0) != 0,
-                      td_json_int(td_json_get(v, "runs_programs"), 0) != 0);
-    td_host_devices_decode(&n->devices, td_json_get(v, "devices"));
-    n->devices.withheld = td_json_int(td_json_get(v, "gives_devices"), 1) == 0;
-    td_status s = td_map_put(core->nodes, key, n, NULL);
-    if (s) td_host_destroy(n);
-    return s;
-}
 
 // ---- slots --------------------------------------------------------------------------------------
 void td_nodes_count(struct td_core *core) {
@@ -138,13 +59,13 @@ void td_nodes_set_plugins(struct td_core *core, struct td_host *n, const char *p
     if (strcmp(now, n->plugins) == 0) return;
     memcpy(n->plugins, now, sizeof now);
     (void)td_host_devices_forget(&n->devices); // other files may have others
-    save(core, n);
+    td_node_record_save(core, n);
     td_plans_drop_stale(core);
     core->queue_dirty = true;
 }
 
 void td_nodes_devices_changed(struct td_core *core, const struct td_host *n) {
-    save(core, n);
+    td_node_record_save(core, n);
     core->queue_dirty = true;
 }
 
@@ -178,12 +99,6 @@ void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V
     td_nodes_count(core);
     core->queue_dirty = true; // what jobs that wait keep is not counted any more
     if (m->slots_used <= n->used) n->settling = false;
-}
-
-// The core wants to be run at least so often, to notice when it is not.
-static void stay_awake(struct td_core *core) {
-    if (!td_map_count(core->nodes)) return;
-    td_core_wake_at(core, td_mono_add(core->now.mono, core->options.lease_ns / 4));
 }
 
 // ---- registration -------------------------------------------------------------------------------
@@ -461,7 +376,7 @@ void td_nodes_register(struct td_core *core, struct td_node_session *s,
     n->seen_ns = core->now.real.ns;
     n->lost = n->settling = n->shown_only = false;
     core->counters[TD_COUNT_SESSIONS]++;
-    save(core, n);
+    td_node_record_save(core, n);
     td_reconcile_node_down(n); // until it has the answer
     td_rendezvous_node_up(core, n);
     judge_missing(core, n, m);
@@ -469,7 +384,7 @@ void td_nodes_register(struct td_core *core, struct td_node_session *s,
     answer(core, n, m);
     td_reconcile_node_up(core, n, m->fresh);
     clear_silence(core, n);
-    stay_awake(core);
+    td_leases_stay_awake(core);
     td_plans_drop_stale(core);
     td_plans_node_gone(core, n->id); // what was asked in an earlier session is asked again
     td_plans_tick(core);
@@ -481,117 +396,10 @@ void td_nodes_session_gone(struct td_core *core, struct td_node_session *s) {
     if (!n || n->session != s->id) return; // superseded
     n->session = 0;
     n->seen_ns = core->now.real.ns;
-    save(core, n);
+    td_node_record_save(core, n);
     td_reconcile_node_down(n);
     td_plans_node_gone(core, n->id);
     td_plans_tick(core);
     td_core_wake_at(core, td_mono_add(n->last_message, core->options.lease_ns));
     core->queue_dirty = true;
-}
-
-// ---- leases -------------------------------------------------------------------------------------
-static void show_silence(struct td_core *core, const struct td_host *n) {
-    for (uint32_t i = 0; i < core->n_active; i++) {
-        struct td_job *j = core->active[i];
-        const struct td_attempt *a = td_job_live(j);
-        const struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
-        if (!p || !td_attempt_part_live(p) || j->state != TD_JOB_RUNNING) continue;
-        td_reason_set(&j->reason, "NODE_SILENT",
-                      "node %s is silent; its ranks are taken to run on, and given up after "
-                      "%" PRId64 " s",
-                      n->name, core->options.lost_after_ns / TD_NS_PER_S);
-        td_core_progress(core, j);
-    }
-}
-
-// The parts that live there. What is still to come of one that has ended comes when the node is
-// back; its attempt waits no longer for it than it does for any (td_attempt_maybe_close).
-// witnessed: those alone that another part has lost, by its own account. Its silence alone is none.
-static void give_up(struct td_core *core, struct td_host *n, int64_t silent_ns, bool witnessed) {
-    for (uint32_t i = core->n_active; i-- > 0;) {
-        struct td_job *j = core->active[i];
-        struct td_attempt *a = td_job_live(j);
-        struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
-        if (!p || !td_attempt_part_live(p) || (witnessed && !td_attempt_aborts(a))) continue;
-        char why[160];
-        snprintf(why, sizeof why, "node %s was silent for %" PRId64 " s%s", n->name,
-                 silent_ns / TD_NS_PER_S, witnessed ? ", and other ranks of the job lost it" : "");
-        td_attempt_lost(core, j, a, p, true, why);
-    }
-}
-
-static void tick_node(struct td_core *core, struct td_host *n) {
-    if (n->session && n->embedded) return; // it lives and dies with us
-    int64_t silent_ns = core->now.mono.ns - n->last_message.ns;
-    int64_t lease_ns = core->options.lease_ns;
-    int64_t lost_ns = lease_ns + core->options.lost_after_ns;
-    if (silent_ns < lease_ns) {
-        td_core_wake_at(core, td_mono_add(n->last_message, lease_ns));
-        return;
-    }
-    if (!n->lost) {
-        n->lost = true;
-        if (n->session) td_core_close_session(core, n->session, "nothing received for the lease");
-        show_silence(core, n);
-        core->queue_dirty = true;
-    }
-    if (silent_ns < lost_ns) {
-        give_up(core, n, silent_ns, true);
-        td_core_wake_at(core, td_mono_add(n->last_message, lost_ns));
-    } else {
-        give_up(core, n, silent_ns, false);
-    }
-}
-
-// While a node is known the core asks to be run four times a lease. If it was not for half a lease,
-// it was stopped, or the machine slept: what nodes sent meanwhile waits unread, and their silence
-// is ours. A shorter stall takes no lease: nodes beat at least twice in one.
-void td_nodes_after_stall(struct td_core *core, struct td_mono before) {
-    int64_t gap_ns = core->now.mono.ns - before.ns;
-    if (gap_ns < core->options.lease_ns / 2 || !td_map_count(core->nodes)) return;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        struct td_host *n = value;
-        // Of one that was lost before, the time that passed without us does not count.
-        n->refused_at.ns += gap_ns;
-        n->last_message.ns = n->lost ? n->last_message.ns + gap_ns : core->now.mono.ns;
-    }
-    for (uint32_t i = 0; i < core->n_active; i++) { // metrics, too, may wait unread
-        struct td_attempt *a = td_job_live(core->active[i]);
-        if (a && a->closing && a->close_at.ns) a->close_at.ns += gap_ns;
-    }
-    for (uint32_t i = 0; i < core->n_asks; i++) { // and plans
-        if (core->asks[i]->node[0]) core->asks[i]->deadline.ns += gap_ns;
-    }
-    core->counters[TD_COUNT_STALLS]++;
-    td_core_wake_at(core, core->now.mono);
-}
-
-// It tries no more. One that never registered was known for its refusal alone.
-static bool is_forgotten(struct td_core *core, struct td_host *n) {
-    if (!n->refused) return false;
-    const struct td_mono until = td_mono_add(n->refused_at, core->options.lease_ns + node_pause_ns);
-    if (core->now.mono.ns < until.ns) {
-        td_core_wake_at(core, until);
-        return false;
-    }
-    n->refused = false;
-    n->unfit[0] = '\0';
-    core->queue_dirty = true;
-    if (!n->shown_only) return false;
-    td_map_remove(core->nodes, n->id);
-    td_host_destroy(n);
-    return true;
-}
-
-void td_nodes_tick(struct td_core *core) {
-    stay_awake(core);
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        if (!is_forgotten(core, value)) tick_node(core, value);
-    }
 }

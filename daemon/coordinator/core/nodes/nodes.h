@@ -1,7 +1,7 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_CORE_NODES_NODES_H
 #define TRAIND_DAEMON_COORDINATOR_CORE_NODES_NODES_H
 
-// Nodes as the coordinator sees them: registration, adoption, leases, slots.
+// Nodes as the coordinator sees them: registration, adoption, slots.
 //
 // A node is a row that stays known when it is away, so that "could this job ever fit" has an answer
 // after a restart. What it holds it reports itself, in Register, and is judged attempt by attempt:
@@ -11,20 +11,18 @@
 //   held, anything else                   -> stop and forget
 //   not held, but live for us             -> lost: at once after work began; if it was only
 //                                            assigned, the message never arrived: placed again
-// A dead node is silent, and so is a slow one: the lease (10 s) only changes what is shown. After
-// lost_after more, the attempt is given up and fenced by its epoch, so that a node which comes back
-// has to stop it. Time in which the coordinator itself did not run counts for nobody: then every
-// node gets one full grace. A new boot id, or a registration without the attempt, is a witness:
-// then it is given up at once. Unwanted ranks that still run on a node keep it from getting work
-// ("settling") until a heartbeat shows their slots free. A node belongs to the name of the node
-// token that it registered with: no other token speaks for it, or takes it over.
+// What silence means is in leases.h. A new boot id, or a registration without the attempt, is a
+// witness: then it is given up at once. Unwanted ranks that still run on a node keep it from
+// getting work ("settling") until a heartbeat shows their slots free. A node belongs to the name of
+// the node token that it registered with: no other token speaks for it, or takes it over.
 //
 // The room, in reading order:
 //
+//   node_record.h     a node as a row of state.db
+//   leases.h          what its silence means
 //   register_check.h  who may not register
 //   nodes_evict.h     which node is forgotten for a new one
 
-#include "lib/base/clock.h"
 #include "traind/v1/node.pb-c.h"
 
 struct td_core;
@@ -40,12 +38,7 @@ void td_nodes_devices_changed(struct td_core *core, const struct td_host *n);
 void td_nodes_take_probe(struct td_core *core, struct td_host *n, const Traind__V1__PluginList *m);
 void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m);
 void td_nodes_session_gone(struct td_core *core, struct td_node_session *s);
-void td_nodes_tick(struct td_core *core);
-// Before an input is handled: if the core itself was not run since `before` for half a lease or
-// more, every node gets one full grace from now.
-void td_nodes_after_stall(struct td_core *core, struct td_mono before);
 // Sets node->used, and who has its devices, from the attempts that may be alive.
 void td_nodes_count(struct td_core *core);
-TD_MUST_USE td_status td_nodes_load(struct td_core *core, const char *key, const char *body);
 
 #endif
