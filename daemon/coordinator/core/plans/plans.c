@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/attempt/transitions.h"
 #include "daemon/coordinator/core/model/changes.h"
 #include "daemon/coordinator/core/model/effects.h"
 #include "daemon/coordinator/core/model/hosts.h"
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/model/plan_asks.h"
-#include "daemon/coordinator/core/plans/capacity.h"
+#include "daemon/coordinator/core/plans/plan_ends.h"
+#include "daemon/coordinator/core/plans/plan_pick.h"
 #include "lib/base/buf.h"
 #include "lib/spec/plan.h"
 
@@ -101,75 +101,6 @@ td_status td_plans_want(struct td_core *core, const char *digest, const struct t
     return TD_OK;
 }
 
-static void drop_ask(struct td_core *core, uint32_t i) {
-    td_plan_ask_destroy(core->asks[i]);
-    core->asks[i] = core->asks[--core->n_asks];
-}
-
-static td_status plan_failed(td_status borrow_failure) {
-    td_status s = td_fail(td_status_code(borrow_failure), "%s", td_status_message(borrow_failure));
-    const char *reason = td_status_reason(borrow_failure);
-    return td_status_with_reason(td_status_with_class(s, td_status_class(borrow_failure)),
-                                 reason[0] ? reason : "PLAN_FAILED");
-}
-
-// Answers every PlanJob call that waits for it. e: what json says; NULL: a graph, or nothing.
-static void answer_waiters(struct td_core *core, const struct td_plan_ask *ask, const char *json,
-                           const struct td_plan_entry *e, td_status borrow_failure) {
-    for (uint32_t i = core->n_waiters; i-- > 0;) {
-        const struct td_plan_waiter *w = &core->waiters[i];
-        if (strcmp(w->digest, ask->digest) != 0 || strcmp(w->dump, ask->dump) != 0) continue;
-        struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
-        a->token = core->waiters[i].token;
-        a->failure = json ? td_fits_memory(core, w->n_ranks, e) : plan_failed(borrow_failure);
-        if (!a->failure) a->failure = td_fits_devices(core, w->n_ranks, ask->accelerator);
-        if (!a->failure) a->text = td_core_dup(json);
-        core->waiters[i] = core->waiters[--core->n_waiters];
-    }
-}
-
-// No attempt of it can start: it has had none, or where it would run the plan is missing. One that
-// has run fails with an answer that is final and was asked for such jobs.
-static bool fails_with(const struct td_core *core, const struct td_job *j, bool is_final) {
-    if (!j->n_attempts) return j->state == TD_JOB_QUEUED;
-    if (!is_final || !td_job_state_waits(j->state) || td_job_live(j)) return false;
-    return core->lacks_plan(core, j);
-}
-
-// A node that has no device of the accelerator may be asked for want of another. What it refuses
-// fails no job.
-static bool says_nothing(const struct td_core *core, const struct td_plan_ask *ask) {
-    const struct td_host *n = td_nodes_find(core, ask->node);
-    const struct td_host_accel *a = n && !td_accel_is_host(ask->accelerator)
-                                        ? td_host_accel_find(&n->devices, ask->accelerator)
-                                        : NULL;
-    return a && !a->n && !a->is_host;
-}
-
-static bool final_class(enum td_class cls, uint32_t code) {
-    return cls == TD_CLASS_BAD_SPEC || cls == TD_CLASS_DATA || cls == TD_CLASS_USER_CODE ||
-           code == TD_INVALID_ARGUMENT;
-}
-
-static void fail_ask(struct td_core *core, uint32_t at, enum td_class cls, enum td_code code,
-                     const char *message) {
-    struct td_plan_ask *ask = core->asks[at];
-    bool fails_jobs = !ask->dump[0] && !says_nothing(core, ask);
-    td_status s = td_status_with_class(td_fail(code ? code : TD_INTERNAL, "%s", message), cls);
-    answer_waiters(core, ask, NULL, NULL, s);
-    for (uint32_t i = core->n_active; i-- > 0 && fails_jobs;) {
-        struct td_job *j = core->active[i];
-        if (strcmp(td_job_plan_digest(j), ask->digest) == 0 &&
-            fails_with(core, j, ask->later && final_class(cls, code))) {
-            td_core_fail_job(core, j, cls, td_status_code(s), td_status_message(s));
-        }
-    }
-    td_status_free(s);
-    // A job that has run is asked for in its own way; one whose plan went may do without.
-    if (!ask->later || ask->was_stale) core->queue_dirty = true;
-    drop_ask(core, at);
-}
-
 // ---- asking -------------------------------------------------------------------------------------
 td_status td_plans_text(const char *spec_json, const char *frozen_json,
                         const struct td_plan_run *run, char **out_text) {
@@ -178,85 +109,6 @@ td_status td_plans_text(const char *spec_json, const char *frozen_json,
     TD_TRY(td_plan_join(spec_json, run, frozen_json, &text));
     *out_text = td_buf_take_cstr(&text);
     return *out_text ? TD_OK : td_fail_oom();
-}
-
-static bool has_failed(const struct td_plan_ask *ask, const struct td_host *n) {
-    for (uint32_t i = 0; i < ask->n_failed; i++) {
-        if (strcmp(ask->failed[i], n->id) == 0) return true;
-    }
-    return false;
-}
-
-// 4: the node is known to have enough devices. 3: nobody has asked it. 2: it has some.
-static int rank_devices(const struct td_plan_ask *ask, const struct td_host *n) {
-    if (td_accel_is_host(ask->accelerator)) return 0;
-    const struct td_host_accel *a = td_host_accel_find(&n->devices, ask->accelerator);
-    if (!a) return has_failed(ask, n) ? 1 : 3;
-    if (a->is_host || a->n >= ask->n_ranks) return 4;
-    return a->n ? 2 : 0;
-}
-
-// How well a node suits. It has what the spec asks for; the answer is of the level that is wanted;
-// a job would run there; its devices; it was not asked last.
-static int suits(const struct td_plan_ask *ask, const struct td_host *n) {
-    bool has = td_host_has_level(n, ask->minimum);
-    bool holds = !ask->level[0] || strcmp(ask->level, n->cpu_level_held) == 0;
-    bool is_preferred = strcmp(ask->prefer, n->id) == 0 && !has_failed(ask, n);
-    return has * 64 + holds * 32 + is_preferred * 16 + rank_devices(ask, n) * 2 +
-           (strcmp(ask->last, n->id) != 0);
-}
-
-// A planner that did not end in time says as much about the job as about its node. So a node is
-// asked once then, and none whose answer is of another level than the one that is wanted.
-static bool may_ask(const struct td_plan_ask *ask, const struct td_host *n) {
-    if (!td_host_ready(n) || (ask->unread && has_failed(ask, n))) return false;
-    bool holds = !ask->level[0] || strcmp(ask->level, n->cpu_level_held) == 0;
-    return !ask->late || (holds && !has_failed(ask, n));
-}
-
-// The ready node that suits best, among equals that with the most slots.
-static struct td_host *pick(struct td_core *core, const struct td_plan_ask *ask) {
-    struct td_host *best = NULL;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        struct td_host *n = value;
-        if (!may_ask(ask, n)) continue;
-        int more = best ? suits(ask, n) - suits(ask, best) : 1;
-        if (more > 0 || (more == 0 && n->slots > best->slots)) best = n;
-    }
-    return best;
-}
-
-// What a node refused may be what it lacks: nobody knows that it has the accelerator, and another
-// ready one has it, or may have it.
-static bool other_may_know(struct td_core *core, const struct td_plan_ask *ask,
-                           const struct td_host *node) {
-    if (td_accel_is_host(ask->accelerator)) return false;
-    const struct td_host_accel *has = td_host_accel_find(&node->devices, ask->accelerator);
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    if (has && (has->is_host || has->n)) return false;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
-        if (n != node && td_host_ready(n) && rank_devices(ask, n) > 1) return true;
-    }
-    return false;
-}
-
-static void note_failed(struct td_plan_ask *ask, const char *node) {
-    if (ask->n_failed == TD_COUNTOF(ask->failed)) return;
-    snprintf(ask->failed[ask->n_failed++], sizeof ask->failed[0], "%s", node);
-}
-
-static bool is_waited_for(const struct td_core *core, const struct td_plan_ask *ask) {
-    for (uint32_t i = 0; i < core->n_waiters; i++) {
-        const struct td_plan_waiter *w = &core->waiters[i];
-        if (strcmp(w->digest, ask->digest) == 0 && strcmp(w->dump, ask->dump) == 0) return true;
-    }
-    return false;
 }
 
 // For jobs that have run, and for nobody else: what they began with may be gone by now. Who asks
@@ -269,7 +121,7 @@ static bool is_for_later_attempt(const struct td_core *core, const struct td_pla
         if (j->n_attempts == 0) return false;
         later = true;
     }
-    return later && !is_waited_for(core, ask);
+    return later && !td_plan_ask_is_waited_for(core, ask);
 }
 
 static td_status text_of_ask(const struct td_plan_ask *ask, const struct td_host *n,
@@ -296,7 +148,7 @@ static const struct td_plan_entry *kept_of(const struct td_core *core,
     if (!e || !e->read || td_plans_is_settled(e)) return NULL;
     // Its devices are in the answer of a plan alone.
     if (!td_host_devices_known(&n->devices, ask->accelerator)) return NULL;
-    return e->guesses && is_waited_for(core, ask) ? NULL : e;
+    return e->guesses && td_plan_ask_is_waited_for(core, ask) ? NULL : e;
 }
 
 static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
@@ -305,7 +157,7 @@ static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
     ask->later = is_for_later_attempt(core, ask);
     td_status s = text_of_ask(ask, n, &plan_text);
     if (s) {
-        fail_ask(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
+        td_plan_ask_fail(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
         td_status_free(s);
         return;
     }
@@ -346,7 +198,7 @@ static struct td_mono nodes_due(const struct td_core *core) {
 // No node can be asked. Who waits for the answer is refused; jobs ask again when a node comes.
 static void wait_for_node(struct td_core *core, uint32_t at) {
     struct td_plan_ask *ask = core->asks[at];
-    if (!is_waited_for(core, ask)) return;
+    if (!td_plan_ask_is_waited_for(core, ask)) return;
     struct td_mono due = nodes_due(core);
     if (core->now.mono.ns < due.ns) {
         td_core_wake_at(core, due);
@@ -360,9 +212,9 @@ static void wait_for_node(struct td_core *core, uint32_t at) {
                           "one that is READY",
                           none);
     s = td_status_with_reason(s, "NO_NODES");
-    answer_waiters(core, ask, NULL, NULL, s);
+    td_plan_ask_answer(core, ask, NULL, NULL, s);
     td_status_free(s);
-    drop_ask(core, at);
+    td_plan_ask_drop(core, at);
     core->queue_dirty = true;
 }
 
@@ -375,7 +227,7 @@ static void wait_for_reader(struct td_core *core, uint32_t at) {
         return;
     }
     TD_AUTO_FREE char *unread = td_core_dup(ask->unread);
-    fail_ask(core, at, TD_CLASS_INTERNAL, TD_FAILED_PRECONDITION, unread);
+    td_plan_ask_fail(core, at, TD_CLASS_INTERNAL, TD_FAILED_PRECONDITION, unread);
 }
 
 static bool any_ready(const struct td_core *core) {
@@ -398,12 +250,12 @@ static void ask_other(struct td_core *core, uint32_t at) {
     struct td_plan_ask *ask = core->asks[at];
     bool is_spent = ask->tries >= TD_PLAN_MAX_TRIES;
     bool over = ask->late && (ask->has_plugins || is_spent);
-    struct td_host *n = over || (ask->unread && is_spent) ? NULL : pick(core, ask);
+    struct td_host *n = over || (ask->unread && is_spent) ? NULL : td_plan_ask_pick(core, ask);
     if (n) {
         ask_node(core, at, n);
     } else if (over || (ask->late && any_ready(core))) {
         TD_AUTO_FREE char *late = td_core_dup(ask->late);
-        fail_ask(core, at, class_of_late(ask), TD_DEADLINE_EXCEEDED, late);
+        td_plan_ask_fail(core, at, class_of_late(ask), TD_DEADLINE_EXCEEDED, late);
     } else if (ask->unread) {
         wait_for_reader(core, at);
     } else {
@@ -412,7 +264,7 @@ static void ask_other(struct td_core *core, uint32_t at) {
 }
 
 static void note_late(struct td_plan_ask *ask, const char *why) {
-    note_failed(ask, ask->node);
+    td_plan_ask_note_failed(ask, ask->node);
     ask->node[0] = '\0';
     free(ask->late);
     ask->late = td_core_dup(why);
@@ -433,14 +285,14 @@ static bool is_used(const struct td_core *core, const struct td_plan_ask *ask) {
     for (uint32_t i = 0; i < core->n_active && !ask->dump[0]; i++) {
         if (strcmp(td_job_plan_digest(core->active[i]), ask->digest) == 0) return true;
     }
-    return is_waited_for(core, ask);
+    return td_plan_ask_is_waited_for(core, ask);
 }
 
 static void tick(struct td_core *core, uint32_t at) {
     struct td_plan_ask *ask = core->asks[at];
     if (ask->maybe_unused && !is_used(core, ask)) {
         cancel_at_node(core, ask);
-        drop_ask(core, at);
+        td_plan_ask_drop(core, at);
         return;
     }
     ask->maybe_unused = false;
@@ -479,7 +331,7 @@ void td_plans_node_gone(struct td_core *core, const char *node) {
 static const struct td_host *spoken_for(const struct td_core *core, const struct td_plan_ask *ask,
                                         const struct td_host *node) {
     const struct td_host *n = ask->prefer[0] ? td_nodes_find(core, ask->prefer) : NULL;
-    if (!n || !has_failed(ask, n)) return node;
+    if (!n || !td_plan_ask_has_failed(ask, n)) return node;
     const bool is_alike =
         td_plans_find(core, ask->digest, n) == td_plans_find(core, ask->digest, node);
     return is_alike ? n : node;
@@ -498,7 +350,7 @@ static bool on_plan(struct td_core *core, struct td_host *node, uint32_t at, con
         s = td_plans_read(key, json, &e);
     }
     if (s) {
-        fail_ask(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
+        td_plan_ask_fail(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
         td_status_free(s);
         return false;
     }
@@ -512,8 +364,8 @@ static bool on_plan(struct td_core *core, struct td_host *node, uint32_t at, con
         struct td_host *n = td_nodes_find(core, ask->failed[i]);
         if (n && n != node) td_host_devices_refuse(&n->devices, ask->accelerator);
     }
-    answer_waiters(core, ask, json, e, TD_OK);
-    drop_ask(core, at);
+    td_plan_ask_answer(core, ask, json, e, TD_OK);
+    td_plan_ask_drop(core, at);
     core->queue_dirty = true;
     return changed;
 }
@@ -523,8 +375,8 @@ static void on_comparison(struct td_core *core, struct td_host *node, uint32_t a
     struct td_plan_ask *ask = core->asks[at];
     if (same && td_plans_confirm(core, ask->digest, spoken_for(core, ask, node), ask->asked)) {
         const struct td_plan_entry *e = td_plans_find(core, ask->digest, node);
-        answer_waiters(core, ask, e->json, e, TD_OK);
-        drop_ask(core, at);
+        td_plan_ask_answer(core, ask, e->json, e, TD_OK);
+        td_plan_ask_drop(core, at);
         core->queue_dirty = true;
         return;
     }
@@ -575,15 +427,16 @@ bool td_plans_on_result(struct td_core *core, struct td_host *node,
         return false;
     }
     if (cls == TD_CLASS_NONE) cls = TD_CLASS_INTERNAL;
-    note_failed(ask, node->id);
+    td_plan_ask_note_failed(ask, node->id);
     if (m->unreadable) {
         ask_another_reader(core, at, m->message);
         return false;
     }
-    bool is_final = final_class(cls, m->code) && !other_may_know(core, ask, node);
+    bool is_final =
+        td_plan_ask_is_final(cls, m->code) && !td_plan_ask_other_may_know(core, ask, node);
     if (is_final || ask->tries >= TD_PLAN_MAX_TRIES) {
         enum td_code code = m->code <= TD_UNAUTHENTICATED ? (enum td_code)m->code : TD_UNKNOWN;
-        fail_ask(core, at, cls, code, m->message);
+        td_plan_ask_fail(core, at, cls, code, m->message);
         return false;
     }
     ask->node[0] = '\0';

@@ -30,6 +30,8 @@
 //   offers_check.h  specs against what those declare
 //   capacity.h      whether a job could ever run
 //   plans_cache.h   plans that are kept
+//   plan_pick.h     which node a question goes to
+//   plan_ends.h     what an end of one means for callers and jobs
 
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/plans/plans_cache.h"
