@@ -11,16 +11,6 @@ td_status td_grad_value(struct td_graph *g, td_value dy, enum td_dtype dtype, td
     return TD_OK;
 }
 
-// Sums v down to the operand's shape, undoing a broadcast.
-td_status td_grad_reduce(const struct td_grad_call *c, td_value v) {
-    struct td_attrs a = {.shape = *td_grad_shape(c, c->node->inputs[c->operand])};
-    if (td_shape_equal(&a.shape, td_grad_shape(c, v))) {
-        *c->out = v;
-        return TD_OK;
-    }
-    return td_graph_op3(c->g, TD_OP_REDUCE_SUM, v, 0, 0, &a, c->out);
-}
-
 // ---- which ops have one -------------------------------------------------------------------------
 // Ops without a gradient, by name, so that an op without a rule is a decision. They are gradients
 // (there is no second derivative), what passes make after the gradients, updates, counts. make lint

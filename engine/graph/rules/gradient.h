@@ -52,15 +52,22 @@ const struct td_grad_rule *td_grad_rule_nn(enum td_op op);
 const struct td_grad_rule *td_grad_rule_conv(enum td_op op);
 const struct td_grad_rule *td_grad_rule_attention(enum td_op op);
 
-// The contribution is v, summed down to the operand's shape where a broadcast widened it.
-TD_MUST_USE td_status td_grad_reduce(const struct td_grad_call *c, td_value v);
-
 static inline const struct td_shape *td_grad_shape(const struct td_grad_call *c, td_value v) {
     return &td_gv(c->g, v)->shape;
 }
 
 static inline enum td_dtype td_grad_dtype(const struct td_grad_call *c, td_value v) {
     return td_gv(c->g, v)->dtype;
+}
+
+// The contribution is v, summed down to the operand's shape where a broadcast widened it.
+TD_MUST_USE static inline td_status td_grad_reduce(const struct td_grad_call *c, td_value v) {
+    struct td_attrs a = {.shape = *td_grad_shape(c, c->node->inputs[c->operand])};
+    if (td_shape_equal(&a.shape, td_grad_shape(c, v))) {
+        *c->out = v;
+        return TD_OK;
+    }
+    return td_graph_op3(c->g, TD_OP_REDUCE_SUM, v, 0, 0, &a, c->out);
 }
 
 // v times a constant.
