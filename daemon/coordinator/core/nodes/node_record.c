@@ -14,29 +14,28 @@
 
 enum { NODE_BODY_MAX = 4 << 20 };
 
+// Texts of a row, in their order.
+#define TEXT(field)                                                                                \
+    { #field, offsetof(struct td_host, field), sizeof(((struct td_host *)0)->field) }
+static const struct {
+    const char *key;
+    size_t at, bytes;
+} texts[] = {TEXT(boot_id),   TEXT(name),           TEXT(version), TEXT(accelerators),
+             TEXT(cpu_level), TEXT(cpu_level_held), TEXT(plugins), TEXT(collective_address),
+             TEXT(holder)};
+#undef TEXT
+
 static td_status encode(const struct td_host *n, struct td_buf *out) {
     // As signed: a record whose integers pass INT64_MAX would not load again.
     TD_TRY(td_buf_printf(out, "{\"cores\":%u,\"slots\":%u,\"memory_bytes\":%" PRId64, n->cores,
                          n->slots, (int64_t)n->memory_bytes));
-    TD_TRY(td_buf_printf(out, ",\"launcher_major\":%u,\"embedded\":%d,\"boot_id\":",
-                         n->launcher_major, n->embedded));
-    TD_TRY(td_json_print_string(n->boot_id, strlen(n->boot_id), out));
-    TD_TRY(td_buf_str(out, ",\"name\":"));
-    TD_TRY(td_json_print_string(n->name, strlen(n->name), out));
-    TD_TRY(td_buf_str(out, ",\"version\":"));
-    TD_TRY(td_json_print_string(n->version, strlen(n->version), out));
-    TD_TRY(td_buf_str(out, ",\"accelerators\":"));
-    TD_TRY(td_json_print_string(n->accelerators, strlen(n->accelerators), out));
-    TD_TRY(td_buf_str(out, ",\"cpu_level\":"));
-    TD_TRY(td_json_print_string(n->cpu_level, strlen(n->cpu_level), out));
-    TD_TRY(td_buf_str(out, ",\"cpu_level_held\":"));
-    TD_TRY(td_json_print_string(n->cpu_level_held, strlen(n->cpu_level_held), out));
-    TD_TRY(td_buf_str(out, ",\"plugins\":"));
-    TD_TRY(td_json_print_string(n->plugins, strlen(n->plugins), out));
-    TD_TRY(td_buf_str(out, ",\"collective_address\":"));
-    TD_TRY(td_json_print_string(n->collective_address, strlen(n->collective_address), out));
-    TD_TRY(td_buf_str(out, ",\"holder\":"));
-    TD_TRY(td_json_print_string(n->holder, strlen(n->holder), out));
+    TD_TRY(td_buf_printf(out, ",\"launcher_major\":%u,\"embedded\":%d", n->launcher_major,
+                         n->embedded));
+    for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
+        const char *text = (const char *)n + texts[i].at;
+        TD_TRY(td_buf_printf(out, ",\"%s\":", texts[i].key));
+        TD_TRY(td_json_print_string(text, strlen(text), out));
+    }
     TD_TRY(td_buf_str(out, ",\"devices\":"));
     TD_TRY(td_host_devices_encode(&n->devices, out));
     TD_TRY(td_buf_printf(out, ",\"runs_commands\":%d,\"runs_programs\":%d",
@@ -61,19 +60,10 @@ td_status td_node_record_load(struct td_core *core, const char *key, const char 
     struct td_host *n = td_calloc(1, sizeof *n);
     if (!n) return td_fail_oom();
     snprintf(n->id, sizeof n->id, "%s", key);
-    snprintf(n->boot_id, sizeof n->boot_id, "%s", td_json_string(td_json_get(v, "boot_id"), ""));
-    snprintf(n->name, sizeof n->name, "%s", td_json_string(td_json_get(v, "name"), ""));
-    snprintf(n->version, sizeof n->version, "%s", td_json_string(td_json_get(v, "version"), ""));
-    snprintf(n->accelerators, sizeof n->accelerators, "%s",
-             td_json_string(td_json_get(v, "accelerators"), ""));
-    snprintf(n->cpu_level, sizeof n->cpu_level, "%s",
-             td_json_string(td_json_get(v, "cpu_level"), ""));
-    snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s",
-             td_json_string(td_json_get(v, "cpu_level_held"), ""));
-    snprintf(n->plugins, sizeof n->plugins, "%s", td_json_string(td_json_get(v, "plugins"), ""));
-    snprintf(n->collective_address, sizeof n->collective_address, "%s",
-             td_json_string(td_json_get(v, "collective_address"), ""));
-    snprintf(n->holder, sizeof n->holder, "%s", td_json_string(td_json_get(v, "holder"), ""));
+    for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
+        snprintf((char *)n + texts[i].at, texts[i].bytes, "%s",
+                 td_json_string(td_json_get(v, texts[i].key), ""));
+    }
     n->cores = (uint32_t)td_json_int(td_json_get(v, "cores"), 1);
     n->slots = (uint32_t)td_json_int(td_json_get(v, "slots"), 1);
     n->memory_bytes = (uint64_t)td_json_int(td_json_get(v, "memory_bytes"), 0);
