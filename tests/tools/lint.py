@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks what a tool can check of docs/architecture.md and CONVENTIONS.md.
 
-Layers (who may include whom), circles of includes, names that mean two things, headers that a folder keeps
+Layers (who may include whom), circles of includes and of calls, names that mean two things, headers that a folder keeps
 to itself, homes of third-party headers, banned functions, include guards, file and function length, the essay
 at the top of each file, the story of each folder, names of plugins in the engine, what each op and each event
 needs, pages that a program prints, length and words of the docs' sentences. Prints file:line: what, and exits 1
@@ -139,9 +139,6 @@ PRIVATE = {
     "lib/spec/knobs.h": ["lib/spec"],
     "lib/tls/error.h": ["lib/tls"], "lib/tls/x509.h": ["lib/tls"],
 }
-
-# Circles of includes (circles.py) that are there still. A known one that is gone leaves this list.
-KNOWN_CIRCLES = []
 
 # Accelerators do not include each other, but for the specification's loops; all that far computes is the
 # specification's.
@@ -390,7 +387,9 @@ def check_width(path, code):
 
 def check_circles_and_names(paths):
     files = {p: without_comments((ROOT / p).read_text(errors="replace")) for p in paths if not p.endswith(".py")}
-    circles.check(files, KNOWN_CIRCLES, problem)
+    circles.check(circles.joined(files), "includes", {}, problem)
+    product = {p: without_strings(text) for p, text in files.items() if not p.startswith("tests/")}
+    circles.check(circles.joined_by_calls(product), "calls", circles.KNOWN_CALLS, problem)
     names.check(files, problem)
 
 

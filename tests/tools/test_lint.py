@@ -259,9 +259,10 @@ LINE = {
 }
 
 
-def found_circles(files, known=()):
+def found_circles(files, known=(), joined=circles.joined, what="includes"):
     problems = []
-    circles.check(files, known, lambda path, line, text: problems.append(f"{path}:{line}: {text}"))
+    circles.check(joined(files), what, {"why": k for k in known},
+                  lambda path, line, text: problems.append(f"{path}:{line}: {text}"))
     return problems
 
 
@@ -286,17 +287,53 @@ def test_circle_over_an_installed_header_is_found():
 
 
 def test_known_circle_is_passed_over_until_it_is_gone():
-    known = [("a/bottom", "a/middle", "b/other")]
+    known = [("a/bottom", "a/middle")]
     round_ = LINE | {"a/bottom.c": '#include "a/middle.h"\n'}
     assert found_circles(round_, known) == []
     gone = found_circles(LINE, known)
-    assert len(gone) == 1 and "take it out" in gone[0]
+    assert len(gone) == 2 and all("take it out" in line for line in gone)
+    assert len(found_circles(round_, [(*known[0], "b/top")])) == 1  # it has become smaller
 
 
 def test_circle_that_grew_out_of_a_known_one_is_named():
     files = LINE | {"a/bottom.c": '#include "b/top.h"\n', "b/top.h": ""}
     found = found_circles(files, [("a/bottom", "a/middle")])
-    assert len(found) == 2 and "b/top" in found[0] and "take it out" in found[1]
+    assert len(found) == 3 and "b/top" in found[0] and "take it out" in found[1]
+
+
+CALLS = {
+    "a/shared.h": "struct td_x;\nint td_low(int a);\nint td_mid(struct td_x *x, void (*fn)(int a));\nint td_high(void);\n",
+    "a/low.c": '#include "a/shared.h"\nint td_low(int a) {\n    return a;\n}\n',
+    "a/mid.c": '#include "a/shared.h"\nint td_mid(struct td_x *x,\n    void (*fn)(int a)) {\n    return td_low(1);\n}\n',
+    "b/high.c": '#include "a/shared.h"\n#define TWICE td_high()\nint td_high(void) {\n    return td_mid(0, 0);\n}\n',
+}
+
+
+def found_calls(file, line):
+    files = CALLS | {file: CALLS[file].replace("{\n", "{\n" + line + "\n")}
+    return found_circles(files, joined=circles.joined_by_calls, what="calls")
+
+
+@pytest.mark.parametrize("file, line, way", [
+    ("a/mid.c", "", ""),
+    ("a/low.c", "    td_mid(0, 0);", "a/low.c:3: a circle of calls: a/low.c -> a/mid.c -> a/low.c"),
+    ("a/low.c", "    if (td_high()) a++;", "a/low.c:3: a circle of calls: a/low.c -> b/high.c -> a/mid.c -> a/low.c"),
+    ("a/low.c", "    td_low(a);", ""),              # itself
+    ("a/low.c", "    a = (int)td_mid_of(a);", ""),  # another name
+    ("a/low.c", "    register_it(td_high);", ""),   # a handler
+    ("a/low.c", "}\nint td_high(void);\nint more(int a) {", ""),
+])
+def test_circle_of_calls_is_named_and_a_declaration_is_no_call(file, line, way):
+    assert found_calls(file, line) == ([way] if way else [])
+
+
+def test_inline_function_of_a_header_is_called_too_and_a_name_of_several_files_is_nobodys():
+    low = CALLS["a/low.c"].replace("{\n", "{\n    td_mid(0, 0);\n")
+    assert len(found_circles(CALLS | {"a/low.c": low, "c/mid.c": CALLS["a/mid.c"]}, joined=circles.joined_by_calls)) == 0
+    inline = {"a/quick.h": "static inline int td_quick(void) {\n    return td_mid(0, 0);\n}\n",
+              "a/low.c": low.replace("td_mid(0, 0)", "td_quick()")}
+    assert found_circles(CALLS | inline, joined=circles.joined_by_calls, what="calls") == [
+        "a/low.c:3: a circle of calls: a/low.c -> a/quick.h -> a/mid.c -> a/low.c"]
 
 
 # ---- names ------------------------------------------------------------------------------------------
