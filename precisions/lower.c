@@ -10,8 +10,6 @@
 #include "lib/base/floats/floats.h"
 #include "traind/rewrite.h"
 
-enum policy { FOLLOW, PRODUCT, ALIKE, DELICATE, NORM_GRAD, STORE, CAST, FILL };
-
 struct lower {
     struct td_graph *g;
     const struct td_lowering *how;
@@ -21,51 +19,15 @@ struct lower {
     td_node n_front;   // casts of parameters
 };
 
-static enum policy policy_of(enum td_op op, const struct td_lowering *how) {
-    static const unsigned char policy[TD_OP_COUNT] = {
-        [TD_OP_MATMUL] = PRODUCT,
-        [TD_OP_LINEAR_CE] = PRODUCT,
-        [TD_OP_CONV2D] = PRODUCT,
-        [TD_OP_CONV2D_GRAD_X] = PRODUCT,
-        [TD_OP_CONV2D_GRAD_W] = PRODUCT,
-        [TD_OP_ATTENTION] = PRODUCT,
-        [TD_OP_ATTENTION_GRAD] = PRODUCT,
-        [TD_OP_SELF_ATTENTION] = PRODUCT,
-        [TD_OP_SELF_ATTENTION_GRAD] = PRODUCT,
-        [TD_OP_ADD] = ALIKE,
-        [TD_OP_MUL] = ALIKE,
-        [TD_OP_SUB] = ALIKE,
-        [TD_OP_DIV] = ALIKE,
-        [TD_OP_RELU_GRAD] = ALIKE,
-        [TD_OP_LEAKY_RELU_GRAD] = ALIKE,
-        [TD_OP_GELU_GRAD] = ALIKE,
-        [TD_OP_SILU_GRAD] = ALIKE,
-        [TD_OP_SIGMOID_GRAD] = ALIKE,
-        [TD_OP_TANH_GRAD] = ALIKE,
-        [TD_OP_COMPARE] = ALIKE,
-        [TD_OP_SELECT] = ALIKE,
-        [TD_OP_CONCAT] = ALIKE,
-        [TD_OP_SUM_SQUARES] = ALIKE,
-        [TD_OP_ALL_FINITE] = ALIKE,
-        [TD_OP_EXP] = DELICATE,
-        [TD_OP_LOG] = DELICATE,
-        [TD_OP_SQRT] = DELICATE,
-        [TD_OP_SOFTMAX] = DELICATE,
-        [TD_OP_SOFTMAX_GRAD] = DELICATE,
-        [TD_OP_LOG_SOFTMAX] = DELICATE,
-        [TD_OP_LOG_SOFTMAX_GRAD] = DELICATE,
-        [TD_OP_MSE] = DELICATE,
-        [TD_OP_BCE] = DELICATE,
-        [TD_OP_LAYER_NORM_GRAD] = NORM_GRAD,
-        [TD_OP_RMS_NORM_GRAD] = NORM_GRAD,
-        [TD_OP_BATCH_NORM_GRAD] = NORM_GRAD,
-        [TD_OP_STORE] = STORE,
-        [TD_OP_CAST] = CAST,
-        [TD_OP_FILL] = FILL,
+static enum td_op_types types_of(enum td_op op, const struct td_lowering *how) {
+    static const enum td_op_types rows[TD_OP_COUNT] = {
+#define TD_OP(ID, name, min_in, max_in, n_out, types, ...) [TD_OP_##ID] = TD_OP_TYPES_##types,
+#include "traind/ops.def"
+#undef TD_OP
     };
-    if (op == TD_OP_SOFTMAX_CE && how->wide_loss) return DELICATE;
-    if (policy[op] == DELICATE && !how->mixed) return ALIKE;
-    return (enum policy)policy[op];
+    if (op == TD_OP_SOFTMAX_CE && how->wide_loss) return TD_OP_TYPES_DELICATE;
+    if (rows[op] == TD_OP_TYPES_DELICATE && !how->mixed) return TD_OP_TYPES_ONE;
+    return rows[op];
 }
 
 static enum td_dtype type_of(const struct lower *l, td_value v) {
@@ -163,23 +125,23 @@ static bool widens(const struct lower *l, td_value v) {
 
 // What operand i becomes, if it is float; TD_DTYPE_COUNT: stays.
 static enum td_dtype operand_type(const struct lower *l, const struct td_node_info *node,
-                                  enum policy p, uint32_t i) {
-    const bool converts = p == CAST || p == FILL || p == STORE;
+                                  enum td_op_types types, uint32_t i) {
+    const bool converts = types == TD_OP_TYPES_GIVEN || types == TD_OP_TYPES_STATE;
     if (!converts && widens(l, node->inputs[i])) return TD_F64;
-    switch (p) {
-    case PRODUCT:
+    switch (types) {
+    case TD_OP_TYPES_PRODUCT:
         return is_log_sum_exp(node, i) ? TD_DTYPE_COUNT : l->how->compute;
-    case ALIKE:
+    case TD_OP_TYPES_ONE:
+    case TD_OP_TYPES_ALIKE:
         return shared_type(l, node);
-    case DELICATE:
+    case TD_OP_TYPES_DELICATE:
         return TD_F32;
-    case NORM_GRAD: // x and dy
+    case TD_OP_TYPES_NORM_GRAD: // x and dy
         return i == 2 ? type_of(l, node->inputs[0]) : TD_DTYPE_COUNT;
-    case STORE:
+    case TD_OP_TYPES_STATE:
         return i == 1 ? type_of(l, node->inputs[0]) : TD_DTYPE_COUNT;
-    case FOLLOW:
-    case CAST:
-    case FILL:
+    case TD_OP_TYPES_FIRST:
+    case TD_OP_TYPES_GIVEN:
         return TD_DTYPE_COUNT;
     }
     return TD_DTYPE_COUNT;
@@ -190,30 +152,30 @@ static bool knows_wide(enum td_op op) {
            op == TD_OP_EMBEDDING_GRAD || op == TD_OP_GATHER_GRAD;
 }
 
-static void set_attrs(const struct lower *l, const struct td_node_info *node, enum policy p,
-                      struct td_attrs *a) {
+static void set_attrs(const struct lower *l, const struct td_node_info *node, struct td_attrs *a) {
     td_value y = node->n_outputs ? node->outputs[0] : 0;
     if (y && knows_wide(node->op)) a->wide = l->is_gradient[y] && l->how->gradient == TD_F32;
     // Weights of classes: a loss is a scalar, and they belong to it.
     if (node->op == TD_OP_CONSTANT && a->dtype == TD_F32) a->dtype = scalar_type(l);
-    if ((p != CAST && p != FILL) || a->dtype != TD_F32 || l->how->mixed) return;
+    const bool given = node->op == TD_OP_CAST || node->op == TD_OP_FILL;
+    if (!given || a->dtype != TD_F32 || l->how->mixed) return;
     bool scalar = td_graph_value(l->g, y)->shape.n_dims == 0;
     a->dtype = scalar ? scalar_type(l) : l->how->compute;
 }
 
 static td_status lower_node(struct lower *l, td_node *n) {
     const struct td_node_info node = *td_graph_node(l->g, *n);
-    enum policy p = policy_of(node.op, l->how);
+    enum td_op_types types = types_of(node.op, l->how);
     TD_AUTO_FREE td_value *in = td_calloc(TD_MAX(node.n_inputs, 1), sizeof *in);
     if (!in) return td_fail_oom();
     for (uint32_t i = 0; i < node.n_inputs; i++) {
         in[i] = node.inputs[i];
-        enum td_dtype t = operand_type(l, &node, p, i);
+        enum td_dtype t = operand_type(l, &node, types, i);
         if (t == TD_DTYPE_COUNT || !td_is_float(type_of(l, in[i]))) continue;
         TD_TRY(as_type(l, in[i], t, n, &in[i]));
     }
     struct td_attrs a = node.attrs;
-    set_attrs(l, &node, p, &a);
+    set_attrs(l, &node, &a);
     return td_rewrite_node(l->g, *n, in, &a);
 }
 

@@ -163,7 +163,7 @@ static td_status run_select(struct ref_call *c) {
 
 td_ref_kernel_fn *td_ref_elementwise(enum td_op op) {
     static const uint32_t arity[TD_OP_COUNT] = {
-#define TD_OP(ID, name, min_in, max_in, n_out, is) [TD_OP_##ID] = min_in,
+#define TD_OP(ID, name, min_in, ...) [TD_OP_##ID] = min_in,
 #include "traind/ops.def"
 #undef TD_OP
     };

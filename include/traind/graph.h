@@ -23,34 +23,13 @@
 // there: another one is a bug of the caller and ends the process.
 // Strings of the td_..._name functions live as long as the process; "unknown": outside the enum.
 
+#include "traind/op.h"
 #include "traind/status.h"
 #include "traind/types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum td_op {
-#define TD_OP(ID, name, min_in, max_in, n_out, is) TD_OP_##ID,
-#include "traind/ops.def"
-#undef TD_OP
-    TD_OP_COUNT
-};
-const char *td_op_name(enum td_op op); // "matmul"
-
-// What passes and accelerators need to know of an op besides its meaning: a column of ops.def.
-enum td_op_is {
-    // An element of the result is a function of the operands' elements in its place (NumPy
-    // broadcasting): the result may overwrite an operand, and images may be in any layout.
-    TD_OP_IS_ELEMENTWISE = 1,
-    TD_OP_IS_VIEW = 2,         // the operand's bytes under another shape
-    TD_OP_IS_CHEAP = 4,        // `recompute: selective` makes it again rather than keep it
-    TD_OP_IS_PRODUCT = 8,      // a matrix product by the second operand
-    TD_OP_IS_CONVOLUTION = 16, // or the gradient of one
-    TD_OP_IS_MADE = 32         // by passes and rules; a module has no builder for it (build.h)
-};
-// True if op has any of the bits of what; op: a member of the enum, which is not checked.
-bool td_op_is(enum td_op op, enum td_op_is what);
 
 enum td_segment { TD_SEG_FORWARD, TD_SEG_BACKWARD, TD_SEG_FINISH, TD_SEG_APPLY, TD_SEG_COUNT };
 enum { TD_SEGS_ALL = (1 << TD_SEG_COUNT) - 1 }; // bit i = segment i

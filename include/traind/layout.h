@@ -38,7 +38,7 @@ struct td_layout {
 
 // Of the code that calls it; lives as long as that code is loaded.
 static inline const struct td_layout *td_layout_here(void) {
-#define TD_OP(ID, name, min_in, max_in, n_out, is) name " "
+#define TD_OP(ID, name, ...)                             name " "
 #define TD_DTYPE(ID, name, st_name, element_bytes) name " "
     static const struct td_layout layout = {
         sizeof(struct td_layout),

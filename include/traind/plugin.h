@@ -9,7 +9,7 @@
 //   status.h       errors
 //   plugin.h       the descriptor; layout.h: what the plugin was compiled against
 //   knobs.h        what a person may set of a plugin
-//   graph.h        what a module records; ops.def: the ops
+//   graph.h        what a module records; op.h: the ops, rows of ops.def
 //   build.h        a typed call for each op that a module records; gather.h: a value of all ranks
 //   rope.h         by how much rotary positions turn
 //   random.h       random numbers inside a step

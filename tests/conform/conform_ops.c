@@ -38,6 +38,14 @@ static void matmul_then(struct subject *s, int64_t m, int64_t k, int64_t n) {
         {TD_OP_SILU_GRAD, -4, 4, {0}}, {TD_OP_SIGMOID_GRAD, 0, 1, {0}},
         {TD_OP_TANH_GRAD, -1, 1, {0}},
     };
+    bool is_there[TD_OP_COUNT] = {0};
+    for (size_t i = 0; i < TD_COUNTOF(then); i++) {
+        is_there[then[i].then] = true;
+    }
+    for (int op = 0; op < TD_OP_COUNT; op++) {
+        const bool applied = td_op_gradient((enum td_op)op) == TD_OP_GRADIENT_THEN;
+        if (applied != is_there[op]) fail_msg("%s after a product", td_op_name((enum td_op)op));
+    }
     for (size_t i = 0; i < 4 * TD_COUNTOF(then); i++) {
         bool ta = i & 1, tb = i & 2;
         struct op_case c = {.op = TD_OP_MATMUL, .n_in = 3, .attrs = then[i / 4].attrs};
@@ -105,30 +113,40 @@ static void cases_binary(struct subject *s) {
     }
 }
 
+// The op's value at one place, which another source gives.
+static void check_value(struct subject *s, struct op_case c, double at, double value) {
+    static struct result got;
+    c.in[0] = (struct operand){ANY, vec(1), TD_ROLE_PARAM, at, at};
+    run_on(s->ops, &c, TD_F32, false, &got);
+    if (fabs(got.x[0] - value) <= s->tolerance * (1 + fabs(value))) return;
+    fail_msg("%s of %g is %.9g, not %.9g", td_op_name(c.op), at, got.x[0], value);
+}
+
 // Functions of one operand, over the range where they bend, and their partners (from, dy).
 static void cases_functions(struct subject *s) {
     static const struct {
         enum td_op op, partner;
-        double low, high;
+        double low, high, at, value;
     } f[] = {
-        {TD_OP_RELU, TD_OP_RELU_GRAD, -1, 1},
-        {TD_OP_GELU, TD_OP_GELU_GRAD, -5, 5},
-        {TD_OP_SILU, TD_OP_SILU_GRAD, -9, 9},
-        {TD_OP_TANH, TD_OP_TANH_GRAD, -3, 3},
-        {TD_OP_SIGMOID, TD_OP_SIGMOID_GRAD, -9, 9},
-        {TD_OP_EXP, TD_OP_COUNT, -9, 9},
-        {TD_OP_EXP, TD_OP_COUNT, -120, 85},
-        {TD_OP_LOG, TD_OP_COUNT, 1e-3, 9},
-        {TD_OP_LOG, TD_OP_COUNT, 0, 1e30},
-        {TD_OP_SQRT, TD_OP_COUNT, 0, 100},
-        {TD_OP_CLAMP, TD_OP_COUNT, -1, 1},
-        {TD_OP_LEAKY_RELU, TD_OP_LEAKY_RELU_GRAD, -1, 1},
+        {TD_OP_RELU, TD_OP_RELU_GRAD, -1, 1, -2, 0},
+        {TD_OP_GELU, TD_OP_GELU_GRAD, -5, 5, 2, 1.954499736},
+        {TD_OP_SILU, TD_OP_SILU_GRAD, -9, 9, 2, 1.761594156},
+        {TD_OP_TANH, TD_OP_TANH_GRAD, -3, 3, 1, 0.761594156},
+        {TD_OP_SIGMOID, TD_OP_SIGMOID_GRAD, -9, 9, 2, 0.880797078},
+        {TD_OP_EXP, TD_OP_COUNT, -9, 9, 1, 2.718281828},
+        {TD_OP_EXP, TD_OP_COUNT, -120, 85, 10, 22026.46579},
+        {TD_OP_LOG, TD_OP_COUNT, 1e-3, 9, 2, 0.693147181},
+        {TD_OP_LOG, TD_OP_COUNT, 0, 1e30, 1e30, 69.07755279},
+        {TD_OP_SQRT, TD_OP_COUNT, 0, 100, 2, 1.414213562},
+        {TD_OP_CLAMP, TD_OP_COUNT, -1, 1, 2, 0.5},
+        {TD_OP_LEAKY_RELU, TD_OP_LEAKY_RELU_GRAD, -1, 1, -2, -1},
     };
     for (size_t i = 0; i < TD_COUNTOF(f) * 2; i++) {
         for (size_t j = 0; j < TD_COUNTOF(rows) * TD_COUNTOF(sizes); j++) {
             struct td_shape shape = mat(rows[j % TD_COUNTOF(rows)], sizes[j / TD_COUNTOF(rows)]);
             struct op_case c = {.op = f[i / 2].op, .n_in = 1, .attrs = {.gelu_tanh = i % 2}};
             if (c.op == TD_OP_CLAMP || c.op == TD_OP_LEAKY_RELU) c.attrs.scale = 0.5;
+            if (j + i % 2 == 0) check_value(s, c, f[i / 2].at, f[i / 2].value);
             c.in[0] = c.in[1] =
                 (struct operand){ANY, shape, TD_ROLE_PARAM, f[i / 2].low, f[i / 2].high};
             check(s, &c);

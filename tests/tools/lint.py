@@ -20,6 +20,7 @@ import circles
 import devices
 import names
 import opens
+import ops
 import prose
 import rooms
 import said
@@ -183,19 +184,6 @@ BANNED = {
     "getenv": r"tests/.*|.*/config\.c|lib/base/base\.c",
 }
 
-# What a row of ops.def needs elsewhere: without a shape rule or a loop its first use would crash. A place
-# wants a row of its table, "[TD_OP_X] =", which a mention in a comment or in another rule is not.
-OPS = "include/traind/ops.def"
-OP_TABLES = {
-    "a shape and cost rule": "engine/graph/rules/shape*.c",
-    "a gradient rule, or a row of has_none": "engine/graph/rules/gradient*.c",
-    "a kernel": "accelerators/reference/*.c",
-}
-# By the executor itself: the operands of select are bool and other types; a reduction is the group's.
-OPS_ELSEWHERE = {"a kernel": ["SELECT", "ALL_REDUCE"]}
-BUILDERS = "include/traind/build.h"
-OP_CASES = "tests/conform/conform_ops*.c"
-GRADIENT_CASES = "tests/conform/conform_gradients*.c"
 # Page of the docs -> the flag of traind that prints it.
 PRINTED_DOCS = {"docs/job-spec.md": "--dump-spec", "docs/events.md": "--dump-events"}
 
@@ -429,50 +417,9 @@ def check_file(path, users):
         check_functions(path, plain)
 
 
-def op_rows(pattern):
-    """Ops that have a row "[TD_OP_X] = value" in a table, with the value's first words."""
-    found = {}
-    for path in sorted(ROOT.glob(pattern)):
-        for m in re.finditer(r"\[TD_OP_(?!COUNT\b)(\w+)\]\s*=\s*([^,}\[]*)", without_comments(path.read_text())):
-            found.setdefault(m[1], []).append(m[2].strip())
-    return found
-
-
-def op_names(pattern):
-    """Ops that the code of some files names."""
-    return {m for path in ROOT.glob(pattern) for m in re.findall(r"\bTD_OP_(\w+)", without_comments(path.read_text()))}
-
-
-def check_ops():
-    ops = {m[1]: line_of(m.string, m.start())
-           for m in re.finditer(r"^TD_OP\((\w+)", (ROOT / OPS).read_text(), flags=re.M)}
-    tables = {what: op_rows(pattern) for what, pattern in OP_TABLES.items()}
-    for what, rows in tables.items():
-        for op, line in ops.items():
-            if op not in rows and op not in OPS_ELSEWHERE.get(what, []):
-                problem(OPS, line, f"{op} has no row for {what} in {OP_TABLES[what]}")
-    gradients = tables["a gradient rule, or a row of has_none"]
-    for what, pattern, wanted in (
-            ("a conformance case", OP_CASES, list(ops)),
-            ("a gradient case", GRADIENT_CASES, [op for op in ops if op in gradients and "true" not in gradients[op]])):
-        named = op_names(pattern)
-        for op in wanted:
-            if op not in named:
-                problem(OPS, ops[op], f"{op} lacks {what} in {pattern}")
-
-
-def check_builders():
-    """A module records each op that is not made by passes through a builder of its name, and no others have one."""
-    rows = re.findall(r"^TD_OP\(\w+, \"(\w+)\", .*, ([^,]+)\)$", (ROOT / OPS).read_text(), flags=re.M)
-    recorded = {name for name, flags in rows if "TD_OP_IS_MADE" not in flags}
-    code = without_comments((ROOT / BUILDERS).read_text())
-    built = set(re.findall(r"\bTD_BUILD_(?:UNARY|BINARY|REDUCE)\((\w+), \w+\) *\n", code))
-    for m in re.finditer(r"\btd_build_(\w+)\(struct td_graph \*g,", code):
-        built.add(m[1])
-    for name in sorted(recorded - built):
-        problem(BUILDERS, 1, f"{name} of {OPS} has no builder td_build_{name}; or is it TD_OP_IS_MADE?")
-    for name in sorted(built - recorded - {"node", "name"}):
-        problem(BUILDERS, 1, f"td_build_{name} builds no op that a module records ({OPS})")
+def code_of(pattern):
+    """The code of the files of a pattern, without comments, by path."""
+    return {str(p.relative_to(ROOT)): without_comments(p.read_text()) for p in sorted(ROOT.glob(pattern))}
 
 
 def check_events():
@@ -527,12 +474,11 @@ def main():
     texts = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md", "*.sh", "Makefile"], cwd=ROOT,
                            check=True, capture_output=True, text=True).stdout.split()
     check_paths(paths + [p for p in texts if (ROOT / p).exists()])
-    check_ops()
+    ops.check(code_of, problem)
     check_events()
     check_printed_docs(traind)
     for path in PROSE:
         prose.check(path, (ROOT / path).read_text(), problem)
-    check_builders()
     for (pattern, most), places in users.items():
         for path, line in places[most:]:
             problem(path, line, f"{pattern} has its home in {places[0][0]} already, one file may have it")

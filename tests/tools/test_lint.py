@@ -14,19 +14,29 @@ import devices  # noqa: E402
 import lint  # noqa: E402
 import rooms  # noqa: E402
 import names  # noqa: E402
+import ops  # noqa: E402
 import said  # noqa: E402
 import spelled  # noqa: E402
 
-OPS = 'TD_OP(ADD, "add", 2, 2, 1)\nTD_OP(CLAMP, "clamp", 1, 1, 1)\n'
+ROWS = """TD_OP(ADD, "add", 2, 2, 1, ONE, RULE, 0)
+TD_OP(CLAMP, "clamp", 1, 1, 1, ONE, NONE, 0)
+TD_OP(RELU, "relu", 1, 1, 1, ONE, OF_RESULT, TD_OP_IS_ELEMENTWISE)
+TD_OP(RELU_GRAD, "relu_grad", 2, 2, 1, ONE, THEN,
+      TD_OP_IS_ELEMENTWISE | TD_OP_IS_MADE)
+"""
 EVENTS = ("TD_EVENT(NOTE, note, \"n\")\nTD_WRITER(note, RANK)\nTD_READER(note, COORDINATOR)\nTD_EVENT_DONE(note)\n"
           "TD_EVENT(END, end, \"e\")\nTD_WRITER(end, RANK)\nTD_READER(end, LAUNCHER)\nTD_EVENT_DONE(end)\n")
 TREE = {
-    "include/traind/ops.def": OPS,
+    "include/traind/ops.def": ROWS,
     "engine/graph/rules/shape_basic.c": "t[TD_OP_COUNT] = {[TD_OP_ADD] = {shape_add, cost}, [TD_OP_CLAMP] = {shape_same, cost}};",
-    "engine/graph/rules/gradient_basic.c": "t[TD_OP_COUNT] = {[TD_OP_ADD] = {grad_add, false}};\nhas_none[] = {[TD_OP_CLAMP] = true};",
-    "accelerators/reference/kernels.c": "t[TD_OP_COUNT] = {[TD_OP_ADD] = run_add, [TD_OP_CLAMP] = run_clamp};",
-    "tests/conform/conform_ops.c": "check(TD_OP_ADD); check(TD_OP_CLAMP);",
-    "tests/conform/conform_gradients.c": "check(TD_OP_ADD);",
+    "engine/graph/rules/gradient_basic.c": "t[TD_OP_COUNT] = {[TD_OP_ADD] = {grad_add, false}};",
+    "accelerators/reference/kernels.c":
+        "t[TD_OP_COUNT] = {[TD_OP_ADD] = run_add, [TD_OP_CLAMP] = run_clamp, [TD_OP_RELU] = f, [TD_OP_RELU_GRAD] = g};",
+    "accelerators/cpu/kernels/elementwise.c": 'rows[] = {{"add", run_add}}; td_kernel_is(k, "relu");',
+    "tests/conform/conform_ops.c": "check(TD_OP_ADD); check(TD_OP_RELU, TD_OP_RELU_GRAD); check(TD_OP_CLAMP);",
+    "tests/conform/conform_gradients.c": "check(TD_OP_ADD); check(TD_OP_RELU);",
+    "include/traind/build.h": "TD_BUILD_UNARY(relu, RELU)\nTD_BUILD_BINARY(add, ADD)\ntd_build_clamp(struct td_graph *g,",
+    "tests/unit/graph/test_build.c": "td_build_clamp(g, 2);",
     "docs/job-spec.md": "# knobs\n| lr | 0.1 |\n",
     "docs/events.md": "# events\n",
     "lib/attempt/events.def": EVENTS,
@@ -47,14 +57,22 @@ def tree(tmp_path, monkeypatch):
     return tmp_path
 
 
+def check_ops():
+    ops.check(lint.code_of, lint.problem)
+
+
 def test_whole_tables_are_fine(tree):
-    lint.check_ops()
+    check_ops()
     assert lint.problems == []
 
 
 @pytest.mark.parametrize("file, old, new, words", [
     ("engine/graph/rules/shape_basic.c", "[TD_OP_CLAMP] = {shape_same, cost}", "/* [TD_OP_CLAMP] = */ f(TD_OP_CLAMP)", "shape and cost"),
-    ("engine/graph/rules/gradient_basic.c", "[TD_OP_CLAMP] = true", "", "gradient rule"),
+    (ops.TABLE, "CLAMP, \"clamp\", 1, 1, 1, ONE, NONE, 0", "CLAMP, \"clamp\", 1, 1, 1, ONE, RULE, 0", "CLAMP is RULE and has no gradient rule"),
+    (ops.TABLE, "CLAMP, \"clamp\", 1, 1, 1, ONE, NONE, 0", "CLAMP, \"clamp\", 1, 1, 1, ONE, OF_OPERAND, 0", "the next row is not CLAMP_GRAD"),
+    (ops.TABLE, "CLAMP, \"clamp\", 1, 1, 1, ONE, NONE, 0", "CLAMP, \"clamp\", 1, 1, 1, ONE, THEN, 0", "CLAMP is THEN and the row before"),
+    (ops.TABLE, "CLAMP, \"clamp\", 1, 1, 1, ONE, NONE, 0", "CLAMP, \"clamp\", 1, 1, 1, ONE, 0", "7 columns"),
+    (ops.TABLE, "ADD, \"add\", 2, 2, 1, ONE, RULE", "ADD, \"add\", 2, 2, 1, ONE, NONE", "ADD is NONE and has a gradient rule"),
     ("engine/graph/rules/gradient_basic.c", "[TD_OP_ADD] =", "// [TD_OP_ADD] =", "gradient rule"),
     ("accelerators/reference/kernels.c", "[TD_OP_ADD] = run_add", "x(TD_OP_ADD)", "a kernel"),
     ("tests/conform/conform_ops.c", "check(TD_OP_CLAMP)", "// TD_OP_CLAMP", "conformance case"),
@@ -64,9 +82,32 @@ def test_row_that_is_left_out_is_named(tree, file, old, new, words):
     text = (tree / file).read_text()
     assert old in text
     (tree / file).write_text(text.replace(old, new))
-    lint.check_ops()
+    check_ops()
+    found = [p for p in lint.problems if not any(x in p and x not in words for x in ("gradient case", "builds no op"))]
+    assert len(found) == 1 and words in found[0], lint.problems
+    assert found[0].startswith(f"{ops.TABLE}:{2 if 'CLAMP' in old else 1}: ")
+
+
+@pytest.mark.parametrize("old, new", [('{"add", run_add}', '{"axd", run_add}'), ('(k, "relu")', '(k, "relux")')])
+def test_kernel_of_an_op_that_is_not_there_is_named(tree, old, new):
+    path = tree / "accelerators/cpu/kernels/elementwise.c"
+    path.write_text(path.read_text().replace(old, new))
+    check_ops()
+    assert len(lint.problems) == 1 and "is no op of" in lint.problems[0], lint.problems
+
+
+@pytest.mark.parametrize("file, old, new, words", [
+    (ops.BUILDERS, "TD_BUILD_UNARY(relu, RELU)\n", "", "relu of"),
+    (ops.BUILDERS, "(relu, RELU)", "(relu, SILU)", "td_build_relu builds SILU"),
+    (ops.BUILDERS, "(relu, RELU)\n", "(relu, RELU)\nTD_BUILD_UNARY(silu, SILU)\n", "td_build_silu builds no op"),
+    (ops.BUILDER_CASES, "td_build_clamp(", "td_build_add(", "td_build_clamp has no case"),
+])
+def test_builder_that_is_wrong_or_missing_is_named(tree, file, old, new, words):
+    text = (tree / file).read_text()
+    assert old in text
+    (tree / file).write_text(text.replace(old, new))
+    check_ops()
     assert len(lint.problems) == 1 and words in lint.problems[0], lint.problems
-    assert ("CLAMP" if "CLAMP" in old else "ADD") in lint.problems[0]
 
 
 @pytest.mark.parametrize("written, line", [("# knobs\n| lr | 0.2 |\n", 2), ("# knobs\n", 2), (None, 0),

@@ -19,7 +19,7 @@
 static td_node product_of(const struct td_graph *g, const uint32_t *uses, td_node n) {
     const td_node none = TD_NODE_NONE;
     const struct td_node_info *grad = &g->nodes[n];
-    if (!td_op_is_activation_grad(grad->op) || grad->into) return none;
+    if (td_op_gradient(grad->op) != TD_OP_GRADIENT_THEN || grad->into) return none;
     td_value from = grad->inputs[0], z = grad->inputs[1];
     const struct td_value_info *product = td_gv(g, z), *operand = td_gv(g, from);
     if (product->kind != TD_VALUE_NODE || uses[z] != 1) return none;

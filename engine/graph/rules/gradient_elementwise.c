@@ -1,9 +1,10 @@
 // Gradients of the elementwise ops. Where the derivative is a formula of its own the op has a
-// partner that computes dx in one pass. It reads the result where that suffices, so that the
-// operand need not live until the backward segment, else the operand. The rest is written in plain
-// ops.
+// partner that computes dx in one pass, and its row in ops.def is the rule. The partner reads the
+// result where that suffices, so that the operand need not live until the backward segment, else
+// the operand. The rest is written in plain ops.
 
 #include "engine/graph/rules/gradient.h"
+#include "engine/graph/rules/rules.h"
 
 static td_status grad_add(const struct td_grad_call *c) {
     return td_grad_reduce(c, c->dy);
@@ -32,23 +33,12 @@ static td_status grad_div(const struct td_grad_call *c) {
     return td_grad_reduce(c, v);
 }
 
-// Ops with a partner: partner(operand or result, dy).
-static const struct {
-    enum td_op partner;
-    bool of_result;
-} partners[TD_OP_COUNT] = {
-    [TD_OP_RELU] = {TD_OP_RELU_GRAD, true},
-    [TD_OP_GELU] = {TD_OP_GELU_GRAD, false},
-    [TD_OP_SILU] = {TD_OP_SILU_GRAD, false},
-    [TD_OP_TANH] = {TD_OP_TANH_GRAD, true},
-    [TD_OP_SIGMOID] = {TD_OP_SIGMOID_GRAD, true},
-    [TD_OP_LEAKY_RELU] = {TD_OP_LEAKY_RELU_GRAD, true},
-};
-
+// By <name>_grad, the next row of ops.def: of operand or result, and dy.
 static td_status grad_by_partner(const struct td_grad_call *c) {
-    enum td_op op = c->node->op;
-    td_value from = partners[op].of_result ? c->node->outputs[0] : c->node->inputs[0];
-    return td_graph_op3(c->g, partners[op].partner, from, c->dy, 0, &c->node->attrs, c->out);
+    enum td_op op = c->node->op, partner = (enum td_op)(op + 1);
+    bool of_result = td_op_gradient(op) == TD_OP_GRADIENT_OF_RESULT;
+    td_value from = of_result ? c->node->outputs[0] : c->node->inputs[0];
+    return td_graph_op3(c->g, partner, from, c->dy, 0, &c->node->attrs, c->out);
 }
 
 static td_status grad_exp(const struct td_grad_call *c) {
@@ -73,16 +63,16 @@ static td_status grad_select(const struct td_grad_call *c) {
     return td_grad_reduce(c, v);
 }
 
+static const struct td_grad_rule by_partner = {grad_by_partner, false};
 static const struct td_grad_rule rules[TD_OP_COUNT] = {
-    [TD_OP_ADD] = {grad_add, false},         [TD_OP_SUB] = {grad_sub, false},
-    [TD_OP_MUL] = {grad_mul, false},         [TD_OP_DIV] = {grad_div, false},
-    [TD_OP_RELU] = {grad_by_partner, false}, [TD_OP_GELU] = {grad_by_partner, false},
-    [TD_OP_SILU] = {grad_by_partner, false}, [TD_OP_SIGMOID] = {grad_by_partner, false},
-    [TD_OP_TANH] = {grad_by_partner, false}, [TD_OP_EXP] = {grad_exp, false},
-    [TD_OP_LOG] = {grad_log, false},         [TD_OP_SQRT] = {grad_sqrt, false},
-    [TD_OP_SELECT] = {grad_select, false},   [TD_OP_LEAKY_RELU] = {grad_by_partner, false},
+    [TD_OP_ADD] = {grad_add, false},   [TD_OP_SUB] = {grad_sub, false},
+    [TD_OP_MUL] = {grad_mul, false},   [TD_OP_DIV] = {grad_div, false},
+    [TD_OP_EXP] = {grad_exp, false},   [TD_OP_LOG] = {grad_log, false},
+    [TD_OP_SQRT] = {grad_sqrt, false}, [TD_OP_SELECT] = {grad_select, false},
 };
 
 const struct td_grad_rule *td_grad_rule_elementwise(enum td_op op) {
+    enum td_op_gradient is = td_op_gradient(op);
+    if (is == TD_OP_GRADIENT_OF_OPERAND || is == TD_OP_GRADIENT_OF_RESULT) return &by_partner;
     return rules[op].grad ? &rules[op] : NULL;
 }

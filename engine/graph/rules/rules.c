@@ -1,5 +1,6 @@
-// The questions, and what answers them: arity and names are ops.def's, everything else is asked of
-// the families in turn until one has a row for the op. make lint sees to it that one has.
+// The questions, and what answers them. What a row of ops.def says is taken from there; everything
+// else is asked of the families in turn until one has a row for the op. make lint sees to it that
+// one has.
 
 #include "engine/graph/rules/rules.h"
 
@@ -10,12 +11,42 @@
 
 static const struct {
     const char *name;
-    uint32_t min_in, max_in, n_out, is;
+    uint32_t min_in, max_in, n_out;
+    enum td_op_types types;
+    enum td_op_gradient gradient;
+    uint32_t is;
 } op_rows[TD_OP_COUNT] = {
-#define TD_OP(ID, NAME, MIN, MAX, OUT, IS) [TD_OP_##ID] = {NAME, MIN, MAX, OUT, IS},
+#define TD_OP(ID, NAME, MIN, MAX, OUT, TYPES, GRADIENT, IS)                                        \
+    [TD_OP_##ID] = {NAME, MIN, MAX, OUT, TD_OP_TYPES_##TYPES, TD_OP_GRADIENT_##GRADIENT,           \
+                    (IS) | ((IS)&TD_OP_IS_ELEMENTWISE ? TD_OP_IS_CHEAP : 0)},
 #include "traind/ops.def"
 #undef TD_OP
 };
+
+// What columns of a row say of each other.
+enum { ONE_TYPE = 1 << TD_OP_TYPES_ONE | 1 << TD_OP_TYPES_DELICATE };
+#define HAS(IS, WHAT)     (((IS) & (WHAT)) != 0)
+#define IF(a, b)          (!(a) || (b))
+#define SAYS(GRADIENT, G) (TD_OP_GRADIENT_##GRADIENT == TD_OP_GRADIENT_##G)
+#define TD_OP(ID, NAME, MIN, MAX, OUT, TYPES, GRADIENT, IS)                                        \
+    _Static_assert(IF(HAS(IS, TD_OP_IS_ELEMENTWISE),                                               \
+                      (ONE_TYPE | 1 << TD_OP_TYPES_ALIKE) >> TD_OP_TYPES_##TYPES & 1),             \
+                   NAME ": operands of an elementwise op agree in type");                          \
+    _Static_assert(IF(HAS(IS, TD_OP_IS_PRODUCT | TD_OP_IS_CONVOLUTION),                            \
+                      TD_OP_TYPES_##TYPES == TD_OP_TYPES_PRODUCT),                                 \
+                   NAME ": a product is computed in the type of products");                        \
+    _Static_assert(IF(HAS(IS, TD_OP_IS_MADE), SAYS(GRADIENT, NONE) || SAYS(GRADIENT, THEN)),       \
+                   NAME ": what passes and rules make has no gradient");                           \
+    _Static_assert(IF(HAS(IS, TD_OP_IS_SERIES), HAS(IS, TD_OP_IS_ELEMENTWISE)),                    \
+                   NAME ": only an elementwise op is a series");                                   \
+    _Static_assert(IF(SAYS(GRADIENT, OF_OPERAND) || SAYS(GRADIENT, OF_RESULT),                     \
+                      HAS(IS, TD_OP_IS_ELEMENTWISE) && (MAX) == 1),                                \
+                   NAME ": only a function of one operand has a <name>_grad by its row");          \
+    _Static_assert(IF(SAYS(GRADIENT, THEN), HAS(IS, TD_OP_IS_ELEMENTWISE) &&                       \
+                                                HAS(IS, TD_OP_IS_MADE) && (MIN) == 2),             \
+                   NAME ": a product applies what is elementwise, of two operands");
+#include "traind/ops.def"
+#undef TD_OP
 
 const char *td_op_name(enum td_op op) {
     return (unsigned)op < TD_OP_COUNT ? op_rows[op].name : "unknown";
@@ -27,6 +58,10 @@ bool td_op_is(enum td_op op, enum td_op_is what) {
 
 uint32_t td_op_n_out(enum td_op op) {
     return op_rows[op].n_out;
+}
+
+enum td_op_gradient td_op_gradient(enum td_op op) {
+    return (unsigned)op < TD_OP_COUNT ? op_rows[op].gradient : TD_OP_GRADIENT_NONE;
 }
 
 td_status td_shape_check(enum td_dtype dtype, const struct td_shape *s) {
@@ -80,6 +115,10 @@ td_status td_op_infer(const struct td_graph *g, enum td_op op, const td_value *i
     }
     memset(out_result, 0, sizeof *out_result);
     struct td_op_call c = {g, op, inputs, n_inputs, attrs, out_result};
+    if (ONE_TYPE >> op_rows[op].types & 1 && !same_float(&c)) {
+        return td_op_reject(&c, n_inputs == 1 ? "the operand must be float"
+                                              : "operands must have one float type");
+    }
     TD_TRY_CTX(td_shape_check(attrs->dtype, &attrs->shape), "%s", td_op_name(op));
     TD_TRY(rule_of(op)->shape(&c));
     for (uint32_t i = 0; i < op_rows[op].n_out; i++) {
@@ -114,9 +153,4 @@ double td_graph_flops(const struct td_graph *g) {
         sum += td_op_flops(g, &g->nodes[n]);
     }
     return sum;
-}
-
-bool td_op_is_activation_grad(enum td_op op) {
-    return op == TD_OP_RELU_GRAD || op == TD_OP_LEAKY_RELU_GRAD || op == TD_OP_GELU_GRAD ||
-           op == TD_OP_SILU_GRAD || op == TD_OP_SIGMOID_GRAD || op == TD_OP_TANH_GRAD;
 }

@@ -36,8 +36,7 @@ TD_MUST_USE td_status td_op_infer(const struct td_graph *g, enum td_op op, const
                                   uint32_t n_inputs, const struct td_attrs *attrs,
                                   struct td_op_result *out_result);
 uint32_t td_op_n_out(enum td_op op);
-// True for the gradients of activations, which a product may apply to its result (attrs.then).
-bool td_op_is_activation_grad(enum td_op op);
+enum td_op_gradient td_op_gradient(enum td_op op);
 // True if a node does more than make its outputs (writes state, communicates).
 bool td_node_has_effect(const struct td_node_info *node);
 // INVALID_ARGUMENT: no element type, too many dimensions, more than 64 TiB.

@@ -95,8 +95,8 @@ static td_status shape_self_attention_grad(const struct td_op_call *c) {
 
 static td_status shape_rope(const struct td_op_call *c) {
     const struct td_shape *x = shape_of(c, 0);
-    if (!same_float(c) || x->n_dims != 4 || x->dim[3] % 2) {
-        return td_op_reject(c, "needs float (B,T,H,D) with an even D");
+    if (x->n_dims != 4 || x->dim[3] % 2) {
+        return td_op_reject(c, "needs (B,T,H,D) with an even D");
     }
     if (!(c->attrs->base >= 0) || c->attrs->start[0] < 0) {
         return td_op_reject(c, "base and first token must not be negative");

@@ -73,7 +73,7 @@ static bool pool_shape(const struct td_window_attrs *a, const struct td_shape *x
 
 static td_status shape_pool(const struct td_op_call *c) {
     struct td_shape y;
-    if (!same_float(c) || !pool_shape(&c->attrs->window, shape_of(c, 0), &y)) {
+    if (!pool_shape(&c->attrs->window, shape_of(c, 0), &y)) {
         return td_op_reject(c, "needs float (N,C,H,W), a kernel of at most 256 elements that fits "
                                "into it, and a padding of at most half of it");
     }

@@ -96,7 +96,7 @@ static td_status shape_count_labels(const struct td_op_call *c) {
 }
 
 static td_status shape_pair_loss(const struct td_op_call *c) { // mse, bce
-    if (!same_float(c) || !like_first(c, 1)) {
+    if (!like_first(c, 1)) {
         return td_op_reject(c, "operand and target must have one float type and shape");
     }
     TD_TRY(give_scalar(c, 0, arg(c, 0)->dtype));
@@ -107,7 +107,7 @@ static td_status shape_pair_loss(const struct td_op_call *c) { // mse, bce
 // Also of softmax_grad and log_softmax_grad, whose operands are alike.
 static td_status shape_softmax(const struct td_op_call *c) {
     const struct td_shape *x = shape_of(c, 0);
-    if (!same_float(c) || (c->n_in > 1 && !like_first(c, 1))) {
+    if (c->n_in > 1 && !like_first(c, 1)) {
         return td_op_reject(c, "operands must have one float type and shape");
     }
     if (x->n_dims < 1) return td_op_reject(c, "the operand needs an axis");
@@ -159,8 +159,8 @@ static td_status shape_norm_grad(const struct td_op_call *c) {
 }
 
 static td_status shape_dropout(const struct td_op_call *c) {
-    if (!same_float(c) || shape_of(c, 0)->n_dims < 1) {
-        return td_op_reject(c, "the operand must be float and have samples");
+    if (shape_of(c, 0)->n_dims < 1) {
+        return td_op_reject(c, "the operand must have samples");
     }
     if (!(c->attrs->drop >= 0 && c->attrs->drop < 1)) {
         return td_op_reject(c, "drop must be in [0, 1)");

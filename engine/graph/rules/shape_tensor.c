@@ -125,7 +125,6 @@ static td_status shape_embedding_grad(const struct td_op_call *c) {
 static td_status shape_reduce(const struct td_op_call *c) {
     struct td_shape wide;
     const struct td_shape *x = shape_of(c, 0);
-    if (!same_float(c)) return td_op_reject(c, "the operand must be float");
     if (!td_shape_broadcast(&c->attrs->shape, x, &wide) || !td_shape_equal(&wide, x)) {
         return td_op_reject(c, "the result's shape does not broadcast to the operand's");
     }

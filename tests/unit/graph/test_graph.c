@@ -179,7 +179,7 @@ static void test_op_of_networks_is_refused_when_operands_do_not_fit(void **state
     refused(TD_OP_SOFTMAX_CE, x, y, 0, (struct td_attrs){.label_smoothing = 2}, "in [0, 1]");
     refused(TD_OP_LINEAR_CE, x, w, y, none, "x (B,K) and w (C,K)");
     refused(TD_OP_MSE, x, w, 0, none, "type and shape");
-    refused(TD_OP_SOFTMAX, y, 0, 0, none, "one float type");
+    refused(TD_OP_SOFTMAX, y, 0, 0, none, "must be float");
     refused(TD_OP_LAYER_NORM, x, y, 0, none, "one float a channel");
     refused(TD_OP_LAYER_NORM_GRAD, x, w, w, none, "type and shape");
     refused(TD_OP_DROPOUT, x, 0, 0, (struct td_attrs){.drop = 1}, "in [0, 1)");
