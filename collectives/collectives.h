@@ -31,7 +31,7 @@
 
 #include "traind/bucket.h"
 #include "traind/collective.h"
-#include "traind/plugin.h"
+#include "traind/descriptor.h"
 
 extern const struct td_plugin_desc td_collective_local; // world 1: identity
 extern const struct td_plugin_desc td_collective_shm;   // ranks of one node

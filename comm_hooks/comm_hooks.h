@@ -10,7 +10,7 @@
 //
 // Source: torch.distributed.algorithms.ddp_comm_hooks (default_hooks, powerSGD_hook).
 
-#include "traind/plugin.h"
+#include "traind/descriptor.h"
 
 extern const struct td_plugin_desc td_comm_hook_fp16;
 extern const struct td_plugin_desc td_comm_hook_bf16;

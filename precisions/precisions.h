@@ -11,7 +11,7 @@
 // 16-mixed scales the loss, because gradients of fp16 fall below its smallest number; bf16 has the
 // range of fp32 and needs none.
 
-#include "traind/plugin.h"
+#include "traind/descriptor.h"
 
 extern const struct td_plugin_desc td_precision_fp32;
 extern const struct td_plugin_desc td_precision_fp64;

@@ -12,7 +12,7 @@
 // `auto` of the job spec is the first for world 1 and the second else
 // (engine/train/rank/plugins.c).
 
-#include "traind/plugin.h"
+#include "traind/descriptor.h"
 
 extern const struct td_plugin_desc td_strategy_single_device;
 extern const struct td_plugin_desc td_strategy_ddp;

@@ -25,7 +25,7 @@
 //                          (mapped.c: a file in memory and the words of a refusal; scan_loops.c:
 //                          every element looked at; splits.c: names of the splits)
 
-#include "traind/plugin.h"
+#include "traind/descriptor.h"
 
 extern const struct td_plugin_desc td_module_mlp;
 extern const struct td_plugin_desc td_module_convnet;

@@ -17,6 +17,7 @@
 
 #include <string.h>
 
+#include "traind/op.h"
 #include "accelerators/cpu/accelerator.h"
 #include "accelerators/cpu/fallback.h"
 #include "accelerators/cpu/gemm.h"
@@ -207,6 +208,7 @@ static td_status make_kernel(struct compiler *c, td_node node) {
     struct td_kernel *k = &c->exe->kernel[c->exe->n_kernels++];
     c->accel->compiles = k->node = node;
     k->op = n->op;
+    k->name = td_op_name(n->op);
     k->segment = n->segment;
     k->n_threads = c->accel->n_threads;
     k->attrs = n->attrs;

@@ -6,6 +6,7 @@
 
 #include "accelerators/cpu/estimate.h"
 
+#include "traind/op.h"
 #include "lib/base/base.h"
 #include "lib/base/cpu_level.h"
 

@@ -1,8 +1,21 @@
-// What families of kernels ask of a node's types, and of a value. Contract in kernel.h.
+// What families of kernels ask of a node's op and types, and of a value. Contract in kernel.h.
 
 #include "accelerators/cpu/kernel.h"
 
+#include <string.h>
+
 #include "accelerators/cpu/kernels/convert.h"
+
+bool td_kernel_is(const struct td_kernel *k, const char *op) {
+    return strcmp(k->name, op) == 0;
+}
+
+td_kernel_fn *td_kernel_of(const struct td_kernel *k, const struct td_kernel_row *rows, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (td_kernel_is(k, rows[i].op)) return rows[i].run;
+    }
+    return NULL;
+}
 
 bool td_kernel_all(const struct td_kernel *k, enum td_dtype t) {
     bool all = true;

@@ -38,7 +38,8 @@ struct td_kernel {
     uint64_t runs; // that have been, and the time they took
     int64_t ns;
     td_node node; // UINT32_MAX: none
-    enum td_op op;
+    td_op_id op;
+    const char *name; // of the op
     enum td_segment segment;
     int32_t n_threads;
     uint32_t n_in, n_out;
@@ -73,6 +74,18 @@ struct td_kernel {
 // A family of kernels: looks at k's op, types, shapes and attributes and, if the node is one of its
 // own, sets k->run and what that needs (scratch_bytes; own). Everything else of k is filled in.
 typedef td_status td_kernel_family(struct td_kernel *k);
+
+// A row of a family's table: the op, and what runs it. Families know ops by name: a number changes
+// with every op that is put before it, and each kernel would be compiled again for each level.
+struct td_kernel_row {
+    const char *op;
+    td_kernel_fn *run;
+};
+// What the row of k's op says; NULL: there is none.
+td_kernel_fn *td_kernel_of(const struct td_kernel *k, const struct td_kernel_row *rows, size_t n);
+#define TD_KERNEL_OF(k, rows) td_kernel_of(k, rows, TD_COUNTOF(rows))
+// True if k's op is the one of that name.
+bool td_kernel_is(const struct td_kernel *k, const char *op);
 
 // Is the value one of the program's outputs?
 bool td_kernel_is_output(const struct td_graph *g, td_value v);

@@ -7,6 +7,7 @@
 // its values are in; the others are bridged.
 
 #include "accelerators/cpu/layout.h"
+#include "traind/op.h"
 
 struct planner {
     const struct td_graph *g;

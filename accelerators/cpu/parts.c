@@ -16,6 +16,7 @@
 
 #include <unistd.h>
 
+#include "traind/op.h"
 #include "accelerators/cpu/onednn/conv.h"
 
 enum { CACHE_BYTES = 512 << 10 }; // where the system does not say

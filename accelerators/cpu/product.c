@@ -11,6 +11,7 @@
 
 #include "accelerators/cpu/product.h"
 
+#include "traind/op.h"
 #include "accelerators/cpu/gemm.h"
 #include "accelerators/cpu/kernels/kernels.h"
 #include "lib/base/floats/floats.h"
@@ -147,6 +148,7 @@ static td_status take_then(struct td_kernel *k) {
     t->dtype[0] = t->dtype[1] = k->out_dtype[0];
     t->kernel = (struct td_kernel){
         .op = k->attrs.then,
+        .name = td_op_name(k->attrs.then),
         .n_threads = k->n_threads,
         .n_in = 2,
         .n_out = 1,

@@ -15,7 +15,7 @@
 //   queue.h    runs one after the other, on their own thread
 //   tensors.h  a state region as a list of buffers
 
-#include "traind/plugin.h"
+#include "traind/descriptor.h"
 
 extern const struct td_plugin_desc td_accelerator_far;
 

@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "traind/op.h"
+
 int64_t td_ref_broadcast(const struct td_shape *wide, const struct td_shape *x, int64_t i) {
     int64_t at = 0, stride = 1;
     for (int32_t d = wide->n_dims - 1, dx = x->n_dims - 1; dx >= 0; d--, dx--) {
@@ -34,7 +36,7 @@ td_status td_ref_index(const struct ref_call *c, uint32_t operand, int64_t i, in
 }
 
 // ---- sums ---------------------------------------------------------------------------------------
-bool td_ref_sums_in_place(enum td_op op) {
+bool td_ref_sums_in_place(td_op_id op) {
     static const bool sums[TD_OP_COUNT] = {
         [TD_OP_GATHER_GRAD] = true,     [TD_OP_EMBEDDING_GRAD] = true,
         [TD_OP_REDUCE_SUM] = true,      [TD_OP_REDUCE_MEAN] = true,

@@ -61,7 +61,7 @@ static inline double td_ref_total(const struct ref_sum *s) {
 }
 
 // The same in the places of a result: begin, add to any place in any order, settle.
-bool td_ref_sums_in_place(enum td_op op);
+bool td_ref_sums_in_place(td_op_id op);
 void td_ref_sums_begin(struct ref_operand *y);
 static inline void td_ref_add_at(const struct ref_operand *y, int64_t i, double v) {
     struct ref_sum s = {y->x[i], y->rest[i]};

@@ -149,7 +149,7 @@ static td_ref_kernel_fn *kernel_of(enum td_op op) {
     return kernels[op];
 }
 
-bool td_ref_has_kernel(enum td_op op) {
+bool td_ref_has_kernel(td_op_id op) {
     return op == TD_OP_ALL_REDUCE || ((unsigned)op < TD_OP_COUNT && kernel_of(op));
 }
 

@@ -8,6 +8,7 @@
 #include "accelerators/reference/convert.h"
 #include "accelerators/reference/kernels.h"
 #include "lib/base/floats/half.h"
+#include "traind/op.h"
 #include "traind/random.h"
 
 td_status td_ref_node_check(const struct td_graph *g, td_node n, size_t *out_scratch_elems) {

@@ -16,6 +16,7 @@
 #include "accelerators/reference/convert.h"
 #include "accelerators/reference/node.h"
 #include "lib/base/base.h"
+#include "traind/op.h"
 
 enum { REF_ALIGN = 64, CONTROL_BYTES = TD_CONTROL_FLAGS * sizeof(float) };
 

@@ -15,7 +15,7 @@
 //                kernels_conv.c, kernels_attention.c, kernels_optim.c
 
 #include "traind/accelerator.h"
-#include "traind/plugin.h"
+#include "traind/descriptor.h"
 
 extern const struct td_plugin_desc td_accelerator_reference;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/clock.h"
+#include "traind/plugin.h"
 
 // ---- life ---------------------------------------------------------------------------------------
 static td_status hierarchy_facts(struct td_collective_facts *out_facts) {

@@ -223,7 +223,7 @@ static td_status keep_values(struct td_graph *g, struct td_attrs *a) {
     return TD_OK;
 }
 
-td_status td_graph_op(struct td_graph *g, enum td_op op, const td_value *inputs, uint32_t n_inputs,
+td_status td_graph_op(struct td_graph *g, td_op_id op, const td_value *inputs, uint32_t n_inputs,
                       const struct td_attrs *attrs, td_value *out_values) {
     struct td_attrs none = {0};
     if (!attrs) attrs = &none;
@@ -257,7 +257,7 @@ td_status td_graph_op(struct td_graph *g, enum td_op op, const td_value *inputs,
     return TD_OK;
 }
 
-td_status td_graph_op3(struct td_graph *g, enum td_op op, td_value a, td_value b, td_value c,
+td_status td_graph_op3(struct td_graph *g, td_op_id op, td_value a, td_value b, td_value c,
                        const struct td_attrs *attrs, td_value *out_value) {
     const td_value in[3] = {a, b, c};
     uint32_t n = (a != 0) + (b != 0) + (c != 0);

@@ -7,7 +7,7 @@
 #include "traind/graph.h"
 
 // Calls a builder op with one output and at most three operands (0 = absent, at the end).
-TD_MUST_USE td_status td_graph_op3(struct td_graph *g, enum td_op op, td_value a, td_value b,
+TD_MUST_USE td_status td_graph_op3(struct td_graph *g, td_op_id op, td_value a, td_value b,
                                    td_value c, const struct td_attrs *attrs, td_value *out_value);
 
 // True if the node writes a gradient; which one.

@@ -33,6 +33,7 @@
 #include "lib/base/arena.h"
 #include "lib/base/base.h"
 #include "traind/graph.h"
+#include "traind/op.h"
 
 enum {
     TD_GRAPH_MAX_NODES = 1 << 20,

@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "lib/base/base.h"
+#include "traind/op.h"
 
 struct writer {
     const struct td_graph *g;

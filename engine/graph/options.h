@@ -12,14 +12,14 @@ struct td_optim_choice {
     // Known from the graph, for `choose` to read.
     bool in_out;
     bool frozen; // the parameter stays as it is, and has no optimizer state
-    enum td_op op;
+    td_op_id op;
     struct td_optim_attrs attrs;
     int ns_steps; // muon: of Newton and Schulz's iteration, and its polynomial
     double ns_coefficients[3];
 };
 
 struct td_optimizer_options {
-    enum td_op op; // TD_OP_SGD, ADAM, ADAMW, LION, ADAFACTOR, or MUON (for matrices, by choose)
+    td_op_id op; // TD_OP_SGD, ADAM, ADAMW, LION, ADAFACTOR, or MUON (for matrices, by choose)
     struct td_optim_attrs attrs;
     double clip_norm;  // 0: no clipping by the global norm
     double clip_value; // 0: no clipping element by element; at most one of the two

@@ -85,7 +85,7 @@ struct td_device_info {
 
 // A kernel of an executable, as it was compiled and how it has done so far.
 struct td_kernel_info {
-    enum td_op op;
+    td_op_id op;
     enum td_dtype dtype; // of what it computes
     td_node node;        // of the program's graph; UINT32_MAX: none
     bool slow;           // runs on plain loops: correct, but far from what the hardware can do

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "traind/graph.h"
+#include "traind/op.h"
 #include "traind/random.h"
 
 #ifdef __cplusplus

@@ -30,7 +30,7 @@
 
 #include "traind/collective.h"
 #include "traind/dataset.h"
-#include "traind/plugin.h"
+#include "traind/descriptor.h"
 
 #ifdef __cplusplus
 extern "C" {

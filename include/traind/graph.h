@@ -23,12 +23,19 @@
 // there: another one is a bug of the caller and ends the process.
 // Strings of the td_..._name functions live as long as the process; "unknown": outside the enum.
 
-#include "traind/op.h"
 #include "traind/status.h"
 #include "traind/types.h"
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+// A number of enum td_op (op.h), for who passes it on.
+#ifdef __cplusplus
+enum td_op : unsigned;
+typedef enum td_op td_op_id;
+#else
+typedef unsigned td_op_id;
 #endif
 
 enum td_segment { TD_SEG_FORWARD, TD_SEG_BACKWARD, TD_SEG_FINISH, TD_SEG_APPLY, TD_SEG_COUNT };
@@ -217,7 +224,7 @@ struct td_attrs {
     bool interleaved, reverse; // rope: pairs (2i, 2i + 1) instead of halves; the other way round
     bool biased, seeded;       // linear_ce: a bias is there; so is a seed
     enum td_act act;
-    enum td_op then; // of matmul: the activation's gradient after it, such as relu_grad; 0: none
+    td_op_id then; // of matmul: the activation's gradient after it, such as relu_grad; 0: none
     enum td_compare compare;
     enum td_dtype dtype;
     struct td_shape shape;
@@ -246,20 +253,11 @@ struct td_head_operands {
     uint32_t dw, seed, bias, dbias, weights;
     uint32_t n; // of all
 };
-static inline struct td_head_operands td_head_operands_of(enum td_op op, const struct td_attrs *a,
-                                                          uint32_t n_inputs) {
-    struct td_head_operands h = {0, 0, 0, 0, 0, 3};
-    bool grads = op == TD_OP_LINEAR_CE_GRAD;
-    if (grads) h.dw = h.n++;
-    if (a->seeded) h.seed = h.n++;
-    if (a->biased) h.bias = h.n++;
-    if (a->biased && grads) h.dbias = h.n++;
-    if (n_inputs > h.n) h.weights = h.n++;
-    return h;
-}
+struct td_head_operands td_head_operands_of(td_op_id op, const struct td_attrs *a,
+                                            uint32_t n_inputs);
 
 struct td_node_info {
-    enum td_op op;
+    td_op_id op;
     enum td_segment segment;
     const td_value *inputs;
     uint32_t n_inputs;
@@ -320,7 +318,7 @@ TD_MUST_USE td_status td_graph_scalar(struct td_graph *g, enum td_scalar s, td_v
 // room for the op's outputs (at most TD_MAX_OUT) and may be NULL.
 // Errors: INVALID_ARGUMENT when operands, attributes or shapes do not fit the op, or when a node of
 // a later segment is there; RESOURCE_EXHAUSTED above 1,048,576 nodes. An error adds no node.
-TD_MUST_USE td_status td_graph_op(struct td_graph *g, enum td_op op, const td_value *inputs,
+TD_MUST_USE td_status td_graph_op(struct td_graph *g, td_op_id op, const td_value *inputs,
                                   uint32_t n_inputs, const struct td_attrs *attrs,
                                   td_value *out_values);
 // Nodes that are appended from now on belong to segment s. Segments are in the order of their enum:
@@ -416,7 +414,7 @@ struct td_placement {
 // Multiplications and additions of a node; 0 where it only moves bytes.
 double td_op_flops(const struct td_graph *g, const struct td_node_info *node);
 // True if the op writes operand i (a state tensor) in place.
-bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i);
+bool td_op_writes(td_op_id op, const struct td_attrs *attrs, uint32_t i);
 
 // Of an accelerator: true of the cast of a state tensor that it will not make, because all that
 // read it read the tensor instead. Its place is the tensor's then.

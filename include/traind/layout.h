@@ -17,6 +17,7 @@
 #include "traind/graph.h"
 #include "traind/knobs.h"
 #include "traind/module.h"
+#include "traind/op.h"
 #include "traind/random.h"
 
 #ifdef __cplusplus
@@ -38,7 +39,7 @@ struct td_layout {
 
 // Of the code that calls it; lives as long as that code is loaded.
 static inline const struct td_layout *td_layout_here(void) {
-#define TD_OP(ID, name, ...)                             name " "
+#define TD_OP(ID, name, ...)                       name " "
 #define TD_DTYPE(ID, name, st_name, element_bytes) name " "
     static const struct td_layout layout = {
         sizeof(struct td_layout),

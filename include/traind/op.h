@@ -11,7 +11,11 @@
 extern "C" {
 #endif
 
+#ifdef __cplusplus
+enum td_op : unsigned {
+#else
 enum td_op {
+#endif
 #define TD_OP(ID, ...) TD_OP_##ID,
 #include "traind/ops.def"
 #undef TD_OP

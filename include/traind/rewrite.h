@@ -13,6 +13,7 @@
 // memory; others are said at each call. A graph whose rewrite failed is only good to destroy.
 
 #include "traind/graph.h"
+#include "traind/op.h"
 
 #ifdef __cplusplus
 extern "C" {

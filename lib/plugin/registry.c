@@ -23,6 +23,7 @@
 #include "traind/collective.h"
 #include "traind/comm_hook.h"
 #include "traind/dataset.h"
+#include "traind/layout.h"
 #include "traind/module.h"
 #include "traind/precision.h"
 #include "traind/strategy.h"

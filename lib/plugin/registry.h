@@ -25,7 +25,9 @@
 #include "lib/base/base.h"
 #include "lib/base/buf.h"
 #include "lib/base/digest.h"
-#include "traind/plugin.h"
+#include "traind/descriptor.h"
+
+struct td_layout; // traind/layout.h
 
 enum { TD_REGISTRY_MAX = 256 };
 

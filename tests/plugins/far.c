@@ -3,6 +3,7 @@
 // (build/tests/plugins/accelerator-far.so).
 
 #include "accelerators/far/far.h"
+#include "traind/plugin.h"
 
 #define td_plugin_here td_accelerator_far
 TD_PLUGIN_EXPORTS

@@ -164,26 +164,26 @@ static td_status run_relu_grad_bf16(const struct td_kernel *k, const struct td_r
 }
 
 td_status td_kernel_activation(struct td_kernel *k) {
-    static td_kernel_fn *const table[TD_OP_COUNT] = {
-        [TD_OP_RELU] = run_relu,
-        [TD_OP_RELU_GRAD] = run_relu_grad,
-        [TD_OP_LEAKY_RELU] = run_leaky_relu,
-        [TD_OP_LEAKY_RELU_GRAD] = run_leaky_relu_grad,
-        [TD_OP_GELU] = run_gelu,
-        [TD_OP_GELU_GRAD] = run_gelu_grad,
-        [TD_OP_SILU] = run_silu,
-        [TD_OP_SILU_GRAD] = run_silu_grad,
-        [TD_OP_SIGMOID] = run_sigmoid,
-        [TD_OP_SIGMOID_GRAD] = run_sigmoid_grad,
-        [TD_OP_TANH] = run_tanh,
-        [TD_OP_TANH_GRAD] = run_tanh_grad,
-        [TD_OP_EXP] = run_exp,
-        [TD_OP_LOG] = run_log,
-        [TD_OP_SQRT] = run_sqrt,
+    static const struct td_kernel_row table[] = {
+        {"relu", run_relu},
+        {"relu_grad", run_relu_grad},
+        {"leaky_relu", run_leaky_relu},
+        {"leaky_relu_grad", run_leaky_relu_grad},
+        {"gelu", run_gelu},
+        {"gelu_grad", run_gelu_grad},
+        {"silu", run_silu},
+        {"silu_grad", run_silu_grad},
+        {"sigmoid", run_sigmoid},
+        {"sigmoid_grad", run_sigmoid_grad},
+        {"tanh", run_tanh},
+        {"tanh_grad", run_tanh_grad},
+        {"exp", run_exp},
+        {"log", run_log},
+        {"sqrt", run_sqrt},
     };
-    if (td_kernel_narrow(k)) k->run = table[k->op];
+    if (td_kernel_narrow(k)) k->run = TD_KERNEL_OF(k, table);
     bool halves = k->run && k->out_dtype[0] == TD_BF16;
-    if (halves && k->op == TD_OP_RELU) k->run = run_relu_bf16;
-    if (halves && k->op == TD_OP_RELU_GRAD) k->run = run_relu_grad_bf16;
+    if (halves && td_kernel_is(k, "relu")) k->run = run_relu_bf16;
+    if (halves && td_kernel_is(k, "relu_grad")) k->run = run_relu_grad_bf16;
     return TD_OK;
 }

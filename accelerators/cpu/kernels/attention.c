@@ -367,11 +367,11 @@ static void backward_units(const void *arg, int64_t begin, int64_t end) {
 
 // ---- nodes --------------------------------------------------------------------------------------
 static bool of_one_product(const struct td_kernel *k) {
-    return k->op == TD_OP_SELF_ATTENTION || k->op == TD_OP_SELF_ATTENTION_GRAD;
+    return td_kernel_is(k, "self_attention") || td_kernel_is(k, "self_attention_grad");
 }
 
 static bool is_backward(const struct td_kernel *k) {
-    return k->op == TD_OP_ATTENTION_GRAD || k->op == TD_OP_SELF_ATTENTION_GRAD;
+    return td_kernel_is(k, "attention_grad") || td_kernel_is(k, "self_attention_grad");
 }
 
 // All that does not depend on where things are.
@@ -460,7 +460,7 @@ static bool types_fit(const struct td_kernel *k) {
 }
 
 td_status td_kernel_attention(struct td_kernel *k) {
-    bool ours = is_backward(k) || of_one_product(k) || k->op == TD_OP_ATTENTION;
+    bool ours = is_backward(k) || of_one_product(k) || td_kernel_is(k, "attention");
     if (!ours || !types_fit(k)) return TD_OK;
     k->run = run_attention;
     k->scratch_bytes = sizes_of(k).buffer_floats * sizeof(float) * (size_t)k->n_threads;

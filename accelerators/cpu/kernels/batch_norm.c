@@ -314,7 +314,7 @@ static td_status run_batch_norm_grad(const struct td_kernel *k, const struct td_
 // Images fp32 or bf16; what belongs to a channel, of any narrow type.
 static bool types_fit(const struct td_kernel *k) {
     enum td_dtype x = k->in_dtype[0];
-    bool grad = k->op == TD_OP_BATCH_NORM_GRAD, fits = x == TD_F32 || x == TD_BF16;
+    bool grad = td_kernel_is(k, "batch_norm_grad"), fits = x == TD_F32 || x == TD_BF16;
     for (uint32_t i = 1; i < k->n_in; i++) {
         fits = fits && (grad && i == 2 ? k->in_dtype[i] == x : td_cpu_is_narrow(k->in_dtype[i]));
     }
@@ -322,13 +322,14 @@ static bool types_fit(const struct td_kernel *k) {
 }
 
 td_status td_kernel_batch_norm(struct td_kernel *k) {
-    static td_kernel_fn *const table[TD_OP_COUNT] = {
-        [TD_OP_BATCH_NORM] = run_batch_norm,
-        [TD_OP_BATCH_NORM_EVAL] = run_batch_norm_eval,
-        [TD_OP_BATCH_NORM_GRAD] = run_batch_norm_grad,
+    static const struct td_kernel_row table[] = {
+        {"batch_norm", run_batch_norm},
+        {"batch_norm_eval", run_batch_norm_eval},
+        {"batch_norm_grad", run_batch_norm_grad},
     };
-    if (!table[k->op] || !types_fit(k)) return TD_OK;
-    k->run = table[k->op];
+    td_kernel_fn *run = TD_KERNEL_OF(k, table);
+    if (!run || !types_fit(k)) return TD_OK;
+    k->run = run;
     k->need = TD_NEED_ANY;
     k->scratch_bytes =
         (size_t)k->shape[0].dim[1] * (FACTORS * sizeof(float) + GROUPS * SUMS * sizeof(double));

@@ -56,7 +56,7 @@ static td_status run_dropout(const struct td_kernel *k, const struct td_run *r) 
 }
 
 td_status td_kernel_dropout(struct td_kernel *k) {
-    if (k->op != TD_OP_DROPOUT || !td_kernel_narrow(k)) return TD_OK;
+    if (!td_kernel_is(k, "dropout") || !td_kernel_narrow(k)) return TD_OK;
     int64_t rows = k->shape[0].dim[0];
     k->run = run_dropout;
     k->scratch_bytes = (size_t)(rows ? k->elems / rows : 0) * (size_t)k->n_threads;

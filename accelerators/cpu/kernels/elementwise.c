@@ -257,12 +257,12 @@ static td_status run_wide_scalar(const struct td_kernel *k, const struct td_run 
     const double a = *(const double *)td_operand_at(&k->in[0], r);
     const void *in = td_operand_at(&k->in[1], r);
     double b = k->in_dtype[1] == TD_F64 ? *(const double *)in : (double)*(const float *)in;
-    *(double *)td_operand_at(&k->out[0], r) = k->op == TD_OP_ADD ? a + b : a * b;
+    *(double *)td_operand_at(&k->out[0], r) = td_kernel_is(k, "add") ? a + b : a * b;
     return TD_OK;
 }
 
 static bool is_wide_scalar(const struct td_kernel *k) {
-    bool known = k->op == TD_OP_ADD || k->op == TD_OP_SCALE;
+    bool known = td_kernel_is(k, "add") || td_kernel_is(k, "scale");
     return known && k->elems == 1 && k->in_dtype[0] == TD_F64 && k->out_dtype[0] == TD_F64 &&
            (k->in_dtype[1] == TD_F32 || k->in_dtype[1] == TD_F64) &&
            td_shape_elems(&k->shape[1]) == 1;
@@ -348,26 +348,27 @@ static td_status run_reshape(const struct td_kernel *k, const struct td_run *r) 
 
 // One narrow type, but for what a cast reads, and fp32 factors.
 static bool types_fit(const struct td_kernel *k) {
-    if (k->op == TD_OP_RESHAPE) return true;
-    if (k->op == TD_OP_CAST) {
+    if (td_kernel_is(k, "reshape")) return true;
+    if (td_kernel_is(k, "cast")) {
         return (k->in_dtype[0] == TD_U8 || td_cpu_is_narrow(k->in_dtype[0])) &&
                td_cpu_is_narrow(k->out_dtype[0]);
     }
-    bool factor = k->op == TD_OP_SCALE || k->op == TD_OP_FILL || k->op == TD_OP_CONSTANT;
+    bool factor =
+        td_kernel_is(k, "scale") || td_kernel_is(k, "fill") || td_kernel_is(k, "constant");
     if (!factor) return td_kernel_narrow(k);
     uint32_t n = k->n_in;
     return td_cpu_is_narrow(k->out_dtype[0]) && (!n || k->in_dtype[n - 1] == TD_F32) &&
-           (k->op != TD_OP_SCALE || k->in_dtype[0] == k->out_dtype[0]);
+           (!td_kernel_is(k, "scale") || k->in_dtype[0] == k->out_dtype[0]);
 }
 
 td_status td_kernel_elementwise(struct td_kernel *k) {
-    static td_kernel_fn *const table[TD_OP_COUNT] = {
-        [TD_OP_CAST] = run_cast,   [TD_OP_ADD] = run_add,     [TD_OP_MUL] = run_mul,
-        [TD_OP_SUB] = run_sub,     [TD_OP_DIV] = run_div,     [TD_OP_SCALE] = run_scale,
-        [TD_OP_STORE] = run_store, [TD_OP_FILL] = run_fill,   [TD_OP_RESHAPE] = run_reshape,
-        [TD_OP_AXPBY] = run_axpby, [TD_OP_CLAMP] = run_clamp, [TD_OP_CONSTANT] = run_constant,
+    static const struct td_kernel_row table[] = {
+        {"cast", run_cast},   {"add", run_add},     {"mul", run_mul},
+        {"sub", run_sub},     {"div", run_div},     {"scale", run_scale},
+        {"store", run_store}, {"fill", run_fill},   {"reshape", run_reshape},
+        {"axpby", run_axpby}, {"clamp", run_clamp}, {"constant", run_constant},
     };
-    if (types_fit(k)) k->run = table[k->op];
+    if (types_fit(k)) k->run = TD_KERNEL_OF(k, table);
     if (is_wide_scalar(k)) k->run = run_wide_scalar;
     return TD_OK;
 }

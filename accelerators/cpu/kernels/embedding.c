@@ -121,9 +121,9 @@ static td_status run_embedding_grad(const struct td_kernel *k, const struct td_r
 }
 
 td_status td_kernel_embedding(struct td_kernel *k) {
-    if (k->op == TD_OP_EMBEDDING && k->in_dtype[1] == TD_I32) {
+    if (td_kernel_is(k, "embedding") && k->in_dtype[1] == TD_I32) {
         k->run = run_embedding;
-    } else if (k->op == TD_OP_EMBEDDING_GRAD && k->in_dtype[0] == TD_I32) {
+    } else if (td_kernel_is(k, "embedding_grad") && k->in_dtype[0] == TD_I32) {
         int64_t n = td_shape_elems(&k->shape[0]);
         bool fits = td_cpu_is_narrow(k->in_dtype[1]) && td_cpu_is_narrow(k->out_dtype[0]);
         if (!fits || n > INT32_MAX) return TD_OK;

@@ -83,7 +83,7 @@ static td_status run_loss(const struct td_kernel *k, const struct td_run *r) {
         .type = k->in_dtype[0],
         .n = n,
         .share = n ? (float)(1 / (double)n) : 0,
-        .loss = k->op == TD_OP_MSE ? mse_chunk : bce_chunk,
+        .loss = td_kernel_is(k, "mse") ? mse_chunk : bce_chunk,
     };
     double sum = 0;
     td_parallel(k->n_threads, n_chunks, GRAIN, chunks_range, &a);
@@ -95,7 +95,7 @@ static td_status run_loss(const struct td_kernel *k, const struct td_run *r) {
 }
 
 td_status td_kernel_mse_bce(struct td_kernel *k) {
-    if (k->op != TD_OP_MSE && k->op != TD_OP_BCE) return TD_OK;
+    if (!td_kernel_is(k, "mse") && !td_kernel_is(k, "bce")) return TD_OK;
     if (!td_cpu_is_narrow(k->in_dtype[0])) return TD_OK;
     k->run = run_loss;
     k->scratch_bytes = (size_t)chunks_of(td_shape_elems(&k->shape[0])) * sizeof(float);

@@ -169,8 +169,8 @@ static void set_up(const struct td_kernel *k, const struct td_run *r, uint32_t g
                    struct norm_arg *a) {
     *a = (struct norm_arg){
         .type = k->in_dtype[0],
-        .centred =
-            k->op != TD_OP_RMS_NORM && k->op != TD_OP_RMS_NORM_GRAD && k->op != TD_OP_ADD_RMS_NORM,
+        .centred = !td_kernel_is(k, "rms_norm") && !td_kernel_is(k, "rms_norm_grad") &&
+                   !td_kernel_is(k, "add_rms_norm"),
         .x = td_operand_at(&k->in[0], r),
         .y = td_operand_at(&k->out[0], r),
         .cols = k->cols,
@@ -182,15 +182,15 @@ static void set_up(const struct td_kernel *k, const struct td_run *r, uint32_t g
     a->gamma = td_cpu_row(k->in_dtype[gamma], td_operand_at(&k->in[gamma], r), 0, k->cols, shared);
 }
 
-static bool adds(enum td_op op) {
-    return op == TD_OP_ADD_LAYER_NORM || op == TD_OP_ADD_RMS_NORM;
+static bool adds(const struct td_kernel *k) {
+    return td_kernel_is(k, "add_layer_norm") || td_kernel_is(k, "add_rms_norm");
 }
 
 static td_status run_norm(const struct td_kernel *k, const struct td_run *r) {
     struct norm_arg a;
-    const uint32_t gamma = adds(k->op) ? 2 : 1, beta = gamma + 1;
+    const uint32_t gamma = adds(k) ? 2 : 1, beta = gamma + 1;
     set_up(k, r, gamma, &a);
-    if (adds(k->op)) {
+    if (adds(k)) {
         a.more = td_operand_at(&k->in[1], r);
         a.sum = td_operand_at(&k->out[1], r);
     }
@@ -222,22 +222,23 @@ static td_status run_norm_grad(const struct td_kernel *k, const struct td_run *r
 // x and what has its shape are of one type; gamma, beta and their gradients may be of another:
 // mixed precision keeps them in fp32.
 static bool types_fit(const struct td_kernel *k) {
-    bool grad = k->op == TD_OP_LAYER_NORM_GRAD || k->op == TD_OP_RMS_NORM_GRAD, fits = true;
+    bool grad = td_kernel_is(k, "layer_norm_grad") || td_kernel_is(k, "rms_norm_grad"), fits = true;
     for (uint32_t i = 0; i < k->n_in; i++) {
-        bool row = grad ? i == 1 : i >= (adds(k->op) ? 2 : 1);
+        bool row = grad ? i == 1 : i >= (adds(k) ? 2 : 1);
         fits &= row ? td_cpu_is_narrow(k->in_dtype[i]) : k->in_dtype[i] == k->in_dtype[0];
     }
     return fits && td_cpu_is_narrow(k->in_dtype[0]);
 }
 
 td_status td_kernel_norm(struct td_kernel *k) {
-    static td_kernel_fn *const table[TD_OP_COUNT] = {
-        [TD_OP_LAYER_NORM] = run_norm,           [TD_OP_RMS_NORM] = run_norm,
-        [TD_OP_ADD_LAYER_NORM] = run_norm,       [TD_OP_ADD_RMS_NORM] = run_norm,
-        [TD_OP_LAYER_NORM_GRAD] = run_norm_grad, [TD_OP_RMS_NORM_GRAD] = run_norm_grad,
+    static const struct td_kernel_row table[] = {
+        {"layer_norm", run_norm},           {"rms_norm", run_norm},
+        {"add_layer_norm", run_norm},       {"add_rms_norm", run_norm},
+        {"layer_norm_grad", run_norm_grad}, {"rms_norm_grad", run_norm_grad},
     };
-    if (!table[k->op] || !types_fit(k)) return TD_OK;
-    k->run = table[k->op];
+    td_kernel_fn *run = TD_KERNEL_OF(k, table);
+    if (!run || !types_fit(k)) return TD_OK;
+    k->run = run;
     size_t rows = (size_t)k->n_threads * BUFFERS + 2;
     k->scratch_bytes = rows * td_align_up((size_t)k->cols, PAD) * sizeof(float);
     return TD_OK;

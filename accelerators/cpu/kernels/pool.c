@@ -420,8 +420,8 @@ static td_status run_pool_grad(const struct td_kernel *k, const struct td_run *r
 }
 
 td_status td_kernel_pool(struct td_kernel *k) {
-    bool pool = k->op == TD_OP_MAX_POOL || k->op == TD_OP_AVG_POOL;
-    bool grad = k->op == TD_OP_MAX_POOL_GRAD || k->op == TD_OP_AVG_POOL_GRAD;
+    bool pool = td_kernel_is(k, "max_pool") || td_kernel_is(k, "avg_pool");
+    bool grad = td_kernel_is(k, "max_pool_grad") || td_kernel_is(k, "avg_pool_grad");
     bool type = k->out_dtype[0] == TD_F32 || k->out_dtype[0] == TD_BF16;
     if ((!pool && !grad) || !type) return TD_OK;
     k->run = pool ? run_pool : run_pool_grad;

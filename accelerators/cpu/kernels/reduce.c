@@ -253,26 +253,26 @@ static td_status run_clip_coef(const struct td_kernel *k, const struct td_run *r
 
 // Scalars and what is not summed in columns are f32, a norm's square also f64; the rest is narrow.
 static bool types_fit(const struct td_kernel *k) {
-    if (k->op == TD_OP_CLIP_COEF) {
+    if (td_kernel_is(k, "clip_coef")) {
         return (k->in_dtype[0] == TD_F32 || k->in_dtype[0] == TD_F64) && k->out_dtype[0] == TD_F32;
     }
-    bool many = k->op == TD_OP_SUM_SQUARES || k->op == TD_OP_ALL_FINITE;
-    bool columns = k->op == TD_OP_REDUCE_SUM && sums_columns(k);
+    bool many = td_kernel_is(k, "sum_squares") || td_kernel_is(k, "all_finite");
+    bool columns = td_kernel_is(k, "reduce_sum") && sums_columns(k);
     for (uint32_t i = 0; i < k->n_in; i++) {
-        bool narrow = many || (i == 0 && (columns || k->op == TD_OP_MEAN));
+        bool narrow = many || (i == 0 && (columns || td_kernel_is(k, "mean")));
         if (narrow ? !td_cpu_is_narrow(k->in_dtype[i]) : k->in_dtype[i] != TD_F32) return false;
     }
-    bool wide = k->op == TD_OP_SUM_SQUARES && k->attrs.wide;
+    bool wide = td_kernel_is(k, "sum_squares") && k->attrs.wide;
     return columns ? td_cpu_is_narrow(k->out_dtype[0])
                    : k->out_dtype[0] == (wide ? TD_F64 : TD_F32);
 }
 
 td_status td_kernel_reduce(struct td_kernel *k) {
-    static td_kernel_fn *const table[TD_OP_COUNT] = {
-        [TD_OP_REDUCE_SUM] = run_reduce_sum,   [TD_OP_MEAN] = run_mean,
-        [TD_OP_SUM_SQUARES] = run_sum_squares, [TD_OP_ALL_FINITE] = run_all_finite,
-        [TD_OP_CLIP_COEF] = run_clip_coef,     [TD_OP_REDUCE_MEAN] = run_reduce_mean,
+    static const struct td_kernel_row table[] = {
+        {"reduce_sum", run_reduce_sum},   {"mean", run_mean},
+        {"sum_squares", run_sum_squares}, {"all_finite", run_all_finite},
+        {"clip_coef", run_clip_coef},     {"reduce_mean", run_reduce_mean},
     };
-    if (types_fit(k)) k->run = table[k->op];
+    if (types_fit(k)) k->run = TD_KERNEL_OF(k, table);
     return TD_OK;
 }

@@ -99,7 +99,7 @@ static td_status run_reduce(const struct td_kernel *k, const struct td_run *r) {
     bool wide = k->out_dtype[0] == TD_F32;
     int64_t n = a.s.n * a.s.channels;
     float *sum = wide ? y : (float *)r->scratch + n;
-    if (k->op == TD_OP_REDUCE_MEAN) {
+    if (td_kernel_is(k, "reduce_mean")) {
         a.scale = 1 / (float)(a.s.places * (keeps_images(k) ? 1 : TD_MAX(a.s.n, 1)));
     }
     td_parallel_units(k->n_threads, a.s.n * td_strips_count(&a.s), n * a.s.places, sum_range, &a);
@@ -120,7 +120,7 @@ static bool sums_places(const struct td_shape *x, const struct td_shape *y) {
 }
 
 td_status td_kernel_reduce_places(struct td_kernel *k) {
-    bool sums = k->op == TD_OP_REDUCE_SUM || k->op == TD_OP_REDUCE_MEAN;
+    bool sums = td_kernel_is(k, "reduce_sum") || td_kernel_is(k, "reduce_mean");
     if (!sums || !sums_places(&k->shape[0], &k->out_shape)) return TD_OK;
     enum td_dtype x = k->in_dtype[0], y = k->out_dtype[0];
     bool narrow = x == TD_BF16 && (y == TD_F32 || (y == TD_BF16 && !k->attrs.accumulate));

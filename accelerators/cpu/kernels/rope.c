@@ -167,7 +167,7 @@ static td_status run_rope(const struct td_kernel *k, const struct td_run *r) {
 }
 
 td_status td_kernel_rope(struct td_kernel *k) {
-    if (k->op != TD_OP_ROPE || !td_kernel_narrow(k)) return TD_OK;
+    if (!td_kernel_is(k, "rope") || !td_kernel_narrow(k)) return TD_OK;
     k->run = run_rope;
     k->scratch_bytes = sizes_of(k).buffer_bytes * (size_t)k->n_threads;
     return TD_OK;

@@ -101,7 +101,8 @@ static void rows_range(const void *arg, int64_t begin, int64_t end) {
 
 static td_status run_softmax(const struct td_kernel *k, const struct td_run *r) {
     struct softmax s = {.type = k->in_dtype[0],
-                        .log = k->op == TD_OP_LOG_SOFTMAX || k->op == TD_OP_LOG_SOFTMAX_GRAD,
+                        .log =
+                            td_kernel_is(k, "log_softmax") || td_kernel_is(k, "log_softmax_grad"),
                         .x = td_operand_at(&k->in[0], r),
                         .dy = k->n_in > 1 ? td_operand_at(&k->in[1], r) : NULL,
                         .y = td_operand_at(&k->out[0], r),
@@ -113,8 +114,8 @@ static td_status run_softmax(const struct td_kernel *k, const struct td_run *r) 
 }
 
 td_status td_kernel_softmax(struct td_kernel *k) {
-    bool ours = k->op == TD_OP_SOFTMAX || k->op == TD_OP_SOFTMAX_GRAD ||
-                k->op == TD_OP_LOG_SOFTMAX || k->op == TD_OP_LOG_SOFTMAX_GRAD;
+    bool ours = td_kernel_is(k, "softmax") || td_kernel_is(k, "softmax_grad") ||
+                td_kernel_is(k, "log_softmax") || td_kernel_is(k, "log_softmax_grad");
     if (!ours || !td_kernel_narrow(k)) return TD_OK;
     k->run = run_softmax;
     k->scratch_bytes = (size_t)(k->n_threads * BUFFERS * k->cols) * sizeof(float);

@@ -285,10 +285,10 @@ static td_status run_count_labels(const struct td_kernel *k, const struct td_run
 
 static td_kernel_fn *counter_of(const struct td_kernel *k) {
     bool narrow = td_cpu_is_narrow(k->in_dtype[0]), f32 = k->out_dtype[0] == TD_F32;
-    if (k->op == TD_OP_COUNT_LABELS) {
+    if (td_kernel_is(k, "count_labels")) {
         return f32 && (k->n_in < 2 || k->in_dtype[1] == TD_F32) ? run_count_labels : NULL;
     }
-    if (k->op != TD_OP_COUNT_CORRECT || !narrow) return NULL;
+    if (!td_kernel_is(k, "count_correct") || !narrow) return NULL;
     return k->in_dtype[1] == TD_I32           ? run_count_correct
            : td_cpu_is_narrow(k->in_dtype[1]) ? run_count_correct_binary
                                               : NULL;
@@ -298,7 +298,7 @@ td_status td_kernel_softmax_ce(struct td_kernel *k) {
     k->run = counter_of(k);
     size_t buffer = td_softmax_ce_buffer_bytes(k->in_dtype[0], k->cols, k->n_threads);
     if (k->run == run_count_correct) k->scratch_bytes = buffer;
-    if (k->op != TD_OP_SOFTMAX_CE) return TD_OK;
+    if (!td_kernel_is(k, "softmax_ce")) return TD_OK;
     bool fits = td_cpu_is_narrow(k->in_dtype[0]) && k->in_dtype[1] == TD_I32 &&
                 (k->n_in < 3 || k->in_dtype[2] == TD_F32) && k->out_dtype[0] == TD_F32;
     if (!fits) return TD_OK;

@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "traind/op.h"
 #include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/onednn/conv_algorithm.h"
 #include "accelerators/cpu/onednn/conv_run.h"

@@ -4,6 +4,7 @@
 
 #include "accelerators/cpu/onednn/conv_shape.h"
 
+#include "traind/op.h"
 #include "accelerators/cpu/kernels/kernels.h"
 
 struct td_conv_shape td_conv_shape_of(const struct td_kernel *k) {

@@ -17,7 +17,12 @@ static const struct {
     uint32_t is;
 } op_rows[TD_OP_COUNT] = {
 #define TD_OP(ID, NAME, MIN, MAX, OUT, TYPES, GRADIENT, IS)                                        \
-    [TD_OP_##ID] = {NAME, MIN, MAX, OUT, TD_OP_TYPES_##TYPES, TD_OP_GRADIENT_##GRADIENT,           \
+    [TD_OP_##ID] = {NAME,                                                                          \
+                    MIN,                                                                           \
+                    MAX,                                                                           \
+                    OUT,                                                                           \
+                    TD_OP_TYPES_##TYPES,                                                           \
+                    TD_OP_GRADIENT_##GRADIENT,                                                     \
                     (IS) | ((IS)&TD_OP_IS_ELEMENTWISE ? TD_OP_IS_CHEAP : 0)},
 #include "traind/ops.def"
 #undef TD_OP
@@ -42,8 +47,8 @@ enum { ONE_TYPE = 1 << TD_OP_TYPES_ONE | 1 << TD_OP_TYPES_DELICATE };
     _Static_assert(IF(SAYS(GRADIENT, OF_OPERAND) || SAYS(GRADIENT, OF_RESULT),                     \
                       HAS(IS, TD_OP_IS_ELEMENTWISE) && (MAX) == 1),                                \
                    NAME ": only a function of one operand has a <name>_grad by its row");          \
-    _Static_assert(IF(SAYS(GRADIENT, THEN), HAS(IS, TD_OP_IS_ELEMENTWISE) &&                       \
-                                                HAS(IS, TD_OP_IS_MADE) && (MIN) == 2),             \
+    _Static_assert(IF(SAYS(GRADIENT, THEN),                                                        \
+                      HAS(IS, TD_OP_IS_ELEMENTWISE) && HAS(IS, TD_OP_IS_MADE) && (MIN) == 2),      \
                    NAME ": a product applies what is elementwise, of two operands");
 #include "traind/ops.def"
 #undef TD_OP
@@ -132,7 +137,19 @@ double td_op_flops(const struct td_graph *g, const struct td_node_info *node) {
     return rule_of(node->op)->cost(g, node);
 }
 
-bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i) {
+struct td_head_operands td_head_operands_of(td_op_id op, const struct td_attrs *a,
+                                            uint32_t n_inputs) {
+    struct td_head_operands h = {0, 0, 0, 0, 0, 3};
+    bool grads = op == TD_OP_LINEAR_CE_GRAD;
+    if (grads) h.dw = h.n++;
+    if (a->seeded) h.seed = h.n++;
+    if (a->biased) h.bias = h.n++;
+    if (a->biased && grads) h.dbias = h.n++;
+    if (n_inputs > h.n) h.weights = h.n++;
+    return h;
+}
+
+bool td_op_writes(td_op_id op, const struct td_attrs *attrs, uint32_t i) {
     if (op == TD_OP_STORE) return i == 0;
     if (op == TD_OP_ALL_REDUCE) return true;
     if (op == TD_OP_BATCH_NORM) return i >= 3;

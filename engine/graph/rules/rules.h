@@ -28,6 +28,7 @@
 
 #include "lib/base/base.h"
 #include "traind/graph.h"
+#include "traind/op.h"
 
 struct td_op_result; // engine/graph/graph.h
 

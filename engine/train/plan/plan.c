@@ -2,6 +2,7 @@
 
 #include "engine/train/plan/plan.h"
 
+#include "traind/op.h"
 #include "engine/train/config/schedule.h"
 #include "engine/train/plan/amounts.h"
 #include "engine/train/plan/monitor.h"

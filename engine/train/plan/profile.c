@@ -3,6 +3,7 @@
 
 #include "engine/train/plan/profile.h"
 
+#include "traind/op.h"
 #include "engine/graph/rules/rules.h"
 
 struct row {

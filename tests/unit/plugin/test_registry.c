@@ -7,6 +7,7 @@
 #include "traind/accelerator.h"
 #include "traind/collective.h"
 #include "traind/dataset.h"
+#include "traind/layout.h"
 #include "traind/module.h"
 #include "traind/precision.h"
 #include "traind/strategy.h"

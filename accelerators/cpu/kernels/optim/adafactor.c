@@ -324,7 +324,7 @@ static td_status run_adafactor(const struct td_kernel *k, const struct td_run *r
 }
 
 td_status td_kernel_adafactor(struct td_kernel *k) {
-    if (k->op != TD_OP_ADAFACTOR) return TD_OK;
+    if (!td_kernel_is(k, "adafactor")) return TD_OK;
     struct adafactor a = {0};
     set_shape(k, &a);
     size_t doubles = (size_t)(a.matrices * (a.rows + a.cols)), floats = (size_t)a.matrices;

@@ -151,11 +151,11 @@ static td_status run_step(const struct td_kernel *k, const struct td_run *r) {
 }
 
 td_status td_kernel_muon(struct td_kernel *k) {
-    if (k->op != TD_OP_MUON && k->op != TD_OP_MUON_MOMENTUM) return TD_OK;
+    if (!td_kernel_is(k, "muon") && !td_kernel_is(k, "muon_momentum")) return TD_OK;
     for (uint32_t i = 0; i < k->n_in; i++) {
         if (!td_cpu_is_narrow(k->in_dtype[i])) return TD_OK;
     }
-    if (k->op == TD_OP_MUON) {
+    if (td_kernel_is(k, "muon")) {
         k->run = run_step;
         return TD_OK;
     }

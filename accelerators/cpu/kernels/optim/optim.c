@@ -123,8 +123,8 @@ static void update_range(const void *arg, int64_t begin, int64_t end) {
 // ---- the optimizers -----------------------------------------------------------------------------
 // Tensors that the optimizer keeps.
 static uint32_t n_states(const struct td_kernel *k) {
-    if (k->op == TD_OP_SGD) return k->attrs.optim.momentum != 0 ? 1 : 0;
-    return k->op == TD_OP_LION ? 1 : 2;
+    if (td_kernel_is(k, "sgd")) return k->attrs.optim.momentum != 0 ? 1 : 0;
+    return td_kernel_is(k, "lion") ? 1 : 2;
 }
 
 // Operands: param, grad, its own tensors, clip if one is left.
@@ -145,7 +145,7 @@ static struct update update_of(const struct td_kernel *k, const struct td_run *r
 
 static void set_adam(const struct td_kernel *k, struct update *u) {
     const struct td_optim_attrs *o = &k->attrs.optim;
-    const bool decoupled = k->op == TD_OP_ADAMW;
+    const bool decoupled = td_kernel_is(k, "adamw");
     double lr = td_optim_lr(o, k->scalars), t = k->scalars[TD_SCALAR_STEP];
     u->pass = adam_update;
     u->decay = decoupled ? (float)(1 - lr * o->weight_decay) : 1;
@@ -183,9 +183,9 @@ static void set_sgd(const struct td_kernel *k, struct update *u) {
 
 static td_status run_update(const struct td_kernel *k, const struct td_run *r) {
     struct update u = update_of(k, r);
-    if (k->op == TD_OP_SGD) {
+    if (td_kernel_is(k, "sgd")) {
         set_sgd(k, &u);
-    } else if (k->op == TD_OP_LION) {
+    } else if (td_kernel_is(k, "lion")) {
         set_lion(k, &u);
     } else {
         set_adam(k, &u);
@@ -195,7 +195,8 @@ static td_status run_update(const struct td_kernel *k, const struct td_run *r) {
 }
 
 td_status td_kernel_optim(struct td_kernel *k) {
-    if (k->op != TD_OP_SGD && k->op != TD_OP_ADAM && k->op != TD_OP_ADAMW && k->op != TD_OP_LION) {
+    if (!td_kernel_is(k, "sgd") && !td_kernel_is(k, "adam") && !td_kernel_is(k, "adamw") &&
+        !td_kernel_is(k, "lion")) {
         return TD_OK;
     }
     for (uint32_t i = 0; i < k->n_in; i++) {

@@ -3,6 +3,7 @@
 #include "engine/train/rank/group/join.h"
 
 #include "lib/base/machine/machine.h"
+#include "traind/op.h"
 
 static _Bool attempt_is_over(void *arg) {
     const struct td_rank_page *page = arg;

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "traind/op.h"
 #include "engine/train/config/limits.h"
 #include "engine/train/rank/group/group.h"
 #include "engine/train/rank/programs/steps.h"

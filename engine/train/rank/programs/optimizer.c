@@ -9,6 +9,7 @@
 
 #include "engine/train/rank/programs/pattern.h"
 #include "lib/base/clip.h"
+#include "traind/op.h"
 
 enum { SHOWN_NAMES = 300 };
 static const double no_rate = DBL_MIN; // an lr_scale of 0 would stand for 1

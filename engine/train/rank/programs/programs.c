@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "traind/op.h"
 #include "engine/graph/graph_text.h"
 #include "lib/base/clip.h"
 
@@ -185,7 +186,7 @@ bool td_programs_sum(const struct td_programs *p) {
     return sum;
 }
 
-bool td_programs_have(const struct td_programs *p, enum td_mode mode, enum td_op op) {
+bool td_programs_have(const struct td_programs *p, enum td_mode mode, td_op_id op) {
     for (size_t i = 0; i < p->n; i++) {
         const struct td_program *program = &p->entry[i].compiled->program;
         const uint32_t n_nodes = program->key.mode == mode ? td_graph_n_nodes(program->graph) : 0;

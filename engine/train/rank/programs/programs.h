@@ -57,7 +57,7 @@ TD_MUST_USE td_status td_programs_find(const struct td_programs *p,
 // Does every training program that ends a window sum the control flags?
 bool td_programs_sum(const struct td_programs *p);
 // Does any program of that mode have a node of that op?
-bool td_programs_have(const struct td_programs *p, enum td_mode mode, enum td_op op);
+bool td_programs_have(const struct td_programs *p, enum td_mode mode, td_op_id op);
 // Of the first program of that mode; NULL: the job has none. step: the one of that training step;
 // NULL: of any.
 const struct td_graph *td_programs_graph(const struct td_programs *p, const char *step,

@@ -9,6 +9,7 @@
 #include "engine/train/rank/programs/counted.h"
 #include "engine/train/rank/programs/dump.h"
 #include "engine/train/rank/programs/steps.h"
+#include "traind/op.h"
 
 // Every variant of an epoch played from p on: windows repeat, so its two ends have them all.
 static td_status add_train_programs(struct td_rank *r, const struct td_progress *p) {

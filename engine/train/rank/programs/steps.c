@@ -7,6 +7,7 @@
 #include "engine/train/rank/programs/optimizer.h"
 #include "engine/train/rank/programs/pattern.h"
 #include "lib/base/clip.h"
+#include "traind/op.h"
 
 enum { SHOWN_NAMES = 300 };
 static const char name_letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
