@@ -63,6 +63,24 @@ static void test_second_machine_is_refused_when_the_id_or_the_name_is_taken(void
     assert_ok(td_members_may_join(t, later(2), grace_ns, "n-1", "rack"));
 }
 
+static void test_members_are_bounded_and_the_one_that_ended_first_goes(void **state) {
+    (void)state;
+    TD_AUTO(td_credential_table) *t = table();
+    const struct td_credential *m;
+    char id[TD_CREDENTIAL_ID];
+    for (int i = 0; i < TD_MEMBERS_MAX; i++) {
+        snprintf(id, sizeof id, "n-%d", i);
+        (void)join(t, id, id, "AA");
+    }
+    assert_fails(td_members_may_join(t, later(1), grace_ns, "n-x", "x"), TD_RESOURCE_EXHAUSTED,
+                 "revoke");
+    assert_ok(td_members_revoke(t, later(3), "n-7", &m));
+    assert_ok(td_members_revoke(t, later(2), "n-8", &m));
+    (void)join(t, "n-x", "x", "BB");
+    assert_null(td_credential_table_get(t, TD_CREDENTIAL_MEMBER, "n-8"));
+    assert_non_null(td_credential_table_get(t, TD_CREDENTIAL_MEMBER, "n-7"));
+}
+
 static void test_two_certificates_are_good_and_older_ones_are_not(void **state) {
     (void)state;
     TD_AUTO(td_credential_table) *t = table();
@@ -165,6 +183,10 @@ static void test_member_expires_once_when_its_newest_certificate_is_over(void **
     td_members_renew(t, m, "AA", "10.9.0.2:5001", &b);
     assert_true(td_credential_table_next_expiry(t) == later(200).ns);
     assert_ptr_equal(td_credential_table_expired(t, later(200)), m);
+    td_members_renew(t, m, "AA", "10.9.0.2:5001", &b);
+    assert_ok(td_members_revoke(t, later(1), "n-1", &m));
+    assert_true(td_credential_table_next_expiry(t) == 0);
+    assert_null(td_credential_table_expired(t, later(200))); // its calls ended with it
 }
 
 static void test_join_token_is_good_until_it_is_spent(void **state) {
@@ -200,6 +222,7 @@ static void test_join_token_is_good_until_it_is_spent(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_second_machine_is_refused_when_the_id_or_the_name_is_taken),
+        cmocka_unit_test(test_members_are_bounded_and_the_one_that_ended_first_goes),
         cmocka_unit_test(test_two_certificates_are_good_and_older_ones_are_not),
         cmocka_unit_test(test_rows_bring_everything_back),
         cmocka_unit_test(test_row_of_an_older_build_is_read_and_written_with_its_fields),
