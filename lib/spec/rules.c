@@ -196,8 +196,8 @@ static void resolve_nodes(struct td_check *c, struct td_json *root) {
     nodes->kind = TD_JSON_NULL;
 }
 
-// What no single node can hold for the others, and what no job may be larger than.
-static void check_nodes(struct td_check *c, const struct td_json *root) {
+// What no job may be larger than: an attempt's row with more ranks is read back by nobody.
+static void check_ranks(struct td_check *c, const struct td_json *root) {
     const struct td_json *nodes = get(root, "trainer.num_nodes");
     const int64_t n_nodes = td_json_int(nodes, 1),
                   devices = td_json_int(get(root, "trainer.devices"), 1);
@@ -206,7 +206,12 @@ static void check_nodes(struct td_check *c, const struct td_json *root) {
                            "%lld nodes of %lld devices are more than %d ranks; ask for fewer",
                            (long long)n_nodes, (long long)devices, TD_SPEC_MAX_RANKS);
     }
+}
+
+// What no single node can hold for the others.
+static void check_store(struct td_check *c, const struct td_json *root) {
     const struct td_json *store = get(root, "checkpoint.store");
+    const int64_t n_nodes = td_json_int(get(root, "trainer.num_nodes"), 1);
     if (n_nodes > 1 && text_is(store, "fs") && is_null(get(root, "checkpoint.dir"))) {
         td_check_violation(c, "checkpoint.store", store->line,
                            "fs keeps checkpoints on one node, and the others of this job could not "
@@ -217,12 +222,13 @@ static void check_nodes(struct td_check *c, const struct td_json *root) {
 
 void td_check_rules(struct td_check *c, struct td_json *canonical) {
     resolve_nodes(c, canonical);
+    check_ranks(c, canonical);
     if (c->kind != TD_KIND_TRAIN) {
         td_check_command(c, canonical);
         return;
     }
     td_check_refused(c, canonical);
-    check_nodes(c, canonical);
+    check_store(c, canonical);
     resolve_max_epochs(c, canonical);
     resolve_checkpoint_period(c, canonical);
     check_val_interval(c, canonical);

@@ -80,6 +80,18 @@ static void test_spec_is_the_same_whichever_key_says_how_many_nodes(void **state
     }
 }
 
+static void test_job_of_any_kind_is_refused_when_it_has_too_many_ranks(void **state) {
+    (void)state;
+    static const char *const many[] = {"trainer.num_nodes=2", "trainer.devices=513"};
+    for (size_t i = 0; i < TD_COUNTOF(specs); i++) {
+        TD_AUTO(td_arena) *a = NULL;
+        struct td_json *canonical;
+        assert_ok(td_arena_create(4 * TD_SPEC_ARENA_BYTES, &a));
+        assert_fails(parse(a, specs[i], many, 2, &canonical), TD_INVALID_ARGUMENT,
+                     "more than 1024 ranks");
+    }
+}
+
 static void test_brief_has_what_differs_and_nothing_else(void **state) {
     (void)state;
     TD_AUTO(td_arena) *a = NULL;
@@ -209,6 +221,7 @@ int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spec_is_the_same_after_it_was_brief_and_yaml),
         cmocka_unit_test(test_spec_is_the_same_whichever_key_says_how_many_nodes),
+        cmocka_unit_test(test_job_of_any_kind_is_refused_when_it_has_too_many_ranks),
         cmocka_unit_test(test_brief_has_what_differs_and_nothing_else),
         cmocka_unit_test(test_spec_of_an_older_build_is_as_brief_as_one_of_today),
         cmocka_unit_test(test_spec_that_these_tables_refuse_is_given_whole),
