@@ -1,22 +1,19 @@
 """Every loss that a model can minimize, against torch's numbers (tests/golden/losses.json, which
-tests/tools/make_loss_golden.py made): each step, all of the validation at once, the last weights, the
+tests/tools/make_golden.py made): each step, all of the validation at once, the last weights, the
 predictions. Then what only a whole job shows: resume, two ranks, a daemon, and targets that do not fit."""
 import json
 import pathlib
-import sys
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import problems
+import support
 from ranks import EXIT, Attempt, run_by_hand
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-import make_loss_golden as problem  # noqa: E402
-
-GOLDEN = json.loads(problem.GOLDEN.read_text())
+GOLDEN = json.loads((pathlib.Path(support.ROOT) / "tests/golden/losses.json").read_text())
 CLOSE = 2e-5  # fp32 against fp64, relative
-parity = problem.problem
 
 
 def npy(folder, x, y):
@@ -26,19 +23,19 @@ def npy(folder, x, y):
 
 
 def plan_of(folder, case, accelerator="reference", world=1, **sections):
-    job, loss, kind = problem.CASES[case]
-    save_file(parity.first_weights(job), folder / "first.safetensors")
+    job, loss, kind = problems.LOSSES[case]
+    save_file(problems.first_weights(job), folder / "first.safetensors")
     if job == "gpt":
-        (folder / "tokens.bin").write_bytes(parity.tokens().tobytes())
-        model = {"name": "gpt", "n_layer": parity.BLOCKS, "n_head": parity.HEADS, "n_embd": parity.WIDTH}
+        (folder / "tokens.bin").write_bytes(problems.tokens().tobytes())
+        model = {"name": "gpt", "n_layer": problems.BLOCKS, "n_head": problems.HEADS, "n_embd": problems.WIDTH}
         files = [str(folder / "tokens.bin")]
-        data = {"name": "tokens", "train": files, "val": files, "block_size": parity.CONTEXT, "vocab_size": parity.TOKENS}
+        data = {"name": "tokens", "train": files, "val": files, "block_size": problems.CONTEXT, "vocab_size": problems.TOKENS}
     else:
-        model, data = {"name": "mlp", "layers": [4, 5, 3]}, npy(folder, *problem.arrays(kind))
+        model, data = {"name": "mlp", "layers": [4, 5, 3]}, npy(folder, *problems.arrays(kind))
     plan = {"format": 1, "name": "losses", "stages": ["fit"], "init_from": str(folder / "first.safetensors"),
-            "model": dict(model, loss=loss), "data": dict(data, batch_size=parity.BATCH // world),
-            "optimizer": problem.OPTIMIZER,
-            "trainer": {"accelerator": accelerator, "max_steps": parity.STEPS, "log_every_n_steps": 1,
+            "model": dict(model, loss=loss), "data": dict(data, batch_size=problems.BATCH // world),
+            "optimizer": problems.LOSS_OPTIMIZER,
+            "trainer": {"accelerator": accelerator, "max_steps": problems.STEPS, "log_every_n_steps": 1,
                         "num_sanity_val_steps": 0, "devices": world},
             "checkpoint": {"every_n_epochs": 1, "save_top_k": -1},
             "run": {"job": "losses", "threads_per_rank": 1, "checkpoint_dir": str(folder / "out")}}
@@ -57,14 +54,14 @@ def merged(ranks, name):
 
 
 # On two ranks, where labels count alike: else a rank's mean is over its own, as under torch's DDP.
-RUNS = [(case, accelerator, world) for case, (_, loss, _) in problem.CASES.items()
+RUNS = [(case, accelerator, world) for case, (_, loss, _) in problems.LOSSES.items()
         for accelerator, world in (("reference", 1), ("cpu", 1), ("cpu", 2))
         if world == 1 or not loss.keys() & {"class_weights", "ignore_index"}]
 
 
 @pytest.mark.parametrize("case, accelerator, world", RUNS)
 def test_steps_and_validation_are_those_of_torch(tmp_path, case, accelerator, world):
-    job, golden = problem.CASES[case][0], GOLDEN[case]
+    job, golden = problems.LOSSES[case][0], GOLDEN[case]
     stages = ["fit"] if job == "gpt" else ["fit", "predict"]
     plan = plan_of(tmp_path, case, accelerator, world, stages=stages, predict={"values": "logits"})
     with Attempt(tmp_path, plan, world) as attempt:
@@ -73,11 +70,11 @@ def test_steps_and_validation_are_those_of_torch(tmp_path, case, accelerator, wo
         assert merged(attempt.ranks, "val_loss")[-1] == pytest.approx(golden["val_loss"], rel=CLOSE)
         accuracy = merged(attempt.ranks, "val_accuracy")
     assert (accuracy[-1] if accuracy else None) == pytest.approx(golden["val_accuracy"])
-    last = load_file(tmp_path / f"out/step-{parity.STEPS}/model.safetensors")
+    last = load_file(tmp_path / f"out/step-{problems.STEPS}/model.safetensors")
     assert {k: np.linalg.norm(v.astype("f8")) for k, v in last.items()} == pytest.approx(golden["norm"], rel=CLOSE)
     if job == "mlp":
         outputs = np.load(tmp_path / "out/predictions.npy")
-        assert outputs.shape == (parity.ROWS, 3) and outputs.dtype == np.float32
+        assert outputs.shape == (problems.ROWS, 3) and outputs.dtype == np.float32
         assert outputs.flatten() == pytest.approx(golden["outputs"], rel=1e-4, abs=1e-5)
 
 
@@ -98,10 +95,10 @@ def test_losses_are_near_those_of_torch_in_every_precision(tmp_path, case, preci
 def test_smoothed_loss_is_that_of_all_labels_when_a_class_weighs_nothing(tmp_path, accelerator, world, batch, ignored):
     """torch: F.cross_entropy over all rows. A batch whose labels weigh nothing has a loss all the same, by smoothing."""
     smoothing, weight = 0.2, np.array([0, 2, 1.0])
-    loss = problem.CE | {"label_smoothing": smoothing, "class_weights": weight.tolist(), "ignore_index": ignored}
-    x, y = problem.arrays("labels")
+    loss = problems.CE | {"label_smoothing": smoothing, "class_weights": weight.tolist(), "ignore_index": ignored}
+    x, y = problems.arrays("labels")
     y[::5] = 1
-    w = {k: v.astype("f8") for k, v in parity.first_weights("mlp").items()}
+    w = {k: v.astype("f8") for k, v in problems.first_weights("mlp").items()}
     z = np.maximum(x @ w["fc1.weight"].T + w["fc1.bias"], 0) @ w["fc2.weight"].T + w["fc2.bias"]
     log_p = (z - np.log(np.exp(z).sum(1, keepdims=True))) * weight
     rows = [i for i in range(len(y)) if y[i] != ignored]
@@ -154,7 +151,7 @@ def test_a_batch_counts_for_nothing_when_all_its_labels_are_ignored(tmp_path):
 @pytest.mark.parametrize("values, expected", [(None, "logits"), ("classes", "classes")])
 @pytest.mark.parametrize("labels", [1, 3])
 def test_predictions_of_a_binary_loss_are_its_logits_or_its_sides(tmp_path, labels, values, expected):
-    x, y = problem.arrays("sides")
+    x, y = problems.arrays("sides")
     plan = plan_of(tmp_path, "bce", "cpu", stages=["fit", "predict"], init_from=None, predict={"values": values},
                    model={"layers": [4, 5, labels]})
     np.save(tmp_path / "y.npy", y[:, 0] if labels == 1 else y)
@@ -195,7 +192,7 @@ BAD = {
 def test_job_is_refused_when_loss_and_targets_do_not_fit(tmp_path, case):
     kind, model, sections, code, text = BAD[case]
     plan = plan_of(tmp_path, "mse", "cpu", model=model, init_from=None, run={"job": None}, **sections)
-    npy(tmp_path, *problem.arrays(kind))
+    npy(tmp_path, *problems.arrays(kind))
     exit_code, lines = run_by_hand(tmp_path, plan)
     assert exit_code == EXIT[code] and lines[-1]["class"] == code, lines[-1]
     assert text in json.dumps(lines[-1], ensure_ascii=False), lines[-1]
@@ -215,7 +212,7 @@ checkpoint: {{monitor: val_loss}}
 
 @pytest.mark.parametrize("loss, kind", [("mse", "targets"), ("bce", "sides")])
 def test_job_of_numbers_runs_through_a_daemon(daemon, tmp_path, loss, kind):
-    x, y = problem.arrays(kind)
+    x, y = problems.arrays(kind)
     npy(tmp_path, x, y)
     job = daemon.submit(REGRESSION.format(width=3, loss=loss, folder=tmp_path))
     done = daemon.finish(job)
@@ -231,7 +228,7 @@ def test_job_of_numbers_runs_through_a_daemon(daemon, tmp_path, loss, kind):
 
 
 def test_planner_refuses_when_targets_are_not_the_loss_s(daemon, tmp_path):
-    npy(tmp_path, *problem.arrays("labels"))
+    npy(tmp_path, *problems.arrays("labels"))
     refused = daemon.submit(REGRESSION.format(width=3, loss="mse", folder=tmp_path))
     failed = daemon.wait_state(refused, "FAILED")
     assert "save y as float32" in failed.failure.message and not failed.start_time, failed

@@ -1,23 +1,22 @@
-"""The worker's numbers are torch's: losses, gradient norms and last weights of a small problem, against
-tests/golden/parity.json, which tests/tools/make_parity_golden.py made: an mlp, a convnet, a gpt, a llama. `make parity` does the same with
-torch at hand and more of it."""
+"""The worker's numbers are torch's: losses, gradient norms and last weights of the problems of tests/problems.py,
+against tests/golden/parity.json, which tests/tools/make_golden.py made: an mlp, a convnet, a gpt, a llama. `make parity`
+does the same with torch at hand and more of it."""
 import base64
 import gzip
 import json
 import pathlib
 import struct
-import sys
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import problems
+import support
 from ranks import Attempt, run_by_hand
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-import make_parity_golden as problem  # noqa: E402
-
-GOLDEN = json.loads(problem.GOLDEN.read_text())
+GOLDENS = pathlib.Path(support.ROOT) / "tests/golden"
+GOLDEN = json.loads((GOLDENS / "parity.json").read_text())
 CLOSE = 2e-5  # fp32 against fp64, relative; 2-norm of a tensor
 
 
@@ -33,13 +32,13 @@ def write_images(folder, pixels, labels):
 def given(tmp_path_factory):
     """The data of each job, and its first weights."""
     folder = tmp_path_factory.mktemp("given")
-    write_images(folder / "mlp", *problem.images())
-    write_images(folder / "convnet", *problem.images(6, 7))
-    for job in problem.TEXTS:
+    write_images(folder / "mlp", *problems.images())
+    write_images(folder / "convnet", *problems.images(6, 7))
+    for job in problems.TEXTS:
         (folder / job).mkdir()
-        (folder / job / "tokens.bin").write_bytes(problem.tokens().tobytes())
-    for job in problem.SHAPES_OF:
-        save_file(problem.first_weights(job), folder / job / "first.safetensors")
+        (folder / job / "tokens.bin").write_bytes(problems.tokens().tobytes())
+    for job in problems.SHAPES_OF:
+        save_file(problems.first_weights(job), folder / job / "first.safetensors")
     return folder
 
 
@@ -51,24 +50,24 @@ def model_and_data(job, folder):
                   {"name": "conv", "channels": 3, "padding": 1}, "relu", {"name": "max_pool", "kernel": 3},
                   "flatten", {"name": "linear", "features": 3}]
         return {"name": "convnet", "layers": layers}, {"name": "idx", "path": str(folder), "classes": 3}
-    gpt = {"name": "gpt", "n_layer": problem.BLOCKS, "n_head": problem.HEADS, "n_embd": problem.WIDTH}
-    llama = {"name": "llama", "num_hidden_layers": problem.BLOCKS, "num_attention_heads": problem.HEADS,
-             "num_key_value_heads": problem.GROUPS, "hidden_size": problem.WIDTH,
-             "intermediate_size": problem.INNER, "rope_theta": problem.THETA}
+    gpt = {"name": "gpt", "n_layer": problems.BLOCKS, "n_head": problems.HEADS, "n_embd": problems.WIDTH}
+    llama = {"name": "llama", "num_hidden_layers": problems.BLOCKS, "num_attention_heads": problems.HEADS,
+             "num_key_value_heads": problems.GROUPS, "hidden_size": problems.WIDTH,
+             "intermediate_size": problems.INNER, "rope_theta": problems.THETA}
     return {"gpt": gpt, "llama": llama}[job], \
-        {"name": "tokens", "train": [str(folder / "tokens.bin")], "block_size": problem.CONTEXT,
-         "vocab_size": problem.TOKENS}
+        {"name": "tokens", "train": [str(folder / "tokens.bin")], "block_size": problems.CONTEXT,
+         "vocab_size": problems.TOKENS}
 
 
 def plan_of(tmp_path, given, case, accelerator, world):
-    job, optimizer, cosine, clip, window = problem.MORE.get(case) or ("mlp", *problem.CASES[case])
+    job, optimizer, cosine, clip, window = problems.MORE.get(case) or ("mlp", *problems.CASES[case])
     model, data = model_and_data(job, given / job)
     return {
         "format": 1, "name": "parity", "stages": ["fit"], "init_from": str(given / job / "first.safetensors"),
-        "model": model, "data": data | {"batch_size": problem.BATCH // world},
+        "model": model, "data": data | {"batch_size": problems.BATCH // world},
         "optimizer": optimizer,
         "lr_scheduler": dict(cosine, name="warmup_cosine") if cosine else {"name": "constant"},
-        "trainer": {"accelerator": accelerator, "max_steps": problem.STEPS, "log_every_n_steps": 1,
+        "trainer": {"accelerator": accelerator, "max_steps": problems.STEPS, "log_every_n_steps": 1,
                     "num_sanity_val_steps": 0, "limit_val_batches": 0, "log_grad_norm": True,
                     "devices": world, "gradient_clip_val": clip, "accumulate_grad_batches": window},
         "run": {"job": "parity", "threads_per_rank": 1, "checkpoint_dir": str(tmp_path)},
@@ -92,14 +91,14 @@ def merged(attempt, name):
 
 
 @pytest.mark.parametrize("accelerator, world", [("reference", 1), ("cpu", 1), ("cpu", 2)])
-@pytest.mark.parametrize("case", [*problem.CASES, *problem.MORE])
+@pytest.mark.parametrize("case", [*problems.CASES, *problems.MORE])
 def test_steps_are_those_of_torch(tmp_path, given, case, accelerator, world):
     golden = GOLDEN[case]
     with Attempt(tmp_path, plan_of(tmp_path, given, case, accelerator, world), world) as attempt:
         assert attempt.wait() == [0] * world, attempt.story()
         assert merged(attempt, "train_loss_step") == pytest.approx(golden["loss"], rel=CLOSE)
         assert merged(attempt, "grad_norm") == pytest.approx(golden["grad_norm"], rel=CLOSE)
-    last = load_file(tmp_path / f"step-{problem.STEPS}/model.safetensors")
+    last = load_file(tmp_path / f"step-{problems.STEPS}/model.safetensors")
     assert last.keys() == golden["last"].keys()
     for name, weights in last.items():
         theirs = values_of(golden["last"][name])
@@ -139,16 +138,16 @@ def test_the_bits_are_the_same_when_the_norm_is_logged(tmp_path, given):
         plan["trainer"]["log_grad_norm"] = logs
         plan["run"]["checkpoint_dir"] = str(tmp_path / str(logs))
         assert run_by_hand(tmp_path, plan)[0] == 0
-        files.append((tmp_path / str(logs) / f"step-{problem.STEPS}/model.safetensors").read_bytes())
+        files.append((tmp_path / str(logs) / f"step-{problems.STEPS}/model.safetensors").read_bytes())
     assert files[0] == files[1]
 
 
-SCHEDULES = json.loads((problem.GOLDEN.parent / "schedules.json").read_text())
+SCHEDULES = json.loads((GOLDENS / "schedules.json").read_text())
 
 
 @pytest.mark.parametrize("case", SCHEDULES["cases"], ids=lambda c: c["lr_scheduler"]["name"])
 def test_learning_rates_are_those_of_torch_and_transformers(tmp_path, given, case):
-    """tests/tools/make_schedule_golden.py made them; the knobs go through spec and plan."""
+    """tests/tools/make_golden.py made them; the knobs go through spec and plan."""
     plan = plan_of(tmp_path, given, "sgd", "reference", 1)
     plan["lr_scheduler"] = case["lr_scheduler"]
     plan["optimizer"]["lr"] = SCHEDULES["lr"]

@@ -1,5 +1,5 @@
 // The state machine of early stopping, check by check against Lightning's EarlyStopping
-// (tests/golden/early_stopping.json, made by tests/tools/make_early_stopping_golden.py). Also what
+// (tests/golden/early_stopping.json, made by tests/tools/make_golden.py). Also what
 // a checkpoint keeps of it, and what becomes of states that come from another job.
 
 #include "tests/unit/test.h"

@@ -1,5 +1,5 @@
 // The state machine of reduce_on_plateau, validation by validation against torch
-// (tests/golden/plateau.json, made by tests/tools/make_plateau_golden.py). Also what torch has no
+// (tests/golden/plateau.json, made by tests/tools/make_golden.py). Also what torch has no
 // word for: values that are infinite, states that come from another job.
 
 #include "tests/unit/test.h"

@@ -1,5 +1,5 @@
 // The sampler against torch's DistributedSampler, index for index (golden/sampler.txt, made by
-// tests/tools/make_sampler_golden.py), and the properties torch does not give: batches at any
+// tests/tools/make_golden.py), and the properties torch does not give: batches at any
 // offset, resume with another world, unpadded evaluation.
 
 #include "tests/unit/test.h"
