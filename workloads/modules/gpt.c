@@ -21,15 +21,11 @@
 #include "workloads/modules/decoder.h"
 #include "workloads/workloads.h"
 
-enum { td_module_magic = 0x67707431 };
-
 struct td_module {
-    uint32_t magic;
     struct td_decoder decoder;
-    int64_t n_layer, n_head, n_embd;
-    double eps, initializer_range, embd_pdrop, attn_pdrop, resid_pdrop;
+    int64_t n_head;
+    double eps, embd_pdrop, attn_pdrop, resid_pdrop;
     bool gelu_tanh;
-    char config[1024]; // config.json
 };
 
 static const struct preset {
@@ -44,24 +40,25 @@ static const struct preset {
 
 // ---- opening ------------------------------------------------------------------------------------
 static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
+    struct td_decoder *d = &m->decoder;
     struct preset p = {0};
     TD_TRY(td_knob_text_or(knobs, "preset", "", &p.name));
     for (size_t i = 0; i < TD_COUNTOF(presets); i++) {
         if (strcmp(presets[i].name, p.name) == 0) p = presets[i];
     }
-    TD_TRY(td_knob_int_or(knobs, "n_layer", p.n_layer, &m->n_layer));
+    TD_TRY(td_knob_int_or(knobs, "n_layer", p.n_layer, &d->n_layers));
     TD_TRY(td_knob_int_or(knobs, "n_head", p.n_head, &m->n_head));
-    TD_TRY(td_knob_int_or(knobs, "n_embd", p.n_embd, &m->n_embd));
-    TD_TRY(td_knob_int_or(knobs, "n_positions", p.n_positions, &m->decoder.n_positions));
-    TD_TRY(td_knob_int_or(knobs, "vocab_size", p.vocab_size, &m->decoder.vocab_size));
-    if (m->n_layer < 1 || m->n_head < 1 || m->n_embd < 1) {
+    TD_TRY(td_knob_int_or(knobs, "n_embd", p.n_embd, &d->width));
+    TD_TRY(td_knob_int_or(knobs, "n_positions", p.n_positions, &d->n_positions));
+    TD_TRY(td_knob_int_or(knobs, "vocab_size", p.vocab_size, &d->vocab_size));
+    if (d->n_layers < 1 || m->n_head < 1 || d->width < 1) {
         return td_bad_spec("model: give a preset (gpt2, gpt2-medium, gpt2-large, gpt2-xl), or "
                            "n_layer, n_head and n_embd, or init_from a directory with config.json");
     }
-    if (m->n_embd % m->n_head == 0) return TD_OK;
+    if (d->width % m->n_head == 0) return TD_OK;
     return td_bad_spec("model.n_embd is %" PRId64 ", which model.n_head, %" PRId64
                        ", does not divide",
-                       m->n_embd, m->n_head);
+                       d->width, m->n_head);
 }
 
 static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
@@ -69,7 +66,7 @@ static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
     TD_TRY(td_knob_text(knobs, "activation_function", &activation));
     m->gelu_tanh = strcmp(activation, "gelu_new") == 0;
     TD_TRY(td_knob_real_or(knobs, "layer_norm_epsilon", 1e-5, &m->eps));
-    TD_TRY(td_knob_real(knobs, "initializer_range", &m->initializer_range));
+    TD_TRY(td_knob_real(knobs, "initializer_range", &m->decoder.initializer_range));
     TD_TRY(td_knob_real(knobs, "embd_pdrop", &m->embd_pdrop));
     TD_TRY(td_knob_real(knobs, "attn_pdrop", &m->attn_pdrop));
     return td_knob_real(knobs, "resid_pdrop", &m->resid_pdrop);
@@ -82,9 +79,10 @@ static const char *activation_of(const struct td_module *m) {
 
 // Without tokens of its own for begin and end the model has none.
 static void write_config(struct td_module *m) {
-    const char *end_of_text = m->decoder.vocab_size == 50257 ? "50256" : "null";
-    int n = snprintf(
-        m->config, sizeof m->config,
+    struct td_decoder *d = &m->decoder;
+    const char *end_of_text = d->vocab_size == 50257 ? "50256" : "null";
+    td_decoder_config_set(
+        d,
         "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
         "  \"n_layer\": %" PRId64 ",\n  \"n_head\": %" PRId64 ",\n  \"n_embd\": %" PRId64 ",\n"
         "  \"n_positions\": %" PRId64 ",\n  \"n_ctx\": %" PRId64 ",\n  \"vocab_size\": %" PRId64
@@ -92,14 +90,9 @@ static void write_config(struct td_module *m) {
         "  \"initializer_range\": %.17g,\n  \"embd_pdrop\": %.17g,\n  \"resid_pdrop\": %.17g,\n"
         "  \"attn_pdrop\": %.17g,\n  \"tie_word_embeddings\": true,\n  \"bos_token_id\": %s,\n"
         "  \"eos_token_id\": %s\n}\n",
-        m->n_layer, m->n_head, m->n_embd, m->decoder.n_positions, m->decoder.n_positions,
-        m->decoder.vocab_size, activation_of(m), m->eps, m->initializer_range, m->embd_pdrop,
-        m->resid_pdrop, m->attn_pdrop, end_of_text, end_of_text);
-    TD_CHECK(n > 0 && (size_t)n < sizeof m->config);
-}
-
-static const char *gpt_config(struct td_module *m) {
-    return m->config;
+        d->n_layers, m->n_head, d->width, d->n_positions, d->n_positions, d->vocab_size,
+        activation_of(m), m->eps, d->initializer_range, m->embd_pdrop, m->resid_pdrop,
+        m->attn_pdrop, end_of_text, end_of_text);
 }
 
 static td_status check_activation(const struct td_module *m, const struct td_json *config) {
@@ -128,13 +121,6 @@ static td_status gpt_check_config(struct td_module *m, const struct td_json *con
     return td_config_all(bad, TD_COUNTOF(bad));
 }
 
-// The bare GPT2Model leaves the prefix out, as the files on the hub do.
-static const char *gpt_other_name(struct td_module *m, const char *name) {
-    static const char prefix[] = "transformer.";
-    (void)m;
-    return strncmp(name, prefix, sizeof prefix - 1) == 0 ? name + sizeof prefix - 1 : NULL;
-}
-
 // The tied head, and the causal masks that older files carry.
 static bool gpt_spares(struct td_module *m, const char *name) {
     (void)m;
@@ -142,39 +128,12 @@ static bool gpt_spares(struct td_module *m, const char *name) {
            td_decoder_name_ends(name, ".attn.masked_bias");
 }
 
-static void gpt_close(struct td_module *m) {
-    if (!m) return;
-    td_decoder_finish(&m->decoder);
-    m->magic = 0;
-    free(m);
-}
-TD_DEFINE_AUTO(td_module, gpt_close);
-
-static td_status gpt_open(const struct td_json *knobs, const struct td_field *fields,
-                          size_t n_fields, struct td_module **out_module) {
-    TD_AUTO(td_module) *m = td_calloc(1, sizeof *m);
-    if (!m) return td_fail_oom();
-    m->magic = td_module_magic;
-    TD_TRY(read_sizes(m, knobs));
-    TD_TRY(read_knobs(m, knobs));
-    TD_TRY(td_decoder_open(&m->decoder, "gpt", "n_positions", knobs, fields, n_fields));
-    write_config(m);
-    *out_module = td_steal(m);
-    return TD_OK;
-}
-
 // ---- recording ----------------------------------------------------------------------------------
-static td_status table(const struct td_module *m, struct td_graph *g, const char *name,
-                       int64_t rows, td_value *out_value) {
-    return td_layer_normal(g, name, rows, m->n_embd, m->initializer_range, TD_PARAM_NOT_HIDDEN,
-                           out_value);
-}
-
 static td_status layer_norm(const struct td_module *m, struct td_graph *g, const char *name,
                             td_value *h) {
     td_value gamma, beta;
-    TD_TRY(td_layer_row(g, name, "weight", m->n_embd, 1, &gamma));
-    TD_TRY(td_layer_row(g, name, "bias", m->n_embd, 0, &beta));
+    TD_TRY(td_layer_row(g, name, "weight", m->decoder.width, 1, &gamma));
+    TD_TRY(td_layer_row(g, name, "bias", m->decoder.width, 0, &beta));
     return td_build_layer_norm(g, *h, gamma, beta, m->eps, h);
 }
 
@@ -190,97 +149,91 @@ static td_status conv1d(struct td_graph *g, const char *name, int64_t in, int64_
     return td_build_add(g, *h, bias, h);
 }
 
+// Deviation of a product that leads back into the residual stream.
+static double back(const struct td_decoder *d) {
+    return d->initializer_range / sqrt(2.0 * (double)d->n_layers);
+}
+
 static td_status attention(const struct td_module *m, struct td_graph *g, const char *name,
-                           double back, td_value *h) {
+                           td_value *h) {
+    const struct td_decoder *d = &m->decoder;
     char path[TD_LAYER_NAME_BYTES], drop[TD_LAYER_NAME_BYTES];
     const struct td_attention_options causal = {
         .causal = true, .drop = m->attn_pdrop, .name = drop};
     const struct td_shape shape = td_graph_value(g, *h)->shape;
     const struct td_shape heads = {
-        4, {shape.dim[0], shape.dim[1], 3 * m->n_head, m->n_embd / m->n_head}};
+        4, {shape.dim[0], shape.dim[1], 3 * m->n_head, d->width / m->n_head}};
     snprintf(path, sizeof path, "%s.c_attn", name);
-    TD_TRY(conv1d(g, path, m->n_embd, 3 * m->n_embd, m->initializer_range, h));
+    TD_TRY(conv1d(g, path, d->width, 3 * d->width, d->initializer_range, h));
     TD_TRY(td_layer_reshape(g, &heads, h));
     snprintf(drop, sizeof drop, "%s.attn_dropout", name);
     TD_TRY(td_build_self_attention(g, *h, (int32_t)m->n_head, &causal, h));
     TD_TRY(td_layer_reshape(g, &shape, h));
     snprintf(path, sizeof path, "%s.c_proj", name);
-    TD_TRY(conv1d(g, path, m->n_embd, m->n_embd, back, h));
+    TD_TRY(conv1d(g, path, d->width, d->width, back(d), h));
     return td_layer_dropout(g, path, m->resid_pdrop, h);
 }
 
 static td_status feed_forward(const struct td_module *m, struct td_graph *g, const char *name,
-                              double back, td_value *h) {
+                              td_value *h) {
+    const struct td_decoder *d = &m->decoder;
     char path[TD_LAYER_NAME_BYTES];
     snprintf(path, sizeof path, "%s.c_fc", name);
-    TD_TRY(conv1d(g, path, m->n_embd, 4 * m->n_embd, m->initializer_range, h));
+    TD_TRY(conv1d(g, path, d->width, 4 * d->width, d->initializer_range, h));
     TD_TRY(td_build_gelu(g, *h, m->gelu_tanh, h));
     snprintf(path, sizeof path, "%s.c_proj", name);
-    TD_TRY(conv1d(g, path, 4 * m->n_embd, m->n_embd, back, h));
+    TD_TRY(conv1d(g, path, 4 * d->width, d->width, back(d), h));
     return td_layer_dropout(g, path, m->resid_pdrop, h);
 }
 
-// x + part(norm(x)), twice.
-static td_status block(const struct td_module *m, struct td_graph *g, int64_t layer, td_value *h) {
-    static const struct {
-        const char *norm, *name;
-        td_status (*record)(const struct td_module *m, struct td_graph *g, const char *name,
-                            double back, td_value *h);
-    } part[] = {{"ln_1", "attn", attention}, {"ln_2", "mlp", feed_forward}};
-    const double back = m->initializer_range / sqrt(2.0 * (double)m->n_layer);
-    for (size_t i = 0; i < TD_COUNTOF(part); i++) {
-        char path[TD_LAYER_NAME_BYTES];
-        td_value inner = *h;
-        snprintf(path, sizeof path, "transformer.h.%" PRId64 ".%s", layer, part[i].norm);
-        TD_TRY(layer_norm(m, g, path, &inner));
-        snprintf(path, sizeof path, "transformer.h.%" PRId64 ".%s", layer, part[i].name);
-        TD_TRY(part[i].record(m, g, path, back, &inner));
-        TD_TRY(td_build_add(g, *h, inner, h));
-    }
-    return TD_OK;
-}
-
-// Tokens x (B,T) -> (B,T,C); *out_wte is the head's table too.
 static td_status embed(const struct td_module *m, struct td_graph *g, td_value x, td_value *out_wte,
                        td_value *out_h) {
+    const struct td_decoder *d = &m->decoder;
     td_value wpe;
-    const struct td_shape first = td_shape_2(m->decoder.block, m->n_embd);
-    TD_TRY(table(m, g, "transformer.wte.weight", m->decoder.vocab_size, out_wte));
-    TD_TRY(table(m, g, "transformer.wpe.weight", m->decoder.n_positions, &wpe));
+    const struct td_shape first = td_shape_2(d->block, d->width);
+    TD_TRY(td_decoder_table(d, g, "transformer.wte.weight", d->vocab_size, out_wte));
+    TD_TRY(td_decoder_table(d, g, "transformer.wpe.weight", d->n_positions, &wpe));
     TD_TRY(td_build_embedding(g, *out_wte, x, out_h));
-    if (m->decoder.block < m->decoder.n_positions) {
+    if (d->block < d->n_positions) {
         TD_TRY(td_build_slice(g, wpe, (int64_t[]){0, 0}, &first, &wpe));
     }
     TD_TRY(td_build_add(g, *out_h, wpe, out_h));
     return td_layer_dropout(g, "transformer.drop", m->embd_pdrop, out_h);
 }
 
-static void gpt_aim(struct td_module *m, int64_t row, int64_t position, void *const *inputs) {
-    td_decoder_aim(&m->decoder, row, position, inputs);
-}
+static const struct td_decoder_form form = {
+    .module = "gpt",
+    .positions = "n_positions",
+    .prefix = "transformer.", // the bare GPT2Model has none, as the files on the hub
+    .layers = "transformer.h",
+    .last_norm = "transformer.ln_f",
+    .embed = embed,
+    .norm = layer_norm,
+    .parts = {{"ln_1", "attn", attention}, {"ln_2", "mlp", feed_forward}},
+};
 
-static td_status gpt_record(struct td_module *m, struct td_graph *g, int64_t batch) {
-    TD_CHECK(m->magic == td_module_magic);
-    td_value x, y, wte, h;
-    TD_TRY(td_xy_inputs(&m->decoder.fields, g, batch, &x, &y));
-    TD_TRY(embed(m, g, x, &wte, &h));
-    for (int64_t layer = 0; layer < m->n_layer; layer++) {
-        TD_TRY(block(m, g, layer, &h));
-    }
-    TD_TRY(layer_norm(m, g, "transformer.ln_f", &h));
-    return td_decoder_predict(&m->decoder, g, h, y, wte);
+static td_status gpt_open(const struct td_json *knobs, const struct td_field *fields,
+                          size_t n_fields, struct td_module **out_module) {
+    TD_AUTO(td_module) *m = td_calloc(1, sizeof *m);
+    if (!m) return td_fail_oom();
+    TD_TRY(read_sizes(m, knobs));
+    TD_TRY(read_knobs(m, knobs));
+    TD_TRY(td_decoder_open(&m->decoder, &form, knobs, fields, n_fields));
+    write_config(m);
+    *out_module = td_steal(m);
+    return TD_OK;
 }
 
 static const struct td_module_ops gpt_ops = {
     .struct_bytes = sizeof(struct td_module_ops),
     .open = gpt_open,
-    .close = gpt_close,
-    .record = gpt_record,
+    .close = td_decoder_close,
+    .record = td_decoder_record,
     .targets = td_module_loss_targets,
-    .aim = gpt_aim,
-    .config = gpt_config,
+    .aim = td_decoder_aim,
+    .config = td_decoder_config,
     .check_config = gpt_check_config,
-    .other_name = gpt_other_name,
+    .other_name = td_decoder_other_name,
     .spares = gpt_spares,
 };
 

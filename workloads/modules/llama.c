@@ -22,28 +22,25 @@
 #include "workloads/modules/rope_scaling.h"
 #include "workloads/workloads.h"
 
-enum { td_module_magic = 0x6c6c6d31 };
-
 struct td_module {
-    uint32_t magic;
     struct td_decoder decoder;
-    int64_t width, inner, n_layers, n_heads, n_groups, depth; // depth: of a head
-    double eps, rope_theta, initializer_range, attention_dropout;
+    int64_t inner, n_heads, n_groups, depth; // depth: of a head
+    double eps, rope_theta, attention_dropout;
     struct td_rope_settings rope;
     bool tied;
-    char config[2048]; // config.json
 };
 
 // ---- opening ------------------------------------------------------------------------------------
 static td_status check_heads(const struct td_module *m) {
+    const int64_t width = m->decoder.width;
     if (m->depth > 0 && m->depth % 2 != 0) {
         return td_bad_spec("model.head_dim is %" PRId64 "; a head's width is even", m->depth);
     }
-    if (m->depth == 0 && (m->width % m->n_heads != 0 || m->width / m->n_heads % 2 != 0)) {
+    if (m->depth == 0 && (width % m->n_heads != 0 || width / m->n_heads % 2 != 0)) {
         return td_bad_spec("model.hidden_size is %" PRId64 ", which model.num_attention_heads, "
                            "%" PRId64 ", does not divide into heads of an even width; "
                            "model.head_dim gives another",
-                           m->width, m->n_heads);
+                           width, m->n_heads);
     }
     if (m->n_heads % m->n_groups == 0) return TD_OK;
     return td_bad_spec("model.num_attention_heads is %" PRId64 ", which "
@@ -52,12 +49,13 @@ static td_status check_heads(const struct td_module *m) {
 }
 
 static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
-    TD_TRY(td_knob_int_or(knobs, "hidden_size", 0, &m->width));
+    struct td_decoder *d = &m->decoder;
+    TD_TRY(td_knob_int_or(knobs, "hidden_size", 0, &d->width));
     TD_TRY(td_knob_int_or(knobs, "intermediate_size", 0, &m->inner));
-    TD_TRY(td_knob_int_or(knobs, "num_hidden_layers", 0, &m->n_layers));
+    TD_TRY(td_knob_int_or(knobs, "num_hidden_layers", 0, &d->n_layers));
     TD_TRY(td_knob_int_or(knobs, "num_attention_heads", 0, &m->n_heads));
     TD_TRY(td_knob_int_or(knobs, "num_key_value_heads", m->n_heads, &m->n_groups));
-    if (m->width < 1 || m->inner < 1 || m->n_layers < 1 || m->n_heads < 1 || m->n_groups < 1) {
+    if (d->width < 1 || m->inner < 1 || d->n_layers < 1 || m->n_heads < 1 || m->n_groups < 1) {
         return td_bad_spec(
             "model: hidden_size, intermediate_size, num_hidden_layers, "
             "num_attention_heads and num_key_value_heads are at least 1; give them, or "
@@ -66,7 +64,7 @@ static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
     TD_TRY(td_knob_int_or(knobs, "head_dim", 0, &m->depth));
     if (m->depth < 0) return td_bad_spec("model.head_dim is below 1");
     TD_TRY(check_heads(m));
-    if (m->depth == 0) m->depth = m->width / m->n_heads;
+    if (m->depth == 0) m->depth = d->width / m->n_heads;
     return TD_OK;
 }
 
@@ -78,7 +76,7 @@ static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
     TD_TRY(td_knob_real_or(knobs, "rms_norm_eps", 1e-6, &m->eps));
     TD_TRY(td_knob_real_or(knobs, "rope_theta", 10000, &m->rope_theta));
     TD_TRY(td_knob_bool_or(knobs, "tie_word_embeddings", false, &m->tied));
-    TD_TRY(td_knob_real(knobs, "initializer_range", &m->initializer_range));
+    TD_TRY(td_knob_real(knobs, "initializer_range", &d->initializer_range));
     TD_TRY(td_knob_real(knobs, "attention_dropout", &m->attention_dropout));
     const struct td_json *rope_scaling = td_json_get(knobs, "rope_scaling");
     if (!rope_scaling) return td_bad_spec("knob 'rope_scaling' is missing: a map, or null");
@@ -90,13 +88,14 @@ static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
 // ---- Hugging Face -------------------------------------------------------------------------------
 // Tokens of its own for begin and end have those vocabularies alone that are known to have them.
 static void write_config(struct td_module *m) {
-    const int64_t tokens = m->decoder.vocab_size;
+    struct td_decoder *d = &m->decoder;
+    const int64_t tokens = d->vocab_size;
     const char *begin = tokens == 32000 ? "1" : tokens == 128256 ? "128000" : "null";
     const char *end = tokens == 32000 ? "2" : tokens == 128256 ? "128001" : "null";
     char rope[TD_ROPE_TEXT];
     td_rope_print(&m->rope, rope);
-    int n = snprintf(
-        m->config, sizeof m->config,
+    td_decoder_config_set(
+        d,
         "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\",\n"
         "  \"hidden_size\": %" PRId64 ",\n  \"intermediate_size\": %" PRId64 ",\n"
         "  \"num_hidden_layers\": %" PRId64 ",\n  \"num_attention_heads\": %" PRId64 ",\n"
@@ -106,14 +105,9 @@ static void write_config(struct td_module *m) {
         "  \"rope_scaling\": %s,\n  \"initializer_range\": %.17g,\n"
         "  \"attention_dropout\": %.17g,\n  \"attention_bias\": false,\n  \"mlp_bias\": false,\n"
         "  \"tie_word_embeddings\": %s,\n  \"bos_token_id\": %s,\n  \"eos_token_id\": %s\n}\n",
-        m->width, m->inner, m->n_layers, m->n_heads, m->n_groups, m->depth, m->decoder.n_positions,
-        tokens, m->eps, m->rope_theta, rope, m->initializer_range, m->attention_dropout,
+        d->width, m->inner, d->n_layers, m->n_heads, m->n_groups, m->depth, d->n_positions, tokens,
+        m->eps, m->rope_theta, rope, d->initializer_range, m->attention_dropout,
         m->tied ? "true" : "false", begin, end);
-    TD_CHECK(n > 0 && (size_t)n < sizeof m->config);
-}
-
-static const char *llama_config(struct td_module *m) {
-    return m->config;
 }
 
 // *io_scales: some map of the file stretches them, or cannot be read.
@@ -169,46 +163,17 @@ static td_status llama_check_config(struct td_module *m, const struct td_json *c
     return td_config_all(bad, TD_COUNTOF(bad));
 }
 
-// The bare LlamaModel leaves the prefix out.
-static const char *llama_other_name(struct td_module *m, const char *name) {
-    static const char prefix[] = "model.";
-    (void)m;
-    return strncmp(name, prefix, sizeof prefix - 1) == 0 ? name + sizeof prefix - 1 : NULL;
-}
-
 // The tied head, and the angles that older files carry.
 static bool llama_spares(struct td_module *m, const char *name) {
     return (m->tied && strcmp(name, "lm_head.weight") == 0) ||
            td_decoder_name_ends(name, ".rotary_emb.inv_freq");
 }
 
-static void llama_close(struct td_module *m) {
-    if (!m) return;
-    td_decoder_finish(&m->decoder);
-    m->magic = 0;
-    free(m);
-}
-TD_DEFINE_AUTO(td_module, llama_close);
-
-static td_status llama_open(const struct td_json *knobs, const struct td_field *fields,
-                            size_t n_fields, struct td_module **out_module) {
-    TD_AUTO(td_module) *m = td_calloc(1, sizeof *m);
-    if (!m) return td_fail_oom();
-    m->magic = td_module_magic;
-    TD_TRY(read_sizes(m, knobs));
-    TD_TRY(read_knobs(m, knobs));
-    TD_TRY(
-        td_decoder_open(&m->decoder, "llama", "max_position_embeddings", knobs, fields, n_fields));
-    write_config(m);
-    *out_module = td_steal(m);
-    return TD_OK;
-}
-
 // ---- recording ----------------------------------------------------------------------------------
 static td_status rms_norm(const struct td_module *m, struct td_graph *g, const char *name,
                           td_value *h) {
     td_value gamma;
-    TD_TRY(td_layer_row(g, name, "weight", m->width, 1, &gamma));
+    TD_TRY(td_layer_row(g, name, "weight", m->decoder.width, 1, &gamma));
     return td_build_rms_norm(g, *h, gamma, m->eps, h);
 }
 
@@ -220,8 +185,8 @@ static td_status linear(const struct td_module *m, struct td_graph *g, const cha
     char path[TD_LAYER_NAME_BYTES + 16];
     td_value weight;
     snprintf(path, sizeof path, "%s.%s.weight", part, name);
-    TD_TRY(
-        td_layer_normal(g, path, out, in->dim[in->n_dims - 1], m->initializer_range, 0, &weight));
+    TD_TRY(td_layer_normal(g, path, out, in->dim[in->n_dims - 1], m->decoder.initializer_range, 0,
+                           &weight));
     return td_build_matmul(g, *h, weight, 0, &transposed, h);
 }
 
@@ -254,7 +219,7 @@ static td_status attention(const struct td_module *m, struct td_graph *g, const 
     snprintf(drop, sizeof drop, "%s.attention_dropout", name);
     TD_TRY(td_build_attention(g, qkv[0], qkv[1], qkv[2], &causal, h));
     TD_TRY(td_layer_reshape(g, &shape, h));
-    return linear(m, g, name, "o_proj", m->width, h);
+    return linear(m, g, name, "o_proj", m->decoder.width, h);
 }
 
 static td_status feed_forward(const struct td_module *m, struct td_graph *g, const char *name,
@@ -264,64 +229,59 @@ static td_status feed_forward(const struct td_module *m, struct td_graph *g, con
     TD_TRY(linear(m, g, name, "up_proj", m->inner, &up));
     TD_TRY(td_build_silu(g, gate, &gate));
     TD_TRY(td_build_mul(g, gate, up, h));
-    return linear(m, g, name, "down_proj", m->width, h);
+    return linear(m, g, name, "down_proj", m->decoder.width, h);
 }
 
-// x + part(norm(x)), twice.
-static td_status block(const struct td_module *m, struct td_graph *g, int64_t layer, td_value *h) {
-    static const struct {
-        const char *norm, *name;
-        td_status (*record)(const struct td_module *m, struct td_graph *g, const char *name,
-                            td_value *h);
-    } part[] = {{"input_layernorm", "self_attn", attention},
-                {"post_attention_layernorm", "mlp", feed_forward}};
-    for (size_t i = 0; i < TD_COUNTOF(part); i++) {
-        char path[TD_LAYER_NAME_BYTES];
-        td_value inner = *h;
-        snprintf(path, sizeof path, "model.layers.%" PRId64 ".%s", layer, part[i].norm);
-        TD_TRY(rms_norm(m, g, path, &inner));
-        snprintf(path, sizeof path, "model.layers.%" PRId64 ".%s", layer, part[i].name);
-        TD_TRY(part[i].record(m, g, path, &inner));
-        TD_TRY(td_build_add(g, *h, inner, h));
-    }
-    return TD_OK;
-}
-
-// (V,C), by tokens
 static td_status table(const struct td_module *m, struct td_graph *g, const char *name,
                        td_value *out_value) {
-    return td_layer_normal(g, name, m->decoder.vocab_size, m->width, m->initializer_range,
-                           TD_PARAM_NOT_HIDDEN, out_value);
+    return td_decoder_table(&m->decoder, g, name, m->decoder.vocab_size, out_value);
 }
 
-static void llama_aim(struct td_module *m, int64_t row, int64_t position, void *const *inputs) {
-    td_decoder_aim(&m->decoder, row, position, inputs);
+static td_status embed(const struct td_module *m, struct td_graph *g, td_value x,
+                       td_value *out_head, td_value *out_h) {
+    TD_TRY(table(m, g, "model.embed_tokens.weight", out_head));
+    return td_build_embedding(g, *out_head, x, out_h);
 }
 
-static td_status llama_record(struct td_module *m, struct td_graph *g, int64_t batch) {
-    TD_CHECK(m->magic == td_module_magic);
-    td_value x, y, head, h;
-    TD_TRY(td_xy_inputs(&m->decoder.fields, g, batch, &x, &y));
-    TD_TRY(table(m, g, "model.embed_tokens.weight", &head));
-    TD_TRY(td_build_embedding(g, head, x, &h));
-    for (int64_t layer = 0; layer < m->n_layers; layer++) {
-        TD_TRY(block(m, g, layer, &h));
-    }
-    TD_TRY(rms_norm(m, g, "model.norm", &h));
-    if (!m->tied) TD_TRY(table(m, g, "lm_head.weight", &head));
-    return td_decoder_predict(&m->decoder, g, h, y, head);
+static td_status own_head(const struct td_module *m, struct td_graph *g, td_value *inout_head) {
+    return m->tied ? TD_OK : table(m, g, "lm_head.weight", inout_head);
+}
+
+static const struct td_decoder_form form = {
+    .module = "llama",
+    .positions = "max_position_embeddings",
+    .prefix = "model.", // the bare LlamaModel has none
+    .layers = "model.layers",
+    .last_norm = "model.norm",
+    .embed = embed,
+    .norm = rms_norm,
+    .parts = {{"input_layernorm", "self_attn", attention},
+              {"post_attention_layernorm", "mlp", feed_forward}},
+    .head = own_head,
+};
+
+static td_status llama_open(const struct td_json *knobs, const struct td_field *fields,
+                            size_t n_fields, struct td_module **out_module) {
+    TD_AUTO(td_module) *m = td_calloc(1, sizeof *m);
+    if (!m) return td_fail_oom();
+    TD_TRY(read_sizes(m, knobs));
+    TD_TRY(read_knobs(m, knobs));
+    TD_TRY(td_decoder_open(&m->decoder, &form, knobs, fields, n_fields));
+    write_config(m);
+    *out_module = td_steal(m);
+    return TD_OK;
 }
 
 static const struct td_module_ops llama_ops = {
     .struct_bytes = sizeof(struct td_module_ops),
     .open = llama_open,
-    .close = llama_close,
-    .record = llama_record,
+    .close = td_decoder_close,
+    .record = td_decoder_record,
     .targets = td_module_loss_targets,
-    .aim = llama_aim,
-    .config = llama_config,
+    .aim = td_decoder_aim,
+    .config = td_decoder_config,
     .check_config = llama_check_config,
-    .other_name = llama_other_name,
+    .other_name = td_decoder_other_name,
     .spares = llama_spares,
 };
 
