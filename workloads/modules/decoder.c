@@ -14,9 +14,7 @@
 
 enum { td_decoder_magic = 0x64656331 };
 
-static struct td_decoder *decoder_of(struct td_module *m) {
-    return TD_CAST(td_decoder, (void *)m);
-}
+TD_DEFINE_AUTO(td_module, td_decoder_close);
 
 static td_status fit_sizes(struct td_decoder *d) {
     int64_t tokens = TD_MAX(d->fields.x.n_classes, d->fields.y.n_classes);
@@ -34,25 +32,36 @@ static td_status fit_sizes(struct td_decoder *d) {
                        tokens, d->vocab_size);
 }
 
-td_status td_decoder_open(struct td_decoder *d, const struct td_decoder_form *form,
-                          const struct td_json *knobs, const struct td_field *fields,
-                          size_t n_fields) {
-    d->magic = td_decoder_magic;
-    d->form = form;
-    TD_TRY(td_module_loss_init(&d->loss, knobs));
-    TD_TRY(td_xy_take(form->module, fields, n_fields, &d->fields));
+static td_status take_fields(struct td_decoder *d, const struct td_field *fields, size_t n_fields) {
+    TD_TRY(td_xy_take(d->form->module, fields, n_fields, &d->fields));
     const struct td_field *x = &d->fields.x, *y = &d->fields.y;
     if (x->dtype != TD_I32 || y->dtype != TD_I32 || x->sample_shape.n_dims != 1 ||
         !td_shape_equal(&x->sample_shape, &y->sample_shape)) {
         char a[96], b[96];
         return td_bad_spec("%s takes rows of i32 tokens 'x' and as many 'y'; the dataset gives "
                            "%s of %s and %s of %s",
-                           form->module, td_shape_words(&x->sample_shape, a, sizeof a),
+                           d->form->module, td_shape_words(&x->sample_shape, a, sizeof a),
                            td_dtype_name(x->dtype), td_shape_words(&y->sample_shape, b, sizeof b),
                            td_dtype_name(y->dtype));
     }
     TD_TRY(fit_sizes(d));
-    return td_module_loss_fit_tokens(&d->loss, form->module, d->vocab_size);
+    return td_module_loss_fit_tokens(&d->loss, d->form->module, d->vocab_size);
+}
+
+td_status td_decoder_open(const struct td_decoder_form *form, size_t bytes,
+                          const struct td_json *knobs, const struct td_field *fields,
+                          size_t n_fields, struct td_module **out_module) {
+    TD_AUTO(td_module) *m = td_calloc(1, bytes);
+    struct td_decoder *d = (struct td_decoder *)m;
+    if (!m) return td_fail_oom();
+    d->magic = td_decoder_magic;
+    d->form = form;
+    TD_TRY(form->read(m, knobs));
+    TD_TRY(td_module_loss_init(&d->loss, knobs));
+    TD_TRY(take_fields(d, fields, n_fields));
+    form->write_config(m);
+    *out_module = td_steal(m);
+    return TD_OK;
 }
 
 void td_decoder_close(struct td_module *m) {
@@ -63,20 +72,12 @@ void td_decoder_close(struct td_module *m) {
     free(d);
 }
 
-void td_decoder_config_set(struct td_decoder *d, const char *fmt, ...) {
-    va_list ap;
-    va_start(ap, fmt);
-    const int n = vsnprintf(d->config, sizeof d->config, fmt, ap);
-    va_end(ap);
-    TD_CHECK(n > 0 && (size_t)n < sizeof d->config);
-}
-
 const char *td_decoder_config(struct td_module *m) {
-    return decoder_of(m)->config;
+    return TD_CAST(td_decoder, (void *)m)->config;
 }
 
 const char *td_decoder_other_name(struct td_module *m, const char *name) {
-    const char *prefix = decoder_of(m)->form->prefix;
+    const char *prefix = TD_CAST(td_decoder, (void *)m)->form->prefix;
     const size_t n = strlen(prefix);
     return strncmp(name, prefix, n) == 0 ? name + n : NULL;
 }
@@ -100,7 +101,7 @@ static td_status predict(struct td_graph *g, td_value h, td_value y, td_value he
 }
 
 void td_decoder_aim(struct td_module *m, int64_t row, int64_t position, void *const *inputs) {
-    const struct td_decoder *d = decoder_of(m);
+    const struct td_decoder *d = TD_CAST(td_decoder, (void *)m);
     int32_t *y = inputs[d->fields.y_first ? 0 : 1];
     y[row * d->block] = (int32_t)(row * d->block + position);
 }
@@ -143,14 +144,15 @@ static td_status layer(const struct td_decoder *d, const struct td_module *m, st
 }
 
 td_status td_decoder_record(struct td_module *m, struct td_graph *g, int64_t batch) {
-    const struct td_decoder *d = decoder_of(m);
+    const struct td_decoder *d = TD_CAST(td_decoder, (void *)m);
     td_value x, y, head, h;
     TD_TRY(td_xy_inputs(&d->fields, g, batch, &x, &y));
-    TD_TRY(d->form->embed(m, g, x, &head, &h));
+    TD_TRY(td_decoder_table(d, g, d->form->tokens, d->vocab_size, &head));
+    TD_TRY(d->form->embed ? d->form->embed(m, g, x, head, &h) : td_build_embedding(g, head, x, &h));
     for (int64_t i = 0; i < d->n_layers; i++) {
         TD_TRY(layer(d, m, g, i, &h));
     }
     TD_TRY(d->form->norm(m, g, d->form->last_norm, &h));
-    if (d->form->head) TD_TRY(d->form->head(m, g, &head));
+    if (!d->tied) TD_TRY(td_decoder_table(d, g, d->form->head, d->vocab_size, &head));
     return end(d, g, h, y, head);
 }

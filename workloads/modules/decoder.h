@@ -18,21 +18,21 @@ typedef td_status td_decoder_part_fn(const struct td_module *m, struct td_graph 
                                      const char *name, td_value *h);
 struct td_decoder_form {
     const char *module, *positions; // its name, and the knob that bounds T: for messages
-    const char *prefix;             // of names, which some files leave out: "model."
-    const char *layers, *last_norm; // names of the first layer begin with "<layers>.0."
-    // Tokens x (B,T) -> (B,T,C); *out_head (V,C) is their table.
-    td_status (*embed)(const struct td_module *m, struct td_graph *g, td_value x,
-                       td_value *out_head, td_value *out_h);
+    td_status (*read)(struct td_module *m, const struct td_json *knobs);
+    void (*write_config)(struct td_module *m); // once sizes are known
+    const char *prefix;                        // of names, which some files leave out: "model."
+    const char *tokens, *head;                 // tables (V,C); head: unless it is that of tokens
+    const char *layers, *last_norm;            // names of the first layer begin with "<layers>.0."
+    // Tokens x (B,T) -> (B,T,C); NULL: by their table alone.
+    td_status (*embed)(const struct td_module *m, struct td_graph *g, td_value x, td_value tokens,
+                       td_value *out_h);
     td_decoder_part_fn *norm;
     struct td_decoder_part {
         const char *norm, *name;
         td_decoder_part_fn *record;
     } parts[2];
-    // The head's own table, after all else; NULL: it is that of tokens.
-    td_status (*head)(const struct td_module *m, struct td_graph *g, td_value *inout_head);
 };
 
-enum { TD_DECODER_CONFIG_BYTES = 2048 };
 struct td_decoder {
     uint32_t magic;
     const struct td_decoder_form *form;
@@ -42,16 +42,15 @@ struct td_decoder {
     int64_t block;                   // T
     int64_t n_positions, vocab_size; // 0: no knob says it, so it is the data's
     double initializer_range;
-    char config[TD_DECODER_CONFIG_BYTES]; // config.json
+    bool tied;         // the head's table is that of tokens
+    char config[2048]; // config.json
 };
 
-// Takes the fields, and the loss out of the module's knobs; sizes that are open become the data's.
-// To be closed either way.
-TD_MUST_USE td_status td_decoder_open(struct td_decoder *d, const struct td_decoder_form *form,
+// bytes: of a td_module. Takes the fields, and the loss out of the module's knobs; sizes that are
+// open become the data's.
+TD_MUST_USE td_status td_decoder_open(const struct td_decoder_form *form, size_t bytes,
                                       const struct td_json *knobs, const struct td_field *fields,
-                                      size_t n_fields);
-// Writes config.json.
-void td_decoder_config_set(struct td_decoder *d, const char *fmt, ...) TD_PRINTF(2, 3);
+                                      size_t n_fields, struct td_module **out_module);
 // Whether a tensor is one of a kind that each layer of a foreign file has.
 bool td_decoder_name_ends(const char *name, const char *end);
 // A table (rows, C), by tokens or places.
@@ -60,7 +59,6 @@ TD_MUST_USE td_status td_decoder_table(const struct td_decoder *d, struct td_gra
 
 // ---- slots of the module ------------------------------------------------------------------------
 void td_decoder_close(struct td_module *m);
-TD_DEFINE_AUTO(td_module, td_decoder_close);
 // In predict mode the result is "logits" (B,V), of the places that td_decoder_aim chose.
 TD_MUST_USE td_status td_decoder_record(struct td_module *m, struct td_graph *g, int64_t batch);
 void td_decoder_aim(struct td_module *m, int64_t row, int64_t position, void *const *inputs);

@@ -63,6 +63,8 @@ static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
 
 static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
     const char *activation = NULL;
+    m->decoder.tied = true;
+    TD_TRY(read_sizes(m, knobs));
     TD_TRY(td_knob_text(knobs, "activation_function", &activation));
     m->gelu_tanh = strcmp(activation, "gelu_new") == 0;
     TD_TRY(td_knob_real_or(knobs, "layer_norm_epsilon", 1e-5, &m->eps));
@@ -81,8 +83,8 @@ static const char *activation_of(const struct td_module *m) {
 static void write_config(struct td_module *m) {
     struct td_decoder *d = &m->decoder;
     const char *end_of_text = d->vocab_size == 50257 ? "50256" : "null";
-    td_decoder_config_set(
-        d,
+    int n = snprintf(
+        d->config, sizeof d->config,
         "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
         "  \"n_layer\": %" PRId64 ",\n  \"n_head\": %" PRId64 ",\n  \"n_embd\": %" PRId64 ",\n"
         "  \"n_positions\": %" PRId64 ",\n  \"n_ctx\": %" PRId64 ",\n  \"vocab_size\": %" PRId64
@@ -93,6 +95,7 @@ static void write_config(struct td_module *m) {
         d->n_layers, m->n_head, d->width, d->n_positions, d->n_positions, d->vocab_size,
         activation_of(m), m->eps, d->initializer_range, m->embd_pdrop, m->resid_pdrop,
         m->attn_pdrop, end_of_text, end_of_text);
+    TD_CHECK(n > 0 && (size_t)n < sizeof d->config);
 }
 
 static td_status check_activation(const struct td_module *m, const struct td_json *config) {
@@ -186,14 +189,13 @@ static td_status feed_forward(const struct td_module *m, struct td_graph *g, con
     return td_layer_dropout(g, path, m->resid_pdrop, h);
 }
 
-static td_status embed(const struct td_module *m, struct td_graph *g, td_value x, td_value *out_wte,
+static td_status embed(const struct td_module *m, struct td_graph *g, td_value x, td_value wte,
                        td_value *out_h) {
     const struct td_decoder *d = &m->decoder;
-    td_value wpe;
     const struct td_shape first = td_shape_2(d->block, d->width);
-    TD_TRY(td_decoder_table(d, g, "transformer.wte.weight", d->vocab_size, out_wte));
+    td_value wpe;
     TD_TRY(td_decoder_table(d, g, "transformer.wpe.weight", d->n_positions, &wpe));
-    TD_TRY(td_build_embedding(g, *out_wte, x, out_h));
+    TD_TRY(td_build_embedding(g, wte, x, out_h));
     if (d->block < d->n_positions) {
         TD_TRY(td_build_slice(g, wpe, (int64_t[]){0, 0}, &first, &wpe));
     }
@@ -204,7 +206,10 @@ static td_status embed(const struct td_module *m, struct td_graph *g, td_value x
 static const struct td_decoder_form form = {
     .module = "gpt",
     .positions = "n_positions",
+    .read = read_knobs,
+    .write_config = write_config,
     .prefix = "transformer.", // the bare GPT2Model has none, as the files on the hub
+    .tokens = "transformer.wte.weight",
     .layers = "transformer.h",
     .last_norm = "transformer.ln_f",
     .embed = embed,
@@ -214,14 +219,7 @@ static const struct td_decoder_form form = {
 
 static td_status gpt_open(const struct td_json *knobs, const struct td_field *fields,
                           size_t n_fields, struct td_module **out_module) {
-    TD_AUTO(td_module) *m = td_calloc(1, sizeof *m);
-    if (!m) return td_fail_oom();
-    TD_TRY(read_sizes(m, knobs));
-    TD_TRY(read_knobs(m, knobs));
-    TD_TRY(td_decoder_open(&m->decoder, &form, knobs, fields, n_fields));
-    write_config(m);
-    *out_module = td_steal(m);
-    return TD_OK;
+    return td_decoder_open(&form, sizeof **out_module, knobs, fields, n_fields, out_module);
 }
 
 static const struct td_module_ops gpt_ops = {

@@ -27,7 +27,6 @@ struct td_module {
     int64_t inner, n_heads, n_groups, depth; // depth: of a head
     double eps, rope_theta, attention_dropout;
     struct td_rope_settings rope;
-    bool tied;
 };
 
 // ---- opening ------------------------------------------------------------------------------------
@@ -70,12 +69,13 @@ static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
 
 static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
     struct td_decoder *d = &m->decoder;
+    TD_TRY(read_sizes(m, knobs));
     TD_TRY(td_knob_int_or(knobs, "max_position_embeddings", 0, &d->n_positions));
     TD_TRY(td_knob_int_or(knobs, "vocab_size", 0, &d->vocab_size));
     // Null: what a config.json means that leaves them out.
     TD_TRY(td_knob_real_or(knobs, "rms_norm_eps", 1e-6, &m->eps));
     TD_TRY(td_knob_real_or(knobs, "rope_theta", 10000, &m->rope_theta));
-    TD_TRY(td_knob_bool_or(knobs, "tie_word_embeddings", false, &m->tied));
+    TD_TRY(td_knob_bool_or(knobs, "tie_word_embeddings", false, &d->tied));
     TD_TRY(td_knob_real(knobs, "initializer_range", &d->initializer_range));
     TD_TRY(td_knob_real(knobs, "attention_dropout", &m->attention_dropout));
     const struct td_json *rope_scaling = td_json_get(knobs, "rope_scaling");
@@ -94,8 +94,8 @@ static void write_config(struct td_module *m) {
     const char *end = tokens == 32000 ? "2" : tokens == 128256 ? "128001" : "null";
     char rope[TD_ROPE_TEXT];
     td_rope_print(&m->rope, rope);
-    td_decoder_config_set(
-        d,
+    int n = snprintf(
+        d->config, sizeof d->config,
         "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\",\n"
         "  \"hidden_size\": %" PRId64 ",\n  \"intermediate_size\": %" PRId64 ",\n"
         "  \"num_hidden_layers\": %" PRId64 ",\n  \"num_attention_heads\": %" PRId64 ",\n"
@@ -107,7 +107,8 @@ static void write_config(struct td_module *m) {
         "  \"tie_word_embeddings\": %s,\n  \"bos_token_id\": %s,\n  \"eos_token_id\": %s\n}\n",
         d->width, m->inner, d->n_layers, m->n_heads, m->n_groups, m->depth, d->n_positions, tokens,
         m->eps, m->rope_theta, rope, d->initializer_range, m->attention_dropout,
-        m->tied ? "true" : "false", begin, end);
+        d->tied ? "true" : "false", begin, end);
+    TD_CHECK(n > 0 && (size_t)n < sizeof d->config);
 }
 
 // *io_scales: some map of the file stretches them, or cannot be read.
@@ -154,7 +155,7 @@ static td_status llama_check_config(struct td_module *m, const struct td_json *c
         td_config_word(config, "hidden_act", "silu", "silu"),
         td_config_flag(config, "attention_bias", false, false),
         td_config_flag(config, "mlp_bias", false, false),
-        td_config_flag(config, "tie_word_embeddings", false, m->tied),
+        td_config_flag(config, "tie_word_embeddings", false, m->decoder.tied),
         td_config_number(config, "num_attention_heads", 32, (double)m->n_heads),
         has_depth ? td_config_number(config, "head_dim", 0, (double)m->depth) : TD_OK,
         td_config_number(config, "rms_norm_eps", 1e-6, m->eps),
@@ -165,7 +166,7 @@ static td_status llama_check_config(struct td_module *m, const struct td_json *c
 
 // The tied head, and the angles that older files carry.
 static bool llama_spares(struct td_module *m, const char *name) {
-    return (m->tied && strcmp(name, "lm_head.weight") == 0) ||
+    return (m->decoder.tied && strcmp(name, "lm_head.weight") == 0) ||
            td_decoder_name_ends(name, ".rotary_emb.inv_freq");
 }
 
@@ -232,44 +233,24 @@ static td_status feed_forward(const struct td_module *m, struct td_graph *g, con
     return linear(m, g, name, "down_proj", m->decoder.width, h);
 }
 
-static td_status table(const struct td_module *m, struct td_graph *g, const char *name,
-                       td_value *out_value) {
-    return td_decoder_table(&m->decoder, g, name, m->decoder.vocab_size, out_value);
-}
-
-static td_status embed(const struct td_module *m, struct td_graph *g, td_value x,
-                       td_value *out_head, td_value *out_h) {
-    TD_TRY(table(m, g, "model.embed_tokens.weight", out_head));
-    return td_build_embedding(g, *out_head, x, out_h);
-}
-
-static td_status own_head(const struct td_module *m, struct td_graph *g, td_value *inout_head) {
-    return m->tied ? TD_OK : table(m, g, "lm_head.weight", inout_head);
-}
-
 static const struct td_decoder_form form = {
     .module = "llama",
     .positions = "max_position_embeddings",
+    .read = read_knobs,
+    .write_config = write_config,
     .prefix = "model.", // the bare LlamaModel has none
+    .tokens = "model.embed_tokens.weight",
     .layers = "model.layers",
     .last_norm = "model.norm",
-    .embed = embed,
+    .head = "lm_head.weight",
     .norm = rms_norm,
     .parts = {{"input_layernorm", "self_attn", attention},
               {"post_attention_layernorm", "mlp", feed_forward}},
-    .head = own_head,
 };
 
 static td_status llama_open(const struct td_json *knobs, const struct td_field *fields,
                             size_t n_fields, struct td_module **out_module) {
-    TD_AUTO(td_module) *m = td_calloc(1, sizeof *m);
-    if (!m) return td_fail_oom();
-    TD_TRY(read_sizes(m, knobs));
-    TD_TRY(read_knobs(m, knobs));
-    TD_TRY(td_decoder_open(&m->decoder, &form, knobs, fields, n_fields));
-    write_config(m);
-    *out_module = td_steal(m);
-    return TD_OK;
+    return td_decoder_open(&form, sizeof **out_module, knobs, fields, n_fields, out_module);
 }
 
 static const struct td_module_ops llama_ops = {
