@@ -1,5 +1,5 @@
-// See the header. Time: a timer fires when the next token expires, and at least once a minute while
-// one will, because the real clock may be set. Judging a call looks at the clock itself.
+// See the header. Time: a timer fires when the next credential expires, and at least once a minute
+// while one will, because the real clock may be set. Judging a call looks at the clock itself.
 
 #include "daemon/coordinator/shell/access/access.h"
 
@@ -24,7 +24,7 @@ struct td_access {
     struct td_tls_revoked *revoked; // serials that handshakes refuse
     struct td_audit *audit;
     struct td_caps *caps;
-    struct td_loop_timer *timer; // the next token or certificate expires
+    struct td_loop_timer *timer; // the next credential expires
 };
 enum { td_access_magic = 0x54444143 }; // "TDAC"
 

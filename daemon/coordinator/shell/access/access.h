@@ -36,7 +36,7 @@ struct td_tls_guests;
 // server's.
 TD_MUST_USE td_status td_access_create(struct td_coordinator *c, struct td_access **out_access);
 void td_access_destroy(struct td_access *a);
-// Reads the tokens. salvage: what is no token is left out and logged, else it is DATA_LOSS.
+// Reads the credentials. salvage: a row that is none is left out and logged, else it is DATA_LOSS.
 TD_MUST_USE td_status td_access_load(struct td_coordinator *c, bool salvage);
 
 // td_rpc_server_add for rows of ours. INTERNAL: one names no role.
