@@ -13,10 +13,8 @@ td_status td_store_table_init(struct td_store_table *t) {
 }
 
 void td_store_table_finish(struct td_store_table *t) {
-    size_t cursor = 0;
-    const char *key;
     void *value;
-    while (t->items && td_map_next(t->items, &cursor, &key, &value)) {
+    for (size_t cursor = 0; t->items && (value = td_map_each(t->items, &cursor));) {
         free(value);
     }
     td_map_destroy(t->items);

@@ -147,3 +147,8 @@ bool td_map_next(const struct td_map *m, size_t *cursor, const char **out_key, v
     if (out_value) *out_value = e->value;
     return true;
 }
+
+void *td_map_each(const struct td_map *m, size_t *cursor) {
+    void *value;
+    return td_map_next(m, cursor, NULL, &value) ? value : NULL;
+}

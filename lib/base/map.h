@@ -20,5 +20,7 @@ void *td_map_remove(struct td_map *m, const char *key); // the value, or NULL
 // Iteration in insertion order: start with *cursor = 0; false at the end. Removing the current
 // entry while iterating is allowed, adding is not.
 bool td_map_next(const struct td_map *m, size_t *cursor, const char **out_key, void **out_value);
+// The same for values that are never NULL, of which no key is wanted; NULL at the end.
+void *td_map_each(const struct td_map *m, size_t *cursor);
 
 #endif

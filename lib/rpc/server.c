@@ -192,10 +192,8 @@ td_status td_rpc_server_create(struct td_loop *loop, const struct td_rpc_server_
 }
 
 static void free_routes(struct td_map *routes) {
-    size_t cursor = 0;
-    const char *path;
     void *route;
-    while (routes && td_map_next(routes, &cursor, &path, &route)) {
+    for (size_t cursor = 0; routes && (route = td_map_each(routes, &cursor));) {
         free(route);
     }
     td_map_destroy(routes);
@@ -314,10 +312,8 @@ td_status td_rpc_server_add(struct td_rpc_server *server, const struct td_rpc_me
 }
 
 bool td_rpc_server_has_service(const struct td_rpc_server *server, const char *service) {
-    size_t cursor = 0;
-    const char *path;
     void *route;
-    while (td_map_next(server->routes, &cursor, &path, &route)) {
+    for (size_t cursor = 0; (route = td_map_each(server->routes, &cursor));) {
         if (strcmp(((const struct td_rpc_route *)route)->row->service, service) == 0) return true;
     }
     return false;

@@ -72,11 +72,8 @@ static td_status find_checkpoint(void *arg, struct td_arena *a, const char *text
 // ---- the client ---------------------------------------------------------------------------------
 // A node that is lost takes no job, nor does one of another build.
 static const struct td_host *stranger(const struct td_core *core, const char *boot_id) {
-    size_t cursor = 0;
-    const char *id;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &id, &value)) {
-        const struct td_host *n = value;
+    const struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         if (!n->lost && !n->unfit[0] && strcmp(n->boot_id, boot_id) != 0) return n;
     }
     return NULL;

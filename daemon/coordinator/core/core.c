@@ -50,10 +50,8 @@ struct td_core_out td_core_take(struct td_core *core) {
 
 // ---- life ---------------------------------------------------------------------------------------
 static void forget_values(struct td_map *m, void (*destroy)(void *)) {
-    size_t cursor = 0;
-    const char *key;
     void *value;
-    while (m && td_map_next(m, &cursor, &key, &value)) {
+    for (size_t cursor = 0; m && (value = td_map_each(m, &cursor));) {
         destroy(value);
     }
     td_map_destroy(m);
@@ -148,11 +146,8 @@ void td_core_start(struct td_core *core, struct td_now now) {
     core->started = true;
     core->started_at = now.mono;
     td_specs_start(core);
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        struct td_host *n = value;
+    struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         n->last_message = now.mono;
         td_core_wake_at(core, td_mono_add(now.mono, core->options.lease_ns / 4));
     }

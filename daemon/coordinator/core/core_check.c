@@ -404,11 +404,9 @@ static td_status check_places(const struct td_core *core, const struct td_host *
 
 static uint32_t count_removals(const struct td_core *core, const struct td_host *n) {
     uint32_t count = 0;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->removals, &cursor, &key, &value)) {
-        count += strcmp(((const struct td_removal *)value)->node, n->id) == 0;
+    const struct td_removal *r;
+    for (size_t cursor = 0; (r = td_map_each(core->removals, &cursor));) {
+        count += strcmp(r->node, n->id) == 0;
     }
     return count;
 }

@@ -495,11 +495,8 @@ Traind__V1__ClusterInfo *td_view_cluster(struct td_arena *a, const struct td_cor
     if (!m) return NULL;
     traind__v1__cluster_info__init(m);
     m->incarnation = core->options.incarnation;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
+    const struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         if (!td_host_ready(n)) continue;
         m->nodes++;
         m->slots += n->slots;

@@ -29,6 +29,10 @@ static void test_entries_keep_their_order_when_some_are_removed(void **state) {
     }
     assert_int_equal(n, 66);
     assert_int_equal(td_map_count(m), 66);
+    for (cursor = 0; (value = td_map_each(m, &cursor));) {
+        n--;
+    }
+    assert_int_equal(n, 0);
 }
 
 static void test_value_is_replaced_when_key_is_known(void **state) {

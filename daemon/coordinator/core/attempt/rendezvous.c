@@ -238,12 +238,9 @@ void td_rendezvous_on_taken(struct td_core *core, struct td_host *node,
 }
 
 void td_rendezvous_node_up(struct td_core *core, struct td_host *node) {
-    size_t cursor = 0;
-    const char *name;
-    void *value;
+    struct td_rendezvous *r;
     node->values_flying = 0;
-    while (td_map_next(core->rendezvous, &cursor, &name, &value)) {
-        struct td_rendezvous *r = value;
+    for (size_t cursor = 0; (r = td_map_each(core->rendezvous, &cursor));) {
         for (struct want **at = &r->wants; *at;) {
             if (strcmp((*at)->node, node->id) == 0) {
                 drop_want(r, at);

@@ -70,11 +70,9 @@ static td_status pick(struct td_core *core, const struct td_checkpoint_of_job *n
 
 // ---- places -------------------------------------------------------------------------------------
 static bool only_the_embedded(const struct td_core *core) {
-    size_t cursor = 0;
-    const char *id;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &id, &value)) {
-        if (!((const struct td_host *)value)->embedded) return false;
+    const struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
+        if (!n->embedded) return false;
     }
     return true;
 }

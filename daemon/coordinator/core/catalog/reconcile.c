@@ -133,11 +133,8 @@ static void ask_removal(struct td_core *core, struct td_host *n, struct td_remov
 
 static struct td_removal *next_removal(struct td_core *core, const struct td_host *n) {
     if (!n->n_removals) return NULL;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->removals, &cursor, &key, &value)) {
-        struct td_removal *r = value;
+    struct td_removal *r;
+    for (size_t cursor = 0; (r = td_map_each(core->removals, &cursor));) {
         if (strcmp(r->node, n->id) == 0 && r->request < n->reconcile_from) return r;
     }
     return NULL;
@@ -199,11 +196,9 @@ void td_reconcile_due(struct td_core *core, struct td_job *j) {
 
 static uint32_t count_removals(const struct td_core *core, const struct td_host *n) {
     uint32_t count = 0;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->removals, &cursor, &key, &value)) {
-        count += strcmp(((const struct td_removal *)value)->node, n->id) == 0;
+    const struct td_removal *r;
+    for (size_t cursor = 0; (r = td_map_each(core->removals, &cursor));) {
+        count += strcmp(r->node, n->id) == 0;
     }
     return count;
 }

@@ -51,11 +51,8 @@ void td_host_set_kinds(struct td_host *n, bool commands, bool programs) {
 
 void td_nodes_say_none(const struct td_core *core, char *out, size_t bytes) {
     const struct td_host *unfit = NULL, *troubled = NULL;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
+    const struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         if (td_host_connected(n) && n->trouble[0]) troubled = n;
         if ((!n->refused && !td_host_connected(n)) || !n->unfit[0]) continue;
         if (!unfit || strcmp(n->name, unfit->name) < 0) unfit = n;

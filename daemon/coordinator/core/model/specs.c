@@ -97,10 +97,9 @@ void td_specs_remove(struct td_core *core, const struct td_job *j) {
 }
 
 void td_specs_finish(struct td_core *core) {
-    size_t cursor = 0;
-    const char *key;
     void *value;
-    while (core->spec_shares && td_map_next(core->spec_shares, &cursor, &key, &value)) {
+    for (size_t cursor = 0;
+         core->spec_shares && (value = td_map_each(core->spec_shares, &cursor));) {
         free(value);
     }
     td_map_destroy(core->spec_shares);

@@ -76,11 +76,8 @@ static void tick_node(struct td_core *core, struct td_host *n) {
 void td_leases_after_stall(struct td_core *core, struct td_mono before) {
     int64_t gap_ns = core->now.mono.ns - before.ns;
     if (gap_ns < core->options.lease_ns / 2 || !td_map_count(core->nodes)) return;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        struct td_host *n = value;
+    struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         // Of one that was lost before, the time that passed without us does not count.
         n->refused_at.ns += gap_ns;
         n->last_message.ns = n->lost ? n->last_message.ns + gap_ns : core->now.mono.ns;
@@ -115,10 +112,8 @@ static bool is_forgotten(struct td_core *core, struct td_host *n) {
 
 void td_leases_tick(struct td_core *core) {
     td_leases_stay_awake(core);
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        if (!is_forgotten(core, value)) tick_node(core, value);
+    struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
+        if (!is_forgotten(core, n)) tick_node(core, n);
     }
 }

@@ -27,10 +27,8 @@
 
 // ---- slots --------------------------------------------------------------------------------------
 void td_nodes_count(struct td_core *core) {
-    size_t cursor = 0;
-    const char *key;
     void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+    for (size_t cursor = 0; (value = td_map_each(core->nodes, &cursor));) {
         struct td_host *n = value;
         n->used = 0;
         n->reserved = n->kept_for = 0;

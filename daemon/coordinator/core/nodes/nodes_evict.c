@@ -35,12 +35,9 @@ static bool goes_before(const struct td_host *a, const struct td_host *b) {
 }
 
 static struct td_host *find_idle(struct td_core *core) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
+    struct td_host *n;
     struct td_host *found = NULL;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        struct td_host *n = value;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         if (n->session || n->holds) continue;
         if (!found || goes_before(n, found)) found = n;
     }
@@ -49,16 +46,14 @@ static struct td_host *find_idle(struct td_core *core) {
 
 td_status td_nodes_evict(struct td_core *core) {
     if (td_map_count(core->nodes) < TD_CORE_MAX_NODES) return TD_OK;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        ((struct td_host *)value)->holds = false;
+    struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
+        n->holds = false;
     }
     for (uint32_t i = 0; i < core->n_jobs; i++) {
         mark_job(core, core->order[i]);
     }
-    struct td_host *n = find_idle(core);
+    n = find_idle(core);
     if (!n) {
         return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
                                              "LIMIT_NODES: %d nodes are known, and each is "

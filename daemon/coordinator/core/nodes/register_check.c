@@ -35,11 +35,8 @@ static td_status exists(const struct td_host *first, const char *what) {
 
 static const struct td_host *other_of_name(const struct td_core *core, const char *id,
                                            const char *name) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
+    const struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         if (n->session && !n->lost && strcmp(n->id, id) != 0 && strcmp(n->name, name) == 0) {
             return n;
         }

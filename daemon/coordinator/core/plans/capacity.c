@@ -16,11 +16,8 @@ td_status td_fits_slots(const struct td_core *core, uint32_t n_ranks,
                         const struct td_spec_resources *r) {
     uint32_t most = 0, least = UINT32_MAX;
     const struct td_host *largest = NULL;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
+    const struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         uint32_t needed = td_fits_slots_of(r, n_ranks, n);
         if (needed <= n->slots) return TD_OK;
         least = TD_MIN(least, needed);
@@ -57,11 +54,8 @@ td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
                          const struct td_plan_entry *p) {
     if (!p || !p->memory_bytes) return TD_OK;
     uint64_t needed = bytes_of(n_ranks, p), most = 0;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
+    const struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         most = TD_MAX(most, n->memory_bytes ? n->memory_bytes : UINT64_MAX);
     }
     if (!most || needed <= most) return TD_OK;
@@ -84,12 +78,9 @@ td_status td_fits_kind(const struct td_core *core, enum td_job_kind kind, uint32
     if (kind == TD_KIND_TRAIN) return TD_OK;
     const char *name = td_job_kind_name(kind);
     uint64_t needed = (uint64_t)r->memory_bytes * n_ranks, most = 0;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
+    const struct td_host *n;
     bool any = false, allowed = false;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         any = true;
         if (!td_job_kind_is_in(n->kinds, kind)) continue;
         allowed = true;
@@ -128,12 +119,9 @@ static td_status no_devices(const struct td_host *n, const char *accelerator) {
 td_status td_fits_devices(const struct td_core *core, uint32_t n_ranks, const char *accelerator) {
     const struct td_host *largest = NULL;
     uint32_t most = 0;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
+    const struct td_host *n;
     if (td_accel_is_host(accelerator)) return TD_OK;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         const struct td_host_accel *a = td_host_accel_find(&n->devices, accelerator);
         if (!a || a->is_host || a->n >= n_ranks) return TD_OK;
         const uint32_t has = n->devices.withheld ? 0 : a->n;

@@ -21,11 +21,8 @@ static void release(struct td_offer *o) {
 }
 
 static struct td_offer *find_equal(const struct td_core *core, const struct td_offer *made) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->offers, &cursor, &key, &value)) {
-        struct td_offer *o = value;
+    struct td_offer *o;
+    for (size_t cursor = 0; (o = td_map_each(core->offers, &cursor));) {
         bool equal = o->digest == made->digest && o->bytes == made->bytes &&
                      memcmp(o->packed, made->packed, o->bytes) == 0;
         if (equal) return o;
@@ -58,10 +55,8 @@ void td_offers_forget(struct td_core *core, const char *node) {
 }
 
 void td_offers_finish(struct td_core *core) {
-    size_t cursor = 0;
-    const char *key;
     void *value;
-    while (core->offers && td_map_next(core->offers, &cursor, &key, &value)) {
+    for (size_t cursor = 0; core->offers && (value = td_map_each(core->offers, &cursor));) {
         release(value);
     }
     td_map_destroy(core->offers);
@@ -143,13 +138,11 @@ static int by_kind_and_name(const void *a, const void *b) {
 
 // Each list once, by the first node that has it. False: the arena is full.
 static bool gather(struct rows *rows, const struct td_core *core) {
-    size_t cursor = 0;
-    const char *key;
     void *value;
     size_t n_lists = 0;
     const struct td_offer **lists =
         td_arena_array(rows->arena, td_map_count(core->offers) + 1, sizeof *lists);
-    while (lists && td_map_next(core->offers, &cursor, &key, &value)) {
+    for (size_t cursor = 0; lists && (value = td_map_each(core->offers, &cursor));) {
         size_t i = 0;
         while (i < n_lists && lists[i] != value) {
             i++;

@@ -44,11 +44,8 @@ static bool may_ask(const struct td_plan_ask *ask, const struct td_host *n) {
 
 struct td_host *td_plan_ask_pick(struct td_core *core, const struct td_plan_ask *ask) {
     struct td_host *best = NULL;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        struct td_host *n = value;
+    struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         if (!may_ask(ask, n)) continue;
         int more = best ? suits(ask, n) - suits(ask, best) : 1;
         if (more > 0 || (more == 0 && n->slots > best->slots)) best = n;
@@ -60,12 +57,9 @@ bool td_plan_ask_other_may_know(struct td_core *core, const struct td_plan_ask *
                                 const struct td_host *node) {
     if (td_accel_is_host(ask->accelerator)) return false;
     const struct td_host_accel *has = td_host_accel_find(&node->devices, ask->accelerator);
-    size_t cursor = 0;
-    const char *key;
-    void *value;
+    const struct td_host *n;
     if (has && (has->is_host || has->n)) return false;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         if (n != node && td_host_ready(n) && rank_devices(ask, n) > 1) return true;
     }
     return false;

@@ -186,11 +186,9 @@ static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
 // Until when a node that is away may still come: after a start, or when a connection broke.
 static struct td_mono nodes_due(const struct td_core *core) {
     struct td_mono last = core->started_at;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        last.ns = TD_MAX(last.ns, ((const struct td_host *)value)->last_message.ns);
+    const struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
+        last.ns = TD_MAX(last.ns, n->last_message.ns);
     }
     return td_mono_add(last, nodes_grace_ns);
 }
@@ -231,11 +229,9 @@ static void wait_for_reader(struct td_core *core, uint32_t at) {
 }
 
 static bool any_ready(const struct td_core *core) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        if (td_host_ready(value)) return true;
+    const struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
+        if (td_host_ready(n)) return true;
     }
     return false;
 }

@@ -142,12 +142,9 @@ void td_plans_use(struct td_core *core, const char *digest, const struct td_host
 
 // The one that was used longest ago.
 static void make_room(struct td_core *core) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
+    struct td_plan_entry *e;
     struct td_plan_entry *oldest = NULL;
-    while (td_map_next(core->plans, &cursor, &key, &value)) {
-        struct td_plan_entry *e = value;
+    for (size_t cursor = 0; (e = td_map_each(core->plans, &cursor));) {
         if (!oldest || e->used < oldest->used) oldest = e;
     }
     drop(core, oldest);
@@ -163,11 +160,9 @@ void td_plans_keep(struct td_core *core, struct td_plan_entry *e) {
 }
 
 static bool is_held(const struct td_core *core, const char *plugins) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        if (strcmp(((const struct td_host *)value)->plugins, plugins) == 0) return true;
+    const struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
+        if (strcmp(n->plugins, plugins) == 0) return true;
     }
     return false;
 }

@@ -59,11 +59,9 @@ const char *td_place_level(const struct td_job *j) {
 // A known node has the CPU level that the job asks for: those that do not are left out. Where none
 // has, any will do to say so, and what it has.
 static bool some_has_level(const struct td_core *core, const struct td_job *j) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        if (td_host_has_level(value, td_place_level(j))) return true;
+    const struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
+        if (td_host_has_level(n, td_place_level(j))) return true;
     }
     return false;
 }
@@ -200,12 +198,9 @@ static bool is_able(const struct td_core *core, const struct td_job *j, const st
 static bool others_fit(const struct td_core *core, const struct td_job *j, bool picky,
                        const struct td_plan_entry *any, const struct td_host *network) {
     struct td_place c = {.network = network};
-    size_t cursor = 0;
-    const char *key;
-    void *value;
+    const struct td_host *n;
     uint32_t n_able = 0;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         n_able += td_host_ready(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
                   is_able(core, j, n, any, &c);
     }
@@ -235,12 +230,9 @@ static uint64_t rate_network(const struct td_core *core, const struct td_job *j,
                              const struct td_plan_entry *any, const struct td_host *n) {
     const bool avoid = j->n_excluded && others_fit(core, j, picky, any, n);
     struct td_place c = {.network = n}, there;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
+    const struct td_host *k;
     uint32_t fit = 0, able = 0;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *k = value;
+    for (size_t cursor = 0; (k = td_map_each(core->nodes, &cursor));) {
         if (!td_host_ready(k) || lacks_level(j, k, picky)) continue;
         if ((avoid && td_job_excludes(j, k->id)) || !is_able(core, j, k, any, &c)) continue;
         able++;
@@ -256,13 +248,10 @@ static const struct td_host *find_network(const struct td_core *core, const stru
                                           bool picky, const struct td_plan_entry *any) {
     const struct td_host *best = NULL;
     uint64_t most = 0;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
+    const struct td_host *n;
     bool several = false;
     if (j->knobs.num_nodes < 2) return NULL;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         if (!td_host_ready(n) || !n->collective_address[0]) continue;
         if (best && td_hosts_meet(best, n)) continue;
         if (best && !several) most = rate_network(core, j, picky, any, best);
@@ -282,13 +271,10 @@ static void find_best(const struct td_core *core, const struct td_job *j, struct
     const struct td_plan_entry *any = td_plans_find_held(core, j); // goes over all
     c->network = find_network(core, j, picky, any);
     bool avoid = !only && j->n_excluded && others_fit(core, j, picky, any, c->network);
-    size_t cursor = 0;
-    const char *key;
-    void *value;
+    struct td_host *n;
     uint32_t least_missing = UINT32_MAX;
     c->away = only != NULL;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        struct td_host *n = value;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         if (!td_host_ready(n)) continue;
         c->any_ready = true;
         if (only && strcmp(only, n->id) != 0) continue;

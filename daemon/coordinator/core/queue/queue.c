@@ -91,12 +91,10 @@ void td_queue_tick(struct td_core *core) {
 
 // ---- places -------------------------------------------------------------------------------------
 static void count_free(struct td_core *core) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
+    const struct td_host *n;
     core->free_slots = 0;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        if (td_host_ready(value)) core->free_slots += td_place_free(value);
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
+        if (td_host_ready(n)) core->free_slots += td_place_free(n);
     }
 }
 

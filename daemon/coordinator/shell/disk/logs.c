@@ -51,10 +51,8 @@ td_status td_logs_create(struct td_coordinator *c, struct td_logs **out_logs) {
 
 void td_logs_destroy(struct td_logs *l) {
     if (!l) return;
-    size_t cursor = 0;
-    const char *key;
     void *value;
-    while (td_map_next(l->streams, &cursor, &key, &value)) {
+    for (size_t cursor = 0; (value = td_map_each(l->streams, &cursor));) {
         free(value);
     }
     td_map_destroy(l->streams);
