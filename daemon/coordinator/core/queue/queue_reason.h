@@ -15,12 +15,12 @@ struct td_core;
 
 // With its position.
 void td_queue_reason(const struct td_core *core, const struct td_job *j, struct td_mono now,
-                    struct td_reason *out_reason);
+                     struct td_reason *out_reason);
 // The jobs that have what it waits for, on the node that is nearest to taking it; how many.
 uint32_t td_queue_blockers(const struct td_core *core, const struct td_job *j, struct td_mono now,
-                          const struct td_job **out_jobs, uint32_t most);
+                           const struct td_job **out_jobs, uint32_t most);
 // Differs when that would say something else; of a position above 10 two digits count.
 uint64_t td_queue_reason_mark(const struct td_core *core, const struct td_job *j,
-                             struct td_mono now);
+                              struct td_mono now);
 
 #endif
