@@ -82,7 +82,7 @@ static void take_once(void) {
     td_status s = take();
     if (!s) s = take_call();
     here.failed = td_status_code(s);
-    if (s) (void)td_fit(here.why, sizeof here.why, "%s", td_status_message(s));
+    if (s) (void)td_clip(here.why, sizeof here.why, "%s", td_status_message(s));
     td_status_free(s);
 }
 

@@ -60,7 +60,7 @@ bool td_has_built_in_plugin(enum td_plugin_kind kind, const char *name) {
 
 td_status td_plugin_dir(char *out, size_t out_bytes) {
     char file[4000];
-    if (!td_place_file(in_tree, file, sizeof file)) {
+    if (!td_symbol_file(in_tree, file, sizeof file)) {
         return td_fail(TD_FAILED_PRECONDITION, "where libtraind.so is cannot be found out");
     }
     *strrchr(file, '/') = '\0';

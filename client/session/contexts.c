@@ -146,11 +146,11 @@ td_status td_contexts_add(const char *path, const struct td_context *context) {
 
 static td_status no_context(const struct td_json *root, const char *name) {
     char names[256];
-    struct td_fit_list l;
-    td_fit_list_init(&l, names, sizeof names, ", ");
+    struct td_clip_list l;
+    td_clip_list_init(&l, names, sizeof names, ", ");
     const struct td_json *list = td_json_get(root, "contexts");
     for (const struct td_json *v = list->first; v; v = v->next) {
-        td_fit_list_add(&l, "%s", td_json_string(td_json_get(v, "name"), ""));
+        td_clip_list_add(&l, "%s", td_json_string(td_json_get(v, "name"), ""));
     }
     return td_fail(TD_NOT_FOUND, "there is no context '%s', %s%s", name,
                    list->first ? "but: " : "nor any other; `trainctl context add` makes one",

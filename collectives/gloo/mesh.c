@@ -69,13 +69,13 @@ static td_status check_going(const struct td_mesh *m) {
 struct missing {
     uint32_t n;
     char nodes[512], ranks[256];
-    struct td_fit_list node_list, rank_list;
+    struct td_clip_list node_list, rank_list;
 };
 
 static void init_missing(struct missing *w) {
     w->n = 0;
-    td_fit_list_init(&w->node_list, w->nodes, sizeof w->nodes, ", ");
-    td_fit_list_init(&w->rank_list, w->ranks, sizeof w->ranks, ", ");
+    td_clip_list_init(&w->node_list, w->nodes, sizeof w->nodes, ", ");
+    td_clip_list_init(&w->rank_list, w->ranks, sizeof w->ranks, ", ");
 }
 
 // Of one that left nothing in the store, ranks are as many as on this node: nodes are alike.
@@ -85,9 +85,9 @@ static void add_missing(const struct td_mesh *m, struct missing *w, int32_t node
     const int32_t n = r->family ? r->n_ranks : m->config.n_ranks;
     const int32_t first = r->family ? r->first_rank : node * n;
     w->n++;
-    td_fit_list_add(&w->node_list, "%s", td_mesh_node(&m->config, node, name));
-    if (n == 1) td_fit_list_add(&w->rank_list, "%d", first);
-    if (n > 1) td_fit_list_add(&w->rank_list, "%d to %d", first, first + n - 1);
+    td_clip_list_add(&w->node_list, "%s", td_mesh_node(&m->config, node, name));
+    if (n == 1) td_clip_list_add(&w->rank_list, "%d", first);
+    if (n > 1) td_clip_list_add(&w->rank_list, "%d to %d", first, first + n - 1);
 }
 
 static td_status fail_missing(const struct td_mesh *m, const struct missing *w, const char *why) {

@@ -60,7 +60,7 @@ static void carry_out(void *take_arg, enum td_gate_pass pass) {
             td_verify_checkpoint(c, a->job, a->text);
             break;
         case TD_ACTION_HURRY:
-            td_db_store_hurry(c->store);
+            td_databases_hurry(c->store);
             break;
         case TD_ACTION_SWEEP:
             td_sweep_attempt(c, a->job, (uint32_t)a->token);

@@ -84,9 +84,9 @@ static void limit_drain(struct td_coordinator *c) {
 static void on_committed(uint64_t ticket, void *arg) {
     struct td_coordinator *c = TD_CAST(td_coordinator, arg);
     td_gate_committed(c->gate, ticket);
-    bool failing = td_db_store_failing(c->store);
-    td_db_store_why(c->store, c->why);
-    bool stuck = td_db_store_state_failing(c->store);
+    bool failing = td_databases_failing(c->store);
+    td_databases_why(c->store, c->why);
+    bool stuck = td_databases_state_failing(c->store);
     td_gate_set_stuck(c->gate, stuck);
     if (stuck != c->stuck) {
         c->stuck = stuck;
@@ -148,14 +148,14 @@ static void load_last(struct td_metric_last *m, void *arg) {
 
 static td_status load_metrics(struct td_coordinator *c) {
     const struct td_cursor_loader cursors = {load_offset, load_name, c};
-    TD_TRY(td_db_store_load_cursors(c->store, &cursors));
+    TD_TRY(td_databases_load_cursors(c->store, &cursors));
     uint64_t before = UINT64_MAX;
     const struct td_job *j;
     while ((j = td_core_job_before(c->core, before))) {
         before = j->seq;
         struct last_of l = {c, j->id};
         if (!td_job_state_ended(j->state)) {
-            TD_TRY(td_db_store_load_last(c->store, j->id, load_last, &l));
+            TD_TRY(td_databases_load_last(c->store, j->id, load_last, &l));
         }
     }
     return TD_OK;
@@ -209,7 +209,7 @@ static td_status load(struct td_coordinator *c, const struct td_core_options *co
     td_status failed = td_access_load(c, salvage); // first: a salvage ends with a commit
     if (!failed) {
         failed = salvage ? td_salvage_load(c->store, core, c->core, &c->ticket)
-                         : td_db_store_load(c->store, load_row, c);
+                         : td_databases_load(c->store, load_row, c);
     }
     enum td_code code = td_status_code(failed);
     if (!salvage && (code == TD_DATA_LOSS || code == TD_INVALID_ARGUMENT)) {
@@ -219,7 +219,7 @@ static td_status load(struct td_coordinator *c, const struct td_core_options *co
     if (c->ticket) td_gate_issued(c->gate, c->ticket);
     failed = load_metrics(c);
     if (td_status_code(failed) == TD_DATA_LOSS) {
-        failed = td_db_store_renew_metrics(c->store, failed);
+        failed = td_databases_renew_metrics(c->store, failed);
         if (!failed) forget_offsets(c);
     }
     TD_TRY(failed);
@@ -247,19 +247,19 @@ static td_status copy_options(struct td_coordinator *c, const struct td_coordina
 }
 
 static td_status make_parts(struct td_coordinator *c, const struct td_coordinator_options *o) {
-    const struct td_db_store_options store = {.dir = c->state_dir,
-                                              .on_committed = on_committed,
-                                              .on_points = on_points,
-                                              .on_forgotten = on_forgotten,
-                                              .salvage = o->salvage,
-                                              .arg = c};
-    td_status failed = td_db_store_open(c->loop, &store, &c->store);
+    const struct td_databases_options store = {.dir = c->state_dir,
+                                               .on_committed = on_committed,
+                                               .on_points = on_points,
+                                               .on_forgotten = on_forgotten,
+                                               .salvage = o->salvage,
+                                               .arg = c};
+    td_status failed = td_databases_open(c->loop, &store, &c->store);
     if (td_status_code(failed) == TD_DATA_LOSS && !o->salvage) return name_salvage(c, failed);
     TD_TRY_CTX(failed, "state directory '%s'", c->state_dir);
     TD_TRY(td_held_path_take(c->state_dir, &c->home));
     char checkpoints[TD_SHELL_PATH_MAX];
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", c->state_dir);
-    struct td_core_options core = {.incarnation = td_db_store_incarnation(c->store),
+    struct td_core_options core = {.incarnation = td_databases_incarnation(c->store),
                                    .checkpoint_dir = checkpoints,
                                    .heartbeat_ns = o->heartbeat_ns,
                                    .lease_ns = o->lease_ns,
@@ -370,7 +370,7 @@ void td_coordinator_destroy(struct td_coordinator *c) {
     td_disk_destroy(c->disk);
     td_checker_destroy(c->checker);
     if (c->store) td_shell_hand_over(c);
-    td_db_store_close(c->store);
+    td_databases_close(c->store);
     td_gate_destroy(c->gate);
     td_watchers_destroy(c->watchers);
     td_readers_destroy(c->readers);

@@ -275,7 +275,7 @@ static void note_end(struct td_launch_rank *r, const struct td_event *event) {
     r->said_failed = td_outcome_parse(e->outcome) == TD_OUTCOME_FAILED;
     snprintf(r->end_class, sizeof r->end_class, "%s", e->class);
     snprintf(r->end_code, sizeof r->end_code, "%s", e->code);
-    (void)td_fit(r->end_message, sizeof r->end_message, "%s", e->message);
+    (void)td_clip(r->end_message, sizeof r->end_message, "%s", e->message);
 }
 
 void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j) {
@@ -300,8 +300,8 @@ void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j)
         }
         struct td_event_writer note;
         char text[512];
-        (void)td_fit(text, sizeof text, "rank %d sent an event that cannot be read: %s", r->rank,
-                     td_status_message(s));
+        (void)td_clip(text, sizeof text, "rank %d sent an event that cannot be read: %s", r->rank,
+                      td_status_message(s));
         td_journal_begin(j, TD_EVENT_NOTE, &note);
         td_event_rank(&note, r->rank);
         td_event_note_text(&note, text);

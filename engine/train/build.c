@@ -119,7 +119,7 @@ static const build_step connect[] = {
     td_plan_programs, td_rank_compare,
 };
 static const build_step setup[] = {
-    td_rank_place_state, td_rank_place_buckets, td_rank_place_hook,
+    td_rank_lay_state, td_rank_lay_buckets, td_rank_lay_hook,
     td_rank_initialize_state, td_rank_restore_state, td_rank_set_up_strategy,
 };
 static const build_step pre_dispatch[] = {
@@ -157,7 +157,7 @@ static const struct {
     {td_rank_open_data, TD_PHASE_LOADING_DATA},
     {td_rank_choose_start, TD_PHASE_LOADING_CHECKPOINT},
     {td_plan_programs, TD_PHASE_LOADING_MODEL},
-    {td_rank_place_state, TD_PHASE_LOADING_WEIGHTS},
+    {td_rank_lay_state, TD_PHASE_LOADING_WEIGHTS},
     {bind_programs, TD_PHASE_LOADING_KERNELS},
 };
 

@@ -2,7 +2,7 @@
 
 #include "engine/train/start.h"
 
-#include "engine/train/checkpoint/places.h"
+#include "engine/train/checkpoint/outputs.h"
 #include "engine/train/checkpoint/restore.h"
 #include "engine/train/loop/stage_weights.h"
 #include "engine/train/rank/programs/batches.h"
@@ -22,7 +22,7 @@ td_status td_start_check(const struct td_rank *r, struct td_progress *out_start)
     }
     // A later attempt tries the places of the first itself: one that is away for a while is no
     // mistake of the spec.
-    if (c->attempt <= 1) TD_TRY(td_places_look(c));
+    if (c->attempt <= 1) TD_TRY(td_outputs_look(c));
     TD_TRY(td_stage_weights_check(r));
     *out_start = start;
     return TD_OK;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "engine/train/build.h"
-#include "engine/train/checkpoint/places.h"
+#include "engine/train/checkpoint/outputs.h"
 #include "engine/train/loop/evaluate.h"
 #include "engine/train/loop/fit.h"
 #include "engine/train/loop/predict.h"
@@ -177,7 +177,7 @@ td_status td_train(const struct td_train_config *config, struct td_train_io *io,
     td_train_loop_init(&loop, r);
     td_control_progress(&r->control, &loop.at, 0, 0);
     struct td_named_hold hold = TD_NAMED_HOLD_NONE;
-    td_status s = td_places_check(config);
+    td_status s = td_outputs_check(config);
     if (!s) s = td_predict_hold(r, &hold);
     if (!s) s = run_stages(&loop, &out_result->end);
     td_named_output_release(&hold);

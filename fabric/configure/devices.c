@@ -59,18 +59,18 @@ td_status td_devices_find(const char *accelerator, const struct td_accelerator_o
                           const struct td_accel_facts *facts, const char *uuid,
                           int32_t *out_index) {
     char known[512] = "";
-    struct td_fit_list list;
+    struct td_clip_list list;
     struct td_device_info info;
     int32_t n;
     TD_TRY(count(accelerator, ops, facts, &n));
-    td_fit_list_init(&list, known, sizeof known, ", ");
+    td_clip_list_init(&list, known, sizeof known, ", ");
     for (int32_t i = 0; i < n; i++) {
         TD_TRY(read_next(accelerator, ops, i, &info));
         if (strcmp(info.uuid, uuid) == 0) {
             *out_index = i;
             return TD_OK;
         }
-        td_fit_list_add(&list, "%s", info.uuid);
+        td_clip_list_add(&list, "%s", info.uuid);
     }
     td_status s =
         td_fail(TD_FAILED_PRECONDITION, "accelerator '%s' has no device '%s' here; it has %s",

@@ -57,8 +57,8 @@ static void add_number(struct text *t, uint64_t v, unsigned base) {
 // A return address is the first byte after the call, so the call is looked up. What faulted is
 // looked up as it is: it may be a function's first byte.
 static void add_place(struct text *t, uintptr_t address, bool returned_to) {
-    struct td_code_place p;
-    if (td_code_place_of(address - returned_to, &p)) {
+    struct td_symbol p;
+    if (td_symbol_of(address - returned_to, &p)) {
         add_at_most(t, p.name, NAME_BYTES);
         add(t, "+");
         address = p.offset + returned_to;
@@ -82,8 +82,8 @@ static const char *signal_name(int sig) {
 }
 
 static const struct plugin *plugin_of(uintptr_t address) {
-    struct td_code_place p;
-    if (!td_code_place_of(address, &p)) return NULL;
+    struct td_symbol p;
+    if (!td_symbol_of(address, &p)) return NULL;
     for (size_t i = 0; i < n_plugins; i++) {
         if (strcmp(plugins[i].path, p.file) == 0) return &plugins[i];
     }

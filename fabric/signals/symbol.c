@@ -44,15 +44,15 @@ static uint32_t count(const uint32_t *hash) {
     return last + 1;
 }
 
-bool td_code_place_of(uintptr_t address, struct td_code_place *out_place) {
+bool td_symbol_of(uintptr_t address, struct td_symbol *out_place) {
     struct dl_find_object found;
     if (_dl_find_object((void *)address, &found) != 0) return false;
     const struct link_map *object = found.dlfo_link_map;
     const char *slash = strrchr(object->l_name, '/');
     const char *file = slash ? slash + 1 : object->l_name;
     uintptr_t offset = address - object->l_addr;
-    *out_place = (struct td_code_place){*file ? file : program_invocation_short_name, offset,
-                                        object->l_name};
+    *out_place =
+        (struct td_symbol){*file ? file : program_invocation_short_name, offset, object->l_name};
     struct symbols s = symbols_of(object);
     bool whole = s.first && s.names && s.hash;
     if (!whole || (uintptr_t)s.hash < object->l_addr) return true; // none, or not relocated (vdso)
@@ -60,14 +60,14 @@ bool td_code_place_of(uintptr_t address, struct td_code_place *out_place) {
         const ElfW(Sym) *symbol = &s.first[i];
         if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF) continue;
         if (offset < symbol->st_value || offset - symbol->st_value >= symbol->st_size) continue;
-        *out_place = (struct td_code_place){s.names + symbol->st_name, offset - symbol->st_value,
-                                            object->l_name};
+        *out_place = (struct td_symbol){s.names + symbol->st_name, offset - symbol->st_value,
+                                        object->l_name};
         return true;
     }
     return true;
 }
 
-bool td_place_file(const void *address, char *out, size_t out_bytes) {
+bool td_symbol_file(const void *address, char *out, size_t out_bytes) {
     Dl_info info;
     char real[PATH_MAX];
     if (!dladdr(address, &info) || !info.dli_fname || !realpath(info.dli_fname, real)) return false;

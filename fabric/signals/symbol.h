@@ -11,17 +11,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct td_code_place {
+struct td_symbol {
     const char *name; // "td_rank_step", else "libtraind.so"; the loader's memory
     uintptr_t offset; // from its beginning
     const char *file; // the object's path, as it was loaded; the loader's memory
 };
 
 // False: no object is loaded there.
-bool td_code_place_of(uintptr_t address, struct td_code_place *out_place);
+bool td_symbol_of(uintptr_t address, struct td_symbol *out_place);
 
 // The path of the object that holds an address. False: none does, or its path is too long. Not for
 // a handler of signals.
-bool td_place_file(const void *address, char *out, size_t out_bytes);
+bool td_symbol_file(const void *address, char *out, size_t out_bytes);
 
 #endif

@@ -84,7 +84,7 @@ static td_status check(const struct td_spawn_options *o) {
 
 static td_status make_dir(struct td_spawn *s, const char *parent) {
     char path[TD_SPAWN_DIR_BYTES];
-    if (!td_fit(path, sizeof path, "%s/traind-spawn-XXXXXX", parent)) {
+    if (!td_clip(path, sizeof path, "%s/traind-spawn-XXXXXX", parent)) {
         return td_fail(TD_INVALID_ARGUMENT, "temp_dir '%.64s...' is over %d bytes", parent,
                        TD_SPAWN_DIR_BYTES - 32);
     }
@@ -148,10 +148,10 @@ static void go_to(struct td_spawn *s, enum step step) {
 
 static void say_who_runs(struct td_spawn *s, const struct td_spawn_options *o) {
     char who[256];
-    struct td_fit_list list;
-    td_fit_list_init(&list, who, sizeof who, ", ");
+    struct td_clip_list list;
+    td_clip_list_init(&list, who, sizeof who, ", ");
     for (int32_t i = 0; i < s->group.world_size; i++) {
-        if (td_spawn_rank_runs(&s->ranks[i])) td_fit_list_add(&list, "rank %d", i);
+        if (td_spawn_rank_runs(&s->ranks[i])) td_clip_list_add(&list, "rank %d", i);
     }
     td_status f =
         td_fail(TD_DEADLINE_EXCEEDED, "'%s' ran for more than %.3f s and was ended, in: %s",

@@ -165,7 +165,7 @@ static bool read_one(struct td_spawn_rank *r, const struct td_spawn_group *g) {
     // Its end, or nothing after this can be trusted. Where a frame breaks off, how the process
     // ended is the better word for it.
     if (s && r->reader.cut) {
-        (void)td_fit(r->cut, sizeof r->cut, "%s", td_status_message(s));
+        (void)td_clip(r->cut, sizeof r->cut, "%s", td_status_message(s));
         td_status_free(s);
     } else if (s) {
         note_failure(r, s);

@@ -36,7 +36,7 @@ static void append_text(struct td_event_writer *w, const char *text) {
     char cut[TD_EVENT_TEXT_BYTES];
     size_t bytes = strnlen(text, sizeof cut);
     if (bytes == sizeof cut) {
-        (void)td_fit(cut, sizeof cut, "%s", text);
+        (void)td_clip(cut, sizeof cut, "%s", text);
         text = cut;
         bytes = strlen(cut);
     }

@@ -9,7 +9,7 @@
 
 enum { REST_BYTES = 32 };
 
-bool td_fit_v(char *out, size_t bytes, const char *fmt, va_list ap) {
+bool td_clip_v(char *out, size_t bytes, const char *fmt, va_list ap) {
     int n = vsnprintf(out, bytes, fmt, ap);
     if (n >= 0 && (size_t)n < bytes) return true;
     size_t room = bytes > 4 ? bytes - 4 : 0, len = 0;
@@ -21,27 +21,27 @@ bool td_fit_v(char *out, size_t bytes, const char *fmt, va_list ap) {
     return false;
 }
 
-bool td_fit(char *out, size_t bytes, const char *fmt, ...) {
+bool td_clip(char *out, size_t bytes, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    bool whole = td_fit_v(out, bytes, fmt, ap);
+    bool whole = td_clip_v(out, bytes, fmt, ap);
     va_end(ap);
     return whole;
 }
 
-void td_fit_list_init(struct td_fit_list *l, char *text, size_t bytes, const char *separator) {
+void td_clip_list_init(struct td_clip_list *l, char *text, size_t bytes, const char *separator) {
     TD_CHECK(bytes >= 2 * REST_BYTES);
-    *l = (struct td_fit_list){.text = text, .bytes = bytes, .separator = separator};
+    *l = (struct td_clip_list){.text = text, .bytes = bytes, .separator = separator};
     *text = '\0';
 }
 
-void td_fit_list_add(struct td_fit_list *l, const char *fmt, ...) {
+void td_clip_list_add(struct td_clip_list *l, const char *fmt, ...) {
     size_t room = l->bytes - REST_BYTES, gap = l->len ? strlen(l->separator) : 0;
     bool first = l->len == 0 && l->n_left == 0, fits = false;
     if (l->n_left == 0 && l->len + gap < room) {
         va_list ap;
         va_start(ap, fmt);
-        fits = td_fit_v(l->text + l->len + gap, room - l->len - gap, fmt, ap);
+        fits = td_clip_v(l->text + l->len + gap, room - l->len - gap, fmt, ap);
         va_end(ap);
         if (fits || first) memcpy(l->text + l->len, l->separator, gap);
     }

@@ -12,12 +12,12 @@
 #include "lib/base/base.h"
 
 // As snprintf. False: it was cut.
-bool td_fit(char *out, size_t bytes, const char *fmt, ...) TD_PRINTF(3, 4);
-bool td_fit_v(char *out, size_t bytes, const char *fmt, va_list ap);
+bool td_clip(char *out, size_t bytes, const char *fmt, ...) TD_PRINTF(3, 4);
+bool td_clip_v(char *out, size_t bytes, const char *fmt, va_list ap);
 
 // "a, b and 3 more". The text is whole after each call; once an item found no room, the later ones
 // are only counted.
-struct td_fit_list {
+struct td_clip_list {
     char *text;
     size_t bytes; // of text; 64 or more
     const char *separator;
@@ -25,7 +25,7 @@ struct td_fit_list {
     uint32_t n_left;
 };
 // text is the caller's, and outlives the list.
-void td_fit_list_init(struct td_fit_list *l, char *text, size_t bytes, const char *separator);
-void td_fit_list_add(struct td_fit_list *l, const char *fmt, ...) TD_PRINTF(2, 3);
+void td_clip_list_init(struct td_clip_list *l, char *text, size_t bytes, const char *separator);
+void td_clip_list_add(struct td_clip_list *l, const char *fmt, ...) TD_PRINTF(2, 3);
 
 #endif

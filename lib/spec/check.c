@@ -45,7 +45,7 @@ void td_check_violation(struct td_check *c, const char *path, int line, const ch
     char text[TEXT_MAX];
     va_list ap;
     va_start(ap, fmt);
-    (void)td_fit_v(text, sizeof text, fmt, ap);
+    (void)td_clip_v(text, sizeof text, fmt, ap);
     va_end(ap);
     struct td_violation *v = &c->shown[i];
     v->where = where(c, path, line);

@@ -77,14 +77,14 @@ static void check_core(const struct td_core *core) {
 
 static void take_once(struct rig *r) {
     check_core(r->core);
-    struct td_core_out out = td_core_take(r->core);
+    struct td_core_effects out = td_core_take(r->core);
     for (const struct td_record *x = out.records; x; x = x->next) {
         store(r, x);
     }
     for (const struct td_action *x = out.actions; x; x = x->next) {
         act(r, x);
     }
-    td_core_out_finish(&out);
+    td_core_effects_finish(&out);
 }
 
 // What is due at once happens at once: a pass of the queue.
@@ -246,8 +246,8 @@ static void check_loads_again(const struct rig *r) {
     }
     td_core_start(core, r->now);
     check_core(core);
-    struct td_core_out out = td_core_take(core);
-    td_core_out_finish(&out);
+    struct td_core_effects out = td_core_take(core);
+    td_core_effects_finish(&out);
     check_views(r, core);
 }
 

@@ -289,7 +289,7 @@ static void check_all(struct world *w) {
 
 static void after(struct world *w) {
     check_all(w);
-    struct td_core_out out = td_core_take(w->core);
+    struct td_core_effects out = td_core_take(w->core);
     if (out.records) {
         struct batch *b = calloc(1, sizeof *b);
         b->ticket = ++w->ticket;
@@ -332,8 +332,8 @@ static void commit(struct world *w, struct batch *b) {
 }
 
 static void free_batch(struct batch *b) {
-    struct td_core_out out = {.records = b->records};
-    td_core_out_finish(&out);
+    struct td_core_effects out = {.records = b->records};
+    td_core_effects_finish(&out);
     free(b);
 }
 

@@ -152,7 +152,7 @@ static void say_up(struct sim *w, int node, Traind__V1__NodeMessage *m) {
     m->incarnation = 1;
     td_core_session_message(r->core, r->now, w->meeting.sessions[node], m);
     check_core(r);
-    struct td_core_out out = td_core_take(r->core);
+    struct td_core_effects out = td_core_take(r->core);
     keep_rows(r, out.records);
     for (const struct td_action *a = out.actions; a; a = a->next) {
         for (int i = 0; a->message && i < N_NODES; i++) {
@@ -161,7 +161,7 @@ static void say_up(struct sim *w, int node, Traind__V1__NodeMessage *m) {
             if (!broken[i] && deliver(w, i, a->message)) n_taken[i]++;
         }
     }
-    td_core_out_finish(&out);
+    td_core_effects_finish(&out);
     for (int i = 0; i < N_NODES; i++) {
         if (broken[i]) break_session(w, i);
         while (w->launchers[i].session && n_taken[i]) {

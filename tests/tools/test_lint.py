@@ -494,7 +494,7 @@ def test_a_text_that_names_a_method_is_found(text, n):
 
 @pytest.mark.parametrize("body, n", [
     ('td_job_note(j, "it is; a %s", "lease here");', 1), ('td_events_note(e,\n "a full\\" ring; %d", x.part);', 1),
-    ('char text[9];\n    (void)td_fit(text, 9, "its slot %d", 1);\n    say(g, text);', 1), ('note(l, r, "of td_ring_push() it");', 1),
+    ('char text[9];\n    (void)td_clip(text, 9, "its slot %d", 1);\n    say(g, text);', 1), ('note(l, r, "of td_ring_push() it");', 1),
     ('td_job_note(j, "its node has a partner: ringing");', 0), ('td_log_warn("its lease is over");', 0)])
 def test_a_note_in_words_of_the_code_is_found(body, n):
     found = []

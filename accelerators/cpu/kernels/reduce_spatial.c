@@ -119,7 +119,7 @@ static bool sums_places(const struct td_shape *x, const struct td_shape *y) {
     return places && x->dim[1] && (!c || y->dim[0] == 1 || y->dim[0] == x->dim[0]);
 }
 
-td_status td_kernel_reduce_places(struct td_kernel *k) {
+td_status td_kernel_reduce_spatial(struct td_kernel *k) {
     bool sums = td_kernel_is(k, "reduce_sum") || td_kernel_is(k, "reduce_mean");
     if (!sums || !sums_places(&k->shape[0], &k->out_shape)) return TD_OK;
     enum td_dtype x = k->in_dtype[0], y = k->out_dtype[0];

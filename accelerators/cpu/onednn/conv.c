@@ -18,14 +18,14 @@
 
 // ---- run ----------------------------------------------------------------------------------------
 // All parts of a forward convolution are written to one place.
-static struct td_conv_places places_of(const struct td_kernel *k, const struct td_run *r) {
+static struct td_conv_operands places_of(const struct td_kernel *k, const struct td_run *r) {
     const struct td_conv *v = k->own;
     const enum td_conv_kind kind = v->shape.kind;
     const int64_t image = v->shape.c * v->shape.h * v->shape.w;
     const char *a = td_operand_at(&k->in[0], r), *b = td_operand_at(&k->in[1], r);
     if (k->part) a += (size_t)(r->image * image) * td_dtype_bytes(k->in_dtype[0]);
     const void *result = td_operand_at(&k->out[0], r);
-    return (struct td_conv_places){
+    return (struct td_conv_operands){
         .x = kind == TD_CONV_GRAD_X ? result : a,
         .y = kind == TD_CONV_FORWARD  ? result
              : kind == TD_CONV_GRAD_X ? a
@@ -37,7 +37,7 @@ static struct td_conv_places places_of(const struct td_kernel *k, const struct t
 }
 
 static td_status run_conv(const struct td_kernel *k, const struct td_run *r) {
-    struct td_conv_places p = places_of(k, r);
+    struct td_conv_operands p = places_of(k, r);
     return td_conv_run(k->own, &p);
 }
 
@@ -46,13 +46,13 @@ static td_status run_wide(const struct td_kernel *k, const struct td_run *r) {
     struct td_conv *v = k->own;
     const struct td_conv_widened *w = &v->wide;
     const struct td_conv_shape *s = &v->shape;
-    const struct td_conv_places given = places_of(k, r);
+    const struct td_conv_operands given = places_of(k, r);
     char *scratch = v->engine->memory->scratch;
     float *x = (float *)(scratch + w->x_at), *y = (float *)(scratch + w->y_at);
     float *weights = (float *)(scratch + w->w_at), *bias = (float *)(scratch + w->bias_at);
     const struct td_kernel_table *t = td_kernels();
     const bool narrow_w = s->w_given != TD_F32; // else a gradient is written where it belongs
-    struct td_conv_places p = {.x = x, .w = weights, .bias = s->has_bias ? bias : NULL, .y = y};
+    struct td_conv_operands p = {.x = x, .w = weights, .bias = s->has_bias ? bias : NULL, .y = y};
     p.result = s->kind == TD_CONV_GRAD_W && !narrow_w ? given.result : weights;
     if (s->kind != TD_CONV_GRAD_X) t->convert(k->n_threads, s->given, given.x, TD_F32, x, w->x);
     if (s->kind != TD_CONV_FORWARD) t->convert(k->n_threads, s->given, given.y, TD_F32, y, w->y);

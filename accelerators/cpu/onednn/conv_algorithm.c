@@ -51,7 +51,7 @@ struct race {
 
 static td_status race_run(void *arg, int way) {
     struct race *r = arg;
-    struct td_conv_places p = {.x = r->x, .w = r->w[way], .bias = r->bias, .y = r->y};
+    struct td_conv_operands p = {.x = r->x, .w = r->w[way], .bias = r->bias, .y = r->y};
     return td_conv_run_bare(&r->way[way], &p);
 }
 

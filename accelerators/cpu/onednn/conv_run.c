@@ -196,19 +196,19 @@ static td_status unpack(struct td_conv *v, const void *result) {
 }
 
 // By our own Winograd; weights are read where they are.
-static void run_winograd(const struct td_conv *v, const struct td_conv_places *p) {
+static void run_winograd(const struct td_conv *v, const struct td_conv_operands *p) {
     const bool forward = v->shape.kind == TD_CONV_FORWARD;
     td_kernels()->winograd_run(&v->winograd, forward ? p->x : p->y, p->w, forward ? p->bias : NULL,
                                td_unconst(forward ? p->y : p->x), v->engine->memory->scratch);
 }
 
-td_status td_conv_run_bare(struct td_conv *v, const struct td_conv_places *p) {
+td_status td_conv_run_bare(struct td_conv *v, const struct td_conv_operands *p) {
     if (!v->is_own_winograd) return run_on(v, p->x, p->w, p->bias, p->y);
     run_winograd(v, p);
     return TD_OK;
 }
 
-td_status td_conv_run(struct td_conv *v, const struct td_conv_places *p) {
+td_status td_conv_run(struct td_conv *v, const struct td_conv_operands *p) {
     if (v->is_own_winograd) return td_conv_run_bare(v, p);
     const void *w = v->shape.kind != TD_CONV_GRAD_W ? p->w : v->own ? v->own : p->result;
     if (v->pack) TD_TRY(td_packs_read(v->engine->packs, v->pack, p->w));

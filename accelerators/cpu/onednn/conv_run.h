@@ -51,11 +51,11 @@ const struct td_md *td_conv_weights(const struct td_conv *v, const struct td_con
 void td_conv_finish(struct td_conv *v);
 
 // The node's operands, or places in the scratch.
-struct td_conv_places {
+struct td_conv_operands {
     const void *x, *w, *bias, *y;
     const void *result; // a gradient of weights: the plain one
 };
-TD_MUST_USE td_status td_conv_run(struct td_conv *v, const struct td_conv_places *p);
-TD_MUST_USE td_status td_conv_run_bare(struct td_conv *v, const struct td_conv_places *p);
+TD_MUST_USE td_status td_conv_run(struct td_conv *v, const struct td_conv_operands *p);
+TD_MUST_USE td_status td_conv_run_bare(struct td_conv *v, const struct td_conv_operands *p);
 
 #endif

@@ -109,7 +109,7 @@ static bool add_counters(struct td_arena *a, struct td_coordinator *c, Traind__V
         {"rejected_calls", c->rejected_calls},
         {"watches", (uint32_t)td_watchers_count(c->watchers)},
         {"calls", (uint32_t)td_rpc_server_n_calls(c->server)},
-        {"commit_us", (uint32_t)(td_db_store_commit_ns(c->store) / 1000)},
+        {"commit_us", (uint32_t)(td_databases_commit_ns(c->store) / 1000)},
         {"handshakes_failed", connections.handshakes_failed},
         {"handshakes_late", connections.handshakes_late},
         {"connections_refused", connections.refused},

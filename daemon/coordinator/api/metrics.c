@@ -30,7 +30,7 @@ static void free_query(struct query *of) {
 }
 
 // Of a picture alone: a plain point covers no range.
-static void fill_range(const struct td_db_store_point *from, Traind__V1__MetricPoint *to) {
+static void fill_range(const struct td_databases_point *from, Traind__V1__MetricPoint *to) {
     to->least_case = TRAIND__V1__METRIC_POINT__LEAST_MIN;
     to->min = from->min;
     to->largest_case = TRAIND__V1__METRIC_POINT__LARGEST_MAX;
@@ -39,7 +39,7 @@ static void fill_range(const struct td_db_store_point *from, Traind__V1__MetricP
     to->n_points = from->n_points;
 }
 
-static bool fill_series(struct td_arena *a, const struct td_db_store_series *from,
+static bool fill_series(struct td_arena *a, const struct td_databases_series *from,
                         Traind__V1__Series *to) {
     to->name = td_arena_strdup(a, from->name);
     to->points = td_arena_array(a, from->n_points + 1, sizeof *to->points);
@@ -110,7 +110,7 @@ static bool fill_awaited(struct td_arena *a, const struct td_core *core, const s
 }
 
 // m->dropped_points is set.
-static bool build(struct td_arena *a, const struct td_db_store_query *q,
+static bool build(struct td_arena *a, const struct td_databases_query *q,
                   Traind__V1__QueryMetricsResponse *m) {
     m->series = td_arena_array(a, q->n_series + 1, sizeof *m->series);
     for (size_t i = 0; m->series && i < q->n_series; i++) {
@@ -132,7 +132,7 @@ static bool build(struct td_arena *a, const struct td_db_store_query *q,
     return m->series && m->next_page_token && m->more_names;
 }
 
-static void on_answer(struct td_db_store_query *q, void *arg) {
+static void on_answer(struct td_databases_query *q, void *arg) {
     struct query *of = arg;
     const struct td_job *j = NULL;
     td_status s = td_steal(q->failure);
@@ -146,7 +146,7 @@ static void on_answer(struct td_db_store_query *q, void *arg) {
     }
     td_rpc_call_unref(of->call);
     free_query(of);
-    td_db_store_query_destroy(q);
+    td_databases_query_destroy(q);
 }
 
 // "": the first page.
@@ -204,7 +204,7 @@ static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
     TD_TRY(td_core_find_job(c->core, r->job, &j));
     TD_TRY(check(r));
     TD_TRY(read_token(r->page_token, &cursor));
-    struct td_db_store_query *q = td_calloc(1, sizeof *q);
+    struct td_databases_query *q = td_calloc(1, sizeof *q);
     struct query *of = td_calloc(1, sizeof *of);
     td_status s = q && of ? begin_answer(c, j, of) : td_fail_oom();
     if (s) {
@@ -226,7 +226,7 @@ static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
     of->c = c;
     of->call = call;
     td_rpc_call_ref(call);
-    td_db_store_query(c->store, q);
+    td_databases_query(c->store, q);
     return TD_OK;
 }
 

@@ -39,8 +39,8 @@ static const int64_t expire_ns = INT64_C(30) * 24 * 3600 * TD_NS_PER_S;
 static const int64_t house_ns = INT64_C(3600) * TD_NS_PER_S; // what only days bring about
 
 // ---- output -------------------------------------------------------------------------------------
-struct td_core_out td_core_take(struct td_core *core) {
-    struct td_core_out out = core->out;
+struct td_core_effects td_core_take(struct td_core *core) {
+    struct td_core_effects out = core->out;
     memset(&core->out, 0, sizeof core->out);
     core->records_tail = &core->out.records;
     core->points_tail = &core->out.points;
@@ -108,7 +108,7 @@ td_status td_core_create(const struct td_core_options *options, struct td_core *
 
 void td_core_destroy(struct td_core *core) {
     if (!core) return;
-    td_core_out_finish(&core->out);
+    td_core_effects_finish(&core->out);
     forget_values(core->jobs, destroy_job);
     td_specs_finish(core);
     forget_values(core->leaving, td_forget_destroy);
@@ -165,13 +165,13 @@ void td_core_start(struct td_core *core, struct td_now now) {
         struct td_job *j = core->active[i];
         if (td_job_live(j)) td_jobs_push(&core->live, &core->n_live, &core->cap_live, j);
         td_core_hold(core, j);
-        td_queue_place(core, j);
+        td_queue_insert(core, j);
         td_forget_note_pins(core, j);
     }
     for (uint32_t i = core->n_active; i-- > 0;) { // backwards: a job that ends leaves the list
         td_attempt_tick(core, core->active[i]);
     }
-    td_retention_start(core);
+    td_expiry_start(core);
     td_retain_all(core);
     core->queue_dirty = true;
     td_core_leave(core);
@@ -217,11 +217,11 @@ static void on_time(struct td_core *core) {
     td_requests_forget(core);
     if (core->now.mono.ns >= core->house_at.ns) {
         expire(core);
-        td_retention_due(core);
+        td_expiry_due(core);
         core->house_at = td_mono_add(core->now.mono, house_ns);
     }
     td_core_wake_at(core, core->house_at);
-    td_retention_tick(core);
+    td_expiry_tick(core);
 }
 
 // Time that has come, then one pass of the queue for all that happened since the last one.

@@ -58,7 +58,7 @@ void td_core_load_name(struct td_core *core, const char *job, uint32_t attempt, 
 // All was loaded: every node gets one full grace from now.
 void td_core_start(struct td_core *core, struct td_now now);
 
-struct td_core_out td_core_take(struct td_core *core);
+struct td_core_effects td_core_take(struct td_core *core);
 // When td_core_tick wants to be called; INT64_MAX: not by time.
 struct td_mono td_core_wake(const struct td_core *core);
 void td_core_tick(struct td_core *core, struct td_now now);

@@ -17,7 +17,7 @@
 #include "daemon/coordinator/core/model/hosts.h"
 #include "daemon/coordinator/core/model/job_list.h"
 #include "daemon/coordinator/core/model/model.h"
-#include "daemon/coordinator/core/queue/placement.h"
+#include "daemon/coordinator/core/queue/match.h"
 
 #define HOLDS(x, ...)                                                                              \
     do {                                                                                           \
@@ -447,7 +447,7 @@ static td_status check_nodes(const struct td_core *core) {
         const struct td_host *n = value;
         TD_TRY(check_node(core, key, n));
         n_connected += n->session != 0;
-        free_slots += td_host_ready(n) ? td_place_free(n) : 0;
+        free_slots += td_host_ready(n) ? td_match_free(n) : 0;
     }
     HOLDS(core->queue_dirty || core->free_slots == free_slots,
           "%u slots are free, and %u are counted", free_slots, core->free_slots);

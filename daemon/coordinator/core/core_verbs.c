@@ -48,10 +48,10 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
     j->seq = j->queue_seq = core->next_seq;
     j->create_ns = j->wait_ns = core->now.real.ns;
     j->waits_since = core->now.mono;
-    TD_TRY(td_fits_slots(core, td_job_node_ranks(j), &j->knobs.resources));
-    TD_TRY(td_fits_kind(core, j->knobs.kind, td_job_node_ranks(j), &j->knobs.resources));
-    TD_TRY(td_fits_memory(core, td_job_node_ranks(j), td_plans_find_held(core, j)));
-    TD_TRY(td_fits_devices(core, td_job_node_ranks(j), j->knobs.accelerator));
+    TD_TRY(td_capacity_slots(core, td_job_node_ranks(j), &j->knobs.resources));
+    TD_TRY(td_capacity_kind(core, j->knobs.kind, td_job_node_ranks(j), &j->knobs.resources));
+    TD_TRY(td_capacity_memory(core, td_job_node_ranks(j), td_plans_find_held(core, j)));
+    TD_TRY(td_capacity_devices(core, td_job_node_ranks(j), j->knobs.accelerator));
     *out_job = td_steal(j);
     return TD_OK;
 }
@@ -280,11 +280,11 @@ static td_status look_at_spec(const struct td_core *core, const char *spec_json,
     struct td_spec spec;
     td_spec_read(tree, &spec);
     *out_ranks = (uint32_t)td_spec_node_ranks(&spec);
-    TD_TRY(td_fits_slots(core, *out_ranks, &spec.resources));
+    TD_TRY(td_capacity_slots(core, *out_ranks, &spec.resources));
     if (spec.kind != TD_KIND_TRAIN) {
         TD_AUTO_BUF text;
         td_buf_init(&text, 256);
-        TD_TRY(td_fits_kind(core, spec.kind, *out_ranks, &spec.resources));
+        TD_TRY(td_capacity_kind(core, spec.kind, *out_ranks, &spec.resources));
         TD_TRY(td_buf_printf(&text, "{\"kind\":\"%s\",\"world_size\":%d",
                              td_job_kind_name(spec.kind), td_spec_ranks(&spec)));
         if (spec.resources.memory_bytes > 0) {
@@ -297,7 +297,7 @@ static td_status look_at_spec(const struct td_core *core, const char *spec_json,
     }
     char accelerator[TD_ACCEL_KEY];
     td_accel_key(&spec, accelerator);
-    return td_fits_devices(core, *out_ranks, accelerator);
+    return td_capacity_devices(core, *out_ranks, accelerator);
 }
 
 td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json, bool trusted,
@@ -329,7 +329,7 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
     td_plan_digest(spec_json, trusted, w.digest);
     const struct td_plan_entry *e = dump[0] ? NULL : td_plans_find(core, w.digest, NULL);
     if (e && !e->guesses && td_plans_is_settled(e)) { // else the node may know more by now
-        TD_TRY(td_fits_memory(core, w.n_ranks, e));
+        TD_TRY(td_capacity_memory(core, w.n_ranks, e));
         struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
         a->token = token;
         a->text = td_core_dup(e->json);

@@ -21,7 +21,7 @@ void td_core_enter(struct td_core *core, struct td_now now) {
 
 static void save_job(struct td_core *core, struct td_job *j, struct td_buf *body) {
     j->touched = false;
-    td_queue_place(core, j);
+    td_queue_insert(core, j);
     j->version++;
     td_buf_clear(body);
     TD_CHECK(!td_job_encode(j, body));

@@ -16,7 +16,7 @@
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/plans/capacity.h"
 #include "daemon/coordinator/core/plans/plans.h"
-#include "daemon/coordinator/core/queue/placement.h"
+#include "daemon/coordinator/core/queue/match.h"
 #include "daemon/coordinator/core/queue/queue_reason.h"
 #include "lib/attempt/rank_page.h"
 
@@ -306,7 +306,7 @@ static uint64_t used_memory(const struct td_core *core, const struct td_host *n)
         const struct td_attempt *a = td_job_live(j);
         const struct td_attempt_part *p = a ? td_attempt_part_on(a, n->id) : NULL;
         const int64_t asked = TD_MAX(j->knobs.resources.memory_bytes, (int64_t)0);
-        if (p) used += td_fits_bytes(p->n_ranks, td_plans_of(core, j, n), (uint64_t)asked);
+        if (p) used += td_capacity_bytes(p->n_ranks, td_plans_of(core, j, n), (uint64_t)asked);
     }
     return used;
 }

@@ -31,13 +31,13 @@ void td_shell_records(struct td_coordinator *c, struct td_record *take_records) 
 }
 
 void td_shell_hand_over(struct td_coordinator *c) {
-    if (c->records) td_db_store_commit(c->store, td_steal(c->records), c->ticket);
+    if (c->records) td_databases_commit(c->store, td_steal(c->records), c->ticket);
 }
 
 void td_shell_after(struct td_coordinator *c) {
-    struct td_core_out out = td_core_take(c->core);
+    struct td_core_effects out = td_core_take(c->core);
     gather(c, out.records);
-    if (out.points) td_db_store_points(c->store, out.points);
+    if (out.points) td_databases_points(c->store, out.points);
     while (out.actions) {
         struct td_action *a = out.actions;
         out.actions = a->next;
@@ -67,7 +67,7 @@ static td_status disk_fails(const struct td_coordinator *c, const char *and_so) 
 }
 
 td_status td_shell_writable(const struct td_coordinator *c) {
-    if (!td_db_store_state_failing(c->store)) return TD_OK;
+    if (!td_databases_state_failing(c->store)) return TD_OK;
     return disk_fails(c, "this call changed nothing; mend that and ask again");
 }
 
@@ -142,7 +142,7 @@ td_status td_shell_bad_field(const char *field, const char *fmt, ...) {
     char text[256];
     va_list ap;
     va_start(ap, fmt);
-    (void)td_fit_v(text, sizeof text, fmt, ap);
+    (void)td_clip_v(text, sizeof text, fmt, ap);
     va_end(ap);
     td_status s = td_fail(TD_INVALID_ARGUMENT, "%s: %s", field, text);
     return td_status_with_field(td_status_with_reason(s, "FIELD_INVALID"), field, "%s", text);

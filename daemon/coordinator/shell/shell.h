@@ -71,7 +71,7 @@ struct td_coordinator {
     struct td_held_path home; // state_dir: nothing is made again below it when it is gone
     int64_t join_token_ns, node_certificate_ns, renew_grace_ns; // coordinator.h
     struct td_core *core;
-    struct td_db_store *store;
+    struct td_databases *store;
     struct td_gate *gate;
     struct td_disk *disk;  // for what is written
     struct td_disk *reads; // for files that are read to clients

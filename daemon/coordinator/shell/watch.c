@@ -98,7 +98,7 @@ static void send_change(struct td_watchers *w, struct watcher *x, uint64_t event
                         Traind__V1__Job *job, bool durable) {
     if (!td_rpc_call_is_live(x->call)) return;
     char token[48];
-    snprintf(token, sizeof token, "%" PRIu64 ":%" PRIu64, td_db_store_incarnation(w->c->store),
+    snprintf(token, sizeof token, "%" PRIu64 ":%" PRIu64, td_databases_incarnation(w->c->store),
              event);
     Traind__V1__WatchJobResponse r = TRAIND__V1__WATCH_JOB_RESPONSE__INIT;
     r.token = token;
@@ -281,7 +281,7 @@ static td_status read_token(struct td_watchers *w, const char *token, uint64_t *
         return td_status_with_reason(
             td_fail(TD_INVALID_ARGUMENT, "'%.60s' is no token of a watch", token), "TOKEN_INVALID");
     }
-    if (incarnation != td_db_store_incarnation(w->c->store) || event > w->c->event) {
+    if (incarnation != td_databases_incarnation(w->c->store) || event > w->c->event) {
         return expired();
     }
     uint64_t begin = w->n_events > TD_WATCH_RING ? w->n_events - TD_WATCH_RING : 0;

@@ -41,12 +41,12 @@ static void refuse(struct td_launcher *l, struct td_launch_rank *r, const char *
     char text[512], whole[640];
     va_list ap;
     va_start(ap, fmt);
-    (void)td_fit_v(text, sizeof text, fmt, ap);
+    (void)td_clip_v(text, sizeof text, fmt, ap);
     va_end(ap);
-    (void)td_fit(whole, sizeof whole,
-                 "rank %d wrote to TRAIND_FD what traind does not take, and nothing of that line "
-                 "counts: %s",
-                 r->rank, text);
+    (void)td_clip(whole, sizeof whole,
+                  "rank %d wrote to TRAIND_FD what traind does not take, and nothing of that line "
+                  "counts: %s",
+                  r->rank, text);
     note(l, r, whole);
 }
 
@@ -148,13 +148,13 @@ static void note_drop(struct td_launcher *l, struct td_launch_rank *r,
     char text[512];
     if (r->noted[said]) return; // the first one of a kind is named, all are counted
     r->noted[said] = true;
-    (void)td_fit(text, sizeof text,
-                 said == TD_TALK_REPEATED
-                     ? "rank %d logged '%s' at step %d again, after that value was closed; such "
-                       "repeats are dropped, and counted as dropped points"
-                     : "rank %d logged '%s' at step %d, past the bound of names; such "
-                       "values are dropped, and counted as dropped points",
-                 r->rank, p->name, p->step);
+    (void)td_clip(text, sizeof text,
+                  said == TD_TALK_REPEATED
+                      ? "rank %d logged '%s' at step %d again, after that value was closed; such "
+                        "repeats are dropped, and counted as dropped points"
+                      : "rank %d logged '%s' at step %d, past the bound of names; such "
+                        "values are dropped, and counted as dropped points",
+                  r->rank, p->name, p->step);
     note(l, r, text);
 }
 
@@ -258,7 +258,7 @@ static void take_line(struct td_launcher *l, struct td_launch_rank *r, const cha
     if (line.checkpoint) take_checkpoint(l, r, &line);
     if (!line.note[0]) return;
     char shown[512];
-    (void)td_fit(shown, sizeof shown, "%s", line.note);
+    (void)td_clip(shown, sizeof shown, "%s", line.note);
     note(l, r, shown);
 }
 

@@ -84,7 +84,7 @@ static void say(struct td_logger *g, const char *text) {
     td_log_warn("%s", text);
     pthread_mutex_lock(&g->lock);
     if (g->n_notes < NOTES_MAX) {
-        (void)td_fit(g->note[g->n_notes++], TD_LOGGER_NOTE, "%s", text);
+        (void)td_clip(g->note[g->n_notes++], TD_LOGGER_NOTE, "%s", text);
     }
     pthread_mutex_unlock(&g->lock);
 }
@@ -148,10 +148,10 @@ static void give_up(struct td_logger *g, struct slot *slot, td_status failed) {
     slot->ops->close(slot->sink);
     slot->sink = NULL;
     slot->retry_at = td_mono_add(td_mono_now(), RETRY_NS);
-    (void)td_fit(text, sizeof text,
-                 "the %s logger cannot write: %s; the job goes on, it is tried again, and "
-                 "`trainctl metrics` has all metrics",
-                 slot->ops->name, td_status_message(failed));
+    (void)td_clip(text, sizeof text,
+                  "the %s logger cannot write: %s; the job goes on, it is tried again, and "
+                  "`trainctl metrics` has all metrics",
+                  slot->ops->name, td_status_message(failed));
     td_status_free(failed);
     if (!slot->noted) say(g, text);
     slot->noted = true;
@@ -431,10 +431,11 @@ bool td_logger_finish(struct td_logger *g) {
         return true;
     }
     char text[TD_LOGGER_NOTE];
-    (void)td_fit(text, sizeof text,
-                 "the loggers did not end in %d s: '%s' may lack the last rows; `trainctl metrics` "
-                 "has them",
-                 END_MS / 1000, g->slot[0].dir);
+    (void)td_clip(
+        text, sizeof text,
+        "the loggers did not end in %d s: '%s' may lack the last rows; `trainctl metrics` "
+        "has them",
+        END_MS / 1000, g->slot[0].dir);
     say(g, text);
     return false;
 }

@@ -19,7 +19,7 @@ void td_logging_start(struct td_launcher *l) {
     char text[TD_LOGGER_NOTE];
     td_status failed = td_logger_start(&l->o, &l->logger);
     if (!failed) return;
-    (void)td_fit(text, sizeof text, "loggers are not written: %s", td_status_message(failed));
+    (void)td_clip(text, sizeof text, "loggers are not written: %s", td_status_message(failed));
     td_status_log(TD_LOG_WARN, failed, "loggers are not written, continuing");
     note(l, text);
 }

@@ -115,16 +115,16 @@ static void say_memory(const struct td_kills *k, char *out, size_t out_bytes) {
     out[0] = '\0';
     if (k->limit[0] && read_one(k->limit, "memory.max", &all) &&
         read_one(k->limit, "memory.current", &used)) {
-        (void)td_fit(out, out_bytes, "%" PRIu64 " of %" PRIu64 " MiB are in use in its cgroup",
-                     used >> 20, all >> 20);
+        (void)td_clip(out, out_bytes, "%" PRIu64 " of %" PRIu64 " MiB are in use in its cgroup",
+                      used >> 20, all >> 20);
         return;
     }
     snprintf(path, sizeof path, "%s/proc/meminfo", k->root);
     if (!read_number(path, "MemTotal:", &all) || !read_number(path, "MemAvailable:", &is_free)) {
         return;
     }
-    (void)td_fit(out, out_bytes, "%" PRIu64 " of %" PRIu64 " MiB are in use on this machine",
-                 (all - TD_MIN(is_free, all)) >> 10, all >> 10);
+    (void)td_clip(out, out_bytes, "%" PRIu64 " of %" PRIu64 " MiB are in use on this machine",
+                  (all - TD_MIN(is_free, all)) >> 10, all >> 10);
 }
 
 void td_killed_judge(const struct td_kills *k, struct td_killed *out) {
@@ -137,14 +137,14 @@ void td_killed_judge(const struct td_kills *k, struct td_killed *out) {
     td_real_format(td_real_now(), when, sizeof when);
     (void)getrusage(RUSAGE_CHILDREN, &usage);
     out->cls = is_memory ? TD_CLASS_OUT_OF_MEMORY : TD_CLASS_KILLED;
-    (void)td_fit(out->text, sizeof out->text,
-                 "signal 9 (KILL), not sent by traind: %s, at %s. %s%sno process of it that has "
-                 "ended had used more than %ld MiB%s",
-                 is_memory ? "by the kernel, as memory ran out"
-                 : counts  ? "by somebody on this machine, as the kernel killed nobody for lack of "
+    (void)td_clip(out->text, sizeof out->text,
+                  "signal 9 (KILL), not sent by traind: %s, at %s. %s%sno process of it that has "
+                  "ended had used more than %ld MiB%s",
+                  is_memory ? "by the kernel, as memory ran out"
+                  : counts ? "by somebody on this machine, as the kernel killed nobody for lack of "
                              "memory just then"
                            : "by somebody on this machine, or by the kernel for lack of memory",
-                 when, memory, *memory ? "; " : "", usage.ru_maxrss >> 10,
-                 is_memory ? ". Lower what the job needs (`trainctl plan`), or raise the limit"
-                           : "");
+                  when, memory, *memory ? "; " : "", usage.ru_maxrss >> 10,
+                  is_memory ? ". Lower what the job needs (`trainctl plan`), or raise the limit"
+                            : "");
 }

@@ -28,7 +28,7 @@ static td_status look(const struct td_node_home *h) {
 
 static void report(struct td_node_home *h, const char *trouble) {
     if (strcmp(trouble, h->node->trouble) == 0) return;
-    (void)td_fit(h->node->trouble, sizeof h->node->trouble, "%s", trouble);
+    (void)td_clip(h->node->trouble, sizeof h->node->trouble, "%s", trouble);
     if (trouble[0]) {
         td_log_error("%s; nothing starts here until then, and what runs may be lost", trouble);
     } else {
@@ -40,7 +40,7 @@ static void report(struct td_node_home *h, const char *trouble) {
 td_status td_node_home_check(struct td_node_home *h) {
     char trouble[TD_NODE_TROUBLE_BYTES] = "";
     td_status gone = h ? look(h) : TD_OK;
-    if (gone) (void)td_fit(trouble, sizeof trouble, "%s", td_status_message(gone));
+    if (gone) (void)td_clip(trouble, sizeof trouble, "%s", td_status_message(gone));
     if (h) report(h, trouble);
     return gone;
 }

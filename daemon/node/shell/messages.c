@@ -126,7 +126,7 @@ void td_messages_refused(struct td_node_daemon *n, const Traind__V1__AttemptId *
                          td_status borrow_why) {
     char cls[32], message[2048], job[TD_NODE_JOB_MAX];
     snprintf(cls, sizeof cls, "%s", td_class_name(td_status_class(borrow_why)));
-    (void)td_fit(message, sizeof message, "%s", td_status_message(borrow_why));
+    (void)td_clip(message, sizeof message, "%s", td_status_message(borrow_why));
     snprintf(job, sizeof job, "%s", id->job);
     Traind__V1__AttemptId copy = *id;
     copy.job = job;
@@ -146,8 +146,8 @@ void td_messages_planned(struct td_node_daemon *n, const char *request, td_statu
     TD_AUTO_FREE char *name = td_strdup(request), *json = td_strdup(result_json);
     char cls[32], message[4096];
     snprintf(cls, sizeof cls, "%s", td_class_name(td_status_class(borrow_status)));
-    (void)td_fit(message, sizeof message, "%s",
-                 borrow_status ? td_status_message(borrow_status) : "");
+    (void)td_clip(message, sizeof message, "%s",
+                  borrow_status ? td_status_message(borrow_status) : "");
     Traind__V1__PlanResult r = TRAIND__V1__PLAN_RESULT__INIT;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     r.request = name;
@@ -166,7 +166,7 @@ void td_messages_planned(struct td_node_daemon *n, const char *request, td_statu
 void td_messages_compared(struct td_node_daemon *n, const char *request, const char *change) {
     char name[64], changed[1024];
     snprintf(name, sizeof name, "%s", request);
-    (void)td_fit(changed, sizeof changed, "%s", change);
+    (void)td_clip(changed, sizeof changed, "%s", change);
     Traind__V1__PlanResult r = TRAIND__V1__PLAN_RESULT__INIT;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     r.request = name;

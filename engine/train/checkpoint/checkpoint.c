@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "engine/train/checkpoint/places.h"
+#include "engine/train/checkpoint/outputs.h"
 #include "engine/train/checkpoint/plugin_state.h"
 #include "engine/train/checkpoint/retention.h"
 #include "engine/train/checkpoint/shard.h"
@@ -156,7 +156,7 @@ static void prepare(void *arg) {
     madvise(c->snapshot, c->snapshot_bytes, MADV_POPULATE_WRITE);
     char *at = c->snapshot;
     for (size_t i = 0; i < c->n_shards; at += td_shard_room(&c->shard[i++])) {
-        td_shard_place(&c->shard[i], at);
+        td_shard_lay(&c->shard[i], at);
     }
     atomic_store(&c->prepared, true);
 }

@@ -14,7 +14,7 @@
 //   restore.h            reads one back
 //   weights.h            reads what others made
 //   weights_file.h       writes weights alone
-//   places.h             what is written to before the first step
+//   outputs.h             what is written to before the first step
 //
 // Checkpointer: turns the state of a rank into a directory that can be loaded, while it trains on.
 //

@@ -77,7 +77,7 @@ size_t td_shard_room(const struct td_shard *s) {
     return td_align_up(s->bytes, TD_SHARD_PAGE);
 }
 
-void td_shard_place(struct td_shard *s, char *memory) {
+void td_shard_lay(struct td_shard *s, char *memory) {
     memcpy(memory, s->head.data, s->head.len);
     s->image = memory;
 }

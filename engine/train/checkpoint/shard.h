@@ -49,7 +49,7 @@ TD_MUST_USE td_status td_shard_plan_some(const struct td_state_table *state, uin
                                          struct td_shard *out_shard);
 void td_shard_finish(struct td_shard *s);
 size_t td_shard_room(const struct td_shard *s);
-void td_shard_place(struct td_shard *s, char *memory);
+void td_shard_lay(struct td_shard *s, char *memory);
 // Copies the tensors to `to`, where to_offset is the place of the image's first byte. With
 // io_ticket the copies are queued, and it becomes the ticket of the last one that has one.
 TD_MUST_USE td_status td_shard_take(const struct td_shard *s, const struct td_accelerator_ops *ops,

@@ -164,7 +164,7 @@ static td_status misfit(struct weights *w, const char *fmt, ...) {
     char text[MISFIT_BYTES];
     va_list ap;
     va_start(ap, fmt);
-    (void)td_fit_v(text, sizeof text, fmt, ap);
+    (void)td_clip_v(text, sizeof text, fmt, ap);
     va_end(ap);
     return td_buf_printf(&w->misfits, "%s%s", w->n_misfits++ ? "; " : "", text);
 }

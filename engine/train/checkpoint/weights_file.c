@@ -17,7 +17,7 @@ static td_status write_shard(const struct td_weights_file_options *o,
     if (o->filter && !s->n_tensors) return td_bad_spec("the filter takes no tensor of the model");
     TD_AUTO_FREE char *image = td_calloc(td_shard_room(s), 1);
     if (!image) return td_fail_oom();
-    td_shard_place(s, image);
+    td_shard_lay(s, image);
     const struct td_buffer to = td_buffer_of_host(image, td_shard_room(s));
     TD_TRY(td_shard_take(s, from->accel_ops, from->accel, from->memory, to, 0, NULL));
     return classify(td_named_output_write(o->path, image, s->bytes, 0666,

@@ -166,7 +166,7 @@ void td_events_note(struct td_events *e, const char *fmt, ...) {
     char text[TD_EVENT_TEXT_BYTES];
     va_list ap;
     va_start(ap, fmt);
-    (void)td_fit_v(text, sizeof text, fmt, ap);
+    (void)td_clip_v(text, sizeof text, fmt, ap);
     va_end(ap);
     struct line l;
     begin(&l, TD_EVENT_NOTE);
@@ -179,7 +179,7 @@ void td_events_say(struct td_events *e, const char *fmt, ...) {
     va_list ap;
     if (!e->say) return;
     va_start(ap, fmt);
-    (void)td_fit_v(text, sizeof text, fmt, ap);
+    (void)td_clip_v(text, sizeof text, fmt, ap);
     va_end(ap);
     e->say(text);
 }

@@ -54,14 +54,14 @@ static void keep(const struct td_train_loop *l, const char *why, struct choice *
     const char *before = *why ? ", because " : "";
     out->source = KEEP;
     if (r->config->stages & TD_STAGE_FIT) {
-        (void)td_fit(out->text, sizeof out->text, "last, step %lld%s%s", (long long)l->at.step,
-                     before, why);
+        (void)td_clip(out->text, sizeof out->text, "last, step %lld%s%s", (long long)l->at.step,
+                      before, why);
     } else if (r->resumed) {
-        (void)td_fit(out->text, sizeof out->text, "those of %s", r->restored.path);
+        (void)td_clip(out->text, sizeof out->text, "those of %s", r->restored.path);
     } else if (r->config->init_from) {
-        (void)td_fit(out->text, sizeof out->text, "those of %s", r->config->init_from);
+        (void)td_clip(out->text, sizeof out->text, "those of %s", r->config->init_from);
     } else {
-        (void)td_fit(out->text, sizeof out->text, "the initial ones");
+        (void)td_clip(out->text, sizeof out->text, "the initial ones");
     }
 }
 
@@ -69,7 +69,7 @@ static void do_without_best(const struct td_train_loop *l, const char *why, stru
     keep(l, why, out);
     if (asks_for(l->rank->config, "best")) {
         out->missing = true;
-        (void)td_fit(out->text, sizeof out->text, "%s", why);
+        (void)td_clip(out->text, sizeof out->text, "%s", why);
         return;
     }
     td_events_note(l->rank->events, "validate, test and predict use the last weights, because %s",
@@ -92,8 +92,8 @@ static bool find_best(struct td_train_loop *l, struct choice *out, struct td_res
     }
     td_status s = td_fs_path(out->path, "%s%s", l->best_dir, b->path);
     if (s) {
-        (void)td_fit(why, TEXT_BYTES, "the best checkpoint cannot be used: %s",
-                     td_status_message(s));
+        (void)td_clip(why, TEXT_BYTES, "the best checkpoint cannot be used: %s",
+                      td_status_message(s));
         td_status_free(s);
         return false;
     }
@@ -107,8 +107,8 @@ static bool find_best(struct td_train_loop *l, struct choice *out, struct td_res
     const char *candidate = out->path;
     s = td_restore_choose(&candidate, 1, r->events, r->arena, out_from);
     if (s) {
-        (void)td_fit(why, TEXT_BYTES, "the best checkpoint, %s, cannot be used: %s", b->path,
-                     td_status_message(s));
+        (void)td_clip(why, TEXT_BYTES, "the best checkpoint, %s, cannot be used: %s", b->path,
+                      td_status_message(s));
     }
     td_status_free(s);
     return s == TD_OK;
@@ -121,15 +121,15 @@ static void choose(struct td_train_loop *l, struct choice *out, struct td_restor
     char why[TEXT_BYTES];
     if (wants_path(c)) {
         out->source = FROM_PATH;
-        (void)td_fit(out->text, sizeof out->text, "those of %s", c->evaluate_from);
+        (void)td_clip(out->text, sizeof out->text, "those of %s", c->evaluate_from);
     } else if (!wants_best(c)) {
         keep(l, "", out);
     } else if (!find_best(l, out, out_from, why)) {
         do_without_best(l, why, out);
     } else {
         out->source = FROM_BEST;
-        (void)td_fit(out->text, sizeof out->text, "best, %s (%s %.6g)", b->path, b->monitor,
-                     b->value);
+        (void)td_clip(out->text, sizeof out->text, "best, %s (%s %.6g)", b->path, b->monitor,
+                      b->value);
     }
 }
 

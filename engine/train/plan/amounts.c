@@ -65,8 +65,8 @@ static td_status check_split(const struct td_rank *r, enum td_split split, const
         const struct td_sampler *s = td_data_loader(r->data, split, i);
         const int64_t all = td_sampler_batches(s, 0, r->config->batch_size);
         char of[64];
-        (void)td_fit(of, sizeof of, "of %s", what);
-        if (n_loaders > 1) (void)td_fit(of, sizeof of, "of set %d of %s", i, what);
+        (void)td_clip(of, sizeof of, "of %s", what);
+        if (n_loaders > 1) (void)td_clip(of, sizeof of, "of set %d of %s", i, what);
         TD_TRY(check_fraction(knob, limit, all, of, ", or 0 to leave it out"));
     }
     return TD_OK;

@@ -37,11 +37,11 @@ struct names {
     bool found;
     bool is_of_epochs; // those of a step are left out
     char list[LIST_BYTES];
-    struct td_fit_list items; // in list
+    struct td_clip_list items; // in list
 };
 
 static void offer(struct names *n, const char *text) {
-    td_fit_list_add(&n->items, "%s", text);
+    td_clip_list_add(&n->items, "%s", text);
     n->found |= strcmp(n->wanted, text) == 0;
 }
 
@@ -71,7 +71,7 @@ static const struct td_graph *graph_of(const struct td_rank *r, int step) {
 
 static void offer_all(struct names *n, const struct td_rank *r, bool trains, bool validates) {
     static const char *const suffixes[] = {"", "_epoch", "_step"};
-    td_fit_list_init(&n->items, n->list, sizeof n->list, ", ");
+    td_clip_list_init(&n->items, n->list, sizeof n->list, ", ");
     const struct td_graph *eval = td_programs_graph(r->programs, NULL, TD_MODE_EVAL);
     const char *name;
     for (int step = 0; trains && step < r->steps.n; step++) {

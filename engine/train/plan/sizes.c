@@ -120,9 +120,9 @@ static td_status measure_all_memory(const struct td_rank *r, struct td_sizes *s)
 
 void td_sizes_say_slow(const struct td_rank *r, uint32_t n, const char *names,
                        char out_text[TD_SIZES_SLOW]) {
-    (void)td_fit(out_text, TD_SIZES_SLOW,
-                 "%u operation%s no fast kernel on %s (%s), so they are slow but right: %s", n,
-                 n == 1 ? " has" : "s have", r->accel_name, r->accel_facts.build, names);
+    (void)td_clip(out_text, TD_SIZES_SLOW,
+                  "%u operation%s no fast kernel on %s (%s), so they are slow but right: %s", n,
+                  n == 1 ? " has" : "s have", r->accel_name, r->accel_facts.build, names);
 }
 
 static td_status find_slow(const struct td_rank *r, char out_text[TD_SIZES_SLOW]) {

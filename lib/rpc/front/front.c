@@ -37,7 +37,7 @@ static const int64_t retry_ns = 100 * TD_NS_PER_MS;
 struct entry {
     uint32_t magic;
     struct td_front *front;
-    struct td_peer_place place;
+    struct td_peer_slot place;
     struct td_hello *hello; // until the handshake is over
     struct td_relay *relay; // from then on
     int number;
@@ -64,7 +64,7 @@ struct td_front {
     struct td_listener listener;
     struct td_front_tls tls;
     struct td_loop_fd *watch; // NULL while nobody can be taken
-    struct td_peer_places places;
+    struct td_peer_slots places;
     int waiting_fd; // accepted, and waits for a number; -1: none
     struct sockaddr_storage waiting_peer;
     bool letting_go;
@@ -80,7 +80,7 @@ static void on_notice(const char *text, void *ctx) {
 static void watch_listener(struct td_front *f, bool on);
 
 static void forget(struct entry *e) {
-    td_peer_places_remove(&e->front->places, &e->place);
+    td_peer_slots_remove(&e->front->places, &e->place);
     td_hello_destroy(e->hello);
     td_relay_destroy(e->relay);
     if (e->client_fd >= 0) close(e->client_fd);
@@ -122,7 +122,7 @@ static void on_relay_cut(td_status take_why, void *owner) {
 }
 
 // ---- caps ---------------------------------------------------------------------------------------
-static enum td_peer_place_kind kind_of(void *owner) {
+static enum td_peer_slot_kind kind_of(void *owner) {
     const struct entry *e = TD_CAST(entry, owner);
     const struct td_peers *peers = e->front->peers;
     if (e->leaving || td_peers_is_apart(peers, e->number)) return TD_PEER_PLACE_UNCOUNTED;
@@ -147,7 +147,7 @@ static void replace(struct td_front *f, struct entry *e) {
 
 // Makes room for a newcomer, or says why there is none.
 static const char *admit(struct td_front *f, const struct td_source *source) {
-    struct td_peer_places_count c = td_peer_places_count(&f->places, source);
+    struct td_peer_slots_count c = td_peer_slots_count(&f->places, source);
     bool source_full = c.of_source >= f->o.max_per_source ||
                        c.strangers_of_source >= TD_MAX(f->o.max_strangers / 2, 1U);
     bool full = c.all >= f->o.max_connections || c.strangers >= f->o.max_strangers;
@@ -253,9 +253,9 @@ static td_status open_hello(struct entry *e) {
 
 static td_status list_entry(struct td_front *f, struct entry *e, const struct td_source *source,
                             int take_fd, const char *name) {
-    TD_TRY(td_peer_places_add(&f->places, source, e, &e->place));
+    TD_TRY(td_peer_slots_add(&f->places, source, e, &e->place));
     td_status failed = td_peers_take(f->peers, take_fd, name, &e->number);
-    if (failed) td_peer_places_remove(&f->places, &e->place);
+    if (failed) td_peer_slots_remove(&f->places, &e->place);
     return failed;
 }
 
@@ -338,7 +338,7 @@ static void on_connection(int fd, void *arg) {
                 f->notices, TD_NOTICE_NO_DESCRIPTORS,
                 "connection refused: this process has no descriptor left; raise its limit "
                 "(ulimit -n, LimitNOFILE=)");
-            struct td_peer_places_count c = td_peer_places_count(&f->places, NULL);
+            struct td_peer_slots_count c = td_peer_slots_count(&f->places, NULL);
             if (c.oldest_of_most) replace(f, c.oldest_of_most);
             continue;
         }
@@ -378,7 +378,7 @@ static void close_listener(struct td_front *f) {
     watch_listener(f, false);
     td_listener_finish(&f->listener);
     if (f->waiting_fd >= 0) close(td_steal_fd(&f->waiting_fd));
-    for (struct td_peer_place *at = f->places.first, *next; at; at = next) {
+    for (struct td_peer_slot *at = f->places.first, *next; at; at = next) {
         struct entry *e = TD_CAST(entry, at->owner);
         next = at->next;
         if (e->hello) drop(e); // gRPC takes no more
@@ -390,7 +390,7 @@ static void on_wake(void *arg) {
     if (atomic_load(&f->stop_listening)) close_listener(f);
     if (atomic_load(&f->let_go) && !f->letting_go) {
         f->letting_go = true;
-        for (const struct td_peer_place *at = f->places.first; at; at = at->next) {
+        for (const struct td_peer_slot *at = f->places.first; at; at = at->next) {
             const struct entry *e = TD_CAST(entry, at->owner);
             if (e->relay) td_relay_let_go(e->relay);
         }

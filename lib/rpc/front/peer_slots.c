@@ -18,8 +18,8 @@ static struct td_peer_share **find(struct td_peer_share **at, const struct td_so
     return at;
 }
 
-td_status td_peer_places_add(struct td_peer_places *p, const struct td_source *source, void *owner,
-                             struct td_peer_place *out_place) {
+td_status td_peer_slots_add(struct td_peer_slots *p, const struct td_source *source, void *owner,
+                            struct td_peer_slot *out_place) {
     struct td_peer_share **share = find(&p->shares, source);
     if (!*share) {
         *share = td_calloc(1, sizeof **share);
@@ -27,8 +27,8 @@ td_status td_peer_places_add(struct td_peer_places *p, const struct td_source *s
         (*share)->source = *source;
     }
     (*share)->n_places++;
-    *out_place = (struct td_peer_place){.share = *share, .owner = owner};
-    struct td_peer_place **last = &p->first;
+    *out_place = (struct td_peer_slot){.share = *share, .owner = owner};
+    struct td_peer_slot **last = &p->first;
     while (*last) {
         last = &(*last)->next;
     }
@@ -36,8 +36,8 @@ td_status td_peer_places_add(struct td_peer_places *p, const struct td_source *s
     return TD_OK;
 }
 
-void td_peer_places_remove(struct td_peer_places *p, struct td_peer_place *place) {
-    struct td_peer_place **at = &p->first;
+void td_peer_slots_remove(struct td_peer_slots *p, struct td_peer_slot *place) {
+    struct td_peer_slot **at = &p->first;
     while (*at != place) {
         at = &(*at)->next;
     }
@@ -49,26 +49,26 @@ void td_peer_places_remove(struct td_peer_places *p, struct td_peer_place *place
 }
 
 // The oldest stranger of this source; of any that has so many if it is NULL.
-static void *oldest(const struct td_peer_places *p, const struct td_peer_share *share,
+static void *oldest(const struct td_peer_slots *p, const struct td_peer_share *share,
                     uint32_t n_strangers) {
-    for (const struct td_peer_place *at = p->first; at; at = at->next) {
+    for (const struct td_peer_slot *at = p->first; at; at = at->next) {
         bool is_there = share ? at->share == share : at->share->n_strangers == n_strangers;
         if (is_there && p->kind_of(at->owner) == TD_PEER_PLACE_STRANGER) return at->owner;
     }
     return NULL;
 }
 
-struct td_peer_places_count td_peer_places_count(const struct td_peer_places *p,
-                                                 const struct td_source *newcomer) {
-    struct td_peer_places_count c = {0};
+struct td_peer_slots_count td_peer_slots_count(const struct td_peer_slots *p,
+                                               const struct td_source *newcomer) {
+    struct td_peer_slots_count c = {0};
     struct td_peer_share *shares = p->shares;
     const struct td_peer_share *own = newcomer ? *find(&shares, newcomer) : NULL;
     uint32_t most = 0;
     for (struct td_peer_share *s = p->shares; s; s = s->next) {
         s->n_strangers = 0;
     }
-    for (const struct td_peer_place *at = p->first; at; at = at->next) {
-        enum td_peer_place_kind kind = p->kind_of(at->owner);
+    for (const struct td_peer_slot *at = p->first; at; at = at->next) {
+        enum td_peer_slot_kind kind = p->kind_of(at->owner);
         if (kind == TD_PEER_PLACE_UNCOUNTED) continue;
         c.all++;
         c.of_source += at->share == own;

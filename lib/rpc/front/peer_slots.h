@@ -12,38 +12,38 @@
 
 struct td_peer_share; // what one source has
 
-struct td_peer_place {
-    struct td_peer_place *next; // older ones first
+struct td_peer_slot {
+    struct td_peer_slot *next; // older ones first
     struct td_peer_share *share;
     void *owner;
 };
 
-enum td_peer_place_kind {
+enum td_peer_slot_kind {
     TD_PEER_PLACE_STRANGER,
     TD_PEER_PLACE_TRUSTED,
     TD_PEER_PLACE_UNCOUNTED, // about to go, or counted apart
 };
 
 // Zeroed but for kind_of: nobody is here.
-struct td_peer_places {
-    struct td_peer_place *first;
+struct td_peer_slots {
+    struct td_peer_slot *first;
     struct td_peer_share *shares;
-    enum td_peer_place_kind (*kind_of)(void *owner);
+    enum td_peer_slot_kind (*kind_of)(void *owner);
 };
 
 // As the newest one.
-TD_MUST_USE td_status td_peer_places_add(struct td_peer_places *p, const struct td_source *source,
-                                         void *owner, struct td_peer_place *out_place);
-void td_peer_places_remove(struct td_peer_places *p, struct td_peer_place *place);
+TD_MUST_USE td_status td_peer_slots_add(struct td_peer_slots *p, const struct td_source *source,
+                                        void *owner, struct td_peer_slot *out_place);
+void td_peer_slots_remove(struct td_peer_slots *p, struct td_peer_slot *place);
 
-struct td_peer_places_count {
+struct td_peer_slots_count {
     uint32_t all, of_source, strangers, strangers_of_source;
     // Owners of strangers; NULL: there is none.
     void *oldest_of_source;
     void *oldest_of_most; // of the newcomer's source, if none has more
 };
 // Before a newcomer of that source is added; NULL: there is no newcomer.
-struct td_peer_places_count td_peer_places_count(const struct td_peer_places *p,
-                                                 const struct td_source *newcomer);
+struct td_peer_slots_count td_peer_slots_count(const struct td_peer_slots *p,
+                                               const struct td_source *newcomer);
 
 #endif

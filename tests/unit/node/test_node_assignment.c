@@ -165,7 +165,7 @@ static void test_place_that_cannot_be_has_a_class_by_what_is_wrong_with_it(void 
         assert_ok(assigned(extra, NULL, dir, &a, plan));
         a.kind = rows[i].kind;
         a.attempt = rows[i].attempt;
-        td_status s = td_assignment_make_place(&a, 0750);
+        td_status s = td_assignment_make_dir(&a, 0750);
         assert_int_equal(td_status_class(s), rows[i].cls);
         assert_non_null(strstr(td_status_message(s), "checkpoint.dir must be a directory"));
         assert_non_null(strstr(td_status_message(s), rows[i].place));
@@ -187,14 +187,14 @@ static void test_place_of_saved_checkpoints_is_not_made_again_when_it_is_away(vo
     snprintf(extra, sizeof extra, ",\"checkpoint\":{\"dir\":\"%s/mount\"}", dir);
     snprintf(file, sizeof file, "%s/mount/j-1/a1/step-20", dir);
     assert_ok(assigned_from(extra, "a1/step-20", false, dir, &a, plan));
-    td_status s = td_assignment_make_place(&a, 0750);
+    td_status s = td_assignment_make_dir(&a, 0750);
     assert_int_equal(td_status_class(s), TD_CLASS_DISK);
     assert_fails(s, TD_NOT_FOUND, "or, if the files were removed, make this directory, empty");
     assert_false(td_fs_exists(a.checkpoints));
     assert_ok(td_fs_mkdirs(a.checkpoints, 0700)); // as it says: the catalog finds them gone
-    assert_ok(td_assignment_make_place(&a, 0750));
+    assert_ok(td_assignment_make_dir(&a, 0750));
     assert_ok(td_fs_mkdirs(file, 0700));
-    assert_ok(td_assignment_make_place(&a, 0750));
+    assert_ok(td_assignment_make_dir(&a, 0750));
 }
 
 static void test_best_is_brought_along_when_a_stage_after_fit_uses_it(void **state) {

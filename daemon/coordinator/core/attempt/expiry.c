@@ -28,14 +28,14 @@ static bool old(const struct td_core *core, const struct td_job *j) {
     return keep_ns && core->now.real.ns - j->end_ns > keep_ns;
 }
 
-void td_retention_ended(struct td_core *core, struct td_job *j) {
+void td_expiry_ended(struct td_core *core, struct td_job *j) {
     td_forget_ended(core, j);
     if (core->started && core->n_ended > core->options.retention_jobs) {
         at(core, td_mono_add(core->now.mono, delay_ns));
     }
 }
 
-void td_retention_start(struct td_core *core) {
+void td_expiry_start(struct td_core *core) {
     if (core->n_ended > core->options.retention_jobs) {
         td_core_log(core,
                     "state.db holds more ended jobs than are kept, those that ended "
@@ -46,11 +46,11 @@ void td_retention_start(struct td_core *core) {
     td_core_wake_at(core, core->now.mono);
 }
 
-void td_retention_due(struct td_core *core) {
+void td_expiry_due(struct td_core *core) {
     core->retention_at = core->now.mono;
 }
 
-void td_retention_tick(struct td_core *core) {
+void td_expiry_tick(struct td_core *core) {
     td_forget_tick(core);
     if (core->now.mono.ns < core->retention_at.ns) {
         td_core_wake_at(core, core->retention_at);

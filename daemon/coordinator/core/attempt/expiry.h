@@ -13,9 +13,9 @@
 
 struct td_core;
 
-void td_retention_ended(struct td_core *core, struct td_job *j); // it has ended, or is loaded so
-void td_retention_start(struct td_core *core);
-void td_retention_due(struct td_core *core); // the next tick looks
-void td_retention_tick(struct td_core *core);
+void td_expiry_ended(struct td_core *core, struct td_job *j); // it has ended, or is loaded so
+void td_expiry_start(struct td_core *core);
+void td_expiry_due(struct td_core *core); // the next tick looks
+void td_expiry_tick(struct td_core *core);
 
 #endif

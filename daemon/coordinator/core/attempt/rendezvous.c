@@ -102,7 +102,7 @@ static void send_done(struct td_core *core, struct td_rendezvous *r, const struc
     Traind__V1__StoreDone done = TRAIND__V1__STORE_DONE__INIT;
     Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
     char text[512];
-    (void)td_fit(text, sizeof text, "%s", take_why ? td_status_message(take_why) : "");
+    (void)td_clip(text, sizeof text, "%s", take_why ? td_status_message(take_why) : "");
     attempt_id(r, &id);
     done.id = &id;
     done.key = key;

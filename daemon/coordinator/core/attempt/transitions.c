@@ -124,7 +124,7 @@ enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_j
         td_plan_asks_unused(core, td_job_plan_digest(j));
         td_specs_ended(core, j);
         td_retain_released(core, j);
-        td_retention_ended(core, j);
+        td_expiry_ended(core, j);
     }
     td_core_touch(core, j);
     report_move(core, j, from);
@@ -151,7 +151,7 @@ td_status td_core_add_job(struct td_core *core, struct td_job *take_job) {
     if (active) {
         (void)td_jobs_insert(&core->active, &core->n_active, &core->cap_active, j, td_job_key_seq);
     } else {
-        td_retention_ended(core, j);
+        td_expiry_ended(core, j);
     }
     (void)td_steal(j);
     return TD_OK;

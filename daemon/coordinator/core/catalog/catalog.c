@@ -375,7 +375,7 @@ void td_catalog_on_damaged(struct td_core *core, struct td_job *j, const char *p
     struct td_checkpoint *c = td_catalog_find(j, path);
     if (!c || !c->committed || c->damage) return;
     char text[256];
-    (void)td_fit(text, sizeof text, "%s", why);
+    (void)td_clip(text, sizeof text, "%s", why);
     td_utf8_scrub(text);
     c->damage = td_core_dup(text);
     save(core, j, c);
@@ -386,7 +386,7 @@ void td_catalog_on_missing(struct td_core *core, struct td_job *j, struct td_che
                            const char *where, const char *why) {
     if (!c->committed || (why ? c->damage != NULL : !c->missing)) return;
     char text[256];
-    (void)td_fit(text, sizeof text, "%s: %s", where, why ? why : "its files are back");
+    (void)td_clip(text, sizeof text, "%s: %s", where, why ? why : "its files are back");
     td_utf8_scrub(text);
     free(c->damage);
     c->damage = why ? td_core_dup(text) : NULL;

@@ -66,7 +66,7 @@ void td_core_log(struct td_core *core, const char *fmt, ...) {
     char text[640];
     va_list ap;
     va_start(ap, fmt);
-    (void)td_fit_v(text, sizeof text, fmt, ap);
+    (void)td_clip_v(text, sizeof text, fmt, ap);
     va_end(ap);
     td_utf8_scrub(text);
     td_core_act(core, TD_ACTION_SAY)->text = td_core_dup(text);

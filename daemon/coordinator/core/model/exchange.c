@@ -26,7 +26,7 @@ void td_action_destroy(struct td_action *a) {
     free(a);
 }
 
-void td_core_out_finish(struct td_core_out *out) {
+void td_core_effects_finish(struct td_core_effects *out) {
     while (out->records) {
         struct td_record *r = out->records;
         out->records = r->next;

@@ -95,7 +95,7 @@ struct td_action {
 };
 
 // What one input answered. Lists in order; the taker owns them.
-struct td_core_out {
+struct td_core_effects {
     struct td_record *records;
     struct td_points *points;
     struct td_action *actions;
@@ -103,7 +103,7 @@ struct td_core_out {
 void td_record_destroy(struct td_record *r);
 void td_points_destroy(struct td_points *p);
 void td_action_destroy(struct td_action *a);
-void td_core_out_finish(struct td_core_out *out);
+void td_core_effects_finish(struct td_core_effects *out);
 
 // ---- options ------------------------------------------------------------------------------------
 struct td_core_options {

@@ -58,19 +58,20 @@ void td_nodes_say_none(const struct td_core *core, char *out, size_t bytes) {
         if (!unfit || strcmp(n->name, unfit->name) < 0) unfit = n;
     }
     if (troubled) {
-        (void)td_fit(out, bytes, "nothing can start on node %s: %s", troubled->name,
-                     troubled->trouble);
+        (void)td_clip(out, bytes, "nothing can start on node %s: %s", troubled->name,
+                      troubled->trouble);
         return;
     }
     if (unfit) {
-        (void)td_fit(out, bytes,
-                     "no node of a build that the coordinator understands is connected: %s is "
-                     "traind %s, the coordinator is traind %s; `trainctl node list` says more",
-                     unfit->name, unfit->version, td_version);
+        (void)td_clip(out, bytes,
+                      "no node of a build that the coordinator understands is connected: %s is "
+                      "traind %s, the coordinator is traind %s; `trainctl node list` says more",
+                      unfit->name, unfit->version, td_version);
         return;
     }
-    (void)td_fit(out, bytes, "%s",
-                 td_map_count(core->nodes) ? "no node is connected" : "no node has registered yet");
+    (void)td_clip(out, bytes, "%s",
+                  td_map_count(core->nodes) ? "no node is connected"
+                                            : "no node has registered yet");
 }
 
 bool td_host_has_level(const struct td_host *n, const char *level) {

@@ -111,7 +111,7 @@ void td_reason_set(struct td_reason *r, const char *code, const char *fmt, ...) 
     snprintf(r->code, sizeof r->code, "%s", code);
     va_list ap;
     va_start(ap, fmt);
-    (void)td_fit_v(r->text, sizeof r->text, fmt, ap);
+    (void)td_clip_v(r->text, sizeof r->text, fmt, ap);
     va_end(ap);
     td_utf8_scrub(r->text); // a precision may have cut a character
 }
@@ -143,7 +143,7 @@ void td_job_note(struct td_job *j, const char *fmt, ...) {
     char text[TD_JOB_NOTE_BYTES];
     va_list ap;
     va_start(ap, fmt);
-    (void)td_fit_v(text, sizeof text, fmt, ap);
+    (void)td_clip_v(text, sizeof text, fmt, ap);
     va_end(ap);
     td_utf8_scrub(text);
     for (uint32_t i = 0; i < j->n_notes; i++) {

@@ -233,7 +233,7 @@ struct td_core {
     bool (*lacks_plan)(const struct td_core *core, const struct td_job *j);
     struct td_job **listed; // jobs with something to save
     uint32_t n_listed, cap_listed;
-    struct td_core_out out;
+    struct td_core_effects out;
     struct td_record **records_tail;
     struct td_points **points_tail;
     struct td_action **actions_tail;

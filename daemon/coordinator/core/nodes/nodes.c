@@ -75,7 +75,7 @@ void td_nodes_take_probe(struct td_core *core, struct td_host *n, const Traind__
 
 static void set_trouble(struct td_core *core, struct td_host *n, const char *trouble) {
     char now[TD_HOST_UNFIT_BYTES];
-    (void)td_fit(now, sizeof now, "%s", trouble);
+    (void)td_clip(now, sizeof now, "%s", trouble);
     td_utf8_scrub(now);
     if (strcmp(now, n->trouble) == 0) return;
     memcpy(n->trouble, now, sizeof now);
@@ -318,7 +318,7 @@ static void show_refused(struct td_core *core, struct td_host *n, const struct t
     td_register_fill(n, s, m);
     n->refused = true;
     n->refused_at = core->now.mono;
-    (void)td_fit(n->unfit, sizeof n->unfit, "%s", why);
+    (void)td_clip(n->unfit, sizeof n->unfit, "%s", why);
     n->seen_ns = core->now.real.ns;
     core->queue_dirty = true;
 }

@@ -68,15 +68,16 @@ void td_register_judge(struct td_host *n, const Traind__V1__Register *m) {
     n->trouble[0] = '\0'; // its first heartbeat says it again
     n->refused = false;
     if (!m->plan_language[0]) {
-        (void)td_fit(n->unfit, sizeof n->unfit,
-                     "this node is traind %.40s, an older build, which does not say what plans its "
-                     "ranks read; the coordinator is traind %s. %s",
-                     m->version, td_version, rest);
+        (void)td_clip(
+            n->unfit, sizeof n->unfit,
+            "this node is traind %.40s, an older build, which does not say what plans its "
+            "ranks read; the coordinator is traind %s. %s",
+            m->version, td_version, rest);
     } else if (strcmp(m->plan_language, language) != 0) {
-        (void)td_fit(n->unfit, sizeof n->unfit,
-                     "this node is traind %.40s, whose ranks read plans of another form (%.32s); "
-                     "the coordinator is traind %s and writes form %s. %s",
-                     m->version, m->plan_language, td_version, language, rest);
+        (void)td_clip(n->unfit, sizeof n->unfit,
+                      "this node is traind %.40s, whose ranks read plans of another form (%.32s); "
+                      "the coordinator is traind %s and writes form %s. %s",
+                      m->version, m->plan_language, td_version, language, rest);
     }
     td_utf8_scrub(n->unfit);
 }
@@ -102,7 +103,7 @@ void td_register_fill(struct td_host *n, const struct td_node_session *s,
     n->devices.withheld = !m->devices;
     td_host_set_kinds(n, m->commands, m->programs);
     snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
-    (void)td_fit(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
+    (void)td_clip(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
     snprintf(n->version, sizeof n->version, "%s", m->version);
     snprintf(n->cpu_level, sizeof n->cpu_level, "%s", m->cpu_level);
     snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s", m->cpu_level_held);

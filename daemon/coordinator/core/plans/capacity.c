@@ -6,19 +6,19 @@
 
 #include "daemon/coordinator/core/model/model.h"
 
-uint32_t td_fits_slots_of(const struct td_spec_resources *r, uint32_t n_ranks,
-                          const struct td_host *n) {
+uint32_t td_capacity_slots_of(const struct td_spec_resources *r, uint32_t n_ranks,
+                              const struct td_host *n) {
     int32_t per_rank = td_spec_slots(r, (int32_t)n->cores, (int32_t)n->slots);
     return n_ranks * (uint32_t)TD_MAX(per_rank, 1);
 }
 
-td_status td_fits_slots(const struct td_core *core, uint32_t n_ranks,
-                        const struct td_spec_resources *r) {
+td_status td_capacity_slots(const struct td_core *core, uint32_t n_ranks,
+                            const struct td_spec_resources *r) {
     uint32_t most = 0, least = UINT32_MAX;
     const struct td_host *largest = NULL;
     const struct td_host *n;
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
-        uint32_t needed = td_fits_slots_of(r, n_ranks, n);
+        uint32_t needed = td_capacity_slots_of(r, n_ranks, n);
         if (needed <= n->slots) return TD_OK;
         least = TD_MIN(least, needed);
         if (n->slots > most) {
@@ -40,18 +40,18 @@ static uint64_t bytes_of(uint32_t n_ranks, const struct td_plan_entry *p) {
     return p->memory_bytes * n_ranks + p->beside_bytes;
 }
 
-uint64_t td_fits_bytes(uint32_t n_ranks, const struct td_plan_entry *p, uint64_t asked_bytes) {
+uint64_t td_capacity_bytes(uint32_t n_ranks, const struct td_plan_entry *p, uint64_t asked_bytes) {
     const uint64_t planned = p && p->memory_bytes ? bytes_of(n_ranks, p) : 0;
     return TD_MAX(planned, asked_bytes * n_ranks);
 }
 
-bool td_fits_on(const struct td_host *n, uint32_t n_ranks, const struct td_plan_entry *p,
-                uint64_t asked_bytes) {
-    return !n->memory_bytes || td_fits_bytes(n_ranks, p, asked_bytes) <= n->memory_bytes;
+bool td_capacity_on(const struct td_host *n, uint32_t n_ranks, const struct td_plan_entry *p,
+                    uint64_t asked_bytes) {
+    return !n->memory_bytes || td_capacity_bytes(n_ranks, p, asked_bytes) <= n->memory_bytes;
 }
 
-td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
-                         const struct td_plan_entry *p) {
+td_status td_capacity_memory(const struct td_core *core, uint32_t n_ranks,
+                             const struct td_plan_entry *p) {
     if (!p || !p->memory_bytes) return TD_OK;
     uint64_t needed = bytes_of(n_ranks, p), most = 0;
     const struct td_host *n;
@@ -73,8 +73,8 @@ td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
     return td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_OUT_OF_MEMORY);
 }
 
-td_status td_fits_kind(const struct td_core *core, enum td_job_kind kind, uint32_t n_ranks,
-                       const struct td_spec_resources *r) {
+td_status td_capacity_kind(const struct td_core *core, enum td_job_kind kind, uint32_t n_ranks,
+                           const struct td_spec_resources *r) {
     if (kind == TD_KIND_TRAIN) return TD_OK;
     const char *name = td_job_kind_name(kind);
     uint64_t needed = (uint64_t)r->memory_bytes * n_ranks, most = 0;
@@ -116,7 +116,8 @@ static td_status no_devices(const struct td_host *n, const char *accelerator) {
                    td_accel_name_len(accelerator), accelerator);
 }
 
-td_status td_fits_devices(const struct td_core *core, uint32_t n_ranks, const char *accelerator) {
+td_status td_capacity_devices(const struct td_core *core, uint32_t n_ranks,
+                              const char *accelerator) {
     const struct td_host *largest = NULL;
     uint32_t most = 0;
     const struct td_host *n;

@@ -18,25 +18,25 @@ struct td_plan_entry;
 struct td_spec_resources;
 
 // FAILED_PRECONDITION UNSATISFIABLE if no known node could ever hold the job.
-TD_MUST_USE td_status td_fits_slots(const struct td_core *core, uint32_t n_ranks,
-                                    const struct td_spec_resources *r);
+TD_MUST_USE td_status td_capacity_slots(const struct td_core *core, uint32_t n_ranks,
+                                        const struct td_spec_resources *r);
 // The same of the memory that a plan found; p NULL: OK, nothing is known.
-TD_MUST_USE td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
-                                     const struct td_plan_entry *p);
+TD_MUST_USE td_status td_capacity_memory(const struct td_core *core, uint32_t n_ranks,
+                                         const struct td_plan_entry *p);
 // The same of devices: each rank has one of its own. accelerator: its key (host_devices.h).
-TD_MUST_USE td_status td_fits_devices(const struct td_core *core, uint32_t n_ranks,
-                                      const char *accelerator);
+TD_MUST_USE td_status td_capacity_devices(const struct td_core *core, uint32_t n_ranks,
+                                          const char *accelerator);
 // Of what nobody plans for: PERMISSION_DENIED NOT_ALLOWED if no known node allows the kind,
 // UNSATISFIABLE if none of these has the memory that resources asks for. OK of a training.
-TD_MUST_USE td_status td_fits_kind(const struct td_core *core, enum td_job_kind kind,
-                                   uint32_t n_ranks, const struct td_spec_resources *r);
+TD_MUST_USE td_status td_capacity_kind(const struct td_core *core, enum td_job_kind kind,
+                                       uint32_t n_ranks, const struct td_spec_resources *r);
 // Memory of so many ranks on one node, as planned (p NULL: not yet) and as asked for each.
-uint64_t td_fits_bytes(uint32_t n_ranks, const struct td_plan_entry *p, uint64_t asked_bytes);
+uint64_t td_capacity_bytes(uint32_t n_ranks, const struct td_plan_entry *p, uint64_t asked_bytes);
 // The memory of n suffices for so many ranks, as planned (p NULL: not yet) and as asked for each.
-bool td_fits_on(const struct td_host *n, uint32_t n_ranks, const struct td_plan_entry *p,
-                uint64_t asked_bytes);
+bool td_capacity_on(const struct td_host *n, uint32_t n_ranks, const struct td_plan_entry *p,
+                    uint64_t asked_bytes);
 // That its ranks need on n, together.
-uint32_t td_fits_slots_of(const struct td_spec_resources *r, uint32_t n_ranks,
-                          const struct td_host *n);
+uint32_t td_capacity_slots_of(const struct td_spec_resources *r, uint32_t n_ranks,
+                              const struct td_host *n);
 
 #endif

@@ -17,7 +17,7 @@
 #include "daemon/coordinator/core/nodes/nodes.h"
 #include "daemon/coordinator/core/plans/capacity.h"
 #include "daemon/coordinator/core/plans/plans.h"
-#include "daemon/coordinator/core/queue/placement.h"
+#include "daemon/coordinator/core/queue/match.h"
 #include "lib/base/digest.h"
 
 enum { MAX_RESUME = 8, MAX_LOOKS = 256, PLAN_AHEAD = 32, SHOWN_NODES = 4 };
@@ -43,7 +43,7 @@ static void leave_line(struct td_core *core, struct td_job *j) {
     core->queue_dirty = true;
 }
 
-void td_queue_place(struct td_core *core, struct td_job *j) {
+void td_queue_insert(struct td_core *core, struct td_job *j) {
     bool waits = td_job_state_waits(j->state) && !td_job_live(j);
     uint64_t turn = waits ? turn_of(j) : 0;
     if (turn == j->turn) return;
@@ -94,20 +94,20 @@ static void count_free(struct td_core *core) {
     const struct td_host *n;
     core->free_slots = 0;
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
-        if (td_host_ready(n)) core->free_slots += td_place_free(n);
+        if (td_host_ready(n)) core->free_slots += td_match_free(n);
     }
 }
 
 static void take_slots(struct td_core *core, struct td_host *n, uint32_t slots) {
-    core->free_slots -= TD_MIN(core->free_slots, td_place_free(n));
+    core->free_slots -= TD_MIN(core->free_slots, td_match_free(n));
     n->used += slots;
-    core->free_slots += td_place_free(n);
+    core->free_slots += td_match_free(n);
 }
 
 // Its part there is kept for it, and its devices.
 static void keep_part(struct td_core *core, const struct td_job *j, struct td_host *n) {
-    uint32_t slots = td_place_slots(j, n);
-    if (td_place_devices(j, n)) {
+    uint32_t slots = td_match_slots(j, n);
+    if (td_match_devices(j, n)) {
         td_host_devices_keep(&n->devices, j->knobs.accelerator, j->turn, td_job_node_ranks(j));
     }
     take_slots(core, n, slots);
@@ -118,19 +118,19 @@ static void keep_part(struct td_core *core, const struct td_job *j, struct td_ho
 // Until the next pass from the head: a later job, whose plan is known already, does not take it.
 // One that lacks only devices keeps those that are free, and no slots: others need no device. A job
 // over several nodes keeps its place on those that have room, and the next one that comes nearest.
-static void keep_place(struct td_core *core, const struct td_job *j, const struct td_place *p) {
+static void keep_place(struct td_core *core, const struct td_job *j, const struct td_match *p) {
     struct td_host *nodes[TD_SPEC_MAX_RANKS] = {p->node};
-    const uint32_t n = p->wanted > 1 ? td_place_nodes(core, j, nodes) : p->node != NULL;
+    const uint32_t n = p->wanted > 1 ? td_match_nodes(core, j, nodes) : p->node != NULL;
     for (uint32_t i = 0; i < n; i++) {
         keep_part(core, j, nodes[i]);
     }
     if (p->node || !p->nearest) return;
-    if (td_place_devices(j, p->nearest)) {
+    if (td_match_devices(j, p->nearest)) {
         td_host_devices_keep(&p->nearest->devices, j->knobs.accelerator, j->turn,
                              td_job_node_ranks(j));
     }
     if (p->needed_devices) return;
-    core->free_slots -= TD_MIN(core->free_slots, td_place_free(p->nearest));
+    core->free_slots -= TD_MIN(core->free_slots, td_match_free(p->nearest));
     if (!p->nearest->reserved) p->nearest->reserved = j->turn;
 }
 
@@ -149,8 +149,8 @@ static struct gang find_gang(const struct td_core *core, const struct td_job *j,
     struct gang g = {.nodes = {place}, .n = 1, .plan = td_plans_of(core, j, place)};
     int32_t threads = INT32_MAX;
     if (j->knobs.num_nodes > 1) {
-        g.n = td_place_nodes(core, j, g.nodes);
-        g.level = td_place_common_level(g.nodes, g.n);
+        g.n = td_match_nodes(core, j, g.nodes);
+        g.level = td_match_common_level(g.nodes, g.n);
     }
     for (uint32_t i = 0; i < g.n; i++) {
         const struct td_host *n = g.nodes[i];
@@ -201,12 +201,12 @@ static td_status make_attempt(struct td_core *core, struct td_job *j, const stru
     a->stream = wants_stream(j, g);
     for (uint32_t i = 0; i < g->n; i++) {
         const struct td_host *n = g->nodes[i];
-        const struct td_host_accel *devices = td_place_devices(j, n);
+        const struct td_host_accel *devices = td_match_devices(j, n);
         struct td_attempt_part *p = &a->parts[i];
         snprintf(p->node, sizeof p->node, "%s", n->id);
-        p->slots = td_place_slots(j, n);
+        p->slots = td_match_slots(j, n);
         if (devices) p->devices = td_host_devices_pick(devices, j->turn, p->n_ranks);
-        TD_CHECK(!devices || p->devices); // td_place_choose found them
+        TD_CHECK(!devices || p->devices); // td_match_choose found them
     }
     *out_attempt = a;
     return td_job_add_attempt(j, td_steal(a));
@@ -373,11 +373,13 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *place)
 // had them, and waits for them to come back.
 static bool too_large(struct td_core *core, struct td_job *j, const struct td_host *place) {
     const struct td_plan_entry *e = td_plans_of(core, j, place);
-    td_status s = td_fits_memory(core, td_job_node_ranks(j), td_plans_holds(e, j) ? e : NULL);
+    td_status s = td_capacity_memory(core, td_job_node_ranks(j), td_plans_holds(e, j) ? e : NULL);
     if (!s && !j->n_attempts) {
-        s = td_fits_kind(core, j->knobs.kind, td_job_node_ranks(j), &j->knobs.resources);
+        s = td_capacity_kind(core, j->knobs.kind, td_job_node_ranks(j), &j->knobs.resources);
     }
-    if (!s && !j->n_attempts) s = td_fits_devices(core, td_job_node_ranks(j), j->knobs.accelerator);
+    if (!s && !j->n_attempts) {
+        s = td_capacity_devices(core, td_job_node_ranks(j), j->knobs.accelerator);
+    }
     if (!s) return false;
     td_core_fail_job(core, j, td_status_class(s), td_status_code(s), td_status_message(s));
     td_reason_set(&j->reason, td_status_reason(s), "%s", td_status_message(s));
@@ -402,7 +404,7 @@ static bool planned(struct td_core *core, struct td_job *j, struct td_host *n, b
 }
 
 bool td_queue_lacks_plan(const struct td_core *core, const struct td_job *j) {
-    const struct td_place p = td_place_choose(core, j);
+    const struct td_match p = td_match_choose(core, j);
     const struct td_host *place = p.node ? p.node : p.nearest;
     return place && !td_plans_suffice(core, j, place);
 }
@@ -413,7 +415,7 @@ static void look(struct td_core *core, struct td_job *j, uint32_t at) {
         wake_at(core, j->retry_at);
         return;
     }
-    struct td_place p = td_place_choose(core, j);
+    struct td_match p = td_match_choose(core, j);
     if (td_catalog_pending(j) && core->now.mono.ns < j->hold_until.ns) {
         wake_at(core, j->hold_until);
         keep_place(core, j, &p);
@@ -449,7 +451,7 @@ void td_queue_pass(struct td_core *core) {
         struct td_job *j = core->waiting[core->n_looked];
         core->counters[TD_COUNT_LOOKS]++;
         if (td_job_state_waits(j->state) && !td_job_live(j)) look(core, j, core->n_looked);
-        td_queue_place(core, j); // one that starts leaves; the next one comes to where it was
+        td_queue_insert(core, j); // one that starts leaves; the next one comes to where it was
         if (j->turn) core->n_looked++;
     }
     if (moved && core->n_waiting) (void)td_core_act(core, TD_ACTION_QUEUE);

@@ -21,7 +21,7 @@
 //
 // The room, in reading order:
 //
-//   placement.h     where a job could run now
+//   match.h     where a job could run now
 //   queue.h         who runs next
 //   queue_reason.h  why the others wait
 
@@ -34,7 +34,7 @@ void td_queue_pass(struct td_core *core);
 bool td_queue_due(const struct td_core *core);
 void td_queue_tick(struct td_core *core);
 // Its state or its attempt changed: it takes its place among those that wait, or leaves them.
-void td_queue_place(struct td_core *core, struct td_job *j);
+void td_queue_insert(struct td_core *core, struct td_job *j);
 uint32_t td_queue_position(const struct td_core *core, const struct td_job *j); // 0: it waits not
 // Where it would run, now or later, no plan that is there is its own, nor will another do.
 bool td_queue_lacks_plan(const struct td_core *core, const struct td_job *j);

@@ -10,11 +10,11 @@
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/plans/plans.h"
-#include "daemon/coordinator/core/queue/placement.h"
+#include "daemon/coordinator/core/queue/match.h"
 #include "daemon/coordinator/core/queue/queue.h"
 #include "lib/base/cpu_level.h"
 
-enum { EXACT_POSITIONS = 10, SHOWN_NODES = TD_PLACE_NAMED, SHOWN_JOBS = 2, FEW_BYTES = 256 };
+enum { EXACT_POSITIONS = 10, SHOWN_NODES = TD_MATCH_NAMED, SHOWN_JOBS = 2, FEW_BYTES = 256 };
 
 static bool left_by_an_end(const struct td_job *j) {
     static const char *const codes[] = {"DAEMON_STOPPED", "LAUNCHER_UPGRADED", "STOPPED_ON_NODE"};
@@ -41,10 +41,10 @@ enum why {
 
 // WHY_OWN: what the job itself says.
 static enum why find_why(const struct td_core *core, const struct td_job *j, struct td_mono now,
-                         struct td_place *out_place) {
+                         struct td_match *out_place) {
     memset(out_place, 0, sizeof *out_place);
     if (!j->turn || j->retry_at.ns > now.ns) return WHY_OWN;
-    *out_place = td_place_choose(core, j);
+    *out_place = td_match_choose(core, j);
     bool none = !td_map_count(core->nodes) || (!out_place->any_ready && !out_place->away);
     if (left_by_an_end(j) && (core->draining || !out_place->any_ready)) return WHY_OWN;
     if (core->draining) return WHY_DRAINING;
@@ -62,7 +62,7 @@ static enum why find_why(const struct td_core *core, const struct td_job *j, str
 }
 
 // Nodes are large enough, and none has the devices.
-static void say_few_devices(const struct td_job *j, const struct td_place *p, struct td_reason *r) {
+static void say_few_devices(const struct td_job *j, const struct td_match *p, struct td_reason *r) {
     const char *key = j->knobs.accelerator, *node = p->withheld ? p->withheld->name : "";
     td_reason_set(r, "WAITING_FOR_NODE", "no connected node has %u device%s of '%.*s'%s%s%s",
                   p->few_devices, p->few_devices == 1 ? "" : "s", td_accel_name_len(key), key,
@@ -71,9 +71,9 @@ static void say_few_devices(const struct td_job *j, const struct td_place *p, st
     r->needed_devices = p->few_devices;
 }
 
-static void say_small(const struct td_job *j, const struct td_place *p, struct td_reason *r) {
+static void say_small(const struct td_job *j, const struct td_match *p, struct td_reason *r) {
     enum td_cpu_level level;
-    const char *name = td_place_level(j);
+    const char *name = td_match_level(j);
     bool asks = td_cpu_level_parse(name, &level);
     if (p->few_devices) {
         say_few_devices(j, p, r);
@@ -93,7 +93,7 @@ static void say_small(const struct td_job *j, const struct td_place *p, struct t
 static void name_able(const struct td_core *core, const struct td_job *j, uint32_t able, char *out,
                       size_t bytes) {
     struct td_host *nodes[TD_SPEC_MAX_RANKS];
-    const uint32_t n = td_place_nodes(core, j, nodes), shown = TD_MIN(n, (uint32_t)SHOWN_NODES);
+    const uint32_t n = td_match_nodes(core, j, nodes), shown = TD_MIN(n, (uint32_t)SHOWN_NODES);
     size_t len = 0;
     out[0] = '\0';
     for (uint32_t i = 0; i < shown && len < bytes; i++) {
@@ -105,8 +105,8 @@ static void name_able(const struct td_core *core, const struct td_job *j, uint32
 }
 
 // "node a", "nodes a, b", "nodes a, b, c, d and 2 more"; with_address: each as "a (10.0.0.1)".
-static void name_few(const struct td_place_few *few, bool with_address, char *out, size_t bytes) {
-    const uint32_t shown = TD_MIN(few->n, (uint32_t)TD_PLACE_NAMED);
+static void name_few(const struct td_match_few *few, bool with_address, char *out, size_t bytes) {
+    const uint32_t shown = TD_MIN(few->n, (uint32_t)TD_MATCH_NAMED);
     size_t len = (size_t)snprintf(out, bytes, few->n == 1 ? "node" : "nodes");
     for (uint32_t i = 0; i < shown && len < bytes; i++) {
         const struct td_host *n = few->nodes[i];
@@ -119,7 +119,7 @@ static void name_few(const struct td_place_few *few, bool with_address, char *ou
 }
 
 // Nodes that could take a part but for their collective interface; "": there are none.
-static void say_no_way(const struct td_place *p, char *out, size_t bytes) {
+static void say_no_way(const struct td_match *p, char *out, size_t bytes) {
     char names[FEW_BYTES];
     size_t len = 0;
     out[0] = '\0';
@@ -150,7 +150,7 @@ static void say_no_way(const struct td_place *p, char *out, size_t bytes) {
 
 // It spans more nodes than there are for it.
 static void say_few_nodes(const struct td_core *core, const struct td_job *j,
-                          const struct td_place *p, struct td_reason *r) {
+                          const struct td_match *p, struct td_reason *r) {
     char names[FEW_BYTES], no_way[3 * FEW_BYTES + 256];
     name_able(core, j, p->able, names, sizeof names);
     say_no_way(p, no_way, sizeof no_way);
@@ -183,9 +183,9 @@ static bool has_device_of(const struct td_attempt_part *p, const struct td_host_
 }
 
 static uint32_t find_holders(const struct td_core *core, const struct td_job *j,
-                             const struct td_place *p, const struct td_job **out, uint32_t most) {
+                             const struct td_match *p, const struct td_job **out, uint32_t most) {
     const struct td_host *n = p->nearest;
-    const struct td_host_accel *accel = n && p->needed_devices ? td_place_devices(j, n) : NULL;
+    const struct td_host_accel *accel = n && p->needed_devices ? td_match_devices(j, n) : NULL;
     uint32_t found = 0;
     for (uint32_t i = 0; n && i < core->n_live; i++) {
         const struct td_attempt *live = td_job_live(core->live[i]);
@@ -201,7 +201,7 @@ static uint32_t find_holders(const struct td_core *core, const struct td_job *j,
 
 uint32_t td_queue_blockers(const struct td_core *core, const struct td_job *j, struct td_mono now,
                            const struct td_job **out_jobs, uint32_t most) {
-    struct td_place p;
+    struct td_match p;
     const enum why why = find_why(core, j, now, &p);
     if (why != WHY_SLOTS && why != WHY_DEVICES) return 0;
     return TD_MIN(find_holders(core, j, &p, out_jobs, most), most);
@@ -209,7 +209,7 @@ uint32_t td_queue_blockers(const struct td_core *core, const struct td_job *j, s
 
 // "; job j-1 (mnist) runs there", "; jobs j-1 (mnist), j-2 (gpt) and 3 more run there"; "": none.
 static void name_holders(const struct td_core *core, const struct td_job *j,
-                         const struct td_place *p, char *out, size_t bytes) {
+                         const struct td_match *p, char *out, size_t bytes) {
     const struct td_job *first[SHOWN_JOBS];
     const uint32_t n = find_holders(core, j, p, first, SHOWN_JOBS);
     size_t len = 0;
@@ -227,7 +227,7 @@ static void name_holders(const struct td_core *core, const struct td_job *j,
     if (n && len < bytes) snprintf(out + len, bytes - len, " %s there", n == 1 ? "runs" : "run");
 }
 
-static void say_slots(const struct td_core *core, const struct td_job *j, const struct td_place *p,
+static void say_slots(const struct td_core *core, const struct td_job *j, const struct td_match *p,
                       struct td_reason *r) {
     uint32_t kept = 0;
     char why[128] = "", holders[FEW_BYTES];
@@ -255,7 +255,7 @@ static void say_slots(const struct td_core *core, const struct td_job *j, const 
 }
 
 static void say_devices(const struct td_core *core, const struct td_job *j,
-                        const struct td_place *p, struct td_reason *r) {
+                        const struct td_match *p, struct td_reason *r) {
     const char *key = j->knobs.accelerator;
     char holders[FEW_BYTES];
     name_holders(core, j, p, holders, sizeof holders);
@@ -270,7 +270,7 @@ static void say_devices(const struct td_core *core, const struct td_job *j,
 
 void td_queue_reason(const struct td_core *core, const struct td_job *j, struct td_mono now,
                      struct td_reason *out_reason) {
-    struct td_place p;
+    struct td_match p;
     char none[FEW_BYTES];
     const struct td_host *away;
     const struct td_checkpoint *c = td_catalog_find(j, NULL);
@@ -322,14 +322,14 @@ void td_queue_reason(const struct td_core *core, const struct td_job *j, struct 
     out_reason->position = td_queue_position(core, j);
 }
 
-static uint64_t few_mark(const struct td_place *p) {
+static uint64_t few_mark(const struct td_match *p) {
     return (uint64_t)p->wanted << 12 ^ p->able ^ (uint64_t)p->apart.n << 16 ^
            (uint64_t)p->elsewhere.n << 20 ^ (uint64_t)p->foreign.n << 24;
 }
 
 uint64_t td_queue_reason_mark(const struct td_core *core, const struct td_job *j,
                               struct td_mono now) {
-    struct td_place p;
+    struct td_match p;
     enum why why = find_why(core, j, now, &p);
     uint64_t position = td_queue_position(core, j), unit = 1;
     while (position / unit >= EXACT_POSITIONS) {

@@ -105,7 +105,7 @@ struct td_caller td_access_caller(const struct td_coordinator *c, const struct t
 
 // A last use that is not written while the disk refuses is written with a later one.
 static void keep_use(struct td_coordinator *c) {
-    if (td_db_store_state_failing(c->store)) return;
+    if (td_databases_state_failing(c->store)) return;
     td_shell_records(c, td_credential_table_take(c->access->credentials));
 }
 
@@ -394,9 +394,9 @@ static void refuse_revoked(struct td_access *a) {
 
 td_status td_access_load(struct td_coordinator *c, bool salvage) {
     struct reading r = {c->access, salvage};
-    TD_TRY(td_db_store_load_table(c->store, TD_RECORD_TOKEN, load_row, &r));
-    TD_TRY(td_db_store_load_table(c->store, TD_RECORD_MEMBER, load_row, &r));
-    TD_TRY(td_db_store_load_table(c->store, TD_RECORD_AUDIT, load_line, &r));
+    TD_TRY(td_databases_load_table(c->store, TD_RECORD_TOKEN, load_row, &r));
+    TD_TRY(td_databases_load_table(c->store, TD_RECORD_MEMBER, load_row, &r));
+    TD_TRY(td_databases_load_table(c->store, TD_RECORD_AUDIT, load_line, &r));
     td_audit_start(c->access->audit);
     refuse_revoked(c->access);
     td_loop_timer_arm(c->access->timer, 0); // also what expired meanwhile is taken note of

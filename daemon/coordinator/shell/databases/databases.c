@@ -41,7 +41,7 @@ struct item {
 
 struct writer {
     const char *name; // "state.db"
-    struct td_db_store *store;
+    struct td_databases *store;
     sqlite3 *db;
     sqlite3_stmt *begin, *commit;
     struct td_db_held held;
@@ -64,9 +64,9 @@ struct writer {
     int (*carry_out)(struct writer *w, struct item *i);
 };
 
-struct td_db_store {
+struct td_databases {
     struct td_loop *loop;
-    struct td_db_store_options options;
+    struct td_databases_options options;
     uint64_t incarnation;
     struct writer state, metrics;
     _Atomic uint64_t committed;
@@ -102,7 +102,7 @@ static void close_writer(struct writer *w) {
     sqlite3_close(td_steal(w->db));
 }
 
-static td_status open_state(struct td_db_store *s) {
+static td_status open_state(struct td_databases *s) {
     struct writer *w = &s->state;
     char source[TD_FS_PATH_BYTES] = "";
     if (s->options.salvage) TD_TRY(td_db_move_aside(s->options.dir, w->name, source));
@@ -130,7 +130,7 @@ static td_status open_state(struct td_db_store *s) {
     return prepare_batches(w);
 }
 
-static td_status open_metrics(struct td_db_store *s) {
+static td_status open_metrics(struct td_databases *s) {
     td_status failed = td_metrics_db_open(s->options.dir, s->metrics.name, &s->points);
     s->metrics.db = s->points.db;
     TD_TRY(failed);
@@ -140,13 +140,13 @@ static td_status open_metrics(struct td_db_store *s) {
 }
 
 // The writer's connection last: it takes the write-ahead log into the file.
-static void close_metrics(struct td_db_store *s) {
+static void close_metrics(struct td_databases *s) {
     sqlite3_close(td_steal(s->asked));
     td_metrics_db_finish(&s->points);
     close_writer(&s->metrics);
 }
 
-td_status td_db_store_renew_metrics(struct td_db_store *s, td_status take_why) {
+td_status td_databases_renew_metrics(struct td_databases *s, td_status take_why) {
     char moved[TD_FS_PATH_BYTES];
     close_metrics(s);
     td_status failed = td_db_move_aside(s->options.dir, s->metrics.name, moved);
@@ -161,10 +161,10 @@ td_status td_db_store_renew_metrics(struct td_db_store *s, td_status take_why) {
     return failed;
 }
 
-static td_status open_metrics_or_new(struct td_db_store *s) {
+static td_status open_metrics_or_new(struct td_databases *s) {
     td_status failed = td_db_marked(s->options.dir, s->metrics.name);
     if (!failed) failed = open_metrics(s);
-    return td_status_code(failed) == TD_DATA_LOSS ? td_db_store_renew_metrics(s, failed) : failed;
+    return td_status_code(failed) == TD_DATA_LOSS ? td_databases_renew_metrics(s, failed) : failed;
 }
 
 // ---- carrying out, on a writer's thread ---------------------------------------------------------
@@ -190,7 +190,7 @@ static int carry_out_metrics(struct writer *w, struct item *i) {
 // ---- the writers' loop --------------------------------------------------------------------------
 static void note_failing(struct writer *w, const char *why) {
     pthread_mutex_lock(&w->mutex);
-    (void)td_fit(w->why, sizeof w->why, "%s: %s", w->name, why);
+    (void)td_clip(w->why, sizeof w->why, "%s: %s", w->name, why);
     bool is_first = !atomic_exchange(&w->failing, true);
     pthread_cond_broadcast(&w->settled);
     pthread_mutex_unlock(&w->mutex);
@@ -348,7 +348,7 @@ static void *write_loop(void *arg) {
 // ---- the loop's side ----------------------------------------------------------------------------
 // Reports points and jobs that are gone (not while the store closes).
 static void deliver(struct writer *w, bool closing) {
-    const struct td_db_store_options *o = &w->store->options;
+    const struct td_databases_options *o = &w->store->options;
     pthread_mutex_lock(&w->mutex);
     struct item *head = w->done;
     w->done = NULL;
@@ -365,7 +365,7 @@ static void deliver(struct writer *w, bool closing) {
 
 static void on_wakeup(void *arg) {
     struct writer *w = arg;
-    struct td_db_store *s = w->store;
+    struct td_databases *s = w->store;
     s->options.on_committed(atomic_load(&s->committed), s->options.arg);
     deliver(w, false);
 }
@@ -386,14 +386,14 @@ static struct item *new_item(void) {
     return i;
 }
 
-void td_db_store_commit(struct td_db_store *s, struct td_record *take_records, uint64_t ticket) {
+void td_databases_commit(struct td_databases *s, struct td_record *take_records, uint64_t ticket) {
     struct item *i = new_item();
     i->records = take_records;
     i->ticket = ticket;
     hand_over(&s->state, i, true);
 }
 
-void td_db_store_points(struct td_db_store *s, struct td_points *take_points) {
+void td_databases_points(struct td_databases *s, struct td_points *take_points) {
     while (take_points) {
         struct item *i = new_item();
         i->points = take_points;
@@ -403,7 +403,7 @@ void td_db_store_points(struct td_db_store *s, struct td_points *take_points) {
     }
 }
 
-void td_db_store_forget(struct td_db_store *s, const char *job) {
+void td_databases_forget(struct td_databases *s, const char *job) {
     struct item *i = new_item();
     snprintf(i->forget, sizeof i->forget, "%s", job);
     hand_over(&s->metrics, i, false);
@@ -412,9 +412,9 @@ void td_db_store_forget(struct td_db_store *s, const char *job) {
 // ---- queries, on their thread -------------------------------------------------------------------
 struct question {
     struct td_disk_job job;
-    struct td_db_store *store;
+    struct td_databases *store;
     uint64_t n_before; // items that were handed over before it
-    struct td_db_store_query *query;
+    struct td_databases_query *query;
 };
 
 // Until n items are committed, FRESH_MS at most. Not while the disk refuses or a commit is late.
@@ -450,11 +450,11 @@ static uint64_t hurry(struct writer *w) {
     return n;
 }
 
-void td_db_store_hurry(struct td_db_store *s) {
+void td_databases_hurry(struct td_databases *s) {
     (void)hurry(&s->metrics);
 }
 
-void td_db_store_query(struct td_db_store *s, struct td_db_store_query *take_query) {
+void td_databases_query(struct td_databases *s, struct td_databases_query *take_query) {
     struct question *k = td_calloc(1, sizeof *k);
     TD_CHECK(k && "out of memory: start again from the disk");
     *k = (struct question){.job = {.run = question_run, .done = question_done},
@@ -467,19 +467,19 @@ void td_db_store_query(struct td_db_store *s, struct td_db_store_query *take_que
     question_done(&k->job);
 }
 
-uint64_t td_db_store_incarnation(const struct td_db_store *s) {
+uint64_t td_databases_incarnation(const struct td_databases *s) {
     return s->incarnation;
 }
 
-bool td_db_store_failing(const struct td_db_store *s) {
+bool td_databases_failing(const struct td_databases *s) {
     return atomic_load(&s->state.failing) || atomic_load(&s->metrics.failing);
 }
 
-bool td_db_store_state_failing(const struct td_db_store *s) {
+bool td_databases_state_failing(const struct td_databases *s) {
     return atomic_load(&s->state.failing);
 }
 
-void td_db_store_why(struct td_db_store *s, char out[TD_DB_STORE_WHY]) {
+void td_databases_why(struct td_databases *s, char out[TD_DB_STORE_WHY]) {
     struct writer *w = atomic_load(&s->state.failing) ? &s->state : &s->metrics;
     out[0] = '\0';
     if (!atomic_load(&w->failing)) return;
@@ -488,7 +488,7 @@ void td_db_store_why(struct td_db_store *s, char out[TD_DB_STORE_WHY]) {
     pthread_mutex_unlock(&w->mutex);
 }
 
-int64_t td_db_store_commit_ns(const struct td_db_store *s) {
+int64_t td_databases_commit_ns(const struct td_databases *s) {
     return atomic_load(&s->commit_ns);
 }
 
@@ -516,9 +516,9 @@ static void stop_writer(struct writer *w) {
     w->running = false;
 }
 
-td_status td_db_store_open(struct td_loop *loop, const struct td_db_store_options *options,
-                           struct td_db_store **out_store) {
-    TD_AUTO(td_db_store) *s = td_calloc(1, sizeof *s);
+td_status td_databases_open(struct td_loop *loop, const struct td_databases_options *options,
+                            struct td_databases **out_store) {
+    TD_AUTO(td_databases) *s = td_calloc(1, sizeof *s);
     if (!s) return td_fail_oom();
     s->loop = loop;
     s->options = *options;
@@ -543,7 +543,7 @@ static void finish_writer(struct writer *w) {
     pthread_cond_destroy(&w->settled);
 }
 
-void td_db_store_close(struct td_db_store *s) {
+void td_databases_close(struct td_databases *s) {
     if (!s) return;
     stop_writer(&s->state);
     stop_writer(&s->metrics);
@@ -560,8 +560,8 @@ void td_db_store_close(struct td_db_store *s) {
 }
 
 // ---- loading ------------------------------------------------------------------------------------
-td_status td_db_store_load_table(struct td_db_store *s, enum td_record_kind kind,
-                                 td_db_store_row_fn *row, void *arg) {
+td_status td_databases_load_table(struct td_databases *s, enum td_record_kind kind,
+                                  td_databases_row_fn *row, void *arg) {
     char text[96];
     snprintf(text, sizeof text, "SELECT key, body, digest FROM %s ORDER BY length(key), key",
              td_schema_tables[kind]);
@@ -578,18 +578,18 @@ td_status td_db_store_load_table(struct td_db_store *s, enum td_record_kind kind
     return td_db_end(s->state.db, s->state.name, q, rc, td_schema_tables[kind], failed);
 }
 
-td_status td_db_store_load(struct td_db_store *s, td_db_store_row_fn *row, void *arg) {
+td_status td_databases_load(struct td_databases *s, td_databases_row_fn *row, void *arg) {
     for (size_t i = 0; i < TD_COUNTOF(load_order); i++) {
-        TD_TRY(td_db_store_load_table(s, load_order[i], row, arg));
+        TD_TRY(td_databases_load_table(s, load_order[i], row, arg));
     }
     return TD_OK;
 }
 
-td_status td_db_store_load_cursors(struct td_db_store *s, const struct td_cursor_loader *to) {
+td_status td_databases_load_cursors(struct td_databases *s, const struct td_cursor_loader *to) {
     return td_metrics_db_load_cursors(&s->points, to);
 }
 
-td_status td_db_store_load_last(struct td_db_store *s, const char *job,
-                                void (*last)(struct td_metric_last *m, void *arg), void *arg) {
+td_status td_databases_load_last(struct td_databases *s, const char *job,
+                                 void (*last)(struct td_metric_last *m, void *arg), void *arg) {
     return td_metrics_db_load_last(&s->points, job, last, arg);
 }

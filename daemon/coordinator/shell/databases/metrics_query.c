@@ -19,7 +19,7 @@ static const char *const db_name = "metrics.db";
 // A series while a page is worked out.
 struct source {
     int64_t id;
-    struct td_db_store_series *to;
+    struct td_databases_series *to;
     uint32_t begin; // first step to read
     size_t count;   // steps from there on, no further than TD_DB_STORE_MAX_POINTS + 1
     bool whole;     // all of it has room,
@@ -28,12 +28,12 @@ struct source {
 
 struct reading {
     sqlite3 *db;
-    struct td_db_store_query *q;
+    struct td_databases_query *q;
     struct source source[TD_DB_STORE_MAX_SERIES];
     uint32_t end; // last step to read
 };
 
-void td_db_store_query_destroy(struct td_db_store_query *q) {
+void td_databases_query_destroy(struct td_databases_query *q) {
     if (!q) return;
     for (size_t i = 0; i < q->n_series; i++) {
         free(q->series[i].points);
@@ -65,14 +65,14 @@ static const char nth_step[] = STEPS " ORDER BY step LIMIT 1 OFFSET ?4 - 1";
 static const char nth_newest_step[] = STEPS " ORDER BY step DESC LIMIT 1 OFFSET ?4 - 1";
 
 // ---- which series -------------------------------------------------------------------------------
-static bool wanted(const struct td_db_store_query *q, const char *name) {
+static bool wanted(const struct td_databases_query *q, const char *name) {
     for (size_t i = 0; i < q->n_names; i++) {
         if (strcmp(q->names[i], name) == 0) return true;
     }
     return q->n_names == 0;
 }
 
-static td_status note_name(struct td_db_store_query *q, const char *name) {
+static td_status note_name(struct td_databases_query *q, const char *name) {
     void *grown = td_realloc(q->more_names, (q->n_more_names + 1) * sizeof *q->more_names);
     if (!grown) return td_fail_oom();
     q->more_names = grown;
@@ -81,7 +81,7 @@ static td_status note_name(struct td_db_store_query *q, const char *name) {
 }
 
 static td_status find_sources(struct reading *r) {
-    struct td_db_store_query *q = r->q;
+    struct td_databases_query *q = r->q;
     sqlite3_stmt *list = NULL;
     TD_TRY(td_db_prepare(r->db, db_name, "SELECT id, name FROM series WHERE job = ?1 ORDER BY name",
                          &list));
@@ -95,7 +95,7 @@ static td_status find_sources(struct reading *r) {
             s = note_name(q, name);
             continue;
         }
-        struct td_db_store_series *to = &q->series[q->n_series];
+        struct td_databases_series *to = &q->series[q->n_series];
         snprintf(to->name, sizeof to->name, "%s", name);
         r->source[q->n_series++] =
             (struct source){.id = sqlite3_column_int64(list, 0), .to = to, .begin = q->from_step};
@@ -105,7 +105,7 @@ static td_status find_sources(struct reading *r) {
 
 // ---- where the page begins and ends -------------------------------------------------------------
 static td_status find_begin(struct reading *r, struct source *x) {
-    const struct td_db_store_query *q = r->q;
+    const struct td_databases_query *q = r->q;
     if (q->newest) {
         int64_t floor, left_out = 0;
         TD_TRY(ask(r, nth_newest_step, x->id, q->from_step, r->end, q->newest, -1, &floor));
@@ -144,7 +144,7 @@ static void share_room(struct reading *r) {
 }
 
 static td_status find_end(struct reading *r) {
-    struct td_db_store_query *q = r->q;
+    struct td_databases_query *q = r->q;
     int64_t end = r->end;
     for (size_t i = 0; i < q->n_series; i++) {
         const struct source *x = &r->source[i];
@@ -160,7 +160,7 @@ static td_status find_end(struct reading *r) {
 }
 
 // ---- points -------------------------------------------------------------------------------------
-static td_status append(struct td_db_store_series *to, const struct td_db_store_point *p) {
+static td_status append(struct td_databases_series *to, const struct td_databases_point *p) {
     if (to->n_points % 256 == 0) {
         void *grown = td_realloc(to->points, (to->n_points + 256) * sizeof *to->points);
         if (!grown) return td_fail_oom();
@@ -170,14 +170,14 @@ static td_status append(struct td_db_store_series *to, const struct td_db_store_
     return TD_OK;
 }
 
-static struct td_db_store_point point_at(sqlite3_stmt *s) {
+static struct td_databases_point point_at(sqlite3_stmt *s) {
     double sum = td_db_real(s, 3), count = sqlite3_column_double(s, 4);
-    return (struct td_db_store_point){.step = (uint32_t)sqlite3_column_int64(s, 0),
-                                      .epoch = (uint32_t)sqlite3_column_int64(s, 1),
-                                      .attempt = (uint32_t)sqlite3_column_int64(s, 2),
-                                      .n_ranks = (uint32_t)sqlite3_column_int64(s, 5),
-                                      .value = count > 0 ? sum / count : (double)NAN,
-                                      .real_ns = sqlite3_column_int64(s, 6)};
+    return (struct td_databases_point){.step = (uint32_t)sqlite3_column_int64(s, 0),
+                                       .epoch = (uint32_t)sqlite3_column_int64(s, 1),
+                                       .attempt = (uint32_t)sqlite3_column_int64(s, 2),
+                                       .n_ranks = (uint32_t)sqlite3_column_int64(s, 5),
+                                       .value = count > 0 ? sum / count : (double)NAN,
+                                       .real_ns = sqlite3_column_int64(s, 6)};
 }
 
 // Ranges of `width` steps from `first` on.
@@ -191,8 +191,8 @@ static uint64_t range_of(const struct picture *c, uint32_t step) {
 }
 
 // Adds a point to a range. A mean with a NaN is none; the least and the largest are of the numbers.
-static void add_to_range(struct td_db_store_point *range, const struct td_db_store_point *p) {
-    struct td_db_store_point sum = *p;
+static void add_to_range(struct td_databases_point *range, const struct td_databases_point *p) {
+    struct td_databases_point sum = *p;
     sum.value += range->value;
     sum.n_points = range->n_points + 1;
     sum.min = fmin(range->min, p->value);
@@ -200,15 +200,15 @@ static void add_to_range(struct td_db_store_point *range, const struct td_db_sto
     *range = sum;
 }
 
-static td_status take_point(struct td_db_store_series *to, const struct picture *c,
-                            const struct td_db_store_point *p) {
+static td_status take_point(struct td_databases_series *to, const struct picture *c,
+                            const struct td_databases_point *p) {
     if (!c->width) return append(to, p);
-    struct td_db_store_point *last = to->n_points ? &to->points[to->n_points - 1] : NULL;
+    struct td_databases_point *last = to->n_points ? &to->points[to->n_points - 1] : NULL;
     if (last && range_of(c, last->step) == range_of(c, p->step)) {
         add_to_range(last, p);
         return TD_OK;
     }
-    struct td_db_store_point range = *p;
+    struct td_databases_point range = *p;
     range.min = range.max = p->value;
     range.n_points = 1;
     return append(to, &range);
@@ -228,7 +228,7 @@ static td_status read_points(struct reading *r, const struct source *x, const st
     int rc = SQLITE_DONE;
     int64_t last = -1;
     while (!failed && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-        struct td_db_store_point p = point_at(s);
+        struct td_databases_point p = point_at(s);
         if (p.step == last) continue; // of an older attempt
         last = p.step;
         failed = take_point(x->to, c, &p);
@@ -261,7 +261,7 @@ static td_status read_page(struct reading *r) {
 }
 
 static td_status read_all(struct reading *r) {
-    struct td_db_store_query *q = r->q;
+    struct td_databases_query *q = r->q;
     TD_TRY(find_sources(r));
     if ((uint64_t)q->picture_points * q->n_series > TD_DB_STORE_MAX_POINTS) {
         return td_fail(TD_INVALID_ARGUMENT,
@@ -276,7 +276,7 @@ static td_status read_all(struct reading *r) {
     return q->picture_points ? TD_OK : read_page(r);
 }
 
-td_status td_metrics_query_read(sqlite3 *db, struct td_db_store_query *q) {
+td_status td_metrics_query_read(sqlite3 *db, struct td_databases_query *q) {
     struct reading r = {.db = db, .q = q, .end = q->to_step ? q->to_step : UINT32_MAX};
     TD_TRY(td_db_sql(db, db_name, "BEGIN"));
     td_status s = read_all(&r);

@@ -17,22 +17,22 @@
 
 struct sqlite3;
 
-struct td_db_store_point {
+struct td_databases_point {
     uint32_t step, epoch, attempt, n_ranks; // of a picture: of the last point of the range
     double value;                           // NaN: over nothing, or some rank had none
     double min, max;                        // of a picture, NaN left out; else 0
     uint32_t n_points;                      // of a picture: in the range; else 0
     int64_t real_ns;
 };
-struct td_db_store_series {
+struct td_databases_series {
     char name[TD_METRIC_NAME_BYTES];
-    struct td_db_store_point *points; // by step
+    struct td_databases_point *points; // by step
     size_t n_points;
     uint64_t left_out; // points older than the newest that were asked for
 };
 enum { TD_DB_STORE_MAX_SERIES = 64, TD_DB_STORE_MAX_POINTS = 24000 };
 
-struct td_db_store_query {
+struct td_databases_query {
     char job[TD_JOB_ID_MAX];
     char names[TD_DB_STORE_MAX_SERIES][TD_METRIC_NAME_BYTES];
     size_t n_names;              // 0: all
@@ -40,13 +40,13 @@ struct td_db_store_query {
     uint32_t newest;             // of each series only so many; 0: all
     uint32_t cursor;             // the page begins here; 0: the first
     uint32_t picture_points;     // of each series at most; 0: the points themselves
-    // From the loop, once: also from inside td_db_store_close, and from inside td_db_store_query
+    // From the loop, once: also from inside td_databases_close, and from inside td_databases_query
     // when too many are waiting.
-    void (*done)(struct td_db_store_query *q, void *arg);
+    void (*done)(struct td_databases_query *q, void *arg);
     void *arg;
     // the answer
     td_status failure; // owned
-    struct td_db_store_series series[TD_DB_STORE_MAX_SERIES];
+    struct td_databases_series series[TD_DB_STORE_MAX_SERIES];
     size_t n_series;
     bool more;                                // there is a page after this one,
     uint32_t next_cursor;                     // which begins here
@@ -57,7 +57,7 @@ struct td_db_store_query {
 // Fills in the answer.
 // Errors:  INVALID_ARGUMENT a picture with more points than an answer holds; DATA_LOSS, UNAVAILABLE
 //          of the database; RESOURCE_EXHAUSTED out of memory. Then the answer so far means nothing.
-TD_MUST_USE td_status td_metrics_query_read(struct sqlite3 *db, struct td_db_store_query *q);
-void td_db_store_query_destroy(struct td_db_store_query *q);
+TD_MUST_USE td_status td_metrics_query_read(struct sqlite3 *db, struct td_databases_query *q);
+void td_databases_query_destroy(struct td_databases_query *q);
 
 #endif

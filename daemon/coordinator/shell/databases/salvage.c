@@ -89,16 +89,16 @@ static td_status load_row(enum td_record_kind kind, const char *key, const char 
     return r->key ? TD_OK : td_fail_oom();
 }
 
-static td_status load(struct salvage *v, struct td_db_store *store,
+static td_status load(struct salvage *v, struct td_databases *store,
                       const struct td_core_options *options) {
     TD_TRY(td_core_create(options, &v->judge));
     TD_TRY(td_map_create(1 << 20, &v->bad));
-    TD_TRY(td_db_store_load(store, judge_row, v));
+    TD_TRY(td_databases_load(store, judge_row, v));
     TD_TRY(judge_jobs(v));
-    return td_db_store_load(store, load_row, v);
+    return td_databases_load(store, load_row, v);
 }
 
-td_status td_salvage_load(struct td_db_store *store, const struct td_core_options *options,
+td_status td_salvage_load(struct td_databases *store, const struct td_core_options *options,
                           struct td_core *core, uint64_t *out_ticket) {
     struct salvage v = {.core = core};
     td_status failed = load(&v, store, options);
@@ -106,7 +106,7 @@ td_status td_salvage_load(struct td_db_store *store, const struct td_core_option
     td_map_destroy(v.bad);
     if (!failed && v.drops) {
         *out_ticket = 1;
-        td_db_store_commit(store, v.drops, 1);
+        td_databases_commit(store, v.drops, 1);
         return TD_OK;
     }
     while (v.drops) {

@@ -9,11 +9,11 @@
 
 struct td_core;
 struct td_core_options;
-struct td_db_store;
+struct td_databases;
 
 // Loads core from the store without rows that the core refuses, and without jobs that lack their
 // spec or an attempt. Those are removed from state.db with ticket 1, which is *out_ticket then.
-TD_MUST_USE td_status td_salvage_load(struct td_db_store *store,
+TD_MUST_USE td_status td_salvage_load(struct td_databases *store,
                                       const struct td_core_options *options, struct td_core *core,
                                       uint64_t *out_ticket);
 

@@ -200,7 +200,7 @@ static void leaving_done(struct td_disk_job *job) {
         td_core_forgotten(c->core, td_shell_now(), l->id, false);
         td_shell_after(c);
     } else {
-        td_db_store_forget(c->store, l->id); // on_forgotten follows
+        td_databases_forget(c->store, l->id); // on_forgotten follows
     }
     free(l);
 }

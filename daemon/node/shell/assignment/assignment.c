@@ -224,7 +224,7 @@ static td_status check_mounted(const struct td_assignment *a) {
 }
 
 // Ranks write there, under the umask of jobs. The node's own is the node's trouble.
-td_status td_assignment_make_place(const struct td_assignment *a, mode_t mode) {
+td_status td_assignment_make_dir(const struct td_assignment *a, mode_t mode) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/a%u", a->checkpoints, a->attempt));
     if (!a->place_is_given) return td_fs_mkdirs_exact(path, mode);
@@ -236,7 +236,7 @@ td_status td_assignment_write(const struct td_assignment *a, const char *plan_js
                               const char *state_dir, mode_t checkpoints_mode) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_mkdirs(dir, 0700));
-    if (!a->place_is_given) TD_TRY(td_assignment_make_place(a, checkpoints_mode));
+    if (!a->place_is_given) TD_TRY(td_assignment_make_dir(a, checkpoints_mode));
     TD_TRY(td_fs_path(path, "%s/cache", state_dir));
     TD_TRY(td_fs_mkdirs(path, 0700));
     TD_TRY(write_facts(a, dir));

@@ -64,7 +64,7 @@ TD_MUST_USE td_status td_assignment_read(const Traind__V1__Assign *m, const char
                                          struct td_assignment *out_assignment);
 // Makes the directory of the attempt's checkpoints with that mode, whatever the umask is. Of a
 // place that is given this may hang, and is not for the loop (given_dir.h).
-TD_MUST_USE td_status td_assignment_make_place(const struct td_assignment *a, mode_t mode);
+TD_MUST_USE td_status td_assignment_make_dir(const struct td_assignment *a, mode_t mode);
 // Writes plan.json and assignment.json into dir; td_assignment_sync makes them durable. Makes the
 // directory of the checkpoints, too, unless its place is given. Of the resume sources those that
 // are here are named in the plan, in their order. DATA_LOSS, class data: there are some, and none

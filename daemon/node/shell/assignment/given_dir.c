@@ -27,7 +27,7 @@ struct td_given_dir {
 
 static void run(void *work) {
     struct search *s = work;
-    s->failed = td_assignment_make_place(&s->assigned, s->mode);
+    s->failed = td_assignment_make_dir(&s->assigned, s->mode);
 }
 
 static void destroy(void *work) {

@@ -66,7 +66,7 @@ void td_inventory_name(const char *host, char out[TD_INVENTORY_NAME]) {
     TD_AUTO_BUF text;
     td_buf_init(&text, 4 * TD_INVENTORY_NAME);
     td_status_free(td_printable_add(&text, host, strnlen(host, TD_INVENTORY_NAME), ""));
-    (void)td_fit(out, TD_INVENTORY_NAME, "%s", td_buf_cstr(&text));
+    (void)td_clip(out, TD_INVENTORY_NAME, "%s", td_buf_cstr(&text));
     if (strcmp(out, host) == 0) return;
     td_log_warn("the name of this host is not UTF-8 that can be printed, so the node calls itself "
                 "'%s', continuing; --name gives it another",

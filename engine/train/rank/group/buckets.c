@@ -81,7 +81,7 @@ static td_status reduce_now(void *arg, uint32_t index) {
     return s;
 }
 
-td_status td_rank_place_buckets(struct td_rank *r) {
+td_status td_rank_lay_buckets(struct td_rank *r) {
     const uint32_t n = td_state_n_buckets(r->state);
     if (!r->strategy_ops->rewrite) return TD_OK; // no program has all_reduce nodes
     TD_TRY(choose_memory(r));

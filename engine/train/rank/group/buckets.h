@@ -14,7 +14,7 @@ TD_MUST_USE td_status td_rank_check_group(const struct td_rank *r);
 // Lists the rank's buckets, when its memory is placed. They are in the GRAD region where the group
 // takes that memory. Else they are staged in host memory: in the group's mapping if that has room.
 // FAILED_PRECONDITION when the group takes a device's memory alone, and gradients are the host's.
-TD_MUST_USE td_status td_rank_place_buckets(struct td_rank *r);
+TD_MUST_USE td_status td_rank_lay_buckets(struct td_rank *r);
 
 // The bindings of all_reduce nodes (traind/accelerator.h); arg is the rank.
 TD_MUST_USE td_status td_rank_reduce_bucket(void *arg, uint32_t index, void *stream);

@@ -128,7 +128,7 @@ td_status td_rank_check_hook(struct td_rank *r) {
         r->config->comm_hook.name, r->precision_name);
 }
 
-td_status td_rank_place_hook(struct td_rank *r) {
+td_status td_rank_lay_hook(struct td_rank *r) {
     size_t bytes;
     if (!r->hook) return TD_OK;
     TD_TRY(list(r, r->arena, &r->hook_buckets));

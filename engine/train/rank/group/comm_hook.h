@@ -20,7 +20,7 @@ TD_MUST_USE td_status td_rank_check_hook(struct td_rank *r);
 // INVALID_ARGUMENT (class bad_spec) where all ranks keep more than a checkpoint takes.
 TD_MUST_USE td_status td_rank_hook_bytes(const struct td_rank *r, size_t *out_bytes);
 // Gives it the rank's buckets, when they are placed.
-TD_MUST_USE td_status td_rank_place_hook(struct td_rank *r);
+TD_MUST_USE td_status td_rank_lay_hook(struct td_rank *r);
 TD_MUST_USE td_status td_rank_hook_reduce(struct td_rank *r, const struct td_bucket *bucket);
 // The precision has decided about the last step.
 void td_rank_hook_end_step(struct td_rank *r, bool taken);

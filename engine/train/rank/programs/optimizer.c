@@ -130,11 +130,11 @@ void td_optimizers_options(const struct td_train_config *config,
 // ---- mistakes ----------------------------------------------------------------------------------
 
 static void list_parameters(const struct td_state_table *state, char out[SHOWN_NAMES]) {
-    struct td_fit_list names;
-    td_fit_list_init(&names, out, SHOWN_NAMES, ", ");
+    struct td_clip_list names;
+    td_clip_list_init(&names, out, SHOWN_NAMES, ", ");
     for (uint32_t i = 0; i < td_state_count(state); i++) {
         const struct td_state_info *t = td_state_at(state, i);
-        if (t->role == TD_ROLE_PARAM) td_fit_list_add(&names, "%s", t->name);
+        if (t->role == TD_ROLE_PARAM) td_clip_list_add(&names, "%s", t->name);
     }
 }
 

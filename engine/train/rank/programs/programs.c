@@ -223,7 +223,7 @@ const struct td_graph *td_programs_graph(const struct td_programs *p, const char
 
 // The first node of an op and type, with the shape of its first result.
 static void name_once(const struct td_graph *g, const struct td_kernel_info *k,
-                      bool seen[TD_OP_COUNT][TD_DTYPE_COUNT], struct td_fit_list *out) {
+                      bool seen[TD_OP_COUNT][TD_DTYPE_COUNT], struct td_clip_list *out) {
     char shape[96] = "";
     if (seen[k->op][k->dtype]) return;
     seen[k->op][k->dtype] = true;
@@ -232,8 +232,8 @@ static void name_once(const struct td_graph *g, const struct td_kernel_info *k,
         const struct td_value_info *v = td_graph_value(g, n->into ? n->into : n->outputs[0]);
         td_shape_text(v->dtype, &v->shape, shape, sizeof shape);
     }
-    td_fit_list_add(out, "%s %s%s%s", td_op_name(k->op), td_dtype_name(k->dtype),
-                    *shape ? " to " : "", shape);
+    td_clip_list_add(out, "%s %s%s%s", td_op_name(k->op), td_dtype_name(k->dtype),
+                     *shape ? " to " : "", shape);
 }
 
 bool td_programs_kernel(const struct td_programs *p, size_t i, uint32_t j,
@@ -244,9 +244,9 @@ bool td_programs_kernel(const struct td_programs *p, size_t i, uint32_t j,
 
 uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t text_bytes) {
     bool seen[TD_OP_COUNT][TD_DTYPE_COUNT] = {0};
-    struct td_fit_list names;
+    struct td_clip_list names;
     uint32_t n = 0;
-    td_fit_list_init(&names, out_text, text_bytes, ", ");
+    td_clip_list_init(&names, out_text, text_bytes, ", ");
     for (size_t i = 0; i < p->n; i++) {
         struct td_kernel_info k;
         for (uint32_t j = 0; td_programs_kernel(p, i, j, &k); j++) {
@@ -261,7 +261,7 @@ uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t te
 struct preview {
     struct td_programs *programs;
     bool seen[TD_OP_COUNT][TD_DTYPE_COUNT];
-    struct td_fit_list names;
+    struct td_clip_list names;
     uint32_t n;
     bool full; // memory is out
 };
@@ -287,7 +287,7 @@ td_status td_programs_preview_slow(struct td_programs *p, const struct td_accele
                                    uint32_t *out_n) {
     const struct td_program *programs[TD_PROGRAMS_MAX];
     struct preview f = {.programs = p};
-    td_fit_list_init(&f.names, out_text, text_bytes, ", ");
+    td_clip_list_init(&f.names, out_text, text_bytes, ", ");
     for (size_t i = 0; i < p->n; i++) {
         programs[i] = &p->entry[i].compiled->program;
         free(td_steal(p->entry[i].plain));
@@ -316,12 +316,12 @@ uint32_t td_programs_unreached(const struct td_programs *p, char *out_text, size
     const struct td_state_table *state = p->options.state;
     const uint32_t n_state = td_programs_graph(p, NULL, TD_MODE_TRAIN) ? td_state_count(state) : 0;
     uint32_t n = 0;
-    struct td_fit_list names;
-    td_fit_list_init(&names, out_text, text_bytes, ", ");
+    struct td_clip_list names;
+    td_clip_list_init(&names, out_text, text_bytes, ", ");
     for (uint32_t i = 0; i < n_state; i++) {
         const struct td_state_info *t = td_state_at(state, i);
         if (t->role != TD_ROLE_PARAM || has_gradient(state, t)) continue;
-        td_fit_list_add(&names, "%s", t->name);
+        td_clip_list_add(&names, "%s", t->name);
         n++;
     }
     return n;

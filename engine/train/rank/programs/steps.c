@@ -182,13 +182,13 @@ static bool is_frozen(const struct td_rank *r, const struct td_state_info *param
 
 static td_status check_reached(const struct td_rank *r, const int *owner) {
     char names[SHOWN_NAMES];
-    struct td_fit_list list;
+    struct td_clip_list list;
     uint32_t n = 0;
-    td_fit_list_init(&list, names, sizeof names, ", ");
+    td_clip_list_init(&list, names, sizeof names, ", ");
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         const struct td_state_info *t = td_state_at(r->state, i);
         if (t->role != TD_ROLE_PARAM || owner[i] || is_frozen(r, t)) continue;
-        td_fit_list_add(&list, "%s", t->name);
+        td_clip_list_add(&list, "%s", t->name);
         n++;
     }
     // A job that has begun goes on: a build before this one had no such knob, and said it in a

@@ -224,25 +224,26 @@ static void compare_strategy(const struct td_rank *r, char *out, size_t bytes) {
     name_whole(r, name);
     bool saved = td_plugin_state_find(&r->own, name, &part);
     if (find_other(r, "strategy.", r->strategy_name, other)) {
-        (void)td_fit(out, bytes, "strategy %s -> %s: the state of %s is not taken over", other,
-                     r->strategy_name, other);
+        (void)td_clip(out, bytes, "strategy %s -> %s: the state of %s is not taken over", other,
+                      r->strategy_name, other);
     } else if (saved && !r->strategy_ops->state_load) {
-        (void)td_fit(out, bytes, "strategy %s cannot load the state that it saved",
-                     r->strategy_name);
+        (void)td_clip(out, bytes, "strategy %s cannot load the state that it saved",
+                      r->strategy_name);
     } else if (saved && was != is) {
-        (void)td_fit(out, bytes,
-                     "strategy %s: its state is not taken over, because it is of %d ranks and the "
-                     "world size is now %d",
-                     r->strategy_name, was, is);
+        (void)td_clip(out, bytes,
+                      "strategy %s: its state is not taken over, because it is of %d ranks and the "
+                      "world size is now %d",
+                      r->strategy_name, was, is);
     } else if (!saved && r->strategy_ops->state_load) {
-        (void)td_fit(out, bytes,
-                     "strategy %s begins as in a new run: the checkpoint has nothing of it",
-                     r->strategy_name);
+        (void)td_clip(out, bytes,
+                      "strategy %s begins as in a new run: the checkpoint has nothing of it",
+                      r->strategy_name);
     } else if (!r->facts.resumes_exactly) {
-        (void)td_fit(out, bytes,
-                     "strategy %s does not resume exactly: a checkpoint does not hold all that its "
-                     "steps depend on",
-                     r->strategy_name);
+        (void)td_clip(
+            out, bytes,
+            "strategy %s does not resume exactly: a checkpoint does not hold all that its "
+            "steps depend on",
+            r->strategy_name);
     }
 }
 
@@ -254,18 +255,20 @@ void td_rank_compare_hook_state(const struct td_rank *r, char *out, size_t bytes
         td_json_string(td_json_get(r->restored.manifest.frozen, "comm_hook"), "none");
     *out = '\0';
     if (find_other(r, "comm_hook.", name, other)) {
-        (void)td_fit(out, bytes, "comm_hook %s: its state is not taken over", other);
+        (void)td_clip(out, bytes, "comm_hook %s: its state is not taken over", other);
     } else if (*name && !was) {
-        (void)td_fit(out, bytes,
-                     "comm_hook %s begins as in a new run: the checkpoint has nothing of it", name);
+        (void)td_clip(out, bytes,
+                      "comm_hook %s begins as in a new run: the checkpoint has nothing of it",
+                      name);
     } else if (*name && was != is) {
-        (void)td_fit(out, bytes,
-                     "comm_hook %s: its state is not taken over, because it is of %d ranks and the "
-                     "world size is now %d",
-                     name, was, is);
+        (void)td_clip(
+            out, bytes,
+            "comm_hook %s: its state is not taken over, because it is of %d ranks and the "
+            "world size is now %d",
+            name, was, is);
     } else if (is > 1 && r->restored.manifest.key.world_size > 1 &&
                strcmp(before, r->hook_name) != 0) {
-        (void)td_fit(out, bytes, "comm_hook %s -> %s", before, r->hook_name);
+        (void)td_clip(out, bytes, "comm_hook %s -> %s", before, r->hook_name);
     }
 }
 
@@ -278,12 +281,13 @@ void td_rank_compare_own_state(const struct td_rank *r, char *out_strategy, size
     name_precision(r, name);
     bool saved = td_plugin_state_find(&r->own, name, &part), loads = r->precision_ops->own_load;
     if (find_other(r, "precision.", r->precision_name, other)) {
-        (void)td_fit(out_precision, precision_bytes, "the state of precision %s is not taken over",
-                     other);
+        (void)td_clip(out_precision, precision_bytes, "the state of precision %s is not taken over",
+                      other);
     } else if (saved != loads) {
-        (void)td_fit(out_precision, precision_bytes,
-                     loads ? "precision %s begins as in a new run: the checkpoint has nothing of it"
-                           : "precision %s cannot load the state that it saved",
-                     r->precision_name);
+        (void)td_clip(out_precision, precision_bytes,
+                      loads
+                          ? "precision %s begins as in a new run: the checkpoint has nothing of it"
+                          : "precision %s cannot load the state that it saved",
+                      r->precision_name);
     }
 }

@@ -17,7 +17,7 @@ static void add(struct td_resume_reasons *out, const char *fmt, ...) {
     TD_CHECK(out->n < TD_RESUME_REASONS); // each kind adds one at most
     va_list ap;
     va_start(ap, fmt);
-    (void)td_fit_v(out->text[out->n++], TD_RESUME_REASON_BYTES, fmt, ap);
+    (void)td_clip_v(out->text[out->n++], TD_RESUME_REASON_BYTES, fmt, ap);
     va_end(ap);
 }
 
@@ -275,9 +275,9 @@ void td_resume_compare(const struct td_rank *r, uint32_t roles,
 }
 
 void td_resume_join(const struct td_resume_reasons *reasons, char out[TD_RESUME_BYTES]) {
-    struct td_fit_list list;
-    td_fit_list_init(&list, out, TD_RESUME_BYTES, "; ");
+    struct td_clip_list list;
+    td_clip_list_init(&list, out, TD_RESUME_BYTES, "; ");
     for (size_t i = 0; i < reasons->n; i++) {
-        td_fit_list_add(&list, "%s", reasons->text[i]);
+        td_clip_list_add(&list, "%s", reasons->text[i]);
     }
 }

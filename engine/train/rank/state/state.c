@@ -145,7 +145,7 @@ static uint32_t late_roles(const struct td_rank *r) {
     return r->facts.late_optimizers ? 1u << TD_ROLE_OPTIM : 0;
 }
 
-td_status td_rank_place_state(struct td_rank *r) {
+td_status td_rank_lay_state(struct td_rank *r) {
     if (r->strategy_ops->place) {
         TD_TRY_CTX(r->strategy_ops->place(r->strategy, r->state, &r->memory), "strategy '%s'",
                    r->strategy_name);

@@ -22,7 +22,7 @@ TD_MUST_USE td_status td_rank_compare(struct td_rank *r);
 // Memory for all state and the arena; initial values; what a checkpoint or other weights put in
 // their place. Then the strategy's own setup, after which all ranks hold the same state. Optimizer
 // state of a strategy that says late_optimizers waits for that: create_late does all of it then.
-TD_MUST_USE td_status td_rank_place_state(struct td_rank *r);
+TD_MUST_USE td_status td_rank_lay_state(struct td_rank *r);
 TD_MUST_USE td_status td_rank_initialize_state(struct td_rank *r);
 TD_MUST_USE td_status td_rank_restore_state(struct td_rank *r);
 TD_MUST_USE td_status td_rank_create_late(struct td_rank *r);

@@ -161,7 +161,7 @@ static void check_core(struct rig *r) {
 
 static void take(struct rig *r) {
     check_core(r);
-    struct td_core_out out = td_core_take(r->core);
+    struct td_core_effects out = td_core_take(r->core);
     keep_rows(r, out.records);
     for (const struct td_action *a = out.actions; a; a = a->next) {
         if (r->n_requests < TD_COUNTOF(r->asked)) r->asked[r->n_requests] = a->session;
@@ -184,7 +184,7 @@ static void take(struct rig *r) {
             snprintf(r->closed, sizeof r->closed, "%s", a->text);
         }
     }
-    td_core_out_finish(&out);
+    td_core_effects_finish(&out);
 }
 
 static void say(struct rig *r, Traind__V1__NodeMessage *m) {

@@ -66,12 +66,12 @@ static inline const char *say_as(struct meeting *m, int node, Traind__V1__NodeMe
     m->said[0] = '\0';
     td_core_session_message(r->core, r->now, m->sessions[node], message);
     check_core(r);
-    struct td_core_out out = td_core_take(r->core);
+    struct td_core_effects out = td_core_take(r->core);
     keep_rows(r, out.records);
     for (const struct td_action *a = out.actions; a; a = a->next) {
         keep(m, a);
     }
-    td_core_out_finish(&out);
+    td_core_effects_finish(&out);
     return m->said;
 }
 

@@ -50,7 +50,7 @@ static const char *registers(struct rig *r, const struct who *w, uint64_t *out_s
     td_core_session_message(r->core, r->now, session, &m);
     assert_ok(td_core_check(r->core));
     reason[0] = out_text[0] = r->driven_out[0] = '\0';
-    struct td_core_out out = td_core_take(r->core);
+    struct td_core_effects out = td_core_take(r->core);
     for (const struct td_action *a = out.actions; a; a = a->next) {
         if (a->kind == TD_ACTION_CLOSE && a->session != session) {
             snprintf(r->driven_out, sizeof r->driven_out, "%s", a->text);
@@ -59,7 +59,7 @@ static const char *registers(struct rig *r, const struct who *w, uint64_t *out_s
         snprintf(reason, sizeof reason, "%s", a->failure ? td_status_reason(a->failure) : "closed");
         snprintf(out_text, 512, "%s", a->text);
     }
-    td_core_out_finish(&out);
+    td_core_effects_finish(&out);
     *out_session = session;
     return reason;
 }
@@ -229,8 +229,8 @@ static void test_refused_node_is_shown_incompatible_with_the_reason(void **state
 static void pass(struct rig *r, int64_t seconds) {
     r->now.mono.ns += seconds * TD_NS_PER_S;
     td_core_tick(r->core, r->now);
-    struct td_core_out out = td_core_take(r->core);
-    td_core_out_finish(&out);
+    struct td_core_effects out = td_core_take(r->core);
+    td_core_effects_finish(&out);
 }
 
 static void test_refused_node_is_shown_no_longer_when_it_tries_no_more(void **state) {
@@ -314,14 +314,14 @@ static void test_node_whose_ranks_read_other_plans_has_a_session_and_no_jobs(voi
 // How many were asked to end; those end. The first of them: *out_first.
 static int ended(struct rig *r, uint64_t *out_first) {
     int n = 0;
-    struct td_core_out out = td_core_take(r->core);
+    struct td_core_effects out = td_core_take(r->core);
     *out_first = 0;
     for (const struct td_action *a = out.actions; a; a = a->next) {
         if (a->kind != TD_ACTION_CLOSE) continue;
         if (!n++) *out_first = a->session;
         td_core_session_close(r->core, r->now, a->session);
     }
-    td_core_out_finish(&out);
+    td_core_effects_finish(&out);
     return n;
 }
 

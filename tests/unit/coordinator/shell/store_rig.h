@@ -12,11 +12,11 @@
 
 struct rig {
     struct td_loop *loop;
-    struct td_db_store *store;
+    struct td_databases *store;
     uint64_t committed, wanted, n_points, points_wanted;
     bool done, points_done, query_done, failing;
     int tell_fd; // of the child that is killed
-    struct td_db_store_query *answer;
+    struct td_databases_query *answer;
 };
 
 static void on_committed(uint64_t ticket, void *arg) {
@@ -24,7 +24,7 @@ static void on_committed(uint64_t ticket, void *arg) {
     assert_true(ticket >= r->committed);
     r->committed = ticket;
     r->done = ticket >= r->wanted;
-    r->failing = r->store && td_db_store_failing(r->store);
+    r->failing = r->store && td_databases_failing(r->store);
     if (r->tell_fd > 0) (void)!write(r->tell_fd, &ticket, sizeof ticket);
 }
 
@@ -40,17 +40,17 @@ static void on_forgotten(const char *job, void *arg) {
 }
 
 static void open_rig(struct rig *r, const char *dir) {
-    const struct td_db_store_options o = {.dir = dir,
-                                          .on_committed = on_committed,
-                                          .on_points = on_points,
-                                          .on_forgotten = on_forgotten,
-                                          .arg = r};
+    const struct td_databases_options o = {.dir = dir,
+                                           .on_committed = on_committed,
+                                           .on_points = on_points,
+                                           .on_forgotten = on_forgotten,
+                                           .arg = r};
     assert_ok(td_loop_create(&r->loop));
-    assert_ok(td_db_store_open(r->loop, &o, &r->store));
+    assert_ok(td_databases_open(r->loop, &o, &r->store));
 }
 
 static void close_rig(struct rig *r) {
-    td_db_store_close(r->store);
+    td_databases_close(r->store);
     td_loop_destroy(r->loop);
 }
 

@@ -47,19 +47,19 @@ static void test_rows_read_back_when_the_store_is_opened_again(void **state) {
     struct rig r = {0};
     struct seen seen = {""};
     open_rig(&r, *state);
-    uint64_t first = td_db_store_incarnation(r.store);
-    td_db_store_commit(r.store, record(TD_RECORD_JOB, "j-1", "{\"a\":1}"), 1);
-    td_db_store_commit(r.store, record(TD_RECORD_JOB, "j-2", "{}"), 2);
-    td_db_store_commit(r.store, record(TD_RECORD_JOB, "j-1", "{\"a\":2}"), 3);
-    td_db_store_commit(r.store, record(TD_RECORD_JOB, "j-2", NULL), 4);
-    td_db_store_commit(r.store, record(TD_RECORD_ATTEMPT, "j-1/a10", "{}"), 5);
-    td_db_store_commit(r.store, record(TD_RECORD_ATTEMPT, "j-1/a2", "{}"), 6);
+    uint64_t first = td_databases_incarnation(r.store);
+    td_databases_commit(r.store, record(TD_RECORD_JOB, "j-1", "{\"a\":1}"), 1);
+    td_databases_commit(r.store, record(TD_RECORD_JOB, "j-2", "{}"), 2);
+    td_databases_commit(r.store, record(TD_RECORD_JOB, "j-1", "{\"a\":2}"), 3);
+    td_databases_commit(r.store, record(TD_RECORD_JOB, "j-2", NULL), 4);
+    td_databases_commit(r.store, record(TD_RECORD_ATTEMPT, "j-1/a10", "{}"), 5);
+    td_databases_commit(r.store, record(TD_RECORD_ATTEMPT, "j-1/a2", "{}"), 6);
     wait_ticket(&r, 6);
     close_rig(&r);
     memset(&r, 0, sizeof r);
     open_rig(&r, *state);
-    assert_int_equal(td_db_store_incarnation(r.store), first + 1);
-    assert_ok(td_db_store_load(r.store, see, &seen));
+    assert_int_equal(td_databases_incarnation(r.store), first + 1);
+    assert_ok(td_databases_load(r.store, see, &seen));
     assert_string_equal(seen.text, "4:j-1={\"a\":2} 5:j-1/a2={} 5:j-1/a10={} ");
     close_rig(&r);
 }
@@ -90,16 +90,16 @@ static void test_state_of_an_older_build_is_read_and_goes_on(void **state) {
     struct seen seen = {""};
     make_old_state(*state);
     open_rig(&r, *state);
-    td_db_store_commit(r.store, record(TD_RECORD_JOB, "j-2", "{}"), 1);
-    td_db_store_commit(r.store, record(TD_RECORD_JOB, "j-1", "{\"a\":1}"), 2);
-    td_db_store_commit(r.store, record(TD_RECORD_TOKEN, "0123456789ab", "{\"b\":2}"), 3);
+    td_databases_commit(r.store, record(TD_RECORD_JOB, "j-2", "{}"), 1);
+    td_databases_commit(r.store, record(TD_RECORD_JOB, "j-1", "{\"a\":1}"), 2);
+    td_databases_commit(r.store, record(TD_RECORD_TOKEN, "0123456789ab", "{\"b\":2}"), 3);
     close_rig(&r);
     memset(&r, 0, sizeof r);
     open_rig(&r, *state);
-    assert_ok(td_db_store_load(r.store, see, &seen));
+    assert_ok(td_databases_load(r.store, see, &seen));
     assert_string_equal(seen.text, "4:j-1={\"a\":1} 4:j-2={} ");
     seen.text[0] = '\0';
-    assert_ok(td_db_store_load_table(r.store, TD_RECORD_TOKEN, see, &seen));
+    assert_ok(td_databases_load_table(r.store, TD_RECORD_TOKEN, see, &seen));
     assert_string_equal(seen.text, "11:0123456789ab={\"b\":2} ");
     close_rig(&r);
 }
@@ -109,11 +109,11 @@ static void test_close_commits_what_was_handed_over(void **state) {
     struct rig r = {0};
     struct seen seen = {""};
     open_rig(&r, *state);
-    td_db_store_commit(r.store, record(TD_RECORD_JOB, "j-1", "{}"), 1);
+    td_databases_commit(r.store, record(TD_RECORD_JOB, "j-1", "{}"), 1);
     close_rig(&r);
     memset(&r, 0, sizeof r);
     open_rig(&r, *state);
-    assert_ok(td_db_store_load(r.store, see, &seen));
+    assert_ok(td_databases_load(r.store, see, &seen));
     assert_string_equal(seen.text, "4:j-1={} ");
     close_rig(&r);
 }
@@ -124,7 +124,7 @@ static _Noreturn void child(const char *dir, int fd) {
     for (uint64_t t = 1;; t++) {
         char key[32];
         snprintf(key, sizeof key, "j-%06llu", (unsigned long long)t);
-        td_db_store_commit(r.store, record(TD_RECORD_JOB, key, "{}"), t);
+        td_databases_commit(r.store, record(TD_RECORD_JOB, key, "{}"), t);
         bool turn = false;
         td_status_free(td_loop_run_until(r.loop, &turn, (int64_t)(t % 3) * TD_NS_PER_MS));
     }
@@ -162,7 +162,7 @@ static void test_every_acknowledged_row_is_there_after_a_kill(void **state) {
     struct rig r = {0};
     struct count c = {0};
     open_rig(&r, *state);
-    assert_ok(td_db_store_load(r.store, count_jobs, &c));
+    assert_ok(td_databases_load(r.store, count_jobs, &c));
     assert_true(reported >= 40);
     assert_true(c.n >= reported);
     close_rig(&r);
@@ -181,7 +181,7 @@ static struct td_points *points(uint32_t attempt, uint32_t rank, int step, doubl
     return p;
 }
 
-static void on_query(struct td_db_store_query *q, void *arg) {
+static void on_query(struct td_databases_query *q, void *arg) {
     struct rig *r = arg;
     assert_null(q->failure);
     assert_int_equal(q->n_series, 1);
@@ -192,7 +192,7 @@ static void on_query(struct td_db_store_query *q, void *arg) {
     assert_int_equal(q->series[0].points[1].attempt, 2); // the newest attempt's step 2
     assert_true(q->series[0].points[1].value == 5.0);
     r->query_done = true;
-    td_db_store_query_destroy(q);
+    td_databases_query_destroy(q);
 }
 
 static void see_last(struct td_metric_last *m, void *arg) {
@@ -221,24 +221,24 @@ static void see_no_name(const char *job, uint32_t attempt, uint32_t rank, uint32
 static void test_points_merge_over_ranks_and_read_back(void **state) {
     struct rig r = {.points_wanted = 4};
     open_rig(&r, *state);
-    td_db_store_points(r.store, points(1, 0, 1, 2));
-    td_db_store_points(r.store, points(1, 1, 1, 4));
-    td_db_store_points(r.store, points(1, 0, 2, 8));
-    td_db_store_points(r.store, points(2, 0, 2, 10));
-    struct td_db_store_query *q = calloc(1, sizeof *q);
+    td_databases_points(r.store, points(1, 0, 1, 2));
+    td_databases_points(r.store, points(1, 1, 1, 4));
+    td_databases_points(r.store, points(1, 0, 2, 8));
+    td_databases_points(r.store, points(2, 0, 2, 10));
+    struct td_databases_query *q = calloc(1, sizeof *q);
     snprintf(q->job, sizeof q->job, "j-1");
     q->done = on_query;
     q->arg = &r;
-    td_db_store_query(r.store, q); // sees what was handed over before it
+    td_databases_query(r.store, q); // sees what was handed over before it
     assert_ok(td_loop_run_until(r.loop, &r.query_done, TD_TEST_WAIT_NS));
     assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
     close_rig(&r);
     memset(&r, 0, sizeof r);
     open_rig(&r, *state);
-    assert_ok(td_db_store_load_last(r.store, "j-1", see_last, &r));
+    assert_ok(td_databases_load_last(r.store, "j-1", see_last, &r));
     assert_true(r.done);
     const struct td_cursor_loader cursors = {see_offset, see_no_name, &r};
-    assert_ok(td_db_store_load_cursors(r.store, &cursors));
+    assert_ok(td_databases_load_cursors(r.store, &cursors));
     assert_int_equal(r.n_points, 3);
     close_rig(&r);
 }
@@ -256,36 +256,36 @@ static void test_metrics_keep_their_order_when_the_store_is_opened_again(void **
     struct td_points *second = points(1, 0, 2, 2), *third = points(1, 0, 3, 2);
     snprintf(second->points[0].name, sizeof second->points[0].name, "lr");
     snprintf(third->points[0].name, sizeof third->points[0].name, "accuracy");
-    td_db_store_points(r.store, points(1, 0, 1, 2));
-    td_db_store_points(r.store, second);
-    td_db_store_points(r.store, third);
+    td_databases_points(r.store, points(1, 0, 1, 2));
+    td_databases_points(r.store, second);
+    td_databases_points(r.store, third);
     assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
     close_rig(&r);
     memset(&r, 0, sizeof r);
     open_rig(&r, *state);
-    assert_ok(td_db_store_load_last(r.store, "j-1", see_order, &r));
+    assert_ok(td_databases_load_last(r.store, "j-1", see_order, &r));
     assert_int_equal(r.n_points, 3);
     close_rig(&r);
 }
 
-static void on_nan(struct td_db_store_query *q, void *arg) {
+static void on_nan(struct td_databases_query *q, void *arg) {
     struct rig *r = arg;
     assert_null(q->failure);
     assert_int_equal(q->series[0].n_points, 2);
     assert_true(isnan(q->series[0].points[0].value)); // one rank's NaN is the mean's
     assert_true(q->series[0].points[1].value == 4);
     r->query_done = true;
-    td_db_store_query_destroy(q);
+    td_databases_query_destroy(q);
 }
 
-static void on_nothing(struct td_db_store_query *q, void *arg) {
+static void on_nothing(struct td_databases_query *q, void *arg) {
     struct rig *r = arg;
     assert_null(q->failure);
     assert_int_equal(q->series[0].n_points, 2);
     assert_true(q->series[0].points[0].value == 3); // of the rank that counted something
     assert_true(isnan(q->series[0].points[1].value));
     r->query_done = true;
-    td_db_store_query_destroy(q);
+    td_databases_query_destroy(q);
 }
 
 static void see_nothing(struct td_metric_last *m, void *arg) {
@@ -302,21 +302,21 @@ static struct td_points *no_points(uint32_t rank, int step) {
 static void test_point_is_no_number_when_it_is_over_nothing(void **state) {
     struct rig r = {.points_wanted = 4};
     open_rig(&r, *state);
-    td_db_store_points(r.store, no_points(0, 1));
-    td_db_store_points(r.store, points(1, 1, 1, 6));
-    td_db_store_points(r.store, no_points(0, 2));
-    td_db_store_points(r.store, no_points(1, 2));
+    td_databases_points(r.store, no_points(0, 1));
+    td_databases_points(r.store, points(1, 1, 1, 6));
+    td_databases_points(r.store, no_points(0, 2));
+    td_databases_points(r.store, no_points(1, 2));
     assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
-    struct td_db_store_query *q = calloc(1, sizeof *q);
+    struct td_databases_query *q = calloc(1, sizeof *q);
     snprintf(q->job, sizeof q->job, "j-1");
     q->done = on_nothing;
     q->arg = &r;
-    td_db_store_query(r.store, q);
+    td_databases_query(r.store, q);
     assert_ok(td_loop_run_until(r.loop, &r.query_done, TD_TEST_WAIT_NS));
     close_rig(&r);
     memset(&r, 0, sizeof r);
     open_rig(&r, *state);
-    assert_ok(td_db_store_load_last(r.store, "j-1", see_nothing, &r));
+    assert_ok(td_databases_load_last(r.store, "j-1", see_nothing, &r));
     assert_true(r.done);
     close_rig(&r);
 }
@@ -329,21 +329,21 @@ static void see_nan(struct td_metric_last *m, void *arg) {
 static void test_point_is_no_number_when_it_was_none(void **state) {
     struct rig r = {.points_wanted = 3};
     open_rig(&r, *state);
-    td_db_store_points(r.store, points(1, 0, 1, 2));
-    td_db_store_points(r.store, points(1, 1, 1, (double)NAN));
-    td_db_store_points(r.store, points(1, 0, 2, 8));
+    td_databases_points(r.store, points(1, 0, 1, 2));
+    td_databases_points(r.store, points(1, 1, 1, (double)NAN));
+    td_databases_points(r.store, points(1, 0, 2, 8));
     assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
-    struct td_db_store_query *q = calloc(1, sizeof *q);
+    struct td_databases_query *q = calloc(1, sizeof *q);
     snprintf(q->job, sizeof q->job, "j-1");
     q->done = on_nan;
     q->arg = &r;
-    td_db_store_query(r.store, q);
+    td_databases_query(r.store, q);
     assert_ok(td_loop_run_until(r.loop, &r.query_done, TD_TEST_WAIT_NS));
-    td_db_store_points(r.store, points(1, 0, 3, (double)NAN));
+    td_databases_points(r.store, points(1, 0, 3, (double)NAN));
     close_rig(&r);
     memset(&r, 0, sizeof r);
     open_rig(&r, *state);
-    assert_ok(td_db_store_load_last(r.store, "j-1", see_nan, &r));
+    assert_ok(td_databases_load_last(r.store, "j-1", see_nan, &r));
     assert_true(r.done);
     close_rig(&r);
 }
@@ -356,15 +356,15 @@ static void test_failing_of_one_database_is_reported_until_that_one_is_written(v
     snprintf(path, sizeof path, "%s/state.db", (const char *)*state);
     assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
     assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
-    td_db_store_commit(r.store, record(TD_RECORD_JOB, "j-1", "{}"), 1);
+    td_databases_commit(r.store, record(TD_RECORD_JOB, "j-1", "{}"), 1);
     assert_ok(td_loop_run_until(r.loop, &r.failing, TD_TEST_WAIT_NS));
-    td_db_store_points(r.store, points(1, 0, 1, 2)); // the other one goes on
+    td_databases_points(r.store, points(1, 0, 1, 2)); // the other one goes on
     assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
-    assert_true(td_db_store_failing(r.store));
+    assert_true(td_databases_failing(r.store));
     assert_int_equal(r.committed, 0);
     assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
     wait_ticket(&r, 1);
-    assert_false(td_db_store_failing(r.store));
+    assert_false(td_databases_failing(r.store));
     sqlite3_close(other);
     close_rig(&r);
 }
@@ -375,19 +375,19 @@ struct answer {
     size_t n_points;
     bool done;
 };
-static void on_answer(struct td_db_store_query *q, void *arg) {
+static void on_answer(struct td_databases_query *q, void *arg) {
     struct answer *a = arg;
     a->code = td_status_code(q->failure);
     a->n_points = q->n_series ? q->series[0].n_points : 0;
     a->done = true;
-    td_db_store_query_destroy(q);
+    td_databases_query_destroy(q);
 }
-static void ask(struct td_db_store *s, struct answer *a) {
-    struct td_db_store_query *q = calloc(1, sizeof *q);
+static void ask(struct td_databases *s, struct answer *a) {
+    struct td_databases_query *q = calloc(1, sizeof *q);
     snprintf(q->job, sizeof q->job, "j-1");
     q->done = on_answer;
     q->arg = a;
-    td_db_store_query(s, q);
+    td_databases_query(s, q);
 }
 
 static void test_query_is_answered_when_the_store_closes(void **state) {
@@ -395,7 +395,7 @@ static void test_query_is_answered_when_the_store_closes(void **state) {
     struct answer a = {0};
     open_rig(&r, *state);
     ask(r.store, &a);
-    td_db_store_close(r.store);
+    td_databases_close(r.store);
     assert_true(a.done);
     td_loop_destroy(r.loop);
 }
@@ -474,10 +474,10 @@ static void test_query_shows_what_is_committed_while_the_disk_takes_long(void **
     struct rig r = {.points_wanted = 1};
     struct answer during[2] = {{0}}, then = {0};
     open_rig(&r, *state);
-    td_db_store_points(r.store, points(1, 0, 1, 2));
+    td_databases_points(r.store, points(1, 0, 1, 2));
     assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
     set_gate(true);
-    td_db_store_points(r.store, points(1, 0, 2, 4));
+    td_databases_points(r.store, points(1, 0, 2, 4));
     wait_for_sync();
     for (int i = 0; i < 2; i++) {
         ask(r.store, &during[i]);
@@ -500,8 +500,8 @@ static void test_query_shows_no_points_of_a_job_that_was_forgotten(void **state)
     struct rig r = {.points_wanted = 1};
     struct answer a = {0};
     open_rig(&r, *state);
-    td_db_store_points(r.store, points(1, 0, 1, 2));
-    td_db_store_forget(r.store, "j-1");
+    td_databases_points(r.store, points(1, 0, 1, 2));
+    td_databases_forget(r.store, "j-1");
     ask(r.store, &a);
     assert_ok(td_loop_run_until(r.loop, &a.done, TD_TEST_WAIT_NS));
     assert_int_equal(a.code, TD_CODE_OK);
@@ -521,7 +521,7 @@ static void test_part_of_an_answer_is_none_when_the_database_is_damaged(void **s
     char path[512], noise[PAGE];
     open_rig(&r, *state);
     for (int step = 1; step <= N; step++) {
-        td_db_store_points(r.store, points(1, 0, step, 2));
+        td_databases_points(r.store, points(1, 0, step, 2));
     }
     close_rig(&r);
     snprintf(path, sizeof path, "%s/metrics.db", (const char *)*state);
@@ -530,7 +530,7 @@ static void test_part_of_an_answer_is_none_when_the_database_is_damaged(void **s
     assert_int_equal(pwrite(fd, noise, PAGE, lseek(fd, -PAGE, SEEK_END)), PAGE);
     memset(&r, 0, sizeof r);
     open_rig(&r, *state);
-    assert_fails(td_db_store_load_last(r.store, "j-1", ignore_last, NULL), TD_DATA_LOSS,
+    assert_fails(td_databases_load_last(r.store, "j-1", ignore_last, NULL), TD_DATA_LOSS,
                  "metrics.db");
     ask(r.store, &a);
     assert_ok(td_loop_run_until(r.loop, &a.done, TD_TEST_WAIT_NS));
@@ -544,10 +544,10 @@ static void test_damaged_database_is_named(void **state) {
     static const char noise[] = "this is not a database, whatever its name says; it is long enough";
     snprintf(path, sizeof path, "%s/state.db", (const char *)*state);
     assert_ok(td_fs_write(path, noise, sizeof noise, 0600, 0));
-    const struct td_db_store_options o = {
+    const struct td_databases_options o = {
         .dir = *state, .on_committed = on_committed, .on_points = on_points, .arg = &r};
     assert_ok(td_loop_create(&r.loop));
-    assert_fails(td_db_store_open(r.loop, &o, &r.store), TD_DATA_LOSS, "state.db");
+    assert_fails(td_databases_open(r.loop, &o, &r.store), TD_DATA_LOSS, "state.db");
     td_loop_destroy(r.loop);
 }
 

@@ -58,21 +58,21 @@ static void test_names_are_kept_with_the_cursor_that_they_came_with(void **state
         snprintf(p->names[0], sizeof p->names[0], "%s",
                  i ? "and_another_one_of_them_too" : "a_name_of_more_than_23_bytes");
         snprintf(p->points[0].name, sizeof p->points[0].name, "%s", p->names[0]);
-        td_db_store_points(r.store, p);
+        td_databases_points(r.store, p);
     }
     assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
     close_rig(&r);
     memset(&r, 0, sizeof r);
     open_rig(&r, *state);
     const struct td_cursor_loader cursors = {see_offset, see_name, &r};
-    assert_ok(td_db_store_load_cursors(r.store, &cursors));
+    assert_ok(td_databases_load_cursors(r.store, &cursors));
     assert_int_equal(r.committed, 2);
-    td_db_store_forget(r.store, "j-1");
+    td_databases_forget(r.store, "j-1");
     close_rig(&r);
     memset(&r, 0, sizeof r);
     open_rig(&r, *state);
     const struct td_cursor_loader none = {see_offset, see_no_name, &r};
-    assert_ok(td_db_store_load_cursors(r.store, &none));
+    assert_ok(td_databases_load_cursors(r.store, &none));
     assert_int_equal(r.n_points, 0);
     close_rig(&r);
 }
@@ -82,12 +82,12 @@ struct value_seen {
     bool done;
 };
 
-static void on_value(struct td_db_store_query *q, void *arg) {
+static void on_value(struct td_databases_query *q, void *arg) {
     struct value_seen *s = arg;
     assert_null(q->failure);
     s->value = q->series[0].points[0].value;
     s->done = true;
-    td_db_store_query_destroy(q);
+    td_databases_query_destroy(q);
 }
 
 static void see_value(struct td_metric_last *m, void *arg) {
@@ -102,19 +102,19 @@ static struct value_seen merged(const char *dir, const int *order) {
         struct rig r = {.points_wanted = 2};
         open_rig(&r, dir);
         for (int i = 2 * half; i < 2 * half + 2; i++) {
-            td_db_store_points(r.store, points(1, (uint32_t)order[i], 1, sum[order[i]]));
+            td_databases_points(r.store, points(1, (uint32_t)order[i], 1, sum[order[i]]));
         }
         assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
         if (half) {
-            struct td_db_store_query *q = calloc(1, sizeof *q);
+            struct td_databases_query *q = calloc(1, sizeof *q);
             snprintf(q->job, sizeof q->job, "j-1");
             q->done = on_value;
             q->arg = &s;
-            td_db_store_query(r.store, q);
+            td_databases_query(r.store, q);
             assert_ok(td_loop_run_until(r.loop, &s.done, TD_TEST_WAIT_NS));
-            td_db_store_forget(r.store, "j-1");
+            td_databases_forget(r.store, "j-1");
         } else {
-            assert_ok(td_db_store_load_last(r.store, "j-1", see_value, &s));
+            assert_ok(td_databases_load_last(r.store, "j-1", see_value, &s));
         }
         close_rig(&r);
     }
@@ -162,14 +162,14 @@ static void test_points_of_the_first_schema_are_read_and_added_to(void **state) 
     assert_int_equal(sqlite3_exec(db, first, NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
     open_rig(&r, *state);
-    assert_ok(td_db_store_load_last(r.store, "j-1", see_value, &s));
+    assert_ok(td_databases_load_last(r.store, "j-1", see_value, &s));
     assert_true(s.last == 1.5);
-    td_db_store_points(r.store, points(1, 2, 1, 3));
+    td_databases_points(r.store, points(1, 2, 1, 3));
     assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
-    assert_ok(td_db_store_load_last(r.store, "j-1", see_value, &s));
+    assert_ok(td_databases_load_last(r.store, "j-1", see_value, &s));
     assert_true(s.last == 1.5); // 9 / 6
     const struct td_cursor_loader cursors = {see_offset, see_full, &r};
-    assert_ok(td_db_store_load_cursors(r.store, &cursors));
+    assert_ok(td_databases_load_cursors(r.store, &cursors));
     assert_int_equal(r.committed, 1); // its names have no known numbers
     close_rig(&r);
 }

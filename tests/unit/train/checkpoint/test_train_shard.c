@@ -54,7 +54,7 @@ static int make(void **state) {
     }
     assert_ok(td_shard_plan(f->state, 1u << TD_ROLE_PARAM, "model.safetensors", &f->shard));
     f->image = aligned_alloc(TD_SHARD_PAGE, td_shard_room(&f->shard));
-    td_shard_place(&f->shard, f->image);
+    td_shard_lay(&f->shard, f->image);
     *state = f;
     return 0;
 }

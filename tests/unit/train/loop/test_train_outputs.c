@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/train/checkpoint/places.h"
+#include "engine/train/checkpoint/outputs.h"
 #include "lib/base/files/files.h"
 
 typedef td_status check_fn(const struct td_train_config *config);
@@ -21,14 +21,14 @@ static void assert_refuses(check_fn *check, const struct td_train_config *c, enu
 
 // What can never be is the spec's mistake for both.
 static void assert_refused(const struct td_train_config *c, const char *words) {
-    assert_refuses(td_places_look, c, TD_CLASS_BAD_SPEC, words);
-    assert_refuses(td_places_check, c, TD_CLASS_BAD_SPEC, words);
+    assert_refuses(td_outputs_look, c, TD_CLASS_BAD_SPEC, words);
+    assert_refuses(td_outputs_check, c, TD_CLASS_BAD_SPEC, words);
 }
 
 // What is missing or refused is so for a plan alone: it was good when a rank finds it gone.
 static void assert_gone(const struct td_train_config *c, const char *words) {
-    assert_refuses(td_places_look, c, TD_CLASS_BAD_SPEC, words);
-    assert_refuses(td_places_check, c, TD_CLASS_DISK, words);
+    assert_refuses(td_outputs_look, c, TD_CLASS_BAD_SPEC, words);
+    assert_refuses(td_outputs_check, c, TD_CLASS_DISK, words);
 }
 
 static struct td_train_config saving_in(const char *dir) {
@@ -55,23 +55,23 @@ static void test_nothing_is_refused_when_another_rank_or_nobody_writes_there(voi
     (void)state;
     struct td_train_config c = saving_in("/proc/a");
     c.rank = 1;
-    assert_ok(td_places_check(&c));
+    assert_ok(td_outputs_check(&c));
     c.rank = 0;
     c.checkpoint.save_top_k = 0;
-    assert_ok(td_places_check(&c));
-    assert_ok(td_places_look(&c));
+    assert_ok(td_outputs_check(&c));
+    assert_ok(td_outputs_look(&c));
 }
 
 static void test_look_makes_nothing_and_check_the_directory_alone(void **state) {
     const char *dir = in(state, "new//checkpoints/");
     struct stat st;
     const struct td_train_config c = saving_in(dir);
-    assert_ok(td_places_look(&c));
+    assert_ok(td_outputs_look(&c));
     assert_int_equal(count_entries(*state), 0);
-    assert_ok(td_places_check(&c));
+    assert_ok(td_outputs_check(&c));
     assert_int_equal(stat(dir, &st), 0);
     assert_int_equal(count_entries(dir), 0);
-    assert_ok(td_places_look(&c));
+    assert_ok(td_outputs_look(&c));
     assert_int_equal(count_entries(dir), 0);
 }
 
@@ -87,8 +87,8 @@ static void test_predictions_are_refused_where_no_file_can_be(void **state) {
     c.predict.output = "/dev/stdout";
     assert_refused(&c, "predict.output: '/dev/stdout' leads into /proc");
     c.predict.output = in(state, "p.npy");
-    assert_ok(td_places_look(&c));
-    assert_ok(td_places_check(&c));
+    assert_ok(td_outputs_look(&c));
+    assert_ok(td_outputs_check(&c));
     assert_int_equal(count_entries(*state), 0);
     c.predict.output = NULL;
     c.checkpoint.dir = "/proc/a";

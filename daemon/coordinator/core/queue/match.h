@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_COORDINATOR_CORE_QUEUE_PLACEMENT_H
-#define TRAIND_DAEMON_COORDINATOR_CORE_QUEUE_PLACEMENT_H
+#ifndef TRAIND_DAEMON_COORDINATOR_CORE_QUEUE_MATCH_H
+#define TRAIND_DAEMON_COORDINATOR_CORE_QUEUE_MATCH_H
 
 // Where a waiting job could run: on as many nodes at once as it spans (trainer.num_nodes), each of
 // which takes a part. All of them are free for it now, or it waits. Part of the core: pure, and
@@ -13,15 +13,15 @@ struct td_core;
 struct td_host;
 struct td_host_accel;
 
-enum { TD_PLACE_NAMED = 4 };
+enum { TD_MATCH_NAMED = 4 };
 
 // Nodes that cannot take a part, all for one reason: the first of them by name.
-struct td_place_few {
+struct td_match_few {
     uint32_t n;                                  // of all of them
-    const struct td_host *nodes[TD_PLACE_NAMED]; // as many as there are
+    const struct td_host *nodes[TD_MATCH_NAMED]; // as many as there are
 };
 
-struct td_place {
+struct td_match {
     // To run on now; NULL: nowhere. Of several nodes the one whose plan holds for all: of which not
     // all is known, else of the lowest CPU level.
     struct td_host *node;
@@ -37,22 +37,22 @@ struct td_place {
     bool any_ready;
     bool forbidden;                // a ready node does not allow its kind
     bool away;                     // its newest checkpoint is on a node that is not ready
-    struct td_place_few apart;     // have no address for traffic between nodes, which the job needs
-    struct td_place_few elsewhere; // have one that those of network do not reach
-    struct td_place_few foreign;   // are of a build whose ranks those of network do not understand
+    struct td_match_few apart;     // have no address for traffic between nodes, which the job needs
+    struct td_match_few elsewhere; // have one that those of network do not reach
+    struct td_match_few foreign;   // are of a build whose ranks those of network do not understand
     const struct td_host *network; // all parts go to nodes that meet this one; NULL: to any
 };
 
-struct td_place td_place_choose(const struct td_core *core, const struct td_job *j);
+struct td_match td_match_choose(const struct td_core *core, const struct td_job *j);
 // The nodes that have room for a part now, by name: at most as many as it spans, the best of them.
-uint32_t td_place_nodes(const struct td_core *core, const struct td_job *j,
+uint32_t td_match_nodes(const struct td_core *core, const struct td_job *j,
                         struct td_host *out_nodes[TD_SPEC_MAX_RANKS]);
 // The highest CPU level that all of these nodes have; "": their builds do not say.
-const char *td_place_common_level(struct td_host *const *nodes, uint32_t n_nodes);
-uint32_t td_place_slots(const struct td_job *j, const struct td_host *n); // that it needs there
-uint32_t td_place_free(const struct td_host *n);                          // for another job
+const char *td_match_common_level(struct td_host *const *nodes, uint32_t n_nodes);
+uint32_t td_match_slots(const struct td_job *j, const struct td_host *n); // that it needs there
+uint32_t td_match_free(const struct td_host *n);                          // for another job
 // Its accelerator's devices there; NULL: it needs none, or nobody knows (td_host_devices_known).
-const struct td_host_accel *td_place_devices(const struct td_job *j, const struct td_host *n);
-const char *td_place_level(const struct td_job *j); // trainer.cpu_level; "": its spec was lost
+const struct td_host_accel *td_match_devices(const struct td_job *j, const struct td_host *n);
+const char *td_match_level(const struct td_job *j); // trainer.cpu_level; "": its spec was lost
 
 #endif

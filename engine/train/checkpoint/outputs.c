@@ -5,7 +5,7 @@
 // A plan tries the nearest directory that is there in place of one that a rank would make. A full
 // disk is no reason to refuse a plan: there may be room when the job starts.
 
-#include "engine/train/checkpoint/places.h"
+#include "engine/train/checkpoint/outputs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -94,7 +94,7 @@ static td_status check(const struct td_train_config *c, try_fn *try_made) {
 
 // It was found good when the job was planned: what is missing or refused now may be back soon, as
 // when a file system is mounted again. A file in the way stays.
-td_status td_places_check(const struct td_train_config *c) {
+td_status td_outputs_check(const struct td_train_config *c) {
     td_status s = check(c, make_and_try);
     if (!s || td_status_class(s) != TD_CLASS_NONE) return s;
     bool is_gone = td_fs_is_gone(s);
@@ -102,7 +102,7 @@ td_status td_places_check(const struct td_train_config *c) {
 }
 
 // A file system that is read-only now is taken for one that always is.
-td_status td_places_look(const struct td_train_config *c) {
+td_status td_outputs_look(const struct td_train_config *c) {
     td_status s = check(c, try_nearest);
     bool fails = td_status_class(s) == TD_CLASS_DISK && td_status_code(s) != TD_FAILED_PRECONDITION;
     if (!fails) return td_status_with_class(s, TD_CLASS_BAD_SPEC);

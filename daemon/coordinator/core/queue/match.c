@@ -13,7 +13,7 @@
 // where another has it. A node that lost a launcher of the job is avoided while another known node
 // is large enough.
 
-#include "daemon/coordinator/core/queue/placement.h"
+#include "daemon/coordinator/core/queue/match.h"
 
 #include <limits.h>
 #include <string.h>
@@ -26,11 +26,11 @@
 #include "daemon/coordinator/core/plans/plans_cache.h"
 #include "lib/base/cpu_level.h"
 
-uint32_t td_place_slots(const struct td_job *j, const struct td_host *n) {
-    return td_fits_slots_of(&j->knobs.resources, td_job_node_ranks(j), n);
+uint32_t td_match_slots(const struct td_job *j, const struct td_host *n) {
+    return td_capacity_slots_of(&j->knobs.resources, td_job_node_ranks(j), n);
 }
 
-uint32_t td_place_free(const struct td_host *n) {
+uint32_t td_match_free(const struct td_host *n) {
     if (n->settling || n->reserved) return 0;
     return n->used < n->slots ? n->slots - n->used : 0;
 }
@@ -38,7 +38,7 @@ uint32_t td_place_free(const struct td_host *n) {
 // What is reserved or kept for the job itself is free to it, whatever a later one has reserved.
 static uint32_t free_for(const struct td_job *j, const struct td_host *n) {
     if (n->settling || (n->reserved && n->reserved < j->turn)) return 0;
-    const uint32_t own = n->kept_for == j->turn ? td_place_slots(j, n) : 0;
+    const uint32_t own = n->kept_for == j->turn ? td_match_slots(j, n) : 0;
     const uint32_t used = n->used - TD_MIN(own, n->used);
     return used < n->slots ? n->slots - used : 0;
 }
@@ -52,7 +52,7 @@ static const char *pinned(const struct td_job *j) {
 }
 
 // trainer.cpu_level; of a job without a spec (its record was lost), "".
-const char *td_place_level(const struct td_job *j) {
+const char *td_match_level(const struct td_job *j) {
     return j->knobs.cpu_level;
 }
 
@@ -61,16 +61,16 @@ const char *td_place_level(const struct td_job *j) {
 static bool some_has_level(const struct td_core *core, const struct td_job *j) {
     const struct td_host *n;
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
-        if (td_host_has_level(n, td_place_level(j))) return true;
+        if (td_host_has_level(n, td_match_level(j))) return true;
     }
     return false;
 }
 
 static bool lacks_level(const struct td_job *j, const struct td_host *n, bool picky) {
-    return picky && !td_host_has_level(n, td_place_level(j));
+    return picky && !td_host_has_level(n, td_match_level(j));
 }
 
-const struct td_host_accel *td_place_devices(const struct td_job *j, const struct td_host *n) {
+const struct td_host_accel *td_match_devices(const struct td_job *j, const struct td_host *n) {
     const char *key = j->knobs.accelerator;
     const struct td_host_accel *a =
         td_accel_is_host(key) ? NULL : td_host_accel_find(&n->devices, key);
@@ -83,10 +83,10 @@ static bool is_known(const struct td_job *j, const struct td_host *n) {
 
 // With nothing else on it.
 static bool has_slots(const struct td_job *j, const struct td_host *n) {
-    return td_place_slots(j, n) <= n->slots;
+    return td_match_slots(j, n) <= n->slots;
 }
 static bool has_devices(const struct td_job *j, const struct td_host *n) {
-    const struct td_host_accel *a = td_place_devices(j, n);
+    const struct td_host_accel *a = td_match_devices(j, n);
     return !a || a->n >= td_job_node_ranks(j);
 }
 // any: a plan of the job for any level that holds; NULL: there is none, and no other is looked for.
@@ -94,14 +94,14 @@ static bool has_memory(const struct td_core *core, const struct td_job *j, const
                        const struct td_plan_entry *any) {
     const uint64_t asked = (uint64_t)TD_MAX(j->knobs.resources.memory_bytes, (int64_t)0);
     const struct td_plan_entry *own = any ? td_plans_find(core, td_job_plan_digest(j), n) : NULL;
-    return td_fits_on(n, td_job_node_ranks(j), td_plans_holds(own, j) ? own : any, asked);
+    return td_capacity_on(n, td_job_node_ranks(j), td_plans_holds(own, j) ? own : any, asked);
 }
 // What it lacks there now, of slots and devices; 0: nothing.
 static uint32_t lacks(const struct td_job *j, const struct td_host *n,
-                      struct td_place *out_numbers) {
+                      struct td_match *out_numbers) {
     const uint32_t ranks = td_job_node_ranks(j);
-    struct td_place p = {.needed = td_place_slots(j, n), .free = free_for(j, n)};
-    const struct td_host_accel *a = td_place_devices(j, n);
+    struct td_match p = {.needed = td_match_slots(j, n), .free = free_for(j, n)};
+    const struct td_host_accel *a = td_match_devices(j, n);
     uint32_t missing = p.needed > p.free ? p.needed - p.free : 0;
     uint32_t devices = a ? td_host_devices_free(a, j->turn, ranks) : ranks;
     if (devices < ranks) {
@@ -127,10 +127,10 @@ static bool better(const struct td_job *j, const struct td_host *a, const struct
     bool a_has = c && strcmp(c->node, a->id) == 0, b_has = c && strcmp(c->node, b->id) == 0;
     if (a_has != b_has) return a_has;
     if (j->knobs.num_nodes > 1 && level_of(a) != level_of(b)) return level_of(a) > level_of(b);
-    return td_place_free(a) < td_place_free(b);
+    return td_match_free(a) < td_match_free(b);
 }
 
-static void take_numbers(struct td_place *c, const struct td_place *there) {
+static void take_numbers(struct td_match *c, const struct td_match *there) {
     c->needed = there->needed;
     c->free = there->free;
     c->needed_devices = there->needed_devices;
@@ -155,19 +155,19 @@ static void add_best(const struct td_job *j, struct best *b, struct td_host *n) 
     b->nodes[at] = n;
 }
 
-static void add_few(struct td_place_few *few, const struct td_host *n) {
-    uint32_t at = TD_MIN(few->n, (uint32_t)TD_PLACE_NAMED);
+static void add_few(struct td_match_few *few, const struct td_host *n) {
+    uint32_t at = TD_MIN(few->n, (uint32_t)TD_MATCH_NAMED);
     few->n++;
     while (at > 0 && strcmp(n->name, few->nodes[at - 1]->name) < 0) {
         at--;
-        if (at + 1 < TD_PLACE_NAMED) few->nodes[at + 1] = few->nodes[at];
+        if (at + 1 < TD_MATCH_NAMED) few->nodes[at + 1] = few->nodes[at];
     }
-    if (at < TD_PLACE_NAMED) few->nodes[at] = n;
+    if (at < TD_MATCH_NAMED) few->nodes[at] = n;
 }
 
 // Whether the job may run there at all; if not, c says why.
 static bool is_able(const struct td_core *core, const struct td_job *j, const struct td_host *n,
-                    const struct td_plan_entry *any, struct td_place *c) {
+                    const struct td_plan_entry *any, struct td_match *c) {
     if (!td_job_kind_is_in(n->kinds, j->knobs.kind)) {
         c->forbidden = true;
         return false;
@@ -197,7 +197,7 @@ static bool is_able(const struct td_core *core, const struct td_job *j, const st
 // Nodes that are not excluded could hold all of it.
 static bool others_fit(const struct td_core *core, const struct td_job *j, bool picky,
                        const struct td_plan_entry *any, const struct td_host *network) {
-    struct td_place c = {.network = network};
+    struct td_match c = {.network = network};
     const struct td_host *n;
     uint32_t n_able = 0;
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
@@ -208,9 +208,9 @@ static bool others_fit(const struct td_core *core, const struct td_job *j, bool 
 }
 
 static void look_at(const struct td_core *core, const struct td_job *j, struct td_host *n,
-                    const struct td_plan_entry *any, struct td_place *c, struct best *b,
+                    const struct td_plan_entry *any, struct td_match *c, struct best *b,
                     uint32_t *least_missing) {
-    struct td_place there;
+    struct td_match there;
     if (!is_able(core, j, n, any, c)) return;
     c->able++;
     uint32_t missing = lacks(j, n, &there);
@@ -229,7 +229,7 @@ static void look_at(const struct td_core *core, const struct td_job *j, struct t
 static uint64_t rate_network(const struct td_core *core, const struct td_job *j, bool picky,
                              const struct td_plan_entry *any, const struct td_host *n) {
     const bool avoid = j->n_excluded && others_fit(core, j, picky, any, n);
-    struct td_place c = {.network = n}, there;
+    struct td_match c = {.network = n}, there;
     const struct td_host *k;
     uint32_t fit = 0, able = 0;
     for (size_t cursor = 0; (k = td_map_each(core->nodes, &cursor));) {
@@ -264,7 +264,7 @@ static const struct td_host *find_network(const struct td_core *core, const stru
     return several ? best : NULL;
 }
 
-static void find_best(const struct td_core *core, const struct td_job *j, struct td_place *c,
+static void find_best(const struct td_core *core, const struct td_job *j, struct td_match *c,
                       struct best *b) {
     const char *only = pinned(j);
     bool picky = some_has_level(core, j);
@@ -285,9 +285,9 @@ static void find_best(const struct td_core *core, const struct td_job *j, struct
     }
 }
 
-struct td_place td_place_choose(const struct td_core *core, const struct td_job *j) {
+struct td_match td_match_choose(const struct td_core *core, const struct td_job *j) {
     struct td_host *nodes[TD_SPEC_MAX_RANKS];
-    struct td_place c = {.wanted = TD_MAX(j->knobs.num_nodes, (uint32_t)1)};
+    struct td_match c = {.wanted = TD_MAX(j->knobs.num_nodes, (uint32_t)1)};
     struct best b = {nodes, 0, TD_MIN(c.wanted, (uint32_t)TD_SPEC_MAX_RANKS)};
     find_best(core, j, &c, &b);
     if (b.n < c.wanted) return c;
@@ -306,9 +306,9 @@ static int by_name(const void *a, const void *b) {
     return name ? name : strcmp((*x)->id, (*y)->id);
 }
 
-uint32_t td_place_nodes(const struct td_core *core, const struct td_job *j,
+uint32_t td_match_nodes(const struct td_core *core, const struct td_job *j,
                         struct td_host *out_nodes[TD_SPEC_MAX_RANKS]) {
-    struct td_place c = {0};
+    struct td_match c = {0};
     const uint32_t wanted = TD_MAX(j->knobs.num_nodes, (uint32_t)1);
     struct best b = {out_nodes, 0, TD_MIN(wanted, (uint32_t)TD_SPEC_MAX_RANKS)};
     find_best(core, j, &c, &b);
@@ -316,7 +316,7 @@ uint32_t td_place_nodes(const struct td_core *core, const struct td_job *j,
     return b.n;
 }
 
-const char *td_place_common_level(struct td_host *const *nodes, uint32_t n_nodes) {
+const char *td_match_common_level(struct td_host *const *nodes, uint32_t n_nodes) {
     const struct td_host *lowest = nodes[0];
     for (uint32_t i = 1; i < n_nodes; i++) {
         if (level_of(nodes[i]) < level_of(lowest)) lowest = nodes[i];
