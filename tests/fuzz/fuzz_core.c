@@ -7,7 +7,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-#include "daemon/coordinator/core/core_check.h"
+#include "tests/unit/coordinator/core/core_check.h"
 #include "daemon/coordinator/core/view.h"
 #include "lib/attempt/languages.h"
 #include "lib/base/map.h"

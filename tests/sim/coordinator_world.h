@@ -8,7 +8,7 @@
 
 #include "daemon/coordinator/core/catalog/catalog.h"
 #include "daemon/coordinator/core/core.h"
-#include "daemon/coordinator/core/core_check.h"
+#include "tests/unit/coordinator/core/core_check.h"
 #include "daemon/coordinator/core/model/hosts.h"
 #include "daemon/coordinator/core/model/model.h"
 #include "lib/attempt/rank_page.h"

@@ -30,7 +30,7 @@
 //   requests.h, what people asked before; frame.h, how each input begins and ends
 //   core.c, the inputs of nodes and of time; core_bulk.c, of bytes; core_verbs.c, of people;
 //   core_load.c, rows back into it at the start; view.h, what clients read; page.h, how much of a
-//   list at a time; core_check.h, what holds of all this between two inputs: for tests
+//   list at a time
 
 #include "daemon/coordinator/core/model/exchange.h"
 #include "daemon/coordinator/core/model/jobs.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "daemon/coordinator/core/core.h"
-#include "daemon/coordinator/core/core_check.h"
+#include "tests/unit/coordinator/core/core_check.h"
 #include "daemon/coordinator/core/queue/queue_reason.h"
 #include "lib/attempt/languages.h"
 #include "lib/base/buf.h"

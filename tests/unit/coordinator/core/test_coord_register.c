@@ -2,7 +2,7 @@
 // another build. Sessions are opened by hand, because who speaks, and from where, is what counts.
 
 #include "daemon/coordinator/core/core.h"
-#include "daemon/coordinator/core/core_check.h"
+#include "tests/unit/coordinator/core/core_check.h"
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/view.h"
 #include "lib/spec/language.h"

@@ -3,6 +3,7 @@
 #include "tests/unit/test.h"
 
 #include "engine/train/rank/programs/optimizer.h"
+#include "traind/op.h"
 
 static struct td_state_table *gpt_like(void) {
     static const struct {

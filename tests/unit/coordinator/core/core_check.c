@@ -4,7 +4,7 @@
 // Slots and devices that nodes show as taken are counted by the next pass of the queue where one is
 // due (queue_dirty), so they are compared only where none is.
 
-#include "daemon/coordinator/core/core_check.h"
+#include "tests/unit/coordinator/core/core_check.h"
 
 #include <inttypes.h>
 #include <stdio.h>

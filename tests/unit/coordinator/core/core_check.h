@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_COORDINATOR_CORE_CORE_CHECK_H
-#define TRAIND_DAEMON_COORDINATOR_CORE_CORE_CHECK_H
+#ifndef TRAIND_TESTS_UNIT_COORDINATOR_CORE_CORE_CHECK_H
+#define TRAIND_TESTS_UNIT_COORDINATOR_CORE_CORE_CHECK_H
 
 // What holds of the core between two inputs, whatever these were. Tests ask after each input:
 // tests/sim, tests/unit/coordinator/core/coord_rig.h and tests/fuzz/fuzz_core.c. The daemon does
