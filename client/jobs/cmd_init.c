@@ -19,6 +19,7 @@
 #include "lib/base/files/named_output.h"
 #include "lib/base/json.h"
 #include "lib/base/machine/proc.h"
+#include "lib/base/utf8.h"
 
 enum { TEMPLATE_BYTES = 1 << 20 };
 

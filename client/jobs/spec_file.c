@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "lib/base/files/files.h"
+#include "lib/base/utf8.h"
 
 static td_status read_stdin(struct td_buf *out) {
     char chunk[TD_SPEC_FILE_CHUNK];

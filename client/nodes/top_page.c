@@ -14,6 +14,7 @@
 #include "client/screen/progress.h"
 #include "client/screen/screen.h"
 #include "lib/base/printable.h"
+#include "lib/base/utf8.h"
 
 enum { LINE_BYTES = 8192, FIXED_ROWS = 5, LEAST_JOBS = 3, STEP_WIDTH = 13 };
 

@@ -21,6 +21,7 @@
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/frame.h"
+#include "lib/base/utf8.h"
 #include "traind/v1/launcher.pb-c.h"
 
 enum { TICK_MS = 100, NOTES_MAX = 64, TEXT_MAX = 1024, TAIL_MAX = 2048, STOP_GRACE_MS = 60000 };

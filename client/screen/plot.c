@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/base/printable.h"
+#include "lib/base/utf8.h"
 
 enum { LABEL_COLUMNS = 10, LEAST_CELLS = 8, NOBODY = -1, NAME_BYTES = 1024 };
 

@@ -13,6 +13,7 @@
 #include "lib/base/files/files.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
+#include "lib/base/utf8.h"
 #include "lib/spec/rows.h"
 
 enum { LINE_MAX_BYTES = 256 << 10 };

@@ -10,6 +10,7 @@
 #include "lib/base/base.h"
 #include "lib/base/clip.h"
 #include "lib/base/json.h"
+#include "lib/base/utf8.h"
 #include "lib/plugin/registry.h"
 
 static td_status blame(const char *accelerator, const char *fmt, int32_t i) {

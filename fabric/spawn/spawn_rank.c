@@ -15,6 +15,7 @@
 #include "fabric/config.h"
 #include "lib/attempt/exit_codes.h"
 #include "lib/base/clip.h"
+#include "lib/base/utf8.h"
 
 enum { PAGE_AT = 3, GROUP_AT, RESULTS_AT, CALL_AT };
 enum { FRAMES_AT_ONCE = 64, CALL_TEXT = 32 };

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "lib/base/buf.h"
+#include "lib/base/utf8.h"
 
 enum {
     MARK_AT = offsetof(struct td_metric_record, flags), // of the byte that says what a record is

@@ -5,6 +5,7 @@
 // processes, frames, JSON, digests. It knows no message, no socket loop and no device.
 // This header holds the language helpers of CONVENTIONS.md: ownership, checks, magic, sizes. The
 // rest, in reading order:
+//   utf8.h          which bytes are text
 //   status.c        td_status of traind/status.h: the record of an error
 //   types.c         element types and shapes of traind/types.h
 //   log.h           log lines on stderr

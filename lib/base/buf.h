@@ -36,15 +36,6 @@ static inline void td_buf_auto(struct td_buf *b) {
 }
 #define TD_AUTO_BUF __attribute__((cleanup(td_buf_auto))) struct td_buf
 
-// Length of the well-formed UTF-8 sequence at the start of the bytes; 0 if there is none.
-size_t td_utf8_sequence(const void *data, size_t bytes);
-// Bytes of the first n characters of text, and how many there are of them.
-size_t td_utf8_prefix(const char *text, size_t bytes, int n, int *out_n);
-// True if the bytes are well-formed UTF-8 (no surrogates, no overlong forms).
-bool td_utf8_valid(const void *data, size_t bytes);
-// Puts '?' for every byte that is part of no well-formed sequence, such as a character that was
-// cut.
-void td_utf8_scrub(char *text);
 // Levenshtein distance cut at max+1: for "did you mean". Texts over 63 bytes count as far away.
 int td_edit_distance(const char *a, const char *b, int max);
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/buf.h"
+#include "lib/base/utf8.h"
 
 enum { REST_BYTES = 32 };
 

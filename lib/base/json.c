@@ -18,6 +18,8 @@
 
 #include <jansson.h>
 
+#include "lib/base/utf8.h"
+
 enum { DEPTH_MAX = 64, INDENT = 2 };
 
 // Debian's static jansson mentions `stdin`, which a shared object cannot take from libc without

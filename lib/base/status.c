@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "lib/base/base.h"
-#include "lib/base/buf.h"
+#include "lib/base/utf8.h"
 
 enum { MESSAGE_MAX = 4096, META_MAX = 16, FIELDS_MAX = 64, REASON_MAX = 64 };
 

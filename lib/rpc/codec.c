@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "lib/base/arena.h"
-#include "lib/base/buf.h"
+#include "lib/base/utf8.h"
 #include "lib/base/wire.h"
 
 enum { MAX_NESTING = 16 };

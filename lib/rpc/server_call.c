@@ -19,9 +19,9 @@
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
 
-#include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/map.h"
+#include "lib/base/utf8.h"
 #include "lib/loop/loop.h"
 #include "lib/rpc/buffer.h"
 #include "lib/rpc/credential.h"

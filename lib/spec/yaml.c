@@ -18,6 +18,8 @@
 
 #include <yaml.h>
 
+#include "lib/base/utf8.h"
+
 struct reader {
     struct td_check *c;
     const char *text;

@@ -11,6 +11,7 @@
 #include "daemon/coordinator/core/view.h"
 #include "lib/attempt/languages.h"
 #include "lib/base/map.h"
+#include "lib/base/utf8.h"
 #include "lib/rpc/codec.h"
 #include "lib/spec/language.h"
 

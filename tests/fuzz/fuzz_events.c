@@ -11,6 +11,7 @@
 #include "daemon/launcher/ending.h"
 #include "daemon/launcher/rank.h"
 #include "lib/attempt/segments.h"
+#include "lib/base/utf8.h"
 
 enum { RANK = 3, DATAGRAM_MAX = 8192, LOG_MAX = 1 << 20 };
 

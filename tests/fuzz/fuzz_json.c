@@ -6,6 +6,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "lib/base/json.h"
+#include "lib/base/utf8.h"
 
 enum { ARENA_BYTES = 1 << 20, PRINT_MAX = 1 << 22 };
 

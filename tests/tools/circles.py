@@ -22,8 +22,6 @@ KNOWN_CALLS = {
         "engine/graph/rules/shape_conv.c", "engine/graph/rules/shape_elementwise.c", "engine/graph/rules/shape_nn.c",
         "engine/graph/rules/shape_optim.c", "engine/graph/rules/shape_tensor.c", "engine/graph/state.c",
         "include/traind/graph.h"],
-    "a status is well-formed UTF-8, which buf.h makes it, and a buffer fails with a status": [
-        "lib/base/buf.c", "lib/base/status.c"],
     "a value of a document is a document again": [
         "lib/spec/document.c", "lib/spec/refused.c", "lib/spec/rules.c", "lib/spec/value.c"],
 }

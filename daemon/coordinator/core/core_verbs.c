@@ -26,6 +26,7 @@
 #include "daemon/coordinator/core/requests.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/base/digest.h"
+#include "lib/base/utf8.h"
 
 // ---- creating -----------------------------------------------------------------------------------
 static td_status check_room(const struct td_core *core) {

@@ -14,6 +14,7 @@
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/files/named_output.h"
 #include "lib/base/rng.h"
+#include "lib/base/utf8.h"
 
 enum { BYTE_TOKENS = 256, NOTE_BYTES = 800 };
 

@@ -2,6 +2,7 @@
 // standard's table 3-7; edit distance.
 
 #include "lib/base/buf.h"
+#include "lib/base/utf8.h"
 #include "tests/unit/test.h"
 
 static void test_contents_grow_when_appended(void **state) {

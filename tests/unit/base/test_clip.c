@@ -1,10 +1,10 @@
 // Text in a bounded buffer: what did not fit is said.
 
 #include "lib/base/clip.h"
+#include "lib/base/utf8.h"
 
 #include <string.h>
 
-#include "lib/base/buf.h"
 #include "tests/unit/test.h"
 
 static void test_text_is_whole_when_it_fits(void **state) {

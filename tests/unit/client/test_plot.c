@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lib/base/utf8.h"
 #include "tests/unit/test.h"
 
 static const double steps[] = {0, 1, 2, 3, 4};

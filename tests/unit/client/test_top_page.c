@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/utf8.h"
 #include "tests/unit/test.h"
 
 enum { NODES = 40, JOBS = 30 };

@@ -1,7 +1,7 @@
 // What a node says of its machine, where the machine says it in bytes that are no text.
 
 #include "daemon/node/shell/planner/inventory.h"
-#include "lib/base/buf.h"
+#include "lib/base/utf8.h"
 #include "tests/unit/test.h"
 
 static void test_name_of_the_host_is_utf8_when_the_kernel_has_other_bytes(void **state) {

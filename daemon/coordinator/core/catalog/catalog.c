@@ -17,6 +17,7 @@
 #include "lib/attempt/events.h"
 #include "lib/base/buf.h"
 #include "lib/base/clip.h"
+#include "lib/base/utf8.h"
 
 enum { ROW_MAX_BYTES = 1 << 20, METRICS_MAX_BYTES = 16 << 10 };
 static const char manifest[] = "manifest.json";

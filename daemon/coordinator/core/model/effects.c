@@ -9,6 +9,7 @@
 
 #include "daemon/coordinator/core/model/model.h"
 #include "lib/base/clip.h"
+#include "lib/base/utf8.h"
 
 void *td_core_must(void *p) {
     TD_CHECK(p && "out of memory: state in memory cannot be trusted, start again from the disk");

@@ -9,6 +9,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/digest.h"
 #include "lib/base/json.h"
+#include "lib/base/utf8.h"
 #include "lib/spec/spec.h"
 
 // ---- keys ---------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@
 #include "daemon/coordinator/core/model/checkpoint.h"
 #include "lib/base/clip.h"
 #include "lib/base/digest.h"
+#include "lib/base/utf8.h"
 
 static const char *const state_names[] = {"QUEUED",    "STARTING", "RUNNING",  "RECOVERING",
                                           "PAUSING",   "PAUSED",   "STOPPING", "CANCELLED",

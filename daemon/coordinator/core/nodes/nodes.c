@@ -21,9 +21,9 @@
 #include "daemon/coordinator/core/nodes/nodes_evict.h"
 #include "daemon/coordinator/core/nodes/register_check.h"
 #include "daemon/coordinator/core/plans/plans.h"
-#include "lib/base/buf.h"
 #include "lib/base/clip.h"
 #include "lib/base/digest.h"
+#include "lib/base/utf8.h"
 
 // ---- slots --------------------------------------------------------------------------------------
 void td_nodes_count(struct td_core *core) {

@@ -13,6 +13,7 @@
 #include "daemon/coordinator/core/model/model.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clip.h"
+#include "lib/base/utf8.h"
 #include "lib/spec/language.h"
 #include "lib/version/version.h"
 

@@ -17,6 +17,7 @@
 #include "lib/base/machine/proc.h"
 #include "lib/base/printable.h"
 #include "lib/base/rng.h"
+#include "lib/base/utf8.h"
 
 static td_status read_node_id(const char *state_dir, char *out, size_t out_bytes) {
     char path[PATH_MAX];
