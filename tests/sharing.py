@@ -19,8 +19,9 @@ import time
 
 import pytest
 
-# Late by name, and long: these go first, so that the processes end at about the same time.
-LONG = ("test_s70_trainctl", "test_s71_examples", "test_s73_run")
+# Long: these go first, so that the processes end at about the same time.
+LONG = ("test_s57_hosts", "test_s50_adoption", "test_s51_failures", "test_s52_nodes", "test_s41_stop", "test_s56_several_nodes",
+        "test_s61_damage", "test_s73_run", "test_s71_examples")
 
 
 def pytest_addoption(parser):

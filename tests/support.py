@@ -52,13 +52,14 @@ restart: {max: 3, backoff: [0]}
 
 def until(what, condition, deadline_s=30.0):
     """Polls a condition; fails with `what` when the deadline passes. Returns its truthy value."""
-    end = time.monotonic() + deadline_s
+    end, pause = time.monotonic() + deadline_s, 0.01
     while True:
         value = condition()
         if value:
             return value
         assert time.monotonic() < end, f"not within {deadline_s} s: {what}"
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(1.1 * pause, 0.03)  # a question takes time from what it waits for
 
 
 def generate_stubs(folder):
