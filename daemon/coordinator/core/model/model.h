@@ -88,7 +88,7 @@ struct td_node_session {
     char from[64];        // address; "": in process
     struct td_host *node; // NULL until registered
     struct td_mono opened;
-    bool ends; // it did not register in time
+    bool ends; // it did not register in time, or another took its place: nothing of it counts
 };
 
 // What is left of a job that was deleted. Key: "<job>/<node>".

@@ -323,6 +323,21 @@ static void show_refused(struct td_core *core, struct td_host *n, const struct t
     core->queue_dirty = true;
 }
 
+// The node's session gives way to another. Its end may be seen when the node is forgotten.
+static void drive_out(struct td_core *core, const struct td_host *n, bool was_copy) {
+    for (uint32_t i = 0; i < core->n_sessions; i++) {
+        struct td_node_session *s = core->sessions[i];
+        if (s->id != n->session) continue;
+        s->node = NULL;
+        s->ends = true;
+    }
+    if (was_copy) {
+        td_core_refuse_session(core, n->session, td_register_refuse_copy(n));
+    } else {
+        td_core_close_session(core, n->session, "the node began another session");
+    }
+}
+
 void td_nodes_register(struct td_core *core, struct td_node_session *s,
                        const Traind__V1__Register *m) {
     const char *bad = td_register_bad(m);
@@ -357,16 +372,11 @@ void td_nodes_register(struct td_core *core, struct td_node_session *s,
         return;
     }
     if (!n) n = add(core, m->node_id);
-    uint64_t before = n->session == s->id ? 0 : n->session;
     bool was_copy = td_register_take(n, m);
     td_register_fill(n, s, m);
     td_register_judge(n, m);
     if (n->unfit[0]) td_core_log(core, "node gets no jobs node=%s why=\"%s\"", n->name, n->unfit);
-    if (before && was_copy) {
-        td_core_refuse_session(core, before, td_register_refuse_copy(n));
-    } else if (before) {
-        td_core_close_session(core, before, "the node began another session");
-    }
+    if (n->session && n->session != s->id) drive_out(core, n, was_copy);
     s->node = n;
     n->session = s->id;
     make_key(core, n);

@@ -360,6 +360,30 @@ static void test_sessions_that_do_not_register_keep_no_node_out(void **state) {
     td_core_destroy(r.core);
 }
 
+// The end of a session that another one drove out may be seen late: its node is forgotten by then.
+static void test_session_that_was_driven_out_outlives_its_node(void **state) {
+    (void)state;
+    struct rig r = begin();
+    uint64_t driven_out, s;
+    char text[512], id[16], from[32];
+    assert_string_equal(registers(&r, &first, &driven_out, text), "");
+    assert_string_equal(registers(&r, &first, &s, text), "");
+    td_core_session_close(r.core, r.now, s);
+    struct who w = {id, id, "boot", from, 1, NULL, NULL};
+    for (int i = 0; i < TD_CORE_MAX_NODES; i++) { // the last one takes the place of n-1
+        snprintf(id, sizeof id, "other-%d", i);
+        snprintf(from, sizeof from, "10.8.%d.%d:5000", i / 250, i % 250);
+        assert_string_equal(registers(&r, &w, &s, text), "");
+        td_core_session_close(r.core, r.now, s);
+    }
+    // A newer node may have the memory of the one that went.
+    assert_int_equal(r.core->sessions[0]->id, driven_out);
+    assert_null(r.core->sessions[0]->node);
+    td_core_session_close(r.core, r.now, driven_out);
+    assert_ok(td_core_check(r.core));
+    td_core_destroy(r.core);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_machine_with_a_copied_id_is_refused_while_the_first_speaks),
@@ -375,6 +399,7 @@ int main(void) {
         cmocka_unit_test(test_node_whose_ranks_read_other_plans_has_a_session_and_no_jobs),
         cmocka_unit_test(test_session_that_does_not_register_ends_after_a_lease),
         cmocka_unit_test(test_sessions_that_do_not_register_keep_no_node_out),
+        cmocka_unit_test(test_session_that_was_driven_out_outlives_its_node),
     };
     return cmocka_run_group_tests(tests, name_own, NULL);
 }
