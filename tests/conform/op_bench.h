@@ -356,7 +356,7 @@ static inline void compare(const struct op_case *c, const struct subject *s, enu
 
 static inline void check(struct subject *s, const struct op_case *c) {
     static struct result got, want;
-    bool itself = s->ops == td_accelerator_reference.ops;
+    bool itself = strcmp(s->name, "reference") == 0; // its table is a copy
     bool writes = false;
     for (uint32_t i = 0; i < c->n_in; i++) {
         writes |= td_op_writes(c->op, &c->attrs, i);
