@@ -65,6 +65,10 @@ uint32_t td_op_n_out(enum td_op op) {
     return op_rows[op].n_out;
 }
 
+enum td_op_types td_op_types(enum td_op op) {
+    return op_rows[op].types;
+}
+
 enum td_op_gradient td_op_gradient(enum td_op op) {
     return (unsigned)op < TD_OP_COUNT ? op_rows[op].gradient : TD_OP_GRADIENT_NONE;
 }

@@ -37,6 +37,7 @@ TD_MUST_USE td_status td_op_infer(const struct td_graph *g, enum td_op op, const
                                   uint32_t n_inputs, const struct td_attrs *attrs,
                                   struct td_op_result *out_result);
 uint32_t td_op_n_out(enum td_op op);
+enum td_op_types td_op_types(enum td_op op);
 enum td_op_gradient td_op_gradient(enum td_op op);
 // True if a node does more than make its outputs (writes state, communicates).
 bool td_node_has_effect(const struct td_node_info *node);
