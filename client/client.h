@@ -4,7 +4,7 @@
 // trainctl: talks to a coordinator for a person or a script, and owns nothing.
 //
 //   trainctl.c    argv -> verb, and help of all
-//   verbs.h       the table of verbs
+//   verbs.h       the table of verbs, and which flags each takes
 //   flags.c       the table of flags, and argv -> flags (flag_values.c: numbers and spans)
 //   find_verb.c   which row of the table the first words mean
 //   rows.h        what help and completion ask of the table of flags

@@ -13,7 +13,7 @@
 #include "client/screen/progress.h"
 #include "client/session/pages.h"
 #include "client/verbs.h"
-#include "lib/spec/keys.h"
+#include "lib/spec/completion_words.h"
 #include "traind/v1/checkpoint.pb-c.h"
 #include "traind/v1/job.pb-c.h"
 

@@ -13,7 +13,7 @@
 #include "daemon/node/shell/assignment/given_plan.h"
 #include "daemon/node/shell/attempts/attempts.h"
 #include "daemon/node/shell/attempts/rendezvous.h"
-#include "daemon/node/shell/attempts/scan.h"
+#include "daemon/node/shell/attempts/adopt.h"
 #include "daemon/node/shell/home.h"
 #include "daemon/node/shell/messages.h"
 #include "daemon/node/shell/shell.h"

@@ -9,7 +9,7 @@
 //   server.h          table of methods, calls, streams, limits, drain (call.h, server_options.h)
 //   server_call.c     one call of a server; server_private.h: what both files share (private)
 //   credential.h      the credential of a call, and who is asked to judge it (private)
-//   room.h            room for one more call, and what it takes of it (private)
+//   call_room.h       room for one more call, and what it takes of it (private)
 //   client.h          channel, unary calls, streams, one blocking convenience for trainctl
 //   contact.h         the first contact with a server whose CA is not trusted yet
 //   dial.h            where a channel leads, and what it shows there (private)

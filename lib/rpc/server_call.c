@@ -26,7 +26,7 @@
 #include "lib/rpc/buffer.h"
 #include "lib/rpc/credential.h"
 #include "lib/rpc/front/front.h"
-#include "lib/rpc/room.h"
+#include "lib/rpc/call_room.h"
 #include "lib/rpc/server_private.h"
 
 // For the reader of a call that was cut to take what is in flight: its place is needed.

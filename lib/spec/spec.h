@@ -37,7 +37,7 @@
 //   check.h           gathers what was wrong
 //   plan.h            wraps the result into plans
 //   read.h            reads knobs of a checked section by key
-//   keys.h            the words of an override, for completion
+//   completion_words.h  the words of an override, for completion
 //   reference.c       prints the tables for people
 //   rows.h            gives rows to lists of plugins
 //   brief.h           a spec without its defaults

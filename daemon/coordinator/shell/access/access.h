@@ -4,13 +4,13 @@
 // Whose call it is, whether he may make it, and until when.
 //
 // Before a call reaches its handler, its token is judged: it names a caller, and the row of the
-// method (lib/rpc/call.h) says which role is needed. The owner's token, a file in the state
-// directory, is admin and node in one. A node that joined has a certificate instead of a token; one
-// that is over is good for one method alone, which gives it another. A person may have one, too: it
-// is a credential like a token, and a serial number says which of the two a certificate is. What a
-// role alone cannot say, whose job it is, the handlers ask here. A credential that is revoked or
-// expires takes its open calls with it, streams and sessions of nodes too. What changes something,
-// and what is refused, becomes a line of the audit log.
+// method (in the table of its service, api/) says which role is needed. The owner's token, a file
+// in the state directory, is admin and node in one. A node that joined has a certificate instead of
+// a token; one that is over is good for one method alone, which gives it another. A person may have
+// one, too: it is a credential like a token, and a serial number says which of the two a
+// certificate is. What a role alone cannot say, whose job it is, the handlers ask here. A
+// credential that is revoked or expires takes its open calls with it, streams and sessions of nodes
+// too. What changes something, and what is refused, becomes a line of the audit log.
 //
 // The loop's thread owns all of it.
 //

@@ -6,7 +6,7 @@
 //
 // An attempt that is assigned is prepared (its files, its streams upward, a checkpoint to resume
 // from) and launched on cores of its own where there are some. One that was found is made the same
-// way, without a launch (scan.h). Loop thread.
+// way, without a launch (adopt.h). Loop thread.
 //
 // The room, in reading order:
 //
@@ -16,7 +16,7 @@
 //   finalize_log.h   completes the log of a launcher that was killed
 //   attempt.h        one attempt: its directory, its launcher (started, found, adopted)
 //   fence.h          what this daemon does not run must not go on
-//   scan.h           attempts that are here when the node starts
+//   adopt.h          attempts that are here when the node starts
 
 #include "daemon/node/shell/shell.h"
 

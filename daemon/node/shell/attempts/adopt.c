@@ -1,6 +1,6 @@
 // See the header.
 
-#include "daemon/node/shell/attempts/scan.h"
+#include "daemon/node/shell/attempts/adopt.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_NODE_SHELL_ATTEMPTS_SCAN_H
-#define TRAIND_DAEMON_NODE_SHELL_ATTEMPTS_SCAN_H
+#ifndef TRAIND_DAEMON_NODE_SHELL_ATTEMPTS_ADOPT_H
+#define TRAIND_DAEMON_NODE_SHELL_ATTEMPTS_ADOPT_H
 
 // Scan: the attempts that are on disk when a node starts. One whose launcher lives is attached to.
 // One that has ended waits for the coordinator to take the rest of it. A start that never came to a

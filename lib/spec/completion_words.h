@@ -1,5 +1,5 @@
-#ifndef TRAIND_LIB_SPEC_KEYS_H
-#define TRAIND_LIB_SPEC_KEYS_H
+#ifndef TRAIND_LIB_SPEC_COMPLETION_WORDS_H
+#define TRAIND_LIB_SPEC_COMPLETION_WORDS_H
 
 // The words of an override, PATH=VALUE, for completion: every key that a person may set, and the
 // names that one takes. A key of a choice (optimizer.lr) is one that some of its names have. Pure

@@ -1,5 +1,5 @@
-#ifndef TRAIND_LIB_RPC_ROOM_H
-#define TRAIND_LIB_RPC_ROOM_H
+#ifndef TRAIND_LIB_RPC_CALL_ROOM_H
+#define TRAIND_LIB_RPC_CALL_ROOM_H
 
 // Room for one more call, and what it takes of it while it lives.
 //

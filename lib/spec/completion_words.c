@@ -1,6 +1,6 @@
 // See the header.
 
-#include "lib/spec/keys.h"
+#include "lib/spec/completion_words.h"
 
 #include <stdio.h>
 #include <string.h>

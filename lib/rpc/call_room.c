@@ -1,6 +1,6 @@
 // See the header.
 
-#include "lib/rpc/room.h"
+#include "lib/rpc/call_room.h"
 
 // own: of that row alone; NULL: of several.
 static td_status full(uint32_t most, const struct td_rpc_method *own) {
