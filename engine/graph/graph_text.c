@@ -163,12 +163,8 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     if (node->op == TD_OP_TRANSPOSE || node->op == TD_OP_SLICE || node->op == TD_OP_PAD) {
         TD_TRY(write_layout(w, node));
     }
-    bool scales = node->op == TD_OP_CAST || node->op == TD_OP_FILL || node->op == TD_OP_PAD ||
-                  node->op == TD_OP_CLAMP || node->op == TD_OP_LEAKY_RELU ||
-                  node->op == TD_OP_LEAKY_RELU_GRAD || a->then == TD_OP_LEAKY_RELU_GRAD ||
-                  node->op == TD_OP_ATTENTION || node->op == TD_OP_ATTENTION_GRAD ||
-                  node->op == TD_OP_SELF_ATTENTION || node->op == TD_OP_SELF_ATTENTION_GRAD;
-    if (scales && a->scale != 0) TD_TRY(td_buf_printf(w->out, " scale=%.9g", a->scale));
+    const bool scales = a->scale != 0 && node->op != TD_OP_AXPBY;
+    if (scales) TD_TRY(td_buf_printf(w->out, " scale=%.9g", a->scale));
     if (a->values) TD_TRY(write_values(w, a));
     if (node->op == TD_OP_CLIP_COEF) TD_TRY(td_buf_printf(w->out, " max_norm=%g", a->max_norm));
     if (node->op == TD_OP_ALL_REDUCE) TD_TRY(td_buf_printf(w->out, " bucket=%" PRIu32, a->bucket));
