@@ -3,10 +3,10 @@
 
 // Whose call it is, whether he may make it, and until when.
 //
-// Before a call reaches its handler, its token is judged: it names a caller, and the row of the
-// method (in the table of its service, api/) says which role is needed. The owner's token, a file
-// in the state directory, is admin and node in one. A node that joined has a certificate instead of
-// a token; one that is over is good for one method alone, which gives it another. A person may have
+// Before a call reaches its handler, its token is judged. It names a caller, and the row of the
+// method in the table of its service (api/) says which role is needed. The owner's token, a file in
+// the state directory, is admin and node in one. A node that joined has a certificate instead of a
+// token; one that is over is good for one method alone, which gives it another. A person may have
 // one, too: it is a credential like a token, and a serial number says which of the two a
 // certificate is. What a role alone cannot say, whose job it is, the handlers ask here. A
 // credential that is revoked or expires takes its open calls with it, streams and sessions of nodes
