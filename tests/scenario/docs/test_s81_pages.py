@@ -15,7 +15,8 @@ SHEET = (ROOT / "docs/cheat-sheet.md").read_text()
 def texts():
     """All strings of the programs, each as one: a literal that goes on in the next line is one text."""
     found = []
-    for folder in ("client", "daemon", "engine", "fabric", "lib", "workloads", "strategies"):
+    for folder in ("client", "daemon", "engine", "fabric", "lib", "workloads", "strategies", "collectives", "comm_hooks",
+                   "precisions"):
         for path in (ROOT / folder).rglob("*.[ch]"):
             code = re.sub(r"(?m)^\s*//.*$| // .*$", "", path.read_text(errors="replace"))  # no message is a comment
             code = re.sub(r'"\s*(?:PRI\w+\s*)?\n?\s*"', "", code)
