@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load
 
 import hosts as net
-from marks import FULL, full_only
+from marks import FULL, full_only, some
 from support import BUILD, LONG, ROOT, SPEC, until
 from test_s26_fabric import built  # noqa: F401
 from test_s61_damage import COPIES, directory, flip
@@ -339,7 +339,7 @@ def test_ranks_run_on_when_a_link_is_down_for_less_than_they_are_given_up_after(
     ends_as_undisturbed(c, job)
 
 
-@pytest.mark.parametrize("who", ["c", "b"])
+@pytest.mark.parametrize("who", some(["b"], ["c", "b"]))
 def test_ranks_run_on_when_a_daemon_is_killed_and_starts_again(hosts, who):
     c, a, b, job = trains(hosts)
     c.wait_step(job, 5)
@@ -400,6 +400,7 @@ def test_bits_are_the_same_when_the_network_is_slow(hosts):
         ends_as_undisturbed(c, each)
 
 
+@full_only
 def test_bits_are_the_same_when_packets_are_lost(hosts):
     c, a, b, job = trains(hosts, steps=180)
     c.wait_step(job, 5)
