@@ -125,7 +125,7 @@ static void cases_softmax(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(ops) * TD_COUNTOF(widths); i++) {
         struct op_case c = {.op = ops[i % 4], .n_in = i % 4 < 2 ? 1 : 2};
         const double wide = i % 4 < 2 ? 300.1 : i % 4 == 3 ? -9.7 : 0;
-        c.in[0] = doubles(mat(5, widths[i / 4]), wide ? -300.3 : 0, wide < 0 ? 0 : wide + 1);
+        c.in[0] = doubles(mat(5, widths[i / 4]), wide != 0 ? -300.3 : 0, wide < 0 ? 0 : wide + 1);
         if (i % 4 == 3) c.in[0].low = -9.7;
         c.in[1] = doubles(mat(5, widths[i / 4]), -1.1, 1.3);
         check_double(s, &c, NETWORKS, i % 4 < 2 ? softmax : softmax_grad);

@@ -101,9 +101,10 @@ static bool checkpoint(struct td_launcher *l, struct td_launch_rank *r, const st
         refuse(l, r, "checkpoint '%.256s': %s", out->checkpoint, strerror(errno));
         return false;
     }
-    return number(l, r, v, "step", INT32_MAX, &out->checkpoint_step) &
-           number(l, r, v, "epoch", INT32_MAX, &out->checkpoint_epoch) &
-           metrics(l, r, v, &out->checkpoint_metrics);
+    bool fits = number(l, r, v, "step", INT32_MAX, &out->checkpoint_step);
+    fits &= number(l, r, v, "epoch", INT32_MAX, &out->checkpoint_epoch);
+    fits &= metrics(l, r, v, &out->checkpoint_metrics);
+    return fits;
 }
 
 // False: refused, and everything that is wrong with it is noted.
@@ -111,11 +112,11 @@ static bool read_line(struct td_launcher *l, struct td_launch_rank *r, const str
                       struct line *out) {
     const struct td_json *note = td_json_get(v, "note"), *c = td_json_get(v, "checkpoint");
     *out = (struct line){.note = td_json_string(note, "")};
-    bool fits = number(l, r, v, "step", INT32_MAX, &out->step) &
-                number(l, r, v, "epoch", INT32_MAX, &out->epoch) &
-                number(l, r, v, "total_steps", INT32_MAX, &out->total_steps) &
-                number(l, r, v, "samples", SAMPLES_MOST, &out->samples) &
-                metrics(l, r, v, &out->metrics);
+    bool fits = number(l, r, v, "step", INT32_MAX, &out->step);
+    fits &= number(l, r, v, "epoch", INT32_MAX, &out->epoch);
+    fits &= number(l, r, v, "total_steps", INT32_MAX, &out->total_steps);
+    fits &= number(l, r, v, "samples", SAMPLES_MOST, &out->samples);
+    fits &= metrics(l, r, v, &out->metrics);
     if (note && note->kind != TD_JSON_STRING) {
         refuse(l, r, "'note' is a text");
         fits = false;
