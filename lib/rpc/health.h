@@ -5,7 +5,7 @@
 // probes need no credential; List wants one, because it shows names. There is room for a Check
 // whatever else is open.
 //
-// A table like any other, added by whoever makes the server. It shows what the server says
+// A table like any other, added by the one who makes the server. It shows what the server says
 // (td_rpc_server_is_serving) of each service of its table, and of "", which stands for the whole
 // server. Unknown names: NOT_FOUND for Check, SERVICE_UNKNOWN on the (open) stream for Watch. A
 // watcher gets the latest state, never a history. Loop's thread.

@@ -196,7 +196,7 @@ static void resolve_nodes(struct td_check *c, struct td_json *root) {
     nodes->kind = TD_JSON_NULL;
 }
 
-// What no job may be larger than: an attempt's row with more ranks is read back by nobody.
+// What no job may be larger than: an attempt's row with more ranks cannot be read back.
 static void check_ranks(struct td_check *c, const struct td_json *root) {
     const struct td_json *nodes = get(root, "trainer.num_nodes");
     const int64_t n_nodes = td_json_int(nodes, 1),

@@ -4,7 +4,7 @@ Of includes, a unit is a .c file with the header of its name in the same folder 
 with its readers of that name (knobs.def, knobs.c, knobs.h). Units are joined where a file of one includes a file of
 the other. Of calls, a unit is a file, joined with those whose functions it calls: a header that several files share
 hides that they call each other. Units that reach each other are a circle: none of them can be read, tested or
-replaced alone. Whoever finds one moves what both sides need below both of them, or has the upper one register what
+replaced alone. To open one, move what both sides need below both of them, or have the upper one register what
 the lower one calls.
 
 A call is a name of a function with a parenthesis after it, inside braces. What stands in a macro's body, or goes

@@ -75,7 +75,7 @@ LAYERS = {
     "engine/train/config": [*BASE, "lib/attempt", "lib/job"],
     "engine/train/events": TRAIN,
     "engine/train/checkpoint": [*TRAIN, "lib/plugin", "engine/train/events"],
-    **floors(RANK, *TRAIN, "lib/plugin", "engine/train/events", "engine/train/checkpoint", "engine/graph", RANK[0]),
+    **floors(RANK[1:], *TRAIN, "lib/plugin", "engine/train/events", "engine/train/checkpoint", "engine/graph", RANK[0]),
     RANK[0]: [*TRAIN, "lib/plugin", "engine/train/events", "engine/train/checkpoint", "engine/graph", *RANK[1:]],
     "engine/train/plan": [*TRAIN, "lib/plugin", *RANK, "engine/graph", "engine/graph/rules"],
     "engine/train/loop": [*TRAIN, "engine/train/events", *RANK],
@@ -83,7 +83,7 @@ LAYERS = {
                      "engine/train/plan", "engine/train/loop"],
     "accelerators": PLUGIN,
     "accelerators/cpu": [*PLUGIN, "accelerators", *CPU],
-    **floors(CPU, *PLUGIN, "accelerators", "accelerators/cpu", CPU[0]),
+    **floors(CPU[1:], *PLUGIN, "accelerators", "accelerators/cpu", CPU[0]),
     CPU[0]: [*PLUGIN, "accelerators", "accelerators/cpu", *CPU[1:]],
     "strategies": PLUGIN, "collectives": PLUGIN, "comm_hooks": PLUGIN, "precisions": PLUGIN, "workloads": PLUGIN,
     # it holds the static table of in-tree plugins, and checks plans with the one validator

@@ -17,7 +17,7 @@
 // keeps: nothing after that can start. Until then it looks at MAX_LOOKS jobs, and goes on in the
 // next tick. Plans are asked for jobs that could start now and for the first PLAN_AHEAD. That is
 // less than the cache of plans holds, so jobs that wait do not drive out each other's plans. Why a
-// job waits is not written down here: queue_reason.h says it when somebody reads the job.
+// job waits is not written down here: queue_reason.h says it when the job is read.
 //
 // The room, in reading order:
 //

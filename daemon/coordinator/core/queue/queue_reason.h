@@ -1,7 +1,7 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_CORE_QUEUE_QUEUE_REASON_H
 #define TRAIND_DAEMON_COORDINATOR_CORE_QUEUE_QUEUE_REASON_H
 
-// Why a waiting job waits, in words and numbers, written when somebody reads the job. A pass of the
+// Why a waiting job waits, in words and numbers, written when the job is read. A pass of the
 // queue leaves on the nodes what jobs before it keep, so the answer is what that pass saw. A job
 // that it did not come to finds no free slot either.
 //

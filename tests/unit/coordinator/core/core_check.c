@@ -177,7 +177,7 @@ static td_status check_part(const struct td_core *core, const struct td_job *j,
           "job %s attempt %u: part %u is on node %s, which is not known", j->id, a->number, at,
           p->node);
     HOLDS(p->reconcile < core->next_reconcile,
-          "job %s attempt %u: part %u waits for what nobody asked", j->id, a->number, at);
+          "job %s attempt %u: part %u waits for what was not asked", j->id, a->number, at);
     for (uint32_t i = 0; i < at; i++) {
         HOLDS(strcmp(a->parts[i].node, p->node) != 0, "job %s attempt %u has two parts on node %s",
               j->id, a->number, p->node);
@@ -261,7 +261,7 @@ static td_status check_checkpoint(const struct td_job *j, uint32_t at) {
               (before->attempt == c->attempt && before->step <= c->step),
           "checkpoint %s/%s is out of its order", j->id, c->path);
     HOLDS(c->committed || (c->streamed && !td_attempt_over(a)),
-          "checkpoint %s/%s is on its way, and nobody sends it", j->id, c->path);
+          "checkpoint %s/%s is on its way, and no node sends it", j->id, c->path);
     HOLDS(!c->committed || !c->streamed || is_whole,
           "checkpoint %s/%s is committed, and a file of it is not here", j->id, c->path);
     HOLDS(!c->damage || c->committed, "checkpoint %s/%s is damaged before it is committed", j->id,
@@ -382,7 +382,7 @@ static td_status check_devices(const struct td_core *core, const struct td_host 
                   "node %s: device %s is held by %u attempts, and shown otherwise", n->id, d->uuid,
                   holders);
             HOLDS(holders || d->held == TD_DEVICE_FREE || has_turn(core, d->held),
-                  "node %s: device %s is kept for nobody", n->id, d->uuid);
+                  "node %s: device %s is kept for no job", n->id, d->uuid);
         }
     }
     return TD_OK;
@@ -396,8 +396,8 @@ static td_status check_places(const struct td_core *core, const struct td_host *
     if (core->queue_dirty) return TD_OK;
     HOLDS(n->used == t.slots + n->kept, "node %s: attempts have %u slots, %u are kept, and %u used",
           n->id, t.slots, n->kept, n->used);
-    HOLDS(!n->reserved || has_turn(core, n->reserved), "node %s is reserved for nobody", n->id);
-    HOLDS(n->kept_for ? has_turn(core, n->kept_for) : !n->kept, "node %s is kept for nobody",
+    HOLDS(!n->reserved || has_turn(core, n->reserved), "node %s is reserved for no job", n->id);
+    HOLDS(n->kept_for ? has_turn(core, n->kept_for) : !n->kept, "node %s is kept for no job",
           n->id);
     return TD_OK;
 }
@@ -489,7 +489,7 @@ static td_status check_plans(const struct td_core *core) {
         }
     }
     for (uint32_t i = 0; i < core->n_waiters; i++) {
-        HOLDS(is_asked(core, &core->waiters[i]), "plan %s is waited for, and nobody is asked",
+        HOLDS(is_asked(core, &core->waiters[i]), "plan %s is waited for, and no node is asked",
               core->waiters[i].digest);
     }
     return TD_OK;
