@@ -292,6 +292,23 @@ def test_wrong_token_is_exit_4(daemon, tmp_path):
     daemon.ctl("list", "--token-file", tmp_path / "nowhere", check=DENIED)
 
 
+# Each verb that asks a coordinator, with arguments that it takes.
+ASKS = [["cancel", "J"], ["checkpoint", "create", "J"], ["checkpoint", "download", "J"], ["checkpoint", "list", "J"], ["clone", "J"],
+        ["cluster", "info"], ["compare", "J", "K"], ["delete", "J"], ["describe", "J"], ["list"], ["logs", "J"], ["metrics", "J"],
+        ["node", "list"], ["node", "revoke", "N"], ["node", "token", "--name", "n"], ["pause", "J"], ["plan", "SPEC"], ["plugins"],
+        ["resume", "J"], ["retry", "J"], ["spec", "J"], ["submit", "SPEC"], ["token", "create", "--role", "viewer"],
+        ["token", "list"], ["token", "revoke", "0123456789ab"], ["top", "--once"], ["wait", "J"], ["watch", "J"]]
+
+
+def test_every_verb_without_a_token_is_exit_4_and_names_it(daemon, tmp_path):
+    (tmp_path / "empty").touch()
+    spec = str(spec_file(tmp_path))
+    for token in ("nowhere", "empty", "."):  # no file, no text, a directory
+        for verb in ASKS:
+            ran = daemon.ctl(*[spec if a == "SPEC" else a for a in verb], "--token-file", tmp_path / token)
+            assert ran.returncode == DENIED and "token" in ran.stderr, (verb, token, ran)
+
+
 def test_address_and_token_come_from_flags_or_environment(daemon):
     token = str(daemon.state_dir / "token")
     daemon.ctl("list", "--address", daemon.address, "--token-file", token, check=OK, env={"TRAIND_STATE_DIR": "/nowhere"})
