@@ -139,7 +139,7 @@ unit_src   := $(wildcard $(addsuffix /test_*.c,$(call under,tests/unit)) tests/c
 unit_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(unit_src))
 bench_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/bench_*.c))
 fuzz_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
-helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c)) $(addprefix $(B)/tests/plugins/,accelerator-far.so strategy-shown_ddp.so)
+helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c)) $(addprefix $(B)/tests/plugins/,accelerator-far.so dataset-slow_synthetic.so strategy-shown_ddp.so)
 
 # What plugins and programs of one's own are built with, also where nothing is installed.
 pc := $(B)/lib/pkgconfig/traind.pc
@@ -334,6 +334,7 @@ $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 
 # Plugins of a stranger: never installed. The reference, which far extends, is in libtraind.
 $(B)/tests/plugins/accelerator-far.so: $(B)/obj/tests/plugins/far.o $(far_o)
+$(B)/tests/plugins/dataset-slow_synthetic.so: $(B)/obj/tests/plugins/slow_synthetic.o
 $(B)/tests/plugins/strategy-shown_ddp.so: $(B)/obj/tests/plugins/shown_ddp.o
 $(B)/tests/plugins/%.so: $(B)/lib/libtraind.so
 	$(call say,LD,$@)

@@ -35,19 +35,31 @@ lr_scheduler: {name: constant}
 trainer: {accelerator: cpu, strategy: auto, devices: 1, precision: 32-true, max_epochs: 3, log_every_n_steps: 1}
 checkpoint: {every_n_epochs: 1, save_top_k: -1}
 """
-# A job whose steps take milliseconds, so that it can be disturbed: it ends only when it is asked to, or
-# with an override such as trainer.max_steps=200. Restarts do not wait. A checkpoint every 50 steps.
-LONG = """
+# Where daemons of tests find slow_synthetic: those on loopback, unless they are told what they allow.
+PLUGINS = BUILD / "tests/plugins"
+# A job whose steps take a millisecond, so that it can be disturbed: it ends only when it is asked to, or with an override
+# such as trainer.max_steps=200. Restarts do not wait. A checkpoint every 50 steps. It waits for its data rather than
+# compute, so that cores stay free for other tests.
+LONG = f"""
 name: long
+seed_everything: 1
+stages: [fit]
+plugins: [{PLUGINS}/dataset-slow_synthetic.so]
+model: {{name: mlp, layers: [128, 256, 8], activation: relu}}
+data: {{name: plugin, dataset: slow_synthetic, batch_size: 16, shuffle: true}}
+optimizer: {{name: adamw, lr: 0.001, weight_decay: 0.01}}
+trainer: {{accelerator: cpu, strategy: auto, devices: 1, max_epochs: -1, log_every_n_steps: 1, limit_val_batches: 0}}
+checkpoint: {{every_n_train_steps: 50, save_top_k: 1}}
+restart: {{max: 3, backoff: [0]}}
+"""
+# The same, but it computes for a millisecond.
+BUSY = """
+name: busy
 seed_everything: 1
 stages: [fit]
 model: {name: mlp, layers: [128, 512, 512, 8], activation: relu}
 data: {name: synthetic, samples: 8192, features: 128, classes: 8, batch_size: 128, shuffle: true}
-optimizer: {name: adamw, lr: 0.001, weight_decay: 0.01}
-trainer: {accelerator: cpu, strategy: auto, devices: 1, max_epochs: -1, log_every_n_steps: 1, limit_val_batches: 0}
-checkpoint: {every_n_train_steps: 50, save_top_k: 1}
-restart: {max: 3, backoff: [0]}
-"""
+""" + LONG[LONG.index("optimizer:"):]
 
 
 def until(what, condition, deadline_s=30.0):
@@ -267,6 +279,10 @@ class Daemon:
         until(f"{job} reaches step {step}", reached, deadline_s)
         return self.job(job)
 
+    def wait_checkpoint(self, job, deadline_s=60):
+        """The path of one that is whole: a step's point says nothing of it, since a thread writes it while steps go on."""
+        return until(f"a checkpoint of {job} is known", lambda: self.job(job).checkpoint, deadline_s)
+
     def finish(self, job, deadline_s=60):
         return self.wait_state(job, "SUCCEEDED", deadline_s=deadline_s)
 
@@ -358,6 +374,8 @@ def spec_file(tmp_path, text=SPEC):
 class Cluster:
     """The daemons of one test, their directories, and the check that they leave nothing."""
 
+    plugins = {"TRAIND_PLUGIN_DIRS": str(PLUGINS)}
+
     def __init__(self, folder, stubs):
         self.folder, self.stubs, self.daemons = folder, stubs, []
         self.runtime = pathlib.Path(tempfile.mkdtemp(prefix="td-"))  # sockets need a short path
@@ -369,7 +387,9 @@ class Cluster:
 
     def make(self, *args, name=None):
         state_dir = self.folder / (name or f"state{len(self.daemons)}")
-        made = Daemon(self, state_dir, list(map(str, args)), self.env())
+        # Who says what a node allows says so of plugins, too.
+        found = {} if {"--allow", "--plugin-dirs"} & set(args) else self.plugins
+        made = Daemon(self, state_dir, list(map(str, args)), self.env(**found))
         self.daemons.append(made)
         return made
 

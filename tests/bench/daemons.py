@@ -160,7 +160,7 @@ def starts(folder, made):
 
 
 def launcher(daemon):
-    job = daemon.submit(support.LONG)
+    job = daemon.submit(support.BUSY)
     daemon.wait_step(job, 10)
     launchers = [p for p, line in support.processes_of(daemon.state_dir).items() if "traind-launcher" in line]
     emit("launcher resident", [rss_mb(p) for p in launchers], "MiB")

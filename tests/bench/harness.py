@@ -85,7 +85,9 @@ def hold_level():
 
 
 class Cluster(support.Cluster):
-    """Daemons that hold their ranks to the level."""
+    """Daemons that hold their ranks to the level, wherever they listen."""
+
+    plugins = {}
 
     def env(self, **more):
         return super().env(TRAIND_CPU_ISA=LEVEL, **more)

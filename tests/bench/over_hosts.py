@@ -269,7 +269,7 @@ def killed(folder):
     with several(folder / "killed", 3, 1, *SILENCE) as s:
         for _ in range(A.rounds):
             for everything in (False, True):
-                job = s.submit(support.LONG, "trainer.num_nodes=2", "trainer.devices=1")
+                job = s.submit(support.BUSY, "trainer.num_nodes=2", "trainer.devices=1")
                 figures[everything].append(kill_one(s, job, 1, everything))
                 s.ctl("cancel", job)
                 s.settle()

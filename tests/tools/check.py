@@ -6,8 +6,8 @@
 
 C programs (tests/{unit,conform,sim}, cmocka, TAP on stdout) run two at a time, each with a deadline;
 then, unless --only unit, those of AT_LEVELS again at CPU levels below the machine's own, by the name
-avx2/conform/conform_ops, and processes of pytest share every folder of tests/ that holds test_*.py: one more than
-there are cores, because a scenario waits half of its time.
+avx2/conform/conform_ops, and processes of pytest share every folder of tests/ that holds test_*.py: two more than
+there are cores, because a scenario waits more than half of its time.
 Its tests that are marked `alone` come last, by themselves. All get TRAIND_BUILD, the build folder.
 --match narrows to programs whose name contains TEXT, that define a test whose name contains it, or whose
 header comment has it as a tag ("// Tags: tsan").
@@ -489,9 +489,8 @@ def run_shared(name, n, text, marks, env):
 
 
 def run_pytest(text, env):
-    """Some processes share what can run side by side; then one runs what is marked `alone`. check-full has long
-    trainings, which use every core and have deadlines: one by one."""
-    return [*run_shared("pytest", 1 if FULL else len(os.sched_getaffinity(0)) + 1, text, "not alone", env),
+    """Some processes share what can run side by side; then one runs what is marked `alone`."""
+    return [*run_shared("pytest", len(os.sched_getaffinity(0)) + 2, text, "not alone", env),
             *run_shared("pytest, alone", 1, text, "alone", env)]
 
 

@@ -175,7 +175,8 @@ BANNED = {
     "strcpy": None, "strcat": None, "sprintf": None, "strtok": None, "atoi": None, "atol": None,
     "gets": None, "alloca": None, "rand": None, "assert": None,
     "system": None, "popen": None,
-    "usleep": None, "sleep": None, "nanosleep": None, "clock_nanosleep": None, "time": TESTS_MAY,
+    "usleep": None, "sleep": None, "nanosleep": r"tests/plugins/slow_synthetic\.c",  # which is there to be slow
+    "clock_nanosleep": None, "time": TESTS_MAY,
     "fork": TESTS_MAY, "vfork": TESTS_MAY, "pthread_timedjoin_np": r"lib/base/clock\.c", "sem_timedwait": TESTS_MAY,
     "exit": r"tests/.*|examples/.*|.*/main\.c|.*_main\.c",
     # a module records by the typed builders of traind/build.h

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from marks import full_only
-from support import BIN, LONG, until, with_worker
+from support import BIN, BUSY, until, with_worker
 from test_s66_join import NODE, audit, ctl, nodes, ready, token_of
 from test_s66_tls import HOST, Beyond, Clock, init, network, start, tls  # noqa: F401 (fixtures)
 
@@ -64,7 +64,7 @@ class Working:
         self.node.bin = with_worker(tmp_path / "bin", f'LD_PRELOAD={clock.shim} exec {BIN}/traind-worker "$@"')
         self.node.start()
         ready(c, "n")
-        spec.write_text(LONG)
+        spec.write_text(BUSY)
         self.job = ctl(c, "submit", spec, "-o", "name", "--set", "checkpoint.store=stream", *more).stdout.strip()
         self.goes_on()
 

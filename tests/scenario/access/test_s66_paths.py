@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from plans import plan_of
-from support import BIN, LONG, SPEC, until
+from support import BIN, BUSY, SPEC, until
 from test_s66_roles import Person
 
 ROWS = "data: {name: npy, x: %s, y: %s, batch_size: 4}"
@@ -203,7 +203,7 @@ def test_a_fifo_hung_the_planner_and_the_node(cluster, tmp_path):
         made = daemon.submit(SPEC, key)
         daemon.wait_state(made, "FAILED", deadline_s=20)
         assert re.search("FIFO|neither a file|ot a directory", daemon.job(made).failure.message), daemon.job(made).failure
-    job = daemon.submit(LONG, f"checkpoint.dir={tmp_path}/out", "trainer.max_steps=120")
+    job = daemon.submit(BUSY, f"checkpoint.dir={tmp_path}/out", "trainer.max_steps=120")
     until("a checkpoint", lambda: daemon.checkpoints(job))
     for step in (tmp_path / "out" / job / "a1").glob("step-*"):
         (step / "manifest.json").rename(step / "away")

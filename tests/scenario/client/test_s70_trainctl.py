@@ -318,7 +318,7 @@ def test_address_and_token_come_from_flags_or_environment(daemon):
 
 def test_loss_of_a_list_says_whether_it_is_of_an_epoch_or_of_a_step(daemon):
     loss = lambda job: next(line for line in daemon.ctl("list", check=OK).stdout.splitlines() if job in line)
-    done, first_epoch = daemon.submit(SPEC), daemon.submit(LONG, "data.samples=65536", "data.batch_size=1")
+    done, first_epoch = daemon.submit(SPEC), daemon.submit(LONG, "data.knobs.samples=65536", "data.batch_size=1")
     assert f" {daemon.finish(done).metrics['train_loss_epoch']:.4g} epoch " in loss(done)
     daemon.wait_step(first_epoch, 1)
     daemon.steer("Pause", first_epoch)

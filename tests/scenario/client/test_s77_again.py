@@ -37,7 +37,7 @@ def test_retry_begins_from_the_start_and_says_where_it_could_go_on(daemon, done)
 
 def test_retry_goes_on_from_the_newest_checkpoint_when_asked_to(daemon):
     job = daemon.submit(LONG)
-    daemon.wait_step(job, 60)
+    daemon.wait_checkpoint(job)
     daemon.steer("Cancel", job)
     daemon.wait_state(job, "CANCELLED")
     newest = daemon.checkpoints(job)[0]

@@ -168,7 +168,7 @@ def test_all_of_a_name_are_asked_also_where_one_has_ended(daemon):
 
 
 def test_job_that_only_evaluates_is_refused(daemon):
-    job = daemon.submit(LONG, "stages=[validate]", "trainer.limit_val_batches=1.0", "data.samples=400000", "data.val_split=0.9")
+    job = daemon.submit(LONG, "stages=[validate]", "trainer.limit_val_batches=1.0", "data.knobs.samples=400000", "data.val_split=0.9")
     daemon.wait_state(job, "RUNNING")
     assert "no training step follows" in create(daemon, job, check=CONFLICT).stderr
     assert "no training step follows" in create(daemon, job, "--all").stderr

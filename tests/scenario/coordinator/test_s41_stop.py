@@ -58,7 +58,7 @@ def test_ranks_stop_at_one_step_when_paused_or_cancelled_at_random_moments(daemo
 def test_stop_that_had_to_be_forced_is_no_failure(cluster):
     daemon = cluster.start("--slots", "2", "--stop-grace-ms", "500")
     job = daemon.submit(LONG, "trainer.devices=2")
-    daemon.wait_step(job, 60)
+    daemon.wait_checkpoint(job)
     os.kill(daemon.workers(job)[1], signal.SIGSTOP)  # as on a machine that has no time for it
     daemon.steer("Pause", job)
     paused = daemon.wait_state(job, "PAUSED")

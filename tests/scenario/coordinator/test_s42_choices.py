@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ranks
-from support import LONG, SPEC, until
+from support import BUSY, SPEC, until
 
 MLP = {"name": "mlp", "layers": [16, 96, 64, 4]}
 CONV = {"name": "conv", "channels": 16, "kernel": 3, "padding": 1}
@@ -161,7 +161,7 @@ def test_daemons_plan_shows_the_choices_of_its_node(daemon, tmp_path):
 
 
 def test_later_attempt_computes_as_the_first_when_the_cache_says_otherwise(daemon):
-    job = daemon.submit(LONG)
+    job = daemon.submit(BUSY)
     daemon.wait_step(job, 1)
     daemon.steer("Pause", job)
     daemon.wait_state(job, "PAUSED")

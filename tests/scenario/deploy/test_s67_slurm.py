@@ -15,7 +15,7 @@ import pytest
 
 import hosts as net
 from plans import steps_in
-from support import BIN, LONG, ROOT, SPEC, processes_of, until
+from support import BIN, BUSY, ROOT, SPEC, processes_of, until
 
 STANDIN = """#!{python}
 import json, os, signal, subprocess, sys
@@ -111,8 +111,8 @@ def test_jobs_of_an_allocation_span_its_nodes(allocation, tmp_path):
 
 
 def test_job_goes_on_in_the_next_allocation_when_the_time_was_over(allocation, tmp_path):
-    spec = tmp_path / "long.yaml"
-    spec.write_text(LONG)
+    spec = tmp_path / "busy.yaml"
+    spec.write_text(BUSY)
     script = allocation.batch(spec, TRAIND_SET="trainer.num_nodes=2 trainer.max_steps=600")
     until("it trains", lambda: "to=RUNNING" in allocation.said(), 60)
     script.send_signal(signal.SIGTERM)  # as Slurm does before its time limit
@@ -121,15 +121,15 @@ def test_job_goes_on_in_the_next_allocation_when_the_time_was_over(allocation, t
     before = len(allocation.said())
     allocation.ends(allocation.batch(), 0)
     said = allocation.said()[before:]
-    job, = re.findall(r"(j-\S+) +long +owner +SUCCEEDED +600/600 +\S+ (?:epoch|step) +2 ", said)
+    job, = re.findall(r"(j-\S+) +busy +owner +SUCCEEDED +600/600 +\S+ (?:epoch|step) +2 ", said)
     assert f"job={job} from=PAUSED" in said, said
 
 
 def test_script_without_a_daemon_saves_before_the_limit_and_goes_on_in_the_next(tmp_path):
     """deploy/slurm/traind-run.sbatch: Slurm's signals go to the process of the script, which is trainctl run by then."""
-    (tmp_path / "long.yaml").write_text(LONG)
+    (tmp_path / "busy.yaml").write_text(BUSY)
     env = {**os.environ, "TRAIND_BIN": str(BIN), "SLURM_SUBMIT_DIR": str(tmp_path)}
-    words = ["bash", ROOT / "deploy/slurm/traind-run.sbatch", tmp_path / "long.yaml", "--set", "checkpoint.every_n_train_steps=0",
+    words = ["bash", ROOT / "deploy/slurm/traind-run.sbatch", tmp_path / "busy.yaml", "--set", "checkpoint.every_n_train_steps=0",
              "--set", "checkpoint.save_top_k=-1"]
     folder = tmp_path / "traind-run"
     steps = lambda attempt: steps_in(folder / f"checkpoints/a{attempt}")
@@ -141,10 +141,10 @@ def test_script_without_a_daemon_saves_before_the_limit_and_goes_on_in_the_next(
     finally:
         script.send_signal(signal.SIGTERM)
         said = script.communicate(timeout=60)[0]
-    assert script.returncode == 1 and "long STOPPED" in said and warned < steps(1)[-1], said
+    assert script.returncode == 1 and "busy STOPPED" in said and warned < steps(1)[-1], said
     again = subprocess.run([*words, "--set", f"trainer.max_steps={steps(1)[-1] + 10}"], cwd=tmp_path, env=env,
                            capture_output=True, text=True, timeout=60)
-    assert again.returncode == 0 and f"long SUCCEEDED: step {steps(1)[-1] + 10}, attempt 2" in again.stdout, again
+    assert again.returncode == 0 and f"busy SUCCEEDED: step {steps(1)[-1] + 10}, attempt 2" in again.stdout, again
 
 
 def test_allocation_ends_when_there_is_nothing_to_do(allocation):

@@ -27,7 +27,7 @@ def test_ranks_of_a_node_outlived_the_package(cluster, installed):
                         coordinator.state_dir / "token", "--name", "packaged", name="packaged")
     node.bin = installed / "opt/tr/bin"
     node.start()
-    job = coordinator.submit(support.LONG, "trainer.devices=2")
+    job = coordinator.submit(support.BUSY, "trainer.devices=2")
     coordinator.wait_step(job, 20)
     ranks = node.workers(job)
     assert len(ranks) == 2

@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 from hosts import child_of
-from support import BUILD, LONG, ROOT, SPEC, until
+from support import BUILD, BUSY, ROOT, SPEC, until
 from test_s79_install import make
 
 # $1: the empty folder that becomes the root, $2: what was installed, $3: name of its group below the root of cgroup v2
@@ -170,7 +170,7 @@ def test_trainings_run_in_the_service_and_not_without_generated_code(service):
 
 
 def test_jobs_go_on_over_restart_kill_stop_and_pause(service):
-    job = service.submit(LONG, "trainer.devices=2")
+    job = service.submit(BUSY, "trainer.devices=2")
     service.wait_step(job, 60)
     service.run("systemctl restart traind")
     service.wait_step(job, service.job(job)["global_step"] + 20)
@@ -250,7 +250,7 @@ def test_coordinator_and_node_are_services_of_one_machine(machine):
         machine.run(blocks["traind-node"])
         until("the node is there", lambda: '"READY"' in machine.run("trainctl node list -o json"))
         assert machine.run("stat -c '%U %a' /var/lib/traind-node /run/traind-node").split() == ["traind", "700"] * 2
-        job = machine.submit(LONG, "trainer.devices=2")
+        job = machine.submit(BUSY, "trainer.devices=2")
         machine.wait_step(job, 10)
         ranks = machine.workers()
         machine.run("systemctl restart traind && systemctl stop traind-node")

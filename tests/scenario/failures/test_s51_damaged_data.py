@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from support import LONG, spec_file
+from support import BUSY, spec_file
 
 JOB_FAILED = 1
 SPEC = """
@@ -133,7 +133,7 @@ def test_job_ends_with_class_data_and_names_the_place_when_a_file_is_damaged(dae
 def test_job_ends_with_class_data_when_its_file_is_cut_short_while_it_trains(daemon, tmp_path, ranks):
     np.save(tmp_path / "x.npy", np.ones((8192, 128), "<f4"))
     np.save(tmp_path / "y.npy", np.arange(8192) % 8)
-    spec = re.sub("data: {name: synthetic.*classes: 8", f"data: {{name: npy, x: {tmp_path}/x.npy, y: {tmp_path}/y.npy", LONG)
+    spec = re.sub("data: {name: synthetic.*classes: 8", f"data: {{name: npy, x: {tmp_path}/x.npy, y: {tmp_path}/y.npy", BUSY)
     job = daemon.submit(spec, f"trainer.devices={ranks}")
     daemon.wait_step(job, 5)
     os.truncate(tmp_path / "x.npy", 5000)

@@ -23,6 +23,7 @@ def kill_worker(daemon, job, rank=0, sig=signal.SIGKILL):
 
 def test_killed_worker_is_reported_and_retried_from_the_last_checkpoint(daemon):
     job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000", "restart.backoff=[1]")
+    daemon.wait_checkpoint(job)
     daemon.wait_step(job, 60)
     pids = daemon.workers(job)
     kill_worker(daemon, job, 1)
@@ -38,7 +39,7 @@ def test_killed_worker_is_reported_and_retried_from_the_last_checkpoint(daemon):
     assert failure.node == daemon.nodes()[0].name, "by its name, not by its id"
     assert done.attempt == 2 and done.restarts == 1
     first_of_second = min(p.step for p in daemon.points(job) if p.attempt == 2)
-    assert first_of_second in (51, 101, 151), "it went on from a checkpoint"
+    assert first_of_second > 1 and first_of_second % 50 == 1, "it went on from a checkpoint"
     daemon.losses(job, 1000, 2)
 
 
@@ -96,8 +97,7 @@ def test_checkpoint_that_no_launcher_wrote_down_is_found(daemon):
 
 def test_log_that_lost_its_end_with_the_power_is_closed_all_the_same(daemon):
     job = daemon.submit(LONG, "trainer.max_steps=1000000", "checkpoint.every_n_train_steps=10")
-    daemon.wait_step(job, 50)
-    known = until("a checkpoint is known", lambda: daemon.job(job).checkpoint)
+    known = daemon.wait_checkpoint(job)
     launcher, pids = daemon.launcher(job), daemon.workers(job)
     daemon.kill()
     os.kill(launcher, signal.SIGKILL)
@@ -198,7 +198,7 @@ def small_disk(request, cluster, tmp_path):
     folder.mkdir()
     daemon = cluster.make("--slots", "2")
     if request.param == "tmpfs":
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", folder], check=True)
         request.addfinalizer(lambda: subprocess.run(["umount", "-l", folder]))
     else:
         daemon.bin = with_worker(tmp_path / "bin", f'ulimit -f 200\nexec {BIN}/traind-worker "$@"')
@@ -284,8 +284,7 @@ def test_nothing_of_an_ended_attempt_stays_in_the_state_directory(daemon):
 ], ids=["unreadable record", "no record", "unreadable assignment", "no assignment", "both empty"])
 def test_attempt_that_cannot_be_taken_over_is_fenced(daemon, files, spoil):
     job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000")
-    daemon.wait_step(job, 60)
-    known = until("a checkpoint is known", lambda: daemon.job(job).checkpoint)
+    known = daemon.wait_checkpoint(job)
     daemon.kill()
     pids = [daemon.launcher(job), *daemon.workers(job)]
     until("what is known is gone, save_top_k is 1", lambda: not (daemon.state_dir / "checkpoints" / job / known).exists())

@@ -35,8 +35,7 @@ def talking(cluster, tmp_path):
 
 def start(daemon, *overrides):
     job = daemon.submit(LONG, *overrides)
-    daemon.wait_step(job, 60)
-    until("a checkpoint is known", lambda: daemon.job(job).checkpoint)
+    daemon.wait_checkpoint(job)
     return job, daemon.state_dir / "attempts" / job / "a1"
 
 

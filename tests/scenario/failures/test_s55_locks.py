@@ -46,7 +46,7 @@ def goes_on(daemon, job):
 
 def test_end_is_recorded_when_somebody_held_the_lock_of_a_killed_launcher(daemon):
     job = daemon.submit(LONG, f"trainer.max_steps={LAST}")
-    daemon.wait_step(job, 60)
+    daemon.wait_checkpoint(job)
     with launcher_dies_before(daemon, job):
         until("it tries again", lambda: "is not recorded, will try again" in daemon.tail(100))
         assert daemon.state(job) == "RUNNING"
@@ -55,7 +55,7 @@ def test_end_is_recorded_when_somebody_held_the_lock_of_a_killed_launcher(daemon
 
 def test_attempt_is_taken_over_when_somebody_held_its_lock_as_the_daemon_started(daemon):
     job = daemon.submit(LONG, f"trainer.max_steps={LAST}")
-    daemon.wait_step(job, 60)
+    daemon.wait_checkpoint(job)
     daemon.kill()
     with launcher_dies_before(daemon, job) as lock:
         daemon.start(wait=False)

@@ -270,7 +270,7 @@ def test_plans_and_kernels_are_made_for_the_level_of_each_node(cluster, here):
     low = cluster.node(c, 2, "low", "--cpu-level", "generic")
     until("it is ready", lambda: len(c.nodes("READY")) == 1)
     job = c.submit(LONG, "trainer.max_steps=400")
-    until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint)
+    c.wait_checkpoint(job)
     cluster.node(c, 2, "high")
     until("both are ready", lambda: len(c.nodes("READY")) == 2)
     assert {n.name: n.cpu_level_held for n in c.nodes()} == {"low": "generic", "high": here[-1]}

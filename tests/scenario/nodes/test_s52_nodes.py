@@ -79,7 +79,7 @@ def test_job_moves_to_the_other_node_when_its_launcher_is_killed(three):
     job = c.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000")
     on(c, job, "a")
     queued = c.submit(LONG, "trainer.devices=3", "trainer.max_steps=5")  # waits longer than the one to recover
-    until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint)
+    c.wait_checkpoint(job)
     pids = a.workers(job)
     os.kill(a.launcher(job), signal.SIGKILL)
     until("ranks die", lambda: not any(alive(p) for p in pids))
@@ -103,7 +103,7 @@ def test_job_of_a_lost_node_goes_on_elsewhere_and_the_old_ranks_are_fenced(three
     on(c, blocker, "b")
     job = c.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000000")
     on(c, job, "a")
-    until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint)
+    c.wait_checkpoint(job)
     c.steer("Cancel", blocker)
     c.wait_state(blocker, "CANCELLED")
     old = a.workers(job)
@@ -122,7 +122,7 @@ def test_job_of_a_lost_node_goes_on_elsewhere_and_the_old_ranks_are_fenced(three
 # The loss falls, so with mode max the best is the first, and it is never the last.
 BEST_IS_FIRST = ["stages=[fit, test]", "trainer.max_steps=600", "trainer.limit_train_batches=20", "trainer.limit_val_batches=2",
                  "checkpoint.every_n_train_steps=0", "checkpoint.every_n_epochs=1", "checkpoint.monitor=val_loss",
-                 "checkpoint.mode=max", "data.samples=2560"]
+                 "checkpoint.mode=max", "data.knobs.samples=320"]
 
 
 def moved(cluster, gone=None, *overrides):

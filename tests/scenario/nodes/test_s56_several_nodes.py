@@ -326,7 +326,7 @@ def test_training_goes_on_from_its_checkpoint_when_a_rank_is_killed(two):
     whole = c.submit(LONG, "trainer.max_steps=150", "trainer.num_nodes=2", "checkpoint.save_top_k=-1")
     c.finish(whole, deadline_s=120)
     job = c.submit(LONG, "trainer.max_steps=150", "trainer.num_nodes=2", "checkpoint.save_top_k=-1")
-    until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint, 60)
+    c.wait_checkpoint(job)
     os.kill(b.workers(job)[0], signal.SIGKILL)
     done = c.finish(job, deadline_s=120)
     assert (done.attempt, done.restarts) == (2, 1) and done.failure.node == "b"

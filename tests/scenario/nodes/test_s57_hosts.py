@@ -13,7 +13,7 @@ from safetensors.numpy import load
 
 import hosts as net
 from marks import FULL, full_only, some
-from support import BUILD, LONG, ROOT, SPEC, until
+from support import BUILD, BUSY, ROOT, SPEC, until
 from test_s26_fabric import built  # noqa: F401
 from test_s61_damage import COPIES, directory, flip
 
@@ -165,14 +165,14 @@ def trains(hosts, *overrides, steps=2 * SAVED, lost_after_ms=2000, heartbeat_ms=
 
 
 def submit(c, steps, *overrides):
-    return c.submit(LONG, f"trainer.max_steps={steps}", "trainer.num_nodes=2",
+    return c.submit(BUSY, f"trainer.max_steps={steps}", "trainer.num_nodes=2",
                     f"checkpoint.every_n_train_steps={SAVED}", *overrides)
 
 
 def has_saved(hosts, *overrides, **more):
     """The same, after its first checkpoint has come to the coordinator, and with it the points of all ranks."""
     c, a, b, job = trains(hosts, *overrides, **more)
-    until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint, 60)
+    c.wait_checkpoint(job)
     return c, a, b, job
 
 
@@ -311,7 +311,7 @@ def test_attempt_ends_when_only_the_ranks_lose_each_other(hosts, timeout_s, said
 def test_silent_host_ends_the_attempt_within_its_lease_with_default_settings(hosts, where):
     c, a, b = hosts.start("a", "b", slots=1)  # a lease of 10 s; 60 s more are never waited for
     job = submit(c, 2 * SAVED)
-    until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint, 60)
+    c.wait_checkpoint(job)
     until("its points, too", lambda: (SAVED, 2) in [(p.step, p.n_ranks) for p in c.points(job)])
     b.host.link("down", where)
     watch = Watch()
@@ -425,7 +425,7 @@ UNTIL = 300  # many more steps than train between two checkpoints and the pause
 def paused(hosts, *overrides):
     """Two hosts whose job waits, with its two newest checkpoints. Rank 0, which reads, is on the first host."""
     c, a, b = hosts.start("a", "b", slots=1, options=OPTIONS)
-    job = c.submit(LONG, f"trainer.max_steps={UNTIL}", "trainer.num_nodes=2", "checkpoint.save_top_k=-1", *overrides)
+    job = c.submit(BUSY, f"trainer.max_steps={UNTIL}", "trainer.num_nodes=2", "checkpoint.save_top_k=-1", *overrides)
     until("two checkpoints are there", lambda: len(c.checkpoints(job)) >= 2, 60)
     c.steer("Pause", job)
     c.wait_state(job, "PAUSED")
@@ -545,7 +545,7 @@ def test_program_over_hosts_goes_on_from_its_checkpoint_after_a_rank_is_killed(h
     whole_job = fabric_job(c, built, ON_ONE, "--epochs", 2)
     c.finish(whole_job, deadline_s=180)
     job = fabric_job(c, built, OVER_HOSTS, "--epochs", 2)
-    until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint, 120)
+    c.wait_checkpoint(job, 120)
     os.kill(net.child_of(b.launcher(job)), signal.SIGKILL)
     done = c.finish(job, deadline_s=180)
     assert (done.attempt, done.restarts, done.failure.node) == (2, 1, "b")

@@ -12,7 +12,7 @@ import pytest
 
 import ranks
 import support
-from support import BIN, LONG, ROOT, until
+from support import BIN, BUSY, ROOT, until
 
 MODULE = """
 #include <stdlib.h>
@@ -328,7 +328,7 @@ def test_plan_is_made_again_when_a_plugin_of_the_user_is_replaced(cluster, mine,
 def test_paused_ranks_were_started_without_memory_to_share_when_a_plugin_had_changed(cluster, mine, tmp_path):
     """Other plugins in the node's directory, and its plans are dropped: the next attempt needs one again."""
     daemon = cluster.make("--slots", "2", "--heartbeat-ms", "200", "--plugin-dirs", mine).start()
-    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=400")
+    job = daemon.submit(BUSY, "trainer.devices=2", "trainer.max_steps=400")
     until("a step is done", lambda: daemon.job(job).progress.step > 0)
     daemon.steer("Pause", job)
     daemon.wait_state(job, "PAUSED")

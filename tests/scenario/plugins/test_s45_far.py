@@ -200,7 +200,7 @@ def slow(knobs, delay_us=10000, **more):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_job_goes_on_to_the_same_bits_when_a_rank_is_killed(jobs, knobs, rank, last=60):
     job = jobs.submit(slow(knobs), last)
-    until("a checkpoint is known", lambda: jobs.daemon.job(job).checkpoint)
+    jobs.daemon.wait_checkpoint(job)
     os.kill(jobs.daemon.workers(job)[rank], signal.SIGKILL)
     done = jobs.daemon.finish(job)
     assert (done.attempt, done.restarts, done.failure.rank) == (2, 1, rank) and "signal 9" in done.failure.message, done
