@@ -142,6 +142,24 @@ static void add_file(struct text *t, uintptr_t address, struct td_rank_page *p) 
     p->lost_offset = (int64_t)m.offset;
 }
 
+// By kill(1), say: where the rank is then says nothing of why it ends.
+static bool sent_by_another(const siginfo_t *info) {
+    return info->si_code <= 0 && info->si_pid != getpid();
+}
+
+static void add_cause(struct text *t, int sig, const siginfo_t *info) {
+    if (sent_by_another(info)) {
+        add(t, " sent by process ");
+        add_number(t, (uint64_t)info->si_pid, 10);
+    } else if (info->si_code > 0) {
+        add(t, " at ");
+        add_number(t, (uint64_t)(uintptr_t)info->si_addr, 16);
+    }
+    if (sig == SIGBUS && info->si_code == BUS_ADRERR) {
+        add_file(t, (uintptr_t)info->si_addr, fatal_page);
+    }
+}
+
 static void on_fatal(int sig, siginfo_t *info, void *context) {
     (void)context;
     static struct text t; // not on the small stack; one crash at a time, the second only dies
@@ -150,18 +168,14 @@ static void on_fatal(int sig, siginfo_t *info, void *context) {
     struct td_rank_page *p = fatal_page;
     void *frames[FRAMES];
     const int n = backtrace(frames, FRAMES);
-    const struct plugin *plugin = find_plugin(frames, n);
+    const struct plugin *plugin = sent_by_another(info) ? NULL : find_plugin(frames, n);
     add(&t, signal_name(sig));
     if (plugin) {
         add(&t, " in ");
         add(&t, plugin->what);
         memcpy(p->plugin, plugin->what, strnlen(plugin->what, sizeof p->plugin - 1));
     }
-    if (sig != SIGABRT) {
-        add(&t, " at ");
-        add_number(&t, (uint64_t)(uintptr_t)info->si_addr, 16);
-    }
-    if (sig == SIGBUS && info->si_code == BUS_ADRERR) add_file(&t, (uintptr_t)info->si_addr, p);
+    add_cause(&t, sig, info);
     add_stack(&t, p, frames, n);
     memcpy(p->last_words, t.data, t.len);
     p->last_words[t.len] = '\0';

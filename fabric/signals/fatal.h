@@ -6,8 +6,9 @@
 // The page is the launcher's memory, so it survives the rank. On SIGSEGV, SIGBUS, SIGFPE, SIGILL
 // and SIGABRT a handler on its own stack writes signal, address, phase, step and the functions of a
 // backtrace there (and to stderr). Of a SIGBUS it names the file that could not be read. Where code
-// of a plugin of the user's own is on the stack, it names that plugin: the crash is its. Then it
-// lets the signal kill the process as it would have.
+// of a plugin of the user's own is on the stack, it names that plugin: the crash is its. Of a
+// signal that another process sent it names that process, and no plugin. Then it lets the signal
+// kill the process as it would have.
 
 #include "lib/attempt/rank_page.h"
 
