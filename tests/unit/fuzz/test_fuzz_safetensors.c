@@ -51,6 +51,9 @@ static const char *const headers[] = {
     "\x08{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}",
     "\x08{\"a\":{\"dtype\":\"F32\",\"shape\":[0,9223372036854775807],\"data_offsets\":[0,0]},"
     "\"z\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]}}",
+    "\x0c{\"a\":{\"dtype\":\"U32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+    "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[8,12]}}",
+    "\x04{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}",
     "\x01[]",
 };
 
