@@ -1,7 +1,7 @@
 // Fuzz entry of engine/train/checkpoint/safetensors: any bytes as a shard, and any bytes as the
 // header of a shard whose length is right, so that mutations reach what follows it. The tensors
-// of a shard that opens fill the end of the file together, each inside it, are found by name and,
-// unless they are foreign, have the size of their shape. Run by
+// of a shard that opens fill the end of the file together, each inside it, and are found by name.
+// Unless they are foreign they have the size of their shape. Run by
 // tests/unit/fuzz/test_fuzz_safetensors.c.
 
 #include "tests/fuzz/fuzz.h"
