@@ -101,7 +101,7 @@ static inline bool is_float(const struct operand *o) {
 }
 
 static inline double operand_value(const struct operand *o, uint32_t i, int64_t k) {
-    char name[16];
+    char name[24];
     snprintf(name, sizeof name, "operand%u", i);
     double v = o->low + (o->high - o->low) * (rig_random(name, (uint64_t)k) + 1) / 2;
     if (o->dtype == TD_F64) return v;
