@@ -106,7 +106,7 @@ desc   := $(B)/gen/descriptors.bin
 
 base_o     := $(call all_of,lib/base lib/plugin)
 attempt_o  := $(call all_of,lib/attempt)
-spec_o     := $(call all_of,lib/spec)
+spec_o     := $(call all_of,lib/spec lib/job)
 tls_o      := $(call all_of,lib/tls)
 topology_o := $(call all_of,lib/topology)
 rpc_o      := $(call all_of,lib/rpc lib/loop)

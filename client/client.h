@@ -23,6 +23,7 @@
 
 #include "lib/base/base.h"
 #include "lib/base/files/files.h"
+#include "lib/job/labels.h"
 
 enum td_exit {
     TD_CTL_OK = 0,
@@ -65,10 +66,12 @@ struct td_flags {
     const char *state;      // --state, --for
     const char *owner;      // of jobs
     const char *reason;
-    const char *role, *expires, *csr; // of a token
-    const char *name;                 // of a token, or of jobs
-    int rank;                         // -1: all
-    int logs_of;                      // follow_logs.h
+    const char *role, *expires, *csr;  // of a token
+    const char *name;                  // of a token, or of jobs
+    const char *labels[TD_LABELS_MAX]; // "KEY=VALUE" or "KEY", of jobs
+    size_t n_labels;
+    int rank;    // -1: all
+    int logs_of; // follow_logs.h
     uint32_t attempt, from_step, to_step;
     uint32_t points; // 0: as they are
     uint64_t offset;

@@ -55,6 +55,7 @@ enum {
     KEY_FOR,
     KEY_WAIT,
     KEY_LOGS,
+    KEY_LABEL,
 };
 
 struct flag_row {
@@ -127,6 +128,9 @@ static const struct flag_row flag_table[] = {
       "only jobs in these states: running, failed, queued,paused ...", 0}},
     {F_STATE, {"owner", KEY_OWNER, "NAME", 0, "only jobs of that owner", 0}},
     {F_STATE, {"name", KEY_NAME, "NAME", 0, "only jobs of that name", 0}},
+    {F_STATE,
+     {"label", KEY_LABEL, "KEY=VALUE", 0,
+      "only jobs with that label, or with any of that KEY; several times: with all of them", 0}},
     {F_FOR,
      {"for", KEY_FOR, "STATE", 0,
       "until it is in one of these states: paused, running,succeeded ... (default: until it has "
@@ -207,6 +211,14 @@ static void parse_override(struct argp_state *state, struct td_flags *f, const c
     }
     if (f->n_sets == TD_MAX_SETS) argp_error(state, "at most %d times --set", TD_MAX_SETS);
     f->sets[f->n_sets++] = text;
+}
+
+static void parse_label(struct argp_state *state, struct td_flags *f, const char *text) {
+    td_status wrong = td_label_check_wish("--label", text);
+    if (wrong) argp_error(state, "%s", td_status_message(wrong));
+    td_status_free(wrong);
+    if (f->n_labels == TD_LABELS_MAX) argp_error(state, "at most %d times --label", TD_LABELS_MAX);
+    f->labels[f->n_labels++] = text;
 }
 
 // A directory of here, as an override.
@@ -381,6 +393,9 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
         return 0;
     case KEY_OWNER:
         f->owner = arg;
+        return 0;
+    case KEY_LABEL:
+        parse_label(state, f, arg);
         return 0;
     case KEY_REQUEST_ID:
         f->request_id = arg;

@@ -40,6 +40,7 @@ static const struct example examples[] = {
     {"describe", "  trainctl describe mnist\n  trainctl describe j-1f2e -o json\n"},
     {"init", "  trainctl init mine\n"},
     {"list", "  trainctl list\n  trainctl list --state running,queued --owner alice\n"
+             "  trainctl list --label team=vision -o wide\n"
              "  trainctl list -o name --limit 1     the newest\n"},
     {"logs", "  trainctl logs mnist --tail 20 -f\n  trainctl logs mnist --rank 0 --err-only\n"},
     {"metrics", "  trainctl metrics mnist\n  trainctl metrics mnist val_loss -f\n"

@@ -71,8 +71,10 @@ static void show_failure(const Traind__V1__Failure *x) {
 }
 
 static td_status show_job(struct td_session *s, const Traind__V1__Job *job) {
+    char labels[TD_LABELS_BYTES];
     line("id", job->id);
     line("name", job->name);
+    line("labels", td_job_labels_text(job, labels));
     line("state", td_job_state_word(job->state));
     show_reason(job->reason);
     td_print(stdout, "%-14s %u", "step", job->global_step);

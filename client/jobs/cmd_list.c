@@ -1,7 +1,7 @@
-// list: jobs, newest first, all or of some states, an owner or a name. On a terminal a table has
-// the newest 100, where no other limit is given. Each form waits for the last page: the table
-// because its columns are as wide as their widest cell, json because it is one value. Jobs that
-// come or go between two pages may be missing or be there twice, as with any listing by pages.
+// list: jobs, newest first, all or of some states, an owner, a name or labels. On a terminal a
+// table has the newest 100, where no other limit is given. Each form waits for the last page: the
+// table because its columns are as wide as their widest cell, json because it is one value. Jobs
+// that come or go between two pages may be missing or be there twice, as with any listing by pages.
 
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ enum { ON_A_TERMINAL = 100 };
 
 // Its loss is that of the last whole epoch, in the first one that of the last step, and says so.
 static td_status add_row(struct td_table *t, const Traind__V1__Job *job, bool wide) {
-    char age[32], text[TD_FORMAT_VALUE_BYTES];
+    char age[32], text[TD_FORMAT_VALUE_BYTES], labels[TD_LABELS_BYTES];
     double loss = 0;
     const bool of_epoch = td_job_metric(job, "train_loss_epoch", &loss);
     const bool have = of_epoch || td_job_metric(job, "train_loss_step", &loss);
@@ -35,7 +35,8 @@ static td_status add_row(struct td_table *t, const Traind__V1__Job *job, bool wi
                 : td_table_add(t, "-"));
     TD_TRY(td_table_add(t, "%u", job->attempt));
     TD_TRY(td_table_add(t, "%s", wide ? job->create_time : td_format_age(job->create_time, age)));
-    return td_table_add(t, "%s", job->reason ? job->reason->text : "");
+    TD_TRY(td_table_add(t, "%s", job->reason ? job->reason->text : ""));
+    return wide ? td_table_add(t, "%s", td_job_labels_text(job, labels)) : TD_OK;
 }
 
 static td_status show_table(const struct td_pages *p, bool wide) {
@@ -49,22 +50,33 @@ static td_status show_table(const struct td_pages *p, bool wide) {
                                         {"LOSS", TD_COLUMN_MINOR},
                                         {"ATTEMPT", TD_COLUMN_MINOR},
                                         {wide ? "CREATED" : "AGE", TD_COLUMN_SPARE},
-                                        {"REASON", TD_COLUMN_TEXT | TD_COLUMN_LATE}};
+                                        {"REASON", TD_COLUMN_TEXT | TD_COLUMN_LATE},
+                                        {"LABELS", TD_COLUMN_TEXT}}; // wide alone
     struct td_table table;
-    td_table_init(&table, arena, TD_COUNTOF(columns), columns);
+    td_table_init(&table, arena, TD_COUNTOF(columns) - !wide, columns);
     for (size_t i = 0; i < p->n_items; i++) {
         TD_TRY(add_row(&table, p->item[i], wide));
     }
     return td_table_print(&table, wide);
 }
 
-// An older coordinator knows nothing of owner and name, and sends all.
+static bool has_labels(const struct td_flags *f, const Traind__V1__Job *job) {
+    char labels[TD_LABELS_BYTES];
+    if (!f->n_labels) return true;
+    td_job_labels_text(job, labels);
+    for (size_t i = 0; i < f->n_labels; i++) {
+        if (!td_labels_has(labels, f->labels[i])) return false;
+    }
+    return true;
+}
+
+// An older coordinator knows nothing of owner, name and labels, and sends all.
 static void keep_wanted(const struct td_flags *f, struct td_pages *p) {
     size_t n = 0;
     for (size_t i = 0; i < p->n_items; i++) {
         const Traind__V1__Job *job = p->item[i];
         const bool other = (f->owner && strcmp(job->owner, f->owner) != 0) ||
-                           (f->name && strcmp(job->name, f->name) != 0);
+                           (f->name && strcmp(job->name, f->name) != 0) || !has_labels(f, job);
         if (!other) p->item[n++] = p->item[i];
     }
     p->n_items = n;
@@ -86,6 +98,8 @@ td_status td_cmd_list(struct td_session *s, const struct td_flags *f, int *out_e
     }
     if (f->owner) request.owner = td_unconst(f->owner);
     if (f->name) request.name = td_unconst(f->name);
+    request.labels = td_unconst(f->labels);
+    request.n_labels = f->n_labels;
     const bool is_for_people = f->output == TD_OUTPUT_TABLE && isatty(STDOUT_FILENO);
     struct td_pages pages = {.limit = f->limit >= 0   ? (size_t)f->limit
                                       : is_for_people ? ON_A_TERMINAL

@@ -30,6 +30,16 @@ bool td_job_state_terminal(Traind__V1__Job__State state) {
            state == TRAIND__V1__JOB__STATE__CANCELLED || state == TRAIND__V1__JOB__STATE__EXPIRED;
 }
 
+const char *td_job_labels_text(const Traind__V1__Job *job, char out[TD_LABELS_BYTES]) {
+    size_t len = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < job->n_labels && len < TD_LABELS_BYTES; i++) {
+        len += (size_t)snprintf(out + len, TD_LABELS_BYTES - len, "%s%s=%s", i ? "," : "",
+                                job->labels[i]->key, job->labels[i]->value);
+    }
+    return out;
+}
+
 bool td_job_metric(const Traind__V1__Job *job, const char *name, double *out_value) {
     for (size_t i = 0; i < job->n_metrics; i++) {
         if (strcmp(job->metrics[i]->key, name) != 0) continue;

@@ -7,9 +7,10 @@
 //
 //   kind.h     what a job is
 //   limits.h   the stages of a job, and how often things happen in them
+//   labels.h   words to find and to choose by, of jobs and of nodes
 //   command.h  bounds and reserved names of kinds command and program, for the launcher, too
 //
-// Pure data, any thread.
+// Pure data and functions, any thread.
 
 #include <stdbool.h>
 #include <stddef.h>

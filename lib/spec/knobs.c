@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/job/labels.h"
 #include "lib/job/limits.h"
 
 #define TD_SECTION(...)
@@ -202,6 +203,11 @@ static const char *word_beside(const struct td_knob *k) {
     return k->type == TD_KNOB_INT_OR_AUTO ? "or auto" : "true or false";
 }
 
+static const char *map_of(struct td_arena *a, const struct td_knob *k) {
+    if (k->type != TD_KNOB_LABELS) return "a map";
+    return td_arena_printf(a, "a map of at most %d labels, KEY: VALUE", TD_LABELS_MAX);
+}
+
 static const char *expects(struct td_arena *a, const struct td_knob *k) {
     char range[120];
     print_range(k, range, sizeof range);
@@ -254,7 +260,8 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
     case TD_KNOB_MAPS:
         return list_of(a, k, "maps of keys");
     case TD_KNOB_OBJECT:
-        return "a map";
+    case TD_KNOB_LABELS:
+        return map_of(a, k);
     case TD_KNOB_TYPE_COUNT:
         break;
     }

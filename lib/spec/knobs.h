@@ -31,6 +31,7 @@ enum td_knob_type {
     TD_KNOB_CHOICES, // list of maps, each with a name of an ITEM section, or the bare name
     TD_KNOB_MAPS,    // list of maps, each with the knobs of an ENTRY section
     TD_KNOB_OBJECT,  // anything, kept as it is
+    TD_KNOB_LABELS,  // a map of texts (lib/job/labels.h); canonical: by key
     TD_KNOB_TYPE_COUNT,
 };
 

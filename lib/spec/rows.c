@@ -32,6 +32,7 @@ static const char *const words[] = {
     [TD_KNOB_CHOICES] = "choices",
     [TD_KNOB_MAPS] = "maps",
     [TD_KNOB_OBJECT] = "map",
+    [TD_KNOB_LABELS] = "labels",
 };
 _Static_assert(TD_COUNTOF(words) == TD_KNOB_TYPE_COUNT, "one word per type");
 

@@ -234,6 +234,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
         .strict = flag(tree, "strict"),
         .plugins = td_json_get(tree, "plugins"),
         .paths_from = td_json_get(tree, "paths_from"),
+        .labels = td_json_get(tree, "labels"),
     };
     const struct td_json *data = td_json_get(tree, "data");
     s.loader = (struct td_spec_loader){

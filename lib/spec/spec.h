@@ -182,6 +182,7 @@ struct td_spec {
     const char *evaluate_from;        // best, last or a path; "": best where fit has a monitor
     const struct td_json *plugins;    // list of paths: the user's own shared objects
     const struct td_json *paths_from; // list: where relative paths in knobs of plugins begin
+    const struct td_json *labels;     // map of texts, by key (lib/job/labels.h)
 };
 
 // tree must be canonical (from td_spec_parse, td_spec_validate, or stored text of one).

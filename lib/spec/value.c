@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/job/labels.h"
 #include "lib/job/limits.h"
 #include "lib/spec/check.h"
 #include "lib/spec/hints.h"
@@ -331,6 +332,58 @@ static struct td_json *check_object(const struct subject *s, const struct td_jso
     return fresh(s, td_json_copy(s->c->arena, v));
 }
 
+// ---- labels ------------------------------------------------------------------------------------
+// The next member of a map by its key; NULL: there is none after it.
+static const struct td_json *next_key(const struct td_json *map, const char *after) {
+    const struct td_json *next = NULL;
+    for (const struct td_json *v = map->first; v; v = v->next) {
+        const bool is_later = !after || strcmp(v->key, after) > 0;
+        if (is_later && (!next || strcmp(v->key, next->key) < 0)) next = v;
+    }
+    return next;
+}
+
+// NULL after noting what is wrong. `--set labels.a.b=c` made a map of a.
+static struct td_json *check_label(const struct subject *s, const struct td_json *v) {
+    const char *path = td_check_path(s->c, s->path, v->key);
+    if (!td_label_key_ok(v->key, strlen(v->key))) {
+        td_check_violation(s->c, path, v->line, "the key is no label's: " TD_LABEL_RULE);
+        return NULL;
+    }
+    const struct td_json *text = td_check_as_text(s->c, v);
+    if (text && td_label_value_ok(text->u.string.data, text->u.string.len)) {
+        struct td_json *made = fresh(s, td_json_new_string(s->c->arena, text->u.string.data));
+        if (made) made->line = v->line;
+        return made;
+    }
+    const char *hint = v->kind == TD_JSON_OBJECT
+                           ? "; a key with '.' is set as --set 'labels={a.b: c}'"
+                       : v->kind == TD_JSON_NULL ? "; \"\" is an empty one"
+                                                 : "";
+    td_check_violation(s->c, path, v->line,
+                       "expected a label's text, found %s: " TD_LABEL_RULE "%s",
+                       td_check_describe(s->c->arena, v), hint);
+    return NULL;
+}
+
+// Canonical: by key, so that the same labels are the same text in whatever order they were given.
+static struct td_json *check_labels(const struct subject *s, const struct td_json *v) {
+    if (v->kind != TD_JSON_OBJECT) return refuse(s, v, NULL);
+    if (v->n_children > TD_LABELS_MAX) {
+        td_check_violation(s->c, s->path, v->line, "has %zu labels, at most %d are taken",
+                           v->n_children, TD_LABELS_MAX);
+        return NULL;
+    }
+    struct td_json *map = fresh(s, td_json_new(s->c->arena, TD_JSON_OBJECT));
+    bool ok = true;
+    for (const struct td_json *m = next_key(v, NULL); map && m; m = next_key(v, m->key)) {
+        struct td_json *made = check_label(s, m);
+        ok &= made != NULL;
+        if (made) map = add_member(s, map, m->key, made);
+    }
+    return ok ? map : NULL;
+}
+
 // ---- the row ----------------------------------------------------------------------------------
 static struct td_json *check_kind(const struct subject *s, const struct td_json *v) {
     size_t min, max;
@@ -381,6 +434,8 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
         return check_list(s, v, check_map, min, max);
     case TD_KNOB_OBJECT:
         return check_object(s, v);
+    case TD_KNOB_LABELS:
+        return check_labels(s, v);
     case TD_KNOB_TYPE_COUNT:
         break;
     }

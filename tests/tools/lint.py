@@ -63,7 +63,7 @@ LAYERS = {
     **floors(["lib/base/floats", "lib/base/files", "lib/base/machine"], "include", "lib/base"),
     "lib/plugin": BASE,
     "lib/attempt": BASE,
-    "lib/job": [], "lib/version": [], "lib/tls": BASE, "lib/topology": BASE, "lib/loop": BASE,
+    "lib/job": BASE, "lib/version": [], "lib/tls": BASE, "lib/topology": BASE, "lib/loop": BASE,
     "lib/spec": [*BASE, "lib/job"],
     "lib/rpc/front": [*BASE, "lib/tls", "lib/loop", "lib/rpc"],
     "lib/rpc": [*BASE, "lib/spec", "lib/tls", "lib/loop", "lib/rpc/front", "pb"],

@@ -32,7 +32,6 @@ NO_STORY = ("examples", "tests")
 MAX_SOURCES = 24
 # Rooms of one file, and why.
 ONE_FILE = {
-    "lib/job": "limits that the spec and the engine share, and neither may include the other",
     "lib/loop": "the only home of libevent",
     "lib/topology": "the only home of hwloc",
     "daemon/node": "the node's face, over its brain and its shell",

@@ -8,6 +8,7 @@
 // In reading order:
 //
 //   jobs.c         what people submit, watch and steer
+//   job_wanted.h   which jobs a list is of
 //   job_place.h    relative paths of a spec, and checkpoints of jobs that it names
 //   file_stream.h  bytes of files to a client
 //   checkpoints.c  what the catalog holds, and the bytes

@@ -7,6 +7,7 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/api/job_place.h"
+#include "daemon/coordinator/api/job_wanted.h"
 #include "daemon/coordinator/core/attempt/source.h"
 #include "daemon/coordinator/core/catalog/catalog.h"
 #include "daemon/coordinator/core/page.h"
@@ -377,28 +378,11 @@ static td_status read_page(const char *token, uint64_t *out_before) {
     return TD_OK;
 }
 
-static bool state_wanted(const Traind__V1__ListJobsRequest *r, const struct td_job *j) {
-    for (size_t i = 0; i < r->n_states; i++) {
-        if ((int)r->states[i] == (int)j->state + 1) return true;
-    }
-    return r->n_states == 0;
-}
-
-static bool is_or_all(const char *wanted, const char *text) {
-    return !wanted[0] || strcmp(wanted, text ? text : "") == 0;
-}
-
-static bool is_wanted(const Traind__V1__ListJobsRequest *r, const struct td_job *j) {
-    const bool matches =
-        strncmp(j->id, r->matching, strlen(r->matching)) == 0 || strcmp(j->name, r->matching) == 0;
-    return matches && state_wanted(r, j) && is_or_all(r->owner, j->owner) &&
-           is_or_all(r->name, j->name);
-}
-
 static td_status list(struct td_coordinator *c, struct td_rpc_call *call,
                       const Traind__V1__ListJobsRequest *r) {
     uint64_t before;
     TD_TRY(read_page(r->page_token, &before));
+    TD_TRY(td_jobs_wanted_check(r));
     struct td_page page = td_page_of(r->page_size);
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_shell_arena(&arena));
@@ -409,7 +393,7 @@ static td_status list(struct td_coordinator *c, struct td_rpc_call *call,
     if (!m->jobs) return td_fail_oom();
     const struct td_job *j;
     while ((j = td_core_job_before(c->core, before))) {
-        const bool wanted = is_wanted(r, j);
+        const bool wanted = td_job_is_wanted(j, r);
         Traind__V1__Job *row = wanted ? td_view_job(arena, c->core, j, td_shell_now(), 0) : NULL;
         if (wanted && !row) return td_fail_oom();
         if (row && !td_page_takes(&page, &row->base)) {

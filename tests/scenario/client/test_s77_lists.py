@@ -1,6 +1,7 @@
 """Jobs in lists and while they are waited for: whose they are, what they wait behind, states to wait for, numbers."""
 import re
 
+from fake_node import refused
 from support import LONG, SPEC, until
 
 OK, FAILED, USAGE, NOT_FOUND, TIMEOUT, CONFLICT = 0, 1, 2, 3, 6, 7
@@ -26,6 +27,52 @@ def test_list_shows_and_chooses_owner_and_name(daemon, tmp_path):
     assert head.split()[:4] == ["ID", "NAME", "OWNER", "STATE"]
     owner = {row.split()[0]: row.split()[2] for row in rows}
     assert owner[hers] == "alice" and owner[ours[0]] == daemon.job(ours[0]).owner
+
+
+def test_labels_are_shown_chosen_by_and_kept_over_a_restart(daemon, tmp_path):
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC + "labels: {team: vision, run: a7}\n")
+    both = daemon.ctl("submit", spec, "-o", "name", check=OK).stdout.strip()
+    other = daemon.ctl("submit", spec, "--set", "labels.run=a8", "--set", 'labels.note=""', "-o", "name", check=OK).stdout.strip()
+    none = daemon.submit(SPEC)
+    text = daemon.submit(SPEC, "labels={team: text}")
+    m = daemon.cluster.stubs.job
+    for _ in ("before", "after a restart"):
+        assert listed(daemon, "--label", "team=vision") == [other, both]
+        assert listed(daemon, "--label", "team") == [text, other, both]
+        assert listed(daemon, "--label", "team=vision", "--label", "run=a7") == [both]
+        assert listed(daemon, "--label", "note=") == [other] and listed(daemon, "--label", "note=x") == []
+        assert listed(daemon, "--label", "team=vision", "--name", "nobody") == []
+        pages, token = [], ""
+        while token is not None:
+            page = daemon.stub("Job").ListJobs(m.ListJobsRequest(page_size=1, page_token=token, labels=["team"]), timeout=20)
+            pages += [list(j.id for j in page.jobs)]
+            token = page.next_page_token or None
+        assert [j for page in pages for j in page] == [text, other, both] and max(map(len, pages)) == 1
+        assert dict(daemon.job(both).labels) == {"run": "a7", "team": "vision"} and not daemon.job(none).labels
+        assert daemon.ctl_json("list", "--label", "run=a8")["jobs"][0]["labels"] == {"note": "", "run": "a8", "team": "vision"}
+        daemon.finish(both)
+        daemon.finish(other)
+        daemon.restart()
+    head, *rows = daemon.ctl("list", "-o", "wide", check=OK).stdout.splitlines()
+    assert head.split()[-1] == "LABELS" and [row.split()[-1] for row in rows if row.startswith(both)] == ["run=a7,team=vision"]
+    assert "LABELS" not in daemon.ctl("list", check=OK).stdout
+    assert re.search(r"^labels +run=a7,team=vision$", daemon.ctl("describe", both, check=OK).stdout, re.M)
+    assert "team: vision" in daemon.ctl("spec", both, check=OK).stdout
+    again = daemon.ctl("retry", both, "-o", "name", check=OK).stdout.strip()
+    assert dict(daemon.job(again).labels) == {"run": "a7", "team": "vision"}
+    assert re.search(r"labels.run +a7 +a8", daemon.ctl("compare", both, other, check=OK).stdout)
+
+
+def test_what_is_no_label_is_refused_with_the_rule(daemon):
+    m = daemon.cluster.stubs.job
+    said = daemon.ctl("list", "--label", "team=a b", check=USAGE).stderr
+    assert "begin and end with a letter or digit" in said, said
+    for labels in (["team=a b"], ["/x"], ["k"] * 33):
+        refused("INVALID_ARGUMENT", lambda: daemon.stub("Job").ListJobs(m.ListJobsRequest(labels=labels), timeout=20),
+                "LABEL_INVALID")
+    said = daemon.ctl("submit", "-", "--set", "labels.team=a/b", stdin=SPEC, check=USAGE).stderr
+    assert "labels.team" in said and "begin and end with a letter or digit" in said, said
 
 
 def test_waiting_job_names_the_one_that_it_waits_behind(daemon):

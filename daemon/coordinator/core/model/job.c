@@ -21,6 +21,7 @@
 #include "lib/base/clip.h"
 #include "lib/base/digest.h"
 #include "lib/base/utf8.h"
+#include "lib/job/labels.h"
 
 static const char *const state_names[] = {"QUEUED",    "STARTING", "RUNNING",  "RECOVERING",
                                           "PAUSING",   "PAUSED",   "STOPPING", "CANCELLED",
@@ -325,6 +326,7 @@ void td_job_destroy(struct td_job *j) {
     free(j->metrics);
     td_failure_finish(&j->failure);
     free(j->name);
+    free(j->labels);
     free(j->owner);
     free(j->owner_token);
     free(j->cancel_why);
@@ -361,6 +363,7 @@ td_status td_job_set_spec(struct td_job *j, const char *spec_json, const struct 
     j->name = td_strdup(spec.name);
     if (!j->name) return td_fail_oom();
     j->n_ranks = (uint32_t)td_spec_ranks(&spec);
+    TD_TRY(td_labels_of_map(spec.labels, &j->labels));
     return td_job_knobs_set(&j->knobs, &spec);
 }
 

@@ -199,6 +199,7 @@ struct td_job {
     uint32_t n_excluded;
     struct td_metric_last *metrics; // (n_metrics)
     uint32_t n_metrics;             // at most TD_JOB_MAX_METRICS
+    char *labels;                   // of its spec (lib/job/labels.h); NULL: none
     char *owner;       // name of the token that created it; NULL: nobody's, or of an older build
     char *owner_token; // its id
     bool trusted;      // that is the owner's, or an admin's; false of an older build

@@ -92,6 +92,7 @@ td_status td_job_encode(const struct td_job *j, struct td_buf *out) {
     TD_TRY(td_json_print_value((double)j->progress.loss, out));
     TD_TRY(td_buf_str(out, ",\"samples_per_s\":"));
     TD_TRY(td_json_print_double(j->progress.samples_per_s, out));
+    TD_TRY(put_text(out, "labels", j->labels));
     TD_TRY(put_text(out, "owner", j->owner));
     TD_TRY(put_text(out, "owner_token", j->owner_token));
     if (j->trusted) TD_TRY(put_int(out, "trusted", 1));
@@ -246,6 +247,7 @@ td_status td_job_decode(struct td_job *j, const struct td_json *v) {
     if (frozen[0] && !(j->frozen_json = td_strdup(frozen))) return td_fail_oom();
     const char *weights = get_text(v, "weights");
     if (weights[0] && !(j->weights = td_strdup(weights))) return td_fail_oom();
+    TD_TRY(get_some(v, "labels", &j->labels));
     TD_TRY(get_some(v, "owner", &j->owner));
     TD_TRY(get_some(v, "owner_token", &j->owner_token));
     TD_TRY(get_some(v, "cancel_why", &j->cancel_why));

@@ -120,6 +120,7 @@ static void test_states_have_the_numbers_and_names_of_the_wire(void **state) {
 
 static void fill(struct td_job *j) {
     j->name = td_strdup("a \"quoted\" name");
+    j->labels = td_strdup("run=a7,team=vision");
     j->state = TD_JOB_FAILED;
     j->seq = 7;
     j->queue_seq = 9;
@@ -165,6 +166,7 @@ static void test_job_record_reads_back_equal(void **state) {
     assert_null(td_job_create("j-000000000001", &b));
     assert_null(td_job_decode(b, v));
     assert_int_equal(b->n_notes, 2);
+    assert_string_equal(b->labels, a->labels);
     assert_string_equal(b->failure.message, "file 'x'\nis bad");
     assert_true(td_job_excludes(b, "node-a"));
     assert_true(b->metrics[0].shown == 0.75);
