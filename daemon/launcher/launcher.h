@@ -14,6 +14,7 @@
 //   output.h       what it prints: the cap, and bars that write their line over
 //   environment.h  what a rank's environment holds
 //   trampoline.h   exec-rank, between spawn and worker
+//   record.h       record.json, and the first line of the log: who this launcher is
 //   command/       ranks that are a command or a program of the submitter's, and what those say
 //   held.h         exec-held, the parent of a planner
 //   journal.h      events.log
