@@ -95,7 +95,7 @@ static td_status show_job(struct td_session *s, const Traind__V1__Job *job) {
         if (moves || strcmp(p->phase, "training") == 0) {
             td_print(stdout, ", %s samples/s", td_format_count(p->samples_per_s, rate));
         }
-        if (moves) td_print(stdout, ", ETA %s", td_format_seconds(p->eta_s, left));
+        if (moves || p->eta_s > 0) td_print(stdout, ", ETA %s", td_format_seconds(p->eta_s, left));
         td_print(stdout, "\n");
     }
     for (size_t i = 0; i < job->n_metrics; i++) {

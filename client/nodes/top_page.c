@@ -139,7 +139,7 @@ static td_status put_job(const Traind__V1__Job *j, int columns, struct td_buf *o
         step,
         loss,
         moves ? td_format_count(p->samples_per_s, rate) : "-",
-        moves && all ? td_format_seconds(p->eta_s, left) : "-"};
+        (moves && all) || (runs && p->eta_s > 0) ? td_format_seconds(p->eta_s, left) : "-"};
     return put_row(job_columns, TD_COUNTOF(job_columns), cell, columns, out);
 }
 

@@ -144,6 +144,9 @@ static void draw_bar(struct td_progress_line *p, const Traind__V1__Job *job) {
                                   td_format_seconds(now->eta_s, left));
         const int least = (int)strlen(head) + LEAST_CELLS + AROUND_CELLS + n + more;
         if (least > columns) tail[n] = '\0';
+    } else if (now->eta_s > 0) {
+        (void)snprintf(tail + n, sizeof tail - (size_t)n, " ETA %s",
+                       td_format_seconds(now->eta_s, left));
     }
     double done = now->total_steps ? (double)now->step / now->total_steps : 0;
     draw_cells(done, columns - (int)strlen(head) - (int)strlen(tail), cells);
