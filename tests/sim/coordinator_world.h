@@ -127,7 +127,7 @@ struct world {
     uint32_t version;
     int64_t version_until[N_VERSIONS];
     uint32_t crashes, assigned, gangs, aborted, forgotten, deleted, resumed, n_given_up, compared,
-        stale;
+        stale, cordoned, drained;
 };
 
 static uint64_t draw(struct world *w) { // splitmix64
@@ -250,7 +250,7 @@ static void check_given_up(struct world *w, const struct td_job *j, const struct
     w->n_given_up += !missing;
 }
 
-// A gang starts on all its nodes or on none.
+// A gang starts on all its nodes or on none. No attempt starts on a node that is cordoned.
 static void check_start(struct world *w, const struct td_job *j, const struct td_attempt *a) {
     char key[64];
     snprintf(key, sizeof key, "%s/%u", j->id, a->number);
@@ -258,6 +258,7 @@ static void check_start(struct world *w, const struct td_job *j, const struct td
     for (uint32_t i = 0; i < a->n_parts; i++) {
         const struct td_host *n = td_nodes_find(w->core, a->parts[i].node);
         assert_true(n && n->session && !n->lost); // one that has just fallen silent has it still
+        assert_true(!n->cordon.on);
     }
 }
 
@@ -437,9 +438,9 @@ static void load_cursors(struct world *w) {
 
 static void start_core(struct world *w) {
     static const enum td_record_kind order[] = {
-        TD_RECORD_META,    TD_RECORD_NODE,    TD_RECORD_PLAN,       TD_RECORD_JOB,
-        TD_RECORD_SPEC,    TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD,
-        TD_RECORD_REQUEST, TD_RECORD_LEAVING, TD_RECORD_REMOVAL};
+        TD_RECORD_META,  TD_RECORD_NODE,    TD_RECORD_NODE_ADMIN, TD_RECORD_PLAN,
+        TD_RECORD_JOB,   TD_RECORD_SPEC,    TD_RECORD_ATTEMPT,    TD_RECORD_CHECKPOINT,
+        TD_RECORD_SHARD, TD_RECORD_REQUEST, TD_RECORD_LEAVING,    TD_RECORD_REMOVAL};
     const struct td_core_options o = {.incarnation = ++w->incarnation,
                                       .checkpoint_dir = "/c",
                                       .lease_ns = lease_ns,

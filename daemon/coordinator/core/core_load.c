@@ -15,6 +15,7 @@
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/model/specs.h"
+#include "daemon/coordinator/core/nodes/node_admin.h"
 #include "daemon/coordinator/core/nodes/node_record.h"
 #include "daemon/coordinator/core/plans/plans.h"
 #include "lib/spec/spec.h"
@@ -81,6 +82,8 @@ td_status td_core_load(struct td_core *core, enum td_record_kind kind, const cha
         return load_meta(core, key, body);
     case TD_RECORD_NODE:
         return td_node_record_load(core, key, body);
+    case TD_RECORD_NODE_ADMIN:
+        return td_node_admin_load(core, key, body);
     case TD_RECORD_PLAN:
         return td_plans_load(core, key, body);
     case TD_RECORD_JOB:

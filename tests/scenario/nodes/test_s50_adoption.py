@@ -54,7 +54,8 @@ def test_same_attempt_is_adopted_after_the_daemon_is_killed(daemon, ranks):
 
 
 # ---- a coordinator of another build --------------------------------------------------------------
-OLD_SCHEMA = 4  # before rows had rowids, and there were tokens, nodes that join and an audit log
+OLD_SCHEMA = 4  # before rows had rowids, and there were tables of these names
+YOUNGER = ("tokens", "members", "audit", "node_admin")
 
 
 def as_an_older_build_left_it(path):
@@ -62,11 +63,11 @@ def as_an_older_build_left_it(path):
     now was its own, and of ranks there were fewer numbers. Returns the keys of the attempts."""
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         for name, in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'schema'").fetchall():
-            if name not in ("tokens", "members", "audit"):
+            if name not in YOUNGER:
                 db.execute(f"CREATE TABLE old_{name} (key TEXT PRIMARY KEY, body TEXT NOT NULL, digest INTEGER) WITHOUT ROWID")
                 db.execute(f"INSERT INTO old_{name} SELECT key, body, digest FROM {name}")
             db.execute(f"DROP TABLE {name}")
-            if name not in ("tokens", "members", "audit"):
+            if name not in YOUNGER:
                 db.execute(f"ALTER TABLE old_{name} RENAME TO {name}")
         rows = db.execute("SELECT key, body FROM attempts").fetchall()
         for key, body in rows:

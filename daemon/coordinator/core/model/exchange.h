@@ -43,6 +43,7 @@ enum td_record_kind {
     TD_RECORD_TOKEN,      // token id; the shell's (credentials.h), not the core's
     TD_RECORD_MEMBER,     // node id: of nodes that joined; the shell's, too
     TD_RECORD_AUDIT,      // number: a line of the audit log; the shell's (audit.h)
+    TD_RECORD_NODE_ADMIN, // node id: what operators decided about it (node_admin.h)
     TD_RECORD_KIND_COUNT,
 };
 struct td_record {

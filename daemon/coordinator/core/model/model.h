@@ -28,6 +28,18 @@
 #include "lib/base/map.h"
 #include "lib/spec/plan.h"
 
+// What operators decided about new attempts on a node.
+enum { TD_CORDON_REASON_BYTES = 201 };
+struct td_host_cordon {
+    bool on;                             // it gets none
+    bool drains;                         // those that are there go elsewhere (drain.h)
+    char by[64];                         // who did it: the name of a credential
+    char reason[TD_CORDON_REASON_BYTES]; // in his words; ""
+    int64_t time_ns;                     // real
+    uint64_t epoch;                      // no attempt from this epoch on is there
+    bool is_empty;                       // of a drain, and the log says so; not durable
+};
+
 enum { TD_HOST_UNFIT_BYTES = 384 };
 struct td_host {
     char id[64];
@@ -79,6 +91,7 @@ struct td_host {
     struct td_host_devices devices;
     uint32_t values_flying; // rendezvous.h
     uint32_t stale;         // messages that its daemon has dropped, by its last heartbeat
+    struct td_host_cordon cordon;
 };
 
 struct td_node_session {
@@ -212,6 +225,7 @@ struct td_core {
     uint32_t free_slots;       // that nobody holds or keeps, by that pass
     struct td_mono queue_wake; // a job that was looked at waits for this time
     struct td_map *nodes;      // id -> td_host
+    uint32_t n_draining;       // of them
     struct td_map *offers;     // id of a node -> what it has of plugins (offers.h)
     struct td_node_session *sessions[TD_CORE_MAX_NODES + 64];
     uint32_t n_sessions;

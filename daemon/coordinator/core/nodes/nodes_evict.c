@@ -8,6 +8,7 @@
 #include "daemon/coordinator/core/model/hosts.h"
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
+#include "daemon/coordinator/core/nodes/node_admin.h"
 #include "daemon/coordinator/core/plans/offers.h"
 #include "daemon/coordinator/core/plans/plans.h"
 
@@ -48,7 +49,7 @@ td_status td_nodes_evict(struct td_core *core) {
     if (td_map_count(core->nodes) < TD_CORE_MAX_NODES) return TD_OK;
     struct td_host *n;
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
-        n->holds = false;
+        n->holds = td_node_admin_is_set(n);
     }
     for (uint32_t i = 0; i < core->n_jobs; i++) {
         mark_job(core, core->order[i]);
@@ -57,7 +58,7 @@ td_status td_nodes_evict(struct td_core *core) {
     if (!n) {
         return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
                                              "LIMIT_NODES: %d nodes are known, and each is "
-                                             "connected or holds something of a job",
+                                             "connected, is cordoned or holds something of a job",
                                              TD_CORE_MAX_NODES),
                                      "LIMIT_NODES");
     }

@@ -77,11 +77,12 @@ struct td_databases {
     struct td_disk *queries;
 };
 
-// What the core loads. It wants jobs before their specs.
+// What the core loads. It wants jobs before their specs, and nodes before what was decided about
+// them.
 static const enum td_record_kind load_order[] = {
-    TD_RECORD_META,    TD_RECORD_NODE,    TD_RECORD_PLAN,       TD_RECORD_JOB,
-    TD_RECORD_SPEC,    TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD,
-    TD_RECORD_REQUEST, TD_RECORD_LEAVING, TD_RECORD_REMOVAL};
+    TD_RECORD_META,  TD_RECORD_NODE,    TD_RECORD_NODE_ADMIN, TD_RECORD_PLAN,
+    TD_RECORD_JOB,   TD_RECORD_SPEC,    TD_RECORD_ATTEMPT,    TD_RECORD_CHECKPOINT,
+    TD_RECORD_SHARD, TD_RECORD_REQUEST, TD_RECORD_LEAVING,    TD_RECORD_REMOVAL};
 _Static_assert(TD_COUNTOF(load_order) + 3 == TD_RECORD_KIND_COUNT,
                "all kinds but tokens, members and lines of the audit log");
 

@@ -2,9 +2,9 @@
 
 #include "daemon/coordinator/shell/databases/schema.h"
 
-const char *const td_schema_tables[] = {"meta",     "nodes",       "plans",   "specs",    "jobs",
-                                        "attempts", "checkpoints", "shards",  "requests", "leaving",
-                                        "removals", "tokens",      "members", "audit"};
+const char *const td_schema_tables[] = {
+    "meta",     "nodes",   "plans",    "specs",  "jobs",    "attempts", "checkpoints", "shards",
+    "requests", "leaving", "removals", "tokens", "members", "audit",    "node_admin"};
 
 #define TABLE(name)                                                                                \
     "CREATE TABLE " name " (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;"
@@ -33,6 +33,7 @@ static const char *const migrations[] = {
     // Keys that ascend and rows that go soon: one page, and no second one for an index.
     ("CREATE TABLE audit (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, digest INTEGER) "
      "WITHOUT ROWID"),
+    "CREATE TABLE node_admin (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL, digest INTEGER)",
 };
 
 td_status td_schema_apply(sqlite3 *db, const char *name) {

@@ -284,9 +284,9 @@ static void end(struct rig *r) {
 static inline void load_again(struct rig *r, const struct td_core_options *o) {
     td_core_destroy(r->core);
     assert_ok(td_core_create(o, &r->core));
-    static const enum td_record_kind order[] = {TD_RECORD_NODE,       TD_RECORD_JOB,
-                                                TD_RECORD_SPEC,       TD_RECORD_ATTEMPT,
-                                                TD_RECORD_CHECKPOINT, TD_RECORD_LEAVING};
+    static const enum td_record_kind order[] = {
+        TD_RECORD_NODE,    TD_RECORD_NODE_ADMIN, TD_RECORD_JOB,    TD_RECORD_SPEC,
+        TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_LEAVING};
     for (size_t k = 0; k < TD_COUNTOF(order); k++) {
         size_t at = 0;
         const char *key;
