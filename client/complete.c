@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/find_verb.h"
+#include "client/nodes/node_state.h"
 #include "client/rows.h"
 #include "client/screen/print.h"
 #include "client/screen/progress.h"
@@ -256,6 +257,20 @@ static td_status offer_checkpoints(struct td_session *s, const char *job, const 
     return failed;
 }
 
+static td_status offer_nodes(struct td_session *s, const char *typed) {
+    struct td_pages p = {.quiet = true};
+    Traind__V1__ListNodesRequest request = TRAIND__V1__LIST_NODES_REQUEST__INIT;
+    td_status failed = td_pages_read(s, "/traind.v1.NodeAdminService/ListNodes", &request.base,
+                                     &traind__v1__list_nodes_response__descriptor, "nodes", &p);
+    for (size_t i = 0; !failed && i < p.n_items; i++) {
+        const Traind__V1__Node *n = p.item[i];
+        char state[TD_NODE_STATE_BYTES];
+        offer(typed, n->name, td_node_state_words(n, state));
+    }
+    td_pages_finish(&p);
+    return failed;
+}
+
 // "JOB [CHECKPOINT]", "JOB...": is the argument of that number a job?
 static bool is_job(const struct td_verb *v, int at) {
     const char *word = v->args;
@@ -271,6 +286,8 @@ static void offer_argument(struct td_session *s, const struct line *l) {
     td_status silent = TD_OK;
     if (is_job(l->verb, l->n_args)) {
         silent = offer_jobs(s, l->typed);
+    } else if (strcmp(l->verb->args, "NODE") == 0 && l->n_args == 0) {
+        silent = offer_nodes(s, l->typed);
     } else if (strcmp(l->verb->name, "checkpoint download") == 0 && l->n_args == 1) {
         silent = offer_checkpoints(s, l->args[0], l->typed);
     } else if (strcmp(l->verb->name, "completion") == 0 && l->n_args == 0) {

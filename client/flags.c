@@ -164,7 +164,8 @@ static const struct flag_row flag_table[] = {
       "30d, 12h, 90m; default: never, or a year for a certificate", 0}},
     {F_TOKEN,
      {"csr", KEY_CSR, "FILE", 0, "give a certificate for this request, instead of a token", 0}},
-    {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "why; shown as the job's reason", 0}},
+    {F_REASON,
+     {"reason", KEY_REASON, "TEXT", 0, "why; shown with the job or the node, 200 bytes", 0}},
 };
 
 size_t td_verb_options(const struct td_verb *v, struct argp_option *out) {

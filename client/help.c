@@ -45,9 +45,13 @@ static const struct example examples[] = {
     {"logs", "  trainctl logs mnist --tail 20 -f\n  trainctl logs mnist --rank 0 --err-only\n"},
     {"metrics", "  trainctl metrics mnist\n  trainctl metrics mnist val_loss -f\n"
                 "  trainctl metrics mnist --plot\n  trainctl metrics mnist -o csv > mnist.csv\n"},
+    {"node cordon", "  trainctl node cordon gpu-3 --reason 'a fan is loud'\n"},
+    {"node drain", "  trainctl node drain gpu-3 --reason 'new disk'\n"
+                   "  trainctl node drain gpu-3 --wait --timeout 600    until it is empty\n"},
     {"node list", "  trainctl node list\n"},
     {"node revoke", "  trainctl node revoke gpu-3\n"},
     {"node token", "  trainctl node token --name gpu-3 > join-token\n"},
+    {"node uncordon", "  trainctl node uncordon gpu-3\n"},
     {"pause", "  trainctl pause mnist\n  trainctl pause mnist --wait\n"},
     {"plan", "  trainctl plan job.yaml --set trainer.devices=2\n"
              "  trainctl plan job.yaml -O plan.json\n"},

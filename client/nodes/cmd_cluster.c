@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/nodes/node_state.h"
 #include "client/nodes/nodes.h"
 #include "client/screen/format.h"
 #include "client/screen/print.h"
@@ -41,6 +42,17 @@ static td_status add_devices(struct td_table *t, struct td_arena *arena,
     return text ? td_table_add(t, "%s", *text ? text : "-") : td_fail_oom();
 }
 
+// "n1 is drained by alice since 2026-11-24T10:11:12.345Z: new disk"
+static void say_cordon(const Traind__V1__Node *n) {
+    const Traind__V1__Cordon *c = n->cordon;
+    td_print(stdout, "%s is %s by %s since %s%s%s\n", n->name, c->drains ? "drained" : "cordoned",
+             c->by, c->time, c->reason[0] ? ": " : "", c->reason);
+    for (size_t i = 0; i < c->n_jobs; i++) {
+        const Traind__V1__DrainedJob *j = c->jobs[i];
+        if (!j->leaves) td_print(stdout, "  %s (%s) stays there: %s\n", j->id, j->name, j->why);
+    }
+}
+
 static td_status show_nodes(const struct td_pages *p, bool wide) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)64 << 20, &arena));
@@ -58,11 +70,10 @@ static td_status show_nodes(const struct td_pages *p, bool wide) {
     td_table_init(&t, arena, TD_COUNTOF(columns), columns);
     for (size_t i = 0; i < p->n_items; i++) {
         const Traind__V1__Node *n = p->item[i];
-        char memory[32];
+        char memory[32], state[TD_NODE_STATE_BYTES];
         TD_TRY(td_table_add(&t, "%s", n->id));
         TD_TRY(td_table_add(&t, "%s", n->name));
-        TD_TRY(td_table_add(&t, "%s",
-                            td_format_enum(&traind__v1__node__state__descriptor, (int)n->state)));
+        TD_TRY(td_table_add(&t, "%s", td_node_state_words(n, state)));
         TD_TRY(td_table_add(&t, "%" PRIu32 "/%" PRIu32, n->slots_used, n->slots));
         TD_TRY(td_table_add(&t, "%" PRIu32, n->cores));
         TD_TRY(add_level(&t, n));
@@ -75,6 +86,7 @@ static td_status show_nodes(const struct td_pages *p, bool wide) {
     for (size_t i = 0; i < p->n_items; i++) {
         const Traind__V1__Node *n = p->item[i];
         if (n->state_reason[0]) td_print(stdout, "%s gets no jobs: %s\n", n->name, n->state_reason);
+        if (n->cordon) say_cordon(n);
     }
     return TD_OK;
 }

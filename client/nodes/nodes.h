@@ -3,7 +3,9 @@
 
 // Verbs of nodes and of the cluster.
 //
+//   node_state.h   the state of a node in words
 //   cmd_cluster.c  node list, cluster info, version
+//   cmd_cordon.c   node cordon, node uncordon, node drain
 //   cmd_node.c     node token, node revoke
 //   cmd_plugins.c  plugins
 //   cmd_top.c      top; top_page.c is what it shows
@@ -13,9 +15,12 @@
 #include "client/client.h"
 
 TD_VERB(td_cmd_cluster_info);
+TD_VERB(td_cmd_node_cordon);
+TD_VERB(td_cmd_node_drain);
 TD_VERB(td_cmd_node_list);
 TD_VERB(td_cmd_node_revoke);
 TD_VERB(td_cmd_node_token);
+TD_VERB(td_cmd_node_uncordon);
 TD_VERB(td_cmd_plugins);
 TD_VERB(td_cmd_top);
 TD_VERB(td_cmd_version);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/nodes/node_state.h"
 #include "client/screen/format.h"
 #include "client/screen/progress.h"
 #include "client/screen/screen.h"
@@ -106,13 +107,13 @@ static td_status put_cluster(const Traind__V1__ClusterInfo *c, int columns, stru
 }
 
 static td_status put_node(const Traind__V1__Node *n, int columns, struct td_buf *out) {
-    const char *state = td_format_enum(&traind__v1__node__state__descriptor, (int)n->state);
     char slots[32], jobs[32], used[32], all[32], memory[72];
     snprintf(slots, sizeof slots, "%" PRIu32 "/%" PRIu32, n->slots_used, n->slots);
     snprintf(jobs, sizeof jobs, "%zu", n->n_jobs);
     snprintf(memory, sizeof memory, "%s/%s", td_format_bytes(n->memory_used_bytes, used),
              td_format_bytes(n->memory_bytes, all));
-    const char *const cell[TD_COUNTOF(node_columns)] = {n->name, state, slots, jobs, memory};
+    const char *const cell[TD_COUNTOF(node_columns)] = {n->name, td_node_state_word(n), slots, jobs,
+                                                        memory};
     return put_row(node_columns, TD_COUNTOF(node_columns), cell, columns, out);
 }
 

@@ -7,6 +7,7 @@
 //
 //   NODE              STATE     SLOTS  JOBS              MEMORY
 //   node-a            READY       4/4     1  1.2 GiB/15.6 GiB
+//   node-b            draining    2/4     1  1.2 GiB/15.6 GiB
 //
 //   JOB             NAME             STATE      SLOTS  EPOCH          STEP  ...  SAMPLES/S  ETA
 

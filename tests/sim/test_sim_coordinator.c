@@ -1,22 +1,23 @@
 // The coordinator's core in a world of its own, with a virtual clock. Its store commits late, and
 // loses what it had not committed when the coordinator dies. Its nodes have launchers that train,
 // fail, are killed, fall silent, reboot and come back. Sessions break with messages in flight,
-// segments are sent twice. People create, pause, resume, cancel and delete. One seed is one
-// history.
+// segments are sent twice. People create, pause, resume, cancel and delete. Operators cordon and
+// drain nodes. One seed is one history.
 //
 // Some jobs span two or three nodes: their parts step together or not at all, and one that fails
 // takes the others along.
 //
 // Held at every moment: what td_core_check says of the core. No job has two attempts alive that are
-// not fenced, on any node. No node gets more ranks than it has slots. A gang starts on all its
-// nodes or on none, and where one part of it has ended badly no other goes on. No part is given up
-// for the silence of its node alone, before the time for that is over. No checkpoint on its way is
-// given up while its writer may send it. Every byte of metrics is stored once, in order. A job
-// whose creation was acknowledged is there after every crash. A node is asked to forget an attempt
-// only when everything of it was committed. No checkpoint that the catalog keeps is removed. And
-// once the faults stop, every job ends, the disks hold the one checkpoint of each that its catalog
-// holds, and nothing of those that were deleted. No attempt goes on from a checkpoint of one over
-// several nodes before all points that any of its ranks recorded before it are stored.
+// not fenced, on any node. No node gets more ranks than it has slots, and one that is cordoned gets
+// none. A gang starts on all its nodes or on none, and where one part of it has ended badly no
+// other goes on. No part is given up for the silence of its node alone, before the time for that is
+// over. No checkpoint on its way is given up while its writer may send it. Every byte of metrics is
+// stored once, in order. A job whose creation was acknowledged is there after every crash. A node
+// is asked to forget an attempt only when everything of it was committed. No checkpoint that the
+// catalog keeps is removed. And once the faults stop, every job ends, the disks hold the one
+// checkpoint of each that its catalog holds, and nothing of those that were deleted. No attempt
+// goes on from a checkpoint of one over several nodes before all points that any of its ranks
+// recorded before it are stored.
 
 #include "daemon/coordinator/core/queue/queue_reason.h"
 #include "tests/sim/coordinator_history.h"
@@ -53,6 +54,25 @@ static void people(struct world *w) {
     after(w);
 }
 
+// At the end no node is kept from jobs.
+static void operators(struct world *w) {
+    const struct sim_node *at = &w->nodes[draw(w) % N_NODES];
+    const struct td_host *n = td_nodes_find(w->core, at->id);
+    if (!n) return; // it has not registered yet, or its row was lost with the coordinator
+    const bool was_drained = n->cordon.drains;
+    if (n->cordon.on && (w->calm || chance(w, 60))) {
+        assert_ok(td_core_uncordon(w->core, now(w), at->id, &n));
+        after(w);
+    } else if (!w->calm && chance(w, 300)) {
+        const struct td_core_cordon r = {
+            .node = at->id, .by = "sim", .reason = "", .drains = chance(w, 2)};
+        assert_ok(td_core_cordon(w->core, now(w), &r, &n));
+        w->cordoned++;
+        w->drained += r.drains && !was_drained;
+        after(w);
+    }
+}
+
 // True: every job was created and has ended.
 static bool all_ended(struct world *w) {
     for (int i = 0; i < N_JOBS; i++) {
@@ -83,6 +103,7 @@ static void advance(struct world *w) {
         step_node(w, &w->nodes[i]);
     }
     people(w);
+    operators(w);
     if (!w->calm && chance(w, 300)) change_files(w);
     if (!w->calm && chance(w, 800)) crash(w);
 }
@@ -196,6 +217,7 @@ struct tally {
     // attempt could go on from.
     // And parts that were given up for their silence.
     uint64_t gangs, aborted, resumed, given_up, compared, stale;
+    uint64_t cordoned, drained; // nodes
 };
 
 static void live_through(uint64_t seed, struct tally *t) {
@@ -236,6 +258,8 @@ static void live_through(uint64_t seed, struct tally *t) {
     t->given_up += w->n_given_up;
     t->compared += w->compared;
     t->stale += w->stale;
+    t->cordoned += w->cordoned;
+    t->drained += w->drained;
     free_world(w);
 }
 
@@ -259,6 +283,7 @@ static void test_every_history_keeps_the_invariants_and_every_job_ends(void **st
                   (unsigned long long)t.compared, (unsigned long long)t.stale);
     assert_true(t.gangs > n && t.aborted > n / 4); // they are not left out by the draw
     assert_true(t.resumed > n / 4 && t.given_up > n / 4);
+    assert_true(t.cordoned > n && t.drained > n);
     assert_true(t.compared > n && t.stale > n / 4 && t.stale < t.compared);
 }
 

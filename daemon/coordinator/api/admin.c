@@ -1,5 +1,5 @@
-// AdminService and NodeAdminService: the cluster as operators see it.
-// Reads only; numbers come from the core and the process, and pass the gate like every answer, so
+// AdminService and NodeAdminService: the cluster as operators see it, and what they decide about
+// its nodes. Numbers come from the core and the process, and pass the gate like every answer, so
 // nobody is shown a state that a crash could take back.
 
 #include <stdio.h>
@@ -168,6 +168,70 @@ static void get_cluster_info(struct td_rpc_call *call, const ProtobufCMessage *r
     answer(call, TD_CAST(td_coordinator, ctx), TD_OK, view_cluster, request);
 }
 
+// ---- what operators decide ----------------------------------------------------------------------
+enum { REASON_BYTES = 200 };
+
+static td_status reply_node(struct td_coordinator *c, struct td_rpc_call *call,
+                            const struct td_host *n) {
+    struct td_arena *arena = NULL;
+    TD_TRY(td_shell_arena(&arena));
+    Traind__V1__Node *m = td_view_node(arena, c->core, n, td_shell_now());
+    const bool whole = m && add_member(arena, c, m);
+    if (m) td_rpc_call_set_object(call, m->id);
+    td_shell_reply_changed(c, call, arena, whole ? &m->base : NULL);
+    return TD_OK;
+}
+
+static td_status cordon(struct td_coordinator *c, struct td_rpc_call *call, const char *node,
+                        const char *reason, bool drains) {
+    const struct td_host *n = NULL;
+    const struct td_core_cordon request = {
+        .node = node, .by = td_access_caller(c, call).name, .reason = reason, .drains = drains};
+    td_rpc_call_set_object(call, node);
+    TD_TRY(td_shell_writable(c));
+    if (strlen(reason) > REASON_BYTES) {
+        return td_shell_bad_field("reason", "it has %zu bytes, and may have %d", strlen(reason),
+                                  REASON_BYTES);
+    }
+    td_status s = td_core_cordon(c->core, td_shell_now(), &request, &n);
+    td_shell_after(c);
+    return s ? s : reply_node(c, call, n);
+}
+
+static void cordon_node(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const Traind__V1__CordonNodeRequest *r = (const Traind__V1__CordonNodeRequest *)request;
+    td_status s = cordon(c, call, r->node, r->reason, false);
+    if (s) td_shell_fail(c, call, s);
+}
+
+static void drain_node(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const Traind__V1__DrainNodeRequest *r = (const Traind__V1__DrainNodeRequest *)request;
+    td_status s = cordon(c, call, r->node, r->reason, true);
+    if (s) td_shell_fail(c, call, s);
+}
+
+static void uncordon_node(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const Traind__V1__UncordonNodeRequest *r = (const Traind__V1__UncordonNodeRequest *)request;
+    const struct td_host *n = NULL;
+    td_rpc_call_set_object(call, r->node);
+    td_status s = td_shell_writable(c);
+    if (!s) s = td_core_uncordon(c->core, td_shell_now(), r->node, &n);
+    td_shell_after(c);
+    if (!s) s = reply_node(c, call, n);
+    if (s) td_shell_fail(c, call, s);
+}
+
+#define DECIDES(name, request_type, fn)                                                            \
+    {                                                                                              \
+        .service = "traind.v1.NodeAdminService", .method = name, .role = TD_ROLE_OPERATOR,         \
+        .changes = true, .kind = TD_RPC_UNARY,                                                     \
+        .request = &traind__v1__##request_type##__descriptor,                                      \
+        .response = &traind__v1__node__descriptor, .on_call = fn                                   \
+    }
+
 static const struct td_rpc_method rows[] = {
     {.service = "traind.v1.NodeAdminService",
      .method = "ListNodes",
@@ -183,6 +247,9 @@ static const struct td_rpc_method rows[] = {
      .request = &traind__v1__list_plugins_request__descriptor,
      .response = &traind__v1__list_plugins_response__descriptor,
      .on_call = list_plugins},
+    DECIDES("CordonNode", cordon_node_request, cordon_node),
+    DECIDES("UncordonNode", uncordon_node_request, uncordon_node),
+    DECIDES("DrainNode", drain_node_request, drain_node),
     {.service = "traind.v1.AdminService",
      .method = "GetClusterInfo",
      .role = TD_ROLE_VIEWER,

@@ -27,6 +27,7 @@
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/model/plan_asks.h"
 #include "daemon/coordinator/core/model/specs.h"
+#include "daemon/coordinator/core/nodes/drain.h"
 #include "daemon/coordinator/core/nodes/leases.h"
 #include "daemon/coordinator/core/nodes/nodes.h"
 #include "daemon/coordinator/core/plans/offers.h"
@@ -228,6 +229,7 @@ static void on_time(struct td_core *core) {
 void td_core_tick(struct td_core *core, struct td_now now) {
     td_core_enter(core, now);
     if (core->wake.ns <= now.mono.ns) on_time(core);
+    td_drain_look(core);
     if (td_queue_due(core)) td_queue_pass(core);
     td_core_leave(core);
 }

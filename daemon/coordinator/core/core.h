@@ -28,9 +28,9 @@
 //   queue/    who runs next, where, and why the others wait
 // Above them the face, which the shell calls:
 //   requests.h, what people asked before; frame.h, how each input begins and ends
-//   core.c, the inputs of nodes and of time; core_bulk.c, of bytes; core_verbs.c, of people;
-//   core_load.c, rows back into it at the start; view.h, what clients read; page.h, how much of a
-//   list at a time
+//   core.c, the inputs of nodes and of time; core_bulk.c, of bytes; core_verbs.c, of people about
+//   jobs; core_cordon.c, about nodes; core_load.c, rows back into it at the start; view.h, what
+//   clients read; page.h, how much of a list at a time
 
 #include "daemon/coordinator/core/model/exchange.h"
 #include "daemon/coordinator/core/model/jobs.h"
@@ -38,6 +38,7 @@
 
 // ---- life ---------------------------------------------------------------------------------------
 struct td_core;
+struct td_host;
 TD_MUST_USE td_status td_core_create(const struct td_core_options *options,
                                      struct td_core **out_core);
 void td_core_destroy(struct td_core *core);
@@ -107,6 +108,16 @@ TD_MUST_USE td_status td_core_delete(struct td_core *core, struct td_now now, co
 TD_MUST_USE td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,
                                    bool trusted, const char *dump, uint64_t token);
 void td_core_plan_abandon(struct td_core *core, uint64_t token);
+
+// The node gets no new attempts from now on; `drains`: those that are there go elsewhere (drain.h).
+// One that is cordoned stays so, by whoever asked last. NOT_FOUND NODE_NOT_FOUND names what comes
+// nearest; FAILED_PRECONDITION NODE_AMBIGUOUS: several have that name, NODE_NEVER_REGISTERED.
+TD_MUST_USE td_status td_core_cordon(struct td_core *core, struct td_now now,
+                                     const struct td_core_cordon *request,
+                                     const struct td_host **out_node);
+// Ends both. What a drain has asked to stop does so all the same.
+TD_MUST_USE td_status td_core_uncordon(struct td_core *core, struct td_now now, const char *node,
+                                       const struct td_host **out_node);
 
 // Nothing is placed any more. stop_embedded: attempts of the embedded node are stopped with a
 // checkpoint. td_core_n_stopping: attempts it still waits for.

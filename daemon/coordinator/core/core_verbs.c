@@ -1,7 +1,7 @@
-// What people ask of the core: create, cancel, pause, resume, save, delete, plan. Each is one input
-// as core.c has it. A request that is refused leaves no trace. One that is accepted is remembered
-// under its request_id for a day, so that a client that asks again because the answer was lost gets
-// the same job.
+// What people ask of the core about jobs: create, cancel, pause, resume, save, delete, plan. Each
+// is one input as core.c has it. A request that is refused leaves no trace. One that is accepted is
+// remembered under its request_id for a day, so that a client that asks again because the answer
+// was lost gets the same job.
 
 #include <stdio.h>
 #include <string.h>

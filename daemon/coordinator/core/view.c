@@ -14,6 +14,7 @@
 #include "daemon/coordinator/core/model/hosts.h"
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
+#include "daemon/coordinator/core/nodes/drain.h"
 #include "daemon/coordinator/core/plans/capacity.h"
 #include "daemon/coordinator/core/plans/plans.h"
 #include "daemon/coordinator/core/queue/match.h"
@@ -343,14 +344,19 @@ static uint64_t used_memory(const struct td_core *core, const struct td_host *n)
     return used;
 }
 
-static bool view_node_jobs(struct td_arena *a, const struct td_core *core, const struct td_host *n,
-                           Traind__V1__Node *m) {
+// That have an attempt there.
+static size_t count_jobs(const struct td_core *core, const struct td_host *n) {
     size_t n_jobs = 0;
     for (uint32_t i = 0; i < core->n_live; i++) {
         const struct td_attempt *live = td_job_live(core->live[i]);
         n_jobs += live && td_attempt_part_on(live, n->id);
     }
-    m->jobs = td_arena_array(a, n_jobs + 1, sizeof *m->jobs);
+    return n_jobs;
+}
+
+static bool view_node_jobs(struct td_arena *a, const struct td_core *core, const struct td_host *n,
+                           Traind__V1__Node *m) {
+    m->jobs = td_arena_array(a, count_jobs(core, n) + 1, sizeof *m->jobs);
     m->accelerators = td_arena_array(a, 16, sizeof *m->accelerators);
     if (!m->jobs || !m->accelerators) return false;
     for (uint32_t i = 0; i < core->n_live; i++) {
@@ -438,8 +444,43 @@ static Traind__V1__Node__State node_state(const struct td_core *core, const stru
     return drains ? TRAIND__V1__NODE__STATE__DRAINING : TRAIND__V1__NODE__STATE__READY;
 }
 
-static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *core,
-                                   const struct td_host *n, struct td_now now) {
+static Traind__V1__DrainedJob *view_drained(struct td_arena *a, const struct td_job *j) {
+    const char *why;
+    Traind__V1__DrainedJob *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__drained_job__init(m);
+    m->id = copy(a, j->id);
+    m->name = copy(a, j->name);
+    m->leaves = td_drain_leaves(j, td_job_live(j), &why);
+    m->why = td_unconst(why);
+    return m;
+}
+
+static Traind__V1__Cordon *view_cordon(struct td_arena *a, const struct td_core *core,
+                                       const struct td_host *n) {
+    const struct td_host_cordon *from = &n->cordon;
+    Traind__V1__Cordon *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__cordon__init(m);
+    m->by = copy(a, from->by);
+    m->time = td_view_time(a, from->time_ns);
+    m->reason = copy(a, from->reason);
+    m->drains = from->drains;
+    if (!m->time || !from->drains) return m->time ? m : NULL;
+    m->empty = td_drain_is_empty(core, n);
+    m->jobs = td_arena_array(a, count_jobs(core, n) + 1, sizeof *m->jobs);
+    if (!m->jobs) return NULL;
+    for (uint32_t i = 0; i < core->n_live; i++) {
+        const struct td_attempt *live = td_job_live(core->live[i]);
+        if (!live || !td_attempt_part_on(live, n->id)) continue;
+        m->jobs[m->n_jobs] = view_drained(a, core->live[i]);
+        if (!m->jobs[m->n_jobs++]) return NULL;
+    }
+    return m;
+}
+
+Traind__V1__Node *td_view_node(struct td_arena *a, const struct td_core *core,
+                               const struct td_host *n, struct td_now now) {
     Traind__V1__Node *m = td_arena_alloc(a, sizeof *m);
     if (!m) return NULL;
     traind__v1__node__init(m);
@@ -460,6 +501,7 @@ static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *cor
     m->address = copy(a, n->from);
     int64_t ago_ns = n->embedded && n->session ? 0 : now.mono.ns - n->last_message.ns;
     m->last_seen_ms = ago_ns > 0 ? (uint32_t)TD_MIN(ago_ns / TD_NS_PER_MS, UINT32_MAX) : 0;
+    if (n->cordon.on && !(m->cordon = view_cordon(a, core, n))) return NULL;
     return view_node_jobs(a, core, n, m) && view_node_devices(a, n, m) ? m : NULL;
 }
 
@@ -479,7 +521,7 @@ Traind__V1__ListNodesResponse *td_view_nodes(struct td_arena *a, const struct td
             skips = strcmp(key, after) != 0;
             continue;
         }
-        Traind__V1__Node *n = view_node(a, core, value, now);
+        Traind__V1__Node *n = td_view_node(a, core, value, now);
         if (!n) return NULL;
         if (!td_page_takes(&page, &n->base)) {
             m->next_page_token = copy(a, last);

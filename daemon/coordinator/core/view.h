@@ -19,6 +19,8 @@ Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_c
 // The answer of DeleteJob: where something of it waits for a node.
 Traind__V1__DeleteJobResponse *td_view_deleted(struct td_arena *a, const struct td_core *core,
                                                const char *id);
+Traind__V1__Node *td_view_node(struct td_arena *a, const struct td_core *core,
+                               const struct td_host *n, struct td_now now);
 // A page, and the token of the next one. after: the id of the last node seen, which is known; "":
 // from the first.
 Traind__V1__ListNodesResponse *td_view_nodes(struct td_arena *a, const struct td_core *core,

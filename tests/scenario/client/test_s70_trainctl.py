@@ -45,6 +45,7 @@ WRITES = ("completion", "submit", "plan", "run", "cancel", "pause", "resume", "d
           "checkpoint create",  # test_s83_checkpoint_create.py
          
           "token create", "token list", "token request", "token revoke", "node token", "node revoke",
+          "node cordon", "node uncordon", "node drain",  # test_s53_cordon.py
           "context add", "context list", "context use",  # test_s66_roles.py
           "retry", "clone", "compare",  # test_s77_again.py
           "init",  # test_s78_init.py
@@ -464,7 +465,7 @@ def test_help_lists_every_verb_and_each_verb_its_flags(daemon):
     (["xyzzy"], "there is no verb 'xyzzy'; `trainctl --help`"),
     (["-o", "json", "list"], "the verb comes first, then flags such as '-o'"),
     (["checkpoint"], "the verb 'checkpoint' has a second word: 'checkpoint create', 'checkpoint download', 'checkpoint list'"),
-    (["node", "lsit"], "there is no verb 'node lsit', but 'node list'")])
+    (["node", "lsit"], "there is no verb 'node lsit', but 'node cordon', 'node drain', 'node list'")])
 def test_what_is_no_verb_is_distinguished(args, words):
     ran = subprocess.run([BIN / "trainctl", *args], capture_output=True, text=True, timeout=30)
     assert ran.returncode == USAGE and words in ran.stderr, ran.stderr

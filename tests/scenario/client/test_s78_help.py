@@ -61,7 +61,8 @@ def test_flags_of_every_verb_are_shown_once(build, tmp_path):
     assert all(len(re.findall(rf"^  {flag}=", MAIN, re.M)) == 1 for flag in CONNECTION)
     shown = {verb: {flag for flag in CONNECTION if re.search(rf"^ +{flag}=", said(*verb.split(), "--help"), re.M)} for verb in VERBS}
     assert {v: flags for v, flags in shown.items() if flags} == {
-        "context add": {"--address", "--token-file", "--ca", "--cert", "--key"}, "token request": {"--key"}}
+        "context add": {"--address", "--token-file", "--ca", "--cert", "--key"}, "token request": {"--key"},
+        "node drain": {"--timeout"}}
     assert "in `trainctl --help`" in said("list", "--help") and "--output=FORMAT" in said("list", "--help")
     subprocess.run([sys.executable, ROOT / "docs/man.py", build, tmp_path], check=True)
     page = (tmp_path / "trainctl.1").read_text().replace("\\-", "-")

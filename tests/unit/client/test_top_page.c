@@ -2,6 +2,7 @@
 
 #include "client/nodes/top_page.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,6 +79,27 @@ static void test_job_has_step_and_speed_when_it_runs(void **state) {
     assert_non_null(strstr(text, "j-0123456789ab  name             RUNNING"));
     assert_non_null(strstr(text, "         7/10"));
     assert_non_null(strstr(text, "    41.2k"));
+    free(text);
+}
+
+static void test_state_is_what_operators_decided_when_the_node_is_ready(void **state) {
+    (void)state;
+    static struct page p;
+    static const char *const words[] = {"cordoned", "draining", "drained", "LOST"};
+    Traind__V1__Cordon cordon[TD_COUNTOF(words)];
+    fill(&p);
+    for (size_t i = 0; i < TD_COUNTOF(words); i++) {
+        traind__v1__cordon__init(&cordon[i]);
+        cordon[i].drains = i > 0;
+        cordon[i].empty = i > 1;
+        p.node[i].cordon = &cordon[i];
+        p.node[i].state = i < 3 ? TRAIND__V1__NODE__STATE__READY : TRAIND__V1__NODE__STATE__LOST;
+    }
+    char *text = draw(&p, TD_COUNTOF(words), 0, 120, 0), row[64];
+    for (size_t i = 0; i < TD_COUNTOF(words); i++) {
+        snprintf(row, sizeof row, "\nnode                  %-8s  ", words[i]);
+        assert_non_null(strstr(text, row));
+    }
     free(text);
 }
 
@@ -191,6 +213,7 @@ static void test_name_does_not_act_on_the_terminal_when_it_has_control_character
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_has_step_and_speed_when_it_runs),
+        cmocka_unit_test(test_state_is_what_operators_decided_when_the_node_is_ready),
         cmocka_unit_test(test_cell_says_so_when_it_has_no_room),
         cmocka_unit_test(test_columns_are_left_out_whole_when_the_screen_is_narrow),
         cmocka_unit_test(test_rest_is_counted_when_the_screen_is_short),

@@ -109,6 +109,20 @@ static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt
     td_core_touch(core, j);
 }
 
+static void left_drained(const struct td_core *core, struct td_job *j, const struct td_attempt *a) {
+    const struct td_host *first = NULL;
+    for (uint32_t i = 0; i < a->n_parts && !first; i++) {
+        const struct td_host *n = td_nodes_find(core, a->parts[i].node);
+        if (n && n->cordon.drains) first = n;
+    }
+    const char *name = first ? first->name : "a node of it"; // the drain was ended meanwhile
+    td_reason_set(&j->reason, "NODE_DRAINED", "attempt %u was stopped, as %s%s is drained",
+                  a->number, first ? "node " : "", name);
+    td_job_note(
+        j, "attempt %u was stopped, as %s%s was drained; the job goes on with the next attempt",
+        a->number, first ? "node " : "", name);
+}
+
 static void job_stopped(struct td_core *core, struct td_job *j, struct td_attempt *a) {
     td_core_apply(core, j, TD_JOB_ON_STOPPED);
     if (a->outcome == TD_OUTCOME_KILLED) {
@@ -121,6 +135,8 @@ static void job_stopped(struct td_core *core, struct td_job *j, struct td_attemp
     if (a->stop == TD_STOP_CAUSE_DAEMON) {
         td_reason_set(&j->reason, "DAEMON_STOPPED",
                       "daemon stopped; attempt %u starts when it is back", a->number + 1);
+    } else if (a->stop == TD_STOP_CAUSE_DRAIN) {
+        left_drained(core, j, a);
     } else if (a->stop == TD_STOP_CAUSE_UPGRADE) {
         td_reason_set(&j->reason, "LAUNCHER_UPGRADED", "attempt %u ran under another build",
                       a->number);

@@ -128,6 +128,14 @@ struct td_core_create_job {
     bool trusted;                    // it is the owner's or an admin's
 };
 
+// ---- a request about a node ---------------------------------------------------------------------
+struct td_core_cordon {
+    const char *node;   // id, or a name that it alone has
+    const char *by;     // name of the credential that asks
+    const char *reason; // ""; then what an earlier one gave stays
+    bool drains;
+};
+
 // ---- counters -----------------------------------------------------------------------------------
 enum td_core_counter {
     TD_COUNT_STALE,       // messages of fenced attempts or other incarnations

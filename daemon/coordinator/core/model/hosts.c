@@ -43,6 +43,10 @@ bool td_host_ready(const struct td_host *n) {
     return td_host_connected(n) && !n->unfit[0] && !n->trouble[0];
 }
 
+bool td_host_takes(const struct td_host *n) {
+    return td_host_ready(n) && !n->cordon.on;
+}
+
 void td_host_set_kinds(struct td_host *n, bool commands, bool programs) {
     n->kinds = td_job_kind_bit(TD_KIND_TRAIN);
     if (commands) n->kinds |= td_job_kind_bit(TD_KIND_COMMAND);

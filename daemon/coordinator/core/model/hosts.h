@@ -15,6 +15,7 @@ void td_host_destroy(void *host); // accepts NULL
 struct td_host *td_nodes_find(const struct td_core *core, const char *id);
 bool td_host_connected(const struct td_host *n);
 bool td_host_ready(const struct td_host *n); // connected, and jobs and plans may go there
+bool td_host_takes(const struct td_host *n); // ready, and not cordoned: new attempts may go there
 void td_host_set_kinds(struct td_host *n, bool commands, bool programs);
 // Why no node is ready, in a few words; one of another build is named.
 void td_nodes_say_none(const struct td_core *core, char *out, size_t bytes);

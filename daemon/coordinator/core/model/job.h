@@ -132,6 +132,7 @@ enum td_stop_cause {
     TD_STOP_CAUSE_CANCEL,
     TD_STOP_CAUSE_DAEMON,  // the daemon was asked to end
     TD_STOP_CAUSE_UPGRADE, // launcher frames of another major
+    TD_STOP_CAUSE_DRAIN,   // a node of it is drained
     TD_STOP_CAUSE_COUNT,
 };
 

@@ -1,9 +1,9 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_CORE_NODES_NODE_ADMIN_H
 #define TRAIND_DAEMON_COORDINATOR_CORE_NODES_NODE_ADMIN_H
 
-// What operators decided about a node, as a row of state.db of its own. What the node says of itself
-// is another (node_record.h), which each registration writes: so a node that comes back keeps what
-// was decided, whatever it says.
+// What operators decided about a node, as a row of state.db of its own. What the node says of
+// itself is another (node_record.h), which each registration writes: so a node that comes back
+// keeps what was decided, whatever it says.
 //
 // The row is an object with a key for each thing that can be decided ("cordon"). A key that is not
 // there was not decided, and where none is there is no row. A key that a later build adds goes

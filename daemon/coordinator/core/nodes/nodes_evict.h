@@ -6,7 +6,8 @@
 // nodes would fill the table. So a new node takes the place of the one that was seen longest ago,
 // is not connected, and holds nothing. What a node may hold is an attempt that may be alive, or one
 // of which something is still to come. It may also hold the only copy of a checkpoint of a job that
-// has not ended. If each holds something, the new one is refused.
+// has not ended. One about which operators decided something (node_admin.h) stays. If each holds
+// something, the new one is refused.
 
 #include "lib/base/base.h"
 

@@ -42,13 +42,18 @@ static bool may_ask(const struct td_plan_ask *ask, const struct td_host *n) {
     return !ask->late || (holds && !td_plan_ask_has_failed(ask, n));
 }
 
+// Of two that suit as well: one where jobs may start, the larger one.
+static bool comes_first(const struct td_host *a, const struct td_host *b) {
+    return a->cordon.on != b->cordon.on ? b->cordon.on : a->slots > b->slots;
+}
+
 struct td_host *td_plan_ask_pick(struct td_core *core, const struct td_plan_ask *ask) {
     struct td_host *best = NULL;
     struct td_host *n;
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         if (!may_ask(ask, n)) continue;
         int more = best ? suits(ask, n) - suits(ask, best) : 1;
-        if (more > 0 || (more == 0 && n->slots > best->slots)) best = n;
+        if (more > 0 || (more == 0 && comes_first(n, best))) best = n;
     }
     return best;
 }

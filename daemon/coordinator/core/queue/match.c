@@ -11,7 +11,7 @@
 // checkpoint, and before it those whose devices are known. A job whose newest checkpoint is on one
 // node only goes there or nowhere. A node without the CPU level that the job asks for is left out
 // where another has it. A node that lost a launcher of the job is avoided while another known node
-// is large enough.
+// is large enough. A node that is cordoned takes no part, and is remembered for the reason.
 
 #include "daemon/coordinator/core/queue/match.h"
 
@@ -31,13 +31,13 @@ uint32_t td_match_slots(const struct td_job *j, const struct td_host *n) {
 }
 
 uint32_t td_match_free(const struct td_host *n) {
-    if (n->settling || n->reserved) return 0;
+    if (n->settling || n->reserved || n->cordon.on) return 0;
     return n->used < n->slots ? n->slots - n->used : 0;
 }
 
 // What is reserved or kept for the job itself is free to it, whatever a later one has reserved.
 static uint32_t free_for(const struct td_job *j, const struct td_host *n) {
-    if (n->settling || (n->reserved && n->reserved < j->turn)) return 0;
+    if (n->settling || n->cordon.on || (n->reserved && n->reserved < j->turn)) return 0;
     const uint32_t own = n->kept_for == j->turn ? td_match_slots(j, n) : 0;
     const uint32_t used = n->used - TD_MIN(own, n->used);
     return used < n->slots ? n->slots - used : 0;
@@ -201,7 +201,7 @@ static bool others_fit(const struct td_core *core, const struct td_job *j, bool 
     const struct td_host *n;
     uint32_t n_able = 0;
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
-        n_able += td_host_ready(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
+        n_able += td_host_takes(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
                   is_able(core, j, n, any, &c);
     }
     return n_able >= TD_MAX(j->knobs.num_nodes, (uint32_t)1);
@@ -224,6 +224,15 @@ static void look_at(const struct td_core *core, const struct td_job *j, struct t
     }
 }
 
+// It is judged alone, of whatever network: what is asked is whether an operator keeps the job from
+// it.
+static void note_cordoned(const struct td_core *core, const struct td_job *j,
+                          const struct td_host *n, const struct td_plan_entry *any,
+                          struct td_match *c) {
+    struct td_match alone = {0};
+    if (is_able(core, j, n, any, &alone)) add_few(&c->cordoned, n);
+}
+
 // How good n's network is for it, by what find_best would look at there. What counts most: that it
 // could hold all parts, how many have room now, that no excluded node is needed, how many could.
 static uint64_t rate_network(const struct td_core *core, const struct td_job *j, bool picky,
@@ -233,7 +242,7 @@ static uint64_t rate_network(const struct td_core *core, const struct td_job *j,
     const struct td_host *k;
     uint32_t fit = 0, able = 0;
     for (size_t cursor = 0; (k = td_map_each(core->nodes, &cursor));) {
-        if (!td_host_ready(k) || lacks_level(j, k, picky)) continue;
+        if (!td_host_takes(k) || lacks_level(j, k, picky)) continue;
         if ((avoid && td_job_excludes(j, k->id)) || !is_able(core, j, k, any, &c)) continue;
         able++;
         fit += !lacks(j, k, &there);
@@ -252,7 +261,7 @@ static const struct td_host *find_network(const struct td_core *core, const stru
     bool several = false;
     if (j->knobs.num_nodes < 2) return NULL;
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
-        if (!td_host_ready(n) || !n->collective_address[0]) continue;
+        if (!td_host_takes(n) || !n->collective_address[0]) continue;
         if (best && td_hosts_meet(best, n)) continue;
         if (best && !several) most = rate_network(core, j, picky, any, best);
         several = several || best;
@@ -281,6 +290,10 @@ static void find_best(const struct td_core *core, const struct td_job *j, struct
         c->away = false;
         if (avoid && td_job_excludes(j, n->id)) continue;
         if (lacks_level(j, n, picky)) continue;
+        if (n->cordon.on) {
+            note_cordoned(core, j, n, any, c);
+            continue;
+        }
         look_at(core, j, n, any, c, b, &least_missing);
     }
 }

@@ -40,6 +40,7 @@ struct td_match {
     struct td_match_few apart;     // have no address for traffic between nodes, which the job needs
     struct td_match_few elsewhere; // have one that those of network do not reach
     struct td_match_few foreign;   // are of a build whose ranks those of network do not understand
+    struct td_match_few cordoned;  // could take a part, and are cordoned
     const struct td_host *network; // all parts go to nodes that meet this one; NULL: to any
 };
 

@@ -17,7 +17,8 @@
 enum { EXACT_POSITIONS = 10, SHOWN_NODES = TD_MATCH_NAMED, SHOWN_JOBS = 2, FEW_BYTES = 256 };
 
 static bool left_by_an_end(const struct td_job *j) {
-    static const char *const codes[] = {"DAEMON_STOPPED", "LAUNCHER_UPGRADED", "STOPPED_ON_NODE"};
+    static const char *const codes[] = {"DAEMON_STOPPED", "LAUNCHER_UPGRADED", "STOPPED_ON_NODE",
+                                        "NODE_DRAINED"};
     for (size_t i = 0; i < TD_COUNTOF(codes); i++) {
         if (strcmp(j->reason.code, codes[i]) == 0) return true;
     }
@@ -33,11 +34,17 @@ enum why {
     WHY_SOURCE,
     WHY_PLAN,
     WHY_TURN,
+    WHY_CORDONED,
     WHY_SMALL,
     WHY_FEW_NODES,
     WHY_DEVICES,
     WHY_SLOTS
 };
+
+// Nodes enough are large enough, and nobody but an operator keeps the job from them.
+static bool would_fit_uncordoned(const struct td_match *p) {
+    return p->able < p->wanted && p->able + p->cordoned.n >= p->wanted;
+}
 
 // WHY_OWN: what the job itself says.
 static enum why find_why(const struct td_core *core, const struct td_job *j, struct td_mono now,
@@ -56,6 +63,7 @@ static enum why find_why(const struct td_core *core, const struct td_job *j, str
     if (place && soon && j->source_waits) return WHY_SOURCE;
     if (place && soon && !td_plans_suffice(core, j, place)) return WHY_PLAN;
     if (out_place->node) return WHY_TURN;
+    if (would_fit_uncordoned(out_place)) return WHY_CORDONED;
     if (out_place->wanted > 1 && out_place->able < out_place->wanted) return WHY_FEW_NODES;
     if (out_place->needed_devices) return WHY_DEVICES;
     return out_place->nearest ? WHY_SLOTS : WHY_SMALL;
@@ -118,17 +126,23 @@ static void name_few(const struct td_match_few *few, bool with_address, char *ou
     }
 }
 
-// Nodes that could take a part but for their collective interface; "": there are none.
+// Nodes that could take a part but for an operator, or for their collective interface; "": there
+// are none.
 static void say_no_way(const struct td_match *p, char *out, size_t bytes) {
     char names[FEW_BYTES];
     size_t len = 0;
     out[0] = '\0';
-    if (p->apart.n) {
+    if (p->cordoned.n) {
+        name_few(&p->cordoned, false, names, sizeof names);
+        len = (size_t)snprintf(out, bytes, "; %s %s cordoned (trainctl node uncordon)", names,
+                               p->cordoned.n == 1 ? "is" : "are");
+    }
+    if (p->apart.n && len < bytes) {
         name_few(&p->apart, false, names, sizeof names);
-        len = (size_t)snprintf(out, bytes,
-                               "; %s %s no collective interface "
-                               "(traind --collective-interface)",
-                               names, p->apart.n == 1 ? "has" : "have");
+        len += (size_t)snprintf(out + len, bytes - len,
+                                "; %s %s no collective interface "
+                                "(traind --collective-interface)",
+                                names, p->apart.n == 1 ? "has" : "have");
     }
     if (p->foreign.n && len < bytes) {
         name_few(&p->foreign, false, names, sizeof names);
@@ -148,10 +162,31 @@ static void say_no_way(const struct td_match *p, char *out, size_t bytes) {
     }
 }
 
+// Operators keep it from every node that fits, or from so many that too few are left.
+static void say_cordoned(const struct td_job *j, const struct td_match *p, struct td_reason *r) {
+    char names[FEW_BYTES], needs[80] = "", pinned[96] = "";
+    const struct td_checkpoint *c = td_catalog_find(j, NULL);
+    const bool is_one = p->cordoned.n == 1;
+    name_few(&p->cordoned, false, names, sizeof names);
+    if (p->wanted > 1) {
+        snprintf(needs, sizeof needs,
+                 "needs %u nodes, and %u other%s could take a part: ", p->wanted, p->able,
+                 p->able == 1 ? "" : "s");
+    }
+    if (c && is_one && strcmp(c->node, p->cordoned.nodes[0]->id) == 0 && !c->streamed &&
+        !j->knobs.checkpoint.dir[0]) {
+        snprintf(pinned, sizeof pinned, ", which alone has its checkpoint %.40s,", c->path);
+    }
+    td_reason_set(r, "NODES_CORDONED",
+                  "%s%s%s %s cordoned; `trainctl node uncordon %s` lets jobs start there", needs,
+                  names, pinned, is_one ? "is" : "are",
+                  is_one ? p->cordoned.nodes[0]->name : "NODE");
+}
+
 // It spans more nodes than there are for it.
 static void say_few_nodes(const struct td_core *core, const struct td_job *j,
                           const struct td_match *p, struct td_reason *r) {
-    char names[FEW_BYTES], no_way[3 * FEW_BYTES + 256];
+    char names[FEW_BYTES], no_way[4 * FEW_BYTES + 320];
     name_able(core, j, p->able, names, sizeof names);
     say_no_way(p, no_way, sizeof no_way);
     td_reason_set(r, "WAITING_FOR_NODE",
@@ -306,6 +341,9 @@ void td_queue_reason(const struct td_core *core, const struct td_job *j, struct 
         td_reason_set(out_reason, "PLACING", "it starts next on %s%s",
                       p.wanted > 1 ? "several nodes, among them " : "node ", p.node->name);
         break;
+    case WHY_CORDONED:
+        say_cordoned(j, &p, out_reason);
+        break;
     case WHY_SMALL:
         say_small(j, &p, out_reason);
         break;
@@ -324,7 +362,8 @@ void td_queue_reason(const struct td_core *core, const struct td_job *j, struct 
 
 static uint64_t few_mark(const struct td_match *p) {
     return (uint64_t)p->wanted << 12 ^ p->able ^ (uint64_t)p->apart.n << 16 ^
-           (uint64_t)p->elsewhere.n << 20 ^ (uint64_t)p->foreign.n << 24;
+           (uint64_t)p->elsewhere.n << 20 ^ (uint64_t)p->foreign.n << 24 ^
+           (uint64_t)p->cordoned.n << 28;
 }
 
 uint64_t td_queue_reason_mark(const struct td_core *core, const struct td_job *j,
@@ -338,6 +377,7 @@ uint64_t td_queue_reason_mark(const struct td_core *core, const struct td_job *j
     if (unit > 1) position = position * 10 / unit * unit; // two digits of it
     uint64_t slots = why == WHY_SLOTS       ? (uint64_t)p.needed << 12 | (p.free + 31 * p.fit)
                      : why == WHY_FEW_NODES ? few_mark(&p)
+                     : why == WHY_CORDONED  ? few_mark(&p)
                      : why == WHY_DEVICES   ? (uint64_t)p.needed_devices << 12 | p.free_devices
                                             : 0;
     const struct td_host *n = why == WHY_SLOTS ? p.nearest : NULL;

@@ -17,6 +17,7 @@
 #include "daemon/coordinator/core/model/hosts.h"
 #include "daemon/coordinator/core/model/job_list.h"
 #include "daemon/coordinator/core/model/model.h"
+#include "daemon/coordinator/core/nodes/drain.h"
 #include "daemon/coordinator/core/queue/match.h"
 
 #define HOLDS(x, ...)                                                                              \
@@ -176,6 +177,9 @@ static td_status check_part(const struct td_core *core, const struct td_job *j,
     HOLDS(td_attempt_part_over(p) || td_nodes_find(core, p->node),
           "job %s attempt %u: part %u is on node %s, which is not known", j->id, a->number, at,
           p->node);
+    const struct td_host *n = td_nodes_find(core, p->node);
+    HOLDS(!n || !n->cordon.on || a->epoch < n->cordon.epoch,
+          "job %s attempt %u was placed on node %s, which is cordoned", j->id, a->number, p->node);
     HOLDS(p->reconcile < core->next_reconcile,
           "job %s attempt %u: part %u waits for what was not asked", j->id, a->number, at);
     for (uint32_t i = 0; i < at; i++) {
@@ -233,7 +237,7 @@ static const struct fit {
     unsigned attempts, stops;
 } fits[] = {
 #define STOP(cause) (1u << TD_STOP_CAUSE_##cause)
-#define OWN         (STOP(NONE) | STOP(DAEMON) | STOP(UPGRADE))
+#define OWN         (STOP(NONE) | STOP(DAEMON) | STOP(UPGRADE) | STOP(DRAIN))
     [TD_JOB_QUEUED] = {NO_ATTEMPT, 0},
     [TD_JOB_STARTING] = {AN_ATTEMPT, OWN},
     [TD_JOB_RUNNING] = {AN_ATTEMPT, OWN},
@@ -414,6 +418,10 @@ static uint32_t count_removals(const struct td_core *core, const struct td_host 
 static td_status check_node(const struct td_core *core, const char *key, const struct td_host *n) {
     HOLDS(strcmp(key, n->id) == 0, "node %s is found as %s", n->id, key);
     HOLDS(!n->refused || n->unfit[0], "node %s is refused for no reason", n->id);
+    HOLDS(n->cordon.on || (!n->cordon.drains && !n->cordon.epoch),
+          "node %s is drained and takes jobs", n->id);
+    HOLDS(!n->cordon.is_empty || (n->cordon.drains && td_drain_is_empty(core, n)),
+          "node %s is said to be empty, and is not", n->id);
     HOLDS(!n->shown_only || !n->session, "node %s has a session and never registered", n->id);
     HOLDS(n->reconciling <= TD_RECONCILE_WINDOW && n->n_due <= TD_RECONCILE_DUE &&
               n->values_flying <= TD_RENDEZVOUS_FLYING,
@@ -442,13 +450,16 @@ static td_status check_nodes(const struct td_core *core) {
     size_t cursor = 0;
     const char *key;
     void *value;
-    uint32_t n_connected = 0, free_slots = 0;
+    uint32_t n_connected = 0, n_draining = 0, free_slots = 0;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         const struct td_host *n = value;
         TD_TRY(check_node(core, key, n));
         n_connected += n->session != 0;
+        n_draining += n->cordon.drains;
         free_slots += td_host_ready(n) ? td_match_free(n) : 0;
     }
+    HOLDS(n_draining == core->n_draining, "%u nodes are drained, and %u are counted", n_draining,
+          core->n_draining);
     HOLDS(core->queue_dirty || core->free_slots == free_slots,
           "%u slots are free, and %u are counted", free_slots, core->free_slots);
     for (cursor = 0; td_map_next(core->offers, &cursor, &key, &value);) {
