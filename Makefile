@@ -49,7 +49,7 @@ say      = $(if $(filter 1,$(V)),,@printf '%-6s %s\n' $(1) $(2))
 
 # ---- packages: the one list of what the project needs (Debian's names) -------------------------
 deps_build := gcc g++ make pkg-config libc6-dev libgrpc-dev libprotobuf-c-dev protobuf-c-compiler \
-	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev libgloo-dev libsmartcols-dev libhwloc-dev
+	libre2-dev libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev libgloo-dev libsmartcols-dev libhwloc-dev
 deps_test  := libcmocka-dev clang clang-format libclang-rt-dev libomp-dev python3 python3-venv \
 	iproute2 nftables zsh fish strace
 deps_full  := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user debootstrap systemd-container
@@ -109,7 +109,9 @@ attempt_o  := $(call all_of,lib/attempt)
 spec_o     := $(call all_of,lib/spec lib/job)
 tls_o      := $(call all_of,lib/tls)
 topology_o := $(call all_of,lib/topology)
-rpc_o      := $(call all_of,lib/rpc lib/loop)
+pattern_o  := $(call all_of,lib/pattern) $(B)/obj/lib/pattern/pattern.o
+loop_o     := $(call all_of,lib/loop)
+rpc_o      := $(call all_of,lib/rpc) $(loop_o)
 version_o  := $(call all_of,lib/version)
 gloo_dir   := collectives/gloo
 engine_o   := $(filter-out $(B)/obj/$(gloo_dir)/%,$(call all_of,engine accelerators/reference strategies collectives comm_hooks precisions workloads))
@@ -122,6 +124,7 @@ node_o     := $(call all_of,daemon/node)
 daemon_o   := $(call obj,daemon) $(version_o)
 launcher_o := $(call all_of,daemon/launcher) $(version_o)
 fabric_o   := $(call all_of,fabric)
+reports_o  := $(call all_of,daemon/worker/reports)
 worker_o   := $(call all_of,daemon/worker) $(version_o)
 run_only_o := $(call all_of,client/run)
 client_o   := $(filter-out $(run_only_o),$(call all_of,client)) $(version_o)
@@ -155,7 +158,7 @@ dnnl_version = $(if $(wildcard $(dnnl_h)),$(shell awk '/define DNNL_VERSION_(MAJ
 # ---- probes: one clear line for what is missing -------------------------------------------------
 no_probe := dist help clean config deps format lint demo check check-full rivals install-built uninstall
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(no_probe),$(MAKECMDGOALS)),build),)
-missing := $(strip $(foreach p,grpc:libgrpc-dev libprotobuf-c:libprotobuf-c-dev libevent:libevent-dev \
+missing := $(strip $(foreach p,grpc:libgrpc-dev libprotobuf-c:libprotobuf-c-dev libevent:libevent-dev re2:libre2-dev \
 	sqlite3:libsqlite3-dev yaml-0.1:libyaml-dev jansson:libjansson-dev zlib:zlib1g-dev \
 	libxxhash:libxxhash-dev openssl:libssl-dev smartcols:libsmartcols-dev hwloc:libhwloc-dev,$(if $(shell $(pkg) --exists $(firstword $(subst :, ,$(p))) 2>/dev/null && echo y),,$(lastword $(subst :, ,$(p))))) \
 	$(if $(shell command -v protoc-c),,protobuf-c-compiler) $(if $(wildcard $(dnnl_h)),,libdnnl-dev))
@@ -184,7 +187,7 @@ $(B)/obj/%.o: %.c $(B)/flags | $(gen_c)
 	@mkdir -p $(@D)
 	$(Q)$(cc) $(cpp) $(call room_flags,$(call folder,$<)) -MD -MP -c $< -o $@
 
-# The one rule for C++: libgloo's headers allow no other language.
+# The one rule for C++: the headers of libgloo and of RE2 allow no other language.
 $(B)/obj/%.o: %.cc $(B)/flags
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
@@ -252,7 +255,14 @@ ifneq ($(if $(SAN),,$(and $(call archive,libgrpc.a),$(call archive,libstdc++.a))
 grpc := $(B)/obj/lib/rpc/waits.o -Wl,--wrap=syscall -Wl,--gc-sections -Wl,-Bstatic -Wl,--start-group $(filter -lgrpc% -lgpr -labsl%,$(shell $(pkg) --static --libs grpc re2)) \
 	-lupb -lre2 -lcares -laddress_sorting -lstdc++ -Wl,--end-group -Wl,-Bdynamic -static-libgcc
 else
-grpc := -lgrpc -lgpr
+grpc := -lgrpc -lgpr -lre2 -lstdc++
+endif
+# A rank's program has RE2 and libevent, for its verb reports: linked in, they cost its start nothing.
+ifneq ($(if $(SAN),,$(and $(call archive,libre2.a),$(call archive,libevent_core.a),$(call archive,libstdc++.a))),)
+reports_libs := -Wl,--gc-sections -Wl,-Bstatic -Wl,--start-group -lre2 $(filter -labsl%,$(shell $(pkg) --static --libs re2)) \
+	-lstdc++ -levent_core -Wl,--end-group -Wl,-Bdynamic -static-libgcc
+else
+reports_libs := -lre2 -lstdc++ -levent_core
 endif
 $(B)/lib/libtdbase.a: $(base_o)
 $(B)/lib/libtdattempt.a: $(attempt_o)
@@ -286,7 +296,7 @@ $(B)/lib/traind/collective-hierarchy.so: $(gloo_o) $(B)/lib/libtraind.so
 	@mkdir -p $(@D)
 	$(Q)$(ld) -shared $(gloo_o) -L$(B)/lib -ltraind -lgloo -lstdc++ -Wl,-rpath,'$$ORIGIN/..' -o $@
 
-$(B)/bin/traind: $(daemon_o) $(coord_o) $(node_o) $(B)/lib/libtdtopology.a $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
+$(B)/bin/traind: $(daemon_o) $(coord_o) $(node_o) $(pattern_o) $(B)/lib/libtdtopology.a $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(ld) $^ $(grpc) -levent -lsqlite3 -lyaml -lprotobuf-c -ljansson -lz -lssl -lcrypto -lhwloc -lm -o $@
@@ -306,10 +316,10 @@ $(B)/bin/traind-launcher: $(launcher_o) $(B)/lib/libtdproto.a $(B)/lib/libtdatte
 	@mkdir -p $(@D)
 	$(Q)$(ld) $^ -Wl,-Bstatic -lprotobuf-c -ljansson -lz -Wl,-Bdynamic -lm -o $@
 
-$(B)/bin/traind-worker: $(worker_o) $(B)/lib/libtraind.so
+$(B)/bin/traind-worker: $(worker_o) $(pattern_o) $(loop_o) $(B)/lib/libtraind.so
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(ld) $(worker_o) -L$(B)/lib -ltraind -lm \
+	$(Q)$(ld) $(worker_o) $(pattern_o) $(loop_o) -L$(B)/lib -ltraind $(reports_libs) -lm \
 	  -Wl,-rpath,'$$ORIGIN/../lib' -o $@
 
 # Its paths begin at itself, because a tree may be copied elsewhere.
@@ -325,11 +335,11 @@ $(pc): deploy/traind.pc.in Makefile $(built_version)
 # From the folder of a target up to $(B).
 up = $(subst / ,/,$(foreach d,$(subst /, ,$(patsubst $(B)/%,%,$(@D))),../) )
 core_check_o := $(B)/obj/tests/unit/coordinator/core/core_check.o
-test_libs := $(call named,$(client_o),format metrics_rows node_state plot print progress screen spec_diff tail top_page) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o $(version_o),$(launcher_o)) $(core_check_o) $(B)/lib/libtdtopology.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
+test_libs := $(call named,$(client_o),format metrics_rows node_state plot print progress screen spec_diff tail top_page) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o $(version_o),$(launcher_o)) $(reports_o) $(pattern_o) $(core_check_o) $(B)/lib/libtdtopology.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
 $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c) $(version_o)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(cc) $(fuzzer) $(cpp) -MD -MP -MF $@.d $< $(test_libs) $(version_o) -L$(B)/lib -ltraind -lcmocka -lgrpc -lgpr -levent \
+	$(Q)$(cc) $(fuzzer) $(cpp) -MD -MP -MF $@.d $< $(test_libs) $(version_o) -L$(B)/lib -ltraind -lcmocka -lgrpc -lgpr -lre2 -lstdc++ -levent \
 	  -lsqlite3 -lyaml -lprotobuf-c -lssl -lcrypto -lhwloc -lm -Wl,-rpath,'$$ORIGIN/$(up)lib' -o $@
 
 # Plugins of a stranger: never installed. The reference, which far extends, is in libtraind.

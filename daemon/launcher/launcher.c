@@ -27,6 +27,7 @@
 #include "daemon/launcher/loggers/loggers.h"
 #include "daemon/launcher/memory.h"
 #include "daemon/launcher/record.h"
+#include "daemon/launcher/reports/reports.h"
 #include "daemon/launcher/state.h"
 #include "daemon/launcher/store_frames.h"
 #include "daemon/launcher/watchdog/lost.h"
@@ -277,7 +278,10 @@ static void reap(struct td_launcher *l) {
         // Whatever a rank started goes with it; its pid is still its own until it is reaped.
         if (idx >= 0) (void)kill(-info.si_pid, SIGKILL);
         (void)waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG);
-        if (idx < 0) continue; // a grandchild that we inherited
+        if (idx < 0) { // the reports child, or a grandchild that we inherited
+            (void)td_reports_ended(l, info.si_pid, info.si_code, info.si_status);
+            continue;
+        }
         bool talks = td_launcher_talks(l);
         if (l->command) td_talk_answer(l, &l->ranks[idx]);
         if (talks) td_talk_end(l, &l->ranks[idx]);
@@ -332,6 +336,7 @@ static void report_news(struct td_launcher *l) {
 static void on_tick(struct td_launcher *l) {
     uint64_t passed;
     if (read(l->timer_fd, &passed, sizeof passed) != (ssize_t)sizeof passed) return;
+    td_reports_look(l);
     if (td_launcher_talks(l)) td_talk_look(l);
     td_launcher_drain_metrics(l);
     l->n_reported = 0;
@@ -457,7 +462,9 @@ static td_status start(struct td_launcher *l) {
         TD_TRY(td_launch_store_init(&l->store, l->o.n_ranks, l->o.n_ranks == l->o.world_size));
     }
     if (l->o.kind != TD_KIND_TRAIN) TD_TRY(td_launch_command_create(&l->o, &l->command));
+    if (l->command) TD_TRY(td_reports_prepare(l));
     TD_TRY(start_ranks(l));
+    td_reports_start(l);
     td_logging_start(l); // after the ranks: a thread that is there is nobody's to inherit
     return td_launcher_fill_group(l);
 }
@@ -472,6 +479,7 @@ static void run(struct td_launcher *l) {
         }
         if (l->news && l->n_reported < NEWS_A_TICK) report_news(l);
     }
+    td_reports_end(l);
     td_orphans_end(l->signal_fd);
     td_logging_end(l);
     td_launcher_note_end(l);
@@ -487,6 +495,7 @@ static void finish(struct td_launcher *l) {
         td_launch_rank_finish(&l->ranks[i]);
     }
     free(l->ranks);
+    td_reports_destroy(l->reports);
     td_logger_destroy(l->logger);
     td_launch_command_destroy(l->command);
     td_journal_finish(&l->journal);

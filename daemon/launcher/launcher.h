@@ -16,6 +16,7 @@
 //   trampoline.h   exec-rank, between spawn and worker
 //   record.h       record.json, and the first line of the log: who this launcher is
 //   command/       ranks that are a command or a program of the submitter's, and what those say
+//   reports/       the child that turns what a script says into metrics
 //   held.h         exec-held, the parent of a planner
 //   journal.h      events.log
 //   boundary.h     which points are kept when a checkpoint is

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "daemon/launcher/reports/lines.h"
 #include "lib/attempt/devices.h"
 #include "lib/attempt/outcome.h"
 #include "lib/attempt/segments.h"
@@ -211,6 +212,7 @@ static bool drain_once(struct td_launch_stream *s, const struct td_launch_stream
         return false;
     }
     td_output_take(s, other, drain_buffer, (size_t)n);
+    if (s->lines) td_launch_lines_take(s->lines, drain_buffer, (size_t)n);
     return true;
 }
 
@@ -314,6 +316,7 @@ void td_launch_rank_ended(struct td_launch_rank *r, struct td_journal *j, int wa
                           int wait_status) {
     for (int i = 0; i < DRAIN_ROUNDS && drain_once(&r->out, &r->err); i++) {}
     for (int i = 0; i < DRAIN_ROUNDS && drain_once(&r->err, &r->out); i++) {}
+    if (r->out.lines) td_launch_lines_end(r->out.lines);
     td_output_end(&r->out, &r->err);
     td_output_end(&r->err, &r->out);
     if (j) td_launch_rank_drain_events(r, j);

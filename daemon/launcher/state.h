@@ -21,6 +21,7 @@ enum td_launch_kill {
 };
 
 struct td_launch_command;
+struct td_launch_reports;
 struct td_logger;
 
 // Answers to writers of checkpoints, until the loggers' files have the points that were kept.
@@ -44,6 +45,7 @@ struct td_launcher {
     struct td_launch_rank *ranks;      // (n_ranks)
     struct td_launch_store store;      // n_ranks 0: there is none
     struct td_launch_command *command; // what ranks run; NULL: traind-worker
+    struct td_launch_reports *reports; // NULL: nothing is read out of what a script says
     struct td_logger *logger;          // NULL: the plan names none
     struct td_launch_held held;
     struct td_kills kills; // of the kernel, of late

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/worker/reports/reports.h"
 #include "daemon/worker/worker.h"
 #include "fabric/config.h"
 #include "lib/base/files/path_rules.h"
@@ -24,6 +25,8 @@ static void print_version(FILE *out, struct argp_state *state) {
 }
 
 void (*argp_program_version_hook)(FILE *, struct argp_state *) = print_version;
+
+#define VERBS "run, plan, compare, rates, probe, reports or version"
 
 enum {
     OPT_PLAN = 1,
@@ -45,7 +48,9 @@ enum {
     OPT_CPU_LEVEL,
     OPT_PLUGIN_DIRS,
     OPT_PATH_RULES,
-    OPT_PLUGINS
+    OPT_PLUGINS,
+    OPT_REPORTS,
+    OPT_SETTINGS
 };
 
 static const struct argp_option options[] = {
@@ -80,6 +85,8 @@ static const struct argp_option options[] = {
     {"busy", OPT_BUSY, 0, 0, "plan: ranks run on this machine, so measure nothing", 2},
     {"accelerator", OPT_ACCELERATOR, "NAME", 0, "rates: of which accelerator (cpu)", 2},
     {"threads", OPT_THREADS, "N", 0, "rates: of how many threads (1)", 2},
+    {"reports-fd", OPT_REPORTS, "N", 0, "reports: the launcher's socket", 2},
+    {"settings", OPT_SETTINGS, "JSON", 0, "reports: what the launcher asks for", 2},
     {"json", OPT_JSON, 0, 0, "with --dump-graph: as member `graph` of the sizes", 2},
     {0},
 };
@@ -87,6 +94,8 @@ static const struct argp_option options[] = {
 struct command {
     const char *verb;
     const char *path_rules; // NULL: there are none
+    const char *settings;   // reports: NULL: not given
+    int32_t reports_fd;     // -1: not given
     struct td_rank_args args;
 };
 
@@ -102,9 +111,12 @@ static void parse_int(struct argp_state *state, const char *name, const char *te
 }
 
 // The options that take a number; false: it is another one.
-static bool parse_number(int key, const char *arg, struct argp_state *state,
-                         struct td_rank_args *args) {
+static bool parse_number(int key, const char *arg, struct argp_state *state, struct command *c) {
+    struct td_rank_args *args = &c->args;
     switch (key) {
+    case OPT_REPORTS:
+        parse_int(state, "reports-fd", arg, 1 << 20, &c->reports_fd);
+        return true;
     case OPT_RANK:
         parse_int(state, "rank", arg, 1 << 20, &args->rank);
         return true;
@@ -133,8 +145,11 @@ static bool parse_number(int key, const char *arg, struct argp_state *state,
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
     struct command *c = state->input;
-    if (parse_number(key, arg, state, &c->args)) return 0;
+    if (parse_number(key, arg, state, c)) return 0;
     switch (key) {
+    case OPT_SETTINGS:
+        c->settings = arg;
+        return 0;
     case OPT_PLAN:
         c->args.plan_file = arg;
         return 0;
@@ -181,7 +196,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         return 0;
     case ARGP_KEY_END:
         if (!c->verb) {
-            argp_error(state, "say what to do: run, plan, compare, rates, probe or version");
+            argp_error(state, "say what to do: " VERBS);
         }
         return 0;
     default:
@@ -201,13 +216,14 @@ int main(int argc, char **argv) {
     static const struct argp argp = {
         options,
         parse,
-        "run|plan|compare|rates|probe|version",
+        "run|plan|compare|rates|probe|reports|version",
         "Trains one rank of a job from a plan. Without a launcher it prints metrics and events as "
         "JSON lines, and stops with a checkpoint on Ctrl-C.",
         0,
         0,
         0};
-    struct command c = {.args = {.page_fd = -1,
+    struct command c = {.reports_fd = -1,
+                        .args = {.page_fd = -1,
                                  .events_fd = -1,
                                  .group_fd = -1,
                                  .store_fd = -1,
@@ -229,11 +245,14 @@ int main(int argc, char **argv) {
     if (!runs) signal(SIGUSR1, SIG_IGN); // "save", to all processes of a job of Slurm's
     if (strcmp(c.verb, "probe") == 0) return td_worker_probe(&c.args);
     if (strcmp(c.verb, "rates") == 0) return td_worker_rates(&c.args);
+    if (strcmp(c.verb, "reports") == 0) {
+        if (c.reports_fd >= 0 && c.settings) return td_worker_reports(c.reports_fd, c.settings);
+        fprintf(stderr, "traind-worker: reports needs --reports-fd N and --settings JSON\n");
+        return TD_EXIT_BAD_SPEC;
+    }
     const bool compares = strcmp(c.verb, "compare") == 0;
     if (!runs && !compares && strcmp(c.verb, "plan") != 0) {
-        fprintf(stderr,
-                "traind-worker: unknown verb '%s': run, plan, compare, rates, probe or version\n",
-                c.verb);
+        fprintf(stderr, "traind-worker: unknown verb '%s': " VERBS "\n", c.verb);
         return TD_EXIT_BAD_SPEC;
     }
     if (!c.args.plan_file) {

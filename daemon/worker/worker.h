@@ -9,6 +9,7 @@
 //   worker.h                         the verbs
 //   run.c, plan.c, compare.c, rates.c, probe.c
 //                                    a verb each; probe_plugins.h, the other half of probe
+//   reports/                         another verb: metrics of what a script says by itself
 //   precision.h                      what trainer.precision: auto is
 //
 // What a rank in a process needs besides is in fabric/ (fabric/fabric.h).
@@ -31,6 +32,8 @@
 //                                     measure rates of this machine for a moment and keep them
 //   traind-worker probe [--plugins]   accelerators found here, a JSON object each; or what a spec
 //                                     can name as `name: plugin`, and traind's own
+//   traind-worker reports --reports-fd N --settings JSON
+//                                     started by a launcher: metrics of what a script says
 //   traind-worker version
 //
 // All take --cpu-level LEVEL: no newer instructions than that. It and the plan's trainer.cpu_level

@@ -14,6 +14,7 @@
 //   rank_page.h        the memory that a launcher and a rank share
 //   metric_names.h     names of metrics in its ring, and in the segments
 //   rank_env.h         how a program of somebody's own learns which rank it is
+//   report_message.h   what a launcher says to the child that reads a script's output, and back
 //   store_message.h    what a rank and its launcher say about the rendezvous store
 //   store_table.h      keys of that store and their values
 //   store_client.h     the rank's end of it

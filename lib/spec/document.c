@@ -35,6 +35,7 @@ static bool of_kind(const struct td_knob *k, enum td_job_kind kind) {
     static const unsigned kinds[] = {[TD_KNOB_OF_TRAIN] = TRAIN,
                                      [TD_KNOB_OF_ALL] = TRAIN | COMMAND | PROGRAM,
                                      [TD_KNOB_OF_OWN] = COMMAND | PROGRAM,
+                                     [TD_KNOB_OF_COMMAND] = COMMAND,
                                      [TD_KNOB_OF_SAVED] = TRAIN | PROGRAM};
     return td_job_kind_is_in(kinds[k->of], kind);
 }
@@ -48,13 +49,14 @@ static bool has(const struct td_check *c, const struct td_knob *k) {
     return takes(c, k->is_plan_only) && serves(c, k);
 }
 
-// What is no training has the sections with a key of its own.
+// A kind has the sections with a key of its own. A training has those, too, whose keys are all
+// beside a name.
 static bool section_of_kind(const struct td_section *s, enum td_job_kind kind) {
-    const struct td_knob *end, *k = td_section_knobs(s, &end);
-    while (kind != TD_KIND_TRAIN && k < end && !of_kind(k, kind)) {
+    const struct td_knob *end, *first = td_section_knobs(s, &end), *k = first;
+    while (k < end && !of_kind(k, kind)) {
         k++;
     }
-    return kind == TD_KIND_TRAIN || k < end;
+    return k < end || (kind == TD_KIND_TRAIN && first == end);
 }
 
 static bool section_serves(const struct td_check *c, const struct td_section *s) {

@@ -37,7 +37,13 @@ enum td_knob_type {
 
 // Kinds of job that have a key. OWN: those that run what is the submitter's own; SAVED: those whose
 // checkpoints traind keeps.
-enum td_knob_kinds { TD_KNOB_OF_TRAIN, TD_KNOB_OF_ALL, TD_KNOB_OF_OWN, TD_KNOB_OF_SAVED };
+enum td_knob_kinds {
+    TD_KNOB_OF_TRAIN,
+    TD_KNOB_OF_ALL,
+    TD_KNOB_OF_OWN,
+    TD_KNOB_OF_SAVED,
+    TD_KNOB_OF_COMMAND,
+};
 
 struct td_knob {
     const char *section; // key of the section table: "trainer", "model.mlp"

@@ -45,7 +45,7 @@ PLUGIN = [*BASE, "lib/plugin"]
 TRAIN = [*BASE, "lib/attempt", "lib/job", "engine/train/config"]
 RANK = ["engine/train/rank", *(f"engine/train/rank/{r}" for r in ("group", "data", "programs", "state", "scores"))]
 CORE = [*BASE, "lib/attempt", "lib/job", "lib/spec", "lib/version", "pb"]
-DAEMON = [*CORE, "lib/topology", "lib/tls", "lib/loop", "lib/rpc"]
+DAEMON = [*CORE, "lib/topology", "lib/pattern", "lib/tls", "lib/loop", "lib/rpc"]
 COORDINATOR = [f"daemon/coordinator/core/{r}" for r in ("model", "catalog", "attempt", "plans", "nodes", "queue")]
 SHELL = [f"daemon/coordinator/shell/{r}" for r in ("disk", "databases", "access")]
 CPU = ["accelerators/cpu/kernels", "accelerators/cpu/kernels/matmul", "accelerators/cpu/kernels/optim"]
@@ -65,6 +65,7 @@ LAYERS = {
     "lib/attempt": BASE,
     "lib/job": BASE, "lib/version": [], "lib/tls": BASE, "lib/topology": BASE, "lib/loop": BASE,
     "lib/spec": [*BASE, "lib/job"],
+    "lib/pattern": [*BASE, "lib/attempt"],
     "lib/rpc/front": [*BASE, "lib/tls", "lib/loop", "lib/rpc"],
     "lib/rpc": [*BASE, "lib/spec", "lib/tls", "lib/loop", "lib/rpc/front", "pb"],
     # the structure is below the rules, the builder and the pipeline above them (graph.h)
@@ -95,11 +96,13 @@ LAYERS = {
              "engine/train", "engine/train/config", "engine/train/checkpoint", *RANK, "engine/train/plan",
              "engine/train/loop"),
     "daemon/worker": [*PLUGIN, "lib/attempt", "lib/spec", "lib/version", "fabric", "fabric/configure", "fabric/signals",
-                      "engine/train", "engine/train/config", "engine/train/checkpoint", *RANK, "engine/train/plan"],
-    **floors([f"daemon/launcher/{r}" for r in ("loggers", "command", "watchdog")],
+                      "daemon/worker/reports", "engine/train", "engine/train/config", "engine/train/checkpoint", *RANK, "engine/train/plan"],
+    # it trains nothing, and serves scripts that do
+    "daemon/worker/reports": [*BASE, "lib/attempt", "lib/loop", "lib/pattern"],
+    **floors([f"daemon/launcher/{r}" for r in ("loggers", "command", "watchdog", "reports")],
              *BASE, "lib/attempt", "lib/job", "lib/version", "pb", "daemon/launcher"),
     "daemon/launcher": [*BASE, "lib/attempt", "lib/job", "lib/version", "pb", "daemon/launcher/loggers",
-                        "daemon/launcher/command", "daemon/launcher/watchdog"],
+                        "daemon/launcher/command", "daemon/launcher/watchdog", "daemon/launcher/reports"],
     **floors(COORDINATOR, *CORE),
     "daemon/coordinator/core": [*CORE, *COORDINATOR],
     **floors(SHELL, *DAEMON, "daemon/coordinator/core", *COORDINATOR, "daemon/coordinator/shell"),
@@ -163,6 +166,7 @@ HOMES = [
     (r"yaml\.h", ["lib/spec"], 2),
     (r"openssl/", ["lib/tls"], None),
     (r"hwloc", ["lib/topology"], None),
+    (r"re2/", ["lib/pattern"], 1),
     (r"dlfcn\.h", ["lib/plugin/registry.c", "fabric/signals/symbol.c", "accelerators"], None),
     (r"cuda|cublas|cudnn|nvml", ["accelerators/cuda"], None),
     (r"gloo/|mpi\.h|nccl", ["collectives"], None),

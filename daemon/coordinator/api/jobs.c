@@ -17,6 +17,7 @@
 #include "lib/base/digest.h"
 #include "lib/base/log.h"
 #include "lib/base/rng.h"
+#include "lib/pattern/line_pattern_check.h"
 #include "lib/spec/brief.h"
 #include "lib/spec/plan.h"
 
@@ -44,6 +45,7 @@ static td_status read_spec(const struct td_coordinator *c, const struct td_rpc_c
     TD_TRY(td_spec_parse_at(arena, in->spec, strlen(in->spec), (const char *const *)in->overrides,
                             in->n_overrides, &place->place, out_tree));
     TD_TRY(td_offers_check(c->core, *out_tree));
+    TD_TRY(td_line_pattern_check(td_json_path(*out_tree, "metrics_from.stdout")));
     TD_AUTO_BUF text;
     td_buf_init(&text, CANONICAL_MAX);
     TD_TRY_CTX(td_json_print(*out_tree, false, &text),

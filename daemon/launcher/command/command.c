@@ -251,6 +251,7 @@ static td_status fill(struct td_launch_command *c, const struct td_launch_option
     TD_TRY(read_workdir(c, plan, o));
     TD_TRY(read_env(c, plan, o, from));
     c->resume_from = td_json_string(td_json_path(plan, "run.resume_from"), "");
+    c->stdout_pattern = td_json_string(td_json_path(plan, "metrics_from.stdout"), NULL);
     c->max_restarts = count_of(c, plan, "restart.max");
     c->processes = count_of(c, plan, "resources.processes");
     c->open_files = count_of(c, plan, "resources.open_files");

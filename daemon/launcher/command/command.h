@@ -44,6 +44,7 @@ struct td_launch_command {
     const char *resume_from;          // ""
     const char *max_restarts;
     const char *processes, *open_files; // "0": no limit of their own
+    const char *stdout_pattern;         // metrics_from.stdout; NULL: there is none
     int port;
 };
 

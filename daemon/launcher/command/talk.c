@@ -159,7 +159,8 @@ static void note_drop(struct td_launcher *l, struct td_launch_rank *r,
     note(l, r, text);
 }
 
-static void take_metrics(struct td_launcher *l, struct td_launch_rank *r, const struct td_json *v) {
+static void take_metrics(struct td_launcher *l, struct td_launch_rank *r, const struct td_json *v,
+                         int64_t open_ns) {
     struct td_metric_point p = {.step = r->said_step,
                                 .epoch = td_rank_page_progress(r->page).epoch,
                                 .count = 1,
@@ -168,7 +169,7 @@ static void take_metrics(struct td_launcher *l, struct td_launch_rank *r, const 
     for (v = v->first; v; v = v->next) {
         snprintf(p.name, sizeof p.name, "%s", v->key);
         (void)td_json_value(v, &p.sum);
-        enum td_talk_said said = td_talk_values_say(&r->values, &p, td_mono_now());
+        enum td_talk_said said = td_talk_values_say(&r->values, &p, td_mono_now(), open_ns);
         if (said != TD_TALK_TAKEN) {
             note_drop(l, r, &p, said);
             continue;
@@ -255,12 +256,28 @@ static void take_line(struct td_launcher *l, struct td_launch_rank *r, const cha
     }
     if (!read_line(l, r, v, &line)) return;
     take_progress(l, r, &line);
-    if (line.metrics) take_metrics(l, r, line.metrics);
+    if (line.metrics) take_metrics(l, r, line.metrics, TD_TALK_OPEN_NS);
     if (line.checkpoint) take_checkpoint(l, r, &line);
     if (!line.note[0]) return;
     char shown[512];
     (void)td_clip(shown, sizeof shown, "%s", line.note);
     note(l, r, shown);
+}
+
+// The rank itself said nothing: it cannot be silent by that, and its own last step stays.
+void td_talk_report(struct td_launcher *l, const struct td_json *v) {
+    const int64_t at = td_json_int(td_json_get(v, "rank"), -1) - l->o.first_rank;
+    if (at < 0 || at >= l->o.n_ranks) return;
+    struct td_launch_rank *r = &l->ranks[at];
+    const int32_t said_step = r->said_step;
+    const bool gives_steps = r->gives_steps;
+    struct line line;
+    if (!read_line(l, r, v, &line)) return;
+    if (line.step < 0) line.step = td_rank_page_progress(r->page).step;
+    take_progress(l, r, &line);
+    if (line.metrics) take_metrics(l, r, line.metrics, TD_TALK_REPORT_OPEN_NS);
+    r->said_step = said_step;
+    r->gives_steps = gives_steps;
 }
 
 static void take_message(struct td_launcher *l, struct td_launch_rank *r, char *text,

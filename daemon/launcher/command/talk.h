@@ -25,12 +25,16 @@
 // Thread: the launcher's.
 
 #include "daemon/launcher/state.h"
+#include "lib/base/json.h"
 
 enum { TD_TALK_NOTES = 64 };
 
 // Takes what is there, bounded, without blocking.
 void td_talk_drain(struct td_launcher *l, struct td_launch_rank *r);
 void td_talk_end(struct td_launcher *l, struct td_launch_rank *r); // it is gone: takes the rest
+// What the reports child found out of a rank: an object with "rank", and of a line above step,
+// epoch, total_steps and metrics.
+void td_talk_report(struct td_launcher *l, const struct td_json *v);
 void td_talk_look(struct td_launcher *l); // often: values that are closed by now leave
 // Both: to ranks that run.
 void td_talk_stop(struct td_launcher *l, int mode); // enum td_stop_mode

@@ -40,11 +40,12 @@ static struct td_talk_value *open_value(struct td_talk_values *v, const struct t
                                         struct td_mono now) {
     if (!t->newest || t->newest < v->first) return NULL; // it was taken
     struct td_talk_value *x = &v->value[v->at + (size_t)(t->newest - v->first)];
-    x->closed |= now.ns - x->since.ns >= TD_TALK_OPEN_NS;
+    x->closed |= now.ns >= x->until.ns;
     return x->closed ? NULL : x;
 }
 
-static bool append(struct td_talk_values *v, const struct td_metric_point *p, struct td_mono now) {
+static bool append(struct td_talk_values *v, const struct td_metric_point *p,
+                   struct td_mono until) {
     if (v->at > v->n) {
         memmove(v->value, v->value + v->at, v->n * sizeof *v->value);
         v->at = 0;
@@ -56,7 +57,7 @@ static bool append(struct td_talk_values *v, const struct td_metric_point *p, st
         v->value = grown;
         v->cap = cap;
     }
-    v->value[v->at + v->n++] = (struct td_talk_value){.point = *p, .since = now};
+    v->value[v->at + v->n++] = (struct td_talk_value){.point = *p, .until = until};
     if (!v->first) v->first = 1;
     return true;
 }
@@ -79,7 +80,7 @@ static enum td_talk_said drop(struct td_talk_values *v, enum td_talk_said why) {
 }
 
 enum td_talk_said td_talk_values_say(struct td_talk_values *v, const struct td_metric_point *p,
-                                     struct td_mono now) {
+                                     struct td_mono now, int64_t open_ns) {
     struct td_talk_name *t = name_of(v, p->name);
     if (!t) return drop(v, TD_TALK_FULL);
     struct td_talk_value *open = open_value(v, t, now);
@@ -91,7 +92,7 @@ enum td_talk_said td_talk_values_say(struct td_talk_values *v, const struct td_m
     if (v->n_runs >= TD_TALK_RUNS) forget_steps(v);
     if (open) open->closed = true;
     const size_t runs = t->said.n_runs;
-    if (!append(v, p, now)) return drop(v, TD_TALK_FULL);
+    if (!append(v, p, td_mono_add(now, open_ns))) return drop(v, TD_TALK_FULL);
     t->newest = v->first + v->n - 1;
     (void)td_step_set_add(&t->said, p->step); // without memory a repeat of it is not known
     v->n_runs = v->n_runs - runs + t->said.n_runs;
@@ -102,7 +103,7 @@ bool td_talk_values_take(struct td_talk_values *v, struct td_mono now, bool all,
                          struct td_metric_point *out_point) {
     if (v->n == 0) return false;
     const struct td_talk_value *x = &v->value[v->at];
-    const bool is_closed = x->closed || now.ns - x->since.ns >= TD_TALK_OPEN_NS;
+    const bool is_closed = x->closed || now.ns >= x->until.ns;
     if (!all && !is_closed && v->n <= TD_TALK_OPEN) return false;
     *out_point = x->point;
     v->at++;

@@ -4,9 +4,10 @@
 // Values: what a rank of a command said of its metrics, until that cannot change any more.
 //
 // A value of a name at a step is open until the rank says that name at another step, or for 1 s.
-// Until then it may be said again, and the last one counts. Then it is closed: whatever comes of
-// that name and step is a repeat, which is dropped and counted. A name that has no value at a step
-// yet is taken at any time, at a lower step than the last one, too.
+// One that its reports child said is open for a quarter of that. Until then it may be said again,
+// and the last one counts. Then it is closed: whatever comes of that name and step is a repeat,
+// which is dropped and counted. A name that has no value at a step yet is taken at any time, at a
+// lower step than the last one, too.
 //
 // Values leave in the order in which they were first said, so that those of a step stay together in
 // the files of loggers. One that is open holds back those after it, so for 1 s at most.
@@ -22,7 +23,8 @@
 #include "lib/base/clock.h"
 
 enum { TD_TALK_NAMES = 4096, TD_TALK_RUNS = 1 << 20, TD_TALK_OPEN = 1 << 16 };
-#define TD_TALK_OPEN_NS TD_NS_PER_S
+#define TD_TALK_OPEN_NS        TD_NS_PER_S
+#define TD_TALK_REPORT_OPEN_NS (TD_NS_PER_S / 4) // said for the rank, by its reports child
 
 struct td_talk_name {
     char text[TD_METRIC_NAME_BYTES];
@@ -31,7 +33,7 @@ struct td_talk_name {
 };
 struct td_talk_value {
     struct td_metric_point point;
-    struct td_mono since;
+    struct td_mono until; // it is open
     bool closed;
 };
 struct td_talk_values { // all zero: nothing was said
@@ -52,8 +54,9 @@ enum td_talk_said {
     TD_TALK_FULL,     // dropped: past the bounds, or no memory
     TD_TALK_SAID,     // how many
 };
+// open_ns: how long it is open, at most.
 enum td_talk_said td_talk_values_say(struct td_talk_values *v, const struct td_metric_point *p,
-                                     struct td_mono now);
+                                     struct td_mono now, int64_t open_ns);
 // The next that is closed by now; all: the rank says no more. False: there is none.
 bool td_talk_values_take(struct td_talk_values *v, struct td_mono now, bool all,
                          struct td_metric_point *out_point);

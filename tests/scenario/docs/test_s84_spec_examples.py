@@ -30,6 +30,8 @@ def sections():
 def whole(example):
     """The example as a spec."""
     keys = set(re.findall(r"^(\w+):", example, re.M))
+    if re.search(r"^kind: (command|program)", example, re.M):
+        return example
     wants = REST.keys() - keys - ({"optimizer"} if "optimizers" in keys else set())
     return example + "".join(REST[key] for key in sorted(wants))
 

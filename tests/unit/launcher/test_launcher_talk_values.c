@@ -17,7 +17,7 @@ static enum td_talk_said say(struct td_talk_values *v, int64_t ms, const char *n
                              double value) {
     struct td_metric_point p = {.step = step, .sum = value, .count = 1};
     snprintf(p.name, sizeof p.name, "%s", name);
-    return td_talk_values_say(v, &p, at_ms(ms));
+    return td_talk_values_say(v, &p, at_ms(ms), TD_TALK_OPEN_NS);
 }
 
 // What leaves: "loss@1=2 ".

@@ -1,0 +1,34 @@
+#ifndef TRAIND_DAEMON_WORKER_REPORTS_REPORTS_H
+#define TRAIND_DAEMON_WORKER_REPORTS_REPORTS_H
+
+// Reports: `traind-worker reports`, which turns what a script says by itself into metrics and
+// progress of its job.
+//
+//   traind-worker reports --reports-fd N --settings JSON
+//
+// In reading order, after lib/attempt/report_message.h, what it and its launcher say:
+//
+//   reports.h  the verb: sources, one loop, the launcher's socket, the end
+//   sink.h     what a source says, on its way to the launcher
+//   lines.h    the source of stdout
+//
+// A launcher starts it for a job that asks for one (daemon/launcher/reports), because what is done
+// here may take time, wait, or fail on what strangers wrote: expressions, files, sockets. Then
+// this process alone is held up. It dies with its launcher.
+//
+// Settings, built by the launcher. They can be seen in a list of processes, so they hold no secret:
+//
+//   {"stdout": {"pattern": "step=(?P<step>\\d+)", "rank": 0}}
+//
+// A source is made of the member with its name. It watches its own descriptors on the loop, and
+// says what it has found to the sink. When the launcher says that no more comes, or is gone,
+// sources are destroyed in their order; they may still report.
+//
+// Thread: one. Exit codes: TD_EXIT_DONE; TD_EXIT_BAD_SPEC settings that cannot be used, after a
+// note; TD_EXIT_BUG.
+
+#include "lib/attempt/exit_codes.h"
+
+int td_worker_reports(int reports_fd, const char *settings);
+
+#endif

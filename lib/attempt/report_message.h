@@ -1,0 +1,35 @@
+#ifndef TRAIND_LIB_ATTEMPT_REPORT_MESSAGE_H
+#define TRAIND_LIB_ATTEMPT_REPORT_MESSAGE_H
+
+// Messages between a launcher and its child that turns what a script says into metrics
+// (daemon/launcher/reports, daemon/worker/reports), on one socket that keeps messages apart
+// (SOCK_SEQPACKET).
+//
+// The launcher sends a byte that says what follows:
+//
+//   TD_REPORT_LINES  whole lines of stdout, each with its end, "\n" or "\r"
+//   TD_REPORT_END    nothing: no more comes, and all that is known is to be said now
+//
+// It never waits: where the socket is full, lines are dropped. A line that is longer than
+// TD_REPORT_LINE is cut to one byte more than that, so that it is seen to be too long.
+//
+// The child sends JSON objects, one a line, several in a message of at most TD_REPORT_MAX bytes:
+//
+//   {"ready": true}                   once, first
+//   {"rank": 0, "step": 10, "total_steps": 100, "epoch": 0, "metrics": {"loss": 0.3}}
+//   {"note": "text for people"}
+//   {"over": true}                    after TD_REPORT_END, last
+//
+// A report means what it would mean on TRAIND_FD (daemon/launcher/command/talk.h). The child waits
+// where the socket is full, and the launcher takes a bounded amount at a time. Both ends are of one
+// build, so there is no version.
+
+enum {
+    TD_REPORT_LINES = 'L',
+    TD_REPORT_END = 'E',
+    TD_REPORT_LINE = 4096,
+    TD_REPORT_MAX = 16 << 10,
+    TD_REPORT_BLOCK = 80 << 10, // the largest message of lines
+};
+
+#endif
