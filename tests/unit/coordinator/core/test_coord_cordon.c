@@ -105,6 +105,81 @@ static void test_gang_that_lacks_cordoned_nodes_says_so(void **state) {
     end(&r);
 }
 
+static void test_gang_that_has_too_few_nodes_all_the_same_names_the_cordoned_one(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 3}");
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    struct rig r;
+    begin_alone(&r, &o);
+    join_as(&r, "n-1", 2, "", NULL);
+    join_as(&r, "n-2", 2, "", NULL);
+    cordon(&r, "n-2");
+    create(&r, 0, spec);
+    settle(&r);
+    answer_all(&r);
+    assert_string_equal(reason(&r, 0).code, "WAITING_FOR_NODE");
+    assert_non_null(strstr(reason(&r, 0).text, "needs 3 nodes for 1 rank each, 1 connected node "
+                                               "could take a part: n-1; node n-2 is cordoned "
+                                               "(trainctl node uncordon)"));
+    end(&r);
+}
+
+// One that lost a launcher of the job is avoided while another can be had: here none can.
+static void test_excluded_node_is_taken_while_the_other_is_cordoned(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", restart: {max: 3, backoff: [0]}");
+    struct rig r;
+    begin(&r, 1);
+    create(&r, 0, spec);
+    settle(&r);
+    answer_plans(&r);
+    const uint64_t a = r.session, events = r.events;
+    add_node(&r, "n-2", 1);
+    cordon(&r, "n-2");
+    r.session = a;
+    r.events = events;
+    line(&r, "{\"event\":\"launched\",\"pid\":1}\n");
+    line(&r, "{\"event\":\"launcher_lost\",\"class\":\"internal\",\"message\":\"killed\"}\n");
+    settle(&r);
+    answer_plans(&r);
+    assert_true(td_job_excludes(job(&r, 0), "n-1"));
+    assert_int_equal(job(&r, 0)->n_attempts, 2);
+    assert_int_equal(r.parts[0].session, a);
+    end(&r);
+}
+
+static void test_plan_is_made_where_the_job_may_start(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin(&r, 4); // it would be asked for being larger
+    const uint64_t b = add_node(&r, "n-2", 1);
+    cordon(&r, "n-1");
+    assert_ok(td_core_plan(r.core, r.now, spec, false, "", 7));
+    take(&r);
+    assert_int_equal(r.n_requests, 1);
+    assert_int_equal(r.asked[0], b);
+    end(&r);
+}
+
+static void test_cordoned_node_is_not_forgotten_for_a_new_one(void **state) {
+    (void)state;
+    struct rig r;
+    char id[64];
+    begin(&r, 1);
+    cordon(&r, "n-1");
+    for (int i = 0; i < TD_CORE_MAX_NODES; i++) {
+        td_core_session_close(r.core, r.now, r.session); // each goes before the next one comes
+        take(&r);
+        r.now.real.ns++;
+        snprintf(id, sizeof id, "other-%d", i);
+        add_node(&r, id, 1);
+    }
+    assert_true(host(&r, "n-1")->cordon.on); // which was seen before all of them
+    assert_null(td_nodes_find(r.core, "other-0"));
+    end(&r);
+}
+
 static void test_job_that_only_a_cordoned_node_could_hold_waits(void **state) {
     (void)state;
     TD_AUTO_FREE char *fits = make_spec(1, 4), *too_large = make_spec(2, 5);
@@ -355,6 +430,10 @@ int main(void) {
         cmocka_unit_test(test_cordoned_node_gets_no_attempt_and_the_one_there_goes_on),
         cmocka_unit_test(test_another_node_is_taken_while_the_better_one_is_cordoned),
         cmocka_unit_test(test_gang_that_lacks_cordoned_nodes_says_so),
+        cmocka_unit_test(test_gang_that_has_too_few_nodes_all_the_same_names_the_cordoned_one),
+        cmocka_unit_test(test_excluded_node_is_taken_while_the_other_is_cordoned),
+        cmocka_unit_test(test_plan_is_made_where_the_job_may_start),
+        cmocka_unit_test(test_cordoned_node_is_not_forgotten_for_a_new_one),
         cmocka_unit_test(test_job_that_only_a_cordoned_node_could_hold_waits),
         cmocka_unit_test(test_cordon_survives_a_restart_and_a_registration),
         cmocka_unit_test(test_newest_call_is_shown_and_a_reason_stays),
