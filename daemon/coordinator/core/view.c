@@ -87,18 +87,18 @@ static Traind__V1__Failure *view_failure(struct td_arena *a, const struct td_cor
 }
 
 // Of what counts no samples: by the time that steps took so far. 0: nothing is known.
-static double eta_of_steps(const struct td_job *j, struct td_mono now) {
+static double eta_of_steps(const struct td_job *j) {
     const struct td_attempt *live = j->attempts[j->n_attempts - 1];
     const struct td_job_progress *at = &j->progress;
-    const int64_t took_ns = now.ns - live->pace_since.ns;
-    const bool moves = live->pace_since.ns && at->step > live->pace_step;
+    // Steps may come seconds apart: their time is that of the last one, not of who looks.
+    const int64_t took_ns = live->pace_at.ns - live->pace_since.ns;
+    const bool moves = took_ns > 0 && at->step > live->pace_step;
     if (!moves || at->step >= at->total_steps) return 0;
     return (double)took_ns / 1e9 / (double)(at->step - live->pace_step) *
            (double)(at->total_steps - at->step);
 }
 
-static Traind__V1__Progress *view_progress(struct td_arena *a, const struct td_job *j,
-                                           struct td_mono now) {
+static Traind__V1__Progress *view_progress(struct td_arena *a, const struct td_job *j) {
     if (!j->n_attempts) return NULL;
     Traind__V1__Progress *p = td_arena_alloc(a, sizeof *p);
     if (!p) return NULL;
@@ -115,7 +115,7 @@ static Traind__V1__Progress *view_progress(struct td_arena *a, const struct td_j
     if (batch > 0 && from->samples_per_s > 0 && from->total_steps > from->step) {
         p->eta_s = (double)(from->total_steps - from->step) * (double)batch / from->samples_per_s;
     } else if (batch == 0) {
-        p->eta_s = eta_of_steps(j, now);
+        p->eta_s = eta_of_steps(j);
     }
     return p;
 }
@@ -221,7 +221,7 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     m->total_steps = j->progress.total_steps;
     m->epoch = j->progress.epoch;
     m->restarts = j->restarts;
-    m->progress = view_progress(a, j, now.mono);
+    m->progress = view_progress(a, j);
     m->failure = view_failure(a, core, &j->failure);
     m->create_time = td_view_time(a, j->create_ns);
     m->start_time = td_view_time(a, j->start_ns);

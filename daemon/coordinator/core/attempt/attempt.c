@@ -473,9 +473,13 @@ void td_attempt_on_progress(struct td_core *core, struct td_host *node,
     if (part->first_rank) return; // where the attempt is, its first rank says
     // A sample that its node kept while we were away; of an ended attempt no other follows.
     if (p->step < a->step) return;
-    if (p->step && !a->pace_since.ns) {
-        a->pace_step = p->step;
+    if ((p->step || p->total_steps) && !a->pace_since.ns) {
+        a->pace_step = a->pace_last = p->step;
         a->pace_since = core->now.mono;
+    }
+    if (p->step != a->pace_last) {
+        a->pace_last = p->step;
+        a->pace_at = core->now.mono;
     }
     j->progress = (struct td_job_progress){.epoch = p->epoch,
                                            .step = p->step,

@@ -148,9 +148,11 @@ struct td_attempt {
     uint32_t n_parts;
     struct td_attempt_part *parts; // n_parts, in the order of their ranks
     uint32_t n_ranks;
-    uint32_t step;      // the last one that its events name: a sample of an earlier one is stale
-    uint32_t pace_step; // the first one that a sample named, and when; not durable
-    struct td_mono pace_since; // 0: none has
+    uint32_t step; // the last one that its events name: a sample of an earlier one is stale
+    // By its samples: the step when the first one had a step or their number, the last step that
+    // was another one, and when that was. Not durable.
+    uint32_t pace_step, pace_last;
+    struct td_mono pace_since, pace_at; // 0: none has
     struct td_failure failure;
     struct td_rank_cursor *ranks; // n_ranks
     bool touched;                 // saved at the end of the input being handled

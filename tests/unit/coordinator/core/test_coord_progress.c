@@ -2,6 +2,8 @@
 
 #include "tests/unit/coordinator/core/coord_rig.h"
 
+#include "daemon/coordinator/core/view.h"
+
 static void sample(struct rig *r, uint32_t step) {
     Traind__V1__AttemptId id = attempt_id(r);
     Traind__V1__AttemptProgress p = TRAIND__V1__ATTEMPT_PROGRESS__INIT;
@@ -139,8 +141,49 @@ static void test_job_ends_when_its_last_checkpoint_was_removed_before_it_had_arr
     end(&r);
 }
 
+// Says so when a second has passed. ETA of the job in seconds.
+static double paced(struct rig *r, uint32_t step, uint32_t total_steps) {
+    Traind__V1__AttemptId id = attempt_id(r);
+    Traind__V1__AttemptProgress p = TRAIND__V1__ATTEMPT_PROGRESS__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    TD_AUTO(td_arena) *a = NULL;
+    assert_ok(td_arena_create(1 << 20, &a));
+    pass(r, 1);
+    p.id = &id;
+    p.step = step;
+    p.total_steps = total_steps;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PROGRESS;
+    m.progress = &p;
+    say(r, &m);
+    return td_view_job(a, r->core, job(r, 0), r->now, 0)->progress->eta_s;
+}
+
+static void test_steps_are_timed_from_where_their_number_is_known_to_the_last_one(void **state) {
+    (void)state;
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec = make_canonical("{kind: command, command: [a]}");
+    struct rig r;
+    begin_alone(&r, &o);
+    r.runs_commands = true;
+    add_node(&r, "n-1", 1);
+    create(&r, 0, spec);
+    settle(&r);
+    assert_int_equal(r.n_assigned, 1);
+    line(&r, "{\"event\":\"launched\",\"pid\":1}\n");
+    assert_true(paced(&r, 0, 0) == 0); // imports, loads
+    assert_true(paced(&r, 0, 100) == 0);
+    assert_true(paced(&r, 0, 100) == 0);
+    assert_true(paced(&r, 4, 100) == 0.5 * 96);
+    assert_true(paced(&r, 4, 100) == 0.5 * 96); // nothing new: it stays
+    assert_true(paced(&r, 4, 100) == 0.5 * 96);
+    assert_true(paced(&r, 10, 100) == 0.5 * 90);
+    assert_true(paced(&r, 100, 100) == 0);
+    end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps_are_timed_from_where_their_number_is_known_to_the_last_one),
         cmocka_unit_test(test_job_ends_at_its_last_step_when_its_node_sends_an_older_sample),
         cmocka_unit_test(test_rank_whose_earlier_names_were_not_kept_takes_no_later_ones),
         cmocka_unit_test(test_step_goes_back_when_an_attempt_resumes_from_an_older_one),
