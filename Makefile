@@ -58,7 +58,7 @@ deps_pip   := grpcio==1.66.2 grpcio-tools==1.66.2 grpcio-health-checking==1.66.2
 	grpcio-reflection==1.66.2 pytest==8.3.3 safetensors==0.4.5 pillow==11.0.0 tensorboard==2.18.0 \
 	scikit-learn==1.5.2 \
 	'numpy==1.26.4;python_version<"3.13"' 'numpy==2.1.3;python_version>="3.13"'
-deps_rivals := torch lightning transformers safetensors numpy
+deps_rivals := torch lightning transformers accelerate safetensors numpy
 
 # ---- flags --------------------------------------------------------------------------------------
 machine := $(shell $(CC) -dumpmachine)
@@ -454,7 +454,7 @@ bench: all $(bench_bins) $(B)/venv/ready ## figures as JSON lines and a table, b
 # PyTorch and what is measured beside it: some GB, so only where asked for.
 .PHONY: rivals
 rivals: $(B)/venv-rivals/ready ## a venv with PyTorch, Lightning and transformers, for bench and parity
-$(B)/venv-rivals/ready:
+$(B)/venv-rivals/ready: Makefile
 	$(call say,VENV,$(B)/venv-rivals)
 	$(Q)$(PYTHON) -m venv $(B)/venv-rivals && $(B)/venv-rivals/bin/pip install -q --disable-pip-version-check $(deps_rivals) && touch $@
 

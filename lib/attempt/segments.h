@@ -38,6 +38,8 @@
 //   out.R.log err.R.log  stdout and stderr of rank R; together at most TD_SEGMENT_LOG_MAX, then
 //                   bytes before the last ones are dropped and counted (launcher/output.h)
 //   launcher.log    stderr of the launcher itself, for people
+//   token.R         by which rank R shows who it is to the reports child (0600; absent where none
+//                   listens); of this attempt alone
 //   lost            written when events.log itself is lost: text, which file and how
 //   lock            held by the living launcher; its text names it
 //
@@ -79,6 +81,7 @@ enum {
     TD_SEGMENT_LOG_MAX = 64 << 20,  // bytes of a rank's out and err together
     TD_LAUNCH_RANKS_MAX = 256,      // of one launcher
     TD_RECORD_MAX = 64 << 10,       // bytes of record.json
+    TD_TOKEN_HEX = 65,              // of a rank's token: 64 digits and a NUL
 };
 
 #define TD_SEGMENT_PLAN         "plan.json"
@@ -87,6 +90,7 @@ enum {
 #define TD_SEGMENT_METRICS      "metrics.%u.seg" // rank
 #define TD_SEGMENT_OUT          "out.%u.log"
 #define TD_SEGMENT_ERR          "err.%u.log"
+#define TD_SEGMENT_TOKEN        "token.%u" // rank
 #define TD_SEGMENT_LAUNCHER_LOG "launcher.log"
 #define TD_SEGMENT_LOST         "lost"
 #define TD_SEGMENT_LOCK         "lock"

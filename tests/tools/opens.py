@@ -12,6 +12,7 @@ MAY_OPEN = {
     "daemon/launcher/command/command.c": "O_PATH: holds a directory, and opens nothing",
     "daemon/launcher/journal.c": "appends to a log of its attempt",
     "daemon/launcher/rank.c": "appends to outputs of its attempt",
+    "daemon/launcher/reports/hf.c": "makes a file of its attempt: O_EXCL",
     "daemon/node/shell/attempts/attempt.c": "appends to a log of its attempt",
     "daemon/node/shell/shards/fetch.c": "writes a copy in a directory that it has just made",
     "daemon/node/shell/attempts/finalize_log.c": "writes a log of an attempt: O_RDWR waits for no FIFO",

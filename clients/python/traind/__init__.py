@@ -65,6 +65,9 @@ def log(metrics, step=None, epoch=None, total_steps=None, samples=None):
     metrics may be {}: the step alone is progress, and shows that the program lives. samples counts
     from the start of this attempt, on this rank. Of an epoch, 2.7 is 2.
     """
+    # What a script says itself a Trainer of Hugging Face need not say, too: it looks at this each time.
+    if _connect() and os.environ.get("KUBEFLOW_TRAINER_SERVER_URL", "").startswith("http://127.0.0.1:"):
+        del os.environ["KUBEFLOW_TRAINER_SERVER_URL"]
     message = {"metrics": {str(name): _number(value) for name, value in metrics.items()}}
     if epoch is not None:
         message["epoch"] = _integer(float(epoch) // 1)  # Hugging Face's state.epoch has a fraction

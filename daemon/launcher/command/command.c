@@ -22,7 +22,7 @@
 #include "lib/base/json.h"
 #include "lib/job/command.h"
 
-enum { ARENA_BYTES = 16 << 20, PLAN_MAX = 4 << 20, RANK_VARIABLES = 26 };
+enum { ARENA_BYTES = 16 << 20, PLAN_MAX = 4 << 20, RANK_VARIABLES = 28 };
 
 // ---- the plan -----------------------------------------------------------------------------------
 static td_status bad(const char *what) {
@@ -132,6 +132,18 @@ static void put_interface(struct variables *v, const struct td_launch_command *c
     v->full |= !text;
 }
 
+// Where a Trainer of Hugging Face reports by itself.
+static void put_reports(struct variables *v, const struct td_launch_command *c,
+                        const struct td_launch_options *o, int32_t rank) {
+    char url[64], token[TD_FS_PATH_BYTES];
+    if (!c->hf_port) return;
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/%d", c->hf_port, rank);
+    const int n = snprintf(token, sizeof token, "%s/" TD_SEGMENT_TOKEN, o->dir, (unsigned)rank);
+    TD_CHECK(n < (int)sizeof token); // it was written there
+    put(v, "KUBEFLOW_TRAINER_SERVER_URL", url);
+    put(v, "KUBEFLOW_TRAINER_SERVER_TOKEN", token);
+}
+
 // How a program learns which rank it is.
 static td_status put_rank(struct variables *v, const struct td_launch_options *o, int32_t idx,
                           const struct td_launch_shared *shared) {
@@ -186,6 +198,7 @@ static td_status make_env(struct td_launch_command *c, const struct td_launch_op
         put_number(&v, "TRAIND_FD", TD_COMMAND_TALK_FD);
     }
     if (c->resume_from[0]) put(&v, "TRAIND_RESUME_FROM", c->resume_from);
+    put_reports(&v, c, o, rank);
     TD_CHECK(v.n <= c->n_env + RANK_VARIABLES);
     if (v.full) return td_fail_oom();
     *out_env = v.at;
@@ -252,6 +265,7 @@ static td_status fill(struct td_launch_command *c, const struct td_launch_option
     TD_TRY(read_env(c, plan, o, from));
     c->resume_from = td_json_string(td_json_path(plan, "run.resume_from"), "");
     c->stdout_pattern = td_json_string(td_json_path(plan, "metrics_from.stdout"), NULL);
+    c->transformers = td_json_string(td_json_path(plan, "metrics_from.transformers"), "auto");
     c->max_restarts = count_of(c, plan, "restart.max");
     c->processes = count_of(c, plan, "resources.processes");
     c->open_files = count_of(c, plan, "resources.open_files");

@@ -45,7 +45,9 @@ struct td_launch_command {
     const char *max_restarts;
     const char *processes, *open_files; // "0": no limit of their own
     const char *stdout_pattern;         // metrics_from.stdout; NULL: there is none
+    const char *transformers;           // metrics_from.transformers
     int port;
+    int hf_port; // where its ranks may report (reports/hf.h); 0: nowhere
 };
 
 enum {

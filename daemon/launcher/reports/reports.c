@@ -88,34 +88,56 @@ static void start_child(struct td_launcher *l) {
          td_status_message(failed));
     td_status_log(TD_LOG_WARN, failed, "reports child not started, continuing");
     forget(r);
+    td_launch_hf_close(&r->hf); // nobody waits for an answer that does not come
+}
+
+static td_status write_settings(const struct td_launcher *l, struct td_launch_reports *r) {
+    enum { HF_FD = CHILD_FD + 1 };
+    const char *pattern = l->command->stdout_pattern;
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 64 << 10);
+    TD_TRY(td_buf_str(&text, "{"));
+    if (pattern) {
+        TD_TRY(td_buf_str(&text, "\"stdout\":{\"rank\":0,\"pattern\":"));
+        TD_TRY(td_json_print_string(pattern, strlen(pattern), &text));
+        TD_TRY(td_buf_str(&text, "}"));
+    }
+    if (r->hf.listen_fd >= 0) {
+        r->more[r->n_more++] = (struct td_proc_fd){r->hf.listen_fd, HF_FD};
+        TD_TRY(td_buf_printf(&text, "%s\"hf\":{\"fd\":%d,\"first_rank\":%d,\"n_ranks\":%d,\"dir\":",
+                             pattern ? "," : "", HF_FD, l->o.first_rank, l->o.n_ranks));
+        TD_TRY(td_json_print_string(l->o.dir, strlen(l->o.dir), &text));
+        TD_TRY(td_buf_str(&text, "}"));
+    }
+    TD_TRY(td_buf_str(&text, "}"));
+    r->settings = td_arena_strdup(l->command->arena, td_buf_cstr(&text));
+    return r->settings ? TD_OK : td_fail_oom();
 }
 
 td_status td_reports_prepare(struct td_launcher *l) {
+    char why[512];
     const char *pattern = l->command->stdout_pattern;
-    if (!td_launcher_talks(l) || !pattern || l->o.first_rank > 0) return TD_OK;
-    TD_AUTO_BUF text;
-    td_buf_init(&text, 64 << 10);
-    TD_TRY(td_buf_str(&text, "{\"stdout\":{\"rank\":0,\"pattern\":"));
-    TD_TRY(td_json_print_string(pattern, strlen(pattern), &text));
-    TD_TRY(td_buf_str(&text, "}}"));
+    if (!td_launcher_talks(l) || l->o.first_rank > 0) return TD_OK;
     struct td_launch_reports *r = td_calloc(1, sizeof *r);
     if (!r) return td_fail_oom();
-    *r = (struct td_launch_reports){.fd = -1, .lines.fd = -1, .proc.pidfd = -1};
+    *r = (struct td_launch_reports){.fd = -1, .lines.fd = -1, .proc.pidfd = -1, .hf.listen_fd = -1};
     l->reports = r;
-    r->settings = td_arena_strdup(l->command->arena, td_buf_cstr(&text));
-    if (!r->settings) return td_fail_oom();
-    l->ranks[0].out.lines = &r->lines;
-    return TD_OK;
+    td_launch_hf_open(l, &r->hf, why, sizeof why);
+    if (*why) note(l, "%s", why);
+    if (pattern) l->ranks[0].out.lines = &r->lines;
+    r->waits = !pattern;
+    return pattern || r->hf.listen_fd >= 0 ? write_settings(l, r) : TD_OK;
 }
 
 void td_reports_start(struct td_launcher *l) {
-    if (l->reports) start_child(l);
+    if (l->reports && l->reports->settings && !l->reports->waits) start_child(l);
 }
 
 void td_reports_destroy(struct td_launch_reports *r) {
     if (!r) return;
     if (r->proc.pid > 0) (void)kill(r->proc.pid, SIGKILL); // not reaped: it is still its pid
     forget(r);
+    td_launch_hf_close(&r->hf);
     free(r);
 }
 
@@ -164,9 +186,20 @@ static void note_drop(struct td_launcher *l) {
             "metrics_from.stdout matches, and counted; its output itself is whole");
 }
 
+// Somebody wants to report, and nobody is there yet.
+static bool is_called(const struct td_launch_reports *r) {
+    struct pollfd p = {.fd = r->hf.listen_fd, .events = POLLIN};
+    return r->hf.listen_fd >= 0 && poll(&p, 1, 0) == 1;
+}
+
 void td_reports_look(struct td_launcher *l) {
     struct td_launch_reports *r = l->reports;
-    if (!r || r->fd < 0) return;
+    if (!r) return;
+    if (r->waits && is_called(r)) {
+        r->waits = false;
+        start_child(l);
+    }
+    if (r->fd < 0) return;
     (void)take(l, TD_REPORTS_A_TICK); // that it is gone is said by its end
     note_drop(l);
     if (!r->ready && td_mono_now().ns - r->started.ns >= ready_ns && r->proc.pid > 0) {
@@ -192,6 +225,7 @@ bool td_reports_ended(struct td_launcher *l, pid_t pid, int wait_code, int wait_
             "metrics_from: the process that reads what the script says ended %s%s; it was replaced "
             "%d times, and nothing more is read",
             how, was_ready ? "" : " before it was ready", TD_REPORTS_RESTARTS);
+        td_launch_hf_close(&r->hf);
         return true;
     }
     note(l,
@@ -228,7 +262,7 @@ static void hear_out(struct td_launcher *l) {
 
 void td_reports_end(struct td_launcher *l) {
     struct td_launch_reports *r = l->reports;
-    if (!r) return;
+    if (!r || !r->settings) return;
     if (r->fd >= 0) hear_out(l);
     if (r->proc.pid > 0) (void)td_proc_end(&r->proc, SIGKILL, end_ns);
     forget(r);

@@ -5,15 +5,17 @@
 //
 //   reports.h  the child's life, and what it hands back
 //   lines.h    what rank 0 prints, on its way to the child
+//   hf.h       where a Trainer of Hugging Face reports by itself
+//   python.h   which Python it will be
 //
 // What comes of a script may block or crash whoever reads it, so `traind-worker reports`
 // (daemon/worker/reports) does, one process an attempt and node. There is one only where a
-// command's spec asks for what it serves (`metrics_from`). The launcher never waits for it while
-// ranks run. What it hands back goes the
-// way of what a command says on TRAIND_FD (command/talk.h). So the same rules hold: for repeats,
-// for later attempts, for names and how many there may be. A value is open for a quarter of a
-// second, so that it is seen within one. A script that reports to TRAIND_FD as well may: the
-// pattern was asked for, and a name that both give at one step has one value.
+// command's spec asks for what it serves (`metrics_from`), and where a Trainer of Hugging Face has
+// reported. The launcher never waits for it while ranks run. What it hands back goes the way of
+// what a command says on TRAIND_FD (command/talk.h). So the same rules hold: for repeats, for later
+// attempts, for names and how many there may be. A value is open for a quarter of a second, so that
+// it is seen within one. A script that reports to TRAIND_FD as well may: the pattern was asked for,
+// and a name that both give at one step has one value.
 //
 // It is started after the ranks; what they print before waits in its socket. One that does not say
 // within 10 s that it is ready is killed. One that ends is replaced, TD_REPORTS_RESTARTS times, and
@@ -24,6 +26,7 @@
 // keeps neither this thread nor the child busy: the child waits, its socket fills, and lines are
 // dropped. Thread: the launcher's.
 
+#include "daemon/launcher/reports/hf.h"
 #include "daemon/launcher/reports/lines.h"
 #include "lib/base/clock.h"
 #include "lib/base/machine/proc.h"
@@ -33,7 +36,7 @@ enum { TD_REPORTS_RESTARTS = 3, TD_REPORTS_A_TICK = 16 << 10 };
 struct td_launcher;
 
 struct td_launch_reports {
-    const char *settings;      // JSON, of the command's arena
+    const char *settings;      // JSON, of the command's arena; NULL: there is no child
     struct td_proc proc;       // pid 0: none runs
     int fd;                    // -1: none
     struct td_proc_fd more[4]; // further descriptors of the child
@@ -44,6 +47,8 @@ struct td_launch_reports {
     uint32_t n_notes;
     struct td_launch_lines lines;
     bool noted_drop;
+    struct td_launch_hf hf;
+    bool waits; // nothing but hf asks for it, and it is started when somebody reports there
 };
 
 // Before the ranks start, once the command is known. Makes l->reports where it is asked for.

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "daemon/worker/reports/hf.h"
 #include "daemon/worker/reports/lines.h"
 #include "daemon/worker/reports/sink.h"
 #include "lib/attempt/report_message.h"
@@ -24,7 +25,8 @@ struct td_reports {
     struct td_loop_fd *watch;
     struct td_loop_turn *turn;
     struct td_report_sink *sink;
-    struct td_report_lines *lines; // NULL: not asked for
+    struct td_report_lines *lines; // NULL: not asked for, as the next
+    struct td_hf *hf;
     int fd;
     bool ended; // by the launcher's word, not by its end
 };
@@ -33,6 +35,7 @@ static void finish(struct td_reports *x) {
     td_loop_turn_destroy(x->turn);
     td_loop_fd_destroy(x->watch);
     td_report_lines_destroy(x->lines);
+    td_hf_destroy(x->hf);
     td_report_sink_destroy(x->sink);
     td_loop_destroy(x->loop);
     x->magic = 0;
@@ -65,7 +68,8 @@ static void on_turn(void *arg) {
 static td_status make_sources(struct td_reports *x, const struct td_json *settings) {
     const struct td_json *v = td_json_get(settings, "stdout");
     if (v) TD_TRY(td_report_lines_create(v, x->sink, &x->lines));
-    return TD_OK;
+    v = td_json_get(settings, "hf");
+    return v ? td_hf_create(v, x->loop, x->sink, &x->hf) : TD_OK;
 }
 
 static td_status start(struct td_reports *x, const char *text) {

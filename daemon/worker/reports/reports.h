@@ -11,6 +11,8 @@
 //   reports.h  the verb: sources, one loop, the launcher's socket, the end
 //   sink.h     what a source says, on its way to the launcher
 //   lines.h    the source of stdout
+//   hf.h       the source of Hugging Face's Trainer; hf_report.h what it posts
+//   http.h     the server to which it posts; http_head.h what that reads of a request
 //
 // A launcher starts it for a job that asks for one (daemon/launcher/reports), because what is done
 // here may take time, wait, or fail on what strangers wrote: expressions, files, sockets. Then
@@ -18,7 +20,8 @@
 //
 // Settings, built by the launcher. They can be seen in a list of processes, so they hold no secret:
 //
-//   {"stdout": {"pattern": "step=(?P<step>\\d+)", "rank": 0}}
+//   {"stdout": {"pattern": "step=(?P<step>\\d+)", "rank": 0},
+//    "hf": {"fd": 4, "dir": "/../attempts/j-1/a1", "first_rank": 0, "n_ranks": 1}}
 //
 // A source is made of the member with its name. It watches its own descriptors on the loop, and
 // says what it has found to the sink. When the launcher says that no more comes, or is gone,
