@@ -125,7 +125,8 @@ daemon_o   := $(call obj,daemon) $(version_o)
 launcher_o := $(call all_of,daemon/launcher) $(version_o)
 fabric_o   := $(call all_of,fabric)
 reports_o  := $(call all_of,daemon/worker/reports)
-worker_o   := $(call all_of,daemon/worker) $(version_o)
+nvml_o     := $(call all_of,lib/nvml)
+worker_o   := $(call all_of,daemon/worker) $(nvml_o) $(version_o)
 run_only_o := $(call all_of,client/run)
 client_o   := $(filter-out $(run_only_o),$(call all_of,client)) $(version_o)
 run_o      := $(run_only_o) $(version_o) $(call named,$(client_o),explain format print place progress screen spec_file)
@@ -142,7 +143,8 @@ unit_src   := $(wildcard $(addsuffix /test_*.c,$(call under,tests/unit)) tests/c
 unit_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(unit_src))
 bench_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/bench_*.c))
 fuzz_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
-helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c)) $(addprefix $(B)/tests/plugins/,accelerator-far.so dataset-slow_synthetic.so strategy-shown_ddp.so)
+nvml_doubles := $(patsubst %,$(B)/tests/doubles/%.so,nvml nvml_old nvml_other)
+helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c)) $(addprefix $(B)/tests/plugins/,accelerator-far.so dataset-slow_synthetic.so strategy-shown_ddp.so) $(nvml_doubles)
 
 # What plugins and programs of one's own are built with, also where nothing is installed.
 pc := $(B)/lib/pkgconfig/traind.pc
@@ -351,6 +353,12 @@ $(B)/tests/plugins/%.so: $(B)/lib/libtraind.so
 	@mkdir -p $(@D)
 	$(Q)$(ld) -shared $(filter %.o,$^) -L$(B)/lib -ltraind -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
 
+# The NVIDIA driver's library, as a file scripts it. It has nothing of traind in it.
+$(B)/tests/doubles/%.so: $(B)/obj/tests/doubles/%.o
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(ld) -shared $< -o $@
+
 # Loops that the bench compares with are compiled once per CPU level, like kernels.
 flags_tests_bench := -O3 -ffp-contract=fast
 bench_loops_o := $(foreach l,$(levels),$(B)/obj/tests/bench/loops.$(l).o)
@@ -364,6 +372,11 @@ $(B)/tests/unit/collectives/test_gloo_slices: $(B)/obj/$(gloo_dir)/gloo.o
 $(B)/tests/unit/collectives/test_gloo_slices: test_libs += $(B)/obj/$(gloo_dir)/gloo.o -lgloo -lstdc++
 $(B)/tests/unit/collectives/test_gloo_slices: cpp += -DTD_HAS_GLOO
 endif
+
+# Tests of NVML load the double.
+nvml_tests := $(B)/tests/unit/base/test_nvml
+$(nvml_tests): test_libs += $(nvml_o)
+$(nvml_tests): $(nvml_o) $(nvml_doubles)
 
 # The only unit test with threads of OpenMP.
 $(B)/tests/unit/cpu/test_cpu_parallel: cpp += -fopenmp

@@ -52,6 +52,7 @@ static const struct td_verb verb_table[] = {
     {"node list", "", "nodes and their slots", 0, 0, 0, td_cmd_node_list},
     {"node revoke", "NODE", "take back a node's certificate, and end its calls", 1, 1, 0,
      td_cmd_node_revoke},
+    {"node show", "NODE", "everything about a node, its GPUs too", 1, 1, 0, td_cmd_node_show},
     {"node token", "", "let one machine join as a node; the text is shown once", 0, 0, F_NAME,
      td_cmd_node_token},
     {"node uncordon", "NODE", "give a node jobs again, and end its drain", 1, 1, 0,

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "daemon/join.h"
+#include "daemon/node/shell/gpus/gpu_cut.h"
 #include "lib/attempt/events.h"
 #include "lib/attempt/languages.h"
 #include "lib/attempt/segments.h"
@@ -220,6 +221,8 @@ static td_status derive(struct td_config *c) {
         TD_TRY_CTX(td_interface_check(c->collective_interface),
                    "--collective-interface (TRAIND_COLLECTIVE_INTERFACE)");
     }
+    TD_TRY_CTX(td_gpu_cut_check(c->gpus), "--gpus (TRAIND_GPUS)");
+    c->visible_gpus = getenv("CUDA_VISIBLE_DEVICES");
     // Launchers and workers are given paths in both, and take only those that begin at the root.
     char runtime_dir[TD_FS_PATH_BYTES];
     const char *xdg = getenv("XDG_RUNTIME_DIR");

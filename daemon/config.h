@@ -22,6 +22,7 @@ struct td_config {
     struct td_ports ports;           // of port_range
     bool has_joined;                 // a node: its credential is a certificate, there is no token
     bool salvage;                    // start with what is readable of state.db
+    const char *visible_gpus;        // CUDA_VISIBLE_DEVICES of this process; NULL: not set
     bool only_print;                 // what was asked for is printed, nothing is to be run
 };
 

@@ -172,6 +172,9 @@ static td_status start_node(struct td_parts *p, const struct td_config *c, const
         .silent_after_ns = c->silent_after_ms * TD_NS_PER_MS,
         .plan_timeout_ns = c->plan_timeout_s * TD_NS_PER_S,
         .measure_after_ns = c->measure_after_ms * TD_NS_PER_MS,
+        .gpus = c->gpus,
+        .visible_gpus = c->visible_gpus,
+        .gpu_timeout_ns = c->gpu_timeout_ms * TD_NS_PER_MS,
         .user_umask = h->user_umask,
     };
     return td_node_daemon_create(p->loop, &options, &p->node);

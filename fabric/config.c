@@ -98,6 +98,11 @@ const char *td_fabric_cpu_level(void) {
     return level ? level : "";
 }
 
+const char *td_fabric_nvml_file(void) {
+    const char *file = getenv("TRAIND_NVML");
+    return file ? file : "";
+}
+
 td_status td_fabric_check_launcher(void) {
     static const struct {
         const char *variable, *launcher;

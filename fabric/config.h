@@ -23,6 +23,9 @@ const char *td_fabric_temp_dir(void);
 
 #define TD_SPAWN_ENV "TRAIND_SPAWN"
 
+// TRAIND_NVML, of tests: a file in the place of the NVIDIA driver's library; "": that.
+const char *td_fabric_nvml_file(void);
+
 #define TD_CPU_LEVEL_ENV "TRAIND_CPU_ISA"
 // Its value; "": not set. Thread: any that may read the environment.
 const char *td_fabric_cpu_level(void);

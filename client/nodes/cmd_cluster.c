@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/nodes/gpus.h"
 #include "client/nodes/node_state.h"
 #include "client/nodes/nodes.h"
 #include "client/screen/format.h"
@@ -53,6 +54,11 @@ static void say_cordon(const Traind__V1__Node *n) {
     }
 }
 
+static td_status add_gpus(struct td_table *t, struct td_arena *arena, const Traind__V1__Node *n) {
+    const char *text = td_gpus_cell(arena, n->gpus);
+    return text ? td_table_add(t, "%s", text) : td_fail_oom();
+}
+
 static td_status show_nodes(const struct td_pages *p, bool wide) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)64 << 20, &arena));
@@ -64,6 +70,7 @@ static td_status show_nodes(const struct td_pages *p, bool wide) {
                                                {"CPU", TD_COLUMN_MINOR},
                                                {"MEMORY", TD_COLUMN_SPARE},
                                                {"DEVICES", TD_COLUMN_TEXT | TD_COLUMN_SPARE},
+                                               {"GPUS", TD_COLUMN_TEXT | TD_COLUMN_SPARE},
                                                {"JOBS", TD_COLUMN_SPARE},
                                                {"VERSION", TD_COLUMN_SPARE}};
     struct td_table t;
@@ -79,6 +86,7 @@ static td_status show_nodes(const struct td_pages *p, bool wide) {
         TD_TRY(add_level(&t, n));
         TD_TRY(td_table_add(&t, "%s", td_format_bytes(n->memory_bytes, memory)));
         TD_TRY(add_devices(&t, arena, n));
+        TD_TRY(add_gpus(&t, arena, n));
         TD_TRY(td_table_add(&t, "%zu", n->n_jobs));
         TD_TRY(td_table_add(&t, "%s", n->version));
     }
@@ -88,6 +96,7 @@ static td_status show_nodes(const struct td_pages *p, bool wide) {
         if (n->state_reason[0]) td_print(stdout, "%s gets no jobs: %s\n", n->name, n->state_reason);
         if (n->cordon) say_cordon(n);
     }
+    if (wide) return td_gpus_table(arena, (Traind__V1__Node *const *)p->item, p->n_items);
     return TD_OK;
 }
 

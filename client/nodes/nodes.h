@@ -7,6 +7,9 @@
 //   cmd_cluster.c  node list, cluster info, version
 //   cmd_cordon.c   node cordon, node uncordon, node drain
 //   cmd_node.c     node token, node revoke
+//   cmd_node_show.c
+//                  node show
+//   gpus.h         GPUs, as node list and node show have them
 //   cmd_plugins.c  plugins
 //   cmd_top.c      top; top_page.c is what it shows
 //
@@ -19,6 +22,7 @@ TD_VERB(td_cmd_node_cordon);
 TD_VERB(td_cmd_node_drain);
 TD_VERB(td_cmd_node_list);
 TD_VERB(td_cmd_node_revoke);
+TD_VERB(td_cmd_node_show);
 TD_VERB(td_cmd_node_token);
 TD_VERB(td_cmd_node_uncordon);
 TD_VERB(td_cmd_plugins);

@@ -107,6 +107,11 @@ static void on_plugins_listed(void *arg) {
     if (n->known) td_messages_plugins(n);
 }
 
+static void on_gpus(void *arg) {
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, arg);
+    if (n->known) td_messages_gpus(n);
+}
+
 // ---- actions ------------------------------------------------------------------------------------
 static void on_files_free(void *arg) {
     td_attempts_files_are_free(TD_CAST(td_node_daemon, arg));
@@ -209,6 +214,7 @@ static void on_message(const Traind__V1__CoordinatorMessage *m, void *arg) {
     bool tells = m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED &&
                  !td_plugin_list_runs(n->plugin_list); // else its end does, with newer devices
     if (tells) td_messages_plugins(n);
+    if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED) td_messages_gpus(n);
     bool in_trouble = n->trouble[0];
     if (in_trouble && m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED) {
         td_messages_heartbeat(n, td_node_core_slots_used(n->core));
@@ -262,6 +268,18 @@ static td_status copy(char *out, size_t out_bytes, const char *from, const char 
     return td_fail(TD_INVALID_ARGUMENT, "the path of the %s is too long", what);
 }
 
+static td_status list_devices(struct td_node_daemon *n, const struct td_node_options *o) {
+    const struct td_gpus_options options = {.bin_dir = n->bin_dir,
+                                            .gpus = o->gpus ? o->gpus : "none",
+                                            .visible = o->visible_gpus,
+                                            .timeout_ns = o->gpu_timeout_ns > 0 ? o->gpu_timeout_ns
+                                                                                : 30 * TD_NS_PER_S,
+                                            .fn = on_gpus,
+                                            .arg = n};
+    TD_TRY(td_plugin_list_create(n->loop, n->bin_dir, on_plugins_listed, n, &n->plugin_list));
+    return td_gpus_create(n->loop, &options, &n->gpus);
+}
+
 static td_status open_node(struct td_node_daemon *n, const struct td_node_options *o) {
     char scratch[TD_FS_PATH_BYTES], cache[TD_FS_PATH_BYTES], checkpoints[TD_FS_PATH_BYTES];
     TD_TRY(copy(n->state_dir, sizeof n->state_dir, o->state_dir, "state directory"));
@@ -309,7 +327,7 @@ static td_status open_node(struct td_node_daemon *n, const struct td_node_option
     planning.verb = "compare";
     planning.fn = on_compared;
     TD_TRY(td_planner_create(n->loop, &planning, &n->comparer));
-    TD_TRY(td_plugin_list_create(n->loop, n->bin_dir, on_plugins_listed, n, &n->plugin_list));
+    TD_TRY(list_devices(n, o));
     const struct td_reconciler_options reconciling = {.loop = n->loop,
                                                       .state_dir = n->state_dir,
                                                       .core = n->core,
@@ -355,6 +373,7 @@ void td_node_daemon_destroy(struct td_node_daemon *n) {
     td_planner_destroy(n->comparer);
     td_measurer_destroy(n->measurer);
     td_plugin_list_destroy(n->plugin_list);
+    td_gpus_destroy(n->gpus);
     td_reconciler_destroy(n->reconciler);
     td_node_home_destroy(n->home);
     if (n->transport) n->transport->ops->destroy(n->transport);

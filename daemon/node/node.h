@@ -20,6 +20,7 @@
 //   shards/       checkpoint files: to the coordinator and from it, unreported, gone
 //   attempts/     attempts and their launchers: started, found, adopted, fenced
 //   planner/      plans, and what this machine has for them
+//   gpus/         GPUs, as the NVIDIA driver lists them
 //
 // The header of its name has the story of each room.
 //
@@ -61,6 +62,8 @@ struct td_node_options {
     int64_t silent_after_ns;             // 30 s
     int64_t plan_timeout_ns;             // 60 s
     int64_t measure_after_ns;            // as td_measurer's after_ns
+    const char *gpus, *visible_gpus;     // as in gpu_cut.h; NULL: "none", not set
+    int64_t gpu_timeout_ns;              // 30 s: after which the NVIDIA driver does not answer
     mode_t user_umask;                   // of ranks that write outside state_dir
 };
 

@@ -26,7 +26,7 @@ static void print_version(FILE *out, struct argp_state *state) {
 
 void (*argp_program_version_hook)(FILE *, struct argp_state *) = print_version;
 
-#define VERBS "run, plan, compare, rates, probe, reports or version"
+#define VERBS "run, plan, compare, rates, probe, devices, reports or version"
 
 enum {
     OPT_PLAN = 1,
@@ -50,7 +50,8 @@ enum {
     OPT_PATH_RULES,
     OPT_PLUGINS,
     OPT_REPORTS,
-    OPT_SETTINGS
+    OPT_SETTINGS,
+    OPT_INTERVAL
 };
 
 static const struct argp_option options[] = {
@@ -87,6 +88,7 @@ static const struct argp_option options[] = {
     {"threads", OPT_THREADS, "N", 0, "rates: of how many threads (1)", 2},
     {"reports-fd", OPT_REPORTS, "N", 0, "reports: the launcher's socket", 2},
     {"settings", OPT_SETTINGS, "JSON", 0, "reports: what the launcher asks for", 2},
+    {"interval-ms", OPT_INTERVAL, "N", 0, "devices: how often GPUs are looked at (10000)", 2},
     {"json", OPT_JSON, 0, 0, "with --dump-graph: as member `graph` of the sizes", 2},
     {0},
 };
@@ -96,6 +98,7 @@ struct command {
     const char *path_rules; // NULL: there are none
     const char *settings;   // reports: NULL: not given
     int32_t reports_fd;     // -1: not given
+    int32_t interval_ms;    // of devices
     struct td_rank_args args;
 };
 
@@ -137,6 +140,9 @@ static bool parse_number(int key, const char *arg, struct argp_state *state, str
         return true;
     case OPT_THREADS:
         parse_int(state, "threads", arg, 4096, &args->n_threads);
+        return true;
+    case OPT_INTERVAL:
+        parse_int(state, "interval-ms", arg, 3600000, &c->interval_ms);
         return true;
     default:
         return false;
@@ -216,13 +222,14 @@ int main(int argc, char **argv) {
     static const struct argp argp = {
         options,
         parse,
-        "run|plan|compare|rates|probe|reports|version",
+        "run|plan|compare|rates|probe|devices|reports|version",
         "Trains one rank of a job from a plan. Without a launcher it prints metrics and events as "
         "JSON lines, and stops with a checkpoint on Ctrl-C.",
         0,
         0,
         0};
-    struct command c = {.reports_fd = -1,
+    struct command c = {.interval_ms = 10000,
+                        .reports_fd = -1,
                         .args = {.page_fd = -1,
                                  .events_fd = -1,
                                  .group_fd = -1,
@@ -245,6 +252,7 @@ int main(int argc, char **argv) {
     if (!runs) signal(SIGUSR1, SIG_IGN); // "save", to all processes of a job of Slurm's
     if (strcmp(c.verb, "probe") == 0) return td_worker_probe(&c.args);
     if (strcmp(c.verb, "rates") == 0) return td_worker_rates(&c.args);
+    if (strcmp(c.verb, "devices") == 0) return td_worker_devices(c.interval_ms);
     if (strcmp(c.verb, "reports") == 0) {
         if (c.reports_fd >= 0 && c.settings) return td_worker_reports(c.reports_fd, c.settings);
         fprintf(stderr, "traind-worker: reports needs --reports-fd N and --settings JSON\n");

@@ -7,7 +7,7 @@
 //
 //   main.c                           the command line
 //   worker.h                         the verbs
-//   run.c, plan.c, compare.c, rates.c, probe.c
+//   run.c, plan.c, compare.c, rates.c, probe.c, devices.c
 //                                    a verb each; probe_plugins.h, the other half of probe
 //   reports/                         another verb: metrics of what a script says by itself
 //   precision.h                      what trainer.precision: auto is
@@ -32,6 +32,8 @@
 //                                     measure rates of this machine for a moment and keep them
 //   traind-worker probe [--plugins]   accelerators found here, a JSON object each; or what a spec
 //                                     can name as `name: plugin`, and traind's own
+//   traind-worker devices [--interval-ms N]
+//                                     what NVML says of GPUs, as JSON lines, until it is killed
 //   traind-worker reports --reports-fd N --settings JSON
 //                                     started by a launcher: metrics of what a script says
 //   traind-worker version
@@ -47,5 +49,6 @@ int td_worker_plan(const struct td_rank_args *args);
 int td_worker_compare(const struct td_rank_args *args);
 int td_worker_probe(const struct td_rank_args *args);
 int td_worker_rates(const struct td_rank_args *args);
+int td_worker_devices(int32_t interval_ms);
 
 #endif

@@ -33,7 +33,8 @@
 //      coordinator a node binds all jobs to --read-roots and --write-roots
 //   5  Reconcile.results: an older node removes what ranks left for people with each job that is
 //      forgotten; of an older coordinator's jobs it stays
+//   6  gpu_list, Register.gpus: the GPUs of an older node are not known
 
-enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 5 };
+enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 6 };
 
 #endif

@@ -63,6 +63,7 @@ LAYERS = {
     **floors(["lib/base/floats", "lib/base/files", "lib/base/machine"], "include", "lib/base"),
     "lib/plugin": BASE,
     "lib/attempt": BASE,
+    "lib/nvml": [*BASE, "lib/attempt"],
     "lib/job": BASE, "lib/version": [], "lib/tls": BASE, "lib/topology": BASE, "lib/loop": BASE,
     "lib/spec": [*BASE, "lib/job"],
     "lib/pattern": [*BASE, "lib/attempt"],
@@ -95,8 +96,8 @@ LAYERS = {
     **floors(["fabric/signals", "fabric/configure", "fabric/spawn"], *PLUGIN, "lib/attempt", "lib/spec", "fabric",
              "engine/train", "engine/train/config", "engine/train/checkpoint", *RANK, "engine/train/plan",
              "engine/train/loop"),
-    "daemon/worker": [*PLUGIN, "lib/attempt", "lib/spec", "lib/version", "fabric", "fabric/configure", "fabric/signals",
-                      "daemon/worker/reports", "engine/train", "engine/train/config", "engine/train/checkpoint", *RANK, "engine/train/plan"],
+    "daemon/worker": [*PLUGIN, "lib/attempt", "lib/spec", "lib/version", "lib/nvml", "fabric", "fabric/configure",
+                      "fabric/signals", "daemon/worker/reports", "engine/train", "engine/train/config", "engine/train/checkpoint", *RANK, "engine/train/plan"],
     # it trains nothing, and serves scripts that do
     "daemon/worker/reports": [*BASE, "lib/attempt", "lib/loop", "lib/pattern"],
     **floors([f"daemon/launcher/{r}" for r in ("loggers", "command", "watchdog", "reports")],
@@ -112,14 +113,15 @@ LAYERS = {
                            "daemon/coordinator/api"],
     # the brain knows messages, and no file, socket or clock
     "daemon/node/core": [*BASE, "lib/topology", "lib/attempt", "pb"],
-    **floors([f"daemon/node/shell/{r}" for r in ("assignment", "shards", "attempts", "planner")],
+    **floors([f"daemon/node/shell/{r}" for r in ("assignment", "shards", "attempts", "planner", "gpus")],
              *DAEMON, "daemon/node/core", "daemon/node/shell"),
     "daemon/node/shell": [*DAEMON, "lib/plugin", "daemon/node/core", "daemon/node/shell/assignment",
-                          "daemon/node/shell/shards", "daemon/node/shell/attempts", "daemon/node/shell/planner"],
+                          "daemon/node/shell/shards", "daemon/node/shell/attempts", "daemon/node/shell/planner", "daemon/node/shell/gpus"],
     "daemon/node": [*DAEMON, "daemon/node/core", "daemon/node/shell", "daemon/node/shell/assignment",
-                    "daemon/node/shell/attempts", "daemon/node/shell/planner"],
+                    "daemon/node/shell/attempts", "daemon/node/shell/planner", "daemon/node/shell/gpus"],
     # how a node reaches its coordinator is chosen above both
-    "daemon": [*DAEMON, "daemon/coordinator", "daemon/node", "daemon/node/shell", "daemon/node/shell/planner"],
+    "daemon": [*DAEMON, "daemon/coordinator", "daemon/node", "daemon/node/shell", "daemon/node/shell/planner",
+               "daemon/node/shell/gpus"],
     **floors(CLIENT, *DAEMON, "client"),
     "client/run": [*DAEMON, "client", *CLIENT],
     "client": [*DAEMON, *CLIENT],
@@ -141,6 +143,7 @@ PRIVATE = {
     "lib/base/rng_loops.h": ["lib/base", "engine/graph/random.c"],
     "lib/spec/check.h": ["lib/spec"],
     "lib/spec/knobs.h": ["lib/spec"],
+    "lib/nvml/calls.h": ["lib/nvml"], "lib/nvml/state.h": ["lib/nvml"],
     "lib/tls/error.h": ["lib/tls"], "lib/tls/x509.h": ["lib/tls"],
 }
 
@@ -167,8 +170,8 @@ HOMES = [
     (r"openssl/", ["lib/tls"], None),
     (r"hwloc", ["lib/topology"], None),
     (r"re2/", ["lib/pattern"], 1),
-    (r"dlfcn\.h", ["lib/plugin/registry.c", "fabric/signals/symbol.c", "accelerators"], None),
-    (r"cuda|cublas|cudnn|nvml", ["accelerators/cuda"], None),
+    (r"dlfcn\.h", ["lib/plugin/registry.c", "fabric/signals/symbol.c", "lib/nvml/calls.c", "accelerators"], None),
+    (r"cuda|cublas|cudnn", ["accelerators/cuda"], None), (r"nvml", ["lib/nvml"], None),
     (r"gloo/|mpi\.h|nccl", ["collectives"], None),
     (r"argp\.h", ["daemon", "client"], None), (r"libsmartcols/", ["client"], 1),
 ]
@@ -209,7 +212,7 @@ EVENT_TABLES = ["COORDINATOR", "RUN"]
 INTEGERS_TO_POINTERS = ["include/traind/accelerator.h", "engine/graph/state.c", "lib/base/base.h"]
 # Whose sentences, paragraphs and words are counted (prose.py). docs/job-spec.md is printed by the program.
 PROSE = ["README.md", "CONVENTIONS.md", "deploy/slurm/README.md", "docs/access.md", "docs/architecture.md", "docs/cheat-sheet.md", "docs/cluster.md", "docs/commands.md", "docs/engine.md",
-         "docs/extending.md", "docs/fabric.md", "docs/figures.md", "docs/lightning.md", "docs/measurements.md", "docs/operations.md", "docs/plugins.md", "docs/recipes.md", "docs/troubleshooting.md", "docs/watching.md", "examples/init/README.md", "tests/bench/rivals/README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/tutorials/*.md"))]
+         "docs/extending.md", "docs/fabric.md", "docs/figures.md", "docs/gpus.md", "docs/lightning.md", "docs/measurements.md", "docs/operations.md", "docs/plugins.md", "docs/recipes.md", "docs/troubleshooting.md", "docs/watching.md", "examples/init/README.md", "tests/bench/rivals/README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/tutorials/*.md"))]
 
 problems = []
 
@@ -304,6 +307,14 @@ def check_one_way(path, code):
             problem(path, line_of(code, m.start()), "const is cast away by td_unconst() alone (lib/base/base.h)")
     for m in re.finditer(r"#[ \t]*define[ \t]+\w+_magic\b|\bconst\s+\w+\s+\w+_magic\s*=", code):
         problem(path, line_of(code, m.start()), "a magic number is written `enum { td_thing_magic = 0x... };`")
+
+
+def check_nvml(path, code):
+    """NVML is called in lib/nvml alone, which has what it needs of it in words of its own."""
+    if path.startswith(("lib/nvml/", "tests/")):
+        return
+    for m in re.finditer(r"\bnvml[A-Z]\w*", code):
+        problem(path, line_of(code, m.start()), f"{m[0]} of NVML is for lib/nvml alone (lib/nvml/nvml.h)")
 
 
 def check_buffers(path, code):
@@ -410,6 +421,7 @@ def check_file(path, users):
     opens.check(path, without_strings(plain), problem)
     check_prints(path, without_strings(plain))
     check_one_way(path, without_strings(plain))
+    check_nvml(path, plain)
     check_buffers(path, plain)
     for check in (braces.check, prose.check_comments, said.check):
         check(path, code, problem)

@@ -179,6 +179,13 @@ def test_second_way_of_what_has_one_is_named(tree, code, words):
     assert [words in p for p in lint.problems] == ([True] if words else [])
 
 
+@pytest.mark.parametrize("path, ok", [("daemon/worker/devices.c", False), ("accelerators/cuda/x.c", False),
+                                      ("lib/nvml/calls.c", True), ("tests/doubles/nvml.c", True)])
+def test_call_of_nvml_outside_its_home_is_named(tree, path, ok):
+    lint.check_nvml(path, "int code = nvmlInit_v2();")
+    assert ["lib/nvml alone" in p for p in lint.problems] == ([] if ok else [True])
+
+
 @pytest.mark.parametrize("path, code, ok", [
     ("daemon/node/shell/x.c", "int fd = open(path, O_RDONLY | O_CLOEXEC);", False),
     ("engine/train/x.c", "int fd = openat(dir,\n    name, O_RDWR);", False),

@@ -499,10 +499,11 @@ Traind__V1__Node *td_view_node(struct td_arena *a, const struct td_core *core,
     m->cpu_level_held = copy(a, n->cpu_level_held);
     m->embedded = n->embedded;
     m->address = copy(a, n->from);
+    m->gpus = td_host_gpus_view(a, &n->gpus);
     int64_t ago_ns = n->embedded && n->session ? 0 : now.mono.ns - n->last_message.ns;
     m->last_seen_ms = ago_ns > 0 ? (uint32_t)TD_MIN(ago_ns / TD_NS_PER_MS, UINT32_MAX) : 0;
     if (n->cordon.on && !(m->cordon = view_cordon(a, core, n))) return NULL;
-    return view_node_jobs(a, core, n, m) && view_node_devices(a, n, m) ? m : NULL;
+    return m->gpus && view_node_jobs(a, core, n, m) && view_node_devices(a, n, m) ? m : NULL;
 }
 
 Traind__V1__ListNodesResponse *td_view_nodes(struct td_arena *a, const struct td_core *core,

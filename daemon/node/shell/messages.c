@@ -96,7 +96,7 @@ void td_messages_register(struct td_node_daemon *n) {
     r.n_attempts = n_attempts;
     r.attempts = held;
     r.embedded = n->transport->ops->embedded;
-    r.keyed = r.batches = r.devices = true;
+    r.keyed = r.batches = r.devices = r.gpus = true;
     r.commands = td_job_kind_is_in(n->kinds, TD_KIND_COMMAND);
     r.programs = td_job_kind_is_in(n->kinds, TD_KIND_PROGRAM);
     r.fresh = !n->known;
@@ -274,4 +274,14 @@ void td_messages_plugins(struct td_node_daemon *n) {
     m.plugin_list = &list;
     if (!s) (void)td_node_daemon_send(n, &m);
     td_status_log(TD_LOG_WARN, s, "list of plugins not sent, continuing");
+}
+
+void td_messages_gpus(struct td_node_daemon *n) {
+    const Traind__V1__GpuList *list = td_gpus_list(n->gpus);
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    if (!list) return; // its coming sends it
+    Traind__V1__GpuList copy = *list;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_GPU_LIST;
+    m.gpu_list = &copy;
+    (void)td_node_daemon_send(n, &m);
 }

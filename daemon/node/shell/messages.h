@@ -14,6 +14,8 @@ void td_messages_refused(struct td_node_daemon *n, const Traind__V1__AttemptId *
                          td_status borrow_why);
 // What the probe found; nothing before it has ended.
 void td_messages_plugins(struct td_node_daemon *n);
+// The GPUs that are known; nothing before they are.
+void td_messages_gpus(struct td_node_daemon *n);
 // result_json is "" where the status is not TD_OK.
 void td_messages_planned(struct td_node_daemon *n, const char *request, td_status borrow_status,
                          const char *result_json);

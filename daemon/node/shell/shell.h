@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "daemon/node/shell/attempts/attempt.h"
+#include "daemon/node/shell/gpus/gpus.h"
 #include "daemon/node/shell/planner/inventory.h"
 #include "daemon/node/shell/planner/measurer.h"
 #include "daemon/node/shell/planner/planner.h"
@@ -48,6 +49,7 @@ struct td_node_daemon {
     struct td_planner *planner, *comparer; // comparer: of files that plans have read
     struct td_measurer *measurer;
     struct td_plugin_list *plugin_list;
+    struct td_gpus *gpus;
     struct td_reconciler *reconciler;
     struct td_node_home *home;
     char trouble[TD_NODE_TROUBLE_BYTES]; // why nothing can start here now (home.h); "": it can

@@ -32,6 +32,7 @@ READS = {
     "metrics": (["metrics", "JOB"], "train_loss_step"),
     "checkpoint list": (["checkpoint", "list", "JOB"], "step-48"),
     "node list": (["node", "list"], "READY"),
+    "node show": (["node", "show", "NODE"], "READY"),
     "plugins": (["plugins"], "single_device"),
     "cluster info": (["cluster", "info"], "127.0.0.1"),
     "watch": (["watch", "JOB"], "SUCCEEDED"),
@@ -57,7 +58,7 @@ WRITES = ("completion", "submit", "plan", "run", "cancel", "pause", "resume", "d
 def test_every_reading_verb_in_every_form(done, form):
     daemon, job = done
     for verb, (args, word) in READS.items():
-        out = daemon.ctl(*[job if a == "JOB" else a for a in args], "-o", form, check=OK).stdout
+        out = daemon.ctl(*[{"JOB": job, "NODE": daemon.node_name}.get(a, a) for a in args], "-o", form, check=OK).stdout
         assert out.endswith("\n"), verb
         if form == "json":
             json.loads(out)

@@ -19,12 +19,14 @@
 //   effects.h                       the lists that an input fills
 //   changes.h                       what is saved
 //   jobs.h job_list.h               all jobs, and those in some order
-//   hosts.h host_devices.h          all nodes, and the devices of one
+//   hosts.h host_devices.h          all nodes, and the devices of one, by accelerator
+//   host_gpus.h                     the GPUs of one
 //   plan_asks.h                     plans that were asked for and are on their way
 
 #include "daemon/coordinator/core/model/checkpoint.h"
 #include "daemon/coordinator/core/model/exchange.h"
 #include "daemon/coordinator/core/model/host_devices.h"
+#include "daemon/coordinator/core/model/host_gpus.h"
 #include "lib/base/map.h"
 #include "lib/spec/plan.h"
 
@@ -89,6 +91,7 @@ struct td_host {
     uint32_t n_due;
     uint32_t n_removals; // rows of deleted jobs
     struct td_host_devices devices;
+    struct td_host_gpus gpus;
     uint32_t values_flying; // rendezvous.h
     uint32_t stale;         // messages that its daemon has dropped, by its last heartbeat
     struct td_host_cordon cordon;

@@ -1,0 +1,79 @@
+// The list is kept unpacked, as whoever places jobs reads it. protobuf-c copies a message by way of
+// its bytes.
+
+#include "daemon/coordinator/core/model/host_gpus.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/attempt/devices.h"
+#include "lib/base/arena.h"
+
+static void *arena_alloc(void *arena, size_t bytes) {
+    return td_arena_alloc(arena, bytes ? bytes : 1);
+}
+static void arena_free(void *arena, void *p) {
+    (void)arena, (void)p; // goes with the arena
+}
+
+// allocator NULL: the heap. NULL: no memory.
+static Traind__V1__GpuList *dup_list(const Traind__V1__GpuList *m, ProtobufCAllocator *allocator) {
+    const size_t bytes = traind__v1__gpu_list__get_packed_size(m);
+    TD_AUTO_FREE uint8_t *packed = td_calloc(1, bytes + 1);
+    if (!packed) return NULL;
+    traind__v1__gpu_list__pack(m, packed);
+    return traind__v1__gpu_list__unpack(allocator, bytes, packed);
+}
+
+// What is wrong with it; NULL: nothing.
+static const char *find_wrong(const Traind__V1__GpuList *m) {
+    if (m->n_gpus > TD_DEVICES_MAX) return "more than 64 GPUs";
+    if (traind__v1__gpu_list__get_packed_size(m) > TD_HOST_GPUS_BYTES) return "more than 256 KiB";
+    for (size_t i = 0; i < m->n_gpus; i++) {
+        if (!td_device_uuid_ok(m->gpus[i]->uuid)) return "a GPU without a uuid";
+        for (size_t k = 0; k < i; k++) {
+            if (strcmp(m->gpus[i]->uuid, m->gpus[k]->uuid) == 0) return "a GPU twice";
+        }
+    }
+    return NULL;
+}
+
+void td_host_gpus_finish(struct td_host_gpus *g) {
+    if (g->list) traind__v1__gpu_list__free_unpacked(td_steal(g->list), NULL);
+}
+
+void td_host_gpus_register(struct td_host_gpus *g, bool lists, bool is_other_boot) {
+    g->is_registered = true;
+    g->lists = lists;
+    if (!lists || is_other_boot) td_host_gpus_finish(g);
+}
+
+void td_host_gpus_take(struct td_host_gpus *g, const Traind__V1__GpuList *m) {
+    Traind__V1__GpuList none = TRAIND__V1__GPU_LIST__INIT;
+    char why[96];
+    const char *wrong = find_wrong(m);
+    if (wrong) {
+        snprintf(why, sizeof why, "its list of GPUs is refused: it has %s", wrong);
+        none.why = why;
+        m = &none;
+    }
+    td_host_gpus_finish(g);
+    g->list = dup_list(m, NULL);
+    TD_CHECK(g->list && "out of memory: start again from the disk");
+}
+
+static const char *say_unlisted(const struct td_host_gpus *g) {
+    if (!g->is_registered) return "not known: the node is away since the coordinator started";
+    if (!g->lists) return "not known: the node's build does not list GPUs";
+    return "not known yet: the node waits for what the NVIDIA driver answers";
+}
+
+Traind__V1__GpuList *td_host_gpus_view(struct td_arena *a, const struct td_host_gpus *g) {
+    ProtobufCAllocator allocator = {arena_alloc, arena_free, a};
+    if (g->list) return dup_list(g->list, &allocator);
+    Traind__V1__GpuList *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__gpu_list__init(m);
+    m->why = td_unconst(say_unlisted(g));
+    return m;
+}
