@@ -77,7 +77,8 @@ static void test_command_has_its_own_keys_alone_when_canonical(void **state) {
         "\"trainer\":{\"devices\":2,\"num_nodes\":1},"
         "\"restart\":{\"max\":3,\"backoff\":[1,5,25],\"stuck_timeout\":900},"
         "\"resources\":{\"nodes\":null,\"threads\":\"auto\",\"memory_bytes\":\"auto\","
-        "\"processes\":\"auto\",\"open_files\":64},\"metrics_from\":{\"stdout\":null}}";
+        "\"processes\":\"auto\",\"open_files\":64},"
+        "\"metrics_from\":{\"stdout\":null,\"transformers\":\"auto\"}}";
     struct td_json *tree = parse(*state, "kind: command\ncommand: [run, 3]\nenv: {A: 1, B: x}\n"
                                          "trainer: {devices: 2}\nresources: {open_files: 64}\n");
     for (int i = 0; i < 2; i++) {
