@@ -168,7 +168,7 @@ def test_a_reader_that_dies_is_replaced_a_few_times_and_notes_say_so(daemon, tmp
 
 
 def test_a_reader_dies_with_its_launcher(daemon, tmp_path):
-    job = daemon.submit(bash(tmp_path, "echo step=1 loss=1; sleep 600", restart={"max": 0}))
+    job = daemon.submit(bash(tmp_path, "echo step=1 loss=1; exec sleep 600", restart={"max": 0}))
     pid = reader(daemon)
     launcher = int(pathlib.Path(f"/proc/{pid}/status").read_text().split("PPid:")[1].split()[0])
     os.kill(launcher, signal.SIGKILL)
