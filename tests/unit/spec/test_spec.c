@@ -74,10 +74,9 @@ static void test_command_has_its_own_keys_alone_when_canonical(void **state) {
     static const char want[] =
         "{\"name\":\"job\",\"kind\":\"command\",\"command\":[\"run\",\"3\"],"
         "\"env\":{\"A\":\"1\",\"B\":\"x\"},\"workdir\":null,\"loggers\":[],\"labels\":{},"
-        "\"trainer\":{\"devices\":2,\"num_nodes\":1},"
-        "\"restart\":{\"max\":3,\"backoff\":[1,5,25],\"stuck_timeout\":900},"
-        "\"resources\":{\"nodes\":null,\"threads\":\"auto\",\"memory_bytes\":\"auto\","
-        "\"processes\":\"auto\",\"open_files\":64},"
+        "\"trainer\":{\"devices\":2,\"num_nodes\":1},\"restart\":{\"max\":3,\"backoff\":[1,5,25],"
+        "\"stuck_timeout\":900},\"resources\":{\"nodes\":null,\"threads\":\"auto\","
+        "\"memory_bytes\":\"auto\",\"processes\":\"auto\",\"open_files\":64},"
         "\"metrics_from\":{\"stdout\":null,\"transformers\":\"auto\"}}";
     struct td_json *tree = parse(*state, "kind: command\ncommand: [run, 3]\nenv: {A: 1, B: x}\n"
                                          "trainer: {devices: 2}\nresources: {open_files: 64}\n");
