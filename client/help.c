@@ -48,6 +48,9 @@ static const struct example examples[] = {
     {"node cordon", "  trainctl node cordon gpu-3 --reason 'a fan is loud'\n"},
     {"node drain", "  trainctl node drain gpu-3 --reason 'new disk'\n"
                    "  trainctl node drain gpu-3 --wait --timeout 600    until it is empty\n"},
+    {"node label", "  trainctl node label gpu-3 gpu=h100 room=b2\n"
+                   "  trainctl node label gpu-3 room-       takes it away\n"
+                   "  trainctl node label gpu-3             shows them\n"},
     {"node list", "  trainctl node list\n  trainctl node list -o wide          each GPU, too\n"},
     {"node revoke", "  trainctl node revoke gpu-3\n"},
     {"node show", "  trainctl node show gpu-3\n  trainctl node show gpu-3 -o json\n"},

@@ -72,12 +72,13 @@ static td_status show_nodes(const struct td_pages *p, bool wide) {
                                                {"DEVICES", TD_COLUMN_TEXT | TD_COLUMN_SPARE},
                                                {"GPUS", TD_COLUMN_TEXT | TD_COLUMN_SPARE},
                                                {"JOBS", TD_COLUMN_SPARE},
-                                               {"VERSION", TD_COLUMN_SPARE}};
+                                               {"VERSION", TD_COLUMN_SPARE},
+                                               {"LABELS", TD_COLUMN_TEXT}}; // wide alone
     struct td_table t;
-    td_table_init(&t, arena, TD_COUNTOF(columns), columns);
+    td_table_init(&t, arena, TD_COUNTOF(columns) - !wide, columns);
     for (size_t i = 0; i < p->n_items; i++) {
         const Traind__V1__Node *n = p->item[i];
-        char memory[32], state[TD_NODE_STATE_BYTES];
+        char memory[32], state[TD_NODE_STATE_BYTES], labels[TD_LABELS_BYTES];
         TD_TRY(td_table_add(&t, "%s", n->id));
         TD_TRY(td_table_add(&t, "%s", n->name));
         TD_TRY(td_table_add(&t, "%s", td_node_state_words(n, state)));
@@ -89,6 +90,7 @@ static td_status show_nodes(const struct td_pages *p, bool wide) {
         TD_TRY(add_gpus(&t, arena, n));
         TD_TRY(td_table_add(&t, "%zu", n->n_jobs));
         TD_TRY(td_table_add(&t, "%s", n->version));
+        if (wide) TD_TRY(td_table_add(&t, "%s", td_node_labels_text(n, labels)));
     }
     TD_TRY(td_table_print(&t, wide));
     for (size_t i = 0; i < p->n_items; i++) {

@@ -1,9 +1,14 @@
-// node token and node revoke: who may become a node, and who may not be one any more. As of `token
+// node token and node revoke: who may become a node, and who may not be one any more. node label:
+// words by which jobs choose one. As of `token
 // create`, the text of a join token goes to standard output alone, so that `trainctl node token >
 // file` keeps it; what it is goes to standard error.
 
+#include <stdio.h>
+#include <string.h>
+
 #include "client/nodes/nodes.h"
 #include "client/screen/print.h"
+#include "client/session/pages.h"
 #include "client/session/session.h"
 #include "traind/v1/admin.pb-c.h"
 
@@ -42,4 +47,76 @@ td_status td_cmd_node_revoke(struct td_session *s, const struct td_flags *f, int
         td_print(stdout, "%s of '%s' REVOKED\n", r->id, r->name);
     }
     return TD_OK;
+}
+
+// ---- labels -------------------------------------------------------------------------------------
+const char *td_node_labels_text(const Traind__V1__Node *n, char out[TD_LABELS_BYTES]) {
+    size_t len = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < n->n_labels && len < TD_LABELS_BYTES; i++) {
+        len += (size_t)snprintf(out + len, TD_LABELS_BYTES - len, "%s%s=%s", i ? "," : "",
+                                n->labels[i]->key, n->labels[i]->value);
+    }
+    return out;
+}
+
+static td_status show_labels(struct td_session *s, const Traind__V1__Node *n) {
+    char labels[TD_LABELS_BYTES];
+    const enum td_output output = s->flags->output;
+    if (td_output_is_json(output)) return td_session_print_json(s, &n->base);
+    td_node_labels_text(n, labels);
+    td_print(stdout, "%s%s%s\n", n->name, output == TD_OUTPUT_NAME ? "" : " ",
+             output == TD_OUTPUT_NAME ? ""
+             : *labels                ? labels
+                                      : "has no labels");
+    return TD_OK;
+}
+
+// By its id, else by a name that only one bears.
+static td_status find_node(const struct td_pages *p, const char *said,
+                           const Traind__V1__Node **out_node) {
+    const Traind__V1__Node *found = NULL;
+    size_t n_named = 0;
+    for (size_t i = 0; i < p->n_items; i++) {
+        const Traind__V1__Node *n = p->item[i];
+        if (strcmp(n->id, said) == 0) {
+            *out_node = n;
+            return TD_OK;
+        }
+        if (strcmp(n->name, said) != 0) continue;
+        found = n;
+        n_named++;
+    }
+    if (n_named == 0) return td_fail(TD_NOT_FOUND, "no known node has the id or name '%s'", said);
+    if (n_named > 1) {
+        return td_fail(TD_INVALID_ARGUMENT, "%zu nodes are called '%s'; name it by its id", n_named,
+                       said);
+    }
+    *out_node = found;
+    return TD_OK;
+}
+
+static td_status read_labels(struct td_session *s, const char *said) {
+    Traind__V1__ListNodesRequest request = TRAIND__V1__LIST_NODES_REQUEST__INIT;
+    const Traind__V1__Node *n = NULL;
+    struct td_pages pages = {0};
+    td_status failed = td_pages_read(s, "/traind.v1.NodeAdminService/ListNodes", &request.base,
+                                     &traind__v1__list_nodes_response__descriptor, "nodes", &pages);
+    if (!failed) failed = find_node(&pages, said, &n);
+    if (!failed) failed = show_labels(s, n);
+    td_pages_finish(&pages);
+    return failed;
+}
+
+td_status td_cmd_node_label(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)out_exit;
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    Traind__V1__LabelNodeRequest request = TRAIND__V1__LABEL_NODE_REQUEST__INIT;
+    if (f->n_args == 1) return read_labels(s, f->args[0]);
+    request.node = td_unconst(f->args[0]);
+    request.changes = td_unconst(f->args + 1);
+    request.n_changes = (size_t)f->n_args - 1;
+    TD_TRY(td_session_call(s, "/traind.v1.NodeAdminService/LabelNode", &request.base,
+                           &traind__v1__node__descriptor, &answer));
+    return show_labels(s, (const Traind__V1__Node *)td_rpc_message_get(answer));
 }

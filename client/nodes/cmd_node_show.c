@@ -42,7 +42,7 @@ static void show_cordon(const Traind__V1__Cordon *c) {
 }
 
 static void show_node(const Traind__V1__Node *n) {
-    char bytes[32], seen[32], state[TD_NODE_STATE_BYTES];
+    char bytes[32], seen[32], state[TD_NODE_STATE_BYTES], labels[TD_LABELS_BYTES];
     fact("id", n->id);
     fact("name", n->name);
     fact("state", td_node_state_words(n, state));
@@ -52,6 +52,7 @@ static void show_node(const Traind__V1__Node *n) {
     fact("version", n->version);
     td_print(stdout, "%-18s %s ago\n", "last seen", td_format_seconds(n->last_seen_ms / 1e3, seen));
     fact("certificate until", n->certificate_end_time);
+    fact("labels", td_node_labels_text(n, labels));
     td_print(stdout, "%-18s %" PRIu32 " of %" PRIu32 " used\n", "slots", n->slots_used, n->slots);
     td_print(stdout, "%-18s %" PRIu32 "\n", "cores", n->cores);
     fact("cpu", n->cpu_level);

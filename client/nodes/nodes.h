@@ -6,7 +6,7 @@
 //   node_state.h   the state of a node in words
 //   cmd_cluster.c  node list, cluster info, version
 //   cmd_cordon.c   node cordon, node uncordon, node drain
-//   cmd_node.c     node token, node revoke
+//   cmd_node.c     node token, node revoke, node label
 //   cmd_node_show.c
 //                  node show
 //   gpus.h         GPUs, as node list and node show have them
@@ -16,10 +16,12 @@
 // One thread. A verb gets its parsed flags (client/client.h).
 
 #include "client/client.h"
+#include "traind/v1/admin.pb-c.h"
 
 TD_VERB(td_cmd_cluster_info);
 TD_VERB(td_cmd_node_cordon);
 TD_VERB(td_cmd_node_drain);
+TD_VERB(td_cmd_node_label);
 TD_VERB(td_cmd_node_list);
 TD_VERB(td_cmd_node_revoke);
 TD_VERB(td_cmd_node_show);
@@ -28,5 +30,8 @@ TD_VERB(td_cmd_node_uncordon);
 TD_VERB(td_cmd_plugins);
 TD_VERB(td_cmd_top);
 TD_VERB(td_cmd_version);
+
+// "gpu=h100,room=b2"; "": it has none.
+const char *td_node_labels_text(const Traind__V1__Node *n, char out[TD_LABELS_BYTES]);
 
 #endif

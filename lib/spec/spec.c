@@ -249,6 +249,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
     read_early_stopping(td_json_get(tree, "early_stopping"), &s.early_stopping);
     read_restart(td_json_get(tree, "restart"), &s.restart);
     const struct td_json *resources = td_json_get(tree, "resources");
+    s.node_labels = td_json_get(resources, "labels");
     s.resources.threads = i32(resources, "threads");
     s.resources.memory_bytes = int_of(resources, "memory_bytes");
     s.resources.processes = i32(resources, "processes");

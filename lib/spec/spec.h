@@ -176,13 +176,14 @@ struct td_spec {
     struct td_spec_early_stopping early_stopping;
     struct td_spec_restart restart;
     struct td_spec_resources resources;
-    const char *ckpt_path;            // resume everything from here; ""
-    bool strict;                      // of init_from
-    const char *init_from;            // weights only; ""
-    const char *evaluate_from;        // best, last or a path; "": best where fit has a monitor
-    const struct td_json *plugins;    // list of paths: the user's own shared objects
-    const struct td_json *paths_from; // list: where relative paths in knobs of plugins begin
-    const struct td_json *labels;     // map of texts, by key (lib/job/labels.h)
+    const char *ckpt_path;             // resume everything from here; ""
+    bool strict;                       // of init_from
+    const char *init_from;             // weights only; ""
+    const char *evaluate_from;         // best, last or a path; "": best where fit has a monitor
+    const struct td_json *plugins;     // list of paths: the user's own shared objects
+    const struct td_json *paths_from;  // list: where relative paths in knobs of plugins begin
+    const struct td_json *labels;      // map of texts, by key (lib/job/labels.h)
+    const struct td_json *node_labels; // the same of resources: what its nodes have
 };
 
 // tree must be canonical (from td_spec_parse, td_spec_validate, or stored text of one).

@@ -224,6 +224,20 @@ static void uncordon_node(struct td_rpc_call *call, const ProtobufCMessage *requ
     if (s) td_shell_fail(c, call, s);
 }
 
+static void label_node(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const Traind__V1__LabelNodeRequest *r = (const Traind__V1__LabelNodeRequest *)request;
+    const struct td_host *n = NULL;
+    td_rpc_call_set_object(call, r->node);
+    td_status s = td_shell_writable(c);
+    if (!s) {
+        s = td_core_label_node(c->core, td_shell_now(), r->node, r->changes, r->n_changes, &n);
+    }
+    td_shell_after(c);
+    if (!s) s = reply_node(c, call, n);
+    if (s) td_shell_fail(c, call, s);
+}
+
 #define DECIDES(name, request_type, fn)                                                            \
     {                                                                                              \
         .service = "traind.v1.NodeAdminService", .method = name, .role = TD_ROLE_OPERATOR,         \
@@ -250,6 +264,7 @@ static const struct td_rpc_method rows[] = {
     DECIDES("CordonNode", cordon_node_request, cordon_node),
     DECIDES("UncordonNode", uncordon_node_request, uncordon_node),
     DECIDES("DrainNode", drain_node_request, drain_node),
+    DECIDES("LabelNode", label_node_request, label_node),
     {.service = "traind.v1.AdminService",
      .method = "GetClusterInfo",
      .role = TD_ROLE_VIEWER,

@@ -29,8 +29,8 @@
 // Above them the face, which the shell calls:
 //   requests.h, what people asked before; frame.h, how each input begins and ends
 //   core.c, the inputs of nodes and of time; core_bulk.c, of bytes; core_verbs.c, of people about
-//   jobs; core_cordon.c, about nodes; core_load.c, rows back into it at the start; view.h, what
-//   clients read; page.h, how much of a list at a time
+//   jobs; core_cordon.c, about nodes; core_load.c, rows back into it at the start; view.h and
+//   view_labels.h, what clients read; page.h, how much of a list at a time
 
 #include "daemon/coordinator/core/model/exchange.h"
 #include "daemon/coordinator/core/model/jobs.h"
@@ -118,6 +118,11 @@ TD_MUST_USE td_status td_core_cordon(struct td_core *core, struct td_now now,
 // Ends both. What a drain has asked to stop does so all the same.
 TD_MUST_USE td_status td_core_uncordon(struct td_core *core, struct td_now now, const char *node,
                                        const struct td_host **out_node);
+// All of the changes of its labels, or none (LabelNodeRequest of admin.proto). A node is refused as
+// above; INVALID_ARGUMENT LABEL_INVALID, RESOURCE_EXHAUSTED LIMIT_LABELS.
+TD_MUST_USE td_status td_core_label_node(struct td_core *core, struct td_now now, const char *node,
+                                         char *const *changes, size_t n_changes,
+                                         const struct td_host **out_node);
 
 // Nothing is placed any more. stop_embedded: attempts of the embedded node are stopped with a
 // checkpoint. td_core_n_stopping: attempts it still waits for.

@@ -1,5 +1,5 @@
 // What operators ask of the core about a node: that it gets no new attempts, that what runs there
-// goes elsewhere, and that this is over. Each is one input as core.c has it.
+// goes elsewhere, and that this is over; its labels. Each is one input as core.c has it.
 //
 // A node is named by its id, or by its name. Several may have one name, as a machine that was
 // installed again has another id. Then the one that is connected is meant. Where none is, the id
@@ -15,6 +15,7 @@
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/nodes/drain.h"
 #include "daemon/coordinator/core/nodes/node_admin.h"
+#include "daemon/coordinator/core/nodes/node_labels.h"
 #include "lib/base/buf.h"
 #include "lib/base/clip.h"
 #include "lib/base/utf8.h"
@@ -115,5 +116,17 @@ td_status td_core_uncordon(struct td_core *core, struct td_now now, const char *
     td_core_log(core, "node is uncordoned node=%s", n->name);
     core->queue_dirty = true;
     td_core_leave(core);
+    return TD_OK;
+}
+
+td_status td_core_label_node(struct td_core *core, struct td_now now, const char *node,
+                             char *const *changes, size_t n_changes,
+                             const struct td_host **out_node) {
+    struct td_host *n = NULL;
+    td_core_enter(core, now);
+    TD_TRY(find(core, node, &n));
+    TD_TRY(td_node_labels_change(core, n, changes, n_changes));
+    td_core_leave(core);
+    *out_node = n;
     return TD_OK;
 }

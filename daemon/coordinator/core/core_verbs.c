@@ -27,6 +27,7 @@
 #include "lib/attempt/rank_page.h"
 #include "lib/base/digest.h"
 #include "lib/base/utf8.h"
+#include "lib/job/labels.h"
 
 // ---- creating -----------------------------------------------------------------------------------
 static td_status check_room(const struct td_core *core) {
@@ -36,6 +37,16 @@ static td_status check_room(const struct td_core *core) {
                                          "when some have ended",
                                          core->n_active),
                                  "LIMIT_JOBS");
+}
+
+static td_status check_capacity(const struct td_core *core, const struct td_job *j) {
+    const struct td_job_knobs *k = &j->knobs;
+    const uint32_t ranks = td_job_node_ranks(j);
+    TD_TRY(td_capacity_labels(core, k->node_labels));
+    TD_TRY(td_capacity_slots(core, k->node_labels, ranks, &k->resources));
+    TD_TRY(td_capacity_kind(core, k->node_labels, k->kind, ranks, &k->resources));
+    TD_TRY(td_capacity_memory(core, k->node_labels, ranks, td_plans_find_held(core, j)));
+    return td_capacity_devices(core, k->node_labels, ranks, k->accelerator);
 }
 
 static td_status build_job(struct td_core *core, const struct td_core_create_job *request,
@@ -49,10 +60,7 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
     j->seq = j->queue_seq = core->next_seq;
     j->create_ns = j->wait_ns = core->now.real.ns;
     j->waits_since = core->now.mono;
-    TD_TRY(td_capacity_slots(core, td_job_node_ranks(j), &j->knobs.resources));
-    TD_TRY(td_capacity_kind(core, j->knobs.kind, td_job_node_ranks(j), &j->knobs.resources));
-    TD_TRY(td_capacity_memory(core, td_job_node_ranks(j), td_plans_find_held(core, j)));
-    TD_TRY(td_capacity_devices(core, td_job_node_ranks(j), j->knobs.accelerator));
+    TD_TRY(check_capacity(core, j));
     *out_job = td_steal(j);
     return TD_OK;
 }
@@ -272,8 +280,9 @@ td_status td_core_delete(struct td_core *core, struct td_now now, const char *id
 // ---- planning -----------------------------------------------------------------------------------
 // Ranks on each node of a canonical spec that has slots and devices somewhere.
 // *out_facts: what is to be said of a kind that nobody works out a plan for; NULL: it has one.
+// *out_labels: that it asks of its nodes. Both are the caller's to free, also after a failure.
 static td_status look_at_spec(const struct td_core *core, const char *spec_json,
-                              uint32_t *out_ranks, char **out_facts) {
+                              uint32_t *out_ranks, char **out_labels, char **out_facts) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
     struct td_json *tree = NULL;
@@ -281,11 +290,14 @@ static td_status look_at_spec(const struct td_core *core, const char *spec_json,
     struct td_spec spec;
     td_spec_read(tree, &spec);
     *out_ranks = (uint32_t)td_spec_node_ranks(&spec);
-    TD_TRY(td_capacity_slots(core, *out_ranks, &spec.resources));
+    TD_TRY(td_labels_of_map(spec.node_labels, out_labels));
+    const char *labels = *out_labels ? *out_labels : "";
+    TD_TRY(td_capacity_labels(core, labels));
+    TD_TRY(td_capacity_slots(core, labels, *out_ranks, &spec.resources));
     if (spec.kind != TD_KIND_TRAIN) {
         TD_AUTO_BUF text;
         td_buf_init(&text, 256);
-        TD_TRY(td_capacity_kind(core, spec.kind, *out_ranks, &spec.resources));
+        TD_TRY(td_capacity_kind(core, labels, spec.kind, *out_ranks, &spec.resources));
         TD_TRY(td_buf_printf(&text, "{\"kind\":\"%s\",\"world_size\":%d",
                              td_job_kind_name(spec.kind), td_spec_ranks(&spec)));
         if (spec.resources.memory_bytes > 0) {
@@ -298,7 +310,7 @@ static td_status look_at_spec(const struct td_core *core, const char *spec_json,
     }
     char accelerator[TD_ACCEL_KEY];
     td_accel_key(&spec, accelerator);
-    return td_capacity_devices(core, *out_ranks, accelerator);
+    return td_capacity_devices(core, labels, *out_ranks, accelerator);
 }
 
 td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json, bool trusted,
@@ -315,8 +327,9 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
         return td_fail(TD_INVALID_ARGUMENT, "there is no pass '%.40s...'", dump);
     }
     snprintf(w.dump, sizeof w.dump, "%s", dump);
+    TD_AUTO_FREE char *labels = NULL;
     char *facts = NULL;
-    TD_TRY(look_at_spec(core, spec_json, &w.n_ranks, &facts));
+    TD_TRY(look_at_spec(core, spec_json, &w.n_ranks, &labels, &facts));
     if (facts && dump[0]) {
         free(facts);
         return td_fail(TD_INVALID_ARGUMENT, "a job of this kind has no graph to show");
@@ -330,7 +343,7 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
     td_plan_digest(spec_json, trusted, w.digest);
     const struct td_plan_entry *e = dump[0] ? NULL : td_plans_find(core, w.digest, NULL);
     if (e && !e->guesses && td_plans_is_settled(e)) { // else the node may know more by now
-        TD_TRY(td_capacity_memory(core, w.n_ranks, e));
+        TD_TRY(td_capacity_memory(core, labels ? labels : "", w.n_ranks, e));
         struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
         a->token = token;
         a->text = td_core_dup(e->json);

@@ -19,8 +19,8 @@
 #include "daemon/coordinator/core/plans/plans.h"
 #include "daemon/coordinator/core/queue/match.h"
 #include "daemon/coordinator/core/queue/queue_reason.h"
+#include "daemon/coordinator/core/view_labels.h"
 #include "lib/attempt/rank_page.h"
-#include "lib/job/labels.h"
 
 enum { MAX_BLOCKERS = 16 };
 
@@ -134,21 +134,6 @@ static bool view_metrics(struct td_arena *a, const struct td_job *j, Traind__V1_
     return true;
 }
 
-static bool view_labels(struct td_arena *a, const char *labels, Traind__V1__Job *m) {
-    struct td_label label;
-    if (!labels) return true;
-    m->labels = td_arena_array(a, TD_LABELS_MAX, sizeof *m->labels);
-    for (const char *at = labels; m->labels && td_labels_next(&at, &label);) {
-        Traind__V1__Job__LabelsEntry *e = td_arena_alloc(a, sizeof *e);
-        if (!e) return false;
-        traind__v1__job__labels_entry__init(e);
-        e->key = td_arena_strndup(a, label.key.data, label.key.len);
-        e->value = td_arena_strndup(a, label.value.data, label.value.len);
-        m->labels[m->n_labels++] = e;
-    }
-    return m->labels != NULL;
-}
-
 // Of all parts, in the order of the ranks.
 static void view_devices(struct td_arena *a, const struct td_attempt *live, Traind__V1__Job *m) {
     char uuid[TD_DEVICE_UUID];
@@ -234,7 +219,7 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     m->etag = td_arena_printf(a, "%llu", (unsigned long long)j->version);
     view_places(a, core, j, &why, m);
     m->notes = td_arena_array(a, j->n_notes + 1, sizeof *m->notes);
-    if (!m->notes || !m->etag || !view_metrics(a, j, m) || !view_labels(a, j->labels, m)) {
+    if (!m->notes || !m->etag || !view_metrics(a, j, m) || !td_view_job_labels(a, j->labels, m)) {
         return NULL;
     }
     for (uint32_t i = 0; i < j->n_notes; i++) {
@@ -503,6 +488,7 @@ Traind__V1__Node *td_view_node(struct td_arena *a, const struct td_core *core,
     int64_t ago_ns = n->embedded && n->session ? 0 : now.mono.ns - n->last_message.ns;
     m->last_seen_ms = ago_ns > 0 ? (uint32_t)TD_MIN(ago_ns / TD_NS_PER_MS, UINT32_MAX) : 0;
     if (n->cordon.on && !(m->cordon = view_cordon(a, core, n))) return NULL;
+    if (!td_view_node_labels(a, n->labels, m)) return NULL;
     return m->gpus && view_node_jobs(a, core, n, m) && view_node_devices(a, n, m) ? m : NULL;
 }
 

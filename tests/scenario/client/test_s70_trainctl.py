@@ -45,7 +45,7 @@ READS = {
 WRITES = ("completion", "submit", "plan", "run", "cancel", "pause", "resume", "delete", "logs", "checkpoint download",
           "checkpoint create",  # test_s83_checkpoint_create.py
          
-          "token create", "token list", "token request", "token revoke", "node token", "node revoke",
+          "token create", "token list", "token request", "token revoke", "node token", "node revoke", "node label",
           "node cordon", "node uncordon", "node drain",  # test_s53_cordon.py
           "context add", "context list", "context use",  # test_s66_roles.py
           "retry", "clone", "compare",  # test_s77_again.py
@@ -297,7 +297,7 @@ def test_wrong_token_is_exit_4(daemon, tmp_path):
 # Each verb that asks a coordinator, with arguments that it takes.
 ASKS = [["cancel", "J"], ["checkpoint", "create", "J"], ["checkpoint", "download", "J"], ["checkpoint", "list", "J"], ["clone", "J"],
         ["cluster", "info"], ["compare", "J", "K"], ["delete", "J"], ["describe", "J"], ["list"], ["logs", "J"], ["metrics", "J"],
-        ["node", "list"], ["node", "revoke", "N"], ["node", "token", "--name", "n"], ["pause", "J"], ["plan", "SPEC"], ["plugins"],
+        ["node", "label", "N", "a=b"], ["node", "list"], ["node", "revoke", "N"], ["node", "token", "--name", "n"], ["pause", "J"], ["plan", "SPEC"], ["plugins"],
         ["resume", "J"], ["retry", "J"], ["spec", "J"], ["submit", "SPEC"], ["token", "create", "--role", "viewer"],
         ["token", "list"], ["token", "revoke", "0123456789ab"], ["top", "--once"], ["wait", "J"], ["watch", "J"]]
 
@@ -466,7 +466,7 @@ def test_help_lists_every_verb_and_each_verb_its_flags(daemon):
     (["xyzzy"], "there is no verb 'xyzzy'; `trainctl --help`"),
     (["-o", "json", "list"], "the verb comes first, then flags such as '-o'"),
     (["checkpoint"], "the verb 'checkpoint' has a second word: 'checkpoint create', 'checkpoint download', 'checkpoint list'"),
-    (["node", "lsit"], "there is no verb 'node lsit', but 'node cordon', 'node drain', 'node list'")])
+    (["node", "lsit"], "there is no verb 'node lsit', but 'node cordon', 'node drain', 'node label', 'node list'")])
 def test_what_is_no_verb_is_distinguished(args, words):
     ran = subprocess.run([BIN / "trainctl", *args], capture_output=True, text=True, timeout=30)
     assert ran.returncode == USAGE and words in ran.stderr, ran.stderr

@@ -75,7 +75,7 @@ static void test_command_has_its_own_keys_alone_when_canonical(void **state) {
         "{\"name\":\"job\",\"kind\":\"command\",\"command\":[\"run\",\"3\"],"
         "\"env\":{\"A\":\"1\",\"B\":\"x\"},\"workdir\":null,\"loggers\":[],\"labels\":{},"
         "\"trainer\":{\"devices\":2,\"num_nodes\":1},\"restart\":{\"max\":3,\"backoff\":[1,5,25],"
-        "\"stuck_timeout\":900},\"resources\":{\"nodes\":null,\"threads\":\"auto\","
+        "\"stuck_timeout\":900},\"resources\":{\"nodes\":null,\"labels\":{},\"threads\":\"auto\","
         "\"memory_bytes\":\"auto\",\"processes\":\"auto\",\"open_files\":64},"
         "\"metrics_from\":{\"stdout\":null,\"transformers\":\"auto\"}}";
     struct td_json *tree = parse(*state, "kind: command\ncommand: [run, 3]\nenv: {A: 1, B: x}\n"
@@ -100,11 +100,10 @@ static void test_command_has_its_own_keys_alone_when_canonical(void **state) {
 static void test_program_has_keys_of_its_checkpoints_when_canonical(void **state) {
     static const char want[] =
         "{\"name\":\"job\",\"kind\":\"program\",\"command\":[\"run\"],\"env\":{},"
-        "\"workdir\":null,\"ckpt_path\":\"/"
-        "c\",\"loggers\":[],\"labels\":{},\"trainer\":{\"devices\":1,\"num_nodes\":1},"
-        "\"checkpoint\":{\"store\":\"fs\",\"dir\":null},\"restart\":{\"max\":3,"
-        "\"backoff\":[1,5,25],\"stuck_timeout\":900},\"resources\":{\"nodes\":null,\"threads\":"
-        "\"auto\","
+        "\"workdir\":null,\"ckpt_path\":\"/c\",\"loggers\":[],\"labels\":{},"
+        "\"trainer\":{\"devices\":1,\"num_nodes\":1},\"checkpoint\":{\"store\":\"fs\","
+        "\"dir\":null},\"restart\":{\"max\":3,\"backoff\":[1,5,25],\"stuck_timeout\":900},"
+        "\"resources\":{\"nodes\":null,\"labels\":{},\"threads\":\"auto\","
         "\"memory_bytes\":\"auto\",\"processes\":\"auto\",\"open_files\":\"auto\"}}";
     struct td_json *tree = parse(*state, "kind: program\ncommand: [run]\nckpt_path: /c\n"
                                          "trainer: {devices: 1}\ncheckpoint: {store: fs}\n");

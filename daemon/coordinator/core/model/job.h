@@ -174,6 +174,7 @@ struct td_job_knobs {
     struct td_spec_resources resources;
     const char *cpu_level, *precision, *ckpt_path, *init_from;
     const char *accelerator; // its key (host_devices.h)
+    const char *node_labels; // that each of its nodes has (lib/job/labels.h)
     int64_t batch_size;      // per rank
     uint32_t num_nodes;      // that it spans, at least 1
     uint32_t stages;         // bits TD_STAGE_*

@@ -7,14 +7,15 @@
 
 #include "daemon/coordinator/core/model/host_devices.h"
 #include "daemon/coordinator/core/model/job.h"
+#include "lib/job/labels.h"
 
-enum { N_TEXTS = 9 };
+enum { N_TEXTS = 10 };
 
 static void list_texts(struct td_job_knobs *k, const char **out[N_TEXTS]) {
     const char **all[N_TEXTS] = {
-        &k->checkpoint.monitor, &k->checkpoint.mode, &k->checkpoint.store,
-        &k->checkpoint.dir,     &k->cpu_level,       &k->precision,
-        &k->ckpt_path,          &k->init_from,       &k->accelerator,
+        &k->checkpoint.monitor, &k->checkpoint.mode, &k->checkpoint.store, &k->checkpoint.dir,
+        &k->cpu_level,          &k->precision,       &k->ckpt_path,        &k->init_from,
+        &k->accelerator,        &k->node_labels,
     };
     memcpy(out, all, sizeof all);
 }
@@ -35,7 +36,9 @@ void td_job_knobs_finish(struct td_job_knobs *k) {
 
 td_status td_job_knobs_set(struct td_job_knobs *k, const struct td_spec *spec) {
     char accelerator[TD_ACCEL_KEY];
+    TD_AUTO_FREE char *node_labels = NULL;
     td_accel_key(spec, accelerator);
+    TD_TRY(td_labels_of_map(spec->node_labels, &node_labels));
     struct td_job_knobs made = {
         .checkpoint = spec->checkpoint,
         .restart = spec->restart,
@@ -45,6 +48,7 @@ td_status td_job_knobs_set(struct td_job_knobs *k, const struct td_spec *spec) {
         .ckpt_path = spec->ckpt_path,
         .init_from = spec->init_from,
         .accelerator = accelerator,
+        .node_labels = node_labels,
         .batch_size = spec->loader.batch_size,
         .num_nodes = (uint32_t)TD_MAX(spec->trainer.num_nodes, 1),
         .stages = spec->stages,

@@ -65,6 +65,7 @@ struct td_host {
     bool shown_only;                   // it has never registered: no row, no session
     char trouble[TD_HOST_UNFIT_BYTES]; // why nothing can start there now; "": it can
     unsigned kinds;                    // of job that it allows (lib/job/kind.h)
+    char *labels;                      // that people gave it (lib/job/labels.h); NULL: none
     bool lost;                         // its lease is gone
     bool settling;    // unwanted attempts are being stopped: nothing is placed here
     uint64_t session; // 0: none
@@ -157,6 +158,7 @@ struct td_plan_ask { // on its way; one per spec, level and graph
     char failed[TD_PLAN_MAX_TRIES][64]; // nodes that gave no plan
     uint32_t n_failed;
     uint32_t n_ranks; // of the spec, on each node
+    char *labels;     // that it asks of its nodes (lib/job/labels.h)
     char *spec_json;
     uint32_t tries;
     struct td_mono deadline, asked;

@@ -9,6 +9,7 @@
 
 void td_plan_ask_destroy(struct td_plan_ask *ask) {
     if (!ask) return;
+    free(ask->labels);
     free(ask->spec_json);
     free(ask->late);
     free(ask->unread);

@@ -15,7 +15,7 @@
 enum { ADMIN_BODY_MAX = 64 << 10 };
 
 bool td_node_admin_is_set(const struct td_host *n) {
-    return n->cordon.on;
+    return n->cordon.on || n->labels;
 }
 
 // ---- the cordon ---------------------------------------------------------------------------------
@@ -44,6 +44,10 @@ static void get_cordon(struct td_core *core, const struct td_json *v, struct td_
 static td_status encode(const struct td_host *n, struct td_buf *out) {
     TD_TRY(td_buf_str(out, "{"));
     if (n->cordon.on) TD_TRY(put_cordon(&n->cordon, out));
+    if (n->labels) {
+        TD_TRY(td_buf_str(out, n->cordon.on ? ",\"labels\":" : "\"labels\":"));
+        TD_TRY(td_json_print_string(n->labels, strlen(n->labels), out));
+    }
     return td_buf_str(out, "}");
 }
 
@@ -61,6 +65,8 @@ td_status td_node_admin_load(struct td_core *core, const char *key, const char *
     struct td_host *n = td_nodes_find(core, key);
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
     TD_TRY_CTX(td_json_parse(arena, body, strlen(body), &v), "state.db, node_admin '%s'", key);
+    const char *labels = td_json_string(td_json_get(v, "labels"), "");
     if (n) get_cordon(core, td_json_get(v, "cordon"), &n->cordon);
+    if (n && labels[0]) n->labels = td_core_dup(labels);
     return TD_OK;
 }

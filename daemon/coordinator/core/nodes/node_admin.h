@@ -5,9 +5,9 @@
 // itself is another (node_record.h), which each registration writes: so a node that comes back
 // keeps what was decided, whatever it says.
 //
-// The row is an object with a key for each thing that can be decided ("cordon"). A key that is not
-// there was not decided, and where none is there is no row. A key that a later build adds goes
-// beside the others, in no schema of its own.
+// The row is an object with a key for each thing that can be decided ("cordon", "labels"). A key
+// that is not there was not decided, and where none is there is no row. A key that a later build
+// adds goes beside the others, in no schema of its own.
 
 #include "lib/base/base.h"
 

@@ -21,6 +21,7 @@
 //   node_record.h     a node as a row of state.db
 //   node_admin.h      what operators decided about it
 //   drain.h           what runs there goes elsewhere
+//   node_labels.h     by which jobs choose it
 //   leases.h          what its silence means
 //   register_check.h  who may not register
 //   nodes_evict.h     which node is forgotten for a new one

@@ -32,8 +32,11 @@ void td_plan_ask_answer(struct td_core *core, const struct td_plan_ask *ask, con
         if (strcmp(w->digest, ask->digest) != 0 || strcmp(w->dump, ask->dump) != 0) continue;
         struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
         a->token = core->waiters[i].token;
-        a->failure = json ? td_capacity_memory(core, w->n_ranks, e) : plan_failed(borrow_failure);
-        if (!a->failure) a->failure = td_capacity_devices(core, w->n_ranks, ask->accelerator);
+        a->failure = json ? td_capacity_memory(core, ask->labels, w->n_ranks, e)
+                          : plan_failed(borrow_failure);
+        if (!a->failure) {
+            a->failure = td_capacity_devices(core, ask->labels, w->n_ranks, ask->accelerator);
+        }
         if (!a->failure) a->text = td_core_dup(json);
         core->waiters[i] = core->waiters[--core->n_waiters];
     }

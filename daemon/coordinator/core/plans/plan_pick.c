@@ -7,6 +7,7 @@
 
 #include "daemon/coordinator/core/model/hosts.h"
 #include "daemon/coordinator/core/model/model.h"
+#include "lib/job/labels.h"
 
 bool td_plan_ask_has_failed(const struct td_plan_ask *ask, const struct td_host *n) {
     for (uint32_t i = 0; i < ask->n_failed; i++) {
@@ -37,7 +38,8 @@ static int suits(const struct td_plan_ask *ask, const struct td_host *n) {
 // A planner that did not end in time says as much about the job as about its node. So a node is
 // asked once then, and none whose answer is of another level than the one that is wanted.
 static bool may_ask(const struct td_plan_ask *ask, const struct td_host *n) {
-    if (!td_host_ready(n) || (ask->unread && td_plan_ask_has_failed(ask, n))) return false;
+    if (!td_host_ready(n) || !td_labels_have(n->labels, ask->labels)) return false;
+    if ((ask->unread && td_plan_ask_has_failed(ask, n))) return false;
     bool holds = !ask->level[0] || strcmp(ask->level, n->cpu_level_held) == 0;
     return !ask->late || (holds && !td_plan_ask_has_failed(ask, n));
 }
@@ -65,7 +67,8 @@ bool td_plan_ask_other_may_know(struct td_core *core, const struct td_plan_ask *
     const struct td_host *n;
     if (has && (has->is_host || has->n)) return false;
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
-        if (n != node && td_host_ready(n) && rank_devices(ask, n) > 1) return true;
+        const bool may_run = td_host_ready(n) && td_labels_have(n->labels, ask->labels);
+        if (n != node && may_run && rank_devices(ask, n) > 1) return true;
     }
     return false;
 }

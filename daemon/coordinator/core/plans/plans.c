@@ -15,6 +15,8 @@
 #include "daemon/coordinator/core/plans/plan_ends.h"
 #include "daemon/coordinator/core/plans/plan_pick.h"
 #include "lib/base/buf.h"
+#include "lib/base/clip.h"
+#include "lib/job/labels.h"
 #include "lib/spec/plan.h"
 
 enum { RESULT_MAX_BYTES = 2 << 20, PLAN_MAX_BYTES = 4 << 20, NONE_BYTES = 256 };
@@ -73,6 +75,8 @@ static void read_spec(struct td_plan_ask *ask) {
     td_accel_key(&spec, ask->accelerator);
     ask->n_ranks = (uint32_t)td_spec_node_ranks(&spec);
     ask->has_plugins = spec.plugins && spec.plugins->n_children;
+    TD_CHECK(!td_labels_of_map(spec.node_labels, &ask->labels));
+    if (!ask->labels) ask->labels = td_core_dup("");
     td_status_free(s);
 }
 
@@ -193,6 +197,14 @@ static struct td_mono nodes_due(const struct td_core *core) {
     return td_mono_add(last, nodes_grace_ns);
 }
 
+static bool any_ready(const struct td_core *core) {
+    const struct td_host *n;
+    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
+        if (td_host_ready(n)) return true;
+    }
+    return false;
+}
+
 // No node can be asked. Who waits for the answer is refused; jobs ask again when a node comes.
 static void wait_for_node(struct td_core *core, uint32_t at) {
     struct td_plan_ask *ask = core->asks[at];
@@ -204,6 +216,9 @@ static void wait_for_node(struct td_core *core, uint32_t at) {
     }
     char none[NONE_BYTES];
     td_nodes_say_none(core, none, sizeof none);
+    if (ask->labels[0] && any_ready(core)) { // none of these may be asked
+        (void)td_clip(none, sizeof none, "no connected node has the labels %s", ask->labels);
+    }
     td_status s = td_fail(TD_UNAVAILABLE,
                           "%s, and a plan is worked out by one: start `traind --role node "
                           "--coordinator ADDRESS`, or ask again when `trainctl node list` shows "
@@ -226,14 +241,6 @@ static void wait_for_reader(struct td_core *core, uint32_t at) {
     }
     TD_AUTO_FREE char *unread = td_core_dup(ask->unread);
     td_plan_ask_fail(core, at, TD_CLASS_INTERNAL, TD_FAILED_PRECONDITION, unread);
-}
-
-static bool any_ready(const struct td_core *core) {
-    const struct td_host *n;
-    for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
-        if (td_host_ready(n)) return true;
-    }
-    return false;
 }
 
 // A plugin that never returns is the likeliest reason, and no other node is asked to wait for it.

@@ -25,6 +25,7 @@
 #include "daemon/coordinator/core/plans/capacity.h"
 #include "daemon/coordinator/core/plans/plans_cache.h"
 #include "lib/base/cpu_level.h"
+#include "lib/job/labels.h"
 
 uint32_t td_match_slots(const struct td_job *j, const struct td_host *n) {
     return td_capacity_slots_of(&j->knobs.resources, td_job_node_ranks(j), n);
@@ -79,6 +80,10 @@ const struct td_host_accel *td_match_devices(const struct td_job *j, const struc
 
 static bool is_known(const struct td_job *j, const struct td_host *n) {
     return td_host_devices_known(&n->devices, j->knobs.accelerator);
+}
+
+static bool has_labels(const struct td_job *j, const struct td_host *n) {
+    return td_labels_have(n->labels, j->knobs.node_labels);
 }
 
 // With nothing else on it.
@@ -168,6 +173,7 @@ static void add_few(struct td_match_few *few, const struct td_host *n) {
 // Whether the job may run there at all; if not, c says why.
 static bool is_able(const struct td_core *core, const struct td_job *j, const struct td_host *n,
                     const struct td_plan_entry *any, struct td_match *c) {
+    if (!has_labels(j, n)) return false;
     if (!td_job_kind_is_in(n->kinds, j->knobs.kind)) {
         c->forbidden = true;
         return false;
@@ -286,6 +292,7 @@ static void find_best(const struct td_core *core, const struct td_job *j, struct
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         if (!td_host_ready(n)) continue;
         c->any_ready = true;
+        c->labelled += has_labels(j, n);
         if (only && strcmp(only, n->id) != 0) continue;
         c->away = false;
         if (avoid && td_job_excludes(j, n->id)) continue;

@@ -34,6 +34,7 @@ struct td_match {
     uint32_t needed_devices, free_devices, all_devices;
     uint32_t few_devices; // a node has the slots and never so many devices: this many ranks
     const struct td_host *withheld; // one of them has a build that gives ranks none
+    uint32_t labelled;              // connected nodes that have the labels which it asks for
     bool any_ready;
     bool forbidden;                // a ready node does not allow its kind
     bool away;                     // its newest checkpoint is on a node that is not ready

@@ -373,12 +373,14 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *place)
 // had them, and waits for them to come back.
 static bool too_large(struct td_core *core, struct td_job *j, const struct td_host *place) {
     const struct td_plan_entry *e = td_plans_of(core, j, place);
-    td_status s = td_capacity_memory(core, td_job_node_ranks(j), td_plans_holds(e, j) ? e : NULL);
+    const struct td_job_knobs *k = &j->knobs;
+    const uint32_t ranks = td_job_node_ranks(j);
+    td_status s = td_capacity_memory(core, k->node_labels, ranks, td_plans_holds(e, j) ? e : NULL);
     if (!s && !j->n_attempts) {
-        s = td_capacity_kind(core, j->knobs.kind, td_job_node_ranks(j), &j->knobs.resources);
+        s = td_capacity_kind(core, k->node_labels, k->kind, ranks, &k->resources);
     }
     if (!s && !j->n_attempts) {
-        s = td_capacity_devices(core, td_job_node_ranks(j), j->knobs.accelerator);
+        s = td_capacity_devices(core, k->node_labels, ranks, k->accelerator);
     }
     if (!s) return false;
     td_core_fail_job(core, j, td_status_class(s), td_status_code(s), td_status_message(s));

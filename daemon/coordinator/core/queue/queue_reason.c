@@ -12,6 +12,7 @@
 #include "daemon/coordinator/core/plans/plans.h"
 #include "daemon/coordinator/core/queue/match.h"
 #include "daemon/coordinator/core/queue/queue.h"
+#include "lib/base/clip.h"
 #include "lib/base/cpu_level.h"
 
 enum { EXACT_POSITIONS = 10, SHOWN_NODES = TD_MATCH_NAMED, SHOWN_JOBS = 2, FEW_BYTES = 256 };
@@ -69,32 +70,50 @@ static enum why find_why(const struct td_core *core, const struct td_job *j, str
     return out_place->nearest ? WHY_SLOTS : WHY_SMALL;
 }
 
+// " with the labels gpu=h100"; "": it asks for none.
+static const char *say_labels(const struct td_job *j, char out[FEW_BYTES]) {
+    const char *labels = j->knobs.node_labels;
+    out[0] = '\0';
+    if (labels[0]) {
+        (void)td_clip(out, FEW_BYTES, " with the label%s %s", strchr(labels, ',') ? "s" : "",
+                      labels);
+    }
+    return out;
+}
+
 // Nodes are large enough, and none has the devices.
 static void say_few_devices(const struct td_job *j, const struct td_match *p, struct td_reason *r) {
+    char labels[FEW_BYTES];
     const char *key = j->knobs.accelerator, *node = p->withheld ? p->withheld->name : "";
-    td_reason_set(r, "WAITING_FOR_NODE", "no connected node has %u device%s of '%.*s'%s%s%s",
-                  p->few_devices, p->few_devices == 1 ? "" : "s", td_accel_name_len(key), key,
-                  *node ? "; node " : "", node,
+    td_reason_set(r, "WAITING_FOR_NODE", "no connected node%s has %u device%s of '%.*s'%s%s%s",
+                  say_labels(j, labels), p->few_devices, p->few_devices == 1 ? "" : "s",
+                  td_accel_name_len(key), key, *node ? "; node " : "", node,
                   *node ? " has an older build, which gives ranks no devices" : "");
     r->needed_devices = p->few_devices;
 }
 
 static void say_small(const struct td_job *j, const struct td_match *p, struct td_reason *r) {
     enum td_cpu_level level;
+    char labels[FEW_BYTES];
     const char *name = td_match_level(j);
     bool asks = td_cpu_level_parse(name, &level);
+    say_labels(j, labels);
+    if (labels[0] && !p->labelled) {
+        td_reason_set(r, "WAITING_FOR_NODE", "there is no connected node%s", labels);
+        return;
+    }
     if (p->few_devices) {
         say_few_devices(j, p, r);
         return;
     }
     if (p->forbidden) {
         td_reason_set(r, "WAITING_FOR_NODE",
-                      "no connected node that allows %ss (--allow) is large enough for %u ranks",
-                      td_job_kind_name(j->knobs.kind), j->n_ranks);
+                      "no connected node%s that allows %ss (--allow) is large enough for %u ranks",
+                      labels, td_job_kind_name(j->knobs.kind), j->n_ranks);
         return;
     }
-    td_reason_set(r, "WAITING_FOR_NODE", "no connected node%s%s is large enough for %u ranks",
-                  asks ? " with CPU level " : "", asks ? name : "", j->n_ranks);
+    td_reason_set(r, "WAITING_FOR_NODE", "no connected node%s%s%s is large enough for %u ranks",
+                  asks ? " with CPU level " : "", asks ? name : "", labels, j->n_ranks);
 }
 
 // The connected nodes that could hold a part of it, as "a, b"; bounded, with how many are left out.
@@ -186,13 +205,14 @@ static void say_cordoned(const struct td_job *j, const struct td_match *p, struc
 // It spans more nodes than there are for it.
 static void say_few_nodes(const struct td_core *core, const struct td_job *j,
                           const struct td_match *p, struct td_reason *r) {
-    char names[FEW_BYTES], no_way[4 * FEW_BYTES + 320];
+    char names[FEW_BYTES], labels[FEW_BYTES], no_way[4 * FEW_BYTES + 320];
     name_able(core, j, p->able, names, sizeof names);
     say_no_way(p, no_way, sizeof no_way);
     td_reason_set(r, "WAITING_FOR_NODE",
-                  "needs %u nodes for %u rank%s each, %u connected node%s could take a part%s%s",
-                  p->wanted, td_job_node_ranks(j), td_job_node_ranks(j) == 1 ? "" : "s", p->able,
-                  p->able == 1 ? "" : "s", names, no_way);
+                  "needs %u nodes%s for %u rank%s each, %u connected node%s could take a part%s%s",
+                  p->wanted, say_labels(j, labels), td_job_node_ranks(j),
+                  td_job_node_ranks(j) == 1 ? "" : "s", p->able, p->able == 1 ? "" : "s", names,
+                  no_way);
 }
 
 // The first of the jobs before it that slots of the node are kept for; NULL: none. out_slots: how
@@ -378,6 +398,7 @@ uint64_t td_queue_reason_mark(const struct td_core *core, const struct td_job *j
     uint64_t slots = why == WHY_SLOTS       ? (uint64_t)p.needed << 12 | (p.free + 31 * p.fit)
                      : why == WHY_FEW_NODES ? few_mark(&p)
                      : why == WHY_CORDONED  ? few_mark(&p)
+                     : why == WHY_SMALL     ? p.labelled
                      : why == WHY_DEVICES   ? (uint64_t)p.needed_devices << 12 | p.free_devices
                                             : 0;
     const struct td_host *n = why == WHY_SLOTS ? p.nearest : NULL;
