@@ -7,15 +7,20 @@
 #include "tests/sim/coordinator_nodes.h"
 
 // ---- a history ----------------------------------------------------------------------------------
-static inline char *make_spec(int devices, int num_nodes) {
+static inline char *make_spec(int devices, int num_nodes, const char *labels) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *tree = NULL;
     TD_AUTO_BUF text;
-    char set[32], nodes[32];
+    char set[32], nodes[32], on[64];
     const bool shared = devices % 2 && num_nodes < 3;
     snprintf(set, sizeof set, "trainer.devices=%d", devices);
     snprintf(nodes, sizeof nodes, "trainer.num_nodes=%d", num_nodes);
-    const char *overrides[] = {set, nodes, "restart.max=1000", "restart.backoff=[0, 1]",
+    snprintf(on, sizeof on, "resources.labels={%s}", labels);
+    const char *overrides[] = {set,
+                               nodes,
+                               on,
+                               "restart.max=1000",
+                               "restart.backoff=[0, 1]",
                                shared ? "checkpoint.store=fs" : "checkpoint.store=stream"};
     static const char spec[] =
         "{name: sim, model: {name: mlp, layers: [2, 2]},"
@@ -45,12 +50,13 @@ static inline struct world *make_world(uint64_t seed) {
     assert_ok(td_map_create(100000, &w->attempts));
     assert_ok(td_map_create(100000, &w->given_up));
     for (int i = 1; i <= MAX_RANKS; i++) {
-        w->specs[i] = make_spec(i, 1);
+        w->specs[i] = make_spec(i, 1, "");
     }
     static const int gangs[N_GANGS][2] = {{1, 2}, {2, 2}, {1, 3}};
     for (int i = 0; i < N_GANGS; i++) {
-        w->specs[MAX_RANKS + 1 + i] = make_spec(gangs[i][0], gangs[i][1]);
+        w->specs[MAX_RANKS + 1 + i] = make_spec(gangs[i][0], gangs[i][1], "");
     }
+    w->specs[N_SPECS] = make_spec(1, 1, "role: gold");
     for (int i = 0; i < N_NODES; i++) {
         snprintf(w->nodes[i].id, sizeof w->nodes[i].id, "n%d", i);
         snprintf(w->nodes[i].boot, sizeof w->nodes[i].boot, "boot");

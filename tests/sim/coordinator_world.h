@@ -15,6 +15,7 @@
 #include "lib/attempt/languages.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/map.h"
+#include "lib/job/labels.h"
 #include "lib/spec/language.h"
 #include "lib/spec/spec.h"
 #include "tests/sim/disk.h"
@@ -29,13 +30,16 @@ enum {
     CALM_STEPS = 60000,
     MAX_RANKS = 4,
     RECORD = 64,
-    N_GANGS = 3, // specs over several nodes, after those of one
-    N_SPECS = MAX_RANKS + N_GANGS,
+    N_GANGS = 3,    // specs over several nodes, after those of one
+    N_LABELLED = 1, // specs whose nodes have LABEL, after those
+    N_SPECS = MAX_RANKS + N_GANGS + N_LABELLED,
     LEASE_MS = 10000, // defaults of the core
     LOST_AFTER_MS = 60000,
     N_VERSIONS = 256,
     STALE_MS = 6000, // a plan is compared, and what it starts is committed, within
 };
+
+#define LABEL "role=gold"
 
 static const int64_t lease_ns = LEASE_MS * TD_NS_PER_MS,
                      lost_after_ns = LOST_AFTER_MS * TD_NS_PER_MS;
@@ -127,7 +131,7 @@ struct world {
     uint32_t version;
     int64_t version_until[N_VERSIONS];
     uint32_t crashes, assigned, gangs, aborted, forgotten, deleted, resumed, n_given_up, compared,
-        stale, cordoned, drained;
+        stale, cordoned, drained, labelled;
 };
 
 static uint64_t draw(struct world *w) { // splitmix64
@@ -259,6 +263,8 @@ static void check_start(struct world *w, const struct td_job *j, const struct td
         const struct td_host *n = td_nodes_find(w->core, a->parts[i].node);
         assert_true(n && n->session && !n->lost); // one that has just fallen silent has it still
         assert_true(!n->cordon.on);
+        assert_true(td_labels_have(n->labels, j->knobs.node_labels));
+        w->labelled += j->knobs.node_labels[0] != 0;
     }
 }
 

@@ -17,7 +17,8 @@
 // catalog keeps is removed. And once the faults stop, every job ends, the disks hold the one
 // checkpoint of each that its catalog holds, and nothing of those that were deleted. No attempt
 // goes on from a checkpoint of one over several nodes before all points that any of its ranks
-// recorded before it are stored.
+// recorded before it are stored. No attempt of a job that asks for labels starts on a node without
+// them.
 
 #include "daemon/coordinator/core/queue/queue_reason.h"
 #include "tests/sim/coordinator_history.h"
@@ -38,10 +39,21 @@ static void try_delete(struct world *w, int i) {
     td_status_free(s); // a job that runs
 }
 
+// In the end each node has the label, so that whoever asks for it gets one.
+static void relabel(struct world *w) {
+    const struct td_host *n = NULL;
+    char *changes[] = {td_unconst(w->calm || chance(w, 2) ? LABEL : "role-")};
+    td_status s =
+        td_core_label_node(w->core, now(w), w->nodes[draw(w) % N_NODES].id, changes, 1, &n);
+    td_status_free(s); // it has not registered yet
+    after(w);
+}
+
 static void people(struct world *w) {
     int i = (int)(draw(w) % N_JOBS);
     const struct td_job *j = NULL;
     if (chance(w, 60) && !w->jobs[i].created) create(w, i, 1 + draw(w) % N_SPECS);
+    if (chance(w, 200)) relabel(w);
     if (w->calm || !w->jobs[i].created || w->jobs[i].deleted) return;
     td_status s = TD_OK;
     if (chance(w, 300)) s = td_core_pause(w->core, now(w), w->jobs[i].id, &j);
@@ -216,7 +228,7 @@ struct tally {
     // Attempts over several nodes, parts that another took along, and checkpoints that such an
     // attempt could go on from.
     // And parts that were given up for their silence.
-    uint64_t gangs, aborted, resumed, given_up, compared, stale;
+    uint64_t gangs, aborted, resumed, given_up, compared, stale, labelled;
     uint64_t cordoned, drained; // nodes
 };
 
@@ -260,6 +272,7 @@ static void live_through(uint64_t seed, struct tally *t) {
     t->stale += w->stale;
     t->cordoned += w->cordoned;
     t->drained += w->drained;
+    t->labelled += w->labelled;
     free_world(w);
 }
 
@@ -284,6 +297,7 @@ static void test_every_history_keeps_the_invariants_and_every_job_ends(void **st
     assert_true(t.gangs > n && t.aborted > n / 4); // they are not left out by the draw
     assert_true(t.resumed > n / 4 && t.given_up > n / 4);
     assert_true(t.cordoned > n && t.drained > n);
+    assert_true(t.labelled > n / 4);
     assert_true(t.compared > n && t.stale > n / 4 && t.stale < t.compared);
 }
 

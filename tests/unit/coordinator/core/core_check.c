@@ -19,6 +19,7 @@
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/nodes/drain.h"
 #include "daemon/coordinator/core/queue/match.h"
+#include "lib/job/labels.h"
 
 #define HOLDS(x, ...)                                                                              \
     do {                                                                                           \
@@ -415,6 +416,19 @@ static uint32_t count_removals(const struct td_core *core, const struct td_host 
     return count;
 }
 
+static bool is_set_of_labels(const char *labels) {
+    struct td_label l, before = {0};
+    uint32_t n = 0;
+    for (const char *at = labels; td_labels_next(&at, &l); before = l, n++) {
+        const size_t both = TD_MIN(l.key.len, before.key.len);
+        const int order = n ? memcmp(before.key.data, l.key.data, both) : -1;
+        if (!td_label_key_ok(l.key.data, l.key.len)) return false;
+        if (!td_label_value_ok(l.value.data, l.value.len)) return false;
+        if (order > 0 || (order == 0 && before.key.len >= l.key.len)) return false;
+    }
+    return n <= TD_LABELS_MAX && (!labels || n);
+}
+
 static td_status check_node(const struct td_core *core, const char *key, const struct td_host *n) {
     HOLDS(strcmp(key, n->id) == 0, "node %s is found as %s", n->id, key);
     HOLDS(!n->refused || n->unfit[0], "node %s is refused for no reason", n->id);
@@ -422,6 +436,7 @@ static td_status check_node(const struct td_core *core, const char *key, const s
           "node %s is drained and takes jobs", n->id);
     HOLDS(!n->cordon.is_empty || (n->cordon.drains && td_drain_is_empty(core, n)),
           "node %s is said to be empty, and is not", n->id);
+    HOLDS(is_set_of_labels(n->labels), "node %s has the labels '%s'", n->id, n->labels);
     HOLDS(!n->shown_only || !n->session, "node %s has a session and never registered", n->id);
     HOLDS(n->reconciling <= TD_RECONCILE_WINDOW && n->n_due <= TD_RECONCILE_DUE &&
               n->values_flying <= TD_RENDEZVOUS_FLYING,
