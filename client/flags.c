@@ -128,7 +128,7 @@ static const struct flag_row flag_table[] = {
       "only jobs in these states: running, failed, queued,paused ...", 0}},
     {F_STATE, {"owner", KEY_OWNER, "NAME", 0, "only jobs of that owner", 0}},
     {F_STATE, {"name", KEY_NAME, "NAME", 0, "only jobs of that name", 0}},
-    {F_STATE,
+    {F_STATE | F_ALL,
      {"label", KEY_LABEL, "KEY=VALUE", 0,
       "only jobs with that label, or with any of that KEY; several times: with all of them", 0}},
     {F_FOR,
@@ -143,7 +143,9 @@ static const struct flag_row flag_table[] = {
      {"resume", KEY_RESUME, 0, 0,
       "go on from the newest checkpoint: of the folder that is there, or of the job", 0}},
     {F_WAIT, {"wait", KEY_WAIT, 0, 0, "stay until it is done, or will not be", 0}},
-    {F_ALL, {"all", KEY_ALL, 0, 0, "all jobs of a name, where several have it", 0}},
+    {F_ALL,
+     {"all", KEY_ALL, 0, 0, "all jobs of a name, where several have it; with --label: all of those",
+      0}},
     {F_IN_THE_WAY,
      {"force", KEY_FORCE, 0, 0,
       "cancel what is in the way and wait for its end, 60 s or --timeout: the job, and those that "
@@ -420,6 +422,14 @@ static void check_logs(struct argp_state *state, const struct td_flags *f) {
     if (f->output != TD_OUTPUT_TABLE) argp_error(state, "--logs prints text, which -o is not");
 }
 
+// Labels name jobs together with --all alone, so that nobody means one and gets many.
+static void check_labels(struct argp_state *state, const struct td_verb *verb,
+                         const struct td_flags *f) {
+    const bool names_all = verb->flags & F_ALL && f->n_labels;
+    if (names_all && !f->all) argp_error(state, "--label needs --all: it may mean several jobs");
+    if (f->n_args < verb->min_args && !names_all) argp_error(state, "%s is missing", verb->args);
+}
+
 static error_t parse_argument(int key, char *arg, struct argp_state *state) {
     struct parse *p = state->input;
     struct td_flags *f = p->flags;
@@ -429,7 +439,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         return 0;
     }
     if (key == ARGP_KEY_END) {
-        if (f->n_args < p->verb->min_args) argp_error(state, "%s is missing", p->verb->args);
+        check_labels(state, p->verb, f);
         check_logs(state, f);
         return 0;
     }

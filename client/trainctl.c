@@ -87,6 +87,7 @@ static int run_for_jobs(struct td_session *s, const struct td_verb *verb, struct
     for (int i = 0; i < (is_several ? f->n_args : 1) && !failed; i++) {
         failed = td_find_jobs(s, f->args[i], verb->flags & F_CHANGES, &found);
     }
+    if (!failed && is_several && !f->n_args) failed = td_find_labelled(s, &found);
     if (!failed && found.n > 1 && f->output == TD_OUTPUT_JSON) {
         failed = td_fail(TD_INVALID_ARGUMENT, "of several jobs use -o jsonl: a line for each");
     }

@@ -60,23 +60,14 @@ static td_status show_table(const struct td_pages *p, bool wide) {
     return td_table_print(&table, wide);
 }
 
-static bool has_labels(const struct td_flags *f, const Traind__V1__Job *job) {
-    char labels[TD_LABELS_BYTES];
-    if (!f->n_labels) return true;
-    td_job_labels_text(job, labels);
-    for (size_t i = 0; i < f->n_labels; i++) {
-        if (!td_labels_has(labels, f->labels[i])) return false;
-    }
-    return true;
-}
-
 // An older coordinator knows nothing of owner, name and labels, and sends all.
 static void keep_wanted(const struct td_flags *f, struct td_pages *p) {
     size_t n = 0;
     for (size_t i = 0; i < p->n_items; i++) {
         const Traind__V1__Job *job = p->item[i];
         const bool other = (f->owner && strcmp(job->owner, f->owner) != 0) ||
-                           (f->name && strcmp(job->name, f->name) != 0) || !has_labels(f, job);
+                           (f->name && strcmp(job->name, f->name) != 0) ||
+                           !td_job_has_labels(job, f->labels, f->n_labels);
         if (!other) p->item[n++] = p->item[i];
     }
     p->n_items = n;

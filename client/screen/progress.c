@@ -40,6 +40,16 @@ const char *td_job_labels_text(const Traind__V1__Job *job, char out[TD_LABELS_BY
     return out;
 }
 
+bool td_job_has_labels(const Traind__V1__Job *job, const char *const *wishes, size_t n_wishes) {
+    char labels[TD_LABELS_BYTES];
+    if (!n_wishes) return true;
+    td_job_labels_text(job, labels);
+    for (size_t i = 0; i < n_wishes; i++) {
+        if (!td_labels_has(labels, wishes[i])) return false;
+    }
+    return true;
+}
+
 bool td_job_metric(const Traind__V1__Job *job, const char *name, double *out_value) {
     for (size_t i = 0; i < job->n_metrics; i++) {
         if (strcmp(job->metrics[i]->key, name) != 0) continue;

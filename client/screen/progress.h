@@ -30,6 +30,7 @@ const char *td_job_state_word(Traind__V1__Job__State state);
 bool td_job_state_terminal(Traind__V1__Job__State state);
 // "run=a7,team=vision"; "": it has none.
 const char *td_job_labels_text(const Traind__V1__Job *job, char out[TD_LABELS_BYTES]);
+bool td_job_has_labels(const Traind__V1__Job *job, const char *const *wishes, size_t n_wishes);
 // The last value of a metric; false if there is none.
 bool td_job_metric(const Traind__V1__Job *job, const char *name, double *out_value);
 // The loss of its last step: what it reports while it runs, else the last point. False: none yet.

@@ -33,13 +33,14 @@ static td_status add(struct td_found_jobs *found, const char *id) {
 
 // Those that have the name, else those whose id begins so, in front; how many. A coordinator that
 // knows nothing of `matching` sends others, too.
-static size_t keep(Traind__V1__Job **jobs, size_t n, const char *word, bool *out_named) {
+static size_t keep(const struct td_flags *f, Traind__V1__Job **jobs, size_t n, const char *word,
+                   bool *out_named) {
     size_t kept = 0;
     for (int by_id = 0; by_id < 2 && !kept; by_id++) {
         for (size_t i = 0; i < n; i++) {
             const bool fits = by_id ? strncmp(jobs[i]->id, word, strlen(word)) == 0
                                     : strcmp(jobs[i]->name, word) == 0;
-            if (!fits) continue;
+            if (!fits || !td_job_has_labels(jobs[i], f->labels, f->n_labels)) continue;
             Traind__V1__Job *one = jobs[i];
             jobs[i] = jobs[kept]; // the answer owns all of them
             jobs[kept++] = one;
@@ -68,7 +69,10 @@ static td_status choose(struct td_session *s, const char *word, bool changes,
                         const struct td_pages *p, struct td_found_jobs *found) {
     Traind__V1__Job **const jobs = (Traind__V1__Job **)(void *)p->item;
     bool named = false;
-    const size_t n = keep(jobs, p->n_items, word, &named);
+    const size_t n = keep(s->flags, jobs, p->n_items, word, &named);
+    if (n == 0 && s->flags->n_labels) {
+        return td_fail(TD_NOT_FOUND, "no job '%s' has what --label says", word);
+    }
     if (n == 0) return add(found, word);
     if (n > 1 && !named) return refuse(word, "an id that begins with", jobs, n, false);
     if (n > 1 && changes && !s->flags->all) return refuse(word, "the name", jobs, n, true);
@@ -92,6 +96,8 @@ static td_status ask(struct td_session *s, const char *word, bool changes, bool 
     Traind__V1__ListJobsRequest request = TRAIND__V1__LIST_JOBS_REQUEST__INIT;
     request.matching = td_unconst(word);
     if (!by_id) request.name = td_unconst(word);
+    request.labels = td_unconst(s->flags->labels);
+    request.n_labels = s->flags->n_labels;
     *p = (struct td_pages){.limit = changes || by_id ? TD_FOUND_JOBS_MAX : SHOWN_MAX + 1,
                            .quiet = true};
     return td_pages_read(s, "/traind.v1.JobService/ListJobs", &request.base,
@@ -100,7 +106,7 @@ static td_status ask(struct td_session *s, const char *word, bool changes, bool 
 
 td_status td_find_jobs(struct td_session *s, const char *word, bool changes,
                        struct td_found_jobs *found) {
-    if (is_whole_id(word)) return add(found, word);
+    if (is_whole_id(word) && !s->flags->n_labels) return add(found, word);
     struct td_pages p;
     td_status failed = ask(s, word, changes, false, &p);
     if (!failed && !p.n_items && strncmp(word, "j", 1) == 0) {
@@ -108,6 +114,32 @@ td_status td_find_jobs(struct td_session *s, const char *word, bool changes,
         failed = ask(s, word, changes, true, &p);
     }
     if (!failed) failed = choose(s, word, changes, &p, found);
+    td_pages_finish(&p);
+    return failed;
+}
+
+static td_status add_labelled(struct td_session *s, const struct td_pages *p,
+                              struct td_found_jobs *found) {
+    const struct td_flags *f = s->flags;
+    if (p->next[0]) {
+        return td_fail(TD_RESOURCE_EXHAUSTED,
+                       "more than %d jobs have what --label says; name fewer", TD_FOUND_JOBS_MAX);
+    }
+    for (size_t i = 0; i < p->n_items; i++) {
+        const Traind__V1__Job *job = p->item[i]; // an older coordinator sends all
+        if (td_job_has_labels(job, f->labels, f->n_labels)) TD_TRY(add(found, job->id));
+    }
+    return found->n ? TD_OK : td_fail(TD_NOT_FOUND, "no job has what --label says");
+}
+
+td_status td_find_labelled(struct td_session *s, struct td_found_jobs *found) {
+    Traind__V1__ListJobsRequest request = TRAIND__V1__LIST_JOBS_REQUEST__INIT;
+    struct td_pages p = {.limit = TD_FOUND_JOBS_MAX, .quiet = true};
+    request.labels = td_unconst(s->flags->labels);
+    request.n_labels = s->flags->n_labels;
+    td_status failed = td_pages_read(s, "/traind.v1.JobService/ListJobs", &request.base,
+                                     &traind__v1__list_jobs_response__descriptor, "jobs", &p);
+    if (!failed) failed = add_labelled(s, &p, found);
     td_pages_finish(&p);
     return failed;
 }

@@ -6,7 +6,8 @@
 // A whole id is taken as it is, without asking. A name goes before an id that begins like it. Where
 // several jobs have a name, a verb that only reads gets the newest, and stderr says so. A verb that
 // changes something gets none, but a list of what there is, unless --all was given. A word that
-// fits no job is handed on as it is: the coordinator says what it says of a job that is not there.
+// fits no job, and there is no --label, is handed on as it is: the coordinator says what it says of
+// a job that is not there.
 
 #include "client/session/session.h"
 
@@ -21,5 +22,7 @@ struct td_found_jobs {
 // INVALID_ARGUMENT with the jobs that it fits; RESOURCE_EXHAUSTED for more than there is room for.
 TD_MUST_USE td_status td_find_jobs(struct td_session *s, const char *word, bool changes,
                                    struct td_found_jobs *found);
+// Adds all jobs that have the labels of the flags. Errors: NOT_FOUND, RESOURCE_EXHAUSTED.
+TD_MUST_USE td_status td_find_labelled(struct td_session *s, struct td_found_jobs *found);
 
 #endif

@@ -75,6 +75,20 @@ def test_what_is_no_label_is_refused_with_the_rule(daemon):
     assert "labels.team" in said and "begin and end with a letter or digit" in said, said
 
 
+def test_verbs_for_all_take_labels_in_place_of_names(daemon):
+    sweep = [daemon.submit(LONG, "labels={sweep: a}", f"name=n{i % 2}") for i in range(3)]
+    other = daemon.submit(LONG, "labels={sweep: b}", "name=n0")
+    assert "--label needs --all" in daemon.ctl("cancel", "n0", "--label", "sweep=a", check=USAGE).stderr
+    assert "JOB... is missing" in daemon.ctl("cancel", "--all", check=USAGE).stderr
+    daemon.ctl("cancel", "--all", "--label", "sweep=c", check=NOT_FOUND)
+    daemon.ctl("cancel", other, "--all", "--label", "sweep=a", check=NOT_FOUND)
+    assert set(daemon.ctl("pause", "n0", "--all", "--label", "sweep=a", "-o", "name", check=OK).stdout.split()) == {sweep[0], sweep[2]}
+    assert set(daemon.ctl("cancel", "--all", "--label", "sweep=a", "-o", "name", check=OK).stdout.split()) == set(sweep)
+    for job in sweep:
+        daemon.wait_state(job, "CANCELLED")
+    assert daemon.state(other) != "CANCELLED"
+
+
 def test_waiting_job_names_the_one_that_it_waits_behind(daemon):
     first = daemon.submit(LONG, "trainer.devices=2", "name=first")
     daemon.wait_step(first, 1)
