@@ -121,7 +121,8 @@ def test_checkpoint_that_a_waiting_job_names_stays_until_it_has_ended(daemon):
 
 
 def test_job_begins_from_what_is_newest_when_it_starts_not_when_it_was_submitted(daemon):
-    first = daemon.submit(LONG, *KEEPS_ONE, "trainer.devices=2", "checkpoint.every_n_train_steps=5")
+    slowly = ("checkpoint.every_n_train_steps=5", "data.knobs.pause_us=200000")  # the first is there for a second
+    first = daemon.submit(LONG, *KEEPS_ONE, "trainer.devices=2", *slowly)
     early = until("a checkpoint", lambda: rows(daemon, first))
     newer = daemon.submit(LONG, "name=long", "trainer.devices=2")             # and has none
     user = daemon.submit(LONG, "name=user", "ckpt_path=long/last")

@@ -103,6 +103,8 @@ def test_reads_answer_while_the_disk_refuses(refusing):
 
 def test_printed_request_id_gives_the_job_of_the_submission_that_had_no_answer(daemon, tmp_path):
     spec = spec_file(tmp_path)
+    # What could not be written before would have the submission refused before it is tried.
+    until("the node's row is on disk", lambda: sqlite3.connect(daemon.state_dir / "state.db").execute("SELECT 1 FROM nodes").fetchall())
     refuse = Locked(daemon, "state.db")
     said = daemon.ctl("submit", spec, check=5).stderr
     request_id = re.search(r"--request-id ([0-9a-f-]{36}) makes one job of both", said)
