@@ -177,6 +177,7 @@ def test_no_gpus_with_the_reason_when_there_is_no_driver_or_another(cluster, coo
     found = until_listed(coordinator, "one", lambda l: words in l.why)
     assert not found.gpus and coordinator.nodes("READY")
     assert node.log.read_text().count(words) == 1
+    assert (" info no GPUs why=" in node.log.read_text()) == over, "a machine without is nothing to warn of"
     until("it has ended", lambda: not helpers(node))
     shown = coordinator.ctl("node", "show", "one", check=0).stdout
     assert "gpus               0" in shown and words in shown

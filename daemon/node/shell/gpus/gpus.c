@@ -70,7 +70,9 @@ static void publish(struct td_gpus *g) {
     (void)td_clip(g->why, sizeof g->why, "%s%s%s", g->trouble,
                   g->trouble[0] && g->notes[0] ? "; " : "", g->notes);
     g->list.why = g->why;
-    if (g->why[0] && strcmp(g->why, g->said) != 0) {
+    if (g->why[0] && strcmp(g->why, g->said) != 0 && g->state == OVER) {
+        td_log_info("no GPUs why=\"%s\"", g->why); // most machines have none
+    } else if (g->why[0] && strcmp(g->why, g->said) != 0) {
         td_log_warn("GPUs n=%zu why=\"%s\", continuing", g->list.n_gpus, g->why);
     } else if (!g->why[0] && g->said[0]) {
         td_log_info("GPUs are listed again n=%zu", g->list.n_gpus);
