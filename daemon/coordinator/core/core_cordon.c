@@ -30,7 +30,8 @@ static td_status not_found(const struct td_core *core, const char *name) {
         td_nearest_offer(&near, n->id);
     }
     return td_status_with_reason(
-        td_fail(TD_NOT_FOUND, "no node has the id or the name '%.80s'%s%s%s; `trainctl node list`",
+        td_fail(TD_NOT_FOUND,
+                "no node has the id or the name '%.80s'%s%s%s; `trainctl node list` shows them",
                 name, near.best ? ", did you mean " : "", near.best ? near.best : "",
                 near.best ? "?" : ""),
         "NODE_NOT_FOUND");
