@@ -18,10 +18,9 @@
 
 #include "lib/base/base.h"
 
-// What a driver of tests/unit does with its arrays: this many rounds, in check-full that many.
-#define td_fuzz_arrays(corpus, words, rounds, full_rounds)                                         \
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words),                              \
-                getenv("TD_FULL") ? (full_rounds) : (rounds), 1)
+// What a driver of tests/unit does with its arrays. Where it is for finding more, libFuzzer runs.
+#define td_fuzz_arrays(corpus, words, rounds)                                                      \
+    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1)
 // main of a driver that has one test.
 #define TD_FUZZ_MAIN(f)                                                                            \
     int main(void) {                                                                               \
