@@ -20,7 +20,8 @@ struct coordinator {
     char lost[512];       // as the last final said
     uint64_t metrics_end; //
     bool final_before_end, full, took;
-    size_t n_segments, largest;
+    size_t n_segments, largest, n_progress;
+    Traind__V1__AttemptProgress progress; // the newest
 };
 
 static bool take(Traind__V1__NodeMessage *m, void *arg) {
@@ -30,6 +31,10 @@ static bool take(Traind__V1__NodeMessage *m, void *arg) {
         c->finals += m->log_state->final;
         snprintf(c->lost, sizeof c->lost, "%s", m->log_state->lost);
         c->metrics_end = m->log_state->metrics_bytes;
+    }
+    if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_PROGRESS) {
+        c->n_progress++;
+        c->progress = *m->progress;
     }
     if (m->body_case != TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT) return true;
     const Traind__V1__Segment *s = m->segment;
@@ -133,6 +138,30 @@ static void test_whole_records_only_when_a_write_is_under_way(void **state) {
     td_forward_poke(r.forward);
     assert_int_equal(r.c.got[TRAIND__V1__SEGMENT__KIND__METRICS].len, 128);
     assert_int_equal(r.c.got[TRAIND__V1__SEGMENT__KIND__EVENTS].len, 35);
+    rig_free(&r);
+}
+
+// A command says a value of a step again, or how many steps there are, after the step was seen.
+static void test_progress_is_sent_when_anything_of_it_is_new(void **state) {
+    struct rig r;
+    Traind__V1__RankStatus rank = TRAIND__V1__RANK_STATUS__INIT, *ranks[] = {&rank};
+    Traind__V1__LauncherStatus status = TRAIND__V1__LAUNCHER_STATUS__INIT;
+    rig_make(&r, *state);
+    td_forward_adopt(r.forward, NULL);
+    status.n_ranks = 1;
+    status.ranks = ranks;
+    rank.step = 50;
+    rank.loss = 1;
+    td_forward_status(r.forward, &status);
+    rank.loss = 52;
+    td_forward_status(r.forward, &status);
+    assert_int_equal(r.c.n_progress, 2);
+    assert_float_equal(r.c.progress.loss, 52, 0);
+    rank.total_steps = 60;
+    td_forward_status(r.forward, &status);
+    td_forward_status(r.forward, &status);
+    assert_int_equal(r.c.n_progress, 3);
+    assert_int_equal(r.c.progress.total_steps, 60);
     rig_free(&r);
 }
 
@@ -241,6 +270,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_window_bounds_what_is_unacked_when_nothing_is_committed),
         test_in_scratch(test_whole_records_only_when_a_write_is_under_way),
+        test_in_scratch(test_progress_is_sent_when_anything_of_it_is_new),
         test_in_scratch(test_log_is_sent_again_when_its_bytes_could_not_be_written),
         test_in_scratch(test_forwarding_goes_on_at_the_cursor_when_a_session_is_new),
         test_in_scratch(test_last_line_waits_for_the_final_lengths_when_the_launcher_lives),

@@ -34,6 +34,12 @@ struct drops {
     uint64_t bytes, points;
 };
 
+// Of the progress that people see; compared byte by byte.
+struct shown {
+    uint32_t epoch, step, total_steps, phase;
+    float loss;
+};
+
 struct td_forward {
     uint32_t magic;
     struct td_forward_options o;
@@ -42,7 +48,7 @@ struct td_forward {
     size_t n_streams;
     struct drops *drops; // (n_ranks)
     bool active, gone, final_sent, in_pump;
-    uint32_t last_step, last_epoch, last_phase;
+    struct shown last;
     struct td_put *put;
     struct stream *put_stream;
     struct td_loop_timer *retry;
@@ -360,7 +366,7 @@ void td_forward_adopt(struct td_forward *f, const Traind__V1__AttemptCursor *cur
     }
     f->active = true;
     f->final_sent = false;
-    f->last_step = f->last_epoch = f->last_phase = UINT32_MAX;
+    f->last.phase = UINT32_MAX; // no phase: what comes is new
     td_forward_poke(f);
 }
 
@@ -398,30 +404,30 @@ void td_forward_ack(struct td_forward *f, const Traind__V1__SegmentAck *ack) {
 static void send_progress(struct td_forward *f, const Traind__V1__LauncherStatus *status) {
     if (status->n_ranks == 0) return;
     const Traind__V1__RankStatus *first = status->ranks[0];
-    if (first->step == f->last_step && first->epoch == f->last_epoch &&
-        first->phase == f->last_phase) {
-        return;
-    }
+    const struct shown now = {.epoch = first->epoch,
+                              .step = first->step,
+                              .total_steps = first->total_steps,
+                              .phase = first->phase,
+                              .loss = first->loss};
+    if (memcmp(&now, &f->last, sizeof now) == 0) return;
     char job[64];
     Traind__V1__AttemptId id;
     Traind__V1__AttemptProgress p = TRAIND__V1__ATTEMPT_PROGRESS__INIT;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     fill_id(f, &id, job);
     p.id = &id;
-    p.epoch = first->epoch;
-    p.step = first->step;
-    p.total_steps = first->total_steps;
-    p.loss = first->loss;
-    p.phase = first->phase;
+    p.epoch = now.epoch;
+    p.step = now.step;
+    p.total_steps = now.total_steps;
+    p.loss = now.loss;
+    p.phase = now.phase;
     for (size_t i = 0; i < status->n_ranks; i++) {
         p.samples_per_s += status->ranks[i]->samples_per_s;
     }
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PROGRESS;
     m.progress = &p;
     if (!f->o.send(&m, f->o.arg)) return;
-    f->last_step = first->step;
-    f->last_epoch = first->epoch;
-    f->last_phase = first->phase;
+    f->last = now;
 }
 
 void td_forward_status(struct td_forward *f, const Traind__V1__LauncherStatus *status) {
