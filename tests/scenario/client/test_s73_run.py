@@ -48,7 +48,7 @@ class Here:
         found = {}
         for entry in pathlib.Path("/proc").iterdir():
             try:
-                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode() if entry.name.isdigit() else ""
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace") if entry.name.isdigit() else ""
             except OSError:
                 continue
             if str(self.path) in words and "traind-" in words:
