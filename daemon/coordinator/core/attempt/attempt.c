@@ -248,7 +248,10 @@ static void on_rank_exit(struct line *l) {
         l->attempt->ranks[l->rank].dropped_points = u32(e->dropped_points);
         l->attempt->ranks[l->rank].dropped_bytes = (uint64_t)TD_MAX(e->dropped_bytes, 0);
     }
-    if (f.cls == TD_CLASS_NONE) return;
+    if (f.cls == TD_CLASS_NONE) {
+        if (l->rank == 0) reached(l, e->step); // its last progress may not have come
+        return;
+    }
     if (f.code == TD_UNKNOWN) f.code = TD_INTERNAL;
     keep_failure(l, &f);
     // A launcher that kills for these kills all its ranks, and its end may be that of a stop.

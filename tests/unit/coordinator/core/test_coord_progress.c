@@ -42,6 +42,19 @@ static void test_job_ends_at_its_last_step_when_its_node_sends_an_older_sample(v
     end(&r);
 }
 
+// Its rank says no end itself, and what was sampled last came too late to be taken.
+static void test_command_ends_at_its_last_step_when_no_sample_had_it(void **state) {
+    (void)state;
+    struct rig r;
+    begin_job(&r);
+    sample(&r, 1);
+    line(&r, "{\"event\":\"rank_exit\",\"rank\":0,\"code\":0,\"step\":2}\n");
+    line(&r, "{\"event\":\"launcher_end\",\"outcome\":\"done\"}\n");
+    sample(&r, 2);
+    assert_int_equal(job(&r, 0)->progress.step, 2);
+    end(&r);
+}
+
 static void test_step_goes_back_when_an_attempt_resumes_from_an_older_one(void **state) {
     (void)state;
     struct rig r;
@@ -186,6 +199,7 @@ int main(void) {
         cmocka_unit_test(test_steps_are_timed_from_where_their_number_is_known_to_the_last_one),
         cmocka_unit_test(test_job_ends_at_its_last_step_when_its_node_sends_an_older_sample),
         cmocka_unit_test(test_rank_whose_earlier_names_were_not_kept_takes_no_later_ones),
+        cmocka_unit_test(test_command_ends_at_its_last_step_when_no_sample_had_it),
         cmocka_unit_test(test_step_goes_back_when_an_attempt_resumes_from_an_older_one),
         cmocka_unit_test(test_job_shows_its_last_step_when_the_coordinator_starts_again),
         cmocka_unit_test(test_job_ends_when_its_last_checkpoint_was_removed_before_it_had_arrived),
