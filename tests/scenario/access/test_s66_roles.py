@@ -292,7 +292,7 @@ def test_node_reads_checkpoints_of_its_own_attempts_alone(coordinator, tmp_path)
                                                            timeout=20))
 
     node("one")
-    job = coordinator.submit(LONG, "checkpoint.store=stream")
+    job = coordinator.submit(LONG, "checkpoint.store=stream", "checkpoint.save_top_k=-1")  # none is removed meanwhile
     until("a checkpoint is here", lambda: [c for c in coordinator.checkpoints(job) if c.state == m.Checkpoint.COMMITTED])
     assert b"step" in read("one", job)
     coordinator.steer("Pause", job)
