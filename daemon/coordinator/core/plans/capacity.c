@@ -8,6 +8,7 @@
 
 #include "daemon/coordinator/core/model/hosts.h"
 #include "daemon/coordinator/core/model/model.h"
+#include "lib/base/clip.h"
 #include "lib/job/labels.h"
 
 uint32_t td_capacity_slots_of(const struct td_spec_resources *r, uint32_t n_ranks,
@@ -181,11 +182,12 @@ static void say_near(const struct td_core *core, const struct td_label *missing,
     char key[KEY_SHOWN], keys[KEY_SHOWN] = "";
     struct td_nearest near;
     struct td_label l;
-    size_t len = 0;
+    struct td_clip_list others; // of the key
     const struct td_host *n;
     snprintf(key, sizeof key, "%.*s", (int)missing->key.len, missing->key.data);
     td_nearest_init(&near, key);
-    out[0] = '\0';
+    snprintf(out, NEAR_BYTES, "; ");
+    td_clip_list_init(&others, out + 2, NEAR_BYTES - 2, ", ");
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         for (const char *at = n->labels; td_labels_next(&at, &l);) {
             char other[KEY_SHOWN];
@@ -193,12 +195,12 @@ static void say_near(const struct td_core *core, const struct td_label *missing,
             const char *before = near.best;
             td_nearest_offer(&near, other);
             if (near.best != before) near.best = memcpy(keys, other, sizeof keys);
-            if (strcmp(key, other) != 0 || len + 4 * TD_LABEL_BYTES > NEAR_BYTES) continue;
-            len += (size_t)snprintf(out + len, NEAR_BYTES - len, "%s node %.71s has %s=%.*s",
-                                    len ? "," : ";", n->name, key, (int)l.value.len, l.value.data);
+            if (strcmp(key, other) != 0) continue;
+            td_clip_list_add(&others, "node %.71s has %s=%.*s", n->name, key, (int)l.value.len,
+                             l.value.data);
         }
     }
-    if (len) return;
+    if (others.len) return;
     if (near.best) {
         snprintf(out, NEAR_BYTES, "; no node has a label %s, did you mean %s?", key, near.best);
     } else {

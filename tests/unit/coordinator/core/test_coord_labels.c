@@ -174,6 +174,21 @@ static td_status try_with(struct rig *r, int number, const char *labels) {
     return try_create(r, number, spec, &j);
 }
 
+static void test_nodes_that_have_the_key_are_counted_when_not_all_can_be_named(void **state) {
+    (void)state;
+    struct rig r;
+    begin(&r, 2);
+    label(&r, "n-1", "gpu=a100");
+    for (int i = 2; i <= 40; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "n-%d", i);
+        add_node(&r, id, 8);
+        label(&r, id, "gpu=a100");
+    }
+    expect(try_with(&r, 1, "gpu: h100"), "UNSATISFIABLE", " more. Label one: ");
+    end(&r);
+}
+
 static void test_job_is_refused_with_the_nearest_when_no_known_node_has_its_labels(void **state) {
     (void)state;
     TD_AUTO_FREE char *spec = asks_for(9, 1, "gpu: h100"), *large = asks_for(8, 4, "gpu: a100");
@@ -203,7 +218,7 @@ static void test_job_is_refused_with_the_nearest_when_no_known_node_has_its_labe
     td_core_session_close(r.core, r.now, a);
     take(&r);
     settle(&r);
-    assert_ok(try_with(&r, 5, "gpu: h100")); // nobody is there to ask
+    assert_ok(try_with(&r, 5, "gpu: h100")); // no node is there to ask
     assert_string_equal(reason(&r, 5).code, "NO_NODES");
     end(&r);
 }
@@ -236,6 +251,7 @@ int main(void) {
         cmocka_unit_test(test_job_that_waits_is_looked_at_again_when_labels_change),
         cmocka_unit_test(test_labels_are_kept_when_node_and_coordinator_start_again),
         cmocka_unit_test(test_change_is_whole_or_none),
+        cmocka_unit_test(test_nodes_that_have_the_key_are_counted_when_not_all_can_be_named),
         cmocka_unit_test(test_job_is_refused_with_the_nearest_when_no_known_node_has_its_labels),
         cmocka_unit_test(test_plan_is_not_asked_of_a_node_without_the_labels),
     };
