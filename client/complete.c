@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/find_verb.h"
+#include "client/nodes/listing.h"
 #include "client/nodes/node_state.h"
 #include "client/rows.h"
 #include "client/screen/print.h"
@@ -259,9 +260,7 @@ static td_status offer_checkpoints(struct td_session *s, const char *job, const 
 
 static td_status offer_nodes(struct td_session *s, const char *typed) {
     struct td_pages p = {.quiet = true};
-    Traind__V1__ListNodesRequest request = TRAIND__V1__LIST_NODES_REQUEST__INIT;
-    td_status failed = td_pages_read(s, "/traind.v1.NodeAdminService/ListNodes", &request.base,
-                                     &traind__v1__list_nodes_response__descriptor, "nodes", &p);
+    td_status failed = td_listing_read(s, &p);
     for (size_t i = 0; !failed && i < p.n_items; i++) {
         const Traind__V1__Node *n = p.item[i];
         char state[TD_NODE_STATE_BYTES];

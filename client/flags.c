@@ -422,7 +422,7 @@ static void check_logs(struct argp_state *state, const struct td_flags *f) {
     if (f->output != TD_OUTPUT_TABLE) argp_error(state, "--logs prints text, which -o is not");
 }
 
-// Labels name jobs together with --all alone, so that nobody means one and gets many.
+// Labels name jobs together with --all alone, so that who means one job does not get many.
 static void check_labels(struct argp_state *state, const struct td_verb *verb,
                          const struct td_flags *f) {
     const bool names_all = verb->flags & F_ALL && f->n_labels;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/nodes/gpus.h"
+#include "client/nodes/listing.h"
 #include "client/nodes/node_state.h"
 #include "client/nodes/nodes.h"
 #include "client/screen/format.h"
@@ -104,10 +105,8 @@ static td_status show_nodes(const struct td_pages *p, bool wide) {
 
 td_status td_cmd_node_list(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
-    Traind__V1__ListNodesRequest request = TRAIND__V1__LIST_NODES_REQUEST__INIT;
     struct td_pages pages = {0};
-    td_status failed = td_pages_read(s, "/traind.v1.NodeAdminService/ListNodes", &request.base,
-                                     &traind__v1__list_nodes_response__descriptor, "nodes", &pages);
+    td_status failed = td_listing_read(s, &pages);
     if (!failed && f->output == TD_OUTPUT_TABLE) {
         failed = show_nodes(&pages, f->wide);
     } else if (!failed) {

@@ -1,16 +1,16 @@
 // node cordon, node uncordon and node drain: whether a node gets new attempts, and whether what
 // runs there goes elsewhere. The answer is the node as it is then. A drain says of each job whether
 // it leaves. With --wait the verb stays until nothing of any job is there, for --timeout at most.
-// It asks for the node twice a second, as there is no watch of nodes. Somebody may end the drain
+// It asks for the node twice a second, as there is no watch of nodes. An operator may end the drain
 // meanwhile, which is a failure.
 
 #include <stdio.h>
 #include <string.h>
 
+#include "client/nodes/listing.h"
 #include "client/nodes/node_state.h"
 #include "client/nodes/nodes.h"
 #include "client/screen/print.h"
-#include "client/session/pages.h"
 #include "client/session/session.h"
 #include "lib/base/clip.h"
 #include "lib/base/files/files.h"
@@ -88,22 +88,6 @@ static void say_drain(const Traind__V1__Node *n) {
     }
 }
 
-// The node of that id in the listing; NULL: it is not there.
-static const Traind__V1__Node *find(const struct td_pages *p, const char *id) {
-    for (size_t i = 0; i < p->n_items; i++) {
-        const Traind__V1__Node *n = p->item[i];
-        if (strcmp(n->id, id) == 0) return n;
-    }
-    return NULL;
-}
-
-static td_status list(struct td_session *s, struct td_pages *p) {
-    Traind__V1__ListNodesRequest request = TRAIND__V1__LIST_NODES_REQUEST__INIT;
-    *p = (struct td_pages){.quiet = true};
-    return td_pages_read(s, "/traind.v1.NodeAdminService/ListNodes", &request.base,
-                         &traind__v1__list_nodes_response__descriptor, "nodes", p);
-}
-
 // What is left, as "2 jobs are there: j-1 (a), j-2 (b) stays".
 static void name_left(const Traind__V1__Cordon *c, char out[LEFT_BYTES]) {
     char text[LEFT_BYTES / 2];
@@ -124,12 +108,12 @@ static void name_left(const Traind__V1__Cordon *c, char out[LEFT_BYTES]) {
 // *out_is_empty: as the node is now. left: what is there, if it is not.
 static td_status look(struct td_session *s, const char *id, bool *out_is_empty,
                       char left[LEFT_BYTES]) {
-    struct td_pages p;
-    td_status failed = list(s, &p);
-    const Traind__V1__Node *n = failed ? NULL : find(&p, id);
+    struct td_pages p = {.quiet = true};
+    td_status failed = td_listing_read(s, &p);
+    const Traind__V1__Node *n = failed ? NULL : td_listing_with_id(&p, id);
     const Traind__V1__Cordon *c = n ? n->cordon : NULL;
     if (!failed && (!c || !c->drains)) {
-        failed = td_fail(TD_ABORTED, "node %s is not drained any more: somebody ended that",
+        failed = td_fail(TD_ABORTED, "node %s is not drained any more: an operator ended that",
                          s->flags->args[0]);
     }
     if (!failed) {
@@ -173,9 +157,9 @@ static td_status await_empty(struct td_session *s, const char *id) {
 
 // As it is at the end of the waiting.
 static td_status print_again(struct td_session *s, const char *id) {
-    struct td_pages p;
-    td_status failed = list(s, &p);
-    const Traind__V1__Node *n = failed ? NULL : find(&p, id);
+    struct td_pages p = {.quiet = true};
+    td_status failed = td_listing_read(s, &p);
+    const Traind__V1__Node *n = failed ? NULL : td_listing_with_id(&p, id);
     td_status printed = TD_OK;
     if (n && !print_form(s, n, &printed)) td_print(stdout, "%s is empty\n", n->name);
     td_pages_finish(&p);

@@ -1,14 +1,15 @@
 // node token and node revoke: who may become a node, and who may not be one any more. node label:
-// words by which jobs choose one. As of `token
-// create`, the text of a join token goes to standard output alone, so that `trainctl node token >
-// file` keeps it; what it is goes to standard error.
+// words by which jobs choose one.
+//
+// As of `token create`, the text of a join token goes to standard output alone, so that `trainctl
+// node token > file` keeps it; what it is goes to standard error.
 
 #include <stdio.h>
 #include <string.h>
 
+#include "client/nodes/listing.h"
 #include "client/nodes/nodes.h"
 #include "client/screen/print.h"
-#include "client/session/pages.h"
 #include "client/session/session.h"
 #include "traind/v1/admin.pb-c.h"
 
@@ -51,11 +52,9 @@ td_status td_cmd_node_revoke(struct td_session *s, const struct td_flags *f, int
 
 // ---- labels -------------------------------------------------------------------------------------
 const char *td_node_labels_text(const Traind__V1__Node *n, char out[TD_LABELS_BYTES]) {
-    size_t len = 0;
     out[0] = '\0';
-    for (size_t i = 0; i < n->n_labels && len < TD_LABELS_BYTES; i++) {
-        len += (size_t)snprintf(out + len, TD_LABELS_BYTES - len, "%s%s=%s", i ? "," : "",
-                                n->labels[i]->key, n->labels[i]->value);
+    for (size_t i = 0; i < n->n_labels; i++) {
+        td_labels_put(out, n->labels[i]->key, n->labels[i]->value);
     }
     return out;
 }
@@ -72,37 +71,11 @@ static td_status show_labels(struct td_session *s, const Traind__V1__Node *n) {
     return TD_OK;
 }
 
-// By its id, else by a name that only one bears.
-static td_status find_node(const struct td_pages *p, const char *said,
-                           const Traind__V1__Node **out_node) {
-    const Traind__V1__Node *found = NULL;
-    size_t n_named = 0;
-    for (size_t i = 0; i < p->n_items; i++) {
-        const Traind__V1__Node *n = p->item[i];
-        if (strcmp(n->id, said) == 0) {
-            *out_node = n;
-            return TD_OK;
-        }
-        if (strcmp(n->name, said) != 0) continue;
-        found = n;
-        n_named++;
-    }
-    if (n_named == 0) return td_fail(TD_NOT_FOUND, "no known node has the id or name '%s'", said);
-    if (n_named > 1) {
-        return td_fail(TD_INVALID_ARGUMENT, "%zu nodes are called '%s'; name it by its id", n_named,
-                       said);
-    }
-    *out_node = found;
-    return TD_OK;
-}
-
 static td_status read_labels(struct td_session *s, const char *said) {
-    Traind__V1__ListNodesRequest request = TRAIND__V1__LIST_NODES_REQUEST__INIT;
     const Traind__V1__Node *n = NULL;
     struct td_pages pages = {0};
-    td_status failed = td_pages_read(s, "/traind.v1.NodeAdminService/ListNodes", &request.base,
-                                     &traind__v1__list_nodes_response__descriptor, "nodes", &pages);
-    if (!failed) failed = find_node(&pages, said, &n);
+    td_status failed = td_listing_read(s, &pages);
+    if (!failed) failed = td_listing_find(&pages, said, &n);
     if (!failed) failed = show_labels(s, n);
     td_pages_finish(&pages);
     return failed;

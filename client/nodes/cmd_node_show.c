@@ -1,20 +1,18 @@
 // node show: everything that is known of one node, a fact a line, so that grep finds it.
 //
-// The node is found here in the list of all, by its id or its name, so that an older coordinator
-// can be asked, too.
+// A fact that is not known has no line. GPUs have theirs in gpus.c.
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client/nodes/gpus.h"
+#include "client/nodes/listing.h"
 #include "client/nodes/node_state.h"
 #include "client/nodes/nodes.h"
 #include "client/screen/format.h"
 #include "client/screen/print.h"
-#include "client/session/pages.h"
 #include "client/session/session.h"
-#include "lib/base/clip.h"
 #include "traind/v1/admin.pb-c.h"
 
 static void fact(const char *key, const char *value) {
@@ -66,39 +64,9 @@ static void show_node(const Traind__V1__Node *n) {
     td_gpus_facts(n->gpus);
 }
 
-static td_status find(const struct td_pages *p, const char *wanted,
-                      const Traind__V1__Node **out_node) {
-    const Traind__V1__Node *found = NULL;
-    char ids[256];
-    struct td_clip_list list;
-    size_t n_found = 0;
-    td_clip_list_init(&list, ids, sizeof ids, ", ");
-    for (size_t i = 0; i < p->n_items; i++) {
-        const Traind__V1__Node *n = p->item[i];
-        if (strcmp(n->id, wanted) == 0) {
-            *out_node = n;
-            return TD_OK;
-        }
-        if (strcmp(n->name, wanted) != 0) continue;
-        found = n;
-        n_found++;
-        td_clip_list_add(&list, "%s", n->id);
-    }
-    if (n_found > 1) {
-        return td_fail(TD_INVALID_ARGUMENT, "%zu nodes are called '%s'; give the id of one: %s",
-                       n_found, wanted, ids);
-    }
-    if (!found) {
-        return td_fail(TD_NOT_FOUND,
-                       "no node has the name or id '%s'; `trainctl node list` has all", wanted);
-    }
-    *out_node = found;
-    return TD_OK;
-}
-
 static td_status show(struct td_session *s, const struct td_flags *f, const struct td_pages *p) {
     const Traind__V1__Node *n = NULL;
-    TD_TRY(find(p, f->args[0], &n));
+    TD_TRY(td_listing_find(p, f->args[0], &n));
     if (td_output_is_json(f->output)) return td_session_print_json(s, &n->base);
     if (f->output == TD_OUTPUT_NAME) {
         td_print(stdout, "%s\n", n->id);
@@ -110,10 +78,8 @@ static td_status show(struct td_session *s, const struct td_flags *f, const stru
 
 td_status td_cmd_node_show(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
-    Traind__V1__ListNodesRequest request = TRAIND__V1__LIST_NODES_REQUEST__INIT;
     struct td_pages pages = {0};
-    td_status failed = td_pages_read(s, "/traind.v1.NodeAdminService/ListNodes", &request.base,
-                                     &traind__v1__list_nodes_response__descriptor, "nodes", &pages);
+    td_status failed = td_listing_read(s, &pages);
     if (!failed) failed = show(s, f, &pages);
     td_pages_finish(&pages);
     return failed;

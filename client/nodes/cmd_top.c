@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/nodes/listing.h"
 #include "client/nodes/nodes.h"
 #include "client/nodes/top_page.h"
 #include "client/screen/json.h"
@@ -53,16 +54,12 @@ static td_status ask(struct top *t, int64_t timeout_ns) {
                        .nodes = {.quiet = true, .timeout_ns = timeout_ns},
                        .jobs = {.limit = JOBS_MAX, .quiet = true, .timeout_ns = timeout_ns}};
     Traind__V1__GetClusterInfoRequest info = TRAIND__V1__GET_CLUSTER_INFO_REQUEST__INIT;
-    Traind__V1__ListNodesRequest nodes = TRAIND__V1__LIST_NODES_REQUEST__INIT;
     Traind__V1__ListJobsRequest jobs = TRAIND__V1__LIST_JOBS_REQUEST__INIT;
     jobs.states = active;
     jobs.n_states = TD_COUNTOF(active);
     td_status s = call(t, timeout_ns, "/traind.v1.AdminService/GetClusterInfo", &info.base,
                        &traind__v1__cluster_info__descriptor, &next.cluster);
-    if (!s) {
-        s = td_pages_read(t->session, "/traind.v1.NodeAdminService/ListNodes", &nodes.base,
-                          &traind__v1__list_nodes_response__descriptor, "nodes", &next.nodes);
-    }
+    if (!s) s = td_listing_read(t->session, &next.nodes);
     if (!s) {
         s = td_pages_read(t->session, "/traind.v1.JobService/ListJobs", &jobs.base,
                           &traind__v1__list_jobs_response__descriptor, "jobs", &next.jobs);

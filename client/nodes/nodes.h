@@ -3,6 +3,7 @@
 
 // Verbs of nodes and of the cluster.
 //
+//   listing.h      all nodes, and one among them
 //   node_state.h   the state of a node in words
 //   cmd_cluster.c  node list, cluster info, version
 //   cmd_cordon.c   node cordon, node uncordon, node drain

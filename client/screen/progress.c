@@ -31,11 +31,9 @@ bool td_job_state_terminal(Traind__V1__Job__State state) {
 }
 
 const char *td_job_labels_text(const Traind__V1__Job *job, char out[TD_LABELS_BYTES]) {
-    size_t len = 0;
     out[0] = '\0';
-    for (size_t i = 0; i < job->n_labels && len < TD_LABELS_BYTES; i++) {
-        len += (size_t)snprintf(out + len, TD_LABELS_BYTES - len, "%s%s=%s", i ? "," : "",
-                                job->labels[i]->key, job->labels[i]->value);
+    for (size_t i = 0; i < job->n_labels; i++) {
+        td_labels_put(out, job->labels[i]->key, job->labels[i]->value);
     }
     return out;
 }

@@ -4,6 +4,7 @@
 #include "lib/job/labels.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool is_plain(char c) {
@@ -83,6 +84,11 @@ td_status td_label_check_wish(const char *what, const char *wish) {
 }
 
 // ---- texts --------------------------------------------------------------------------------------
+void td_labels_put(char io_text[TD_LABELS_BYTES], const char *key, const char *value) {
+    const size_t len = strlen(io_text);
+    snprintf(io_text + len, TD_LABELS_BYTES - len, "%s%s=%s", len ? "," : "", key, value);
+}
+
 static td_status append(struct td_buf *out, const struct td_label *l) {
     if (out->len) TD_TRY(td_buf_str(out, ","));
     TD_TRY(td_buf_append(out, l->key.data, l->key.len));

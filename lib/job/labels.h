@@ -36,6 +36,9 @@ bool td_labels_has(const char *labels, const char *wish);
 // Has it all labels of another set?
 bool td_labels_have(const char *labels, const char *wanted);
 
+// Adds the next label, by key, to those of a text. What the bounds do not allow is cut.
+void td_labels_put(char io_text[TD_LABELS_BYTES], const char *key, const char *value);
+
 // INVALID_ARGUMENT LABEL_INVALID, with the rule; "what" is named: "--label", "labels".
 TD_MUST_USE td_status td_label_check_wish(const char *what, const char *wish);
 // A canonical map of a spec as a text, the caller's to free; NULL: it has no labels, or is absent.
