@@ -44,7 +44,7 @@ struct td_output_line {
 // A pipe from the rank and the file it is drained into.
 struct td_launch_lines;
 struct td_launch_stream {
-    struct td_launch_lines *lines; // whose pattern its lines are matched with; NULL: nobody's
+    struct td_launch_lines *lines; // whose pattern its lines are matched with; NULL: none
     int pipe_fd;                   // -1: closed by the rank
     int file_fd;
     struct td_launch_file file;

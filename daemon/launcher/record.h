@@ -1,7 +1,7 @@
 #ifndef TRAIND_DAEMON_LAUNCHER_RECORD_H
 #define TRAIND_DAEMON_LAUNCHER_RECORD_H
 
-// Record: who a launcher is, for its node and whoever looks for it later: record.json, and the line
+// Record: who a launcher is, for its node and for a later search: record.json, and the line
 // `launched` of events.log (lib/attempt/segments.h). Thread: the launcher's.
 
 #include "daemon/launcher/state.h"

@@ -1,7 +1,7 @@
 #ifndef TRAIND_LIB_BASE_CLIP_H
 #define TRAIND_LIB_BASE_CLIP_H
 
-// Fit: text for people in a buffer of a fixed size. What does not fit is never left out unsaid: a
+// Clip: text for people in a buffer of a fixed size. What does not fit is never left out unsaid: a
 // text that is cut ends in "...", a list says how many more there are. Both stay whole characters.
 //
 // Not for keys, names and paths: a part of one is another one, so a caller without room for it

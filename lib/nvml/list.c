@@ -203,7 +203,7 @@ static void read_peers(const struct td_nvml_calls *c, struct td_nvml_device *gpu
     }
 }
 
-// Are these the GPUs of the last reading, all well? Then nobody's peers have changed.
+// Are these the GPUs of the last reading, all well? Then no peers have changed.
 static bool is_same(const struct td_nvml *n, const struct td_nvml_device *gpu, uint32_t n_gpus) {
     for (uint32_t i = 0; i < n_gpus; i++) {
         const struct td_nvml_device *was = find_gpu(n, gpu[i].uuid);

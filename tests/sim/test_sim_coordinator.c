@@ -39,7 +39,7 @@ static void try_delete(struct world *w, int i) {
     td_status_free(s); // a job that runs
 }
 
-// In the end each node has the label, so that whoever asks for it gets one.
+// In the end each node has the label, so that each job that asks for it gets one.
 static void relabel(struct world *w) {
     const struct td_host *n = NULL;
     char *changes[] = {td_unconst(w->calm || chance(w, 2) ? LABEL : "role-")};

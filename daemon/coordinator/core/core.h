@@ -110,8 +110,8 @@ TD_MUST_USE td_status td_core_plan(struct td_core *core, struct td_now now, cons
 void td_core_plan_abandon(struct td_core *core, uint64_t token);
 
 // The node gets no new attempts from now on; `drains`: those that are there go elsewhere (drain.h).
-// One that is cordoned stays so, by whoever asked last. NOT_FOUND NODE_NOT_FOUND names what comes
-// nearest; FAILED_PRECONDITION NODE_AMBIGUOUS: several have that name, NODE_NEVER_REGISTERED.
+// One that is cordoned stays so, and who asked last is shown. NOT_FOUND NODE_NOT_FOUND names what
+// comes nearest; FAILED_PRECONDITION NODE_AMBIGUOUS: several have that name, NODE_NEVER_REGISTERED.
 TD_MUST_USE td_status td_core_cordon(struct td_core *core, struct td_now now,
                                      const struct td_core_cordon *request,
                                      const struct td_host **out_node);

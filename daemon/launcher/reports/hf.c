@@ -39,7 +39,7 @@ static bool is_set_by_hand(const struct td_launch_command *c) {
            value_of(c, "KUBEFLOW_TRAINER_SERVER_TOKEN");
 }
 
-// False, and why if that is news to somebody.
+// False, and why, if the user does not know that.
 static bool python_can(const struct td_launch_command *c, char *out_note, size_t note_bytes) {
     static struct td_python python; // one thread
     const char *path = value_of(c, "PATH"), *home = value_of(c, "HOME");

@@ -13,7 +13,7 @@
 #include "lib/base/base.h"
 
 struct td_launch_lines {
-    int fd; // of the socket; -1: nobody takes them now
+    int fd; // of the socket; -1: they are not taken now
     uint64_t dropped_bytes;
     size_t n;                      // of `held`
     char held[TD_REPORT_LINE + 1]; // the line whose end has not come

@@ -65,7 +65,7 @@ static bool read_interpreter(const char *file, char out[FIRST_LINE]) {
     static const char blanks[] = " \t";
     char line[FIRST_LINE];
     TD_AUTO_CLOSE int fd = -1;
-    td_status_free(td_fs_open(file, &fd, NULL)); // that it cannot be run is said by whoever tries
+    td_status_free(td_fs_open(file, &fd, NULL)); // that it cannot be run is said when it is tried
     const ssize_t n = fd >= 0 ? read(fd, line, sizeof line - 1) : -1;
     if (n < 3 || line[0] != '#' || line[1] != '!') return false;
     line[n] = '\0';

@@ -88,7 +88,7 @@ static void start_child(struct td_launcher *l) {
          td_status_message(failed));
     td_status_log(TD_LOG_WARN, failed, "reports child not started, continuing");
     forget(r);
-    td_launch_hf_close(&r->hf); // nobody waits for an answer that does not come
+    td_launch_hf_close(&r->hf); // a Trainer does not wait for an answer that never comes
 }
 
 static td_status write_settings(const struct td_launcher *l, struct td_launch_reports *r) {
@@ -186,7 +186,7 @@ static void note_drop(struct td_launcher *l) {
             "metrics_from.stdout matches, and counted; its output itself is whole");
 }
 
-// Somebody wants to report, and nobody is there yet.
+// A rank wants to report, and no child is there yet.
 static bool is_called(const struct td_launch_reports *r) {
     struct pollfd p = {.fd = r->hf.listen_fd, .events = POLLIN};
     return r->hf.listen_fd >= 0 && poll(&p, 1, 0) == 1;

@@ -8,7 +8,7 @@
 //   hf.h       where a Trainer of Hugging Face reports by itself
 //   python.h   which Python it will be
 //
-// What comes of a script may block or crash whoever reads it, so `traind-worker reports`
+// What comes of a script may block or crash its reader, so `traind-worker reports`
 // (daemon/worker/reports) does, one process an attempt and node. There is one only where a
 // command's spec asks for what it serves (`metrics_from`), and where a Trainer of Hugging Face has
 // reported. The launcher never waits for it while ranks run. What it hands back goes the way of
@@ -48,7 +48,7 @@ struct td_launch_reports {
     struct td_launch_lines lines;
     bool noted_drop;
     struct td_launch_hf hf;
-    bool waits; // nothing but hf asks for it, and it is started when somebody reports there
+    bool waits; // nothing but hf asks for it, and it is started when a rank reports there
 };
 
 // Before the ranks start, once the command is known. Makes l->reports where it is asked for.

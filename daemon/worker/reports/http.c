@@ -29,7 +29,7 @@ struct connection {
     struct td_loop_timer *deadline;
     struct td_buf in;
     size_t head_bytes, wanted_bytes; // head_bytes 0: it is not whole yet
-    int32_t who;                     // -1: nobody yet
+    int32_t who;                     // -1: not admitted yet
     bool answered;                   // what comes now is thrown away
     size_t n_drained;
 };

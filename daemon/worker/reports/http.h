@@ -30,7 +30,7 @@ struct td_http_options {
     int (*admit)(void *arg, const struct td_http_head *head, int32_t *out_who);
     // All of a body; the status to answer.
     int (*take)(void *arg, int32_t who, const char *body, size_t bytes);
-    // Optional: a request was refused or cut with this status. who: -1: nobody was admitted.
+    // Optional: a request was refused or cut with this status. who: -1: it was not admitted.
     void (*refused)(void *arg, int32_t who, int status);
     void *arg;
 };

@@ -5,8 +5,8 @@
 //
 // A report is begun with its step and progress, gets its values, and is ended. What is queued
 // leaves with the end of the loop's turn, or sooner when it is much. Then this process waits until
-// the launcher has taken it: the launcher takes a bounded amount at a time, and so holds whoever
-// reports without end.
+// the launcher has taken it: the launcher takes a bounded amount at a time, and so slows a
+// source that reports without end.
 //
 // Repeats of a value, those of later attempts, and the cap of names are the launcher's business
 // (daemon/launcher/command/talk_values.h): sources keep no books of that.

@@ -204,7 +204,7 @@ def test_script_that_reports_by_our_calls_does_so_alone(daemon, tmp_path):
         import traind
         assert os.environ["KUBEFLOW_TRAINER_SERVER_URL"]
         traind.init()
-        assert os.environ["KUBEFLOW_TRAINER_SERVER_URL"] # whoever only asks for stops reports as before
+        assert os.environ["KUBEFLOW_TRAINER_SERVER_URL"] # a script that asks for stops alone reports as before
         traind.log({"loss": 1.0}, step=1)
         assert "KUBEFLOW_TRAINER_SERVER_URL" not in os.environ # which the callback looks at each time
         """, env={"PYTHONPATH": str(CLIENT)}))

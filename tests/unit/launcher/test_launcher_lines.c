@@ -1,5 +1,5 @@
 // Lines of rank 0 on their way to the reports child: whole, in their order, however they came. They
-// are cut where they are too long, and dropped and counted where nobody takes them.
+// are cut where they are too long, and dropped and counted where they are not taken.
 
 #include "tests/unit/test.h"
 

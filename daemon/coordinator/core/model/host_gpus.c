@@ -1,4 +1,4 @@
-// The list is kept unpacked, as whoever places jobs reads it. protobuf-c copies a message by way of
+// The list is kept unpacked, as placement reads it. protobuf-c copies a message by way of
 // its bytes.
 
 #include "daemon/coordinator/core/model/host_gpus.h"

@@ -7,7 +7,7 @@
 // The questions are about the largest known node, connected or not: slots, from the spec alone;
 // memory and devices, from what a node has planned. Only nodes count that have the labels which the
 // job asks for (resources.labels). n_ranks are those of one node. Where no such node is known yet,
-// or one of which nobody knows the devices, nothing is refused. The failures have the reason
+// or one whose devices are not known, nothing is refused. The failures have the reason
 // UNSATISFIABLE. Pure; the core's thread.
 
 #include "lib/base/base.h"

@@ -42,7 +42,7 @@ enum why {
     WHY_SLOTS
 };
 
-// Nodes enough are large enough, and nobody but an operator keeps the job from them.
+// Enough nodes are large enough, and cordons alone keep the job from them.
 static bool would_fit_uncordoned(const struct td_match *p) {
     return p->able < p->wanted && p->able + p->cordoned.n >= p->wanted;
 }
