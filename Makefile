@@ -23,7 +23,7 @@ CROSS     ?=
 SYSROOT   ?=
 CC        := $(if $(filter default undefined,$(origin CC)),$(CROSS)gcc,$(CC))
 CXX       := $(if $(filter default undefined,$(origin CXX)),$(if $(findstring clang,$(CC)),clang++,$(CROSS)g++),$(CXX))
-FUZZ_S    ?= 30
+FUZZ_S    ?= 15
 ROUNDS    ?= 3
 MINUTES   ?= 10
 SEED      ?= 1
@@ -444,7 +444,7 @@ tsan: ## lib/base, daemons and collectives under the thread sanitizer
 .PHONY: fuzz fuzz-all fuzz-bins
 fuzz_some := $(if $(T),$(foreach f,$(fuzz_bins),$(if $(findstring $(T),$f),$f)),$(fuzz_bins))
 $(B)/tests/fuzz/%: fuzzer := -fsanitize=fuzzer
-fuzz: $(subst /tests/fuzz/,/tests/unit/fuzz/test_,$(fuzz_some)) ## the fuzz entries under libFuzzer (FUZZ_S=30 seconds each, T=substring)
+fuzz: $(subst /tests/fuzz/,/tests/unit/fuzz/test_,$(fuzz_some)) ## the fuzz entries under libFuzzer (FUZZ_S=15 seconds each, T=substring)
 	@for t in $(patsubst fuzz_%,%,$(notdir $(fuzz_some))); do mkdir -p $(B)-fuzz/seeds/$$t $(B)-fuzz/corpus/$$t && \
 	  TD_FUZZ_CORPUS=$(B)-fuzz/seeds/$$t $(B)/tests/unit/fuzz/test_fuzz_$$t > /dev/null 2>&1 || exit 1; done
 	@$(MAKE) $(libfuzzer) fuzz-all

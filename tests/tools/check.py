@@ -4,9 +4,9 @@
   check.py --build DIR [--only unit] [--match TEXT] [--full]
   check.py --build DIR --match TEXT --list      names the C programs that this would run
 
-C programs (tests/{unit,conform,sim}, cmocka, TAP on stdout) run two at a time, each with a deadline;
-then, unless --only unit, those of AT_LEVELS again at CPU levels below the machine's own, by the name
-avx2/conform/conform_ops, and processes of pytest share every folder of tests/ that holds test_*.py: two more than
+C programs (tests/{unit,conform,sim}, cmocka, TAP on stdout) run two at a time, each with a deadline,
+and, unless --only unit, those of AT_LEVELS again at CPU levels below the machine's own, by the name
+avx2/conform/conform_ops. Then processes of pytest share every folder of tests/ that holds test_*.py: two more than
 there are cores, because a scenario waits more than half of its time.
 Its tests that are marked `alone` come last, by themselves. All get TRAIND_BUILD, the build folder.
 --match narrows to programs whose name contains TEXT, that define a test whose name contains it, or whose
@@ -16,8 +16,8 @@ header comment has it as a tag ("// Tags: tsan").
 address and undefined sanitizers (DIR-asan) and those tagged tsan under the thread sanitizer (DIR-tsan),
 conformance at each CPU level's code of the sanitized build and of clang's (DIR-asan, DIR-clang), every entry of tests/fuzz under libFuzzer (DIR-fuzz, FUZZ_S seconds each), those of lib/base, graph and
 operators for aarch64 under qemu (DIR-arm64, where DIR/arm64 could be made), conformance with many
-threads, tests/parity, where a python with torch is (DIR/venv-rivals, or TORCH), and build, unit tests
-and demo in a Debian 13 (debian13.sh, DIR-debian13). What was not built for it is a failure. Of lower CPU
+threads, tests/parity, where a python with torch is (DIR/venv-rivals, or TORCH), and, when these have ended, build, unit
+tests and demo in a Debian 13 (debian13.sh, DIR-debian13). What was not built for it is a failure. Of lower CPU
 levels it runs every one, and every program of tests/conform that opens an accelerator.
 
 A program that crashes, hangs, ends early or exits non-zero without a failed case counts as one
@@ -201,6 +201,11 @@ def run_two_at_a_time(jobs):
     return [job.result() for job in running]
 
 
+def given(result):
+    """A job whose result is known."""
+    return (lambda: result,)
+
+
 def program_env(build, env):
     env = dict(env, CMOCKA_MESSAGE_OUTPUT="TAP", TRAIND_BUILD=str(build))
     # gcc 12's sanitizer reads a bogus header before a plugin's thread-local block, and its leak
@@ -209,9 +214,9 @@ def program_env(build, env):
     return env
 
 
-def run_programs(build, text, env, prefix=""):
+def programs(build, text, env, prefix=""):
     env = program_env(build, env)
-    return run_two_at_a_time([(run_program, prefix + n, p, env) for n, p in find_programs(build, text)])
+    return [(run_program, prefix + n, p, env) for n, p in find_programs(build, text)]
 
 
 def runs_at(level, name):
@@ -222,26 +227,24 @@ def runs_at(level, name):
 
 
 def machine_level(build):
-    """(level, []), or (None, results) where it is not known."""
+    """(level, []), or (None, jobs) where it is not known."""
     try:
         return levels.of_machine(build), []
     except (AssertionError, OSError, subprocess.SubprocessError) as e:
-        result = Result("levels", failures=[f"this machine's CPU level is not known: {e}"])
-        report(result)
-        return None, [result]
+        return None, [given(Result("levels", failures=[f"this machine's CPU level is not known: {e}"]))]
 
 
-def run_levels(build, text, env):
+def at_levels(build, text, env):
     """Conformance at the levels below this machine's own, each program a process that is held to it."""
     machine, failed = machine_level(build)
     if failed:
         return failed
     lower = levels.below(machine)
-    env, programs = program_env(build, env), list(find_programs(build, ""))
+    env, found = program_env(build, env), list(find_programs(build, ""))
     sources = dict(find_programs(build, text))
-    return run_two_at_a_time([(run_program, f"{level}/{n}", p, dict(env, TRAIND_CPU_ISA=level))
-                              for level in lower for n, p in programs
-                              if runs_at(level, n) and (n in sources or text in f"{level}/{n}")])
+    return [(run_program, f"{level}/{n}", p, dict(env, TRAIND_CPU_ISA=level))
+            for level in lower for n, p in found
+            if runs_at(level, n) and (n in sources or text in f"{level}/{n}")]
 
 
 # ---- what only --full does --------------------------------------------------------------------------
@@ -254,16 +257,16 @@ def levels_of_build(kind, machine):
     return [level for level in BUILD_LEVELS[kind] if level in there]
 
 
-def run_build_levels(build, kind, env):
+def build_at_levels(build, kind, env):
     """Conformance of the build DIR-KIND, each program a process that is held to a level."""
     machine, failed = machine_level(build)
     if failed:
         return failed
     other = Path(f"{build}-{kind}")
-    env, programs = program_env(other, env), {n.split("/")[1]: (n, p) for n, p in find_programs(other, "conform/")}
-    return run_two_at_a_time([(run_program, f"{kind}/{level}/{n}", p, dict(env, TRAIND_CPU_ISA=level))
-                              for level in levels_of_build(kind, machine)
-                              for n, p in map(programs.get, BUILD_PROGRAMS)])
+    env, found = program_env(other, env), {n.split("/")[1]: (n, p) for n, p in find_programs(other, "conform/")}
+    return [(run_program, f"{kind}/{level}/{n}", p, dict(env, TRAIND_CPU_ISA=level))
+            for level in levels_of_build(kind, machine)
+            for n, p in map(found.get, BUILD_PROGRAMS)]
 
 
 def run_judged(name, command, env, timeout_s, judge):
@@ -293,9 +296,9 @@ def judge_fuzz(result, code):
         result.failures.append(f"exit status {code}")
 
 
-def run_fuzz(build, env):
+def fuzz_entries(build, env):
     """Each fuzz entry, from the corpus that the unit tests' driver writes."""
-    seconds, jobs = int(os.environ.get("FUZZ_S", "30")), []
+    seconds, jobs = int(os.environ.get("FUZZ_S", "15")), []
     fuzz = Path(f"{build}-fuzz")
     for source in sorted((ROOT / "tests/fuzz").glob("fuzz_*.c")):
         entry = source.stem.removeprefix("fuzz_")
@@ -309,7 +312,7 @@ def run_fuzz(build, env):
         command = ["sh", "-c", script, "sh", seeds, build / "tests/unit/fuzz" / f"test_{source.stem}", program,
                    seconds, fuzz / f"{entry}-", corpus]
         jobs.append((run_judged, f"fuzz/{entry}", command, env, seconds + 180, judge_fuzz))
-    return run_two_at_a_time(jobs)
+    return jobs
 
 
 # What runs under an emulator of the processor alone: it starts no other program of the tree, whose
@@ -324,24 +327,23 @@ ARM64 = re.compile(r"unit/[\w/]+/test_(arena|buf|build|clip|clock|convnet|cpu_\w
                    r"|conform/conform_(gradients\w*|ops|ops_optim)")
 
 
-def run_arm64(build, env):
+def arm64_programs(build, env):
     root = build / "arm64"
     if not root.exists():
         result = Result("arm64")
         result.add_skip("all of it", "no arm64 root: see tests/tools/arm64.sh")
-        report(result)
-        return [result]
+        return [given(result)]
     env = dict(env, CMOCKA_MESSAGE_OUTPUT="TAP", TRAIND_BUILD=f"{build}-arm64")
     runner = ("qemu-aarch64", "-L", str(root))
-    return run_two_at_a_time([(run_program, f"arm64/{n}", p, env, runner)
-                              for n, p in find_programs(Path(f"{build}-arm64"), "") if ARM64.fullmatch(n)])
+    return [(run_program, f"arm64/{n}", p, env, runner)
+            for n, p in find_programs(Path(f"{build}-arm64"), "") if ARM64.fullmatch(n)]
 
 
-def run_many_threads(build, env):
+def with_many_threads(build, env):
     """conformance with more threads than cores; conform_threads, in every check, has the other counts"""
     env = dict(env, CMOCKA_MESSAGE_OUTPUT="TAP", TRAIND_BUILD=str(build), TRAIND_TEST_THREADS="33")
-    return run_two_at_a_time([(run_program, f"33 threads/{n}", p, env) for n, p in find_programs(build, "")
-                              if n.startswith("conform/conform_ops")])
+    return [(run_program, f"33 threads/{n}", p, env) for n, p in find_programs(build, "")
+            if n.startswith("conform/conform_ops")]
 
 
 def judge_parity(result, code):
@@ -358,12 +360,11 @@ def judge_parity(result, code):
         result.failures.append(f"exit status {code} without a failed case")
 
 
-def run_parity(build, env):
+def parity_jobs(build, env):
     torch = ["--torch", os.environ["TORCH"]] if os.environ.get("TORCH") else []
-    jobs = [(run_judged, f"parity/{job}",
+    return [(run_judged, f"parity/{job}",
              [sys.executable, "tests/parity/parity.py", "--build", build, "--only", f" {job} ", *torch],
              env, PARITY_TIMEOUT_S, judge_parity) for job in ("mlp", "convnet", "gpt")]
-    return run_two_at_a_time(jobs)
 
 
 def judge_debian13(result, code):
@@ -385,23 +386,24 @@ def judge_debian13(result, code):
 
 def run_debian13(build, env):
     """oneDNN 3 and a newer compiler, where a Debian 13 can be made. It uses every core: alone."""
-    command = [ROOT / "tests/tools/debian13.sh", f"{build}-debian13"]
+    command = [ROOT / "tests/tools/debian13.sh", f"{build}-debian13", "unit", "demo"]
     result = run_judged("debian13", command, env, DEBIAN13_TIMEOUT_S, judge_debian13)
     report(result)
     return [result]
 
 
-def run_long(build, env, clock):
+def long_parts(build, env):
+    """{what: jobs}, the longest jobs first: both processes that take them end at about the same time."""
     env = {k: v for k, v in env.items() if k != "TD_FULL"}  # as often as in `check`: it takes ten times as long
     tsan = dict(env, TSAN_OPTIONS=f"suppressions={ROOT}/tests/tools/tsan.supp")
-    return [*clock.run("asan", run_programs, Path(f"{build}-asan"), "", env, "asan/"),
-            *clock.run("asan at CPU levels", run_build_levels, build, "asan", env),
-            *clock.run("clang at CPU levels", run_build_levels, build, "clang", env),
-            *clock.run("tsan", run_programs, Path(f"{build}-tsan"), "tsan", tsan, "tsan/"),
-            *clock.run("fuzz", run_fuzz, build, env), *clock.run("arm64", run_arm64, build, env),
-            *clock.run("many threads", run_many_threads, build, env),
-            *clock.run("parity", run_parity, build, env),
-            *clock.run("debian13", run_debian13, build, env)]
+    return {"parity": parity_jobs(build, env),
+            "asan at CPU levels": build_at_levels(build, "asan", env),
+            "clang at CPU levels": build_at_levels(build, "clang", env),
+            "many threads": with_many_threads(build, env),
+            "asan": programs(Path(f"{build}-asan"), "", env, "asan/"),
+            "arm64": arm64_programs(build, env),
+            "tsan": programs(Path(f"{build}-tsan"), "tsan", tsan, "tsan/"),
+            "fuzz": fuzz_entries(build, env)}
 
 
 # ---- pytest -----------------------------------------------------------------------------------------
@@ -510,6 +512,17 @@ class Clock:
             self.parts += [(f"  tests/{f}, test by test", sum(r.folders.get(f, 0) for r in results)) for f in folders]
         return results
 
+    def share(self, what, parts):
+        """The results of the jobs of all parts, which two processes share: one part ends while the next has begun."""
+        began = time.monotonic()
+        results = run_two_at_a_time([job for jobs in parts.values() for job in jobs])
+        if results:
+            self.parts.append((what, time.monotonic() - began))
+        of_each = iter(results)
+        for name, jobs in parts.items():
+            self.parts.append((f"  {name}, program by program", sum(next(of_each).seconds for _ in jobs)))
+        return results
+
     def report(self):
         print("time of each part:")
         for what, seconds in [*self.parts, ("all", time.monotonic() - self.started)]:
@@ -532,10 +545,14 @@ def main():
         return 0
 
     clock = Clock()
-    results = run_long(build, env, clock) if args.full else []
-    results += clock.run("C programs", run_programs, build, args.match, env)
+    parts = long_parts(build, env) if args.full else {}
+    parts["C programs"] = programs(build, args.match, env)
     if args.only != "unit":
-        results += clock.run("C programs at lower CPU levels", run_levels, build, args.match, env)
+        parts["C programs at lower CPU levels"] = at_levels(build, args.match, env)
+    results = clock.share("programs", parts)
+    if args.full:
+        results += clock.run("debian13", run_debian13, build, env)
+    if args.only != "unit":
         results += clock.run("pytest", run_pytest, args.match, env)
     passed = sum(r.passed for r in results)
     failed = sum(len(r.failures) for r in results)

@@ -124,7 +124,7 @@ def fake_build(tmp_path, level):
 def test_lower_levels_run_again_when_the_machine_has_more(tmp_path, monkeypatch, level, full, match, expected):
     monkeypatch.setattr(check, "FULL", full)
     monkeypatch.delenv("TRAIND_CPU_ISA", raising=False)
-    results = check.run_levels(fake_build(tmp_path, level), match, dict(os.environ))
+    results = check.run_two_at_a_time(check.at_levels(fake_build(tmp_path, level), match, dict(os.environ)))
     assert [r.name for r in results] == expected
     for r in results:
         assert r.passed == 1 and f"held to {r.name.split('/')[0]}\n" in r.output
@@ -143,7 +143,7 @@ def test_other_builds_run_at_each_level_the_machine_has(tmp_path, monkeypatch, c
     for folder in (build, tmp_path / f"build-{kind}"):
         folder.mkdir()
         fake_build(folder, machine)
-    results = check.run_build_levels(build, kind, dict(os.environ))
+    results = check.run_two_at_a_time(check.build_at_levels(build, kind, dict(os.environ)))
     assert [r.name for r in results] == [f"{kind}/{level}/conform/{p}" for level in expected
                                          for p in check.BUILD_PROGRAMS]
     for r in results:
@@ -155,12 +155,12 @@ def test_other_build_fails_when_it_was_not_made(tmp_path, monkeypatch):
     monkeypatch.delenv("TRAIND_CPU_ISA", raising=False)
     build = tmp_path / "build"
     build.mkdir()
-    results = check.run_build_levels(fake_build(build, "avx2"), "clang", dict(os.environ))
+    results = check.run_two_at_a_time(check.build_at_levels(fake_build(build, "avx2"), "clang", dict(os.environ)))
     assert results and all("is not built" in r.failures[0] for r in results)
 
 
 def test_levels_fail_when_the_machine_s_own_is_not_known(tmp_path):
-    results = check.run_levels(fake_build(tmp_path, "sse9"), "", dict(os.environ))
+    results = check.run_two_at_a_time(check.at_levels(fake_build(tmp_path, "sse9"), "", dict(os.environ)))
     assert len(results) == 1 and "not known" in results[0].failures[0]
 
 
@@ -169,10 +169,15 @@ def test_each_part_s_time_is_reported(tmp_path, capsys):
     result = check.Result("pytest", folders={"tools": 1.5, "clients": 2})
     assert clock.run("pytest", lambda: [result]) == [result]
     assert clock.run("nothing", lambda: []) == []
+    a, b, c = (check.Result(name, seconds=n) for n, name in enumerate("abc", 1))
+    assert clock.share("programs", {"first": [check.given(a), check.given(b)], "second": [], "third": [check.given(c)]}) == [a, b, c]
     clock.report()
-    lines = [line.split(" s  ") for line in capsys.readouterr().out.splitlines()[1:]]
-    assert [line[1] for line in lines] == ["pytest", "  tests/clients, test by test", "  tests/tools, test by test", "all"]
+    lines = [line.split(" s  ") for line in capsys.readouterr().out.split("time of each part:\n")[1].splitlines()]
+    assert [line[1] for line in lines] == ["pytest", "  tests/clients, test by test", "  tests/tools, test by test", "programs",
+                                           "  first, program by program", "  second, program by program",
+                                           "  third, program by program", "all"]
     assert [float(line[0]) for line in lines[1:3]] == [2.0, 1.5]
+    assert [float(line[0]) for line in lines[4:7]] == [3.0, 0.0, 3.0]
 
 
 @pytest.mark.parametrize(
