@@ -80,7 +80,9 @@ san  := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-
 inc  := -Iinclude -I. -isystem $(B)/gen -isystem $(root)/usr/include/oneapi
 cpp  := -D_GNU_SOURCE -DTD_VERSION='"$(VERSION)"' $(inc) $(CPPFLAGS)
 cc   := $(CC) $(sysroot) -std=c17 $(OPT) -fPIC -fno-math-errno -ffp-contract=off -pthread $(warn) $(san) $(CFLAGS)
-cxx  := $(CXX) $(sysroot) -std=c++17 $(OPT) -fPIC -pthread -Wall -Wextra -Wpedantic -Wshadow $(werror) $(san) $(CXXFLAGS)
+# C links the programs, without what clang's check of virtual calls needs of C++.
+cxx  := $(CXX) $(sysroot) -std=c++17 $(OPT) -fPIC -pthread -Wall -Wextra -Wpedantic -Wshadow $(werror) $(san) \
+	$(if $(findstring undefined,$(SAN)),-fno-sanitize=vptr) $(CXXFLAGS)
 ld   := $(CC) $(sysroot) -pthread $(san) $(LDFLAGS)
 
 # Code generations of lib/base/cpu_level.h: what is compiled once for each (kernels, *_loops.c).
