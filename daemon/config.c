@@ -188,6 +188,12 @@ static td_status find_coordinator(struct td_config *c) {
     return TD_OK;
 }
 
+static td_status check_busy(const char *text) {
+    if (strcmp(text, "wait") == 0 || strcmp(text, "use") == 0) return TD_OK;
+    return td_fail(TD_INVALID_ARGUMENT,
+                   "--busy-devices (TRAIND_BUSY_DEVICES) is wait or use, not '%.40s'", text);
+}
+
 static td_status derive(struct td_config *c) {
     size_t role = 0;
     while (role < TD_COUNTOF(roles) && strcmp(c->role, roles[role]) != 0) {
@@ -222,6 +228,7 @@ static td_status derive(struct td_config *c) {
                    "--collective-interface (TRAIND_COLLECTIVE_INTERFACE)");
     }
     TD_TRY_CTX(td_gpu_cut_check(c->gpus), "--gpus (TRAIND_GPUS)");
+    TD_TRY(check_busy(c->busy_devices));
     c->visible_gpus = getenv("CUDA_VISIBLE_DEVICES");
     // Launchers and workers are given paths in both, and take only those that begin at the root.
     char runtime_dir[TD_FS_PATH_BYTES];

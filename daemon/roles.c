@@ -174,6 +174,7 @@ static td_status start_node(struct td_parts *p, const struct td_config *c, const
         .measure_after_ns = c->measure_after_ms * TD_NS_PER_MS,
         .gpus = c->gpus,
         .visible_gpus = c->visible_gpus,
+        .shares_busy_gpus = strcmp(c->busy_devices, "use") == 0,
         .gpu_timeout_ns = c->gpu_timeout_ms * TD_NS_PER_MS,
         .user_umask = h->user_umask,
     };

@@ -98,6 +98,12 @@ static void show_plan(const Traind__V1__PlanJobResponse *r) {
                  r->memory_bytes ? td_format_bytes(r->memory_bytes, text) : "no limit",
                  r->memory_bytes ? " a rank" : "");
         td_print(stdout, "%-16s %" PRIu32 "\n", "ranks", r->slots);
+        if (r->gpus_per_rank) {
+            td_print(stdout, "%-16s %" PRIu32 " a rank: %s\n", "GPUs", r->gpus_per_rank,
+                     r->gpu_view);
+        } else if (r->gpu_view[0]) {
+            td_print(stdout, "%-16s %s\n", "GPUs", r->gpu_view);
+        }
         return;
     }
     td_print(stdout, "%-16s %s\n", "parameters", td_format_count((double)r->parameters, text));

@@ -16,7 +16,7 @@ enum { WORDS = 160 };
 // ---- a cell -------------------------------------------------------------------------------------
 const char *td_gpus_cell(struct td_arena *arena, const Traind__V1__GpuList *l) {
     const char *text = "";
-    size_t n_ill = 0;
+    size_t n_ill = 0, n_given = 0;
     for (size_t i = 0; text && l && i < l->n_gpus; i++) {
         size_t n = 0, first = i;
         for (size_t k = l->n_gpus; k-- > 0;) {
@@ -25,10 +25,12 @@ const char *td_gpus_cell(struct td_arena *arena, const Traind__V1__GpuList *l) {
             first = k;
         }
         n_ill += l->gpus[i]->health[0] != '\0';
+        n_given += l->gpus[i]->job[0] != '\0';
         if (first < i) continue;
         text = td_arena_printf(arena, "%s%s%zu %s", text, *text ? ", " : "", n,
                                l->gpus[i]->name[0] ? l->gpus[i]->name : "of unknown model");
     }
+    if (text && n_given) text = td_arena_printf(arena, "%s (%zu in use)", text, n_given);
     if (text && n_ill) text = td_arena_printf(arena, "%s (%zu not well)", text, n_ill);
     if (text && l && l->stale) text = td_arena_printf(arena, "%s (last list)", text);
     return text && !*text ? "-" : text;
@@ -78,13 +80,14 @@ static td_status add_row(struct td_table *t, const Traind__V1__Node *n, const Tr
     TD_TRY(td_table_add(t, "%s", or_none(g->bus_id)));
     TD_TRY(td_table_add(t, "%s", say_numbers(g->numa_nodes, g->n_numa_nodes, near_nodes)));
     TD_TRY(td_table_add(t, "%s", say_numbers(g->peers, g->n_peers, peers)));
+    TD_TRY(td_table_add(t, "%s", or_none(g->job)));
     return td_table_add(t, "%s", g->health[0] ? g->health : "ok");
 }
 
 td_status td_gpus_table(struct td_arena *arena, Traind__V1__Node *const *nodes, size_t n_nodes) {
     static const struct td_column columns[] = {
         {"NODE", 0},    {"GPU", 0}, {"UUID", 0}, {"MODEL", 0},  {"MEMORY", 0}, {"USED", 0},
-        {"COMPUTE", 0}, {"BUS", 0}, {"NUMA", 0}, {"NVLINK", 0}, {"HEALTH", 0}};
+        {"COMPUTE", 0}, {"BUS", 0}, {"NUMA", 0}, {"NVLINK", 0}, {"JOB", 0},    {"HEALTH", 0}};
     struct td_table t;
     size_t n_rows = 0;
     td_table_init(&t, arena, TD_COUNTOF(columns), columns);
@@ -146,6 +149,7 @@ static void gpu_facts(const struct gpu_label *of, const Traind__V1__Gpu *g) {
     fact(of, "part of", g->parent);
     fact(of, "model", g->name);
     fact(of, "memory", g->memory_bytes ? td_format_bytes(g->memory_bytes, memory) : "-");
+    fact(of, "job", g->job);
     fact(of, "used", say_used(g, memory));
     fact(of, "compute", g->compute_capability);
     fact(of, "bus", g->bus_id);

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "lib/job/command.h"
+
 static const char *const passed[] = {
     "PATH=",
     "HOME=",
@@ -13,7 +15,6 @@ static const char *const passed[] = {
     "TZ=",
     "TMPDIR=",
     "LD_LIBRARY_PATH=",
-    "CUDA_VISIBLE_DEVICES=",
     "ASAN_OPTIONS=",
     "LSAN_OPTIONS=",
     "UBSAN_OPTIONS=",
@@ -21,11 +22,12 @@ static const char *const passed[] = {
 };
 
 const char *const *td_environment_build(struct td_arena *arena, const char *const *from,
-                                        int32_t threads, bool shared_cores) {
-    enum { ADDED = 3 };
+                                        int32_t threads, bool shared_cores, const char *gpus) {
+    enum { ADDED = 4 };
     const char **env = td_arena_array(arena, TD_COUNTOF(passed) + ADDED + 1, sizeof *env);
     char *n_threads = td_arena_printf(arena, "OMP_NUM_THREADS=%d", threads);
-    if (!env || !n_threads) return NULL;
+    char *visible = gpus ? td_arena_printf(arena, TD_COMMAND_ENV_GPUS "=%s", gpus) : NULL;
+    if (!env || !n_threads || (gpus && !visible)) return NULL;
     size_t n = 0;
     for (size_t i = 0; i < TD_COUNTOF(passed); i++) {
         for (const char *const *e = from; *e; e++) {
@@ -35,6 +37,7 @@ const char *const *td_environment_build(struct td_arena *arena, const char *cons
         }
     }
     env[n++] = n_threads;
+    if (visible) env[n++] = visible;
     env[n++] = "OMP_PROC_BIND=false";
     // How long a thread spins for the next parallel region. With the runtime's default
     // (milliseconds) a two-thread mlp fell to about 4k samples/s on a machine whose two cores had a

@@ -424,7 +424,7 @@ static td_status make_loop(struct td_launcher *l) {
 static td_status start_ranks(struct td_launcher *l) {
     td_arena_reset(l->arena);
     const char *const *env = td_environment_build(l->arena, (const char *const *)environ,
-                                                  l->o.threads, l->o.shared_cores);
+                                                  l->o.threads, l->o.shared_cores, l->o.gpus);
     if (!env) return td_fail_oom();
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         struct td_launch_rank *r = &l->ranks[i];

@@ -27,6 +27,7 @@ enum option_id {
     OPT_THREADS,
     OPT_CPU_LEVEL,
     OPT_DEVICES,
+    OPT_GPUS,
     OPT_SHARED_CORES,
     OPT_SHARED_BYTES,
     OPT_MEMORY_LIMIT,
@@ -57,6 +58,7 @@ static const struct option long_options[] = {
     {"threads", required_argument, NULL, OPT_THREADS},
     {"cpu-level", required_argument, NULL, OPT_CPU_LEVEL},
     {"devices", required_argument, NULL, OPT_DEVICES},
+    {"gpus", required_argument, NULL, OPT_GPUS},
     {"shared-cores", no_argument, NULL, OPT_SHARED_CORES},
     {"shared-bytes", required_argument, NULL, OPT_SHARED_BYTES},
     {"memory-limit", required_argument, NULL, OPT_MEMORY_LIMIT},
@@ -164,6 +166,9 @@ static td_status set(struct td_launch_options *o, int id, const char *text) {
     case OPT_DEVICES:
         o->devices = text;
         return TD_OK;
+    case OPT_GPUS:
+        o->gpus = text;
+        return TD_OK;
     case OPT_SHARED_CORES:
         o->shared_cores = true;
         return TD_OK;
@@ -196,6 +201,10 @@ static td_status check_devices(const struct td_launch_options *o) {
     bool fits = n == 0 || n == (uint32_t)o->n_ranks;
     for (uint32_t i = 0; fits && i < n; i++) {
         fits = td_device_list_at(o->devices, i, uuid);
+    }
+    n = td_device_list_count(o->gpus);
+    if (n % (uint32_t)o->n_ranks != 0) {
+        return td_fail(TD_INVALID_ARGUMENT, "--gpus names %u GPUs for %d ranks", n, o->n_ranks);
     }
     if (fits) return TD_OK;
     return td_fail(TD_INVALID_ARGUMENT,
@@ -231,6 +240,7 @@ td_status td_launch_options_parse(int argc, char **argv, struct td_launch_option
     struct td_launch_options o = {.cores = "",
                                   .cpu_level = "",
                                   .devices = "",
+                                  .gpus = "",
                                   .plugin_dirs = "",
                                   .path_rules = "",
                                   .threads = 1,

@@ -26,6 +26,7 @@ struct td_launch_options {
     int32_t threads;       // per rank
     const char *cpu_level; // the highest that ranks may use; "": the machine's
     const char *devices;   // one a rank (lib/attempt/devices.h); "": by the rank's number
+    const char *gpus;      // names for CUDA, with ',' between, equally many a rank; "": none
     bool shared_cores;     // other processes train on the same cores: threads must not spin
     uint64_t shared_bytes;
     uint64_t memory_limit_bytes; // of all ranks and shared memory; 0: none

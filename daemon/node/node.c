@@ -272,6 +272,7 @@ static td_status list_devices(struct td_node_daemon *n, const struct td_node_opt
     const struct td_gpus_options options = {.bin_dir = n->bin_dir,
                                             .gpus = o->gpus ? o->gpus : "none",
                                             .visible = o->visible_gpus,
+                                            .shares_busy = o->shares_busy_gpus,
                                             .timeout_ns = o->gpu_timeout_ns > 0 ? o->gpu_timeout_ns
                                                                                 : 30 * TD_NS_PER_S,
                                             .fn = on_gpus,

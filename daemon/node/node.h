@@ -63,6 +63,7 @@ struct td_node_options {
     int64_t plan_timeout_ns;             // 60 s
     int64_t measure_after_ns;            // as td_measurer's after_ns
     const char *gpus, *visible_gpus;     // as in gpu_cut.h; NULL: "none", not set
+    bool shares_busy_gpus;               // jobs may have also those that another process uses
     int64_t gpu_timeout_ns;              // 30 s: after which the NVIDIA driver does not answer
     mode_t user_umask;                   // of ranks that write outside state_dir
 };

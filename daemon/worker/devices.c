@@ -7,15 +7,18 @@
 //   {"none":WHY,"final":BOOL}                                 last: there is no list. final: nor
 //                                                             will there be, until the driver is
 //                                                             another
-// It is a process of its own because any call of the driver may hang for good. The node sees that
+// TD_DEVICES_LOOK_SIGNAL asks for an interval's lines within half a second. It is a process of its
+// own because any call of the driver may hang for good. The node sees that
 // as silence. What the driver does not say is not in a line.
 
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 
 #include "daemon/worker/worker.h"
 #include "fabric/config.h"
+#include "lib/attempt/devices.h"
 #include "lib/base/buf.h"
 #include "lib/base/clock.h"
 #include "lib/base/files/files.h"
@@ -23,7 +26,7 @@
 #include "lib/base/log.h"
 #include "lib/nvml/nvml.h"
 
-enum { LINE_BYTES = 512 << 10, XIDS_MAX = 16 };
+enum { LINE_BYTES = 512 << 10, XIDS_MAX = 16, SLICE_MS = 500 };
 
 // ---- lines --------------------------------------------------------------------------------------
 // The last member has no comma after it, so each begins with one.
@@ -126,12 +129,21 @@ static td_status say_none(td_status borrow_why) {
     return td_fs_write_stdout(line.data, line.len);
 }
 
+// ---- asked for --------------------------------------------------------------------------------
+static volatile sig_atomic_t looks_now;
+
+static void on_look(int signal) {
+    (void)signal;
+    looks_now = 1;
+}
+
 // ---- life ---------------------------------------------------------------------------------------
 // Until the next look; errors of the driver are said as they come, so many of them.
 static td_status await(struct td_nvml *n, int64_t interval_ns) {
     const struct td_mono until = td_mono_add(td_mono_now(), interval_ns);
     int n_said = 0;
-    for (int64_t left_ns; (left_ns = until.ns - td_mono_now().ns) > 0;) {
+    for (int64_t left_ns; !looks_now && (left_ns = until.ns - td_mono_now().ns) > 0;) {
+        left_ns = TD_MIN(left_ns, SLICE_MS * TD_NS_PER_MS);
         char uuid[TD_DEVICE_UUID];
         uint64_t xid = 0;
         TD_AUTO_BUF line;
@@ -152,6 +164,7 @@ static td_status await(struct td_nvml *n, int64_t interval_ns) {
 
 static td_status look(struct td_nvml *n, struct td_buf *said, struct td_buf *line) {
     const struct td_nvml_list *list;
+    looks_now = 0;
     TD_TRY(td_nvml_read(n, &list));
     td_buf_clear(line);
     TD_TRY(print_inventory(list, line));
@@ -170,6 +183,7 @@ static td_status follow(int32_t interval_ms) {
     TD_AUTO_BUF said, line;
     td_buf_init(&said, LINE_BYTES);
     td_buf_init(&line, LINE_BYTES);
+    (void)sigaction(TD_DEVICES_LOOK_SIGNAL, &(struct sigaction){.sa_handler = on_look}, NULL);
     TD_TRY(td_nvml_open(td_fabric_nvml_file(), &n));
     for (;;) {
         TD_TRY(look(n, &said, &line));

@@ -19,6 +19,14 @@ bool td_device_uuid_ok(const char *uuid) {
     return len > 0 && len < TD_DEVICE_UUID && !uuid[len];
 }
 
+bool td_device_is_instance(const char *uuid) {
+    return strncmp(uuid, "MIG-", 4) == 0;
+}
+
+bool td_device_is_gpu(const char *uuid) {
+    return strncmp(uuid, "GPU-", 4) == 0 || td_device_is_instance(uuid);
+}
+
 bool td_device_list_at(const char *list, uint32_t i, char out_uuid[TD_DEVICE_UUID]) {
     const char *p = list;
     for (; i > 0; i--) {

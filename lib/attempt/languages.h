@@ -34,7 +34,9 @@
 //   5  Reconcile.results: an older node removes what ranks left for people with each job that is
 //      forgotten; of an older coordinator's jobs it stays
 //   6  gpu_list, Register.gpus: the GPUs of an older node are not known
+//   7  Register.gives_gpus, several of Assign.devices a rank: an older node gets no job that asks
+//      for GPUs
 
-enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 6 };
+enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 7 };
 
 #endif

@@ -36,6 +36,12 @@ static inline bool td_command_env_is_own(const char *name) {
     return false;
 }
 
+// The GPUs that a rank may use, as CUDA reads them.
+#define TD_COMMAND_ENV_GPUS "CUDA_VISIBLE_DEVICES"
+static inline bool td_command_env_is_gpus(const char *name) {
+    return strcmp(name, TD_COMMAND_ENV_GPUS) == 0;
+}
+
 // Letters, digits and '_', no digit first.
 static inline bool td_command_env_name_ok(const char *name) {
     size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");

@@ -13,6 +13,7 @@ enum {
     TD_SPEC_MAX_OVERRIDES = 256,    // of one job
     TD_SPEC_ARENA_BYTES = 16 << 20, // enough for any spec within these bounds
     TD_SPEC_MAX_RANKS = 1024,       // trainer.devices * trainer.num_nodes
+    TD_SPEC_MAX_GPUS = 64,          // trainer.devices * resources.gpus_per_rank
 };
 
 enum td_spec_validate_flags { TD_SPEC_PLAN = 1 }; // also requires `format`, allows `run`

@@ -88,6 +88,9 @@ static td_status prune(struct brief *b, struct td_json *map, const char *section
         }
         const bool has_maps = k && (k->type == TD_KNOB_MAPS || k->type == TD_KNOB_CHOICES);
         if (has_maps && v->kind == TD_JSON_ARRAY) TD_TRY(prune_items(b, k, v));
+        if (k && k->type == TD_KNOB_MAP && v->kind == TD_JSON_OBJECT) {
+            TD_TRY(prune(b, v, td_knob_entry_section(k)));
+        }
         before = v;
     }
     return TD_OK;

@@ -33,8 +33,13 @@ static const char *value_of(struct td_check *c, const char *path, const struct t
     return text->u.string.data;
 }
 
-static void check_variable(struct td_check *c, const struct td_json *v, struct td_json *out,
-                           size_t *inout_bytes) {
+// What `resources` says of GPUs.
+struct gpus {
+    bool is_unmanaged, are_indexes;
+};
+
+static void check_variable(struct td_check *c, const struct gpus *gpus, const struct td_json *v,
+                           struct td_json *out, size_t *inout_bytes) {
     const char *path = td_check_path(c, "env", v->key);
     if (!td_command_env_name_ok(v->key)) {
         td_check_violation(c, path, v->line,
@@ -47,6 +52,18 @@ static void check_variable(struct td_check *c, const struct td_json *v, struct t
         td_check_violation(c, path, v->line,
                            "is set by traind and cannot be changed; trainer.devices and "
                            "resources.threads say how many ranks and threads there are");
+        return;
+    }
+    if (td_command_env_is_gpus(v->key) && !gpus->is_unmanaged) {
+        td_check_violation(c, path, v->line,
+                           "is set by traind, to the GPUs that resources.gpus_per_rank asks for; "
+                           "with resources.unmanaged_gpus: true it is left alone");
+        return;
+    }
+    if (strcmp(v->key, "CUDA_DEVICE_ORDER") == 0 && gpus->are_indexes) {
+        td_check_violation(c, path, v->line,
+                           "is set by traind with resources.gpu_names: index, which counts in PCI "
+                           "order");
         return;
     }
     const char *text = value_of(c, path, v);
@@ -64,13 +81,17 @@ static void check_env(struct td_check *c, struct td_json *canonical) {
     if (td_check_oom(c, out)) return;
     out->line = env->line;
     size_t bytes = 0;
+    const struct td_json *names = td_json_path(canonical, "resources.gpu_names");
+    const struct gpus gpus = {
+        td_json_bool(td_json_path(canonical, "resources.unmanaged_gpus"), false),
+        strcmp(td_json_string(names, ""), "index") == 0};
     if (env->n_children > TD_COMMAND_ENV_MAX) {
         td_check_violation(c, "env", env->line, "has %zu variables, at most %d are taken",
                            env->n_children, TD_COMMAND_ENV_MAX);
         return;
     }
     for (const struct td_json *v = env->first; v; v = v->next) {
-        check_variable(c, v, out, &bytes);
+        check_variable(c, &gpus, v, out, &bytes);
     }
     if (bytes > TD_COMMAND_ENV_BYTES) {
         td_check_violation(c, "env", env->line, "has %zu bytes, at most %d are taken", bytes,

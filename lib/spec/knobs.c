@@ -133,13 +133,15 @@ void td_knob_items(const struct td_knob *k, size_t *out_min, size_t *out_max) {
 
 const char *td_knob_entry_section(const struct td_knob *k) {
     const char *space = strchr(k->values, ' ');
+    if (k->type == TD_KNOB_MAP) return k->values;
     TD_CHECK(space);
     return space + 1;
 }
 
 bool td_knob_is_bytes(const struct td_knob *k) {
     const size_t len = strlen(k->key), end = strlen("_bytes");
-    return len > end && strcmp(k->key + len - end, "_bytes") == 0;
+    return (len > end && strcmp(k->key + len - end, "_bytes") == 0) ||
+           strcmp(k->key, "memory") == 0;
 }
 
 bool td_knob_max_exclusive(const struct td_knob *k) {
@@ -203,7 +205,13 @@ static const char *word_beside(const struct td_knob *k) {
     return k->type == TD_KNOB_INT_OR_AUTO ? "or auto" : "true or false";
 }
 
+static const char *choice_of(struct td_arena *a, const struct td_knob *k) {
+    return td_arena_printf(a, "a map with the name of %s %s, or a bare name",
+                           strchr("aeiou", k->values[0]) ? "an" : "a", k->values);
+}
+
 static const char *map_of(struct td_arena *a, const struct td_knob *k) {
+    if (k->type == TD_KNOB_MAP) return "a map of keys";
     if (k->type != TD_KNOB_LABELS) return "a map";
     return td_arena_printf(a, "a map of at most %d labels, KEY: VALUE", TD_LABELS_MAX);
 }
@@ -253,12 +261,12 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
     case TD_KNOB_TEXTS:
         return list_of(a, k, "texts without control characters");
     case TD_KNOB_CHOICE:
-        return td_arena_printf(a, "a map with the name of %s %s, or a bare name",
-                               strchr("aeiou", k->values[0]) ? "an" : "a", k->values);
+        return choice_of(a, k);
     case TD_KNOB_CHOICES:
         return list_of(a, k, td_arena_printf(a, "%ss", td_knob_entry_section(k)));
     case TD_KNOB_MAPS:
         return list_of(a, k, "maps of keys");
+    case TD_KNOB_MAP:
     case TD_KNOB_OBJECT:
     case TD_KNOB_LABELS:
         return map_of(a, k);

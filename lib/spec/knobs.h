@@ -30,6 +30,7 @@ enum td_knob_type {
     TD_KNOB_CHOICE,  // a map with a name of an ITEM section, or the bare name
     TD_KNOB_CHOICES, // list of maps, each with a name of an ITEM section, or the bare name
     TD_KNOB_MAPS,    // list of maps, each with the knobs of an ENTRY section
+    TD_KNOB_MAP,     // one such map
     TD_KNOB_OBJECT,  // anything, kept as it is
     TD_KNOB_LABELS,  // a map of texts (lib/job/labels.h); canonical: by key
     TD_KNOB_TYPE_COUNT,
@@ -111,7 +112,7 @@ struct td_knob_choice {
 const char *td_knob_next_choice(const char *at, struct td_knob_choice *out_choice);
 // Bounds of a list's length, from `values`.
 void td_knob_items(const struct td_knob *k, size_t *out_min, size_t *out_max);
-// The ENTRY or ITEM section of the maps of a list.
+// The ENTRY or ITEM section of the maps of a list, or of one map.
 const char *td_knob_entry_section(const struct td_knob *k);
 bool td_knob_is_bytes(const struct td_knob *k); // takes 4GiB, too
 bool td_knob_max_exclusive(const struct td_knob *k);

@@ -99,6 +99,15 @@ static td_status print_knobs(struct td_arena *a, const char *section, struct td_
     return TD_OK;
 }
 
+// An ENTRY section: of the maps of a list, not of one map.
+static bool is_of_list(const struct td_section *s) {
+    for (size_t i = 0; i < td_n_knobs; i++) {
+        const struct td_knob *k = &td_knobs[i];
+        if (k->type == TD_KNOB_MAP && strcmp(k->values, s->path) == 0) return false;
+    }
+    return true;
+}
+
 static td_status print_section(struct td_arena *a, const struct td_section *s, struct td_buf *out) {
     const char *dot = strchr(s->path, '.');
     switch (s->kind) {
@@ -110,7 +119,7 @@ static td_status print_section(struct td_arena *a, const struct td_section *s, s
                              dot + 1));
         break;
     case TD_SECTION_ENTRY:
-        TD_TRY(td_buf_printf(out, "\n### each of `%s`\n\n", s->path));
+        TD_TRY(td_buf_printf(out, "\n### %s`%s`\n\n", is_of_list(s) ? "each of " : "", s->path));
         break;
     case TD_SECTION_PLAIN:
     case TD_SECTION_CHOICE:

@@ -31,6 +31,7 @@ static const char *const words[] = {
     [TD_KNOB_CHOICE] = "choice",
     [TD_KNOB_CHOICES] = "choices",
     [TD_KNOB_MAPS] = "maps",
+    [TD_KNOB_MAP] = "map",
     [TD_KNOB_OBJECT] = "map",
     [TD_KNOB_LABELS] = "labels",
 };

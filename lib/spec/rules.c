@@ -206,6 +206,14 @@ static void check_ranks(struct td_check *c, const struct td_json *root) {
                            "%lld nodes of %lld devices are more than %d ranks; ask for fewer",
                            (long long)n_nodes, (long long)devices, TD_SPEC_MAX_RANKS);
     }
+    const struct td_json *gpus = get(root, "resources.gpus_per_rank");
+    const int64_t per_rank = td_json_int(gpus, 0);
+    if (per_rank * devices > TD_SPEC_MAX_GPUS) {
+        td_check_violation(c, "resources.gpus_per_rank", gpus->line,
+                           "%lld ranks of %lld GPUs each are more than the %d that a node has at "
+                           "most; ask for fewer, or for more nodes",
+                           (long long)devices, (long long)per_rank, TD_SPEC_MAX_GPUS);
+    }
 }
 
 // What no single node can hold for the others.
@@ -223,11 +231,11 @@ static void check_store(struct td_check *c, const struct td_json *root) {
 void td_check_rules(struct td_check *c, struct td_json *canonical) {
     resolve_nodes(c, canonical);
     check_ranks(c, canonical);
+    td_check_refused(c, canonical);
     if (c->kind != TD_KIND_TRAIN) {
         td_check_command(c, canonical);
         return;
     }
-    td_check_refused(c, canonical);
     check_store(c, canonical);
     resolve_max_epochs(c, canonical);
     resolve_checkpoint_period(c, canonical);

@@ -214,6 +214,16 @@ static void read_debug_run(const struct td_json *trainer, struct td_spec *s) {
     s->loader.shuffle = false;
 }
 
+static void read_gpus(const struct td_json *resources, struct td_spec_resources *out) {
+    const struct td_json *gpu = td_json_get(resources, "gpu");
+    out->gpus_per_rank = i32(resources, "gpus_per_rank");
+    out->gpu_model = text(gpu, "model");
+    out->gpu_memory_bytes = int_of(gpu, "memory");
+    out->isolate_gpus = flag(resources, "isolate_gpus");
+    out->gpu_indexes = strcmp(text(resources, "gpu_names"), "index") == 0;
+    out->unmanaged_gpus = flag(resources, "unmanaged_gpus");
+}
+
 void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
     struct td_spec s = {
         .tree = tree,
@@ -254,6 +264,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
     s.resources.memory_bytes = int_of(resources, "memory_bytes");
     s.resources.processes = i32(resources, "processes");
     s.resources.open_files = i32(resources, "open_files");
+    read_gpus(resources, &s.resources);
     if (s.kind != TD_KIND_TRAIN) {
         s.trainer.cpu_level = "auto";
         s.checkpoint.save_top_k = -1; // they say themselves what goes

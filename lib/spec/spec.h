@@ -155,6 +155,12 @@ struct td_spec_resources {
     int64_t memory_bytes; // per rank; 0 = auto
     int32_t processes;    // of a command, per rank; 0 = auto
     int32_t open_files;   // of a command, per process; 0 = auto
+    int32_t gpus_per_rank;
+    const char *gpu_model;    // pattern of their names; "": any
+    int64_t gpu_memory_bytes; // that each has at least
+    bool isolate_gpus;        // a rank sees its own alone
+    bool gpu_indexes;         // CUDA_VISIBLE_DEVICES has places in PCI order, not uuids
+    bool unmanaged_gpus;      // nobody sets that variable
 };
 
 struct td_spec {

@@ -432,6 +432,8 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
     case TD_KNOB_MAPS:
         td_knob_items(s->k, &min, &max);
         return check_list(s, v, check_map, min, max);
+    case TD_KNOB_MAP:
+        return check_map(s, v);
     case TD_KNOB_OBJECT:
         return check_object(s, v);
     case TD_KNOB_LABELS:

@@ -9,6 +9,8 @@ import time
 
 from harness import A, ROW_S, Cluster, Row, emit, run_rival, support
 
+import gpu_nodes
+
 
 def stubs(folder):
     made = folder / "stubs"
@@ -64,26 +66,39 @@ def entered_at(path):
     return int(text)
 
 
+def enter(daemon, spec, out, **more):
+    """ms from `trainctl submit` of a script to its first line."""
+    spec.write_text(json.dumps({"kind": "command", "command": [sys.executable, "-c", ENTERED, str(out)], **more}))
+    start = time.monotonic_ns()
+    job = daemon.ctl("submit", spec, "-o", "name", check=0).stdout.strip()
+    took = (entered_at(out) - start) / 1e6
+    daemon.finish(job)
+    return took
+
+
 def command(folder, torch):
-    """From `trainctl submit` on a warm daemon to the first line of a Python script; beside it, the script alone."""
+    """From `trainctl submit` on a warm daemon to the first line of a Python script, without GPUs and with 4 of a driver's
+    double; beside it, the script alone."""
     cluster = Cluster(folder, stubs(folder))
     name = "command: submit to main of the script entered"
     try:
-        daemon = cluster.start("--slots", "2")
-        spec, ours, bare = folder / "command.json", [], []
+        driver = gpu_nodes.Driver(folder, "gpus")
+        driver.says(*gpu_nodes.gpus("a", 4), *gpu_nodes.all_linked("a", 4))
+        daemon = cluster.make("--slots", "2")
+        daemon.bin = driver.bin
+        daemon.start()
+        support.until("its GPUs are listed", lambda: daemon.nodes()[0].gpus.gpus)
+        spec, ours, with_gpus, bare = folder / "command.json", [], [], []
         with Row(name, "ms"):
             for i in range(20):
-                out = folder / f"entered-{i}"
-                spec.write_text(json.dumps({"kind": "command", "command": [sys.executable, "-c", ENTERED, str(out)]}))
-                start = time.monotonic_ns()
-                job = daemon.ctl("submit", spec, "-o", "name", check=0).stdout.strip()
-                ours.append((entered_at(out) - start) / 1e6)
-                daemon.finish(job)
+                ours.append(enter(daemon, spec, folder / f"entered-{i}"))
+                with_gpus.append(enter(daemon, spec, folder / f"with-gpus-{i}", resources={"gpus_per_rank": 4}))
                 out = folder / f"bare-{i}"
                 start = time.monotonic_ns()
                 subprocess.run([sys.executable, "-c", ENTERED, out], check=True)
                 bare.append((entered_at(out) - start) / 1e6)
             emit(name, ours, "ms", better="less", asked=150)
+            emit("the same with 4 GPUs", with_gpus, "ms", better="less", without=round(statistics.median(ours), 2))
             emit("the same script, fork and exec alone", bare, "ms", better="less")
     finally:
         cluster.close()

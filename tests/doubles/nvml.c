@@ -203,6 +203,11 @@ EXPORT(VERSIONED(nvmlInit, _v2), void) {
     is_up = true;
     return SUCCESS;
 }
+#ifndef NVML_DOUBLE_OLD
+EXPORT(nvmlInit, void) { // the name that torch calls
+    return nvmlInit_v2();
+}
+#endif
 
 EXPORT(nvmlShutdown, void) {
     ENTER("nvmlShutdown");

@@ -11,6 +11,7 @@
 #include "daemon/coordinator/core/attempt/source.h"
 #include "daemon/coordinator/core/catalog/catalog.h"
 #include "daemon/coordinator/core/page.h"
+#include "daemon/coordinator/core/plans/gpu_capacity.h"
 #include "daemon/coordinator/core/plans/offers_check.h"
 #include "daemon/coordinator/shell/access/access.h"
 #include "daemon/coordinator/shell/watch.h"
@@ -38,14 +39,16 @@ struct handed_in {
 };
 
 // Text and overrides -> canonical spec, as a tree in arena and as JSON, the caller's to free.
+// settles: what is left to the nodes of now gets what they have.
 static td_status read_spec(const struct td_coordinator *c, const struct td_rpc_call *call,
-                           struct td_arena *arena, const struct handed_in *in,
+                           struct td_arena *arena, const struct handed_in *in, bool settles,
                            struct td_job_place *place, struct td_json **out_tree, char **out_json) {
     td_job_place_init(place, c, call, in->client);
     TD_TRY(td_spec_parse_at(arena, in->spec, strlen(in->spec), (const char *const *)in->overrides,
                             in->n_overrides, &place->place, out_tree));
     TD_TRY(td_offers_check(c->core, *out_tree));
     TD_TRY(td_line_pattern_check(td_json_path(*out_tree, "metrics_from.stdout")));
+    if (settles) TD_TRY(td_gpu_settle_ranks(c->core, arena, *out_tree));
     TD_AUTO_BUF text;
     td_buf_init(&text, CANONICAL_MAX);
     TD_TRY_CTX(td_json_print(*out_tree, false, &text),
@@ -111,7 +114,7 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
     const struct handed_in in = {r->spec, r->overrides, r->n_overrides, r->client};
     struct td_job_place place;
-    TD_TRY(read_spec(c, call, arena, &in, &place, &tree, &json));
+    TD_TRY(read_spec(c, call, arena, &in, true, &place, &tree, &json));
     struct td_caller who = td_access_caller(c, call);
     TD_TRY(body_digest(r, &who, &place, digest));
     TD_TRY(td_shell_writable(c));
@@ -151,7 +154,7 @@ static td_status validate(struct td_coordinator *c, struct td_rpc_call *call,
     const struct handed_in in = {r->spec, r->overrides, r->n_overrides, r->client};
     struct td_job_place place;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &of_spec));
-    TD_TRY(read_spec(c, call, of_spec, &in, &place, &tree, &json));
+    TD_TRY(read_spec(c, call, of_spec, &in, false, &place, &tree, &json));
     TD_TRY(td_shell_arena(&arena));
     Traind__V1__ValidateJobResponse *m = td_arena_alloc(arena, sizeof *m);
     if (!m) return td_fail_oom();
@@ -277,6 +280,8 @@ static td_status reply_plan(struct td_coordinator *c, const struct planner *p, c
     m->total_steps = (uint32_t)number(v, "total_steps");
     m->slots = (uint32_t)td_spec_ranks(&plan.spec);
     m->kind = td_unconst(td_job_kind_name(plan.spec.kind));
+    m->gpus_per_rank = (uint32_t)plan.spec.resources.gpus_per_rank;
+    m->gpu_view = td_unconst(td_gpu_view(&plan.spec.resources));
     m->accumulate = td_arena_strdup(arena, plan.spec.trainer.accumulate);
     if (!m->accumulate) return td_fail_oom();
     m->graph = td_unconst(td_json_string(td_json_get(v, "graph"), ""));
@@ -306,7 +311,7 @@ static td_status plan(struct td_coordinator *c, struct td_rpc_call *call,
     const struct handed_in in = {r->spec, r->overrides, r->n_overrides, r->client};
     struct td_job_place place;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    TD_TRY(read_spec(c, call, arena, &in, &place, &tree, &json));
+    TD_TRY(read_spec(c, call, arena, &in, true, &place, &tree, &json));
     TD_TRY(td_source_join(c->core, json, &plan_spec));
     TD_CHECK(ps->n < MAX_PLANNERS); // caps.def
     uint64_t token = ++ps->next_token;

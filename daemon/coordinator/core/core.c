@@ -332,7 +332,7 @@ static void on_message(struct td_core *core, struct td_node_session *s,
         td_offers_set(core, s->node, m->plugin_list);
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_GPU_LIST:
-        td_host_gpus_take(&s->node->gpus, m->gpu_list);
+        td_nodes_take_gpus(core, s->node, m->gpu_list);
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED:
         td_reconcile_on_answer(core, s->node, m->reconciled);

@@ -29,8 +29,8 @@
 // Above them the face, which the shell calls:
 //   requests.h, what people asked before; frame.h, how each input begins and ends
 //   core.c, the inputs of nodes and of time; core_bulk.c, of bytes; core_verbs.c, of people about
-//   jobs; core_cordon.c, about nodes; core_load.c, rows back into it at the start; view.h and
-//   view_labels.h, what clients read; page.h, how much of a list at a time
+//   jobs; core_cordon.c, about nodes; core_load.c, rows back into it at the start; view.h,
+//   view_labels.h and view_gpus.h, what clients read; page.h, how much of a list at a time
 
 #include "daemon/coordinator/core/model/exchange.h"
 #include "daemon/coordinator/core/model/jobs.h"

@@ -22,6 +22,7 @@
 #include "daemon/coordinator/core/model/plan_asks.h"
 #include "daemon/coordinator/core/model/specs.h"
 #include "daemon/coordinator/core/plans/capacity.h"
+#include "daemon/coordinator/core/plans/gpu_capacity.h"
 #include "daemon/coordinator/core/plans/plans.h"
 #include "daemon/coordinator/core/requests.h"
 #include "lib/attempt/rank_page.h"
@@ -46,6 +47,7 @@ static td_status check_capacity(const struct td_core *core, const struct td_job 
     TD_TRY(td_capacity_slots(core, k->node_labels, ranks, &k->resources));
     TD_TRY(td_capacity_kind(core, k->node_labels, k->kind, ranks, &k->resources));
     TD_TRY(td_capacity_memory(core, k->node_labels, ranks, td_plans_find_held(core, j)));
+    TD_TRY(td_gpu_capacity(core, k->node_labels, ranks, &k->resources));
     return td_capacity_devices(core, k->node_labels, ranks, k->accelerator);
 }
 
@@ -298,6 +300,7 @@ static td_status look_at_spec(const struct td_core *core, const char *spec_json,
         TD_AUTO_BUF text;
         td_buf_init(&text, 256);
         TD_TRY(td_capacity_kind(core, labels, spec.kind, *out_ranks, &spec.resources));
+        TD_TRY(td_gpu_capacity(core, labels, *out_ranks, &spec.resources));
         TD_TRY(td_buf_printf(&text, "{\"kind\":\"%s\",\"world_size\":%d",
                              td_job_kind_name(spec.kind), td_spec_ranks(&spec)));
         if (spec.resources.memory_bytes > 0) {

@@ -19,6 +19,7 @@
 #include "daemon/coordinator/core/plans/plans.h"
 #include "daemon/coordinator/core/queue/match.h"
 #include "daemon/coordinator/core/queue/queue_reason.h"
+#include "daemon/coordinator/core/view_gpus.h"
 #include "daemon/coordinator/core/view_labels.h"
 #include "lib/attempt/rank_page.h"
 
@@ -137,7 +138,11 @@ static bool view_metrics(struct td_arena *a, const struct td_job *j, Traind__V1_
 // Of all parts, in the order of the ranks.
 static void view_devices(struct td_arena *a, const struct td_attempt *live, Traind__V1__Job *m) {
     char uuid[TD_DEVICE_UUID];
-    m->devices = td_arena_array(a, live->n_ranks + 1, sizeof *m->devices);
+    size_t n = 0;
+    for (uint32_t k = 0; k < live->n_parts; k++) {
+        n += live->parts[k].devices ? td_device_list_count(live->parts[k].devices) : 0;
+    }
+    m->devices = td_arena_array(a, n + 1, sizeof *m->devices);
     for (uint32_t k = 0; m->devices && k < live->n_parts; k++) {
         const char *list = live->parts[k].devices;
         for (uint32_t i = 0; list && td_device_list_at(list, i, uuid); i++) {
@@ -484,7 +489,7 @@ Traind__V1__Node *td_view_node(struct td_arena *a, const struct td_core *core,
     m->cpu_level_held = copy(a, n->cpu_level_held);
     m->embedded = n->embedded;
     m->address = copy(a, n->from);
-    m->gpus = td_host_gpus_view(a, &n->gpus);
+    m->gpus = td_view_gpus(a, core, n);
     int64_t ago_ns = n->embedded && n->session ? 0 : now.mono.ns - n->last_message.ns;
     m->last_seen_ms = ago_ns > 0 ? (uint32_t)TD_MIN(ago_ns / TD_NS_PER_MS, UINT32_MAX) : 0;
     if (n->cordon.on && !(m->cordon = view_cordon(a, core, n))) return NULL;

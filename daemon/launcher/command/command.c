@@ -15,6 +15,7 @@
 
 #include "daemon/launcher/environment.h"
 #include "daemon/launcher/command/talk.h"
+#include "lib/attempt/devices.h"
 #include "lib/attempt/rank_env.h"
 #include "lib/attempt/segments.h"
 #include "lib/attempt/exit_codes.h"
@@ -22,7 +23,7 @@
 #include "lib/base/json.h"
 #include "lib/job/command.h"
 
-enum { ARENA_BYTES = 16 << 20, PLAN_MAX = 4 << 20, RANK_VARIABLES = 28 };
+enum { ARENA_BYTES = 16 << 20, PLAN_MAX = 4 << 20, RANK_VARIABLES = 30 };
 
 // ---- the plan -----------------------------------------------------------------------------------
 static td_status bad(const char *what) {
@@ -83,16 +84,19 @@ static bool is_set(const struct td_launch_command *c, const char *variable) {
 static td_status read_env(struct td_launch_command *c, const struct td_json *plan,
                           const struct td_launch_options *o, const char *const *from) {
     const struct td_json *given = td_json_get(plan, "env");
-    const char *const *base = td_environment_build(c->arena, from, o->threads, o->shared_cores);
+    const char *const *base =
+        td_environment_build(c->arena, from, o->threads, o->shared_cores, NULL);
     if (!base) return td_fail_oom();
     size_t n = given ? given->n_children : 0;
     for (const char *const *e = base; *e; e++) {
         n++;
     }
-    c->env = td_arena_array(c->arena, n + 1, sizeof *c->env);
+    c->env = td_arena_array(c->arena, n + 2, sizeof *c->env);
     if (!c->env) return td_fail_oom();
     for (const struct td_json *v = given ? given->first : NULL; v; v = v->next) {
-        if (!td_command_env_name_ok(v->key) || td_command_env_is_own(v->key)) {
+        const bool is_own =
+            td_command_env_is_own(v->key) || (td_command_env_is_gpus(v->key) && !c->leaves_gpus);
+        if (!td_command_env_name_ok(v->key) || is_own) {
             return bad("`env` sets a variable that it may not");
         }
         c->env[c->n_env] = td_arena_printf(c->arena, "%s=%s", v->key, td_json_string(v, ""));
@@ -100,6 +104,10 @@ static td_status read_env(struct td_launch_command *c, const struct td_json *pla
     }
     for (const char *const *e = base; *e; e++) {
         if (!is_set(c, *e)) c->env[c->n_env++] = *e;
+    }
+    for (const char *const *e = from; *e && c->leaves_gpus; e++) {
+        const bool is_gpus = strncmp(*e, TD_COMMAND_ENV_GPUS "=", sizeof TD_COMMAND_ENV_GPUS) == 0;
+        if (is_gpus && !is_set(c, *e)) c->env[c->n_env++] = *e;
     }
     return TD_OK;
 }
@@ -142,6 +150,28 @@ static void put_reports(struct variables *v, const struct td_launch_command *c,
     TD_CHECK(n < (int)sizeof token); // it was written there
     put(v, "KUBEFLOW_TRAINER_SERVER_URL", url);
     put(v, "KUBEFLOW_TRAINER_SERVER_TOKEN", token);
+}
+
+// All GPUs of the node's ranks, in their order, so that torch's cuda:LOCAL_RANK is a rank's own; or
+// its own alone. CUDA takes one instance of MIG at most, so those are always alone.
+static void put_gpus(struct variables *v, const struct td_launch_command *c,
+                     const struct td_launch_options *o, int32_t idx) {
+    const uint32_t all = td_device_list_count(o->gpus), each = all / (uint32_t)o->n_ranks;
+    const bool alone = c->isolates_gpus || strstr(o->gpus, "MIG-");
+    const char *begin = o->gpus;
+    if (c->leaves_gpus) return;
+    for (uint32_t i = 0; alone && i < each * (uint32_t)idx; i++) {
+        begin += strcspn(begin, ",") + 1;
+    }
+    const char *end = alone ? begin : begin + strlen(begin);
+    for (uint32_t i = 0; alone && i < each; i++) {
+        end += (i > 0) + strcspn(end + (i > 0), ",");
+    }
+    const char *text =
+        td_arena_printf(v->arena, TD_COMMAND_ENV_GPUS "=%.*s", (int)(end - begin), begin);
+    v->at[v->n++] = text;
+    v->full |= !text;
+    if (c->has_gpu_indexes) put(v, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
 }
 
 // How a program learns which rank it is.
@@ -199,6 +229,7 @@ static td_status make_env(struct td_launch_command *c, const struct td_launch_op
     }
     if (c->resume_from[0]) put(&v, "TRAIND_RESUME_FROM", c->resume_from);
     put_reports(&v, c, o, rank);
+    put_gpus(&v, c, o, idx);
     TD_CHECK(v.n <= c->n_env + RANK_VARIABLES);
     if (v.full) return td_fail_oom();
     *out_env = v.at;
@@ -262,6 +293,10 @@ static td_status fill(struct td_launch_command *c, const struct td_launch_option
     TD_TRY_CTX(td_json_parse(c->arena, text.data, text.len, &plan), "'%s'", o->plan);
     TD_TRY(read_argv(c, plan));
     TD_TRY(read_workdir(c, plan, o));
+    c->leaves_gpus = td_json_bool(td_json_path(plan, "resources.unmanaged_gpus"), false);
+    c->isolates_gpus = td_json_bool(td_json_path(plan, "resources.isolate_gpus"), false);
+    const char *names = td_json_string(td_json_path(plan, "resources.gpu_names"), "");
+    c->has_gpu_indexes = strcmp(names, "index") == 0;
     TD_TRY(read_env(c, plan, o, from));
     c->resume_from = td_json_string(td_json_path(plan, "run.resume_from"), "");
     c->stdout_pattern = td_json_string(td_json_path(plan, "metrics_from.stdout"), NULL);

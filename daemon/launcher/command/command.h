@@ -44,6 +44,9 @@ struct td_launch_command {
     const char *resume_from;          // ""
     const char *max_restarts;
     const char *processes, *open_files; // "0": no limit of their own
+    bool leaves_gpus;                   // CUDA_VISIBLE_DEVICES is not ours
+    bool isolates_gpus;                 // a rank finds its own alone
+    bool has_gpu_indexes;               // they are named by their places in PCI order
     const char *stdout_pattern;         // metrics_from.stdout; NULL: there is none
     const char *transformers;           // metrics_from.transformers
     int port;

@@ -51,7 +51,8 @@ static td_status spawn(struct td_launcher *l, struct td_launch_reports *r) {
         l->self,     "exec-rank", parent,         "",  memory,       "0", // any processor time
         l->o.worker, "reports",   "--reports-fd", "3", "--settings", r->settings, NULL};
     td_arena_reset(l->arena);
-    const char *const *env = td_environment_build(l->arena, (const char *const *)environ, 1, true);
+    const char *const *env =
+        td_environment_build(l->arena, (const char *const *)environ, 1, true, NULL);
     if (!env) return td_fail_oom();
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s) != 0) {
         return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a socket for reports");

@@ -2,7 +2,8 @@
 #define TRAIND_DAEMON_NODE_CORE_CORE_H
 
 // daemon/node/core: the node's brain, sans I/O. It receives what happened and when, and answers
-// with actions. cores.h, which cores a rank gets, is a function of the same kind.
+// with actions. cores.h, which cores a rank gets, and gpu_parts.h, how its GPUs are called, are
+// functions of the same kind.
 //
 // It knows which attempts are here and in which state, what the coordinator wants of them, and when
 // a stop must get stronger. It has no file, socket, process or clock; the shell

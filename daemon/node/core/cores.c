@@ -8,16 +8,23 @@
 
 enum { ANY_NODE = -1 };
 
-// The first NUMA node with so many free cores.
+// The first NUMA node of `among`, a bit set, with so many free cores.
 static int32_t node_with_room(const struct td_topology *here, const cpu_set_t *taken,
-                              uint32_t wanted) {
+                              uint32_t wanted, uint64_t among) {
     uint32_t room = 0;
     for (int32_t i = 0; i < here->n_cores; i++) {
         const struct td_topology_core *c = &here->core[i];
         if (i > 0 && c->numa != c[-1].numa) room = 0;
+        if (among != UINT64_MAX && (c->numa >= 64 || !(among & UINT64_C(1) << c->numa))) continue;
         if (!CPU_ISSET(c->cpu, taken) && ++room == wanted) return c->numa;
     }
     return ANY_NODE;
+}
+
+static int32_t choose_node(const struct td_topology *here, const cpu_set_t *taken, uint32_t wanted,
+                           uint64_t near) {
+    const int32_t node = near ? node_with_room(here, taken, wanted, near) : ANY_NODE;
+    return node != ANY_NODE ? node : node_with_room(here, taken, wanted, UINT64_MAX);
 }
 
 // Takes the first free core of the NUMA node. -1: there is none.
@@ -32,13 +39,14 @@ static int take_core(const struct td_topology *here, int32_t node, cpu_set_t *ta
 }
 
 bool td_cores_allocate(const struct td_topology *here, cpu_set_t *used, uint32_t n_ranks,
-                       uint32_t cores_per_rank, char *out, size_t out_bytes) {
+                       uint32_t cores_per_rank, const uint64_t *near, char *out, size_t out_bytes) {
     cpu_set_t taken = *used;
     int32_t node = ANY_NODE;
     size_t len = 0;
     out[0] = '\0';
     for (size_t i = 0; i < (size_t)n_ranks * cores_per_rank; i++) {
-        if (i % cores_per_rank == 0) node = node_with_room(here, &taken, cores_per_rank);
+        const uint64_t better = near ? near[i / cores_per_rank] : 0;
+        if (i % cores_per_rank == 0) node = choose_node(here, &taken, cores_per_rank, better);
         int cpu = take_core(here, node, &taken);
         const char *mark = i == 0 ? "" : i % cores_per_rank ? "," : ":";
         int n = cpu >= 0 ? snprintf(out + len, out_bytes - len, "%s%d", mark, cpu) : -1;

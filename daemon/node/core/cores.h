@@ -11,9 +11,10 @@
 #include "lib/topology/topology.h"
 
 // Cores for n_ranks ranks of cores_per_rank each, out of those that `used` leaves; adds them to
-// used. False: not enough are free; out is "" then, used as it was.
+// used. near: of each rank, a bit set of NUMA nodes that are better than others, 0: none is; NULL:
+// of no rank. False: not enough are free; out is "" then, used as it was.
 bool td_cores_allocate(const struct td_topology *here, cpu_set_t *used, uint32_t n_ranks,
-                       uint32_t cores_per_rank, char *out, size_t out_bytes);
+                       uint32_t cores_per_rank, const uint64_t *near, char *out, size_t out_bytes);
 // Adds every CPU of the lists.
 void td_cores_add(const char *lists, cpu_set_t *used);
 

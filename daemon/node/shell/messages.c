@@ -96,7 +96,7 @@ void td_messages_register(struct td_node_daemon *n) {
     r.n_attempts = n_attempts;
     r.attempts = held;
     r.embedded = n->transport->ops->embedded;
-    r.keyed = r.batches = r.devices = r.gpus = true;
+    r.keyed = r.batches = r.devices = r.gpus = r.gives_gpus = true;
     r.commands = td_job_kind_is_in(n->kinds, TD_KIND_COMMAND);
     r.programs = td_job_kind_is_in(n->kinds, TD_KIND_PROGRAM);
     r.fresh = !n->known;

@@ -7,8 +7,9 @@ import grpc
 import numpy as np
 import pytest
 
+from gpu_nodes import Driver, gpus
 from plans import plan_of
-from support import BIN, ROOT
+from support import BIN, ROOT, until
 
 REFERENCE = (ROOT / "docs/job-spec.md").read_text()
 # What a fragment leaves out.
@@ -82,11 +83,23 @@ def refusal(daemon, spec, folder):
     return None
 
 
-def test_every_example_of_the_job_spec_is_planned(daemon, folder):
+@pytest.fixture
+def machine(cluster, tmp_path):
+    """A daemon on a machine with GPUs, which examples ask for."""
+    driver = Driver(tmp_path, "machine")
+    driver.says(*gpus("a", 4))
+    daemon = cluster.make()
+    daemon.bin = driver.bin
+    daemon.start()
+    until("its GPUs are listed", lambda: daemon.nodes()[0].gpus.gpus)
+    return daemon
+
+
+def test_every_example_of_the_job_spec_is_planned(machine, folder):
     save(folder, 8, y=lambda draw: draw.integers(0, 3, 320), prices=lambda draw: draw.random(320, "f4"),
          labels=lambda draw: draw.integers(0, 2, (320, 3)).astype("f4"))
     found = [e for _, text in sections() for e in examples_of(text) if not e.startswith('"run"')]
-    refused = [example + why for example in found if (why := refusal(daemon, whole(example), folder))]
+    refused = [example + why for example in found if (why := refusal(machine, whole(example), folder))]
     assert len(found) > 50 and not refused, "\n".join(refused)
 
 

@@ -28,10 +28,10 @@ static void test_ranks_get_disjoint_cores_when_there_are_enough(void **state) {
     struct td_topology here = machine_of((const char *[]){"0-3,8-9"}, 1);
     cpu_set_t used = set_of("1");
     char out[64];
-    assert_true(td_cores_allocate(&here, &used, 2, 2, out, sizeof out));
+    assert_true(td_cores_allocate(&here, &used, 2, 2, NULL, out, sizeof out));
     assert_string_equal(out, "0,2:3,8");
     assert_int_equal(CPU_COUNT(&used), 5);
-    assert_true(td_cores_allocate(&here, &used, 1, 1, out, sizeof out));
+    assert_true(td_cores_allocate(&here, &used, 1, 1, NULL, out, sizeof out));
     assert_string_equal(out, "9");
 }
 
@@ -40,9 +40,9 @@ static void test_allocation_changes_nothing_when_there_are_too_few(void **state)
     struct td_topology here = machine_of((const char *[]){"0-3"}, 1);
     cpu_set_t used = set_of("0:1");
     char out[64], tiny[3];
-    assert_false(td_cores_allocate(&here, &used, 1, 3, out, sizeof out));
+    assert_false(td_cores_allocate(&here, &used, 1, 3, NULL, out, sizeof out));
     assert_string_equal(out, "");
-    assert_false(td_cores_allocate(&here, &used, 1, 2, tiny, sizeof tiny));
+    assert_false(td_cores_allocate(&here, &used, 1, 2, NULL, tiny, sizeof tiny));
     assert_int_equal(CPU_COUNT(&used), 2);
 }
 
@@ -51,13 +51,26 @@ static void test_rank_is_on_one_numa_node_when_any_has_room_for_it(void **state)
     struct td_topology here = machine_of((const char *[]){"0,2,4,6", "1,3,5,7"}, 2);
     cpu_set_t used = set_of("");
     char out[64];
-    assert_true(td_cores_allocate(&here, &used, 2, 3, out, sizeof out));
+    assert_true(td_cores_allocate(&here, &used, 2, 3, NULL, out, sizeof out));
     assert_string_equal(out, "0,2,4:1,3,5");
-    assert_true(td_cores_allocate(&here, &used, 1, 2, out, sizeof out)); // neither has room
+    assert_true(td_cores_allocate(&here, &used, 1, 2, NULL, out, sizeof out)); // neither has room
     assert_string_equal(out, "6,7");
     used = set_of("0");
-    assert_true(td_cores_allocate(&here, &used, 3, 2, out, sizeof out));
+    assert_true(td_cores_allocate(&here, &used, 3, 2, NULL, out, sizeof out));
     assert_string_equal(out, "2,4:1,3:5,7");
+}
+
+static void test_rank_is_near_its_device_when_there_is_room(void **state) {
+    (void)state;
+    struct td_topology here = machine_of((const char *[]){"0-3", "4-7"}, 2);
+    const uint64_t second[] = {2, 0, 1 << 9};
+    cpu_set_t used = set_of("");
+    char out[64];
+    assert_true(td_cores_allocate(&here, &used, 3, 2, second, out, sizeof out));
+    assert_string_equal(out, "4,5:0,1:2,3"); // the third one's is not here
+    used = set_of("5-7");
+    assert_true(td_cores_allocate(&here, &used, 1, 2, second, out, sizeof out));
+    assert_string_equal(out, "0,1"); // the second has no room
 }
 
 static void test_lists_are_read_when_they_are_strange(void **state) {
@@ -75,6 +88,7 @@ int main(void) {
         cmocka_unit_test(test_ranks_get_disjoint_cores_when_there_are_enough),
         cmocka_unit_test(test_allocation_changes_nothing_when_there_are_too_few),
         cmocka_unit_test(test_rank_is_on_one_numa_node_when_any_has_room_for_it),
+        cmocka_unit_test(test_rank_is_near_its_device_when_there_is_room),
         cmocka_unit_test(test_lists_are_read_when_they_are_strange),
     };
     return cmocka_run_group_tests_name("node_cores", tests, NULL, NULL);

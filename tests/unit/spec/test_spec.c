@@ -70,55 +70,6 @@ static void test_example_synthetic_is_golden_when_canonical(void **state) {
     check_golden(*state, "examples/synthetic.yaml", "tests/golden/spec-synthetic.json");
 }
 
-static void test_command_has_its_own_keys_alone_when_canonical(void **state) {
-    static const char want[] =
-        "{\"name\":\"job\",\"kind\":\"command\",\"command\":[\"run\",\"3\"],"
-        "\"env\":{\"A\":\"1\",\"B\":\"x\"},\"workdir\":null,\"loggers\":[],\"labels\":{},"
-        "\"trainer\":{\"devices\":2,\"num_nodes\":1},\"restart\":{\"max\":3,\"backoff\":[1,5,25],"
-        "\"stuck_timeout\":900},\"resources\":{\"nodes\":null,\"labels\":{},\"threads\":\"auto\","
-        "\"memory_bytes\":\"auto\",\"processes\":\"auto\",\"open_files\":64},"
-        "\"metrics_from\":{\"stdout\":null,\"transformers\":\"auto\"}}";
-    struct td_json *tree = parse(*state, "kind: command\ncommand: [run, 3]\nenv: {A: 1, B: x}\n"
-                                         "trainer: {devices: 2}\nresources: {open_files: 64}\n");
-    for (int i = 0; i < 2; i++) {
-        TD_AUTO_BUF text;
-        struct td_spec spec;
-        td_buf_init(&text, FILE_MAX);
-        assert_ok(td_json_print(tree, false, &text));
-        assert_string_equal(td_buf_cstr(&text), want);
-        td_spec_read(tree, &spec);
-        assert_int_equal(spec.kind, TD_KIND_COMMAND);
-        assert_int_equal(td_spec_ranks(&spec), 2);
-        assert_int_equal(spec.resources.open_files, 64);
-        assert_int_equal(spec.resources.processes, 0);
-        assert_string_equal(spec.trainer.cpu_level, "auto");
-        assert_string_equal(spec.model.name, "");
-        assert_ok(td_spec_validate(*state, tree, 0, &tree)); // again, and nothing changes
-    }
-}
-
-static void test_program_has_keys_of_its_checkpoints_when_canonical(void **state) {
-    static const char want[] =
-        "{\"name\":\"job\",\"kind\":\"program\",\"command\":[\"run\"],\"env\":{},"
-        "\"workdir\":null,\"ckpt_path\":\"/c\",\"loggers\":[],\"labels\":{},"
-        "\"trainer\":{\"devices\":1,\"num_nodes\":1},\"checkpoint\":{\"store\":\"fs\","
-        "\"dir\":null},\"restart\":{\"max\":3,\"backoff\":[1,5,25],\"stuck_timeout\":900},"
-        "\"resources\":{\"nodes\":null,\"labels\":{},\"threads\":\"auto\","
-        "\"memory_bytes\":\"auto\",\"processes\":\"auto\",\"open_files\":\"auto\"}}";
-    struct td_json *tree = parse(*state, "kind: program\ncommand: [run]\nckpt_path: /c\n"
-                                         "trainer: {devices: 1}\ncheckpoint: {store: fs}\n");
-    TD_AUTO_BUF text;
-    struct td_spec spec;
-    td_buf_init(&text, FILE_MAX);
-    assert_ok(td_json_print(tree, false, &text));
-    assert_string_equal(td_buf_cstr(&text), want);
-    td_spec_read(tree, &spec);
-    assert_int_equal(spec.kind, TD_KIND_PROGRAM);
-    assert_int_equal(spec.checkpoint.save_top_k, -1); // it says itself what goes
-    assert_string_equal(spec.ckpt_path, "/c");
-    assert_ok(td_spec_validate(*state, tree, 0, &tree));
-}
-
 static void test_canonical_is_unchanged_when_parsed_again(void **state) {
     TD_AUTO_BUF once, twice, thrice;
     td_buf_init(&once, FILE_MAX);
@@ -566,8 +517,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_arena(test_example_fashion_mnist_is_golden_when_canonical),
         test_in_arena(test_example_synthetic_is_golden_when_canonical),
-        test_in_arena(test_command_has_its_own_keys_alone_when_canonical),
-        test_in_arena(test_program_has_keys_of_its_checkpoints_when_canonical),
         test_in_arena(test_canonical_is_unchanged_when_parsed_again),
         test_in_arena(test_json_gives_the_same_when_it_says_the_same_as_yaml),
         test_in_arena(test_variants_parse_when_only_required_keys_are_given),

@@ -10,6 +10,7 @@
 
 static const char base[] = "model: {name: mlp, layers: [4, 2]}\n"
                            "data: {name: synthetic, batch_size: 8}\n";
+#define COMMAND "kind: command\ncommand: [x]\n" // a whole spec of another kind begins with it
 static const char usual[] = "optimizer: {name: sgd}\n"; // where a case names none
 
 // In the order of the rows: the combination, and each half of it that is taken alone.
@@ -75,13 +76,24 @@ static const struct {
      "trainer: {sync_batchnorm: true, precision: 16-true}",
      "trainer: {sync_batchnorm: true, precision: 16-mixed}",
      "trainer: {sync_batchnorm: false, precision: 16-true}"},
+    {"resources.unmanaged_gpus", "resources.gpus_per_rank",
+     COMMAND "resources: {unmanaged_gpus: true, gpus_per_rank: 1}",
+     COMMAND "resources: {unmanaged_gpus: true}", COMMAND "resources: {gpus_per_rank: 1}"},
+    {"resources.gpu", "resources.gpus_per_rank", COMMAND "resources: {gpu: {model: x}}",
+     COMMAND "resources: {gpu: {model: x}, gpus_per_rank: 1}", COMMAND "resources: {gpu: null}"},
+    {"resources.isolate_gpus", "resources.gpus_per_rank", COMMAND "resources: {isolate_gpus: true}",
+     COMMAND "resources: {isolate_gpus: true, gpus_per_rank: 1}", COMMAND},
+    {"resources.gpu_names", "resources.gpus_per_rank", COMMAND "resources: {gpu_names: index}",
+     COMMAND "resources: {gpu_names: index, gpus_per_rank: 1}", COMMAND},
 };
 
 static td_status parse(struct td_arena *a, const char *more) {
     struct td_json *tree;
     const char *head = strncmp(more, "model:", 6) == 0 ? strchr(base, '\n') + 1 : base;
     const char *optimizer = strncmp(more, "optimizer:", 10) == 0 ? "" : usual;
-    const char *text = td_arena_printf(a, "%s%s%s\n", head, optimizer, more);
+    const bool is_whole = strncmp(more, COMMAND, sizeof COMMAND - 1) == 0;
+    const char *text = is_whole ? td_arena_printf(a, "%s\n", more)
+                                : td_arena_printf(a, "%s%s%s\n", head, optimizer, more);
     assert_non_null(text);
     return td_spec_parse(a, text, strlen(text), NULL, 0, &tree);
 }

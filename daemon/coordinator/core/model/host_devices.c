@@ -2,10 +2,12 @@
 
 #include "daemon/coordinator/core/model/host_devices.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/core/model/host_gpus.h"
 #include "lib/base/buf.h"
 #include "lib/base/digest.h"
 #include "lib/base/json.h"
@@ -14,6 +16,10 @@
 
 // ---- keys ---------------------------------------------------------------------------------------
 void td_accel_key(const struct td_spec *spec, char out_key[TD_ACCEL_KEY]) {
+    if (spec->resources.gpus_per_rank) {
+        snprintf(out_key, TD_ACCEL_KEY, "%s", TD_ACCEL_GPU);
+        return;
+    }
     const struct td_spec_part *p = &spec->trainer.accelerator;
     uint64_t digest = 0;
     const struct td_json *list = p->is_plugin ? spec->plugins : NULL;
@@ -37,6 +43,10 @@ bool td_accel_is_host(const char *key) {
         if (strcmp(key, names[i]) == 0) return true;
     }
     return false;
+}
+
+bool td_accel_is_gpu(const char *key) {
+    return strcmp(key, TD_ACCEL_GPU) == 0;
 }
 
 int td_accel_name_len(const char *key) {
@@ -63,6 +73,7 @@ static struct td_host_accel *find_installed(const struct td_host_devices *d, con
 }
 
 static struct td_host_accel *find(const struct td_host_devices *d, const char *key) {
+    if (td_accel_is_gpu(key)) return d->gpus;
     struct td_host_accel *a = find_exact(d, key, strlen(key));
     return a || !has_digest(key) ? a : find_installed(d, key);
 }
@@ -70,9 +81,14 @@ static struct td_host_accel *find(const struct td_host_devices *d, const char *k
 const struct td_host_accel *td_host_accel_find(const struct td_host_devices *d, const char *key) {
     static const struct td_host_accel none = {.n = 0};
     const struct td_host_accel *a = find(d, key);
+    if (td_accel_is_gpu(key)) return d->no_gpus ? &none : a;
     if (a && a->is_host) return a;
     if (d->withheld || (!a && d->listed && !has_digest(key))) return &none;
     return a;
+}
+
+bool td_host_devices_withheld(const struct td_host_devices *d, const char *accelerator) {
+    return td_accel_is_gpu(accelerator) ? d->no_gpus : d->withheld;
 }
 
 bool td_host_devices_known(const struct td_host_devices *d, const char *accelerator) {
@@ -84,17 +100,43 @@ void td_host_devices_use(struct td_host_devices *d, const char *key) {
     if (a) a->used = ++d->next_use;
 }
 
-uint32_t td_host_devices_free(const struct td_host_accel *a, uint64_t turn, uint32_t most) {
+// ---- which of them ------------------------------------------------------------------------------
+static bool fits(const struct td_host_device *d, const struct td_device_want *want) {
+    if (d->is_cut || (want->whole && td_device_is_instance(d->uuid))) return false;
+    if (d->memory_bytes < want->memory_bytes) return false;
+    return !want->model[0] || fnmatch(want->model, d->name, FNM_CASEFOLD | FNM_NOESCAPE) == 0;
+}
+
+static bool is_free(const struct td_host_device *d, const struct td_device_want *want,
+                    uint64_t turn) {
+    return (d->held == TD_DEVICE_FREE || d->held == turn) && !d->barred[0] && fits(d, want);
+}
+
+uint32_t td_host_devices_fitting(const struct td_host_accel *a, const struct td_device_want *want) {
     uint32_t found = 0;
-    for (uint32_t i = 0; i < a->n && found < most; i++) {
-        found += a->device[i].held == TD_DEVICE_FREE || a->device[i].held == turn;
+    for (uint32_t i = 0; i < a->n; i++) {
+        found += fits(&a->device[i], want);
     }
     return found;
 }
 
+uint32_t td_host_devices_free(const struct td_host_accel *a, const struct td_device_want *want,
+                              uint64_t turn) {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < a->n && found < want->n; i++) {
+        found += is_free(&a->device[i], want, turn);
+    }
+    return found;
+}
+
+// The i-th list of devices, of an accelerator or of GPUs; NULL: there are no more.
+static struct td_host_accel *list_at(const struct td_host_devices *d, uint32_t i) {
+    return i < d->n ? d->accel[i] : i == d->n ? d->gpus : NULL;
+}
+
 static void set_held(struct td_host_devices *d, const char *uuid, uint64_t holder) {
-    for (uint32_t i = 0; i < d->n; i++) {
-        struct td_host_accel *a = d->accel[i];
+    struct td_host_accel *a;
+    for (uint32_t i = 0; (a = list_at(d, i)); i++) {
         for (uint32_t k = 0; k < a->n; k++) {
             if (strcmp(a->device[k].uuid, uuid) == 0) a->device[k].held = holder;
         }
@@ -102,9 +144,10 @@ static void set_held(struct td_host_devices *d, const char *uuid, uint64_t holde
 }
 
 void td_host_devices_release(struct td_host_devices *d) {
-    for (uint32_t i = 0; i < d->n; i++) {
-        for (uint32_t k = 0; k < d->accel[i]->n; k++) {
-            d->accel[i]->device[k].held = TD_DEVICE_FREE;
+    struct td_host_accel *a;
+    for (uint32_t i = 0; (a = list_at(d, i)); i++) {
+        for (uint32_t k = 0; k < a->n; k++) {
+            a->device[k].held = TD_DEVICE_FREE;
         }
     }
 }
@@ -116,26 +159,65 @@ void td_host_devices_hold(struct td_host_devices *d, const char *list) {
     }
 }
 
-void td_host_devices_keep(struct td_host_devices *d, const char *key, uint64_t turn, uint32_t n) {
+void td_host_devices_keep(struct td_host_devices *d, const char *key,
+                          const struct td_device_want *want, uint64_t turn) {
     const struct td_host_accel *a = td_host_accel_find(d, key);
+    uint32_t n = want->n;
     for (uint32_t i = 0; a && i < a->n && n > 0; i++) {
-        if (a->device[i].held != TD_DEVICE_FREE && a->device[i].held != turn) continue;
+        if (!is_free(&a->device[i], want, turn)) continue;
         set_held(d, a->device[i].uuid, turn);
         n--;
     }
 }
 
-char *td_host_devices_pick(const struct td_host_accel *a, uint64_t turn, uint32_t n) {
-    size_t bytes = (size_t)n * TD_DEVICE_UUID + 1, len = 0;
-    uint32_t found = 0;
-    if (td_host_devices_free(a, turn, n) < n) return NULL;
+// n of the free ones around one of them, a bit set of places: at each turn the one that most of
+// those before reach, of equals the first. out_links: how many pairs reach each other.
+static uint64_t gather(const struct td_host_accel *a, uint64_t free, uint32_t first, uint32_t n,
+                       uint32_t *out_links) {
+    uint64_t taken = UINT64_C(1) << first;
+    *out_links = 0;
+    for (uint32_t found = 1; found < n; found++) {
+        uint32_t best = TD_DEVICES_MAX, most = 0;
+        for (uint32_t i = 0; i < a->n; i++) {
+            const uint64_t bit = UINT64_C(1) << i;
+            const uint32_t links = (uint32_t)__builtin_popcountll(a->device[i].peers & taken);
+            if (!(free & bit) || taken & bit || (best < TD_DEVICES_MAX && links <= most)) continue;
+            best = i;
+            most = links;
+        }
+        taken |= UINT64_C(1) << best;
+        *out_links += most;
+    }
+    return taken;
+}
+
+static uint64_t choose(const struct td_host_accel *a, const struct td_device_want *want,
+                       uint64_t turn) {
+    uint64_t free = 0, best = 0;
+    uint32_t most = 0, links;
+    for (uint32_t i = 0; i < a->n; i++) {
+        free |= (uint64_t)is_free(&a->device[i], want, turn) << i;
+    }
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (!(free & UINT64_C(1) << i)) continue;
+        const uint64_t set = gather(a, free, i, want->n, &links);
+        if (best && links <= most) continue;
+        best = set;
+        most = links;
+    }
+    return best;
+}
+
+char *td_host_devices_pick(const struct td_host_accel *a, const struct td_device_want *want,
+                           uint64_t turn) {
+    size_t bytes = (size_t)want->n * TD_DEVICE_UUID + 1, len = 0;
+    if (!want->n || td_host_devices_free(a, want, turn) < want->n) return NULL;
+    const uint64_t chosen = choose(a, want, turn);
     char *list = td_calloc(1, bytes);
     TD_CHECK(list);
-    for (uint32_t i = 0; i < a->n && found < n; i++) {
-        if (a->device[i].held != TD_DEVICE_FREE && a->device[i].held != turn) continue;
-        len +=
-            (size_t)snprintf(list + len, bytes - len, "%s%s", found ? "," : "", a->device[i].uuid);
-        found++;
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (!(chosen & UINT64_C(1) << i)) continue;
+        len += (size_t)snprintf(list + len, bytes - len, "%s%s", len ? "," : "", a->device[i].uuid);
     }
     return list;
 }
@@ -188,14 +270,31 @@ static bool same(const struct td_host_accel *a, const struct td_host_accel *b) {
 
 // Who holds a device is known of it where another accelerator, or an older list, has it.
 static void inherit(const struct td_host_devices *d, struct td_host_accel *made) {
-    for (uint32_t i = 0; i < d->n; i++) {
-        const struct td_host_accel *a = d->accel[i];
+    const struct td_host_accel *a;
+    for (uint32_t i = 0; (a = list_at(d, i)); i++) {
         for (uint32_t k = 0; k < a->n; k++) {
             for (uint32_t m = 0; m < made->n; m++) {
                 bool is_it = strcmp(a->device[k].uuid, made->device[m].uuid) == 0;
                 if (is_it && a->device[k].held) made->device[m].held = a->device[k].held;
             }
         }
+    }
+}
+
+static const struct td_host_device *find_gpu(const struct td_host_accel *gpus, const char *uuid) {
+    for (uint32_t i = 0; i < gpus->n; i++) {
+        if (strcmp(gpus->device[i].uuid, uuid) == 0) return &gpus->device[i];
+    }
+    return NULL;
+}
+
+static void cut(const struct td_host_accel *gpus, struct td_host_accel *a) {
+    for (uint32_t i = 0; i < a->n; i++) {
+        struct td_host_device *d = &a->device[i];
+        if (!td_device_is_gpu(d->uuid)) continue;
+        const struct td_host_device *gpu = gpus ? find_gpu(gpus, d->uuid) : NULL;
+        d->is_cut = gpus && !gpu;
+        memcpy(d->barred, gpu ? gpu->barred : "", gpu ? sizeof d->barred : 1);
     }
 }
 
@@ -215,6 +314,7 @@ static uint32_t find_unused(const struct td_host_devices *d) {
 static bool put(struct td_host_devices *d, struct td_host_accel *take_made) {
     take_made->used = ++d->next_use;
     inherit(d, take_made);
+    cut(d->gpus, take_made);
     for (uint32_t i = 0; i < d->n; i++) {
         if (strcmp(d->accel[i]->key, take_made->key) != 0) continue;
         bool known = same(d->accel[i], take_made);
@@ -301,6 +401,48 @@ bool td_host_devices_forget(struct td_host_devices *d) {
     return had;
 }
 
+// ---- GPUs ---------------------------------------------------------------------------------------
+// Of places in PCI order to places in the list.
+static uint64_t peers_of(const Traind__V1__GpuList *list, const Traind__V1__Gpu *gpu) {
+    uint64_t peers = 0;
+    for (size_t i = 0; i < list->n_gpus && !gpu->parent[0]; i++) {
+        for (size_t k = 0; k < gpu->n_peers; k++) {
+            const bool is_it = list->gpus[i]->index == gpu->peers[k] && !list->gpus[i]->parent[0];
+            peers |= (uint64_t)is_it << i;
+        }
+    }
+    return peers;
+}
+
+static bool same_gpus(const struct td_host_accel *a, const struct td_host_accel *b) {
+    bool equal = a && same(a, b);
+    for (uint32_t i = 0; equal && i < a->n; i++) {
+        equal = strcmp(a->device[i].barred, b->device[i].barred) == 0;
+    }
+    return equal;
+}
+
+bool td_host_devices_take_gpus(struct td_host_devices *d, const struct td_host_gpus *gpus) {
+    const Traind__V1__GpuList *list = gpus->list && !gpus->list->unknown ? gpus->list : NULL;
+    struct td_host_accel *made =
+        list ? make(TD_ACCEL_GPU, TD_ACCEL_GPU, false, list->n_gpus) : NULL;
+    for (size_t i = 0; list && i < list->n_gpus; i++) {
+        const Traind__V1__Gpu *gpu = list->gpus[i];
+        add(made, gpu->uuid, gpu->name, gpu->memory_bytes);
+        TD_CHECK(made->n == i + 1); // td_host_gpus_take saw to it
+        made->device[i].peers = peers_of(list, gpu);
+        td_host_gpus_bar(gpus, gpu, made->device[i].barred, sizeof made->device[i].barred);
+    }
+    if (made) inherit(d, made);
+    const bool known = made ? same_gpus(d->gpus, made) : !d->gpus;
+    free(d->gpus);
+    d->gpus = made;
+    for (uint32_t i = 0; i < d->n; i++) {
+        cut(made, d->accel[i]);
+    }
+    return !known;
+}
+
 void td_host_devices_refuse(struct td_host_devices *d, const char *key) {
     char name[TD_ACCEL_KEY];
     if (td_accel_is_host(key) || td_host_accel_find(d, key)) return;
@@ -314,6 +456,11 @@ void td_host_devices_forget_refused(struct td_host_devices *d) {
     for (uint32_t i = d->n; i-- > 0;) {
         if (d->accel[i]->refused) drop(d, i);
     }
+}
+
+void td_host_devices_finish(struct td_host_devices *d) {
+    (void)td_host_devices_forget(d);
+    free(td_steal(d->gpus));
 }
 
 // ---- records ------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@
 
 #include "lib/attempt/devices.h"
 #include "lib/base/arena.h"
+#include "lib/base/clip.h"
+#include "lib/base/utf8.h"
 
 static void *arena_alloc(void *arena, size_t bytes) {
     return td_arena_alloc(arena, bytes ? bytes : 1);
@@ -60,6 +62,31 @@ void td_host_gpus_take(struct td_host_gpus *g, const Traind__V1__GpuList *m) {
     td_host_gpus_finish(g);
     g->list = dup_list(m, NULL);
     TD_CHECK(g->list && "out of memory: start again from the disk");
+}
+
+static void say_processes(const Traind__V1__Gpu *gpu, char *out, size_t bytes) {
+    struct td_clip_list pids;
+    const size_t all = gpu->n_processes + gpu->more_processes;
+    size_t len = (size_t)snprintf(out, bytes, "held by pid%s ", all == 1 ? "" : "s");
+    td_clip_list_init(&pids, out + len, bytes - len, ", ");
+    for (size_t i = 0; i < gpu->n_processes; i++) {
+        td_clip_list_add(&pids, "%u", gpu->processes[i]->pid);
+    }
+    if (gpu->more_processes) td_clip_list_add(&pids, "and %u more", gpu->more_processes);
+}
+
+void td_host_gpus_bar(const struct td_host_gpus *g, const Traind__V1__Gpu *gpu, char *out,
+                      size_t bytes) {
+    const bool is_used = gpu->n_processes || gpu->more_processes;
+    out[0] = '\0';
+    if (gpu->health[0]) {
+        (void)td_clip(out, bytes, "%s", gpu->health);
+    } else if (g->list->stale) {
+        (void)td_clip(out, bytes, "its driver does not answer");
+    } else if (is_used && !g->list->shares_busy) {
+        say_processes(gpu, out, bytes);
+    }
+    td_utf8_scrub(out);
 }
 
 static const char *say_unlisted(const struct td_host_gpus *g) {

@@ -22,6 +22,9 @@ struct td_host_gpus {
 // It has registered, and with another boot of its machine what was reported before is forgotten.
 void td_host_gpus_register(struct td_host_gpus *g, bool lists, bool is_other_boot);
 void td_host_gpus_take(struct td_host_gpus *g, const Traind__V1__GpuList *m);
+// Why no job gets it now, in a few words; "": one may.
+void td_host_gpus_bar(const struct td_host_gpus *g, const Traind__V1__Gpu *gpu, char *out,
+                      size_t bytes);
 void td_host_gpus_finish(struct td_host_gpus *g);
 // A copy in the arena, whose why says what is missing; NULL: the arena is full.
 Traind__V1__GpuList *td_host_gpus_view(struct td_arena *a, const struct td_host_gpus *g);

@@ -11,7 +11,7 @@
 
 void td_host_destroy(void *host) {
     struct td_host *n = host;
-    if (n) (void)td_host_devices_forget(&n->devices);
+    if (n) td_host_devices_finish(&n->devices);
     if (n) td_host_gpus_finish(&n->gpus);
     if (n) free(n->labels);
     free(n);

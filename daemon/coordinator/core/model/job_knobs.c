@@ -9,13 +9,13 @@
 #include "daemon/coordinator/core/model/job.h"
 #include "lib/job/labels.h"
 
-enum { N_TEXTS = 10 };
+enum { N_TEXTS = 11 };
 
 static void list_texts(struct td_job_knobs *k, const char **out[N_TEXTS]) {
     const char **all[N_TEXTS] = {
-        &k->checkpoint.monitor, &k->checkpoint.mode, &k->checkpoint.store, &k->checkpoint.dir,
-        &k->cpu_level,          &k->precision,       &k->ckpt_path,        &k->init_from,
-        &k->accelerator,        &k->node_labels,
+        &k->checkpoint.monitor, &k->checkpoint.mode, &k->checkpoint.store,    &k->checkpoint.dir,
+        &k->cpu_level,          &k->precision,       &k->ckpt_path,           &k->init_from,
+        &k->accelerator,        &k->node_labels,     &k->resources.gpu_model,
     };
     memcpy(out, all, sizeof all);
 }

@@ -73,6 +73,11 @@ void td_nodes_take_probe(struct td_core *core, struct td_host *n, const Traind__
     }
 }
 
+void td_nodes_take_gpus(struct td_core *core, struct td_host *n, const Traind__V1__GpuList *m) {
+    td_host_gpus_take(&n->gpus, m);
+    if (td_host_devices_take_gpus(&n->devices, &n->gpus)) core->queue_dirty = true;
+}
+
 static void set_trouble(struct td_core *core, struct td_host *n, const char *trouble) {
     char now[TD_HOST_UNFIT_BYTES];
     (void)td_clip(now, sizeof now, "%s", trouble);

@@ -104,6 +104,8 @@ void td_register_fill(struct td_host *n, const struct td_node_session *s,
     n->devices.withheld = !m->devices;
     td_host_set_kinds(n, m->commands, m->programs);
     td_host_gpus_register(&n->gpus, m->gpus, strcmp(n->boot_id, m->boot_id) != 0);
+    n->devices.no_gpus = !m->gives_gpus;
+    (void)td_host_devices_take_gpus(&n->devices, &n->gpus);
     snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
     (void)td_clip(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
     snprintf(n->version, sizeof n->version, "%s", m->version);

@@ -129,7 +129,7 @@ td_status td_capacity_devices(const struct td_core *core, const char *labels, ui
     const struct td_host *largest = NULL;
     uint32_t most = 0;
     const struct td_host *n;
-    if (td_accel_is_host(accelerator)) return TD_OK;
+    if (td_accel_is_host(accelerator) || td_accel_is_gpu(accelerator)) return TD_OK;
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
         if (!td_labels_have(n->labels, labels)) continue;
         const struct td_host_accel *a = td_host_accel_find(&n->devices, accelerator);

@@ -27,7 +27,8 @@ TD_MUST_USE td_status td_capacity_slots(const struct td_core *core, const char *
 // The same of the memory that a plan found; p NULL: OK, nothing is known.
 TD_MUST_USE td_status td_capacity_memory(const struct td_core *core, const char *labels,
                                          uint32_t n_ranks, const struct td_plan_entry *p);
-// The same of devices: each rank has one of its own. accelerator: its key (host_devices.h).
+// The same of devices: each rank has one of its own. accelerator: its key (host_devices.h). OK of
+// GPUs that a command asks for (gpu_capacity.h).
 TD_MUST_USE td_status td_capacity_devices(const struct td_core *core, const char *labels,
                                           uint32_t n_ranks, const char *accelerator);
 // Of what nobody plans for: PERMISSION_DENIED NOT_ALLOWED if no known node allows the kind,

@@ -29,6 +29,7 @@
 //   offers.h        which plugins nodes have
 //   offers_check.h  specs against what those declare
 //   capacity.h      whether a job could ever run
+//   gpu_capacity.h  the same of GPUs that a program asks for, and how many ranks they mean
 //   plans_cache.h   plans that are kept
 //   plan_pick.h     which node a question goes to
 //   plan_ends.h     what an end of one means for callers and jobs

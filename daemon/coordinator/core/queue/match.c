@@ -23,6 +23,7 @@
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/plans/capacity.h"
+#include "daemon/coordinator/core/plans/gpu_capacity.h"
 #include "daemon/coordinator/core/plans/plans_cache.h"
 #include "lib/base/cpu_level.h"
 #include "lib/job/labels.h"
@@ -78,6 +79,12 @@ const struct td_host_accel *td_match_devices(const struct td_job *j, const struc
     return a && !a->is_host ? a : NULL;
 }
 
+struct td_device_want td_match_want(const struct td_job *j) {
+    const uint32_t ranks = td_job_node_ranks(j);
+    if (td_accel_is_gpu(j->knobs.accelerator)) return td_gpu_want(&j->knobs.resources, ranks);
+    return (struct td_device_want){.n = ranks, .model = ""};
+}
+
 static bool is_known(const struct td_job *j, const struct td_host *n) {
     return td_host_devices_known(&n->devices, j->knobs.accelerator);
 }
@@ -92,7 +99,12 @@ static bool has_slots(const struct td_job *j, const struct td_host *n) {
 }
 static bool has_devices(const struct td_job *j, const struct td_host *n) {
     const struct td_host_accel *a = td_match_devices(j, n);
-    return !a || a->n >= td_job_node_ranks(j);
+    const struct td_device_want want = td_match_want(j);
+    return !a || td_host_devices_fitting(a, &want) >= want.n;
+}
+// Of GPUs nothing is known but what the node has said. A plan brings other devices.
+static bool is_unlisted(const struct td_job *j, const struct td_host *n) {
+    return td_accel_is_gpu(j->knobs.accelerator) && !td_match_devices(j, n);
 }
 // any: a plan of the job for any level that holds; NULL: there is none, and no other is looked for.
 static bool has_memory(const struct td_core *core, const struct td_job *j, const struct td_host *n,
@@ -104,16 +116,16 @@ static bool has_memory(const struct td_core *core, const struct td_job *j, const
 // What it lacks there now, of slots and devices; 0: nothing.
 static uint32_t lacks(const struct td_job *j, const struct td_host *n,
                       struct td_match *out_numbers) {
-    const uint32_t ranks = td_job_node_ranks(j);
+    const struct td_device_want want = td_match_want(j);
     struct td_match p = {.needed = td_match_slots(j, n), .free = free_for(j, n)};
     const struct td_host_accel *a = td_match_devices(j, n);
     uint32_t missing = p.needed > p.free ? p.needed - p.free : 0;
-    uint32_t devices = a ? td_host_devices_free(a, j->turn, ranks) : ranks;
-    if (devices < ranks) {
-        p.needed_devices = ranks;
+    uint32_t devices = a ? td_host_devices_free(a, &want, j->turn) : want.n;
+    if (devices < want.n) {
+        p.needed_devices = want.n;
         p.free_devices = devices;
-        p.all_devices = a->n;
-        missing += ranks - devices;
+        p.all_devices = td_host_devices_fitting(a, &want);
+        missing += want.n - devices;
     }
     *out_numbers = p;
     return missing;
@@ -179,9 +191,13 @@ static bool is_able(const struct td_core *core, const struct td_job *j, const st
         return false;
     }
     if (!has_slots(j, n) || !has_memory(core, j, n, any)) return false;
+    if (is_unlisted(j, n)) {
+        add_few(&c->unlisted, n);
+        return false;
+    }
     if (!has_devices(j, n)) {
-        c->few_devices = td_job_node_ranks(j);
-        if (n->devices.withheld) c->withheld = n;
+        c->few_devices = td_match_want(j).n;
+        if (td_host_devices_withheld(&n->devices, j->knobs.accelerator)) c->withheld = n;
         return false;
     }
     if (j->knobs.num_nodes > 1 && !n->collective_address[0]) {

@@ -32,8 +32,9 @@ struct td_match {
     uint32_t able;           // connected nodes that are large enough for one
     // Its devices, where it lacks some; needed 0: it does not.
     uint32_t needed_devices, free_devices, all_devices;
-    uint32_t few_devices; // a node has the slots and never so many devices: this many ranks
+    uint32_t few_devices;           // a node has the slots and never so many devices: this many
     const struct td_host *withheld; // one of them has a build that gives ranks none
+    struct td_match_few unlisted;   // have the slots, and have not said yet which GPUs they have
     uint32_t labelled;              // connected nodes that have the labels which it asks for
     bool any_ready;
     bool forbidden;                // a ready node does not allow its kind
@@ -53,8 +54,11 @@ uint32_t td_match_nodes(const struct td_core *core, const struct td_job *j,
 const char *td_match_common_level(struct td_host *const *nodes, uint32_t n_nodes);
 uint32_t td_match_slots(const struct td_job *j, const struct td_host *n); // that it needs there
 uint32_t td_match_free(const struct td_host *n);                          // for another job
-// Its accelerator's devices there; NULL: it needs none, or nobody knows (td_host_devices_known).
+// Its accelerator's devices there, or GPUs; NULL: it needs none, or nobody knows
+// (td_host_devices_known).
 const struct td_host_accel *td_match_devices(const struct td_job *j, const struct td_host *n);
+// Which of them, and how many; without any, those that it would need.
+struct td_device_want td_match_want(const struct td_job *j);
 const char *td_match_level(const struct td_job *j); // trainer.cpu_level; "": its spec was lost
 
 #endif

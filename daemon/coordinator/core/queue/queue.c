@@ -16,6 +16,7 @@
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/nodes/nodes.h"
 #include "daemon/coordinator/core/plans/capacity.h"
+#include "daemon/coordinator/core/plans/gpu_capacity.h"
 #include "daemon/coordinator/core/plans/plans.h"
 #include "daemon/coordinator/core/queue/match.h"
 #include "lib/base/digest.h"
@@ -104,12 +105,16 @@ static void take_slots(struct td_core *core, struct td_host *n, uint32_t slots) 
     core->free_slots += td_match_free(n);
 }
 
+static void keep_devices(const struct td_job *j, struct td_host *n) {
+    const struct td_device_want want = td_match_want(j);
+    if (!td_match_devices(j, n)) return;
+    td_host_devices_keep(&n->devices, j->knobs.accelerator, &want, j->turn);
+}
+
 // Its part there is kept for it, and its devices.
 static void keep_part(struct td_core *core, const struct td_job *j, struct td_host *n) {
     uint32_t slots = td_match_slots(j, n);
-    if (td_match_devices(j, n)) {
-        td_host_devices_keep(&n->devices, j->knobs.accelerator, j->turn, td_job_node_ranks(j));
-    }
+    keep_devices(j, n);
     take_slots(core, n, slots);
     n->kept += slots;
     if (!n->kept_for) n->kept_for = j->turn;
@@ -125,10 +130,7 @@ static void keep_place(struct td_core *core, const struct td_job *j, const struc
         keep_part(core, j, nodes[i]);
     }
     if (p->node || !p->nearest) return;
-    if (td_match_devices(j, p->nearest)) {
-        td_host_devices_keep(&p->nearest->devices, j->knobs.accelerator, j->turn,
-                             td_job_node_ranks(j));
-    }
+    keep_devices(j, p->nearest);
     if (p->needed_devices) return;
     core->free_slots -= TD_MIN(core->free_slots, td_match_free(p->nearest));
     if (!p->nearest->reserved) p->nearest->reserved = j->turn;
@@ -199,13 +201,14 @@ static td_status make_attempt(struct td_core *core, struct td_job *j, const stru
     TD_TRY(td_attempt_create(j->n_attempts + 1, j->n_ranks, g->n, &a));
     a->epoch = core->next_epoch;
     a->stream = wants_stream(j, g);
+    const struct td_device_want want = td_match_want(j);
     for (uint32_t i = 0; i < g->n; i++) {
         const struct td_host *n = g->nodes[i];
         const struct td_host_accel *devices = td_match_devices(j, n);
         struct td_attempt_part *p = &a->parts[i];
         snprintf(p->node, sizeof p->node, "%s", n->id);
         p->slots = td_match_slots(j, n);
-        if (devices) p->devices = td_host_devices_pick(devices, j->turn, p->n_ranks);
+        if (devices) p->devices = td_host_devices_pick(devices, &want, j->turn);
         TD_CHECK(!devices || p->devices); // td_match_choose found them
     }
     *out_attempt = a;
@@ -382,6 +385,7 @@ static bool too_large(struct td_core *core, struct td_job *j, const struct td_ho
     if (!s && !j->n_attempts) {
         s = td_capacity_devices(core, k->node_labels, ranks, k->accelerator);
     }
+    if (!s && !j->n_attempts) s = td_gpu_capacity(core, k->node_labels, ranks, &k->resources);
     if (!s) return false;
     td_core_fail_job(core, j, td_status_class(s), td_status_code(s), td_status_message(s));
     td_reason_set(&j->reason, td_status_reason(s), "%s", td_status_message(s));

@@ -9,11 +9,13 @@
 #include "daemon/coordinator/core/model/hosts.h"
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
+#include "daemon/coordinator/core/plans/gpu_capacity.h"
 #include "daemon/coordinator/core/plans/plans.h"
 #include "daemon/coordinator/core/queue/match.h"
 #include "daemon/coordinator/core/queue/queue.h"
 #include "lib/base/clip.h"
 #include "lib/base/cpu_level.h"
+#include "lib/base/digest.h"
 
 enum { EXACT_POSITIONS = 10, SHOWN_NODES = TD_MATCH_NAMED, SHOWN_JOBS = 2, FEW_BYTES = 256 };
 
@@ -38,6 +40,7 @@ enum why {
     WHY_CORDONED,
     WHY_SMALL,
     WHY_FEW_NODES,
+    WHY_UNLISTED,
     WHY_DEVICES,
     WHY_SLOTS
 };
@@ -65,6 +68,7 @@ static enum why find_why(const struct td_core *core, const struct td_job *j, str
     if (place && soon && !td_plans_suffice(core, j, place)) return WHY_PLAN;
     if (out_place->node) return WHY_TURN;
     if (would_fit_uncordoned(out_place)) return WHY_CORDONED;
+    if (out_place->able < out_place->wanted && out_place->unlisted.n) return WHY_UNLISTED;
     if (out_place->wanted > 1 && out_place->able < out_place->wanted) return WHY_FEW_NODES;
     if (out_place->needed_devices) return WHY_DEVICES;
     return out_place->nearest ? WHY_SLOTS : WHY_SMALL;
@@ -81,13 +85,22 @@ static const char *say_labels(const struct td_job *j, char out[FEW_BYTES]) {
     return out;
 }
 
+// "2 devices of 'far'", "1 GPU like *H100*": what it needs on a node.
+static const char *say_needed(const struct td_job *j, char out[TD_GPU_WORDS]) {
+    const struct td_device_want want = td_match_want(j);
+    const char *key = j->knobs.accelerator;
+    if (td_accel_is_gpu(key)) return td_gpu_words(&want, out);
+    (void)td_clip(out, TD_GPU_WORDS, "%u device%s of '%.*s'", want.n, want.n == 1 ? "" : "s",
+                  td_accel_name_len(key), key);
+    return out;
+}
+
 // Nodes are large enough, and none has the devices.
 static void say_few_devices(const struct td_job *j, const struct td_match *p, struct td_reason *r) {
-    char labels[FEW_BYTES];
-    const char *key = j->knobs.accelerator, *node = p->withheld ? p->withheld->name : "";
-    td_reason_set(r, "WAITING_FOR_NODE", "no connected node%s has %u device%s of '%.*s'%s%s%s",
-                  say_labels(j, labels), p->few_devices, p->few_devices == 1 ? "" : "s",
-                  td_accel_name_len(key), key, *node ? "; node " : "", node,
+    char labels[FEW_BYTES], needed[TD_GPU_WORDS];
+    const char *node = p->withheld ? p->withheld->name : "";
+    td_reason_set(r, "WAITING_FOR_NODE", "no connected node%s has %s%s%s%s", say_labels(j, labels),
+                  say_needed(j, needed), *node ? "; node " : "", node,
                   *node ? " has an older build, which gives ranks no devices" : "");
     r->needed_devices = p->few_devices;
 }
@@ -309,15 +322,42 @@ static void say_slots(const struct td_core *core, const struct td_job *j, const 
     r->free_slots = p->free;
 }
 
+// "; GPU-8932f937 is held by pid 4242": devices of the node that would do and that no job gets now.
+static void name_barred(const struct td_job *j, const struct td_match *p, char *out, size_t bytes) {
+    const struct td_host_accel *a = td_match_devices(j, p->nearest);
+    struct td_clip_list list;
+    out[0] = '\0';
+    snprintf(out, bytes, "; ");
+    td_clip_list_init(&list, out + 2, bytes - 2, "; ");
+    for (uint32_t i = 0; a && i < a->n; i++) {
+        const struct td_host_device *d = &a->device[i];
+        if (!d->barred[0] || d->held == TD_DEVICE_ATTEMPT) continue;
+        td_clip_list_add(&list, "%.12s: %s", d->uuid, d->barred);
+    }
+    if (!list.len) out[0] = '\0';
+}
+
+static void say_unlisted(const struct td_job *j, const struct td_match *p, struct td_reason *r) {
+    char names[FEW_BYTES], needed[TD_GPU_WORDS];
+    name_few(&p->unlisted, false, names, sizeof names);
+    const Traind__V1__GpuList *list = p->unlisted.nodes[0]->gpus.list;
+    const char *why = p->unlisted.n == 1 && list ? list->why : "";
+    td_reason_set(r, "WAITING_FOR_DEVICES", "needs %s; %s %s not said yet which GPUs %s%s%.300s",
+                  say_needed(j, needed), names, p->unlisted.n == 1 ? "has" : "have",
+                  p->unlisted.n == 1 ? "it has" : "they have", *why ? ": " : "", why);
+    r->needed_devices = td_match_want(j).n;
+}
+
 static void say_devices(const struct td_core *core, const struct td_job *j,
                         const struct td_match *p, struct td_reason *r) {
     const char *key = j->knobs.accelerator;
-    char holders[FEW_BYTES];
+    char holders[FEW_BYTES], barred[FEW_BYTES], needed[TD_GPU_WORDS];
     name_holders(core, j, p, holders, sizeof holders);
-    td_reason_set(r, "WAITING_FOR_DEVICES",
-                  "needs %u device%s of '%.*s', %u free on node %s (%u devices)%s",
-                  p->needed_devices, p->needed_devices == 1 ? "" : "s", td_accel_name_len(key), key,
-                  p->free_devices, p->nearest->name, p->all_devices, holders);
+    const char *what = td_accel_is_gpu(key) ? "GPU" : "device";
+    name_barred(j, p, barred, sizeof barred);
+    td_reason_set(r, "WAITING_FOR_DEVICES", "needs %s, %u free on node %s (%u %s%s)%s%s",
+                  say_needed(j, needed), p->free_devices, p->nearest->name, p->all_devices, what,
+                  p->all_devices == 1 ? "" : "s", barred, holders);
     r->needed_devices = p->needed_devices;
     r->free_devices = p->free_devices;
     r->all_devices = p->all_devices;
@@ -370,6 +410,9 @@ void td_queue_reason(const struct td_core *core, const struct td_job *j, struct 
     case WHY_FEW_NODES:
         say_few_nodes(core, j, &p, out_reason);
         break;
+    case WHY_UNLISTED:
+        say_unlisted(j, &p, out_reason);
+        break;
     case WHY_DEVICES:
         say_devices(core, j, &p, out_reason);
         break;
@@ -386,6 +429,13 @@ static uint64_t few_mark(const struct td_match *p) {
            (uint64_t)p->cordoned.n << 28;
 }
 
+static uint64_t device_mark(const struct td_job *j, const struct td_match *p) {
+    char barred[FEW_BYTES];
+    name_barred(j, p, barred, sizeof barred);
+    return (td_xxh3_64(barred, strlen(barred)) << 24) ^ (uint64_t)p->needed_devices << 12 ^
+           p->free_devices;
+}
+
 uint64_t td_queue_reason_mark(const struct td_core *core, const struct td_job *j,
                               struct td_mono now) {
     struct td_match p;
@@ -399,7 +449,8 @@ uint64_t td_queue_reason_mark(const struct td_core *core, const struct td_job *j
                      : why == WHY_FEW_NODES ? few_mark(&p)
                      : why == WHY_CORDONED  ? few_mark(&p)
                      : why == WHY_SMALL     ? p.labelled
-                     : why == WHY_DEVICES   ? (uint64_t)p.needed_devices << 12 | p.free_devices
+                     : why == WHY_UNLISTED  ? p.unlisted.n
+                     : why == WHY_DEVICES   ? device_mark(j, &p)
                                             : 0;
     const struct td_host *n = why == WHY_SLOTS ? p.nearest : NULL;
     uint64_t keeper = n ? (n->kept_for + n->reserved) * 31 + n->kept : 0;

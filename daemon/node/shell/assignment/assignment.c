@@ -13,7 +13,7 @@
 #include "daemon/node/shell/assignment/given_plan.h"
 #include "lib/attempt/checkpoint_name.h"
 
-enum { PLAN_MAX = 4 << 20, FILE_MAX = 16 << 10, LAUNCHED_MAX = 4 << 10 };
+enum { PLAN_MAX = 4 << 20, FILE_MAX = 32 << 10, LAUNCHED_MAX = 4 << 10 };
 #define ASSIGNMENT_FILE "assignment.json"
 
 static td_status bad(td_status s) {
@@ -42,6 +42,7 @@ static td_status take_spec(const char *plan_json, const char *state_dir, struct 
     a->stuck_timeout_s = (uint32_t)plan.spec.restart.stuck_timeout_s;
     a->evaluates_best = evaluates_best(&plan.spec);
     a->kind = plan.spec.kind;
+    a->gpu_indexes = plan.spec.resources.gpu_indexes;
     const char *dir = plan.spec.checkpoint.dir;
     const struct td_json *predict = td_json_get(plan.spec.tree, "predict");
     a->place_is_given = dir[0] != '\0';
@@ -52,7 +53,7 @@ static td_status take_spec(const char *plan_json, const char *state_dir, struct 
 
 static td_status take_devices(const Traind__V1__Assign *m, struct td_assignment *a) {
     size_t len = 0;
-    if (m->n_devices && m->n_devices != a->n_ranks) {
+    if (m->n_devices % a->n_ranks != 0 || m->n_devices > TD_LAUNCH_RANKS_MAX) {
         return td_fail(TD_INVALID_ARGUMENT, "%zu devices for %u ranks", m->n_devices, a->n_ranks);
     }
     for (size_t i = 0; i < m->n_devices; i++) {
@@ -82,7 +83,7 @@ td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
                               .trusted = m->trusted};
     snprintf(a.job, sizeof a.job, "%s", m->id->job);
     snprintf(a.master_address, sizeof a.master_address, "%s", m->master_address);
-    if (a.n_ranks > TD_LAUNCH_RANKS_MAX || a.first_rank + a.n_ranks > a.world_size) {
+    if (!a.n_ranks || a.n_ranks > TD_LAUNCH_RANKS_MAX || a.first_rank + a.n_ranks > a.world_size) {
         return bad(td_fail(TD_INVALID_ARGUMENT, "ranks %u to %u of a world of %u", a.first_rank,
                            a.first_rank + a.n_ranks - 1, a.world_size));
     }
@@ -175,7 +176,7 @@ static td_status write_facts(const struct td_assignment *a, const char *dir) {
                          (unsigned long long)a->epoch, a->slots, a->first_rank, a->n_ranks,
                          a->stream_store ? "true" : "false"));
     TD_TRY(td_json_print_string(a->checkpoints, strlen(a->checkpoints), &text));
-    TD_TRY(td_buf_str(&text, "}\n"));
+    TD_TRY(td_buf_printf(&text, ",\"devices\":\"%s\"}\n", a->devices)); // names have no quotes
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", dir, ASSIGNMENT_FILE));
     return td_fs_write(path, text.data, text.len, 0600, 0); // td_assignment_sync follows
@@ -273,6 +274,7 @@ td_status td_assignment_load(const char *dir, struct td_assignment *inout_assign
     a->stream_store = td_json_bool(td_json_get(v, "stream_store"), false);
     snprintf(a->checkpoints, sizeof a->checkpoints, "%s",
              td_json_string(td_json_get(v, "checkpoints"), ""));
+    snprintf(a->devices, sizeof a->devices, "%s", td_json_string(td_json_get(v, "devices"), ""));
     if (td_json_int(td_json_get(v, "format"), 0) != 1 || a->n_ranks == 0 ||
         a->n_ranks > TD_LAUNCH_RANKS_MAX || !a->checkpoints[0]) {
         return td_fail(TD_DATA_LOSS, "'%s' is not what a node of this version writes", path);

@@ -38,7 +38,8 @@ struct td_assignment {
     char master_address[46];        // of part 0, of a job over several nodes; "": of one
     uint32_t master_port;           // there; 0: none
     struct td_interface collective; // this node's; name "": it is not used
-    char devices[TD_LAUNCH_RANKS_MAX * TD_DEVICE_UUID]; // one a rank, or "" (lib/attempt/devices.h)
+    char devices[TD_LAUNCH_RANKS_MAX * TD_DEVICE_UUID]; // of its ranks (lib/attempt/devices.h)
+    bool gpu_indexes;                                   // of resources; not kept in the file
     uint64_t shared_bytes, memory_limit_bytes;
     uint32_t stuck_timeout_s; // 0: never
     bool stream_store;

@@ -451,9 +451,13 @@ static td_status make_command(struct td_local_attempt *a, const struct td_launch
         word(c, td_arena_printf(c->arena, "%d-%d", x->ports.first, x->ports.last));
     }
     if (x->shared_cores) word(c, "--shared-cores");
-    if (s->devices[0]) {
+    if (s->devices[0] && s->kind == TD_KIND_TRAIN) {
         word(c, "--devices");
         word(c, s->devices);
+    }
+    if (x->gpus[0]) {
+        word(c, "--gpus");
+        word(c, x->gpus);
     }
     if (x->plugin_dirs[0]) {
         word(c, "--plugin-dirs");

@@ -84,6 +84,7 @@ struct td_launch_context {
     const char *plugin_dirs; // of the user's own plugins; "": none
     const char *path_rules;  // of the job's processes
     const char *cores;       // lists; "": unpinned
+    const char *gpus;        // names of GPUs for CUDA, equally many a rank; "": they get none
     bool shared_cores;
     struct td_ports ports; // of commands
     int64_t orphan_timeout_ns, silent_after_ns;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "daemon/node/core/cores.h"
+#include "daemon/node/core/gpu_parts.h"
 #include "daemon/node/shell/shards/fetch.h"
 #include "daemon/node/shell/home.h"
 #include "daemon/node/shell/assignment/given_dir.h"
@@ -39,6 +40,7 @@ static void on_gone(struct td_local_attempt *a) {
     struct td_node_daemon *n = TD_CAST(td_node_daemon, a->owner);
     td_log_info("attempt ended job=%s attempt=%u", a->core->job, a->core->attempt);
     if (a->shards) td_shards_poke(a->shards);
+    if (a->assigned.devices[0]) td_gpus_look(n->gpus); // they are free once the driver says so
     td_node_daemon_give(n, a->core, TD_AE_GONE, TD_OK);
 }
 
@@ -79,7 +81,15 @@ static td_status launch(struct td_node_daemon *n, struct td_local_attempt *a) {
     char cores[TD_ATTEMPT_CORES] = "";
     uint32_t per_slot = (uint32_t)(n->inventory.cores / n->inventory.slots);
     uint32_t per_rank = a->assigned.slots / a->assigned.n_ranks * per_slot;
-    bool own = per_slot > 0 && td_cores_allocate(&n->topology, &used, a->assigned.n_ranks, per_rank,
+    uint64_t near[TD_LAUNCH_RANKS_MAX];
+    char gpus[TD_LAUNCH_RANKS_MAX * TD_DEVICE_UUID];
+    const struct td_assignment *s = &a->assigned;
+    const Traind__V1__GpuList *list = td_gpus_list(n->gpus);
+    TD_TRY(td_gpu_parts_name(list, s->devices, s->gpu_indexes, gpus, sizeof gpus));
+    for (uint32_t i = 0; i < s->n_ranks; i++) {
+        near[i] = td_gpu_parts_near(list, s->devices, s->n_ranks, i);
+    }
+    bool own = per_slot > 0 && td_cores_allocate(&n->topology, &used, s->n_ranks, per_rank, near,
                                                  cores, sizeof cores);
     TD_AUTO_BUF rules;
     td_buf_init(&rules, TD_PATH_RULES_BYTES);
@@ -89,6 +99,7 @@ static td_status launch(struct td_node_daemon *n, struct td_local_attempt *a) {
                                   .plugin_dirs = n->plugin_dirs,
                                   .path_rules = td_buf_cstr(&rules),
                                   .cores = cores,
+                                  .gpus = gpus,
                                   .shared_cores = !own,
                                   .ports = n->ports,
                                   .orphan_timeout_ns = n->orphan_timeout_ns,

@@ -15,6 +15,7 @@
 
 #include "daemon/node/shell/gpus/gpu_cut.h"
 #include "daemon/node/shell/gpus/gpu_lines.h"
+#include "lib/attempt/devices.h"
 #include "lib/base/buf.h"
 #include "lib/base/clip.h"
 #include "lib/base/files/files.h"
@@ -40,6 +41,7 @@ struct td_gpus {
     char bin[TD_FS_PATH_BYTES], trampoline[TD_FS_PATH_BYTES];
     char gpus[CHOICE_BYTES], visible[CHOICE_BYTES];
     struct td_gpu_cut cut;
+    bool shares_busy;
     int64_t timeout_ns, interval_ns, first_pause_ns, pause_ns;
     void (*fn)(void *arg);
     void *arg;
@@ -67,6 +69,7 @@ struct td_gpus {
 static void publish(struct td_gpus *g) {
     g->is_known = true;
     g->list.stale = g->trouble[0] && g->list.n_gpus;
+    g->list.unknown = g->trouble[0] && !g->list.n_gpus && g->state != OVER;
     (void)td_clip(g->why, sizeof g->why, "%s%s%s", g->trouble,
                   g->trouble[0] && g->notes[0] ? "; " : "", g->notes);
     g->list.why = g->why;
@@ -110,6 +113,7 @@ static void take_inventory(struct td_gpus *g, struct td_arena *take_arena,
     g->list_arena = take_arena;
     g->list = *list;
     td_gpu_cut_apply(&g->cut, &g->list, missing, sizeof missing);
+    g->list.shares_busy = g->shares_busy;
     (void)td_clip(g->notes, sizeof g->notes, "%s%s%s", missing,
                   missing[0] && list->why[0] ? "; " : "", list->why);
     if (!g->list.n_gpus && !g->notes[0]) {
@@ -342,6 +346,10 @@ static void on_timer(void *arg) {
 }
 
 // ---- interface ----------------------------------------------------------------------------------
+void td_gpus_look(struct td_gpus *g) {
+    if (g->state == RUNS) (void)g->kill_fn(g->child.pid, TD_DEVICES_LOOK_SIGNAL);
+}
+
 const Traind__V1__GpuList *td_gpus_list(const struct td_gpus *g) {
     return g->is_known ? &g->list : NULL;
 }
@@ -359,6 +367,7 @@ td_status td_gpus_create(struct td_loop *loop, const struct td_gpus_options *o,
     g->loop = loop;
     g->fn = o->fn;
     g->arg = o->arg;
+    g->shares_busy = o->shares_busy;
     g->kill_fn = o->kill_fn ? o->kill_fn : kill;
     g->out_fd = g->child.pidfd = -1;
     g->timeout_ns = o->timeout_ns;

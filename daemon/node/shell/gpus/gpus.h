@@ -28,6 +28,7 @@ struct td_loop;
 struct td_gpus_options { // strings are copied
     const char *bin_dir;
     const char *gpus, *visible; // as in gpu_cut.h
+    bool shares_busy;           // jobs may have also those that another process uses
     int64_t timeout_ns;
     void (*fn)(void *arg); // from the loop: what is known is another
     void *arg;
@@ -40,6 +41,8 @@ TD_MUST_USE td_status td_gpus_create(struct td_loop *loop, const struct td_gpus_
 void td_gpus_destroy(struct td_gpus *g);
 TD_DEFINE_AUTO(td_gpus, td_gpus_destroy);
 
+// Something has ended that used some: what they do is asked for now, not after an interval.
+void td_gpus_look(struct td_gpus *g);
 // NULL: not known yet. Dies with the next call of fn.
 const Traind__V1__GpuList *td_gpus_list(const struct td_gpus *g);
 

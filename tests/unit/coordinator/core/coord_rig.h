@@ -33,6 +33,7 @@ struct rig {
     bool embedded;               // of nodes that register
     bool keyed;                  // of nodes that register
     bool runs_commands;          // nodes that register
+    bool gives_gpus;             // nodes that register
     char key[33];                // that the newest registration was given
     const char *address;         // collective, of nodes that register; NULL: none
     const char *level;           // CPU, of nodes that register; NULL: they do not say
@@ -223,6 +224,7 @@ static void say_register_with(struct rig *r, const char *name, uint32_t slots,
     reg.embedded = r->embedded;
     reg.keyed = r->keyed;
     reg.commands = r->runs_commands;
+    reg.gpus = reg.gives_gpus = r->gives_gpus;
     reg.memory_bytes = r->memory_bytes;
     reg.devices = !r->gives_no_devices;
     reg.collective_address = td_unconst(r->address ? r->address : "");

@@ -173,8 +173,8 @@ static td_status check_part(const struct td_core *core, const struct td_job *j,
           "job %s attempt %u: part %u has started before its attempt", j->id, a->number, at);
     HOLDS(!p->failing || a->n_parts > 1, "job %s attempt %u of one part fails in advance", j->id,
           a->number);
-    HOLDS(!p->devices || td_device_list_count(p->devices) == p->n_ranks,
-          "job %s attempt %u: part %u has not one device a rank", j->id, a->number, at);
+    HOLDS(!p->devices || !j->knobs.texts || td_device_list_count(p->devices) == td_match_want(j).n,
+          "job %s attempt %u: part %u has not its ranks' devices", j->id, a->number, at);
     HOLDS(td_attempt_part_over(p) || td_nodes_find(core, p->node),
           "job %s attempt %u: part %u is on node %s, which is not known", j->id, a->number, at,
           p->node);
@@ -376,9 +376,9 @@ static uint32_t count_holders(const struct td_core *core, const struct td_host *
 }
 
 static td_status check_devices(const struct td_core *core, const struct td_host *n) {
-    for (uint32_t i = 0; i < n->devices.n; i++) {
-        const struct td_host_accel *a = n->devices.accel[i];
-        for (uint32_t k = 0; k < a->n; k++) {
+    for (uint32_t i = 0; i <= n->devices.n; i++) {
+        const struct td_host_accel *a = i < n->devices.n ? n->devices.accel[i] : n->devices.gpus;
+        for (uint32_t k = 0; a && k < a->n; k++) {
             const struct td_host_device *d = &a->device[k];
             const uint32_t holders = count_holders(core, n, d->uuid);
             HOLDS(holders <= 1, "node %s: device %s is given %u times", n->id, d->uuid, holders);
