@@ -101,6 +101,7 @@ def test_job_that_asks_for_none_finds_none(cluster, coordinator, tmp_path):
                         ({"isolate_gpus": True}, "a rank gets no GPU"),
                         ({"gpu_names": "index"}, "a rank gets no GPU"),
                         ({"gpus_per_rank": 65}, "an integer from 0 to 64"),
+                        ({"gpus": 1}, "did you mean gpus_per_rank?"),
                         ({"gpus_per_rank": 1, "gpu": {"model": "x", "size": 1}}, "size"),
                         ({"gpus_per_rank": 1, "gpu": {"memory": "much"}}, "4GiB"),
                         ({"gpus_per_rank": 1, "gpu": "H100"}, "a map of keys"),
