@@ -20,7 +20,7 @@ import time
 import pytest
 
 # Long: these go first, so that the processes end at about the same time.
-LONG = ("test_s57_hosts", "test_transformers", "test_s45_far", "test_s41_stop", "test_s26_fabric", "test_s56_several_nodes",
+LONG = ("test_s57_hosts", "test_s45_far", "test_s41_stop", "test_s26_fabric", "test_s56_several_nodes",
         "test_s24_commands", "test_s71_examples", "test_s70_trainctl", "test_s64_hostile", "test_s52_nodes", "test_s79_install", "test_s06_levels", "test_s08_resume",
         "test_s80_tutorials", "test_s51_failures", "test_s50_adoption", "test_s73_run")
 

@@ -4,8 +4,11 @@
     hugging_face.py make NAME DIR MAX_SHARD_SIZE  saves a small GPT-2 or Llama with random weights
     hugging_face.py train DIR ROWS.npy OUT.npy    loss and gradient norm of the model in DIR, step by step,
                                                   ROWS being (steps, batch, tokens + 1), by SGD at RATE
+    hugging_face.py serve                         does these, as JSON lists of words on stdin ask for it
 """
+import json
 import sys
+import traceback
 
 import torch
 import transformers
@@ -66,5 +69,20 @@ def train(directory, rows, out):
     np.save(out, np.array(found))
 
 
+def serve():
+    """A request a line, a list of words as above; of each what failed, as a line, or an empty text."""
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # what libraries print is no answer
+    for line in sys.stdin:
+        verb, *args = json.loads(line)
+        failed = ""
+        try:
+            VERBS[verb](*args)
+        except Exception:
+            failed = traceback.format_exc()
+        print(json.dumps(failed), file=answers, flush=True)
+
+
+VERBS = {"logits": logits, "make": make, "train": train, "serve": serve}
 if __name__ == "__main__":
-    {"logits": logits, "make": make, "train": train}[sys.argv[1]](*sys.argv[2:])
+    VERBS[sys.argv[1]](*sys.argv[2:])

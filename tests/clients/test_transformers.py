@@ -22,9 +22,9 @@ TEXT = b"what one has written the other reads, and says the same of it. " * 40
 BLOCK, STEPS = 16, 16
 
 
-@pytest.fixture
-def hugging_face(rival):
-    return rival("transformers", "hugging_face.py")
+@pytest.fixture(scope="module")
+def hugging_face(rival_server):
+    return rival_server("transformers", "hugging_face.py")
 
 
 def run(tmp_path, model, accelerator, **changes):
