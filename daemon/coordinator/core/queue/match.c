@@ -10,8 +10,9 @@
 // A node is best-fit: the least free slots that suffice, first the one that has the newest
 // checkpoint, and before it those whose devices are known. A job whose newest checkpoint is on one
 // node only goes there or nowhere. A node without the CPU level that the job asks for is left out
-// where another has it. A node that lost a launcher of the job is avoided while another known node
-// is large enough. A node that is cordoned takes no part, and is remembered for the reason.
+// where another one with its labels has it. A node that lost a launcher of the job is avoided while
+// another known node is large enough. A node that is cordoned takes no part, and is remembered for
+// the reason.
 
 #include "daemon/coordinator/core/queue/match.h"
 
@@ -46,8 +47,7 @@ static uint32_t free_for(const struct td_job *j, const struct td_host *n) {
 }
 
 // ---- where? -------------------------------------------------------------------------------------
-// Its newest checkpoint is on one node only: that node, or nothing.
-static const char *pinned(const struct td_job *j) {
+const char *td_match_pinned(const struct td_job *j) {
     const struct td_checkpoint *c = td_catalog_find(j, NULL);
     if (!c || c->streamed || j->knobs.checkpoint.dir[0]) return NULL;
     return c->node;
@@ -58,12 +58,16 @@ const char *td_match_level(const struct td_job *j) {
     return j->knobs.cpu_level;
 }
 
-// A known node has the CPU level that the job asks for: those that do not are left out. Where none
-// has, any will do to say so, and what it has.
+static bool has_labels(const struct td_job *j, const struct td_host *n) {
+    return td_labels_have(n->labels, j->knobs.node_labels);
+}
+
+// A known node with its labels has the CPU level that the job asks for: those that do not are left
+// out. Where none has, any will do to say so, and what it has.
 static bool some_has_level(const struct td_core *core, const struct td_job *j) {
     const struct td_host *n;
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
-        if (td_host_has_level(n, td_match_level(j))) return true;
+        if (has_labels(j, n) && td_host_has_level(n, td_match_level(j))) return true;
     }
     return false;
 }
@@ -87,10 +91,6 @@ struct td_device_want td_match_want(const struct td_job *j) {
 
 static bool is_known(const struct td_job *j, const struct td_host *n) {
     return td_host_devices_known(&n->devices, j->knobs.accelerator);
-}
-
-static bool has_labels(const struct td_job *j, const struct td_host *n) {
-    return td_labels_have(n->labels, j->knobs.node_labels);
 }
 
 // With nothing else on it.
@@ -297,7 +297,7 @@ static const struct td_host *find_network(const struct td_core *core, const stru
 
 static void find_best(const struct td_core *core, const struct td_job *j, struct td_match *c,
                       struct best *b) {
-    const char *only = pinned(j);
+    const char *only = td_match_pinned(j);
     bool picky = some_has_level(core, j);
     const struct td_plan_entry *any = td_plans_find_held(core, j); // goes over all
     c->network = find_network(core, j, picky, any);

@@ -59,6 +59,8 @@ uint32_t td_match_free(const struct td_host *n);                          // for
 const struct td_host_accel *td_match_devices(const struct td_job *j, const struct td_host *n);
 // Which of them, and how many; without any, those that it would need.
 struct td_device_want td_match_want(const struct td_job *j);
+// The only node that has its newest checkpoint, and so the only one for the job; NULL: any may do.
+const char *td_match_pinned(const struct td_job *j);
 const char *td_match_level(const struct td_job *j); // trainer.cpu_level; "": its spec was lost
 
 #endif

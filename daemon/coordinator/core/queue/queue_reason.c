@@ -197,7 +197,7 @@ static void say_no_way(const struct td_match *p, char *out, size_t bytes) {
 // Operators keep it from every node that fits, or from so many that too few are left.
 static void say_cordoned(const struct td_job *j, const struct td_match *p, struct td_reason *r) {
     char names[FEW_BYTES], needs[80] = "", pinned[96] = "";
-    const struct td_checkpoint *c = td_catalog_find(j, NULL);
+    const char *only = td_match_pinned(j);
     const bool is_one = p->cordoned.n == 1;
     name_few(&p->cordoned, false, names, sizeof names);
     if (p->wanted > 1) {
@@ -205,9 +205,9 @@ static void say_cordoned(const struct td_job *j, const struct td_match *p, struc
                  "needs %u nodes, and %u other%s could take a part: ", p->wanted, p->able,
                  p->able == 1 ? "" : "s");
     }
-    if (c && is_one && strcmp(c->node, p->cordoned.nodes[0]->id) == 0 && !c->streamed &&
-        !j->knobs.checkpoint.dir[0]) {
-        snprintf(pinned, sizeof pinned, ", which alone has its checkpoint %.40s,", c->path);
+    if (only && is_one && strcmp(only, p->cordoned.nodes[0]->id) == 0) {
+        snprintf(pinned, sizeof pinned, ", which alone has its checkpoint %.40s,",
+                 td_catalog_find(j, NULL)->path);
     }
     td_reason_set(r, "NODES_CORDONED",
                   "%s%s%s %s cordoned; `trainctl node uncordon %s` lets jobs start there", needs,

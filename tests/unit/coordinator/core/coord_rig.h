@@ -331,6 +331,17 @@ static inline char *make_spec(int seed, int devices) {
     return make_spec_from(seed, devices, "");
 }
 
+// The same spec, for nodes of that CPU level.
+static inline char *make_at_level(const char *spec, const char *level) {
+    static const char any[] = "\"cpu_level\":\"auto\"";
+    const char *at = strstr(spec, any);
+    char *made = NULL;
+    assert_non_null(at);
+    assert_true(asprintf(&made, "%.*s\"cpu_level\":\"%s\"%s", (int)(at - spec), spec, level,
+                         at + strlen(any)) > 0);
+    return made;
+}
+
 static inline td_status try_create(struct rig *r, int number, const char *spec,
                                    const struct td_job **out_job) {
     char id[TD_JOB_ID_MAX];

@@ -97,6 +97,22 @@ static void test_gang_has_labels_on_each_of_its_nodes(void **state) {
     end(&r);
 }
 
+// A node without the labels had the CPU level, so that those with them were left out.
+static void test_cpu_level_of_a_node_without_the_labels_does_not_count(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *any = asks_for(1, 1, "gpu: h100"), *spec = make_at_level(any, "avx512");
+    struct rig r;
+    begin_alone(&r, &options);
+    join_as(&r, "n-1", 2, "avx512", NULL);
+    const uint64_t b = join_as(&r, "n-2", 2, "avx2", NULL);
+    label(&r, "n-2", "gpu=h100");
+    create(&r, 1, spec);
+    settle(&r);
+    assert_int_equal(r.n_requests, 1); // its plan says what n-2 has
+    assert_int_equal(r.asked[0], b);
+    end(&r);
+}
+
 // ---- changes ------------------------------------------------------------------------------------
 static void test_job_that_waits_is_looked_at_again_when_labels_change(void **state) {
     (void)state;
@@ -247,6 +263,7 @@ static void test_plan_is_not_asked_of_a_node_without_the_labels(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_goes_to_a_node_with_its_labels_alone),
+        cmocka_unit_test(test_cpu_level_of_a_node_without_the_labels_does_not_count),
         cmocka_unit_test(test_gang_has_labels_on_each_of_its_nodes),
         cmocka_unit_test(test_job_that_waits_is_looked_at_again_when_labels_change),
         cmocka_unit_test(test_labels_are_kept_when_node_and_coordinator_start_again),
