@@ -9,7 +9,8 @@ bool td_view_job_labels(struct td_arena *a, const char *labels, Traind__V1__Job 
     struct td_label label;
     if (!labels) return true;
     m->labels = td_arena_array(a, TD_LABELS_MAX, sizeof *m->labels);
-    for (const char *at = labels; m->labels && td_labels_next(&at, &label);) {
+    const char *at = labels;
+    while (m->labels && m->n_labels < TD_LABELS_MAX && td_labels_next(&at, &label)) {
         Traind__V1__Job__LabelsEntry *e = td_arena_alloc(a, sizeof *e);
         if (!e) return false;
         traind__v1__job__labels_entry__init(e);
@@ -24,7 +25,8 @@ bool td_view_node_labels(struct td_arena *a, const char *labels, Traind__V1__Nod
     struct td_label label;
     if (!labels) return true;
     m->labels = td_arena_array(a, TD_LABELS_MAX, sizeof *m->labels);
-    for (const char *at = labels; m->labels && td_labels_next(&at, &label);) {
+    const char *at = labels;
+    while (m->labels && m->n_labels < TD_LABELS_MAX && td_labels_next(&at, &label)) {
         Traind__V1__Node__LabelsEntry *e = td_arena_alloc(a, sizeof *e);
         if (!e) return false;
         traind__v1__node__labels_entry__init(e);

@@ -2,7 +2,7 @@
 #define TRAIND_DAEMON_COORDINATOR_CORE_VIEW_LABELS_H
 
 // Labels (lib/job/labels.h) as maps of messages, in the arena. labels: NULL: none. False: the arena
-// is full.
+// is full. Bounds: TD_LABELS_MAX of them; further ones, which no rule lets in, are left out.
 
 #include "lib/base/base.h"
 #include "traind/v1/admin.pb-c.h"
