@@ -169,7 +169,7 @@ static void get_cluster_info(struct td_rpc_call *call, const ProtobufCMessage *r
 }
 
 // ---- what operators decide ----------------------------------------------------------------------
-enum { REASON_BYTES = 200 };
+enum { REASON_BYTES = TD_CORDON_REASON_BYTES - 1 };
 
 static td_status reply_node(struct td_coordinator *c, struct td_rpc_call *call,
                             const struct td_host *n) {

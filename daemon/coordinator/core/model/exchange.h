@@ -129,10 +129,11 @@ struct td_core_create_job {
 };
 
 // ---- a request about a node ---------------------------------------------------------------------
+enum { TD_CORDON_REASON_BYTES = 201 }; // with its end
 struct td_core_cordon {
     const char *node;   // id, or a name that it alone has
     const char *by;     // name of the credential that asks
-    const char *reason; // ""; then what an earlier one gave stays
+    const char *reason; // ""; then what an earlier one gave stays; a longer one is cut
     bool drains;
 };
 

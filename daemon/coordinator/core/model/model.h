@@ -31,7 +31,6 @@
 #include "lib/spec/plan.h"
 
 // What operators decided about new attempts on a node.
-enum { TD_CORDON_REASON_BYTES = 201 };
 struct td_host_cordon {
     bool on;                             // it gets none
     bool drains;                         // those that are there go elsewhere (drain.h)
