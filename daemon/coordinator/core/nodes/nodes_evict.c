@@ -56,11 +56,14 @@ td_status td_nodes_evict(struct td_core *core) {
     }
     n = find_idle(core);
     if (!n) {
-        return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
-                                             "LIMIT_NODES: %d nodes are known, and each is "
-                                             "connected, is cordoned or holds something of a job",
-                                             TD_CORE_MAX_NODES),
-                                     "LIMIT_NODES");
+        return td_status_with_reason(
+            td_fail(TD_RESOURCE_EXHAUSTED,
+                    "LIMIT_NODES: %d nodes are known, and each is connected, is cordoned or "
+                    "labelled, or holds something of a job; one that will not come back is "
+                    "forgotten once it is uncordoned (trainctl node uncordon NODE) and has no "
+                    "labels (trainctl node label NODE KEY-)",
+                    TD_CORE_MAX_NODES),
+            "LIMIT_NODES");
     }
     td_core_log(core,
                 "node forgotten, a new one takes its place node=%s id=%s "

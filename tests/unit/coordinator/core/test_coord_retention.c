@@ -207,7 +207,10 @@ static void test_node_is_refused_by_name_when_all_are_connected(void **state) {
     assert_int_equal(r.n_closed, 0);
     visit(&r, 2000, true);
     assert_int_equal(r.n_closed, 1);
-    assert_non_null(strstr(r.closed, "LIMIT_NODES"));
+    assert_non_null(strstr(r.closed, "LIMIT_NODES: 1024 nodes are known, and each is connected, is "
+                                     "cordoned or labelled, or holds something of a job; "));
+    assert_non_null(strstr(r.closed, "trainctl node uncordon NODE"));
+    assert_non_null(strstr(r.closed, "trainctl node label NODE KEY-"));
     end(&r);
 }
 
