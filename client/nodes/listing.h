@@ -11,7 +11,8 @@
 TD_MUST_USE td_status td_listing_read(struct td_session *s, struct td_pages *p);
 // NULL: it is not there. Borrowed from p, as the next.
 const Traind__V1__Node *td_listing_with_id(const struct td_pages *p, const char *id);
-// By its id, else by a name that it alone has. Errors: NOT_FOUND; INVALID_ARGUMENT, with the ids.
+// By its id, else by its name. Of several with that name the one that is connected is meant, as the
+// coordinator takes it. Errors: NOT_FOUND; INVALID_ARGUMENT, with the ids.
 TD_MUST_USE td_status td_listing_find(const struct td_pages *p, const char *said,
                                       const Traind__V1__Node **out_node);
 

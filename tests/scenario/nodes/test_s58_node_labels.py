@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from fake_node import refused
+from fake_node import FakeNode, refused
 from support import LONG, SPEC, until
 
 OK, FAILED, USAGE, NOT_FOUND = 0, 1, 2, 3
@@ -95,3 +95,17 @@ def test_labels_are_shown_and_what_is_none_is_refused(three):
     m = c.cluster.stubs.admin
     refused("INVALID_ARGUMENT", lambda: c.stub("NodeAdmin").LabelNode(m.LabelNodeRequest(node="b", changes=["a=b"] * 1000),
                                                                        timeout=20), "LABEL_INVALID")
+
+
+def test_of_two_nodes_of_one_name_the_connected_one_is_shown(coordinator):
+    """As of a machine that was installed again. Changes took the connected one, and show wanted an id."""
+    for id_ in ("n-old", "n-new"):
+        node = FakeNode(coordinator, build={"node_id": id_, "name": "gpu"})
+        coordinator.ctl("node", "label", "gpu", f"made={id_}", check=OK)
+        assert coordinator.ctl_json("node", "show", "gpu")["id"] == id_
+        assert coordinator.ctl("node", "label", "gpu", check=OK).stdout == f"gpu made={id_}\n"
+        node.out.put(None)
+        until("it has gone", lambda: not coordinator.nodes("READY"))
+    said = coordinator.ctl("node", "show", "gpu", check=USAGE).stderr
+    assert "2 nodes are called 'gpu'; give the id of one: " in said and "n-old" in said and "n-new" in said, said
+    assert coordinator.ctl_json("node", "show", "n-old")["labels"] == {"made": "n-old"}
