@@ -178,21 +178,22 @@ static td_status look(struct td_nvml *n, struct td_buf *said, struct td_buf *lin
     return td_fs_write_stdout(line->data, line->len);
 }
 
-static td_status follow(int32_t interval_ms) {
-    TD_AUTO(td_nvml) *n = NULL;
+// Until it fails. *out_nvml is the caller's to close, also then.
+static td_status follow(int32_t interval_ms, struct td_nvml **out_nvml) {
     TD_AUTO_BUF said, line;
     td_buf_init(&said, LINE_BYTES);
     td_buf_init(&line, LINE_BYTES);
     (void)sigaction(TD_DEVICES_LOOK_SIGNAL, &(struct sigaction){.sa_handler = on_look}, NULL);
-    TD_TRY(td_nvml_open(td_fabric_nvml_file(), &n));
+    TD_TRY(td_nvml_open(td_fabric_nvml_file(), out_nvml));
     for (;;) {
-        TD_TRY(look(n, &said, &line));
-        TD_TRY(await(n, TD_MAX(interval_ms, 1) * TD_NS_PER_MS));
+        TD_TRY(look(*out_nvml, &said, &line));
+        TD_TRY(await(*out_nvml, TD_MAX(interval_ms, 1) * TD_NS_PER_MS));
     }
 }
 
 int td_worker_devices(int32_t interval_ms) {
-    TD_AUTO_STATUS td_status why = follow(interval_ms);
+    TD_AUTO(td_nvml) *n = NULL; // closed once the reason is said: closing may hang
+    TD_AUTO_STATUS td_status why = follow(interval_ms, &n);
     td_status unsaid = say_none(why);
     if (!unsaid) return TD_EXIT_DONE;
     td_status_log(TD_LOG_ERROR, unsaid, "devices");

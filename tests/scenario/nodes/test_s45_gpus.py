@@ -132,6 +132,14 @@ def test_no_gpus_with_the_reason_when_there_is_no_driver_or_another(cluster, coo
 
 
 def test_node_lists_what_the_flag_and_the_variable_leave(cluster, coordinator, tmp_path):
+def test_reason_is_shown_when_the_driver_hangs_as_it_is_closed(cluster, coordinator, tmp_path):
+    """It was closed before the reason was said, so the node had none but the silence that followed."""
+    driver = Driver(tmp_path, "one")
+    driver.says(*gpus("a", 2), "fail nvmlDeviceGetCount 999", "hang nvmlShutdown")
+    gpu_node(cluster, coordinator, driver, "one")
+    until_listed(coordinator, "one", lambda l: "NVML error 999" in l.why)
+
+
     driver = Driver(tmp_path, "one")
     driver.says(*gpus("a", 4), f"mig GPU-a3 MIG-1 NVIDIA_H100_MIG {40 * GIB}")
     visible = lambda text: {"CUDA_VISIBLE_DEVICES": text}
