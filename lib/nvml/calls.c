@@ -80,6 +80,7 @@ void td_nvml_calls_close(struct td_nvml_calls *calls) {
 }
 
 // ---- codes --------------------------------------------------------------------------------------
+// None is NOT_FOUND or UNIMPLEMENTED: a driver that answers may answer otherwise later.
 static const struct {
     int code;
     enum td_code as;
@@ -87,10 +88,10 @@ static const struct {
 } codes[] = {
     {1, TD_INTERNAL, "the library was not initialised"},
     {2, TD_INTERNAL, "the library refuses what it was given"},
-    {TD_NVML_NOT_SUPPORTED, TD_UNIMPLEMENTED, "the device does not support it"},
+    {TD_NVML_NOT_SUPPORTED, TD_UNAVAILABLE, "the device does not support it"},
     {TD_NVML_NO_PERMISSION, TD_PERMISSION_DENIED, "this user, or its cgroup, may not use it"},
     {5, TD_INTERNAL, "the library was initialised twice"},
-    {TD_NVML_NOT_FOUND, TD_NOT_FOUND, "there is no such device"},
+    {TD_NVML_NOT_FOUND, TD_UNAVAILABLE, "there is no such device"},
     {TD_NVML_TOO_SMALL, TD_INTERNAL, "the answer is larger than its room"},
     {8, TD_UNAVAILABLE, "the device gets too little power: is each cable in its place?"},
     {TD_NVML_DRIVER_NOT_LOADED, TD_FAILED_PRECONDITION,
@@ -98,7 +99,7 @@ static const struct {
     {TD_NVML_TIMEOUT, TD_DEADLINE_EXCEEDED, "the driver did not answer in its own time"},
     {11, TD_UNAVAILABLE, "the kernel has a problem with an interrupt of the device"},
     {12, TD_FAILED_PRECONDITION, "a library of the driver is missing: install the driver again"},
-    {TD_NVML_NO_FUNCTION, TD_UNIMPLEMENTED, "the driver is too old for it"},
+    {TD_NVML_NO_FUNCTION, TD_UNAVAILABLE, "the driver is too old for it"},
     {14, TD_DATA_LOSS, "the device's own record (infoROM) is damaged"},
     {TD_NVML_GPU_IS_LOST, TD_UNAVAILABLE,
      "the GPU is lost: it fell off the bus, or cannot be reached; reset it, or start the machine "
@@ -113,9 +114,9 @@ static const struct {
     {21, TD_UNAVAILABLE, "there is no data"},
     {23, TD_RESOURCE_EXHAUSTED, "the device has no resources left for it"},
     {25, TD_INTERNAL, "the library has another version of this call"},
-    {26, TD_UNIMPLEMENTED, "the library has this call no more"},
+    {26, TD_UNAVAILABLE, "the library has this call no more"},
     {27, TD_UNAVAILABLE, "the driver is not ready yet"},
-    {28, TD_NOT_FOUND, "no GPU is here"},
+    {28, TD_UNAVAILABLE, "no GPU is here"},
     {999, TD_UNKNOWN, "the driver met an internal error, of which it says no more"},
 };
 

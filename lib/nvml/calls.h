@@ -80,7 +80,8 @@ struct td_nvml_calls {
 TD_MUST_USE td_status td_nvml_calls_open(const char *path, struct td_nvml_calls *out_calls);
 void td_nvml_calls_close(struct td_nvml_calls *calls);
 
-// What went wrong with a device or the driver, in words and with NVML's number. code: not OK.
+// What went wrong with a device or the driver, in words and with NVML's number. code: not OK. The
+// status is none of td_nvml_calls_open's.
 const char *td_nvml_words(int code);
 TD_MUST_USE td_status td_nvml_fail(const char *what, int code);
 

@@ -44,7 +44,8 @@ struct td_nvml_list {
 };
 
 // path: another file than the driver's library; "": that. Errors: NOT_FOUND, UNIMPLEMENTED: no
-// driver, or another kind of one, so that nothing is to be expected; any other: the driver's.
+// driver, or another kind of one, so that nothing is to be expected. Any other is the driver's own,
+// as is each of td_nvml_read: it may be well again later.
 TD_MUST_USE td_status td_nvml_open(const char *path, struct td_nvml **out_nvml);
 void td_nvml_close(struct td_nvml *n); // accepts NULL
 TD_DEFINE_AUTO(td_nvml, td_nvml_close);

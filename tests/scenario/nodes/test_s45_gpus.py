@@ -114,7 +114,8 @@ def test_no_gpus_with_the_reason_when_the_driver_hangs_from_the_start(cluster, c
     ("none_such.so", [], "no NVIDIA driver is installed here", True),
     ("nvml_other.so", [], "another major version of NVML", True),
     ("nvml.so", ["fail nvmlInit 18"], "of different versions, as after an update", False),
-    ("nvml.so", ["fail nvmlInit 9"], "the NVIDIA driver is not loaded", False)])
+    ("nvml.so", ["fail nvmlInit 9"], "the NVIDIA driver is not loaded", False),
+    ("nvml.so", ["fail nvmlDeviceGetCount 28"], "no GPU is here", False)])
 def test_no_gpus_with_the_reason_when_there_is_no_driver_or_another(cluster, coordinator, tmp_path, library, lines, words, over):
     driver = Driver(tmp_path, "one", library)
     driver.says(*gpus("a", 2), *lines)
@@ -131,7 +132,6 @@ def test_no_gpus_with_the_reason_when_there_is_no_driver_or_another(cluster, coo
         until_listed(coordinator, "one", lambda l: len(l.gpus) == 2 and not l.why)
 
 
-def test_node_lists_what_the_flag_and_the_variable_leave(cluster, coordinator, tmp_path):
 def test_reason_is_shown_when_the_driver_hangs_as_it_is_closed(cluster, coordinator, tmp_path):
     """It was closed before the reason was said, so the node had none but the silence that followed."""
     driver = Driver(tmp_path, "one")
@@ -140,6 +140,7 @@ def test_reason_is_shown_when_the_driver_hangs_as_it_is_closed(cluster, coordina
     until_listed(coordinator, "one", lambda l: "NVML error 999" in l.why)
 
 
+def test_node_lists_what_the_flag_and_the_variable_leave(cluster, coordinator, tmp_path):
     driver = Driver(tmp_path, "one")
     driver.says(*gpus("a", 4), f"mig GPU-a3 MIG-1 NVIDIA_H100_MIG {40 * GIB}")
     visible = lambda text: {"CUDA_VISIBLE_DEVICES": text}

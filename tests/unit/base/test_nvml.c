@@ -255,3 +255,5 @@ int main(void) {
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+        // Those of a library that is not there: nothing would be asked again.
+        assert_true(td_status_code(s) != TD_NOT_FOUND && td_status_code(s) != TD_UNIMPLEMENTED);
