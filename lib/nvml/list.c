@@ -71,7 +71,6 @@ static int read_facts(const struct td_nvml *n, struct td_nvml_device *d,
     int major = 0, minor = 0;
     if (known) {
         memcpy(d->name, known->name, sizeof d->name);
-        memcpy(d->bus_id, known->bus_id, sizeof d->bus_id);
         memcpy(d->capability, known->capability, sizeof d->capability);
         d->memory_bytes = known->memory_bytes;
         d->numa_nodes = known->numa_nodes;
@@ -118,18 +117,6 @@ static int read_gpu(const struct td_nvml *n, struct td_nvml_device *d) {
 }
 
 // ---- all whole GPUs -----------------------------------------------------------------------------
-static void note(struct td_nvml_list *l, const char *fmt, ...) TD_PRINTF(2, 3);
-static void note(struct td_nvml_list *l, const char *fmt, ...) {
-    size_t len = strlen(l->notes);
-    va_list ap;
-    if (len + 8 >= sizeof l->notes) return; // the last one is cut already
-    if (len) memcpy(l->notes + len, "; ", 3);
-    len = strlen(l->notes);
-    va_start(ap, fmt);
-    (void)td_clip_v(l->notes + len, sizeof l->notes - len, fmt, ap);
-    va_end(ap);
-}
-
 // As it was read last, with what is wrong now. False: it never was.
 static bool keep_lost(const struct td_nvml *n, struct td_nvml_device *d, int code) {
     for (uint32_t i = 0; i < n->n_gpus; i++) {
@@ -174,11 +161,16 @@ static td_status read_gpus(struct td_nvml *n, struct td_nvml_device *gpu, uint32
         n_gpus++;
         if (code == TD_NVML_OK || keep_lost(n, d, code)) continue;
         d->uuid[0] = '\0';
-        note(&n->next, "GPU %u cannot be listed: %s (NVML error %d)", i, td_nvml_words(code), code);
+        td_clip_list_add(&n->notes, "GPU %u cannot be listed: %s (NVML error %d)", i,
+                         td_nvml_words(code), code);
     }
-    if (n_denied) note(&n->next, "%u more that this user, or its cgroup, may not open", n_denied);
+    if (n_denied) {
+        td_clip_list_add(&n->notes, "%u more that this user, or its cgroup, may not open",
+                         n_denied);
+    }
     if (count > TD_DEVICES_MAX) {
-        note(&n->next, "%u more: only %d are listed", count - TD_DEVICES_MAX, TD_DEVICES_MAX);
+        td_clip_list_add(&n->notes, "%u more: only %d are listed", count - TD_DEVICES_MAX,
+                         TD_DEVICES_MAX);
     }
     sort(gpu, n_gpus);
     for (uint32_t i = 0; i < n_gpus; i++) {
@@ -227,12 +219,12 @@ static void link_gpus(const struct td_nvml *n, struct td_nvml_device *gpu, uint3
 }
 
 // ---- MIG, and the list --------------------------------------------------------------------------
-static void put(struct td_nvml_list *l, const struct td_nvml_device *d) {
-    if (l->n == TD_DEVICES_MAX) {
-        note(l, "%s has no room: only %d are listed", d->uuid, TD_DEVICES_MAX);
+static void put(struct td_nvml *n, const struct td_nvml_device *d) {
+    if (n->next.n == TD_DEVICES_MAX) {
+        td_clip_list_add(&n->notes, "%s has no room: only %d are listed", d->uuid, TD_DEVICES_MAX);
         return;
     }
-    l->device[l->n++] = *d;
+    n->next.device[n->next.n++] = *d;
 }
 
 static bool is_cut(const struct td_nvml_calls *c, const struct td_nvml_device *gpu) {
@@ -252,8 +244,8 @@ static void put_instances(struct td_nvml *n, const struct td_nvml_device *gpu) {
         if (code == TD_NVML_OK) code = read_uuid(c, &d);
         if (code == TD_NVML_OK) code = read_facts(n, &d, find_instance(n, d.uuid));
         if (code != TD_NVML_OK) {
-            note(&n->next, "instance %u of %s cannot be listed: %s (NVML error %d)", i, gpu->uuid,
-                 td_nvml_words(code), code);
+            td_clip_list_add(&n->notes, "instance %u of %s cannot be listed: %s (NVML error %d)", i,
+                             gpu->uuid, td_nvml_words(code), code);
             continue;
         }
         memcpy(d.parent, gpu->uuid, sizeof d.parent);
@@ -261,9 +253,11 @@ static void put_instances(struct td_nvml *n, const struct td_nvml_device *gpu) {
         if (!d.capability[0]) memcpy(d.capability, gpu->capability, sizeof d.capability);
         if (!d.numa_nodes) d.numa_nodes = gpu->numa_nodes;
         n_found++;
-        put(&n->next, &d);
+        put(n, &d);
     }
-    if (!n_found) note(&n->next, "%s is in MIG mode and has no instances", gpu->uuid);
+    if (!n_found) {
+        td_clip_list_add(&n->notes, "%s is in MIG mode and has no instances", gpu->uuid);
+    }
 }
 
 // Instances of a GPU that is lost are lost with it.
@@ -273,10 +267,11 @@ static void put_lost(struct td_nvml *n, const struct td_nvml_device *gpu) {
         struct td_nvml_device d = n->list.device[i];
         if (strcmp(d.parent, gpu->uuid) != 0) continue;
         memcpy(d.health, gpu->health, sizeof d.health);
+        d.index = gpu->index; // which may be another by now
         had_instances = true;
-        put(&n->next, &d);
+        put(n, &d);
     }
-    if (!had_instances) put(&n->next, gpu);
+    if (!had_instances) put(n, gpu);
 }
 
 td_status td_nvml_read(struct td_nvml *n, const struct td_nvml_list **out_list) {
@@ -284,6 +279,7 @@ td_status td_nvml_read(struct td_nvml *n, const struct td_nvml_list **out_list) 
     uint32_t n_gpus = 0;
     if (!gpu) return td_fail_oom();
     n->next = (struct td_nvml_list){.n = 0};
+    td_clip_list_init(&n->notes, n->next.notes, sizeof n->next.notes, "; ");
     if (TD_NVML_TRY_CALL(&n->calls, driver_version, n->next.driver, sizeof n->next.driver) !=
         TD_NVML_OK) {
         n->next.driver[0] = '\0';
@@ -301,7 +297,7 @@ td_status td_nvml_read(struct td_nvml *n, const struct td_nvml_list **out_list) 
         if (is_cut(&n->calls, &gpu[i])) {
             put_instances(n, &gpu[i]);
         } else {
-            put(&n->next, &gpu[i]);
+            put(n, &gpu[i]);
         }
     }
     n->list = n->next;

@@ -3,6 +3,7 @@
 
 // The library as it is open; what nvml.c and samples.c share. Private to this folder.
 
+#include "lib/base/clip.h"
 #include "lib/nvml/calls.h"
 #include "lib/nvml/nvml.h"
 
@@ -11,6 +12,7 @@ struct td_nvml {
     bool is_up;                                // initialised
     struct td_nvml_list list;                  // the newest
     struct td_nvml_list next;                  // it while it is made
+    struct td_clip_list notes;                 // next's
     struct td_nvml_device gpu[TD_DEVICES_MAX]; // whole GPUs of the newest, also those that are cut
     uint32_t n_gpus;
     void *events;    // NULL: the driver has none

@@ -137,6 +137,43 @@ static void test_indexes_hold_when_a_gpu_was_lost_from_the_start(void **state) {
     assert_non_null(strstr(l->notes, "GPU 1 cannot be listed"));
 }
 
+static void test_instance_has_the_index_of_its_gpu_when_that_is_lost_and_has_moved(void **state) {
+    TD_AUTO(td_nvml) *n = NULL;
+    script(*state, four, "mig GPU-c MIG-1 NVIDIA_A40_MIG 1024\n");
+    assert_ok(open_double("nvml", &n));
+    assert_int_equal(read_list(n)->device[2].index, 2);
+    script(*state, four, "mig GPU-c MIG-1 NVIDIA_A40_MIG 1024\nlost GPU-c\ndenied GPU-a\n");
+    const struct td_nvml_list *l = read_list(n);
+    assert_int_equal(l->n, 3);
+    assert_string_equal(l->device[1].uuid, "MIG-1");
+    assert_non_null(strstr(l->device[1].health, "the GPU is lost"));
+    assert_int_equal(l->device[1].index, 1);
+    assert_int_equal(l->device[2].index, 2);
+}
+
+static void test_notes_are_counted_when_there_are_more_than_there_is_room(void **state) {
+    enum { LOST = 40 };
+    TD_AUTO(td_nvml) *n = NULL;
+    TD_AUTO_BUF many;
+    td_buf_init(&many, 1 << 16);
+    for (int i = 0; i < LOST; i++) {
+        assert_ok(
+            td_buf_printf(&many, "gpu GPU-%d NVIDIA_A40 1024 %x 0 8 6\nlost GPU-%d\n", i, i, i));
+    }
+    script(*state, td_buf_cstr(&many), "");
+    assert_ok(open_double("nvml", &n));
+    const struct td_nvml_list *l = read_list(n);
+    assert_int_equal(l->n, 0);
+    int named = 0, more = 0;
+    for (const char *at = l->notes; (at = strstr(at, "cannot be listed")); at++) {
+        named++;
+    }
+    const char *rest = strstr(l->notes, " and ");
+    assert_non_null(rest);
+    assert_true(sscanf(rest, " and %d more", &more) == 1 && named > 2);
+    assert_int_equal(named + more, LOST);
+}
+
 // As in a cgroup of Slurm's: CUDA counts those that it may open.
 static void test_devices_of_others_are_left_out_when_they_cannot_be_opened(void **state) {
     TD_AUTO(td_nvml) *n = NULL;
@@ -234,6 +271,8 @@ static void test_every_code_has_words(void **state) {
         assert_true(strlen(words) > 10);
         td_status s = td_nvml_fail("x", code);
         assert_non_null(s);
+        // Those of a library that is not there: nothing would be asked again.
+        assert_true(td_status_code(s) != TD_NOT_FOUND && td_status_code(s) != TD_UNIMPLEMENTED);
         td_status_free(s);
     }
 }
@@ -245,6 +284,8 @@ int main(void) {
         test_in_scratch(test_each_instance_is_a_device_when_a_gpu_is_cut_by_mig),
         test_in_scratch(test_device_stays_with_the_reason_when_it_dies_and_is_well_again_after),
         test_in_scratch(test_indexes_hold_when_a_gpu_was_lost_from_the_start),
+        test_in_scratch(test_instance_has_the_index_of_its_gpu_when_that_is_lost_and_has_moved),
+        test_in_scratch(test_notes_are_counted_when_there_are_more_than_there_is_room),
         test_in_scratch(test_devices_of_others_are_left_out_when_they_cannot_be_opened),
         test_in_scratch(test_samples_have_what_the_driver_says_and_nothing_else),
         test_in_scratch(test_processes_are_counted_when_there_are_more_than_there_is_room),
@@ -255,5 +296,3 @@ int main(void) {
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
-        // Those of a library that is not there: nothing would be asked again.
-        assert_true(td_status_code(s) != TD_NOT_FOUND && td_status_code(s) != TD_UNIMPLEMENTED);
