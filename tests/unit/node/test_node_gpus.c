@@ -91,6 +91,16 @@ static void await(struct bench *b, const char *awaited) {
     assert_ok(td_loop_run_until(b->loop, &b->done, TD_TEST_WAIT_NS));
 }
 
+static void await_file(const struct bench *b, const char *name) {
+    char path[TD_FS_PATH_BYTES];
+    const struct td_mono until = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS);
+    assert_ok(td_fs_path(path, "%s/%s", b->dir, name));
+    while (!td_fs_exists(path)) {
+        assert_true(td_mono_now().ns < until.ns);
+        assert_ok(td_loop_run_for(b->loop, NULL, 10 * TD_NS_PER_MS));
+    }
+}
+
 static void end(struct bench *b) {
     td_gpus_destroy(b->gpus);
     td_loop_destroy(b->loop);
@@ -143,11 +153,18 @@ static void test_last_list_stays_when_it_falls_silent(void **state) {
 static void test_no_second_one_is_started_when_a_kill_does_not_end_it(void **state) {
     struct bench b;
     pid_t pid = 0;
-    begin(&b, *state, HANG, 200, false);
+    begin(&b, *state,
+          "until [ -e \"${0%/*}/go\" ]; do sleep 0.02; done\n" LIST
+          "touch \"${0%/*}/wrote\"\n" HANG,
+          200, false);
     await(&b, "no other one is started until it has ended");
     assert_int_equal(n_started(&b, &pid), 1);
+    write_file(&b, "go", "");
+    await_file(&b, "wrote");
     write_file(&b, "does", LIST HANG);
     assert_ok(td_loop_run_for(b.loop, NULL, 6 * PAUSE_MS * TD_NS_PER_MS)); // longer than a pause
+    assert_int_equal(td_gpus_list(b.gpus)->n_gpus, 0); // of one that was killed nothing counts
+    assert_non_null(strstr(td_gpus_list(b.gpus)->why, "until it has ended"));
     assert_int_equal(n_started(&b, &pid), 1);
     assert_int_equal(kill(pid, SIGKILL), 0);
     await(&b, "");
@@ -192,6 +209,29 @@ static void test_odd_lines_are_dropped_and_the_next_is_taken(void **state) {
     end(&b);
 }
 
+static void test_reason_is_shown_when_a_list_cannot_be_read(void **state) {
+    static const char *const bad[] = {
+        "echo '{\"inventory\":{\"devices\":[{\"uuid\":\"?\"}]}}'\n", "echo '{\"inventory\":[}'\n",
+        "printf '{\"inventory\":\"'\nhead -c 700000 /dev/zero | tr '\\0' x\necho '\"}'\n"};
+    for (size_t i = 0; i < TD_COUNTOF(bad); i++) {
+        struct bench b;
+        char does[512];
+        snprintf(does, sizeof does, "%s%s%s", LIST, bad[i], HANG);
+        begin(&b, *state, does, 30000, true);
+        await(&b, "the list of GPUs cannot be read: ");
+        const Traind__V1__GpuList *l = td_gpus_list(b.gpus);
+        assert_true(l->n_gpus == 1 && l->stale);
+        end(&b);
+    }
+    struct bench b;
+    char does[512];
+    snprintf(does, sizeof does, "%s%s%s", bad[0], LIST, HANG);
+    begin(&b, *state, does, 30000, true);
+    await(&b, ""); // the next list is well
+    assert_false(td_gpus_list(b.gpus)->stale);
+    end(&b);
+}
+
 static void test_none_is_known_at_once_when_none_was_asked_for(void **state) {
     struct bench b = {.dir = *state, .awaited = ""};
     const struct td_gpus_options o = {
@@ -211,6 +251,7 @@ int main(void) {
         test_in_scratch(test_nothing_is_started_again_when_there_is_no_driver),
         test_in_scratch(test_it_is_started_again_when_it_ends_or_the_driver_is_not_ready),
         test_in_scratch(test_odd_lines_are_dropped_and_the_next_is_taken),
+        test_in_scratch(test_reason_is_shown_when_a_list_cannot_be_read),
         test_in_scratch(test_none_is_known_at_once_when_none_was_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

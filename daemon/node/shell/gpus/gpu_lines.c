@@ -170,6 +170,11 @@ static td_status read_xid(const struct td_json *v, struct td_gpu_line *line) {
     return TD_OK;
 }
 
+bool td_gpu_line_is_inventory(const char *text) {
+    static const char begins[] = "{\"inventory\":";
+    return strncmp(text, begins, strlen(begins)) == 0;
+}
+
 td_status td_gpu_line_read(struct td_arena *arena, const char *text, size_t len,
                            struct td_gpu_line *out_line) {
     struct td_json *v;

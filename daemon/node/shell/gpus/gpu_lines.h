@@ -32,6 +32,8 @@ struct td_gpu_line { // all of it in the arena
     bool final;
 };
 
+// Whether a line is an inventory, also one that cannot be read or whose end is missing.
+bool td_gpu_line_is_inventory(const char *text);
 TD_MUST_USE td_status td_gpu_line_read(struct td_arena *arena, const char *text, size_t len,
                                        struct td_gpu_line *out_line);
 

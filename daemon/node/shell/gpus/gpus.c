@@ -29,7 +29,7 @@ static const char *const memory_bytes = "2147483648";
 
 enum state {
     PAUSED,    // the timer begins it
-    RUNS,      // the timer is the deadline of its next line
+    RUNS,      // the timer is the deadline of its next line; only here its lines count
     KILLED,    // the timer is the deadline of its end
     ABANDONED, // its end is waited for, without a deadline
     OVER,      // there is nothing to ask
@@ -144,13 +144,19 @@ static void take_samples(struct td_gpus *g, struct td_arena *take_arena,
 }
 
 // ---- lines --------------------------------------------------------------------------------------
-static void say_bad(struct td_gpus *g, td_status take_why) {
-    if (g->said_bad) {
-        td_status_free(take_why);
-        return;
+// Without a list it can read the node says so: the one before is not of now.
+static void drop_line(struct td_gpus *g, const char *text, td_status take_why) {
+    TD_AUTO_STATUS td_status why = take_why;
+    if (td_gpu_line_is_inventory(text)) {
+        set_trouble(g,
+                    "the list of GPUs cannot be read: %s; are traind and traind-worker of one "
+                    "release?",
+                    td_status_message(why));
+    } else if (!g->said_bad) {
+        g->said_bad = true;
+        td_status_log(TD_LOG_WARN, td_steal(why),
+                      "a line of traind-worker devices is dropped, continuing");
     }
-    g->said_bad = true;
-    td_status_log(TD_LOG_WARN, take_why, "a line of traind-worker devices is dropped, continuing");
 }
 
 static void take_line(struct td_gpus *g, const char *text, size_t len) {
@@ -159,7 +165,7 @@ static void take_line(struct td_gpus *g, const char *text, size_t len) {
     td_status s = td_arena_create(TD_GPU_ARENA_BYTES, &arena);
     if (!s) s = td_gpu_line_read(arena, text, len, &line);
     if (s) {
-        say_bad(g, s);
+        drop_line(g, text, s);
         return;
     }
     switch (line.kind) {
@@ -181,15 +187,16 @@ static void take_line(struct td_gpus *g, const char *text, size_t len) {
     }
 }
 
-// Whole lines out of what came; a line without an end waits in the buffer.
+// Whole lines out of what came; a line without an end waits in the buffer. Nothing comes after the
+// last one.
 static void take_bytes(struct td_gpus *g, const char *bytes, size_t n) {
-    while (n) {
+    while (n && g->state == RUNS) {
         const char *end = memchr(bytes, '\n', n);
         const size_t len = end ? (size_t)(end - bytes) : n;
         td_status full = g->skips ? TD_OK : td_buf_append(&g->line, bytes, len);
         if (full) {
             g->skips = true;
-            say_bad(g, full);
+            drop_line(g, td_buf_cstr(&g->line), full);
         }
         if (end && !g->skips) take_line(g, td_buf_cstr(&g->line), g->line.len);
         if (end) {
@@ -205,7 +212,7 @@ static void take_bytes(struct td_gpus *g, const char *bytes, size_t n) {
 static void drain(struct td_gpus *g) {
     char chunk[16384];
     ssize_t n;
-    while ((n = read(g->out_fd, chunk, sizeof chunk)) > 0) {
+    while (g->state == RUNS && (n = read(g->out_fd, chunk, sizeof chunk)) > 0) {
         take_bytes(g, chunk, (size_t)n);
     }
 }
@@ -236,7 +243,7 @@ static void on_exit_child(int fd, void *arg) {
     struct td_gpus *g = TD_CAST(td_gpus, arg);
     int wait_status = 0;
     while (waitpid(g->child.pid, &wait_status, 0) < 0 && errno == EINTR) {}
-    if (g->state == RUNS) drain(g); // of one that was killed nothing more counts
+    drain(g);
     close_child(g);
     td_loop_timer_disarm(g->timer);
     if (g->state == OVER) return;
@@ -286,7 +293,8 @@ static td_status watch(struct td_gpus *g) {
 }
 
 static void end_child(struct td_gpus *g) {
-    if (td_proc_end(&g->child, SIGKILL, KILL_MS * TD_NS_PER_MS)) return;
+    const int64_t most_ns = g->state == ABANDONED ? 0 : KILL_MS * TD_NS_PER_MS;
+    if (td_proc_end(&g->child, SIGKILL, most_ns)) return;
     td_log_warn("traind-worker devices does not end pid=%d, continuing", (int)g->child.pid);
 }
 

@@ -15,7 +15,8 @@
 // the kernel waits for the card: then it is left alone, and no other begins beside it until it has
 // ended. Where there is no driver's library, nothing begins again. Each reason is logged once.
 //
-// Loop thread. Bounds: TD_GPU_LINE_BYTES of a line, a longer one is dropped and said.
+// Loop thread. Bounds: TD_GPU_LINE_BYTES of a line; a longer one, or one that cannot be read, is
+// dropped and logged. Of a list it is also a reason that the node shows.
 
 #include <sys/types.h>
 
@@ -37,7 +38,7 @@ struct td_gpus_options { // strings are copied
 };
 TD_MUST_USE td_status td_gpus_create(struct td_loop *loop, const struct td_gpus_options *o,
                                      struct td_gpus **out_gpus);
-// Ends the process, within 2 s. Accepts NULL.
+// Ends the process, within 2 s; one that a kill did not end before is not waited for. Accepts NULL.
 void td_gpus_destroy(struct td_gpus *g);
 TD_DEFINE_AUTO(td_gpus, td_gpus_destroy);
 
