@@ -75,7 +75,11 @@ extern "C" bool td_pattern_match(const struct td_pattern *p, const char *line, s
     re2::StringPiece parts[TD_PATTERN_GROUPS + 1];
     const int n = (int)p->names.size();
     const re2::StringPiece text(line, bytes);
-    if (!p->re.Match(text, 0, bytes, RE2::UNANCHORED, parts, n)) return false;
+    try {
+        if (!p->re.Match(text, 0, bytes, RE2::UNANCHORED, parts, n)) return false;
+    } catch (const std::exception &) {
+        return false;
+    }
     for (int i = 0; i < n; i++) {
         out_parts[i] = {parts[i].data(), (size_t)parts[i].size()};
     }

@@ -11,7 +11,8 @@
 // length, whatever the pattern is, and has a budget of memory. So a coordinator may compile what a
 // stranger sends. Rejected: POSIX regcomp, which has no named groups and no bound.
 //
-// Everything that C++ throws ends in pattern.cc as a status. Thread: one at a time.
+// Every std::exception ends in pattern.cc: as a status, or as a line that does not match. Thread:
+// one at a time.
 
 #include "traind/status.h"
 
@@ -40,6 +41,7 @@ struct td_pattern_part {
     size_t bytes;
 };
 // Does it match anywhere in the line? parts[i] is group i, as far as out_parts goes; 0 is all.
+// Where memory is out, it does not.
 bool td_pattern_match(const struct td_pattern *p, const char *line, size_t bytes,
                       struct td_pattern_part out_parts[TD_PATTERN_GROUPS + 1]);
 
