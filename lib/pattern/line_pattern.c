@@ -85,10 +85,9 @@ static bool number_of(const struct td_pattern_part *part, double *out_value) {
     return true;
 }
 
-static bool count_of(const struct td_pattern_part *part, int64_t *out_value) {
-    double v;
-    if (!number_of(part, &v) || !(v >= 0 && v <= (double)INT32_MAX) || floor(v) != v) return false;
-    *out_value = (int64_t)v;
+static bool to_count(double v, int64_t *out_count) {
+    if (!(v >= 0 && v <= (double)INT32_MAX) || floor(v) != v) return false;
+    *out_count = (int64_t)v;
     return true;
 }
 
@@ -105,7 +104,7 @@ static void take_value(const struct td_line_pattern *s, int i, const struct td_p
     double v = 0;
     bool fits = number_of(part, &v);
     if (i == s->total) {
-        fits = count_of(part, &out->total_steps);
+        fits = fits && to_count(v, &out->total_steps);
     } else if (i == s->epoch) {
         fits = fits && v >= 0 && v <= (double)INT32_MAX;
         if (fits) out->epoch = v;
@@ -118,13 +117,14 @@ static void take_value(const struct td_line_pattern *s, int i, const struct td_p
 bool td_line_pattern_read(const struct td_line_pattern *s, const char *line, size_t bytes,
                           struct td_line_pattern_said *out_line) {
     struct td_pattern_part parts[TD_PATTERN_GROUPS + 1];
+    double step;
     out_line->n_bad = 0;
     if (!td_pattern_match(s->pattern, line, bytes, parts)) return false;
     out_line->n_values = 0;
     out_line->total_steps = -1;
     out_line->epoch = -1;
     if (!parts[s->step].text) return false; // it took no part
-    if (!count_of(&parts[s->step], &out_line->step)) {
+    if (!number_of(&parts[s->step], &step) || !to_count(step, &out_line->step)) {
         note_bad(out_line, "step", &parts[s->step]);
         return false;
     }
