@@ -15,6 +15,7 @@
 #include "daemon/launcher/command/talk.h"
 #include "daemon/launcher/environment.h"
 #include "daemon/launcher/state.h"
+#include "lib/attempt/exit_codes.h"
 #include "lib/base/clip.h"
 #include "lib/base/files/files.h"
 #include "lib/base/log.h"
@@ -212,20 +213,19 @@ bool td_reports_ended(struct td_launcher *l, pid_t pid, int wait_code, int wait_
     struct td_launch_reports *r = l->reports;
     if (!r || r->proc.pid != pid) return false;
     const bool was_ready = r->ready;
-    while (r->fd >= 0 && take(l, 1)) { // what it said before
-        struct pollfd more = {.fd = r->fd, .events = POLLIN};
-        if (poll(&more, 1, 0) != 1) break;
-    }
+    if (r->fd >= 0) (void)take(l, SIZE_MAX); // what it said before
     forget(r);
     char how[64];
     snprintf(how, sizeof how, wait_code == CLD_EXITED ? "with exit code %d" : "by signal %d",
              wait_status);
-    if (r->n_restarts == TD_REPORTS_RESTARTS) {
-        note(
-            l,
-            "metrics_from: the process that reads what the script says ended %s%s; it was replaced "
-            "%d times, and nothing more is read",
-            how, was_ready ? "" : " before it was ready", TD_REPORTS_RESTARTS);
+    const bool is_bad = wait_code == CLD_EXITED && wait_status == TD_EXIT_BAD_SPEC;
+    if (is_bad || r->n_restarts == TD_REPORTS_RESTARTS) {
+        note(l,
+             "metrics_from: the process that reads what the script says ended %s%s%s; it was "
+             "replaced %d time%s before, and nothing more is read",
+             how, was_ready ? "" : " before it was ready",
+             is_bad ? ", as it cannot use its settings" : "", r->n_restarts,
+             r->n_restarts == 1 ? "" : "s");
         td_launch_hf_close(&r->hf);
         return true;
     }
@@ -252,7 +252,7 @@ static void hear_out(struct td_launcher *l) {
     bool said = false, lives = true;
     while (lives && !r->over && wait_for(r, said ? POLLIN : POLLIN | POLLOUT, until)) {
         if (!said) said = send(r->fd, &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
-        lives = take(l, SIZE_MAX);
+        lives = take(l, TD_REPORTS_A_TICK); // so that the time is looked at between
     }
     if (r->over) return;
     note(l,

@@ -19,12 +19,12 @@
 //
 // It is started after the ranks; what they print before waits in its socket. One that does not say
 // within 10 s that it is ready is killed. One that ends is replaced, TD_REPORTS_RESTARTS times, and
-// notes say so. It dies with this process, as ranks do. When all ranks have ended it has 5 s to say
-// what it still knows.
+// notes say so. One that cannot use its settings is not: another one would end so, too. It dies
+// with this process, as ranks do. When all ranks have ended it has 5 s to say what it still knows.
 //
-// Each tick takes TD_REPORTS_A_TICK bytes of what it says. A script that prints without end so
-// keeps neither this thread nor the child busy: the child waits, its socket fills, and lines are
-// dropped. Thread: the launcher's.
+// Each tick takes TD_REPORTS_A_TICK bytes of what it says, as does each turn of these 5 s. A script
+// that prints without end so keeps neither this thread nor the child busy: the child waits, its
+// socket fills, and lines are dropped. Thread: the launcher's.
 
 #include "daemon/launcher/reports/hf.h"
 #include "daemon/launcher/reports/lines.h"

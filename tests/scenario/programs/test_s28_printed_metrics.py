@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import sys
 import textwrap
 
 import grpc
@@ -164,7 +165,7 @@ def test_a_reader_that_dies_is_replaced_a_few_times_and_notes_say_so(daemon, tmp
     done = daemon.finish(job)
     assert [s for s, _ in of(daemon, job, "loss")] == [1, 2, 3, 4]
     assert sum("another one takes its place" in n for n in done.notes) == 3
-    assert sum("replaced 3 times, and nothing" in n for n in done.notes) == 1
+    assert sum("replaced 3 times before, and nothing" in n for n in done.notes) == 1
 
 
 def test_a_reader_dies_with_its_launcher(daemon, tmp_path):
@@ -184,6 +185,36 @@ def test_a_reader_that_cannot_begin_holds_up_no_job(cluster, tmp_path):
     done = daemon.finish(job)
     assert sum("ended with exit code 3 before it was ready" in n for n in done.notes) == 4, done.notes
     assert daemon.output(job, out_only=True).endswith("done\n")
+
+
+def test_a_reader_that_cannot_use_its_settings_is_not_replaced(cluster, tmp_path):
+    daemon = cluster.make()
+    daemon.bin = with_worker(tmp_path / "bin", f"mkdir {tmp_path}/once || exit 20; exit 3", verb="reports")
+    daemon.start()
+    job = daemon.submit(bash(tmp_path, f"until [ -e {tmp_path}/go ]; do sleep 0.02; done"))
+    until("a note says that nothing more is read", lambda: any("nothing more is read" in n for n in daemon.job(job).notes))
+    (tmp_path / "go").write_text("")
+    notes = list(daemon.finish(job).notes)
+    assert len(notes) == 2 and "number 1 of at most 3" in notes[0], notes
+    assert "code 20 before it was ready, as it cannot use its settings; it was replaced 1 time before, and nothing" in notes[1], notes
+
+
+@full_only  # 5 s
+def test_a_reader_that_never_ends_its_words_holds_up_no_job(cluster, tmp_path):
+    """What it says is taken more slowly than it comes, so that one look at it had no end."""
+    daemon = cluster.make()
+    flood = tmp_path / "flood.py"
+    flood.write_text(textwrap.dedent("""
+        import socket
+        s = socket.socket(fileno=3)
+        s.send(b'{"ready": true}')
+        while True: s.send(b"{}\\n" * 5000)
+        """))
+    daemon.bin = with_worker(tmp_path / "bin", f"exec {sys.executable} {flood}", verb="reports")
+    daemon.start()
+    job = daemon.submit(bash(tmp_path, "echo step=1 loss=1"))
+    done = daemon.finish(job)
+    assert any("did not come to its end in 5 s" in n for n in done.notes), done.notes
 
 
 @full_only
