@@ -6,6 +6,7 @@
 #include "daemon/coordinator/core/nodes/drain.h"
 #include "tests/unit/coordinator/core/coord_parts.h"
 
+static const struct td_core_options options = {.incarnation = 1, .checkpoint_dir = "/c"};
 static const char command[] = "{kind: command, command: [sleep], trainer: {devices: 1}}";
 
 static td_status try_cordon(struct rig *r, const char *node, const char *reason, bool drains) {
@@ -38,6 +39,25 @@ static const struct td_host *host(struct rig *r, const char *id) {
     const struct td_host *n = td_nodes_find(r->core, id);
     assert_non_null(n);
     return n;
+}
+
+// Two nodes, the second of which is cordoned, and a job that spans some.
+static void begin_gang(struct rig *r, const char *spec) {
+    begin_alone(r, &options);
+    join_as(r, "n-1", 2, "", NULL);
+    join_as(r, "n-2", 2, "", NULL);
+    cordon(r, "n-2");
+    create(r, 0, spec);
+    settle(r);
+    answer_all(r);
+}
+
+static void begin_command(struct rig *r, const char *spec) {
+    begin_alone(r, &options);
+    r->runs_commands = true;
+    add_node(r, "n-1", 1);
+    create(r, 0, spec);
+    settle(r);
 }
 
 // ---- new attempts -------------------------------------------------------------------------------
@@ -86,15 +106,8 @@ static void test_another_node_is_taken_while_the_better_one_is_cordoned(void **s
 static void test_gang_that_lacks_cordoned_nodes_says_so(void **state) {
     (void)state;
     TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 2}");
-    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
     struct rig r;
-    begin_alone(&r, &o);
-    join_as(&r, "n-1", 2, "", NULL);
-    join_as(&r, "n-2", 2, "", NULL);
-    cordon(&r, "n-2");
-    create(&r, 0, spec);
-    settle(&r);
-    answer_all(&r);
+    begin_gang(&r, spec);
     assert_int_equal(r.n_assigned, 0);
     assert_string_equal(reason(&r, 0).code, "NODES_CORDONED");
     assert_non_null(strstr(reason(&r, 0).text, "needs 2 nodes, and 1 other could take a part: node "
@@ -108,15 +121,8 @@ static void test_gang_that_lacks_cordoned_nodes_says_so(void **state) {
 static void test_gang_that_has_too_few_nodes_all_the_same_names_the_cordoned_one(void **state) {
     (void)state;
     TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", resources: {nodes: 3}");
-    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
     struct rig r;
-    begin_alone(&r, &o);
-    join_as(&r, "n-1", 2, "", NULL);
-    join_as(&r, "n-2", 2, "", NULL);
-    cordon(&r, "n-2");
-    create(&r, 0, spec);
-    settle(&r);
-    answer_all(&r);
+    begin_gang(&r, spec);
     assert_string_equal(reason(&r, 0).code, "WAITING_FOR_NODE");
     assert_non_null(strstr(reason(&r, 0).text, "needs 3 nodes for 1 rank each, 1 connected node "
                                                "could take a part: n-1; node n-2 is cordoned "
@@ -199,12 +205,11 @@ static void test_job_that_only_a_cordoned_node_could_hold_waits(void **state) {
 static void test_cordon_survives_a_restart_and_a_registration(void **state) {
     (void)state;
     TD_AUTO_FREE char *spec = make_spec(1, 1);
-    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
     struct rig r;
     begin(&r, 2);
     cordon(&r, "n-1");
     const int64_t time_ns = host(&r, "n-1")->cordon.time_ns;
-    start_again(&r, &o);
+    start_again(&r, &options);
     r.boot = "another";
     add_node(&r, "n-1", 4);
     const struct td_host_cordon *c = &host(&r, "n-1")->cordon;
@@ -342,12 +347,7 @@ static void test_command_without_a_checkpoint_stays_until_it_registers_one(void 
     TD_AUTO_FREE char *spec = make_canonical(command);
     struct rig r;
     const char *why;
-    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
-    begin_alone(&r, &o);
-    r.runs_commands = true;
-    add_node(&r, "n-1", 1);
-    create(&r, 0, spec);
-    settle(&r);
+    begin_command(&r, spec);
     line(&r, "{\"event\":\"launched\",\"pid\":1}\n");
     line(&r, "{\"event\":\"ready\",\"rank\":0,\"pid\":2}\n");
     drain(&r, "n-1");
@@ -397,16 +397,11 @@ static void test_uncordon_ends_a_drain_and_the_node_gets_the_job_back(void **sta
 static void test_drain_goes_on_after_a_restart(void **state) {
     (void)state;
     TD_AUTO_FREE char *spec = make_canonical(command);
-    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
     struct rig r;
-    begin_alone(&r, &o);
-    r.runs_commands = true;
-    add_node(&r, "n-1", 1);
-    create(&r, 0, spec);
-    settle(&r);
+    begin_command(&r, spec);
     line(&r, "{\"event\":\"ready\",\"rank\":0,\"pid\":2}\n");
     drain(&r, "n-1");
-    start_again(&r, &o);
+    start_again(&r, &options);
     const uint64_t events = r.events;
     Traind__V1__AttemptId id = attempt_id(&r);
     Traind__V1__AttemptHeld held = TRAIND__V1__ATTEMPT_HELD__INIT;
