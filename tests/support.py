@@ -92,6 +92,14 @@ class Stubs:
         return importlib.import_module(f"traind.v1.{base}_pb2" + ("_grpc" if kind else ""))
 
 
+def audit(daemon, **wanted):
+    """Lines of its audit log. They are written soon after the call was answered: who wants one waits for it. The last may be
+    half written."""
+    path = daemon.state_dir / "audit.log"
+    lines = [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
+    return [x for x in lines if all(x.get(k) == v for k, v in wanted.items())]
+
+
 def processes_of(state_dir):
     """Every process whose command line names the state directory, zombies not counted."""
     found = {}

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from marks import full_only
-from support import BIN, BUSY, until, with_worker
-from test_s66_join import NODE, audit, ctl, nodes, ready, token_of
+from support import BIN, BUSY, audit, until, with_worker
+from test_s66_join import NODE, ctl, nodes, ready, token_of
 from test_s66_tls import HOST, Beyond, Clock, init, network, start, tls  # noqa: F401 (fixtures)
 
 DAY = 86400

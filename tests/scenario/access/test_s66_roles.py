@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pool, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from fake_node import FakeNode
-from support import LONG, SPEC, Token, until
+from support import LONG, SPEC, Token, audit, until
 
 Code = grpc.StatusCode
 RAW = dict(request_serializer=lambda b: b, response_deserializer=lambda b: b)
@@ -350,7 +350,7 @@ def test_node_daemon_with_a_node_token_trains_until_it_is_revoked(cluster, coord
     coordinator.finish(job)
     assert coordinator.checkpoints(job) and coordinator.weights(job) and node.process.poll() is None
     revoke(coordinator, token_id)
-    until("its session has ended", lambda: lines_of(coordinator, method=NODE + "Session", code="UNAUTHENTICATED"))
+    until("its session has ended", lambda: audit(coordinator, method=NODE + "Session", code="UNAUTHENTICATED"))
     waits = coordinator.submit()
     until("no node is left", lambda: coordinator.job(waits).reason.code == "NO_NODES")
     file.write_text(give(coordinator, "node", "rack-1")[0] + "\n")
@@ -433,15 +433,6 @@ def test_tokens_outlive_a_restart_and_the_disk_has_no_secret(coordinator):
 
 
 # ---- the audit log -------------------------------------------------------------------------------
-def audit(daemon):
-    path = daemon.state_dir / "audit.log"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def lines_of(daemon, **wanted):
-    return [x for x in audit(daemon) if all(x.get(k) == v for k, v in wanted.items())]
-
-
 def test_audit_log_names_who_did_what(coordinator):
     alice, bob = Person(coordinator, "submitter", "alice"), Person(coordinator, "submitter", "bob")
     job = alice.submit().id
@@ -449,16 +440,16 @@ def test_audit_log_names_who_did_what(coordinator):
     alice.steer("Cancel", job)
     bob.steer("Get", job)  # reads are not in it
     revoke(coordinator, bob.id)
-    until("lines are written", lambda: lines_of(coordinator, method=ADMIN + "RevokeToken"))
+    until("lines are written", lambda: audit(coordinator, method=ADMIN + "RevokeToken"))
     who = dict(token=alice.id, name="alice", role="submitter")
-    assert lines_of(coordinator, method=JOB + "CreateJob", object=job, code="OK", **who)
-    assert lines_of(coordinator, method=JOB + "CancelJob", object=job, code="OK", **who)
-    denied, = lines_of(coordinator, code="PERMISSION_DENIED")
+    assert audit(coordinator, method=JOB + "CreateJob", object=job, code="OK", **who)
+    assert audit(coordinator, method=JOB + "CancelJob", object=job, code="OK", **who)
+    denied, = audit(coordinator, code="PERMISSION_DENIED")
     assert (denied["name"], denied["object"], denied["reason"]) == ("bob", job, "NOT_THE_OWNER")
     assert denied["source"].startswith("127.0.0.1:") and denied["time"].endswith("Z")
-    assert lines_of(coordinator, method=ADMIN + "CreateToken", object=bob.id, name="owner", role="admin")
-    assert lines_of(coordinator, method=ADMIN + "RevokeToken", object=bob.id, name="owner")
-    assert not lines_of(coordinator, method=JOB + "GetJob")
+    assert audit(coordinator, method=ADMIN + "CreateToken", object=bob.id, name="owner", role="admin")
+    assert audit(coordinator, method=ADMIN + "RevokeToken", object=bob.id, name="owner")
+    assert not audit(coordinator, method=JOB + "GetJob")
     assert (coordinator.state_dir / "audit.log").stat().st_mode & 0o777 == 0o600
     before = (coordinator.state_dir / "audit.log").read_bytes()
     coordinator.kill()
@@ -471,7 +462,7 @@ def test_audit_log_names_who_did_what(coordinator):
 def test_line_of_a_change_is_there_when_the_change_is(coordinator):
     log = coordinator.state_dir / "audit.log"
     job = coordinator.submit()
-    until("the first line is written", lambda: lines_of(coordinator, object=job))
+    until("the first line is written", lambda: audit(coordinator, object=job))
     log.rename(log.with_suffix(".kept"))
     log.mkdir()  # from now on no line can be written there
     later = [coordinator.submit() for _ in range(20)]
@@ -480,15 +471,15 @@ def test_line_of_a_change_is_there_when_the_change_is(coordinator):
     log.rmdir()
     log.with_suffix(".kept").rename(log)
     coordinator.start()
-    until("the lines are there", lambda: lines_of(coordinator, object=token_id))
-    created = [x["object"] for x in lines_of(coordinator, method=JOB + "CreateJob", code="OK")]
+    until("the lines are there", lambda: audit(coordinator, object=token_id))
+    created = [x["object"] for x in audit(coordinator, method=JOB + "CreateJob", code="OK")]
     assert created == [job, *later]
     numbers = [x["n"] for x in audit(coordinator) if "n" in x]
     assert numbers == sorted(set(numbers))
     coordinator.kill()
     coordinator.start()
     last = coordinator.submit()
-    until("it goes on", lambda: lines_of(coordinator, object=last))
+    until("it goes on", lambda: audit(coordinator, object=last))
     again = [x["n"] for x in audit(coordinator) if "n" in x]
     assert again[:len(numbers)] == numbers and again == sorted(set(again))  # none a second time
 
