@@ -172,7 +172,7 @@ def test_card_that_dies_stays_in_the_list_with_the_reason(cluster, coordinator, 
     found = until_listed(coordinator, "one", lambda l: l.gpus[1].health)
     assert "the GPU is lost" in found.gpus[1].health and not found.gpus[0].health
     assert "2 NVIDIA H100 80GB HBM3 (1 not well)" in coordinator.ctl("node", "list", check=0).stdout
-    assert "GPU reports an error xid=79 uuid=GPU-a1" in node.log.read_text()
+    until("its event is logged", lambda: "GPU reports an error xid=79 uuid=GPU-a1" in node.log.read_text())
 
 
 def test_helper_ends_with_its_daemon(cluster, coordinator, tmp_path):
