@@ -9,10 +9,10 @@
 //
 // A node is best-fit: the least free slots that suffice, first the one that has the newest
 // checkpoint, and before it those whose devices are known. A job whose newest checkpoint is on one
-// node only goes there or nowhere. A node without the CPU level that the job asks for is left out
-// where another one with its labels has it. A node that lost a launcher of the job is avoided while
-// another known node is large enough. A node that is cordoned takes no part, and is remembered for
-// the reason.
+// node only goes there or nowhere; one over several nodes has that one among them. A node without
+// the CPU level that the job asks for is left out where another one with its labels has it. A node
+// that lost a launcher of the job is avoided while another known node is large enough. A node that
+// is cordoned takes no part, and is remembered for the reason.
 
 #include "daemon/coordinator/core/queue/match.h"
 
@@ -295,12 +295,27 @@ static const struct td_host *find_network(const struct td_core *core, const stru
     return several ? best : NULL;
 }
 
+// Of a job over several nodes whose checkpoint is on one: that one's, which takes a part.
+static const struct td_host *pinned_network(const struct td_core *core, const struct td_job *j,
+                                            const char *only) {
+    const struct td_host *n = only && j->knobs.num_nodes > 1 ? td_nodes_find(core, only) : NULL;
+    return n && td_host_ready(n) && n->collective_address[0] ? n : NULL;
+}
+
+static bool is_among(const struct best *b, const char *id) {
+    for (uint32_t i = 0; i < b->n; i++) {
+        if (strcmp(b->nodes[i]->id, id) == 0) return true;
+    }
+    return false;
+}
+
 static void find_best(const struct td_core *core, const struct td_job *j, struct td_match *c,
                       struct best *b) {
     const char *only = td_match_pinned(j);
     bool picky = some_has_level(core, j);
     const struct td_plan_entry *any = td_plans_find_held(core, j); // goes over all
-    c->network = find_network(core, j, picky, any);
+    c->network = pinned_network(core, j, only);
+    if (!c->network) c->network = find_network(core, j, picky, any);
     bool avoid = !only && j->n_excluded && others_fit(core, j, picky, any, c->network);
     struct td_host *n;
     uint32_t least_missing = UINT32_MAX;
@@ -309,8 +324,9 @@ static void find_best(const struct td_core *core, const struct td_job *j, struct
         if (!td_host_ready(n)) continue;
         c->any_ready = true;
         c->labelled += has_labels(j, n);
-        if (only && strcmp(only, n->id) != 0) continue;
-        c->away = false;
+        const bool has_it = only && strcmp(only, n->id) == 0;
+        if (only && !has_it && j->knobs.num_nodes < 2) continue;
+        if (has_it) c->away = false;
         if (avoid && td_job_excludes(j, n->id)) continue;
         if (lacks_level(j, n, picky)) continue;
         if (n->cordon.on) {
@@ -319,6 +335,7 @@ static void find_best(const struct td_core *core, const struct td_job *j, struct
         }
         look_at(core, j, n, any, c, b, &least_missing);
     }
+    if (only && !is_among(b, only)) b->n = 0;
 }
 
 struct td_match td_match_choose(const struct td_core *core, const struct td_job *j) {

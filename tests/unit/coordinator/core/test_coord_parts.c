@@ -323,6 +323,32 @@ static void test_command_is_asked_to_save_where_its_ranks_still_run(void **state
     end_two(&t);
 }
 
+// What it registered is on one node alone: that one is among those of the next attempt.
+static void test_command_goes_on_with_the_node_of_its_checkpoint(void **state) {
+    (void)state;
+    struct two t;
+    TD_AUTO_FREE char *spec =
+        make_canonical("{kind: command, command: [a], trainer: {num_nodes: 2}}");
+    begin_two_with(&t, "avx2", "avx2", spec);
+    join_as(&t.r, "n-0", 2, "avx512", NULL); // better than both, and first by name
+    run_both(&t);
+    say_at(&t, t.a,
+           "{\"event\":\"registered\",\"rank\":0,\"step\":3,\"epoch\":0,"
+           "\"directory\":\"/x\",\"metrics\":{}}\n");
+    say_at(&t, t.b, "{\"event\":\"launcher_end\",\"outcome\":\"failed\",\"class\":\"internal\"}\n");
+    say_at(&t, t.a, "{\"event\":\"launcher_end\",\"outcome\":\"failed\",\"class\":\"internal\"}\n");
+    const struct td_job *j = job(&t.r, 0);
+    t.r.now.mono.ns += 60 * TD_NS_PER_S; // its back-off
+    td_core_tick(t.r.core, t.r.now);
+    take(&t.r);
+    settle(&t.r);
+    assert_int_equal(j->n_attempts, 2);
+    const struct td_attempt *a = td_job_live(j);
+    assert_string_equal(a->parts[0].node, "n-0");
+    assert_string_equal(a->parts[1].node, "n-1"); // where the checkpoint is
+    end_two(&t);
+}
+
 static void test_job_that_stops_is_not_asked_to_save(void **state) {
     (void)state;
     struct two t;
@@ -444,6 +470,7 @@ int main(void) {
         cmocka_unit_test(test_rank_that_was_silent_first_is_shown_whatever_the_order_of_nodes),
         cmocka_unit_test(test_one_node_of_several_is_asked_to_save),
         cmocka_unit_test(test_command_is_asked_to_save_where_its_ranks_still_run),
+        cmocka_unit_test(test_command_goes_on_with_the_node_of_its_checkpoint),
         cmocka_unit_test(test_job_that_stops_is_not_asked_to_save),
         cmocka_unit_test(test_job_succeeds_when_both_parts_have_ended_well),
         cmocka_unit_test(test_node_is_not_named_when_a_job_of_several_is_stopped_on_one),
