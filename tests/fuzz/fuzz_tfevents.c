@@ -5,7 +5,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-#include "daemon/launcher/loggers/tfevents.h"
+#include "lib/base/files/tfevents.h"
 
 enum { HEAD = 12, TAIL = 4 };
 

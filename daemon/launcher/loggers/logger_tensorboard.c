@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 #include "daemon/launcher/loggers/logger_sink.h"
-#include "daemon/launcher/loggers/tfevents.h"
 #include "lib/base/clock.h"
 #include "lib/base/files/files.h"
 #include "lib/base/files/named_output.h"
+#include "lib/base/files/tfevents.h"
 
 enum {
     BOARD_MAGIC = 0x6c746266,

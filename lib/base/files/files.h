@@ -15,6 +15,7 @@
 //   state_dir.h     where daemon and client find each other
 //   gz.h            reads gzip files
 //   trace_file.h    events with their time, for a viewer
+//   tfevents.h      records of TensorBoard's files
 
 #include <sys/types.h>
 

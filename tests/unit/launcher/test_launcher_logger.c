@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/launcher/loggers/tfevents.h"
 #include "lib/base/files/files.h"
+#include "lib/base/files/tfevents.h"
 #include "tests/unit/test.h"
 
 // ---- rows ---------------------------------------------------------------------------------------

@@ -2,14 +2,14 @@
 // 3 file_version, 5 summary, 7 session_log. Summary: 1 value. Its Value: 1 tag, 2 simple_value.
 // SessionLog: 1 status, of which 1 is START.
 
-#include "daemon/launcher/loggers/tfevents.h"
+#include "lib/base/files/tfevents.h"
 
 #include <string.h>
 
 #include "lib/base/wire.h"
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; // protobuf's kinds of fields
-enum { HEAD = 12, TAIL = 4, VALUE_MAX = 128 };
+enum { HEAD = TD_TFRECORD_HEAD, TAIL = TD_TFRECORD_TAIL, VALUE_MAX = 128 };
 
 // ---- checksums ----------------------------------------------------------------------------------
 // Bit by bit, as few bytes are written that nobody waits for.
@@ -125,6 +125,18 @@ static uint64_t little(const unsigned char *p, size_t bytes) {
     return v;
 }
 
+bool td_tfrecord_head(const void *head, uint64_t *out_event_bytes) {
+    const unsigned char *p = head;
+    if (little(p + 8, 4) != masked(p, 8)) return false;
+    *out_event_bytes = little(p, 8);
+    return true;
+}
+
+bool td_tfrecord_holds(const void *record, size_t event_bytes) {
+    const unsigned char *event = (const unsigned char *)record + HEAD;
+    return little(event + event_bytes, 4) == masked(event, event_bytes);
+}
+
 static struct td_wire fields_of(struct td_str bytes) {
     return td_wire_of("a record", bytes.data, bytes);
 }
@@ -166,13 +178,11 @@ static td_status read_event(struct td_str event, struct td_tfevent *out) {
 }
 
 size_t td_tfevent_read(const void *data, size_t bytes, struct td_tfevent *out_event) {
-    const unsigned char *p = data;
-    if (bytes < HEAD + TAIL) return 0;
-    const uint64_t length = little(p, 8);
+    uint64_t length;
+    if (bytes < HEAD + TAIL || !td_tfrecord_head(data, &length)) return 0;
     if (length > TD_TFEVENT_MAX || length > bytes - HEAD - TAIL) return 0;
-    if (little(p + 8, 4) != masked(p, 8)) return 0;
-    if (little(p + HEAD + length, 4) != masked(p + HEAD, length)) return 0;
-    const struct td_str event = {(const char *)p + HEAD, (size_t)length};
+    if (!td_tfrecord_holds(data, (size_t)length)) return 0;
+    const struct td_str event = {(const char *)data + HEAD, (size_t)length};
     td_status broken = read_event(event, out_event);
     td_status_free(broken);
     return broken ? 0 : HEAD + event.len + TAIL;
