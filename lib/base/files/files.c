@@ -173,22 +173,37 @@ static int descend(int *inout_fd, const char *name, struct stat *out_st) {
     return 0;
 }
 
-td_status td_fs_open_below(const char *path, size_t root_bytes, int *out_fd, struct stat *out_st) {
+// Down from *inout_at, to a descriptor of O_PATH.
+static td_status walk(int *inout_at, const char *below, const char *path, struct stat *out_st) {
     char part[TD_FS_PATH_BYTES], *rest;
-    struct stat st;
-    TD_AUTO_CLOSE int at = -1;
-    TD_TRY(td_fs_path(part, "%.*s", (int)TD_MAX(root_bytes, (size_t)1), path));
-    TD_TRY(td_fs_hold(part, &at, &st));
-    TD_TRY(td_fs_path(part, "%s", path + root_bytes));
+    TD_TRY(td_fs_path(part, "%s", below));
     for (char *name = strtok_r(part, "/", &rest); name; name = strtok_r(NULL, "/", &rest)) {
-        errno = descend(&at, name, &st);
+        errno = descend(inout_at, name, out_st);
         if (errno == ELOOP) {
             return td_fail(TD_FAILED_PRECONDITION, "open '%s': '%s' is a link", path, name);
         }
         if (errno) return td_fs_fail("open", path);
     }
+    return TD_OK;
+}
+
+td_status td_fs_open_below(const char *path, size_t root_bytes, int *out_fd, struct stat *out_st) {
+    char root[TD_FS_PATH_BYTES];
+    struct stat st;
+    TD_AUTO_CLOSE int at = -1;
+    TD_TRY(td_fs_path(root, "%.*s", (int)TD_MAX(root_bytes, (size_t)1), path));
+    TD_TRY(td_fs_hold(root, &at, &st));
+    TD_TRY(walk(&at, path + root_bytes, path, &st));
     TD_TRY(td_fs_open_held(at, path, S_IFREG, out_fd));
     if (out_st) *out_st = st;
+    return TD_OK;
+}
+
+td_status td_fs_hold_below(int root_fd, const char *path, int *out_fd, struct stat *out_st) {
+    TD_AUTO_CLOSE int at = fcntl(root_fd, F_DUPFD_CLOEXEC, 0);
+    if (at < 0 || fstat(at, out_st) != 0) return td_fs_fail("open", path);
+    TD_TRY(walk(&at, path, path, out_st));
+    *out_fd = td_steal_fd(&at);
     return TD_OK;
 }
 

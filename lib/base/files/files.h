@@ -35,8 +35,11 @@ TD_MUST_USE td_status td_fs_open(const char *path, int *out_fd, struct stat *out
 // "..": FAILED_PRECONDITION then. For directories that others may write.
 TD_MUST_USE td_status td_fs_open_below(const char *path, size_t root_bytes, int *out_fd,
                                        struct stat *out_st);
-// Its two halves: what is there, of any kind, by a descriptor of O_PATH; that opened to read, if it
-// is of this kind (S_IFREG, S_IFDIR).
+// What is there, of any kind but a link, by a descriptor of O_PATH, below a directory that is open.
+TD_MUST_USE td_status td_fs_hold_below(int root_fd, const char *path, int *out_fd,
+                                       struct stat *out_st);
+// The two halves of td_fs_open: what is there, of any kind, by a descriptor of O_PATH; that opened
+// to read, if it is of this kind (S_IFREG, S_IFDIR).
 TD_MUST_USE td_status td_fs_hold(const char *path, int *out_fd, struct stat *out_st);
 TD_MUST_USE td_status td_fs_open_held(int held, const char *path, mode_t kind, int *out_fd);
 // Reads a whole regular file into out (appended); RESOURCE_EXHAUSTED past max_bytes.

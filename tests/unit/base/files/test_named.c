@@ -205,6 +205,29 @@ static void test_file_is_opened_though_it_is_replaced_meanwhile(void **state) {
     assert_fails(s, TD_UNAVAILABLE, "was moved or removed");
 }
 
+static td_status try_below(int root_fd, const char *path, struct stat *out_st) {
+    TD_AUTO_CLOSE int fd = -1;
+    return td_fs_hold_below(root_fd, path, &fd, out_st);
+}
+
+static void test_below_a_directory_no_link_is_followed(void **state) {
+    TD_AUTO_CLOSE int root = -1;
+    struct stat st;
+    put(state, "f", 0600);
+    assert_int_equal(mkdir(in(state, "d"), 0700), 0);
+    assert_int_equal(mkfifo(in(state, "d/fifo"), 0600), 0);
+    assert_int_equal(symlink("d", in(state, "link")), 0);
+    assert_ok(td_fs_hold(*state, &root, &st));
+    assert_ok(try_below(root, "d/fifo", &st));
+    assert_true(S_ISFIFO(st.st_mode));
+    assert_ok(try_below(root, "", &st));
+    assert_true(S_ISDIR(st.st_mode));
+    assert_fails(try_below(root, "link", &st), TD_FAILED_PRECONDITION, "'link' is a link");
+    assert_fails(try_below(root, "link/fifo", &st), TD_FAILED_PRECONDITION, "'link' is a link");
+    assert_fails(try_below(root, "d/../f", &st), TD_FAILED_PRECONDITION, "'..' is a link");
+    assert_fails(try_below(root, "d/none", &st), TD_NOT_FOUND, "d/none");
+}
+
 static int no_rules(void **state) {
     td_path_rules_forget();
     return td_test_scratch_remove(state);
@@ -222,6 +245,7 @@ int main(void) {
         TEST(test_file_is_opened_though_it_is_replaced_meanwhile),
         TEST(test_others_read_what_everyone_may_without_roots),
         TEST(test_others_are_bound_to_the_roots),
+        TEST(test_below_a_directory_no_link_is_followed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
