@@ -1,10 +1,12 @@
-// Fuzz entry of the reader of TensorBoard's event files. After an even first byte the bytes come as
-// they are; after an odd one they are an event, put into a record with the checksums that it needs.
-// Whatever came, a record is no longer than its bytes, its tags end within their bounds, and a
-// record that is cut short is none. Run by tests/unit/fuzz/test_fuzz_tfevents.c.
+// Fuzz entry of the readers of TensorBoard's event files. After an even first byte the bytes come
+// as they are; after an odd one they are an event, put into a record with the checksums that it
+// needs. Whatever came, a record is no longer than its bytes, its tags end within their bounds, and
+// a record that is cut short is none. The scalars of an event (daemon/worker/reports) have tags
+// within its bytes, and come to an end. Run by tests/unit/fuzz/test_fuzz_tfevents.c.
 
 #include "tests/fuzz/fuzz.h"
 
+#include "daemon/worker/reports/board_event.h"
 #include "lib/base/files/tfevents.h"
 
 enum { HEAD = 12, TAIL = 4 };
@@ -46,6 +48,22 @@ static size_t read_record(const uint8_t *data, size_t size) {
     return bytes;
 }
 
+static void read_scalars(const uint8_t *data, size_t size) {
+    const struct td_str event = {(const char *)data, size};
+    struct td_board_event e;
+    struct td_board_scalar scalar;
+    bool more = true;
+    td_status s = td_board_event_read(event, &e);
+    for (size_t n = 0; !s && more; n++) {
+        td_fuzz_expect(n <= size);
+        s = td_board_event_next(&e, &scalar, &more);
+        if (s || !more || !scalar.tag.len) continue;
+        td_fuzz_expect(scalar.tag.data >= event.data);
+        td_fuzz_expect(scalar.tag.data + scalar.tag.len <= event.data + event.len);
+    }
+    if (s) td_fuzz_expect_refusal(s, TD_INVALID_ARGUMENT, TD_INVALID_ARGUMENT);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
     const uint8_t *rest = data + 1;
@@ -54,6 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         for (size_t at = 0, bytes; (bytes = read_record(rest + at, size - at)); at += bytes) {}
         return 0;
     }
+    read_scalars(rest, size);
     uint8_t *record = record_of(rest, size);
     const size_t bytes = read_record(record, HEAD + size + TAIL);
     td_fuzz_expect(bytes == 0 || bytes == HEAD + size + TAIL);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "daemon/worker/reports/board.h"
 #include "daemon/worker/reports/hf.h"
 #include "daemon/worker/reports/lines.h"
 #include "daemon/worker/reports/sink.h"
@@ -27,6 +28,7 @@ struct td_reports {
     struct td_report_sink *sink;
     struct td_report_lines *lines; // NULL: not asked for, as the next
     struct td_hf *hf;
+    struct td_board *board;
     int fd;
     bool ended; // by the launcher's word, not by its end
 };
@@ -36,6 +38,7 @@ static void finish(struct td_reports *x) {
     td_loop_fd_destroy(x->watch);
     td_report_lines_destroy(x->lines);
     td_hf_destroy(x->hf);
+    td_board_destroy(x->board);
     td_report_sink_destroy(x->sink);
     td_loop_destroy(x->loop);
     x->magic = 0;
@@ -56,6 +59,9 @@ static void on_message(int fd, void *arg) {
         if (text[0] == TD_REPORT_LINES && x->lines) {
             td_report_lines_take(x->lines, text + 1, (size_t)n - 1);
         }
+        if (text[0] == TD_REPORT_KEPT_LINES && x->board) {
+            td_board_begin(x->board, text + 1, (size_t)n - 1);
+        }
         if (td_report_sink_is_gone(x->sink)) td_loop_stop(x->loop);
     }
 }
@@ -68,6 +74,8 @@ static void on_turn(void *arg) {
 static td_status make_sources(struct td_reports *x, const struct td_json *settings) {
     const struct td_json *v = td_json_get(settings, "stdout");
     if (v) TD_TRY(td_report_lines_create(v, x->sink, &x->lines));
+    v = td_json_get(settings, "tensorboard");
+    if (v) TD_TRY(td_board_create(v, x->loop, x->sink, &x->board));
     v = td_json_get(settings, "hf");
     return v ? td_hf_create(v, x->loop, x->sink, &x->hf) : TD_OK;
 }
@@ -95,6 +103,7 @@ int td_worker_reports(int reports_fd, const char *settings) {
     if (failed && x.sink) td_report_note(x.sink, "%s", td_status_message(failed));
     td_report_lines_destroy(x.lines); // what is left of it is said now
     x.lines = NULL;
+    if (x.ended && x.board) td_board_end(x.board);
     if (x.ended) td_report_say(x.sink, "{\"over\":true}\n");
     if (x.sink) td_report_sink_flush(x.sink);
     const bool is_bad = failed && td_status_code(failed) == TD_INVALID_ARGUMENT;

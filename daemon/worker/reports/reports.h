@@ -11,6 +11,8 @@
 //   reports.h  the verb: sources, one loop, the launcher's socket, the end
 //   sink.h     what a source says, on its way to the launcher
 //   lines.h    the source of stdout
+//   board.h    the source of TensorBoard's event files; board_tree.h which there are, board_file.h
+//              one that grows, board_event.h what it holds, board_notes.h what is said of others
 //   hf.h       the source of Hugging Face's Trainer; hf_report.h what it posts
 //   http.h     the server to which it posts; http_head.h what that reads of a request
 //
@@ -21,6 +23,7 @@
 // Settings, built by the launcher. They can be seen in a list of processes, so they hold no secret:
 //
 //   {"stdout": {"pattern": "step=(?P<step>\\d+)", "rank": 0},
+//    "tensorboard": {"dir": "/../runs", "rules": "", "since": 1700000000000000000},
 //    "hf": {"fd": 4, "dir": "/../attempts/j-1/a1", "first_rank": 0, "n_ranks": 1}}
 //
 // A source is made of the member with its name. It watches its own descriptors on the loop, and

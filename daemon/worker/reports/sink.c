@@ -87,8 +87,13 @@ static void begin_line(struct td_report_sink *s) {
     keep(s, td_buf_str(&s->out, ",\"metrics\":{"));
 }
 
-static void end_line(struct td_report_sink *s) {
-    keep(s, td_buf_str(&s->out, "}}\n"));
+static void end_line(struct td_report_sink *s, bool is_last) {
+    const struct td_report *r = &s->report;
+    keep(s, td_buf_str(&s->out, r->aside ? "},\"aside\":true" : "}"));
+    if (is_last && r->kept) {
+        keep(s, td_buf_printf(&s->out, ",\"kept\":[\"%s\",\"%s\"]", r->kept_name, r->kept));
+    }
+    keep(s, td_buf_str(&s->out, "}\n"));
     settle(s);
 }
 
@@ -102,7 +107,7 @@ void td_report_value(struct td_report_sink *s, const char *name, double value) {
         const bool is_first = !s->noted_name;
         s->noted_name = true;
         if (!is_first) return;
-        end_line(s); // a note is a line between two
+        end_line(s, false); // a note is a line between two
         td_report_note(s,
                        "a metric's name has 1 to %d bytes of UTF-8, and '%.80s...' has not: values "
                        "of such names are not taken",
@@ -111,7 +116,7 @@ void td_report_value(struct td_report_sink *s, const char *name, double value) {
         return;
     }
     if (s->out.len - s->line_at > LINE_BYTES) {
-        end_line(s);
+        end_line(s, false);
         begin_line(s);
     }
     if (s->has_values) keep(s, td_buf_str(&s->out, ","));
@@ -122,7 +127,7 @@ void td_report_value(struct td_report_sink *s, const char *name, double value) {
 }
 
 void td_report_end(struct td_report_sink *s) {
-    end_line(s);
+    end_line(s, true);
 }
 
 // ---- other lines --------------------------------------------------------------------------------

@@ -29,6 +29,10 @@ struct td_report {
     int32_t rank;              // of the job
     int64_t step, total_steps; // -1: absent
     double epoch;              // its whole part counts; -1: absent
+    bool aside;                // its step is progress only where nothing else says one
+    // Where its source goes on after it, if this process is replaced: what of, and what. Texts
+    // without blanks, of less than TD_REPORT_KEPT_NAME and TD_REPORT_KEPT bytes; NULL: nothing.
+    const char *kept_name, *kept;
 };
 void td_report_begin(struct td_report_sink *s, const struct td_report *r);
 // nan and inf are values. A name that cannot be a metric's is left out; a note names the first.

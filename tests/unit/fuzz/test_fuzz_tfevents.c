@@ -6,7 +6,9 @@
 #include "tests/fuzz/fuzz_tfevents.c"
 
 static const char *const words[] = {"\x2a\x02",     "\x0a\x04loss", "\x10\x07", "\x12\x00\x00",
-                                    "\x15\x00\x00", "\xff\xff\xff", "\x0a\x7f", "\x3a\x02\x08\x01"};
+                                    "\x15\x00\x00", "\xff\xff\xff", "\x0a\x7f", "\x3a\x02\x08\x01",
+                                    "\x42\x0a",     "\x4a\x04",     "\x08\x02", "\x22\x04",
+                                    "\x3a\x01\xff"};
 
 static void test_records_stand_when_they_are_mutated(void **state) {
     (void)state;
@@ -26,8 +28,20 @@ static void test_records_stand_when_they_are_mutated(void **state) {
     const size_t alone_bytes = file.len - last - HEAD - TAIL;
     assert_true(alone_bytes < sizeof alone);
     memcpy(alone + 1, file.data + last + HEAD, alone_bytes);
-    const struct td_fuzz_input corpus[] = {
-        {file.data, file.len}, {alone, 1 + alone_bytes}, {"\1", 1}, {"", 0}};
+    // A tensor: "loss", a float without a shape, of the plugin `scalars`.
+    static const char tensor[] = "\1\x2a\x21\x0a\x1f\x0a\x04loss\x42\x0a\x08\x01\x12\x00\x2a\x04"
+                                 "\0\0\0\x3f\x4a\x0b\x0a\x09\x0a\x07scalars";
+    struct td_board_event board;
+    struct td_board_scalar scalar;
+    bool more;
+    assert_ok(td_board_event_read((struct td_str){tensor + 1, sizeof tensor - 2}, &board));
+    assert_ok(td_board_event_next(&board, &scalar, &more));
+    assert_true(more && scalar.value == 0.5);
+    const struct td_fuzz_input corpus[] = {{file.data, file.len},
+                                           {alone, 1 + alone_bytes},
+                                           {tensor, sizeof tensor - 1},
+                                           {"\1", 1},
+                                           {"", 0}};
     td_fuzz_arrays(corpus, words, 20000);
 }
 
