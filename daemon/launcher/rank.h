@@ -58,7 +58,8 @@ struct td_launch_rank {
     struct td_talk_values values;
     bool noted[TD_TALK_SAID];          // what became of a value that was dropped
     struct td_metric_names said_names; // as their writer has them
-    bool gives_steps;                  // it has named one
+    bool gives_steps;                  // it has named one,
+    bool has_steps;                    // or what it printed or posted has
     int32_t said_step;                 // that it named last, or counted
     int32_t n_counted;                 // messages with metrics before it named one
     // From its "end" event, if one came; of a command, what its end means.

@@ -216,6 +216,12 @@ static const char *map_of(struct td_arena *a, const struct td_knob *k) {
     return td_arena_printf(a, "a map of at most %d labels, KEY: VALUE", TD_LABELS_MAX);
 }
 
+static const char *path_of(struct td_arena *a, const struct td_knob *k) {
+    return td_arena_printf(a, "%s%s%s path without '..' and control characters",
+                           k->values ? join_choices(a, k) : "", k->values ? ", or " : "",
+                           k->is_of_job ? "a" : "an absolute");
+}
+
 static const char *expects(struct td_arena *a, const struct td_knob *k) {
     char range[120];
     print_range(k, range, sizeof range);
@@ -248,8 +254,7 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
         return td_arena_printf(a, "text of %.0f to %.0f bytes without control characters", k->min,
                                k->max);
     case TD_KNOB_PATH:
-        return td_arena_printf(a, "%s%san absolute path without '..' and control characters",
-                               k->values ? join_choices(a, k) : "", k->values ? ", or " : "");
+        return path_of(a, k);
     case TD_KNOB_ENUMS:
         return td_arena_printf(a, "a list of different names, each %s", join_choices(a, k));
     case TD_KNOB_INTS:

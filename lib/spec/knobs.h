@@ -52,6 +52,7 @@ struct td_knob {
     enum td_knob_type type;
     bool is_plan_only;
     bool is_output;        // PATH: the job writes it
+    bool is_of_job;        // PATH: a relative one is of the job's directory, and stays relative
     enum td_knob_kinds of; // kinds of job that have it
     const char *fallback;  // YAML text; NULL: required
     double min, max;

@@ -236,10 +236,16 @@ static bool is_plugin(const char *text) {
     return !text[len] && strcmp(text, "auto") != 0;
 }
 
-static bool is_path(const char *text) {
-    if (*text != '/') return false;
-    for (const char *part = text; part; part = strchr(part + 1, '/')) {
-        if (strncmp(part, "/..", 3) == 0 && (part[3] == '/' || !part[3])) return false;
+// Whether it begins where the job is: what is there of it the node knows.
+static bool is_of_job(const struct td_knob *k, const char *text) {
+    return k->is_of_job && *text != '/' && *text != '~';
+}
+
+static bool is_path(const struct td_knob *k, const char *text) {
+    if (*text != '/' && !is_of_job(k, text)) return false;
+    for (const char *part = text; part; part = strchr(part, '/')) {
+        part += *part == '/';
+        if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || !part[2])) return false;
     }
     return true;
 }
@@ -263,7 +269,8 @@ static struct td_json *check_text(const struct subject *s, const struct td_json 
     if (!v) return refuse(s, given, td_check_text_hint(given));
     const char *text = v->u.string.data;
     size_t len = v->u.string.len;
-    const bool is_place = is_path_knob(s->k) && !is_word(s->k, text) && strlen(text) == len;
+    const bool is_place =
+        is_path_knob(s->k) && !is_word(s->k, text) && !is_of_job(s->k, text) && strlen(text) == len;
     if (is_place && !has_control(text)) {
         text = td_place_path(s->c, s->k, s->path, v->line, text);
         if (!text) return NULL;
@@ -272,7 +279,7 @@ static struct td_json *check_text(const struct subject *s, const struct td_json 
     bool ok = is_in_range(s->k, (double)len) && strlen(text) == len && !has_control(text);
     ok = ok && (s->k->type != TD_KNOB_NAME || is_name(text, len));
     ok = ok && (s->k->type != TD_KNOB_PLUGIN || is_plugin(text));
-    ok = ok && (!is_path_knob(s->k) || is_path(text) || is_word(s->k, text) ||
+    ok = ok && (!is_path_knob(s->k) || is_path(s->k, text) || is_word(s->k, text) ||
                 td_place_is_checkpoint(s->c, text));
     return ok ? fresh(s, td_json_new_string(s->c->arena, text)) : refuse(s, v, NULL);
 }

@@ -66,6 +66,14 @@ static td_status read_workdir(struct td_launch_command *c, const struct td_json 
         TD_CLASS_BAD_SPEC);
 }
 
+// Event files of TensorBoard: below the working directory, unless an absolute path is given.
+static td_status read_board(struct td_launch_command *c, const struct td_json *plan) {
+    c->board_dir = td_json_string(td_json_path(plan, "loggers_in.tensorboard"), NULL);
+    if (!c->board_dir || *c->board_dir == '/') return TD_OK;
+    c->board_dir = td_arena_printf(c->arena, "%s/%s", c->workdir, c->board_dir);
+    return c->board_dir ? TD_OK : td_fail_oom();
+}
+
 static const char *count_of(struct td_launch_command *c, const struct td_json *plan,
                             const char *path) {
     int64_t n = td_json_int(td_json_path(plan, path), 0); // auto and null are 0
@@ -293,6 +301,7 @@ static td_status fill(struct td_launch_command *c, const struct td_launch_option
     TD_TRY_CTX(td_json_parse(c->arena, text.data, text.len, &plan), "'%s'", o->plan);
     TD_TRY(read_argv(c, plan));
     TD_TRY(read_workdir(c, plan, o));
+    TD_TRY(read_board(c, plan));
     c->leaves_gpus = td_json_bool(td_json_path(plan, "resources.unmanaged_gpus"), false);
     c->isolates_gpus = td_json_bool(td_json_path(plan, "resources.isolate_gpus"), false);
     const char *names = td_json_string(td_json_path(plan, "resources.gpu_names"), "");

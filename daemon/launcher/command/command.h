@@ -49,6 +49,7 @@ struct td_launch_command {
     bool has_gpu_indexes;               // they are named by their places in PCI order
     const char *stdout_pattern;         // metrics_from.stdout; NULL: there is none
     const char *transformers;           // metrics_from.transformers
+    const char *board_dir;              // loggers_in.tensorboard, absolute; NULL: there is none
     int port;
     int hf_port; // where its ranks may report (reports/hf.h); 0: nowhere
 };

@@ -271,10 +271,16 @@ void td_talk_report(struct td_launcher *l, const struct td_json *v) {
     struct td_launch_rank *r = &l->ranks[at];
     const int32_t said_step = r->said_step;
     const bool gives_steps = r->gives_steps;
+    const bool is_aside = td_json_bool(td_json_get(v, "aside"), false);
     struct line line;
     if (!read_line(l, r, v, &line)) return;
+    r->has_steps |= !is_aside && line.step >= 0;
     if (line.step < 0) line.step = td_rank_page_progress(r->page).step;
-    take_progress(l, r, &line);
+    if (is_aside && (gives_steps || r->has_steps)) {
+        r->said_step = (int32_t)line.step; // of its values alone
+    } else {
+        take_progress(l, r, &line);
+    }
     if (line.metrics) take_metrics(l, r, line.metrics, TD_TALK_REPORT_OPEN_NS);
     r->said_step = said_step;
     r->gives_steps = gives_steps;

@@ -33,7 +33,8 @@ enum { TD_TALK_NOTES = 64 };
 void td_talk_drain(struct td_launcher *l, struct td_launch_rank *r);
 void td_talk_end(struct td_launcher *l, struct td_launch_rank *r); // it is gone: takes the rest
 // What the reports child found out of a rank: an object with "rank", and of a line above step,
-// epoch, total_steps and metrics.
+// epoch, total_steps and metrics. With "aside" the step is progress only while neither the rank nor
+// another report has named one.
 void td_talk_report(struct td_launcher *l, const struct td_json *v);
 void td_talk_look(struct td_launcher *l); // often: values that are closed by now leave
 // Both: to ranks that run.

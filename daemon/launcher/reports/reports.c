@@ -24,6 +24,7 @@ enum {
     NOTES_MOST = 64,
     MEMORY_BYTES = 256 << 20,
     CHILD_FD = 3,
+    SETTINGS_BYTES = 120 << 10, // of one argument of a process
 };
 static const int64_t ready_ns = 10 * TD_NS_PER_S, end_ns = 5 * TD_NS_PER_S;
 
@@ -60,6 +61,7 @@ static td_status spawn(struct td_launcher *l, struct td_launch_reports *r) {
     }
     TD_AUTO_CLOSE int theirs = s[1];
     r->fd = r->lines.fd = s[0];
+    td_launch_kept_give(&r->kept, r->fd);
     struct td_proc_fd fds[2 + TD_COUNTOF(r->more)] = {{STDERR_FILENO, STDERR_FILENO},
                                                       {theirs, CHILD_FD}};
     memcpy(fds + 2, r->more, r->n_more * sizeof *fds);
@@ -93,32 +95,46 @@ static void start_child(struct td_launcher *l) {
     td_launch_hf_close(&r->hf); // a Trainer does not wait for an answer that never comes
 }
 
-static td_status write_settings(const struct td_launcher *l, struct td_launch_reports *r) {
+// `"key":"text"`, as JSON has the text.
+static td_status put_text(const char *before, const char *text, struct td_buf *out) {
+    TD_TRY(td_buf_str(out, before));
+    return td_json_print_string(text, strlen(text), out);
+}
+
+// The child's sources, each with a member of its name. Every one but the first comes after a comma.
+static td_status put_sources(const struct td_launcher *l, struct td_launch_reports *r,
+                             struct td_buf *out) {
     enum { HF_FD = CHILD_FD + 1 };
-    const char *pattern = l->command->stdout_pattern;
+    const struct td_launch_command *c = l->command;
+    if (c->stdout_pattern) {
+        TD_TRY(put_text(",\"stdout\":{\"rank\":0,\"pattern\":", c->stdout_pattern, out));
+        TD_TRY(td_buf_str(out, "}"));
+    }
+    if (c->board_dir) {
+        TD_TRY(put_text(",\"tensorboard\":{\"dir\":", c->board_dir, out));
+        TD_TRY(put_text(",\"rules\":", l->o.path_rules, out));
+        TD_TRY(td_buf_printf(out, ",\"since\":%lld}", (long long)td_real_now().ns));
+    }
+    if (r->hf.listen_fd < 0) return TD_OK;
+    r->more[r->n_more++] = (struct td_proc_fd){r->hf.listen_fd, HF_FD};
+    TD_TRY(td_buf_printf(out, ",\"hf\":{\"fd\":%d,\"first_rank\":%d,\"n_ranks\":%d", HF_FD,
+                         l->o.first_rank, l->o.n_ranks));
+    TD_TRY(put_text(",\"dir\":", l->o.dir, out));
+    return td_buf_str(out, "}");
+}
+
+static td_status write_settings(const struct td_launcher *l, struct td_launch_reports *r) {
     TD_AUTO_BUF text;
-    td_buf_init(&text, 64 << 10);
-    TD_TRY(td_buf_str(&text, "{"));
-    if (pattern) {
-        TD_TRY(td_buf_str(&text, "\"stdout\":{\"rank\":0,\"pattern\":"));
-        TD_TRY(td_json_print_string(pattern, strlen(pattern), &text));
-        TD_TRY(td_buf_str(&text, "}"));
-    }
-    if (r->hf.listen_fd >= 0) {
-        r->more[r->n_more++] = (struct td_proc_fd){r->hf.listen_fd, HF_FD};
-        TD_TRY(td_buf_printf(&text, "%s\"hf\":{\"fd\":%d,\"first_rank\":%d,\"n_ranks\":%d,\"dir\":",
-                             pattern ? "," : "", HF_FD, l->o.first_rank, l->o.n_ranks));
-        TD_TRY(td_json_print_string(l->o.dir, strlen(l->o.dir), &text));
-        TD_TRY(td_buf_str(&text, "}"));
-    }
+    td_buf_init(&text, SETTINGS_BYTES);
+    TD_TRY(put_sources(l, r, &text));
     TD_TRY(td_buf_str(&text, "}"));
+    text.data[0] = '{'; // in place of the first comma
     r->settings = td_arena_strdup(l->command->arena, td_buf_cstr(&text));
     return r->settings ? TD_OK : td_fail_oom();
 }
 
 td_status td_reports_prepare(struct td_launcher *l) {
     char why[512];
-    const char *pattern = l->command->stdout_pattern;
     if (!td_launcher_talks(l) || l->o.first_rank > 0) return TD_OK;
     struct td_launch_reports *r = td_calloc(1, sizeof *r);
     if (!r) return td_fail_oom();
@@ -126,9 +142,9 @@ td_status td_reports_prepare(struct td_launcher *l) {
     l->reports = r;
     td_launch_hf_open(l, &r->hf, why, sizeof why);
     if (*why) note(l, "%s", why);
-    if (pattern) l->ranks[0].out.lines = &r->lines;
-    r->waits = !pattern;
-    return pattern || r->hf.listen_fd >= 0 ? write_settings(l, r) : TD_OK;
+    if (l->command->stdout_pattern) l->ranks[0].out.lines = &r->lines;
+    r->waits = !l->command->stdout_pattern && !l->command->board_dir;
+    return !r->waits || r->hf.listen_fd >= 0 ? write_settings(l, r) : TD_OK;
 }
 
 void td_reports_start(struct td_launcher *l) {
@@ -140,6 +156,7 @@ void td_reports_destroy(struct td_launch_reports *r) {
     if (r->proc.pid > 0) (void)kill(r->proc.pid, SIGKILL); // not reaped: it is still its pid
     forget(r);
     td_launch_hf_close(&r->hf);
+    td_launch_kept_finish(&r->kept);
     free(r);
 }
 
@@ -156,6 +173,7 @@ static void take_line(struct td_launcher *l, const char *text, size_t bytes) {
     const char *said = td_json_string(td_json_get(v, "note"), NULL);
     if (said) note(l, "%s", said);
     if (td_json_get(v, "rank")) td_talk_report(l, v);
+    td_launch_kept_take(&r->kept, td_json_get(v, "kept"));
     r->ready = r->ready || td_json_get(v, "ready");
     r->over = r->over || td_json_get(v, "over");
 }

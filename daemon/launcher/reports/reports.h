@@ -5,17 +5,18 @@
 //
 //   reports.h  the child's life, and what it hands back
 //   lines.h    what rank 0 prints, on its way to the child
+//   kept.h     where the child is, for the one that takes its place
 //   hf.h       where a Trainer of Hugging Face reports by itself
 //   python.h   which Python it will be
 //
 // What comes of a script may block or crash its reader, so `traind-worker reports`
 // (daemon/worker/reports) does, one process an attempt and node. There is one only where a
-// command's spec asks for what it serves (`metrics_from`), and where a Trainer of Hugging Face has
-// reported. The launcher never waits for it while ranks run. What it hands back goes the way of
-// what a command says on TRAIND_FD (command/talk.h). So the same rules hold: for repeats, for later
-// attempts, for names and how many there may be. A value is open for a quarter of a second, so that
-// it is seen within one. A script that reports to TRAIND_FD as well may: the pattern was asked for,
-// and a name that both give at one step has one value.
+// command's spec asks for what it serves (`metrics_from`, `loggers_in`), and where a Trainer of
+// Hugging Face has reported. The launcher never waits for it while ranks run. What it hands back
+// goes the way of what a command says on TRAIND_FD (command/talk.h). So the same rules hold: for
+// repeats, for later attempts, for names and how many there may be. A value is open for a quarter
+// of a second, so that it is seen within one. A script that reports to TRAIND_FD as well may: the
+// pattern was asked for, and a name that both give at one step has one value.
 //
 // It is started after the ranks; what they print before waits in its socket. One that does not say
 // within 10 s that it is ready is killed. One that ends is replaced, TD_REPORTS_RESTARTS times, and
@@ -27,6 +28,7 @@
 // socket fills, and lines are dropped. Thread: the launcher's.
 
 #include "daemon/launcher/reports/hf.h"
+#include "daemon/launcher/reports/kept.h"
 #include "daemon/launcher/reports/lines.h"
 #include "lib/base/clock.h"
 #include "lib/base/machine/proc.h"
@@ -45,6 +47,7 @@ struct td_launch_reports {
     bool ready, over; // it said so
     int n_restarts;
     uint32_t n_notes;
+    struct td_launch_kept kept;
     struct td_launch_lines lines;
     bool noted_drop;
     struct td_launch_hf hf;

@@ -33,6 +33,7 @@ READ = {
     "collective.trace.dir": WRITTEN, "checkpoint.dir": WRITTEN,
     "run.checkpoint_dir": MADE, "run.cache_dir": MADE, "run.resume_from": MADE, "run.resume_before": MADE,
     "workdir": OWN, "plugins": OWN, "paths_from": OWN,
+    "loggers_in.tensorboard": "of commands, by a process of their launcher (test_s29_event_files.py)",
 }
 
 
@@ -92,7 +93,7 @@ def path_keys():
         heading = re.match(r"#+ (?:`(\w+)(?:: \{name: (\w+)\})?`|.*)", line)
         if heading:
             section = ".".join(x for x in heading.groups() if x)
-        if row := re.match(r"\| `(\w+)` \| [^|]*absolute path", line):
+        if row := re.match(r"\| `(\w+)` \| [^|]*(?:absolute|a) path", line):
             keys.append(".".join(x for x in (section, row[1]) if x))
     return keys
 

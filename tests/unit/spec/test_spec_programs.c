@@ -35,7 +35,8 @@ static void test_command_has_its_own_keys_alone_when_canonical(void **state) {
         "\"memory_bytes\":\"auto\",\"processes\":\"auto\",\"open_files\":64,"
         "\"gpus_per_rank\":0,\"gpu\":null,\"isolate_gpus\":false,\"gpu_names\":\"uuid\","
         "\"unmanaged_gpus\":false},"
-        "\"metrics_from\":{\"stdout\":null,\"transformers\":\"auto\"}}";
+        "\"metrics_from\":{\"stdout\":null,\"transformers\":\"auto\"},"
+        "\"loggers_in\":{\"tensorboard\":null}}";
     struct td_json *tree = parse(*state, "kind: command\ncommand: [run, 3]\nenv: {A: 1, B: x}\n"
                                          "trainer: {devices: 2}\nresources: {open_files: 64}\n");
     for (int i = 0; i < 2; i++) {
