@@ -30,8 +30,8 @@ def daemon(cluster):
 
 def settled(daemon):
     """Nothing is on its way to the disk. A commit that is, and fails, has the next change refused before it is tried."""
-    rows = lambda: sqlite3.connect(daemon.state_dir / "state.db").execute("SELECT 1 FROM nodes").fetchall()
-    until("the node's row is on disk", rows)
+    rows = lambda: sqlite3.connect(daemon.state_dir / "state.db").execute("SELECT * FROM nodes").fetchall()
+    until("the node's row is on disk, with what it found of its devices", lambda: '"devices":[{' in str(rows()))
     until("the ends of attempts are, and all of their points", lambda: not daemon.attempts())
 
 
@@ -191,7 +191,9 @@ def test_reads_waited_for_what_the_disk_thread_wrote(daemon):
     """The log of one job is a pipe that nobody reads: its write waits. Reads of another job do not."""
     done = daemon.submit(SPEC)
     daemon.finish(done)
-    logs, manifest = daemon.logs(done, follow=True), read_shard(daemon, done)
+    settled(daemon)
+    read_log = lambda: b"".join(part.data for part in daemon.logs(done))
+    logs, manifest = read_log(), read_shard(daemon, done)
     first = daemon.submit(LONG, "trainer.max_steps=100000", "trainer.devices=2")  # all slots
     daemon.wait_step(first, 1)
     stuck = daemon.submit(SPEC)
@@ -203,14 +205,16 @@ def test_reads_waited_for_what_the_disk_thread_wrote(daemon):
     daemon.steer("Cancel", first)
     try:
         daemon.finish(stuck)  # its events came, and so did its first line
-        assert logs and daemon.logs(done) == logs
+        assert logs and read_log() == logs
         assert manifest and read_shard(daemon, done) == manifest
         assert daemon.points(done)
         assert failed not in daemon.log.read_text()
     finally:
         ends = [os.open(pipe, os.O_RDONLY | os.O_NONBLOCK) for pipe in pipes]
-    until("the write that waited has failed: it is a pipe", lambda: failed in daemon.log.read_text())
-    for pipe, end in zip(pipes, ends):
-        pipe.unlink()
-        os.close(end)
+        try:
+            until("the write that waited has failed: it is a pipe", lambda: failed in daemon.log.read_text())
+        finally:
+            for pipe, end in zip(pipes, ends):
+                pipe.unlink()
+                os.close(end)
     until("its log is sent again", lambda: daemon.logs(stuck))
