@@ -98,7 +98,10 @@ static td_status add_sample(struct td_buf *b, const struct td_nvml_device *d,
     if (s->has_temperature) {
         TD_TRY(td_buf_printf(b, ",\"temperature_c\":%" PRIu32, s->temperature_c));
     }
-    if (s->has_throttle) TD_TRY(td_buf_printf(b, ",\"throttle\":%" PRIu64, s->throttle));
+    if (s->has_throttle) {
+        TD_TRY(td_buf_printf(b, ",\"throttle\":%" PRIu64 ",\"throttled\":%d", s->throttle,
+                             (int)s->throttled));
+    }
     if (s->has_processes) TD_TRY(add_processes(b, s));
     return td_buf_str(b, "}");
 }

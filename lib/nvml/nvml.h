@@ -54,6 +54,11 @@ TD_DEFINE_AUTO(td_nvml, td_nvml_close);
 // is wrong. The list dies with the next call.
 TD_MUST_USE td_status td_nvml_read(struct td_nvml *n, const struct td_nvml_list **out_list);
 
+// Bits of throttle that mean that work is slower than the device could do it. They are the power
+// cap, a slowdown by hardware, heat (by software and by hardware), and the power brake. Not among
+// them: it is idle, and clocks that somebody has set or that follow another device.
+enum { TD_NVML_THROTTLED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80 };
+
 struct td_nvml_process {
     uint32_t pid;
     uint64_t used_bytes; // 0: unknown
@@ -66,6 +71,7 @@ struct td_nvml_sample {
     double power_w;
     uint32_t temperature_c;
     uint64_t throttle;            // NVML's bits: why clocks are lower than they could be
+    bool throttled;               // one of them is power or heat (TD_NVML_THROTTLED)
     uint32_t n_processes, n_more; // more: that have no room
     struct td_nvml_process process[TD_NVML_PROCESSES];
 };

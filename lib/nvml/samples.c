@@ -57,6 +57,7 @@ void td_nvml_sample(const struct td_nvml *n, const struct td_nvml_device *d,
                                          &s.temperature_c) == TD_NVML_OK;
     s.has_throttle = TD_NVML_TRY_CALL(c, throttle, d->handle, &throttle) == TD_NVML_OK;
     s.throttle = throttle;
+    s.throttled = (throttle & TD_NVML_THROTTLED) != 0;
     read_processes(n, d, &s);
     *out_sample = s;
 }

@@ -12,6 +12,7 @@
 //   link UUID UUID                             these two have NVLink
 //   lost UUID | denied UUID
 //   use UUID BYTES PERCENT MILLIWATTS DEGREES
+//   throttle UUID BITS                         why its clocks are low
 //   process UUID PID BYTES
 //   xid UUID NUMBER                            each line is an event, once
 //   hang FUNCTION [SECONDS]                    it does not return, or so late; its name without _vN
@@ -53,8 +54,9 @@ struct gpu {
     char uuid[80], name[96];
     unsigned long long bytes, used;
     unsigned bus, numa, percent, milliwatts, degrees;
+    unsigned long long throttle;
     int major, minor, parent; // parent: -1: it is a whole GPU
-    bool lost, denied, cut, is_used;
+    bool lost, denied, cut, is_used, is_throttled;
 };
 struct pair {
     char a[80], b[80];
@@ -110,6 +112,10 @@ static void add_fact(const char *line) {
     if (sscanf(line, "migmode %79s", p.a) == 1 && (g = find(p.a))) g->cut = true;
     if (sscanf(line, "lost %79s", p.a) == 1 && (g = find(p.a))) g->lost = true;
     if (sscanf(line, "denied %79s", p.a) == 1 && (g = find(p.a))) g->denied = true;
+    if (sscanf(line, "throttle %79s %llu", p.a, &p.n) == 2 && (g = find(p.a))) {
+        g->throttle = p.n;
+        g->is_throttled = true;
+    }
     if (sscanf(line, "link %79s %79s", p.a, p.b) == 2 && now.n_links < MANY) {
         now.link[now.n_links++] = p;
     }
@@ -395,6 +401,19 @@ EXPORT(nvmlDeviceGetTemperature, void *handle, int sensor, unsigned *out) {
     if (sensor != 0) return INVALID_ARGUMENT;
     if (g->parent >= 0 || !g->is_used) return NOT_SUPPORTED;
     *out = g->degrees;
+    return SUCCESS;
+}
+
+#ifdef NVML_DOUBLE_OLD
+#define THROTTLE nvmlDeviceGetCurrentClocksThrottleReasons
+#else
+#define THROTTLE nvmlDeviceGetCurrentClocksEventReasons
+#endif
+
+EXPORT(THROTTLE, void *handle, unsigned long long *out) {
+    DEVICE("nvmlDeviceGetCurrentClocksEventReasons", handle);
+    if (g->parent >= 0 || !g->is_throttled) return NOT_SUPPORTED;
+    *out = g->throttle;
     return SUCCESS;
 }
 

@@ -200,12 +200,34 @@ static void test_samples_have_what_the_driver_says_and_nothing_else(void **state
     assert_true(s.has_utilization && s.utilization == 97);
     assert_true(s.has_power && s.power_w > 651.4 && s.power_w < 651.6);
     assert_true(s.has_temperature && s.temperature_c == 61);
-    assert_false(s.has_throttle); // the double has no such function
+    assert_false(s.has_throttle || s.throttled);
     assert_true(s.has_processes && s.n_processes == 2 && !s.n_more);
     assert_true(s.process[0].pid == 4242 && s.process[0].used_bytes == 1 << 20);
     assert_true(s.process[1].pid == 4343 && !s.process[1].used_bytes);
     td_nvml_sample(n, &l->device[1], &s);
     assert_true(s.has_memory && !s.used_bytes && !s.has_utilization && !s.has_power);
+}
+
+static void test_device_is_throttled_when_power_or_heat_hold_it_back(void **state) {
+    static const struct {
+        const char *bits;
+        bool throttled;
+    } cases[] = {{"1", false},  // it is idle
+                 {"2", false},  // clocks of applications
+                 {"16", false}, // another device's
+                 {"256", false}, {"4", true},  {"8", true},
+                 {"32", true},   {"64", true}, {"128", true}};
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        TD_AUTO(td_nvml) *n = NULL;
+        struct td_nvml_sample s;
+        char line[64];
+        snprintf(line, sizeof line, "throttle GPU-a %s\n", cases[i].bits);
+        script(*state, four, line);
+        assert_ok(open_double(i % 2 ? "nvml" : "nvml_old", &n));
+        td_nvml_sample(n, &read_list(n)->device[0], &s);
+        assert_true(s.has_throttle && s.throttle == strtoull(cases[i].bits, NULL, 10));
+        assert_true(s.throttled == cases[i].throttled);
+    }
 }
 
 static void test_processes_are_counted_when_there_are_more_than_there_is_room(void **state) {
@@ -288,6 +310,7 @@ int main(void) {
         test_in_scratch(test_notes_are_counted_when_there_are_more_than_there_is_room),
         test_in_scratch(test_devices_of_others_are_left_out_when_they_cannot_be_opened),
         test_in_scratch(test_samples_have_what_the_driver_says_and_nothing_else),
+        test_in_scratch(test_device_is_throttled_when_power_or_heat_hold_it_back),
         test_in_scratch(test_processes_are_counted_when_there_are_more_than_there_is_room),
         test_in_scratch(test_error_event_names_its_device_when_the_driver_has_one),
         test_in_scratch(test_older_library_is_read_when_it_has_older_names_and_layouts),

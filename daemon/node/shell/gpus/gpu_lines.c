@@ -79,8 +79,8 @@ static td_status read_device(struct td_arena *a, const struct td_json *v, Traind
 }
 
 static td_status read_measured(struct td_arena *a, const struct td_json *v, Traind__V1__Gpu *g) {
-    static const char *const names[] = {"used_bytes", "utilization", "power_w", "temperature_c",
-                                        "throttle"};
+    static const char *const names[] = {"used_bytes",    "utilization", "power_w",
+                                        "temperature_c", "throttle",    "throttled"};
     g->measured = td_arena_array(a, TD_COUNTOF(names), sizeof *g->measured);
     if (!g->measured) return td_fail_oom();
     for (size_t i = 0; i < TD_COUNTOF(names); i++) {
