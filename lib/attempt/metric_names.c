@@ -112,12 +112,13 @@ enum td_metric_kind td_metric_names_take(struct td_metric_names *t,
     if (!ends || !td_metric_name_fits(name) || r->step < 0 || r->epoch < 0) {
         return TD_METRIC_IS_BAD;
     }
-    *out_point = (struct td_metric_point){.step = r->step,
-                                          .epoch = r->epoch,
-                                          .sum = r->sum,
-                                          .count = r->count,
-                                          .real_ns = r->real_ns,
-                                          .flags = r->flags & TD_METRIC_SUM_COUNT};
+    *out_point =
+        (struct td_metric_point){.step = r->step,
+                                 .epoch = r->epoch,
+                                 .sum = r->sum,
+                                 .count = r->count,
+                                 .real_ns = r->real_ns,
+                                 .flags = r->flags & (TD_METRIC_SUM_COUNT | TD_METRIC_DEVICE)};
     memcpy(out_point->name, name, sizeof name);
     return TD_METRIC_IS_POINT;
 }

@@ -34,7 +34,7 @@ struct td_metric_point {
     int32_t step, epoch;
     double sum, count;
     int64_t real_ns;
-    uint32_t flags;
+    uint32_t flags; // TD_METRIC_SUM_COUNT, TD_METRIC_DEVICE
 };
 
 struct td_metric_names {

@@ -139,6 +139,7 @@ void td_rank_page_answer_drain(struct td_rank_page *p, uint32_t asked);
 enum td_metric_flags {
     TD_METRIC_SUM_COUNT = 1, // sum and count merge over ranks; else last value
     TD_METRIC_NUMBERED = 2,  // its name is the one that was defined with that number
+    TD_METRIC_DEVICE = 4,    // of a device of the rank, by its launcher: "gpu0.power"
     TD_METRIC_NAMES = 0x80,  // no point: it defines a name (metric_names.h)
 };
 enum {

@@ -157,12 +157,18 @@ static void give_up(struct td_logger *g, struct slot *slot, td_status failed) {
     slot->noted = true;
 }
 
+static bool is_of_device(const struct td_metric_point *p) {
+    return (p->flags & TD_METRIC_DEVICE) != 0;
+}
+
 // Puts the rows of segments, up to a step and to the offsets of `end` (NULL: all that is there).
+// *out_any: a rank has made a point. What its device did before that is in no file: it was loading.
 static td_status replay(const struct td_logger *g, struct slot *slot, struct segments *from,
-                        const struct segments *end, int64_t last, int flags) {
+                        const struct segments *end, int64_t last, int flags, bool *out_any) {
     TD_AUTO_FREE struct chunk *chunk = td_calloc(1, sizeof *chunk);
     struct td_log_rows rows = {0};
     struct td_log_row row;
+    bool any = false;
     td_status failed = chunk ? td_log_rows_init(&rows, g->n_ranks) : td_fail_oom();
     for (bool more = true; more && !failed;) {
         more = false;
@@ -170,7 +176,8 @@ static td_status replay(const struct td_logger *g, struct slot *slot, struct seg
             more |= read_points(from, i, end ? end->offset[i] : UINT64_MAX, chunk);
             for (size_t k = 0; k < chunk->n && !failed; k++) {
                 const struct td_metric_point *p = &chunk->point[k];
-                if (p->step <= last) failed = td_log_rows_add(&rows, i, p);
+                any |= !is_of_device(p);
+                if (any && p->step <= last) failed = td_log_rows_add(&rows, i, p);
             }
         }
         while (!failed && td_log_rows_take(&rows, more ? 0 : flags, &row)) {
@@ -178,6 +185,7 @@ static td_status replay(const struct td_logger *g, struct slot *slot, struct seg
         }
     }
     td_log_rows_finish(&rows);
+    *out_any = any;
     return failed ? failed : slot->ops->flush(slot->sink);
 }
 
@@ -188,11 +196,8 @@ static td_status take_up_before(const struct td_logger *g, struct slot *slot) {
         struct segments before;
         TD_TRY(td_fs_path(dir, "%s/a%u", g->parent_dir, a));
         if (!open_segments(g, dir, &before)) continue;
-        td_status failed = replay(g, slot, &before, NULL, g->first_step, TD_LOG_TAKE_ALL);
         bool any = false;
-        for (int32_t i = 0; i < g->n_ranks; i++) {
-            any |= before.offset[i] > 0;
-        }
+        td_status failed = replay(g, slot, &before, NULL, g->first_step, TD_LOG_TAKE_ALL, &any);
         close_segments(&before, g->n_ranks);
         if (failed || any) return failed;
     }
@@ -213,9 +218,10 @@ static td_status open_sink(struct td_logger *g, struct slot *slot) {
 // Opens it again, with all rows that are closed by now.
 static td_status catch_up(struct td_logger *g, struct slot *slot, int flags) {
     struct segments own;
+    bool any;
     TD_TRY(open_sink(g, slot));
     if (!open_segments(g, g->attempt_dir, &own)) return TD_OK;
-    td_status failed = replay(g, slot, &own, &g->segments, INT64_MAX, flags);
+    td_status failed = replay(g, slot, &own, &g->segments, INT64_MAX, flags, &any);
     close_segments(&own, g->n_ranks);
     return failed;
 }
@@ -256,14 +262,23 @@ static void flush_all(struct td_logger *g, int flags) {
 }
 
 // ---- the thread ---------------------------------------------------------------------------------
+// The step of the first point that a rank itself has made; INT64_MAX: there is none.
+static int64_t first_of(const struct chunk *chunk) {
+    for (size_t i = 0; i < chunk->n; i++) {
+        if (!is_of_device(&chunk->point[i])) return chunk->point[i].step;
+    }
+    return INT64_MAX;
+}
+
 // One chunk of each rank; false: there was nothing.
 static bool read_round(struct td_logger *g, struct chunk *chunk) {
     bool any = false;
     int64_t lowest = INT64_MAX;
     for (int32_t i = 0; i < g->n_ranks; i++) {
         any |= read_points(&g->segments, i, UINT64_MAX, chunk);
-        if (chunk->n) lowest = TD_MIN(lowest, chunk->point[0].step);
+        lowest = TD_MIN(lowest, first_of(chunk));
         for (size_t k = 0; k < chunk->n; k++) {
+            if (!g->begun && is_of_device(&chunk->point[k])) continue;
             td_status failed = td_log_rows_add(&g->rows, i, &chunk->point[k]);
             if (failed) td_status_log(TD_LOG_WARN, failed, "a point is in no logger, continuing");
         }

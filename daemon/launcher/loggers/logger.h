@@ -15,6 +15,8 @@
 // attempt wrote past its checkpoint. What that attempt had not written yet is read from its
 // segments, where they are on this node.
 //
+// What devices do is in the files from the first step of the attempt on.
+//
 // Files are in `<dir>/<name>-<job>`; without the knob dir in `logs` beside the job's checkpoints.
 // Thread: the launcher's; below it one of its own. Bounds: 10 s for the thread to end.
 

@@ -22,7 +22,7 @@
 
 enum {
     CSV_MAGIC = 0x6c637376,
-    COLUMNS_MAX = 256, // further metrics are left out
+    COLUMNS_MAX = 256 + TD_LOG_DEVICE_CELLS, // further metrics are left out
     LINE_MAX_BYTES = 64 << 10,
     PENDING_MAX = 256 << 10,
     CELL_BYTES = 32,
@@ -362,7 +362,7 @@ static td_status begin_row(struct csv_sink *s, int64_t step) {
 
 // The columns of a row's values; NULL: there is none, or the file has it. How many are not there.
 static size_t find_all(struct csv_sink *s, const struct td_log_row *row,
-                       struct column *out[TD_LOG_CELLS]) {
+                       struct column *out[TD_LOG_VALUES]) {
     const bool is_last = s->has_row && row->step == s->step;
     size_t n_new = 0;
     for (size_t i = 0; i < row->n; i++) {
@@ -378,7 +378,7 @@ static size_t find_all(struct csv_sink *s, const struct td_log_row *row,
 
 static td_status csv_put(struct td_log_sink *sink, const struct td_log_row *row) {
     struct csv_sink *s = csv_of(sink);
-    struct column *to[TD_LOG_CELLS];
+    struct column *to[TD_LOG_VALUES];
     size_t was[COLUMNS_MAX], n_to = 0;
     if (s->pending.len > PENDING_MAX - 2 * LINE_MAX_BYTES) TD_TRY(flush(s));
     if (find_all(s, row, to) || s->n == 0) {

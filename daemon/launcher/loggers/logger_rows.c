@@ -13,7 +13,7 @@
 
 struct cell {
     char name[TD_METRIC_NAME_BYTES];
-    bool merges;
+    bool merges, device;
     int32_t n_has;
     double last;
     struct td_exact_mean mean;
@@ -23,8 +23,8 @@ struct td_log_open_row {
     struct td_log_open_row *next, *before;
     int64_t step, epoch, real_ns;
     bool changed, late;
-    size_t n;
-    struct cell cell[TD_LOG_CELLS];
+    size_t n, n_devices; // of them
+    struct cell cell[TD_LOG_VALUES];
 };
 
 td_status td_log_rows_init(struct td_log_rows *t, int32_t n_ranks) {
@@ -80,17 +80,23 @@ static struct td_log_open_row *row_of(struct td_log_rows *t, int64_t step) {
     return row;
 }
 
+static bool is_full(const struct td_log_open_row *row, bool device) {
+    return device ? row->n_devices == TD_LOG_DEVICE_CELLS : row->n - row->n_devices == TD_LOG_CELLS;
+}
+
 // NULL: the row is full, or there is no memory.
-static struct cell *cell_of(struct td_log_rows *t, struct td_log_open_row *row, const char *name) {
+static struct cell *cell_of(struct td_log_rows *t, struct td_log_open_row *row, const char *name,
+                            bool device) {
     for (size_t i = 0; i < row->n; i++) {
         if (strcmp(row->cell[i].name, name) == 0) return &row->cell[i];
     }
-    if (row->n == TD_LOG_CELLS) return NULL;
+    if (is_full(row, device)) return NULL;
     struct cell *c = &row->cell[row->n];
-    *c = (struct cell){.has = td_calloc((size_t)t->n_ranks, sizeof *c->has)};
+    *c = (struct cell){.device = device, .has = td_calloc((size_t)t->n_ranks, sizeof *c->has)};
     if (!c->has) return NULL;
     snprintf(c->name, sizeof c->name, "%s", name);
     row->n++;
+    row->n_devices += device;
     return c;
 }
 
@@ -99,11 +105,14 @@ td_status td_log_rows_add(struct td_log_rows *t, int32_t rank_idx,
     TD_CHECK(rank_idx >= 0 && rank_idx < t->n_ranks);
     struct td_log_open_row *row = row_of(t, p->step);
     if (!row) return td_fail_oom();
-    t->newest[rank_idx] = TD_MAX(t->newest[rank_idx], p->step);
-    t->latest_ns = TD_MAX(t->latest_ns, p->real_ns);
-    struct cell *c = cell_of(t, row, p->name);
-    if (!c && row->n == TD_LOG_CELLS) {
-        t->dropped++;
+    const bool device = (p->flags & TD_METRIC_DEVICE) != 0;
+    if (!device) {
+        t->newest[rank_idx] = TD_MAX(t->newest[rank_idx], p->step);
+        t->latest_ns = TD_MAX(t->latest_ns, p->real_ns);
+    }
+    struct cell *c = cell_of(t, row, p->name, device);
+    if (!c && is_full(row, device)) {
+        t->dropped += !device;
         return TD_OK;
     }
     if (!c) return td_fail_oom();
@@ -111,8 +120,10 @@ td_status td_log_rows_add(struct td_log_rows *t, int32_t rank_idx,
     c->has[rank_idx] = true;
     c->merges = (p->flags & TD_METRIC_SUM_COUNT) != 0;
     c->last = p->count > 0 ? p->sum / p->count : (double)NAN;
-    row->epoch = p->epoch;
-    row->real_ns = TD_MAX(row->real_ns, p->real_ns);
+    if (!device || row->n == row->n_devices) { // the row is what ranks say of the step
+        row->epoch = p->epoch;
+        row->real_ns = TD_MAX(row->real_ns, p->real_ns);
+    }
     row->changed = true;
     if (!c->merges) return TD_OK;
     return td_exact_mean_add(&c->mean, p->sum, p->count) ? TD_OK : td_fail_oom();
@@ -123,7 +134,7 @@ static void show(const struct td_log_rows *t, const struct td_log_open_row *row,
     *out = (struct td_log_row){.step = row->step, .epoch = row->epoch, .real_ns = row->real_ns};
     for (size_t i = 0; i < row->n; i++) {
         const struct cell *c = &row->cell[i];
-        if (!closed && c->n_has < t->n_ranks) continue;
+        if (!closed && (c->device || c->n_has < t->n_ranks)) continue;
         struct td_log_value *v = &out->value[out->n++];
         memcpy(v->name, c->name, sizeof v->name);
         v->value = c->merges ? td_exact_mean_value(&c->mean) : c->last;
@@ -132,7 +143,7 @@ static void show(const struct td_log_rows *t, const struct td_log_open_row *row,
 
 static bool is_complete(const struct td_log_rows *t, const struct td_log_open_row *row) {
     for (size_t i = 0; i < row->n; i++) {
-        if (row->cell[i].n_has < t->n_ranks) return false;
+        if (!row->cell[i].device && row->cell[i].n_has < t->n_ranks) return false;
     }
     return true;
 }

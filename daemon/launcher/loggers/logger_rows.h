@@ -12,13 +12,22 @@
 // that step, a late one. It is closed when all ranks have reported what is in it, or have reported
 // something else 2 s later.
 //
+// What a device of a rank does (TD_METRIC_DEVICE) waits for nobody, and nobody waits for it. It is
+// shown when its row is closed. It says nothing about how far its rank is.
+//
 // Bounds: TD_LOG_ROWS open rows, of which the oldest is closed for another; TD_LOG_CELLS cells in
-// a row, further metrics are dropped and counted. Thread: the logger's.
+// a row, further metrics are dropped and counted. Devices have TD_LOG_DEVICE_CELLS beside them, and
+// what has no room there is left out. Thread: the logger's.
 
 #include "lib/attempt/metric_names.h"
 #include "traind/status.h"
 
-enum { TD_LOG_ROWS = 2048, TD_LOG_CELLS = 128 };
+enum {
+    TD_LOG_ROWS = 2048,
+    TD_LOG_CELLS = 128,
+    TD_LOG_DEVICE_CELLS = 40, // 8 devices
+    TD_LOG_VALUES = TD_LOG_CELLS + TD_LOG_DEVICE_CELLS,
+};
 
 struct td_log_value {
     char name[TD_METRIC_NAME_BYTES];
@@ -28,7 +37,7 @@ struct td_log_row {
     int64_t step, epoch;
     int64_t real_ns; // of its newest point
     size_t n;
-    struct td_log_value value[TD_LOG_CELLS];
+    struct td_log_value value[TD_LOG_VALUES];
 };
 
 struct td_log_open_row;

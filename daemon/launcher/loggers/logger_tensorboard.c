@@ -22,7 +22,7 @@
 
 enum {
     BOARD_MAGIC = 0x6c746266,
-    TAGS_MAX = 256,
+    TAGS_MAX = 256 + TD_LOG_DEVICE_CELLS,
     PENDING_MAX = 256 << 10,
     CHUNK = 2 * TD_TFEVENT_MAX,
     HOST_BYTES = 65
@@ -210,7 +210,7 @@ static void add(struct board *s, const char *name, double value, int64_t step,
 
 static td_status board_put(struct td_log_sink *sink, const struct td_log_row *row) {
     struct board *s = board_of(sink);
-    struct td_tfscalar scalar[TD_LOG_CELLS + 1];
+    struct td_tfscalar scalar[TD_LOG_VALUES + 1];
     size_t n = 0;
     for (size_t i = 0; i < row->n; i++) {
         char name[TD_LOG_COLUMN_BYTES];

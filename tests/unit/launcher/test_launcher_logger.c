@@ -133,6 +133,65 @@ static void test_rows_and_cells_have_a_bound(void **state) {
     td_log_rows_finish(&t);
 }
 
+// Of a device, made long after what ranks say.
+static void say_device(struct td_log_rows *t, int rank, const char *name, int step, double value) {
+    struct td_metric_point p = {.step = step,
+                                .epoch = 77,
+                                .sum = 2 * value,
+                                .count = 2,
+                                .real_ns = 3600 * TD_NS_PER_S,
+                                .flags = TD_METRIC_DEVICE};
+    snprintf(p.name, sizeof p.name, "%s", name);
+    assert_ok(td_log_rows_add(t, rank, &p));
+}
+
+static void test_device_is_shown_with_its_row_and_holds_up_none(void **state) {
+    (void)state;
+    struct td_log_rows t;
+    assert_ok(td_log_rows_init(&t, 2));
+    say_device(&t, 1, "gpu1.power", 1, 200);
+    say_device(&t, 1, "gpu1.power", 1, 300); // its mean so far
+    assert_string_equal(taken(&t, 0), "");
+    say(&t, 0, "loss", 1, 2, 1);
+    say(&t, 1, "loss", 1, 4, 1);
+    assert_string_equal(taken(&t, 0), "1: loss=3, "); // as without it
+    say_device(&t, 0, "gpu0.power", 2, 100);          // rank 0 itself is at 1
+    say(&t, 1, "loss", 2, 5, 1);
+    assert_string_equal(taken(&t, 0), "");
+    struct td_log_row row;
+    say(&t, 0, "loss", 2, 5, 1);
+    assert_true(td_log_rows_take(&t, 0, &row));
+    assert_true(row.n == 2 && row.step == 1 && row.epoch == 0);
+    assert_string_equal(row.value[0].name, "gpu1.power");
+    assert_true(row.value[0].value == 300);
+    assert_string_equal(taken(&t, 0), "2: loss=5, ");
+    say_device(&t, 0, "gpu0.power", 1, 7); // its row is closed: nobody is waited for
+    assert_string_equal(taken(&t, 0), "1: gpu0.power=7, ");
+    assert_string_equal(taken(&t, TD_LOG_TAKE_ALL), "2: gpu0.power=100 loss=5, ");
+    td_log_rows_finish(&t);
+}
+
+static void test_devices_take_no_room_of_what_ranks_say(void **state) {
+    (void)state;
+    struct td_log_rows t;
+    struct td_log_row row;
+    char name[TD_METRIC_NAME_BYTES];
+    assert_ok(td_log_rows_init(&t, 1));
+    for (int i = 0; i <= TD_LOG_DEVICE_CELLS; i++) {
+        snprintf(name, sizeof name, "gpu%d.power", i);
+        say_device(&t, 0, name, 0, 1);
+    }
+    assert_int_equal(t.dropped, 0); // left out
+    for (int i = 0; i < TD_LOG_CELLS; i++) {
+        snprintf(name, sizeof name, "m%d", i);
+        say(&t, 0, name, 0, 1, 1);
+    }
+    assert_int_equal(t.dropped, 0);
+    assert_true(td_log_rows_take(&t, TD_LOG_TAKE_ALL, &row));
+    assert_int_equal(row.n, TD_LOG_VALUES);
+    td_log_rows_finish(&t);
+}
+
 // ---- sinks --------------------------------------------------------------------------------------
 static struct td_log_sink *open_sink(const struct td_log_sink_ops *ops, const char *dir,
                                      uint32_t attempt, int64_t last) {
@@ -334,6 +393,8 @@ int main(void) {
         cmocka_unit_test(test_late_row_waits_for_the_ranks_that_may_report_it),
         cmocka_unit_test(test_mean_does_not_show_the_order_of_the_ranks),
         cmocka_unit_test(test_rows_and_cells_have_a_bound),
+        cmocka_unit_test(test_device_is_shown_with_its_row_and_holds_up_none),
+        cmocka_unit_test(test_devices_take_no_room_of_what_ranks_say),
         test_in_scratch(test_columns_grow_and_the_open_row_is_written_over),
         test_in_scratch(test_csv_goes_on_where_it_can_be_read_and_nothing_is_there_twice),
         test_in_scratch(test_late_values_are_in_the_csv_once_also_when_they_are_put_again),

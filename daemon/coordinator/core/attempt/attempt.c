@@ -377,21 +377,25 @@ static void on_events(struct td_core *core, struct td_job *j, struct td_attempt 
     td_core_save_attempt(core, j, a);
 }
 
-static void take_record(struct td_core *core, struct td_job *j, struct td_attempt *a, uint32_t rank,
+// True: the job has said something of itself. What its devices do is stored alone: it is many
+// names, and nothing that people wait for.
+static bool take_record(struct td_core *core, struct td_job *j, struct td_attempt *a, uint32_t rank,
                         const struct td_metric_record *r, struct td_points *p) {
     struct td_metric_point *to = &p->points[p->n_points];
     switch (td_metric_names_take(&a->ranks[rank].names, r, to)) {
     case TD_METRIC_IS_NAME:
-        return;
+        return true;
     case TD_METRIC_IS_BAD:
         core->counters[TD_COUNT_BAD_POINTS]++;
-        return;
+        return true;
     case TD_METRIC_IS_POINT:
         p->n_points++;
+        if (to->flags & TD_METRIC_DEVICE) return false;
         if (!td_job_take_metric(j, a->number, a->n_ranks, to)) {
             core->counters[TD_COUNT_BAD_POINTS]++;
         }
     }
+    return true;
 }
 
 // Those that were defined among the points.
@@ -412,18 +416,19 @@ static void on_metrics(struct td_core *core, struct td_job *j, struct td_attempt
     p->rank = rank;
     p->first_name = a->ranks[rank].names.n;
     p->points = td_core_must(td_calloc(n, sizeof *p->points));
+    bool is_news = false;
     for (size_t i = 0; i < n; i++) {
         struct td_metric_record r;
         memcpy(&r, data + i * sizeof r, sizeof r);
-        take_record(core, j, a, rank, &r, p);
+        is_news |= take_record(core, j, a, rank, &r, p);
     }
     add_names(&a->ranks[rank].names, p);
     a->ranks[rank].metrics += n * sizeof(struct td_metric_record);
     p->offset = a->ranks[rank].metrics;
     td_core_points(core, p);
-    if (!td_job_state_ended(j->state)) {
+    if (is_news && !td_job_state_ended(j->state)) {
         td_core_progress(core, j);
-    } else {
+    } else if (is_news) {
         td_core_touch(core, j); // its last values are in its record now
     }
     td_attempt_maybe_close(core, j, a);

@@ -24,6 +24,8 @@ static const char *const metrics_migrations[] = {
     " PRIMARY KEY (job, attempt, rank, number)) WITHOUT ROWID;"
     // Definitions before these cursors were not kept, so that later ones have no known number.
     "INSERT INTO names SELECT job, attempt, rank, -1, '' FROM cursors WHERE offset > 0;",
+    // 1: its first point was of a device.
+    "ALTER TABLE series ADD COLUMN device INTEGER NOT NULL DEFAULT 0;",
 };
 
 static td_status prepare(struct td_metrics_db *m, const char *text, sqlite3_stmt **out) {
@@ -36,7 +38,8 @@ td_status td_metrics_db_open(const char *dir, const char *name, struct td_metric
     TD_TRY(td_db_migrate(m->db, name, metrics_migrations, (int)TD_COUNTOF(metrics_migrations)));
     if (td_metrics_sum_register(m->db) != SQLITE_OK) return td_db_fail(m->db, name, "functions");
     TD_TRY(prepare(m, "SELECT id FROM series WHERE job = ?1 AND name = ?2", &m->find_series));
-    TD_TRY(prepare(m, "INSERT INTO series (job, name) VALUES (?1, ?2)", &m->add_series));
+    TD_TRY(
+        prepare(m, "INSERT INTO series (job, name, device) VALUES (?1, ?2, ?3)", &m->add_series));
     TD_TRY(prepare(m,
                    "INSERT INTO points (series, step, attempt, epoch, sum, count, n_ranks, real_ns)"
                    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7)"
@@ -45,7 +48,7 @@ td_status td_metrics_db_open(const char *dir, const char *name, struct td_metric
                    " sum_rest = CASE WHEN ?8 THEN exact_rest(sum, sum_rest, ?5) END,"
                    " count = CASE WHEN ?8 THEN exact_sum(count, count_rest, ?6) ELSE ?6 END,"
                    " count_rest = CASE WHEN ?8 THEN exact_rest(count, count_rest, ?6) END,"
-                   " n_ranks = n_ranks + 1, real_ns = max(real_ns, ?7)",
+                   " n_ranks = n_ranks + ?9, real_ns = max(real_ns, ?7)",
                    &m->add_point));
     TD_TRY(prepare(m, "INSERT OR REPLACE INTO names VALUES (?1, ?2, ?3, ?4, ?5)", &m->put_name));
     return prepare(m, "INSERT OR REPLACE INTO cursors VALUES (?1, ?2, ?3, ?4)", &m->put_cursor);
@@ -61,18 +64,19 @@ void td_metrics_db_finish(struct td_metrics_db *m) {
 }
 
 // ---- points -------------------------------------------------------------------------------------
-static int find_series(struct td_metrics_db *m, const char *job, const char *name,
+static int find_series(struct td_metrics_db *m, const char *job, const struct td_metric_point *p,
                        int64_t *out_id) {
     sqlite3_stmt *q = m->find_series;
     sqlite3_bind_text(q, 1, job, -1, SQLITE_STATIC);
-    sqlite3_bind_text(q, 2, name, -1, SQLITE_STATIC);
+    sqlite3_bind_text(q, 2, p->name, -1, SQLITE_STATIC);
     int rc = sqlite3_step(q);
     if (rc == SQLITE_ROW) *out_id = sqlite3_column_int64(q, 0);
     sqlite3_reset(q);
     if (rc == SQLITE_ROW) return SQLITE_OK;
     if (rc != SQLITE_DONE) return rc;
     sqlite3_bind_text(m->add_series, 1, job, -1, SQLITE_STATIC);
-    sqlite3_bind_text(m->add_series, 2, name, -1, SQLITE_STATIC);
+    sqlite3_bind_text(m->add_series, 2, p->name, -1, SQLITE_STATIC);
+    sqlite3_bind_int(m->add_series, 3, (p->flags & TD_METRIC_DEVICE) != 0);
     rc = td_db_step(m->add_series);
     *out_id = sqlite3_last_insert_rowid(sqlite3_db_handle(m->add_series));
     return rc;
@@ -105,7 +109,7 @@ int td_metrics_db_put(struct td_metrics_db *m, const struct td_points *p) {
     for (size_t i = 0; i < p->n_points; i++) {
         const struct td_metric_point *r = &p->points[i];
         if (strcmp(last, r->name) != 0) {
-            int rc = find_series(m, p->job, r->name, &series);
+            int rc = find_series(m, p->job, r, &series);
             if (rc != SQLITE_OK) return rc;
             snprintf(last, sizeof last, "%s", r->name);
         }
@@ -118,6 +122,8 @@ int td_metrics_db_put(struct td_metrics_db *m, const struct td_points *p) {
         sqlite3_bind_double(q, 6, r->count);
         sqlite3_bind_int64(q, 7, r->real_ns);
         sqlite3_bind_int(q, 8, (r->flags & TD_METRIC_SUM_COUNT) != 0);
+        sqlite3_bind_int(q, 9,
+                         (r->flags & TD_METRIC_DEVICE) == 0); // one rank has it, and says it again
         int rc = td_db_step(q);
         if (rc != SQLITE_OK) return rc;
     }
@@ -187,7 +193,7 @@ static td_status read_last(struct td_metrics_db *db, int64_t id, struct td_metri
 td_status td_metrics_db_load_last(struct td_metrics_db *m, const char *job,
                                   void (*last)(struct td_metric_last *m, void *arg), void *arg) {
     sqlite3_stmt *q = NULL;
-    TD_TRY(prepare(m, "SELECT id, name FROM series WHERE job = ?1 ORDER BY id", &q));
+    TD_TRY(prepare(m, "SELECT id, name FROM series WHERE job = ?1 AND NOT device ORDER BY id", &q));
     sqlite3_bind_text(q, 1, job, -1, SQLITE_STATIC);
     td_status failed = TD_OK;
     int rc = SQLITE_DONE;

@@ -35,7 +35,7 @@ struct td_cursor_loader {
 };
 TD_MUST_USE td_status td_metrics_db_load_cursors(struct td_metrics_db *m,
                                                  const struct td_cursor_loader *to);
-// The last value of each series of a job.
+// The last value of each series of a job but for those of its devices.
 TD_MUST_USE td_status td_metrics_db_load_last(struct td_metrics_db *m, const char *job,
                                               void (*last)(struct td_metric_last *m, void *arg),
                                               void *arg);

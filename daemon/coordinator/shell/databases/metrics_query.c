@@ -83,9 +83,12 @@ static td_status note_name(struct td_databases_query *q, const char *name) {
 static td_status find_sources(struct reading *r) {
     struct td_databases_query *q = r->q;
     sqlite3_stmt *list = NULL;
-    TD_TRY(td_db_prepare(r->db, db_name, "SELECT id, name FROM series WHERE job = ?1 ORDER BY name",
+    TD_TRY(td_db_prepare(r->db, db_name,
+                         "SELECT id, name FROM series WHERE job = ?1 AND (?2 OR NOT device)"
+                         " ORDER BY device, name",
                          &list));
     sqlite3_bind_text(list, 1, q->job, -1, SQLITE_STATIC);
+    sqlite3_bind_int(list, 2, q->n_names || !q->picture_points);
     td_status s = TD_OK;
     int rc = SQLITE_DONE;
     while (!s && (rc = sqlite3_step(list)) == SQLITE_ROW) {

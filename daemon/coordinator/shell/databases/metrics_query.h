@@ -9,6 +9,9 @@
 // rest to the others. A picture has no pages: each series becomes at most so many ranges of steps
 // with the mean, the least and the largest of their points.
 //
+// Series come in the order of their names, those of devices last. A picture that names no series is
+// without these. They are many, and would leave no room to what a job says of itself.
+//
 // The newest attempt's point of a step counts; older attempts repeated the same steps.
 // Thread: the one that owns the connection, which is read alone (databases.h). An answer is of one
 // moment: it is read in one transaction.

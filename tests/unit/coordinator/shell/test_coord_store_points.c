@@ -128,6 +128,69 @@ static void test_order_of_the_ranks_does_not_show_in_a_mean(void **state) {
     }
 }
 
+static void on_series(struct td_databases_query *q, void *arg) {
+    assert_null(q->failure);
+    assert_int_equal(q->n_series, 2);
+    assert_string_equal(q->series[0].name, "train_loss"); // before what is of devices
+    assert_string_equal(q->series[1].name, "gpu0.power");
+    const struct td_databases_point *p = &q->series[1].points[0];
+    assert_true(q->series[1].n_points == 1 && p->value == 250 && p->n_ranks == 1);
+    ((struct value_seen *)arg)->done = true;
+    td_databases_query_destroy(q);
+}
+
+static void on_picture(struct td_databases_query *q, void *arg) {
+    assert_null(q->failure);
+    assert_int_equal(q->n_series, 1);
+    assert_string_equal(q->series[0].name, q->n_names ? "gpu0.power" : "train_loss");
+    ((struct value_seen *)arg)->done = true;
+    td_databases_query_destroy(q);
+}
+
+// Of all series, or of the device's.
+static void draw(struct rig *r, bool names_it) {
+    struct value_seen s = {0};
+    struct td_databases_query *q = calloc(1, sizeof *q);
+    snprintf(q->job, sizeof q->job, "j-1");
+    snprintf(q->names[0], sizeof q->names[0], "gpu0.power");
+    q->n_names = names_it;
+    q->picture_points = 10;
+    q->done = on_picture;
+    q->arg = &s;
+    td_databases_query(r->store, q);
+    assert_ok(td_loop_run_until(r->loop, &s.done, TD_TEST_WAIT_NS));
+}
+
+static void test_devices_are_apart_from_what_a_job_says_of_itself(void **state) {
+    struct value_seen s = {.last = -1};
+    struct rig r = {.points_wanted = 3};
+    open_rig(&r, *state);
+    for (int i = 0; i < 3; i++) { // twice at one step, with its mean so far
+        struct td_points *p = points(1, 0, 1, i ? 250 * (i + 1) : 6);
+        p->offset = (uint64_t)(i + 1) * 64;
+        if (i) snprintf(p->points[0].name, sizeof p->points[0].name, "gpu0.power");
+        if (i) p->points[0].flags = TD_METRIC_DEVICE;
+        if (i) p->points[0].count = i + 1;
+        td_databases_points(r.store, p);
+    }
+    assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
+    struct td_databases_query *q = calloc(1, sizeof *q);
+    snprintf(q->job, sizeof q->job, "j-1");
+    q->done = on_series;
+    q->arg = &s;
+    td_databases_query(r.store, q);
+    assert_ok(td_loop_run_until(r.loop, &s.done, TD_TEST_WAIT_NS));
+    draw(&r, false);
+    draw(&r, true);
+    close_rig(&r);
+    memset(&r, 0, sizeof r);
+    open_rig(&r, *state);
+    assert_ok(td_databases_load_last(r.store, "j-1", see_value, &s));
+    assert_true(s.last == 3); // the loss alone
+    td_databases_forget(r.store, "j-1");
+    close_rig(&r);
+}
+
 static void see_full(const char *job, uint32_t attempt, uint32_t rank, uint32_t number,
                      const char *name, void *arg) {
     assert_string_equal(job, "j-1");
@@ -177,6 +240,7 @@ static void test_points_of_the_first_schema_are_read_and_added_to(void **state) 
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_names_are_kept_with_the_cursor_that_they_came_with),
+        test_in_scratch(test_devices_are_apart_from_what_a_job_says_of_itself),
         test_in_scratch(test_order_of_the_ranks_does_not_show_in_a_mean),
         test_in_scratch(test_points_of_the_first_schema_are_read_and_added_to),
     };
