@@ -176,6 +176,7 @@ static td_status start_node(struct td_parts *p, const struct td_config *c, const
         .visible_gpus = c->visible_gpus,
         .shares_busy_gpus = strcmp(c->busy_devices, "use") == 0,
         .gpu_timeout_ns = c->gpu_timeout_ms * TD_NS_PER_MS,
+        .gpu_idle_ns = c->gpu_idle_after_ms * TD_NS_PER_MS,
         .user_umask = h->user_umask,
     };
     return td_node_daemon_create(p->loop, &options, &p->node);

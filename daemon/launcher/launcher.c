@@ -23,6 +23,7 @@
 #include "daemon/launcher/command/talk.h"
 #include "daemon/launcher/ending.h"
 #include "daemon/launcher/environment.h"
+#include "daemon/launcher/gpus.h"
 #include "daemon/launcher/loggers/logger.h"
 #include "daemon/launcher/loggers/loggers.h"
 #include "daemon/launcher/memory.h"
@@ -229,6 +230,8 @@ static void on_frame(struct td_launcher *l, const struct td_frame *f) {
         traind__v1__launcher_stop__free_unpacked(m, NULL);
     } else if (f->type == TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_SAVE) {
         save(l);
+    } else if (f->type == TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_GPUS) {
+        td_launch_gpus_take(l, f->body, f->body_bytes);
     } // LAUNCHER_RELEASE and frames of later minors: nothing to do, a launcher ends by itself
 }
 
@@ -490,6 +493,7 @@ static void run(struct td_launcher *l) {
 static void finish(struct td_launcher *l) {
     td_link_finish(&l->link);
     td_launch_store_finish(&l->store);
+    td_launch_gpus_destroy(l->gpus);
     for (int32_t i = 0; l->ranks && i < l->o.n_ranks; i++) {
         td_launch_rank_kill(&l->ranks[i]);
         td_launch_rank_finish(&l->ranks[i]);

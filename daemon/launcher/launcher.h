@@ -23,6 +23,7 @@
 //   memory.h       what ranks share
 //   loggers/       metrics.csv and TensorBoard's files, by a thread of its own
 //   watchdog/      silent ranks are reported, and stuck ones ended; files that were lost
+//   gpus.h         what the driver says of the ranks' devices
 //   link.h         the Unix socket and the daemon on it
 //   store.h        the rendezvous store of its ranks
 //   store_frames.h the same on the link

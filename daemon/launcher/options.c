@@ -38,6 +38,7 @@ enum option_id {
     OPT_ORPHAN_TIMEOUT,
     OPT_SILENT_AFTER,
     OPT_STUCK_TIMEOUT,
+    OPT_GPU_IDLE,
     OPT_UMASK,
     OPT_KIND,
     OPT_PORTS,
@@ -69,6 +70,7 @@ static const struct option long_options[] = {
     {"orphan-timeout", required_argument, NULL, OPT_ORPHAN_TIMEOUT},
     {"silent-after-ms", required_argument, NULL, OPT_SILENT_AFTER},
     {"stuck-timeout", required_argument, NULL, OPT_STUCK_TIMEOUT},
+    {"gpu-idle-ms", required_argument, NULL, OPT_GPU_IDLE},
     {"umask", required_argument, NULL, OPT_UMASK},
     {"kind", required_argument, NULL, OPT_KIND},
     {"ports", required_argument, NULL, OPT_PORTS},
@@ -132,6 +134,10 @@ static td_status set_number(struct td_launch_options *o, int id, const char *tex
     case OPT_STUCK_TIMEOUT:
         TD_TRY(number(name, text, 0, INT32_MAX, &v));
         o->stuck_timeout_ns = (int64_t)v * TD_NS_PER_S;
+        return TD_OK;
+    case OPT_GPU_IDLE:
+        TD_TRY(number(name, text, 0, 365 * 86400 * INT64_C(1000), &v));
+        o->gpu_idle_ns = (int64_t)v * TD_NS_PER_MS;
         return TD_OK;
     case OPT_UMASK:
         TD_TRY(number(name, text, 0, 0777, &v));

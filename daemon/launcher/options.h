@@ -37,6 +37,7 @@ struct td_launch_options {
     int64_t orphan_timeout_ns;
     int64_t silent_after_ns;  // then a rank that does not beat is reported
     int64_t stuck_timeout_ns; // and this much later ended; 0: never
+    int64_t gpu_idle_ns;      // then a device that does nothing is noted; 0: never
     int umask;                // of the ranks, as a decimal number; -1: the one that is inherited
     enum td_job_kind kind;    // TRAIN: ranks run traind-worker, else the plan's command
     struct td_ports ports;    // MASTER_PORT of a command is one of them

@@ -270,6 +270,14 @@ void td_launch_rank_drain_metrics(struct td_launch_rank *r) {
     r->undropped = 0;
 }
 
+void td_launch_rank_add_points(struct td_launch_rank *r, const struct td_metric_record *records,
+                               size_t n) {
+    if (!n) return;
+    if (!td_launch_file_append(r->metrics_fd, &r->metrics_bytes, records, n * sizeof *records)) {
+        r->lost_points += n;
+    }
+}
+
 static void note_end(struct td_launch_rank *r, const struct td_event *event) {
     if (event->kind != TD_EVENT_END) return;
     const struct td_event_end *e = &event->end;

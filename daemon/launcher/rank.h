@@ -110,6 +110,9 @@ void td_launch_rank_kill(struct td_launch_rank *r);
 void td_launch_rank_drain_out(struct td_launch_rank *r);
 void td_launch_rank_drain_err(struct td_launch_rank *r);
 void td_launch_rank_drain_metrics(struct td_launch_rank *r);
+// Points that are not the rank's own: into its file, after what was drained.
+void td_launch_rank_add_points(struct td_launch_rank *r, const struct td_metric_record *records,
+                               size_t n);
 void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j);
 // The process is gone: takes the rest of everything, closes the pipes, keeps how it ended. j NULL:
 // its events were taken already.

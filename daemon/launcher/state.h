@@ -21,6 +21,7 @@ enum td_launch_kill {
 };
 
 struct td_launch_command;
+struct td_launch_gpus;
 struct td_launch_reports;
 struct td_logger;
 
@@ -48,7 +49,8 @@ struct td_launcher {
     struct td_launch_reports *reports; // NULL: nothing is read out of what a script says
     struct td_logger *logger;          // NULL: the plan names none
     struct td_launch_held held;
-    struct td_kills kills; // of the kernel, of late
+    struct td_launch_gpus *gpus; // NULL: the node has said nothing of one yet
+    struct td_kills kills;       // of the kernel, of late
     int32_t n_exited;
     int32_t first_failed;   // index of the first rank to blame; -1: none
     bool only_victim;       // that one is a mere victim of a peer

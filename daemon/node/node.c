@@ -112,6 +112,11 @@ static void on_gpus(void *arg) {
     if (n->known) td_messages_gpus(n);
 }
 
+static void on_gpu_samples(void *arg) {
+    const struct td_node_daemon *n = TD_CAST(td_node_daemon, arg);
+    td_attempts_gpus(n, td_gpus_list(n->gpus));
+}
+
 // ---- actions ------------------------------------------------------------------------------------
 static void on_files_free(void *arg) {
     td_attempts_files_are_free(TD_CAST(td_node_daemon, arg));
@@ -276,6 +281,7 @@ static td_status list_devices(struct td_node_daemon *n, const struct td_node_opt
                                             .timeout_ns = o->gpu_timeout_ns > 0 ? o->gpu_timeout_ns
                                                                                 : 30 * TD_NS_PER_S,
                                             .fn = on_gpus,
+                                            .on_samples = on_gpu_samples,
                                             .arg = n};
     TD_TRY(td_plugin_list_create(n->loop, n->bin_dir, on_plugins_listed, n, &n->plugin_list));
     return td_gpus_create(n->loop, &options, &n->gpus);
@@ -358,6 +364,7 @@ td_status td_node_daemon_create(struct td_loop *loop, const struct td_node_optio
     n->orphan_timeout_ns =
         options->orphan_timeout_ns > 0 ? options->orphan_timeout_ns : 3600 * TD_NS_PER_S;
     n->silent_after_ns = options->silent_after_ns > 0 ? options->silent_after_ns : 30 * TD_NS_PER_S;
+    n->gpu_idle_ns = options->gpu_idle_ns;
     TD_TRY(open_node(n, options));
     *out_node = td_steal(n);
     return TD_OK;

@@ -65,6 +65,7 @@ struct td_node_options {
     const char *gpus, *visible_gpus;     // as in gpu_cut.h; NULL: "none", not set
     bool shares_busy_gpus;               // jobs may have also those that another process uses
     int64_t gpu_timeout_ns;              // 30 s: after which the NVIDIA driver does not answer
+    int64_t gpu_idle_ns;                 // after which a job's idle GPU is noted; 0: never
     mode_t user_umask;                   // of ranks that write outside state_dir
 };
 

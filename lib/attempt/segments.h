@@ -69,11 +69,12 @@
 // "major" is of the frames (proto/traind/v1/launcher.proto): a node that speaks another major can
 // still stop the launcher (SIGTERM: with a checkpoint) and forward its files. "minor" is raised by
 // what an older reader may ignore (languages.h). Versions so far: 1.0; 1.1
-// names the plugin of a crash in the rank's page (rank_page.h).
+// names the plugin of a crash in the rank's page (rank_page.h); 1.2 makes metrics of samples of
+// devices that its node sends (launcher.proto, LAUNCHER_GPUS).
 
 enum {
     TD_LAUNCHER_MAJOR = 1,
-    TD_LAUNCHER_MINOR = 1,
+    TD_LAUNCHER_MINOR = 2,
     TD_RECORD_FORMAT = 1,
     TD_SEGMENT_LINE_MAX = 64 << 10, // of one events.log line
     TD_EVENT_MAX = 48 << 10,        // of an event as its rank sends it

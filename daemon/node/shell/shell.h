@@ -31,7 +31,7 @@ struct td_node_daemon {
     uint32_t magic;
     struct td_loop *loop;
     char state_dir[1024], runtime_dir[1024], bin_dir[TD_FS_PATH_BYTES], version[64];
-    int64_t orphan_timeout_ns, silent_after_ns;
+    int64_t orphan_timeout_ns, silent_after_ns, gpu_idle_ns;
     mode_t user_umask;
     struct td_inventory inventory;
     unsigned kinds;                                                   // as in td_node_options

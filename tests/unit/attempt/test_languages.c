@@ -155,6 +155,7 @@ static void print_launchers(struct td_buf *out) {
     say_message(out, &seen, &traind__v1__launcher_store_done__descriptor);
     say_message(out, &seen, &traind__v1__launcher_store_value__descriptor);
     say_message(out, &seen, &traind__v1__launcher_store_again__descriptor);
+    say_message(out, &seen, &traind__v1__launcher_gpus__descriptor);
     assert_ok(td_buf_printf(out, "  store set %d, get %d, header %d\n", TD_STORE_SET, TD_STORE_GET,
                             TD_STORE_HEADER));
     print_page(out);

@@ -83,6 +83,7 @@ static void test_plan_gets_this_machines_paths_when_it_is_written(void **state) 
     struct td_assignment a, loaded = {.attempt = 2};
     char plan[1024], path[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES], expected[256];
     assert_ok(assigned("", "a1/step-20", dir, &a, plan));
+    snprintf(a.devices, sizeof a.devices, "far-1,far-0");
     assert_int_equal(a.slots, 6);
     snprintf(path, sizeof path, "%s/attempts/j-1/a2", dir);
     assert_ok(td_assignment_write(&a, plan, path, dir, 0750));
@@ -108,6 +109,7 @@ static void test_plan_gets_this_machines_paths_when_it_is_written(void **state) 
     assert_int_equal(loaded.slots, 6);
     assert_true(loaded.stream_store);
     assert_string_equal(loaded.checkpoints, a.checkpoints);
+    assert_string_equal(loaded.devices, "far-1,far-0");
 }
 
 // With checkpoint.dir the coordinator's own node began such a job from step 0, without a word.

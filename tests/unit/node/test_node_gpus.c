@@ -28,6 +28,7 @@ struct bench {
     const char *dir;
     const char *awaited; // part of its why, or a uuid; "": a list without a why
     bool done;
+    int n_samples;
 };
 
 static bool is_there(const struct bench *b) {
@@ -39,6 +40,12 @@ static bool is_there(const struct bench *b) {
 static void on_change(void *arg) {
     struct bench *b = arg;
     b->done = is_there(b);
+}
+
+static void on_samples(void *arg) {
+    struct bench *b = arg;
+    assert_true(td_gpus_list(b->gpus)->gpus[0]->n_measured > 0);
+    b->n_samples++;
 }
 
 static void write_file(const struct bench *b, const char *name, const char *text) {
@@ -79,6 +86,7 @@ static void begin(struct bench *b, const char *dir, const char *does, int64_t ti
                                       .gpus = "auto",
                                       .timeout_ns = timeout_ms * TD_NS_PER_MS,
                                       .fn = on_change,
+                                      .on_samples = on_samples,
                                       .arg = b,
                                       .kill_fn = kills ? NULL : kill_nobody,
                                       .pause_ns = PAUSE_MS * TD_NS_PER_MS};
@@ -118,6 +126,7 @@ static void test_list_and_samples_are_known_when_it_says_them(void **state) {
         assert_ok(td_loop_run_until(b.loop, &b.done, TD_TEST_WAIT_NS));
     }
     assert_string_equal(l->gpus[0]->measured[0]->key, "used_bytes");
+    assert_int_equal(b.n_samples, 1); // a list alone is none
     end(&b);
 }
 

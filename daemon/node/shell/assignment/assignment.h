@@ -8,8 +8,9 @@
 // (checkpoint.dir of the spec, else <state>/checkpoints; below it <job>/a<N>), the cache, and the
 // checkpoints to resume from. assignment.json in the attempt's directory keeps what is needed after
 // a restart: {"format":1,"epoch":E,"slots":S,"stream_store":B,"checkpoints":".../<job>",
-// "first_rank":F,"n_ranks":K}. If that file cannot be read, the plan and the first line of the log
-// say enough of it to bring home what the attempt did. Pure but for its files; loop thread.
+// "first_rank":F,"n_ranks":K,"devices":"U,U"}. If that file cannot be read, the plan and the first
+// line of the log say enough of it to bring home what the attempt did. Pure but for its files; loop
+// thread.
 //
 // The room:
 //

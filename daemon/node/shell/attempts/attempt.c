@@ -389,7 +389,7 @@ static void on_timer(void *arg) {
     }
 }
 
-enum { ARGV_MAX = 56 };
+enum { ARGV_MAX = 64 };
 struct command {
     struct td_arena *arena;
     const char *argv[ARGV_MAX];
@@ -455,6 +455,7 @@ static td_status make_command(struct td_local_attempt *a, const struct td_launch
         word(c, "--devices");
         word(c, s->devices);
     }
+    if (s->devices[0]) number(c, "--gpu-idle-ms", (uint64_t)(x->gpu_idle_ns / TD_NS_PER_MS));
     if (x->gpus[0]) {
         word(c, "--gpus");
         word(c, x->gpus);

@@ -87,7 +87,7 @@ struct td_launch_context {
     const char *gpus;        // names of GPUs for CUDA, equally many a rank; "": they get none
     bool shared_cores;
     struct td_ports ports; // of commands
-    int64_t orphan_timeout_ns, silent_after_ns;
+    int64_t orphan_timeout_ns, silent_after_ns, gpu_idle_ns;
     mode_t rank_umask;
 };
 

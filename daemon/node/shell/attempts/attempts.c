@@ -104,6 +104,7 @@ static td_status launch(struct td_node_daemon *n, struct td_local_attempt *a) {
                                   .ports = n->ports,
                                   .orphan_timeout_ns = n->orphan_timeout_ns,
                                   .silent_after_ns = n->silent_after_ns,
+                                  .gpu_idle_ns = n->gpu_idle_ns,
                                   .rank_umask = rank_umask(n, a)};
     return td_local_attempt_launch(a, n->inventory.boot_id, &c);
 }

@@ -15,6 +15,7 @@
 //   launcher_link.h  the frames to and from one launcher
 //   finalize_log.h   completes the log of a launcher that was killed
 //   attempt.h        one attempt: its directory, its launcher (started, found, adopted)
+//   gpu_samples.c    samples of GPUs, to the launchers of the jobs that have them
 //   fence.h          what this daemon does not run must not go on
 //   adopt.h          attempts that are here when the node starts
 
@@ -37,6 +38,9 @@ void td_attempts_abandon(struct td_node_attempt *a);
 void td_attempts_adopt(struct td_node_attempt *row, const Traind__V1__AttemptCursor *cursor);
 // With its files.
 void td_attempts_remove(struct td_node_attempt *a);
+
+// New samples of this node's GPUs, for the launchers whose ranks have some of them.
+void td_attempts_gpus(const struct td_node_daemon *n, const Traind__V1__GpuList *list);
 
 void td_attempts_down(const struct td_node_daemon *n); // the session is gone
 void td_attempts_poke(const struct td_node_daemon *n); // there is room in it again

@@ -206,6 +206,15 @@ bool td_launcher_link_save(struct td_launcher_link *l) {
     return command(l, TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_SAVE, "", 0);
 }
 
+void td_launcher_link_gpus(struct td_launcher_link *l, const Traind__V1__LauncherGpus *gpus) {
+    if (l->fd < 0 || l->out.len > 0) return;
+    const size_t bytes = traind__v1__launcher_gpus__get_packed_size(gpus);
+    TD_AUTO_FREE uint8_t *packed = bytes <= TD_FRAME_MAX ? td_calloc(1, bytes + 1) : NULL;
+    if (!packed) return;
+    traind__v1__launcher_gpus__pack(gpus, packed);
+    (void)command(l, TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_GPUS, packed, bytes);
+}
+
 // ---- the rendezvous store -----------------------------------------------------------------------
 bool td_launcher_link_store_value(struct td_launcher_link *l, const Traind__V1__StoreValue *value) {
     Traind__V1__LauncherStoreValue m = TRAIND__V1__LAUNCHER_STORE_VALUE__INIT;

@@ -37,6 +37,8 @@ bool td_launcher_link_stop(struct td_launcher_link *l, int mode, uint32_t grace_
 bool td_launcher_link_save(struct td_launcher_link *l);
 // False as above; of a value on_store_taken follows, unless it is false.
 bool td_launcher_link_store_value(struct td_launcher_link *l, const Traind__V1__StoreValue *value);
+// Dropped where there is no connection, and while something waits for the launcher to read.
+void td_launcher_link_gpus(struct td_launcher_link *l, const Traind__V1__LauncherGpus *gpus);
 void td_launcher_link_store_done(struct td_launcher_link *l, const Traind__V1__StoreDone *done);
 void td_launcher_link_store_again(struct td_launcher_link *l, bool all);
 

@@ -44,6 +44,7 @@ struct td_gpus {
     bool shares_busy;
     int64_t timeout_ns, interval_ns, first_pause_ns, pause_ns;
     void (*fn)(void *arg);
+    void (*on_samples)(void *arg);
     void *arg;
     int (*kill_fn)(pid_t pid, int sig);
 
@@ -141,6 +142,7 @@ static void take_samples(struct td_gpus *g, struct td_arena *take_arena,
         }
     }
     if (g->list.n_gpus) g->fn(g->arg);
+    if (g->list.n_gpus && g->on_samples) g->on_samples(g->arg);
 }
 
 // ---- lines --------------------------------------------------------------------------------------
@@ -374,6 +376,7 @@ td_status td_gpus_create(struct td_loop *loop, const struct td_gpus_options *o,
     g->magic = td_gpus_magic;
     g->loop = loop;
     g->fn = o->fn;
+    g->on_samples = o->on_samples;
     g->arg = o->arg;
     g->shares_busy = o->shares_busy;
     g->kill_fn = o->kill_fn ? o->kill_fn : kill;
