@@ -339,7 +339,7 @@ $(pc): deploy/traind.pc.in Makefile $(built_version)
 # From the folder of a target up to $(B).
 up = $(subst / ,/,$(foreach d,$(subst /, ,$(patsubst $(B)/%,%,$(@D))),../) )
 core_check_o := $(B)/obj/tests/unit/coordinator/core/core_check.o
-test_libs := $(call named,$(client_o),format metrics_rows node_state plot print progress screen spec_diff tail top_page) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o $(version_o),$(launcher_o)) $(reports_o) $(pattern_o) $(core_check_o) $(B)/lib/libtdtopology.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
+test_libs := $(call named,$(client_o),format job_gpus metrics_rows node_state plot print progress screen spec_diff tail top_page) $(B)/obj/daemon/allow.o $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o $(version_o),$(launcher_o)) $(reports_o) $(pattern_o) $(core_check_o) $(B)/lib/libtdtopology.a $(B)/lib/libtdrpc.a $(B)/lib/libtdtls.a $(B)/lib/libtdproto.a
 $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c) $(version_o)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/jobs/job_gpus.h"
 #include "client/jobs/jobs.h"
 #include "client/jobs/spec_yaml.h"
 #include "client/logs/last_lines.h"
@@ -87,6 +88,7 @@ static td_status show_job(struct td_session *s, const Traind__V1__Job *job) {
     for (size_t i = 0; i < job->n_devices; i++) {
         td_print(stdout, "%-14s %s of rank %zu\n", "device", job->devices[i], i);
     }
+    td_job_gpus_show(job);
     const Traind__V1__Progress *p = job->progress;
     if (p && job->state == TRAIND__V1__JOB__STATE__RUNNING) {
         char rate[32], left[32];

@@ -21,6 +21,7 @@
 //   spec_yaml.h     the spec of a job as YAML
 //   follow.h        WatchJob until a job ends, across restarts of the daemon
 //   epochs.h        a line an epoch, beside it
+//   job_gpus.h      what the GPUs of a job do
 //
 // One thread. A verb gets its parsed flags (client/client.h).
 

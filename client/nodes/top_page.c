@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/jobs/job_gpus.h"
 #include "client/nodes/node_state.h"
 #include "client/screen/format.h"
 #include "client/screen/progress.h"
@@ -27,9 +28,9 @@ struct column {
 static const struct column node_columns[] = {
     {"NODE", -20, 0}, {"STATE", -8, 0}, {"SLOTS", 7, 0}, {"JOBS", 5, 1}, {"MEMORY", 20, 2}};
 static const struct column job_columns[] = {
-    {"JOB", -14, 0},     {"NAME", -15, 2},    {"STATE", -10, 1},
-    {"SLOTS", 5, 6},     {"EPOCH", 5, 5},     {"STEP", STEP_WIDTH, 0},
-    {"STEP LOSS", 9, 0}, {"SAMPLES/S", 9, 3}, {"ETA", 8, 4}};
+    {"JOB", -14, 0}, {"NAME", -15, 2},        {"STATE", -10, 1},   {"SLOTS", 5, 7},
+    {"EPOCH", 5, 6}, {"STEP", STEP_WIDTH, 0}, {"STEP LOSS", 9, 0}, {"SAMPLES/S", 9, 3},
+    {"ETA", 8, 4},   {"GPUS", 10, 5}};
 
 // At most `width` characters, the last of them an ellipsis where there are more. Returns how many.
 static td_status put_cut(struct td_buf *text, int width, int *out_n, struct td_buf *out) {
@@ -117,11 +118,20 @@ static td_status put_node(const Traind__V1__Node *n, int columns, struct td_buf 
     return put_row(node_columns, TD_COUNTOF(node_columns), cell, columns, out);
 }
 
-static td_status put_job(const Traind__V1__Job *j, int columns, struct td_buf *out) {
+// The last column is there where a job has GPUs.
+static size_t n_job_columns(const Traind__V1__ListJobsResponse *l) {
+    for (size_t i = 0; i < l->n_jobs; i++) {
+        if (l->jobs[i]->n_gpus) return TD_COUNTOF(job_columns);
+    }
+    return TD_COUNTOF(job_columns) - 1;
+}
+
+static td_status put_job(const Traind__V1__Job *j, size_t n, int columns, struct td_buf *out) {
     const Traind__V1__Progress *p = j->progress;
     const bool runs = j->state == TRAIND__V1__JOB__STATE__RUNNING && p;
     const bool moves = runs && p->samples_per_s > 0;
     char slots[32], epoch[32], step[48], loss[32] = "-", rate[32], left[32];
+    char gpus[TD_JOB_GPUS_BYTES];
     double value;
     snprintf(slots, sizeof slots, "%" PRIu32, j->slots);
     snprintf(epoch, sizeof epoch, "%" PRIu32, runs ? p->epoch : j->epoch);
@@ -140,8 +150,9 @@ static td_status put_job(const Traind__V1__Job *j, int columns, struct td_buf *o
         step,
         loss,
         moves ? td_format_count(p->samples_per_s, rate) : "-",
-        (moves && all) || (runs && p->eta_s > 0) ? td_format_seconds(p->eta_s, left) : "-"};
-    return put_row(job_columns, TD_COUNTOF(job_columns), cell, columns, out);
+        (moves && all) || (runs && p->eta_s > 0) ? td_format_seconds(p->eta_s, left) : "-",
+        td_job_gpus_busy(j, gpus)};
+    return put_row(job_columns, n, cell, columns, out);
 }
 
 static td_status put_more(size_t n, const char *what, int columns, struct td_buf *out) {
@@ -170,9 +181,10 @@ td_status td_top_page(const struct td_top *t, int columns, int rows, struct td_b
     }
     TD_TRY(put_more(t->nodes->n_nodes - n_nodes, "nodes", columns, out));
     TD_TRY(td_buf_str(out, "\n"));
-    TD_TRY(put_row(job_columns, TD_COUNTOF(job_columns), NULL, columns, out));
+    const size_t n_columns = n_job_columns(t->jobs);
+    TD_TRY(put_row(job_columns, n_columns, NULL, columns, out));
     for (size_t i = 0; i < n_jobs; i++) {
-        TD_TRY(put_job(t->jobs->jobs[i], columns, out));
+        TD_TRY(put_job(t->jobs->jobs[i], n_columns, columns, out));
     }
     return put_more(t->jobs->n_jobs - n_jobs, "jobs", columns, out);
 }

@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import time
 from harness import A, ROW_S, Cluster, Row, emit, run_rival, support
 
 import gpu_nodes
+
+SAMPLES_S = 60
 
 
 def stubs(folder):
@@ -159,8 +162,42 @@ def idle(folder, torch):
             emit("traind idle, resident", [rss_mb(pid)], "MiB")
         with Row("launcher resident", "MiB"):
             launcher(daemon)
+        with Row("CPU of sampling 8 GPUs of a job", "% of a core"):
+            samples(folder, made)
     finally:
         cluster.close()
+
+
+def run_ms(pid):
+    """Of all threads, by the scheduler's count, which is finer than ticks."""
+    return sum(int(p.read_text().split()[0]) for p in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e6
+
+
+def samples(folder, made):
+    """A job that has 8 GPUs and does nothing: what the daemon, the one that asks the driver and the launcher compute for in
+    a minute, less the same without GPUs."""
+    driver = gpu_nodes.Driver(folder, "eight")
+    driver.says(*gpu_nodes.gpus("a", 8), *gpu_nodes.all_linked("a", 8), *(f"use GPU-a{i} 1 50 300000 60" for i in range(8)))
+    took = {}
+    for n_gpus in (0, 8):
+        (folder / f"gpus-{n_gpus}").mkdir()
+        with contextlib.closing(Cluster(folder / f"gpus-{n_gpus}", made)) as cluster:
+            daemon = cluster.make("--slots", "2", "--gpus", "auto" if n_gpus else "none")
+            daemon.bin = driver.bin
+            daemon.start()
+            if n_gpus:
+                support.until("its GPUs are listed", lambda: daemon.nodes()[0].gpus.gpus)
+            job = daemon.submit(json.dumps({"kind": "command", "command": ["sleep", "600"], "resources": {"gpus_per_rank": n_gpus}}))
+            daemon.wait_state(job, "RUNNING")
+            asks = gpu_nodes.helpers(daemon)
+            pids = [daemon.process.pid, daemon.launcher(job), *asks]
+            time.sleep(15)  # of its start
+            before, began = [run_ms(p) for p in pids], time.monotonic()
+            time.sleep(SAMPLES_S)
+            took[n_gpus] = [(run_ms(p) - b) / 10 / (time.monotonic() - began) for p, b in zip(pids, before)]
+            daemon.steer("Cancel", job)
+    emit("CPU of sampling 8 GPUs of a job", [sum(took[8]) - sum(took[0])], "% of a core", better="less", asked=0.05,
+         asks_the_driver=round(took[8][2], 4))
 
 
 def starts(folder, made):

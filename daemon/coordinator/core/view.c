@@ -227,6 +227,8 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     if (!m->notes || !m->etag || !view_metrics(a, j, m) || !td_view_job_labels(a, j->labels, m)) {
         return NULL;
     }
+    const struct td_attempt *live = td_job_live(j);
+    if (live && !td_view_job_gpus(a, core, live, m)) return NULL;
     for (uint32_t i = 0; i < j->n_notes; i++) {
         m->notes[m->n_notes++] = copy(a, j->notes[i]);
     }

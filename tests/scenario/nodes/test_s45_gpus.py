@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from gpu_nodes import GIB, Driver, all_linked, gpu_node, gpus, until_listed, uuids
+from gpu_nodes import GIB, Driver, all_linked, gpu_node, gpus, helpers, until_listed, uuids
 from support import until
 
 
@@ -59,22 +59,6 @@ def test_list_comes_again_when_the_coordinator_was_started_again(cluster, coordi
     until_listed(coordinator, "one", lambda l: len(l.gpus) == 2)
     coordinator.restart()
     until_listed(coordinator, "one", lambda l: len(l.gpus) == 2 and not l.why)
-
-
-def helpers(node):
-    """Pids of the processes of this node that ask the driver. None of their words names the node, but their parent does."""
-    found = []
-    for p in pathlib.Path("/proc").iterdir():
-        if not p.name.isdigit():
-            continue
-        try:
-            words = (p / "cmdline").read_bytes().split(b"\0")
-            parent = int((p / "stat").read_text().rsplit(")", 1)[1].split()[1])
-        except OSError:
-            continue
-        if b"devices" in words and parent == node.process.pid:
-            found.append(int(p.name))
-    return found
 
 
 def test_last_list_stays_when_the_driver_hangs_and_is_whole_when_it_is_well_again(cluster, coordinator, tmp_path):

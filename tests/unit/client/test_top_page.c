@@ -82,6 +82,37 @@ static void test_job_has_step_and_speed_when_it_runs(void **state) {
     free(text);
 }
 
+static void test_gpus_have_a_column_where_a_job_has_some(void **state) {
+    (void)state;
+    static struct page p;
+    Traind__V1__JobGpu gpu[2] = {TRAIND__V1__JOB_GPU__INIT, TRAIND__V1__JOB_GPU__INIT},
+                       *gpus[] = {&gpu[0], &gpu[1]};
+    Traind__V1__JobGpu__MeasuredEntry busy[2] = {TRAIND__V1__JOB_GPU__MEASURED_ENTRY__INIT,
+                                                 TRAIND__V1__JOB_GPU__MEASURED_ENTRY__INIT},
+                                      *measured[] = {&busy[0], &busy[1]};
+    fill(&p);
+    char *text = draw(&p, 1, 2, 130, 0);
+    assert_null(strstr(text, "GPUS"));
+    free(text);
+    for (int i = 0; i < 2; i++) {
+        busy[i].key = td_unconst("utilization");
+        busy[i].value = 90 + 10 * i;
+        gpu[i].measured = &measured[i];
+        gpu[i].n_measured = 1;
+    }
+    p.job[1].gpus = gpus;
+    p.job[1].n_gpus = 2;
+    text = draw(&p, 1, 2, 130, 0);
+    assert_non_null(strstr(text, "        GPUS\n"));
+    assert_non_null(strstr(text, "           -\n"));
+    assert_non_null(strstr(text, "    95% of 2\n"));
+    free(text);
+    gpu[0].n_measured = 0; // an instance of MIG: the driver does not say it
+    text = draw(&p, 1, 2, 130, 0);
+    assert_non_null(strstr(text, "   100% of 1\n"));
+    free(text);
+}
+
 static void test_state_is_what_operators_decided_when_the_node_is_ready(void **state) {
     (void)state;
     static struct page p;
@@ -213,6 +244,7 @@ static void test_name_does_not_act_on_the_terminal_when_it_has_control_character
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_has_step_and_speed_when_it_runs),
+        cmocka_unit_test(test_gpus_have_a_column_where_a_job_has_some),
         cmocka_unit_test(test_state_is_what_operators_decided_when_the_node_is_ready),
         cmocka_unit_test(test_cell_says_so_when_it_has_no_room),
         cmocka_unit_test(test_columns_are_left_out_whole_when_the_screen_is_narrow),

@@ -1,4 +1,5 @@
 // Devices of several nodes, of nodes that refuse, of older builds, and of nodes that lose some.
+// What devices of a job do is shown with it, and is no metric that the job has said of itself.
 
 #include "tests/unit/coordinator/core/coord_devices.h"
 
@@ -253,6 +254,120 @@ test_accelerator_has_one_row_and_blockers_are_those_that_hold_its_devices(void *
     end(&r);
 }
 
+// ---- what devices of a job do -------------------------------------------------------------------
+static void say_gpus(struct rig *r, const char *uuid, bool stale) {
+    Traind__V1__GpuList l = TRAIND__V1__GPU_LIST__INIT;
+    Traind__V1__Gpu gpu = TRAIND__V1__GPU__INIT, other = TRAIND__V1__GPU__INIT,
+                    *gpus[] = {&other, &gpu};
+    Traind__V1__Gpu__MeasuredEntry busy = TRAIND__V1__GPU__MEASURED_ENTRY__INIT,
+                                   *measured[] = {&busy};
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    busy.key = td_unconst("utilization");
+    busy.value = 97;
+    other.uuid = td_unconst("far-0");
+    gpu.uuid = td_unconst(uuid);
+    gpu.measured = measured;
+    gpu.n_measured = 1;
+    l.gpus = gpus;
+    l.n_gpus = 2;
+    l.stale = stale;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_GPU_LIST;
+    m.gpu_list = &l;
+    say(r, &m);
+}
+
+static const Traind__V1__Job *view(struct rig *r, struct td_arena *a, int number) {
+    const Traind__V1__Job *m = td_view_job(a, r->core, job(r, number), r->now, 0);
+    assert_non_null(m);
+    return m;
+}
+
+static void begin_job(struct rig *r, const char *spec) {
+    begin(r, 4);
+    create(r, 1, td_unconst(spec));
+    settle(r);
+    answer_plans_with(r, two);
+    line(r, "{\"event\":\"launched\",\"pid\":1}\n");
+}
+
+static void test_job_shows_devices_that_its_node_knows_now(void **state) {
+    (void)state;
+    TD_AUTO(td_arena) *a = NULL;
+    TD_AUTO_FREE char *spec = far_spec(1, 2);
+    struct rig r;
+    assert_ok(td_arena_create(1 << 20, &a));
+    begin_job(&r, spec);
+    assert_int_equal(view(&r, a, 1)->n_gpus, 0);
+    say_gpus(&r, "far-1", false); // of far-0 the driver says nothing
+    const Traind__V1__Job *m = view(&r, a, 1);
+    assert_int_equal(m->n_gpus, 1);
+    assert_int_equal(m->gpus[0]->number, 1);
+    assert_string_equal(m->gpus[0]->uuid, "far-1");
+    assert_string_equal(m->gpus[0]->node, "n-1");
+    assert_int_equal(m->gpus[0]->n_measured, 1);
+    assert_string_equal(m->gpus[0]->measured[0]->key, "utilization");
+    assert_true(m->gpus[0]->measured[0]->value == 97);
+    say_gpus(&r, "far-1", true);
+    assert_int_equal(view(&r, a, 1)->n_gpus, 0);
+    say_gpus(&r, "GPU-of-nobody", false);
+    assert_int_equal(view(&r, a, 1)->n_gpus, 0);
+    say_gpus(&r, "far-1", false);
+    td_core_session_close(r.core, r.now, r.session);
+    take(&r);
+    assert_int_equal(view(&r, a, 1)->n_gpus, 0); // who knows
+    end(&r);
+}
+
+// What came of them, which is the caller's to finish.
+static struct td_core_effects say_points(struct rig *r, uint64_t offset,
+                                         struct td_metric_record *records, size_t n) {
+    Traind__V1__AttemptId id = attempt_id(r);
+    Traind__V1__Segment s = TRAIND__V1__SEGMENT__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    s.id = &id;
+    s.kind = TRAIND__V1__SEGMENT__KIND__METRICS;
+    s.offset = offset;
+    s.data = (ProtobufCBinaryData){n * sizeof *records, (uint8_t *)records};
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT;
+    m.segment = &s;
+    m.incarnation = 1;
+    td_core_session_message(r->core, r->now, r->session, &m);
+    struct td_core_effects out = td_core_take(r->core);
+    assert_non_null(out.points);
+    assert_int_equal(out.points->n_points, n);
+    return out;
+}
+
+static bool has(const struct td_core_effects *out, enum td_action_kind kind) {
+    for (const struct td_action *a = out->actions; a; a = a->next) {
+        if (a->kind == kind) return true;
+    }
+    return false;
+}
+
+static void test_points_of_devices_are_no_metrics_of_the_job(void **state) {
+    (void)state;
+    TD_AUTO(td_arena) *a = NULL;
+    TD_AUTO_FREE char *spec = far_spec(1, 1);
+    struct rig r;
+    struct td_metric_record records[] = {
+        {.name = "gpu0.power", .sum = 9, .count = 1, .flags = TD_METRIC_DEVICE},
+        {.name = "train_loss", .sum = 2, .count = 1, .flags = TD_METRIC_SUM_COUNT}};
+    assert_ok(td_arena_create(1 << 20, &a));
+    begin_job(&r, spec);
+    struct td_core_effects out = say_points(&r, 0, records, 1); // stored, and nothing else
+    assert_int_equal(out.points->points[0].flags, TD_METRIC_DEVICE);
+    assert_false(has(&out, TD_ACTION_PROGRESS));
+    td_core_effects_finish(&out);
+    out = say_points(&r, sizeof *records, records, 2);
+    assert_true(has(&out, TD_ACTION_PROGRESS));
+    td_core_effects_finish(&out);
+    const Traind__V1__Job *m = view(&r, a, 1);
+    assert_int_equal(m->n_metrics, 1);
+    assert_string_equal(m->metrics[0]->key, "train_loss");
+    end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_node_with_devices_is_asked_and_taken_before_one_that_nobody_knows),
@@ -264,6 +379,8 @@ int main(void) {
         cmocka_unit_test(test_node_of_an_older_build_gets_no_job_that_needs_devices),
         cmocka_unit_test(test_job_that_lacks_devices_and_slots_keeps_no_slots),
         cmocka_unit_test(test_accelerator_has_one_row_and_blockers_are_those_that_hold_its_devices),
+        cmocka_unit_test(test_job_shows_devices_that_its_node_knows_now),
+        cmocka_unit_test(test_points_of_devices_are_no_metrics_of_the_job),
     };
     return cmocka_run_group_tests_name("coord_devices_nodes", tests, NULL, NULL);
 }
