@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/launcher/environment.h"
+#include "daemon/launcher/command/gpu_memory.h"
 #include "daemon/launcher/command/talk.h"
 #include "lib/attempt/devices.h"
 #include "lib/attempt/rank_env.h"
@@ -466,6 +467,11 @@ static void judge_code(const struct td_launcher *l, struct td_launch_rank *r) {
     } else if (code == TD_COMMAND_EXIT_AGAIN) {
         fail_with(r, TD_CLASS_INTERNAL, TD_UNAVAILABLE,
                   "rank %d ended with exit code %d, which asks for another attempt", r->rank, code);
+    } else if (td_command_lacks_gpu_memory(l, r)) {
+        fail_with(r, TD_CLASS_OUT_OF_MEMORY, TD_RESOURCE_EXHAUSTED,
+                  "rank %d ended with exit code %d, as the memory of its GPU ran out; see its "
+                  "stderr",
+                  r->rank, code);
     } else if (code > 128 && code < 128 + 65) {
         judge_signal(r, code - 128, "ended as a shell says of");
     } else {

@@ -27,6 +27,7 @@
 //   talk.h         what commands say, and what is said to them
 //   talk_values.h  what they said of a metric, until it cannot change any more
 //   orphans.h      processes that ranks leave
+//   gpu_memory.h   whether the memory of a GPU ran out
 
 #include <signal.h>
 
