@@ -24,6 +24,7 @@
 //   languages.h        numbers of what ranks of several nodes, and nodes, say
 //   retention.h        which checkpoints are kept
 //   devices.h          names of devices, one a rank
+//   xids.h             errors of GPUs by number (xids.def), and what follows of them
 //
 // Segments: the files of an attempt, the contract between a launcher, its node and the coordinator.
 //
