@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/find_verb.h"
+#include "client/nodes/gpus.h"
 #include "client/nodes/listing.h"
 #include "client/nodes/node_state.h"
 #include "client/rows.h"
@@ -44,23 +45,17 @@ static void offer(const char *typed, const char *text, const char *what) {
 }
 
 // ---- verbs --------------------------------------------------------------------------------------
-// The first words, or the second ones of those that begin with `first`.
-static void offer_verbs(const char *first, const char *typed) {
-    const char *last = "";
+// The next word of each verb that begins with these.
+static void offer_verbs(const char *const *words, int n, const char *typed) {
+    char last[32] = "", word[32];
     for (size_t i = 0; td_verb_at(i); i++) {
-        const char *name = td_verb_at(i)->name, *space = strchr(name, ' ');
-        const size_t len = space ? (size_t)(space - name) : strlen(name);
-        if (first) {
-            const bool same = space && strlen(first) == len && strncmp(name, first, len) == 0;
-            if (same) offer(typed, space + 1, td_verb_at(i)->summary);
-            continue;
-        }
-        char word[32];
-        (void)snprintf(word, sizeof word, "%.*s", (int)TD_MIN(len, sizeof word - 1), name);
-        if (strncmp(last, name, len + 1) != 0 || !space) {
-            offer(typed, word, space ? "..." : td_verb_at(i)->summary);
-        }
-        last = name;
+        int taken;
+        const char *rest = td_verb_rest(td_verb_at(i)->name, words, n, &taken);
+        const size_t len = strcspn(rest, " ");
+        if (taken < n || !*rest) continue;
+        (void)snprintf(word, sizeof word, "%.*s", (int)TD_MIN(len, sizeof word - 1), rest);
+        if (strcmp(word, last) != 0) offer(typed, word, rest[len] ? "..." : td_verb_at(i)->summary);
+        memcpy(last, word, sizeof last);
     }
 }
 
@@ -270,6 +265,20 @@ static td_status offer_nodes(struct td_session *s, const char *typed) {
     return failed;
 }
 
+static td_status offer_gpus(struct td_session *s, const char *node, const char *typed) {
+    struct td_pages p = {.quiet = true};
+    const Traind__V1__Node *n = NULL;
+    td_status failed = td_listing_read(s, &p);
+    if (!failed) failed = td_listing_find(&p, node, &n);
+    for (size_t i = 0; !failed && n->gpus && i < n->gpus->n_gpus; i++) {
+        const Traind__V1__Gpu *g = n->gpus->gpus[i];
+        const Traind__V1__GpuExclusion *x = td_gpus_exclusion(n->gpus, g);
+        offer(typed, g->uuid, x ? x->reason : g->name);
+    }
+    td_pages_finish(&p);
+    return failed;
+}
+
 // "JOB [CHECKPOINT]", "JOB...": is the argument of that number a job?
 static bool is_job(const struct td_verb *v, int at) {
     const char *word = v->args;
@@ -285,8 +294,10 @@ static void offer_argument(struct td_session *s, const struct line *l) {
     td_status silent = TD_OK;
     if (is_job(l->verb, l->n_args)) {
         silent = offer_jobs(s, l->typed);
-    } else if (strcmp(l->verb->args, "NODE") == 0 && l->n_args == 0) {
+    } else if (strncmp(l->verb->args, "NODE", 4) == 0 && l->n_args == 0) {
         silent = offer_nodes(s, l->typed);
+    } else if (strcmp(l->verb->args, "NODE UUID") == 0 && l->n_args == 1) {
+        silent = offer_gpus(s, l->args[0], l->typed);
     } else if (strcmp(l->verb->name, "checkpoint download") == 0 && l->n_args == 1) {
         silent = offer_checkpoints(s, l->args[0], l->typed);
     } else if (strcmp(l->verb->name, "completion") == 0 && l->n_args == 0) {
@@ -302,7 +313,7 @@ td_status td_complete(struct td_session *s, const char *const *words, int n) {
     struct td_flags asked = {.timeout_ns = ASKED_NS, .rank = -1};
     l.verb = td_verb_find(words, n - 1, &l.n_verb_words);
     if (!l.verb) {
-        if (n <= 2) offer_verbs(n == 2 ? words[0] : NULL, l.typed);
+        offer_verbs(words, n - 1, l.typed);
         return TD_OK;
     }
     l.n_options = td_verb_options(l.verb, l.options);

@@ -46,6 +46,9 @@ static const struct example examples[] = {
     {"metrics", "  trainctl metrics mnist\n  trainctl metrics mnist val_loss -f\n"
                 "  trainctl metrics mnist --plot\n  trainctl metrics mnist -o csv > mnist.csv\n"},
     {"node cordon", "  trainctl node cordon gpu-3 --reason 'a fan is loud'\n"},
+    {"node device disable",
+     "  trainctl node device disable gpu-3 GPU-8932f937 --reason 'a fan is loud'\n"},
+    {"node device enable", "  trainctl node device enable gpu-3 GPU-8932f937\n"},
     {"node drain", "  trainctl node drain gpu-3 --reason 'new disk'\n"
                    "  trainctl node drain gpu-3 --wait --timeout 600    until it is empty\n"},
     {"node label", "  trainctl node label gpu-3 gpu=h100 room=b2\n"

@@ -88,7 +88,7 @@ def example(text):
 
 def trainctl(program):
     text = said(program, "--help")
-    verbs = re.findall(r"^  ([a-z]+(?: [a-z]+)?) +(\S.*(?:\n {20,}.*)*)$", text[:text.index("\nENVIRONMENT")], re.M)
+    verbs = re.findall(r"^  ([a-z]+(?: [a-z]+)*)  +(\S.*(?:\n {20,}.*)*)$", text[:text.index("\nENVIRONMENT")], re.M)
     body = ".SH SYNOPSIS\n\\fBtrainctl\\fR \\fIVERB\\fR [\\fIARGUMENT\\fR...] [\\fIFLAG\\fR...]\n.SH VERBS\n"
     for verb, prose in verbs:
         own = said(program, *verb.split(), "--help")

@@ -15,5 +15,10 @@ const char *td_gpus_cell(struct td_arena *arena, const Traind__V1__GpuList *l);
 TD_MUST_USE td_status td_gpus_table(struct td_arena *arena, Traind__V1__Node *const *nodes,
                                     size_t n_nodes);
 void td_gpus_facts(const Traind__V1__GpuList *l);
+// What excludes it, or the whole GPU that it is an instance of; NULL: nothing does.
+const Traind__V1__GpuExclusion *td_gpus_exclusion(const Traind__V1__GpuList *l,
+                                                  const Traind__V1__Gpu *g);
+// The uuid of the list that begins so; as it was said where none does.
+const char *td_gpus_whole_uuid(const Traind__V1__GpuList *l, const char *said);
 
 #endif

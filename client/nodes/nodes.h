@@ -7,6 +7,7 @@
 //   node_state.h   the state of a node in words
 //   cmd_cluster.c  node list, cluster info, version
 //   cmd_cordon.c   node cordon, node uncordon, node drain
+//   cmd_device.c   node device enable, node device disable
 //   cmd_node.c     node token, node revoke, node label
 //   cmd_node_show.c
 //                  node show
@@ -21,6 +22,8 @@
 
 TD_VERB(td_cmd_cluster_info);
 TD_VERB(td_cmd_node_cordon);
+TD_VERB(td_cmd_node_device_disable);
+TD_VERB(td_cmd_node_device_enable);
 TD_VERB(td_cmd_node_drain);
 TD_VERB(td_cmd_node_label);
 TD_VERB(td_cmd_node_list);

@@ -36,7 +36,9 @@
 //   6  gpu_list, Register.gpus: the GPUs of an older node are not known
 //   7  Register.gives_gpus, several of Assign.devices a rank: an older node gets no job that asks
 //      for GPUs
+//   8  GpuList.errors: XIDs of an older node are lines of its log alone; with an older coordinator
+//      they exclude no device
 
-enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 7 };
+enum { TD_RANKS_LANGUAGE = 1, TD_NODES_LANGUAGE = 8 };
 
 #endif

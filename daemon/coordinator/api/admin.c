@@ -182,6 +182,12 @@ static td_status reply_node(struct td_coordinator *c, struct td_rpc_call *call,
     return TD_OK;
 }
 
+static td_status check_reason(const char *reason) {
+    if (strlen(reason) <= REASON_BYTES) return TD_OK;
+    return td_shell_bad_field("reason", "it has %zu bytes, and may have %d", strlen(reason),
+                              REASON_BYTES);
+}
+
 static td_status cordon(struct td_coordinator *c, struct td_rpc_call *call, const char *node,
                         const char *reason, bool drains) {
     const struct td_host *n = NULL;
@@ -189,10 +195,7 @@ static td_status cordon(struct td_coordinator *c, struct td_rpc_call *call, cons
         .node = node, .by = td_access_caller(c, call).name, .reason = reason, .drains = drains};
     td_rpc_call_set_object(call, node);
     TD_TRY(td_shell_writable(c));
-    if (strlen(reason) > REASON_BYTES) {
-        return td_shell_bad_field("reason", "it has %zu bytes, and may have %d", strlen(reason),
-                                  REASON_BYTES);
-    }
+    TD_TRY(check_reason(reason));
     td_status s = td_core_cordon(c->core, td_shell_now(), &request, &n);
     td_shell_after(c);
     return s ? s : reply_node(c, call, n);
@@ -238,6 +241,35 @@ static void label_node(struct td_rpc_call *call, const ProtobufCMessage *request
     if (s) td_shell_fail(c, call, s);
 }
 
+static void disable_device(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const Traind__V1__DisableDeviceRequest *r = (const Traind__V1__DisableDeviceRequest *)request;
+    const struct td_host *n = NULL;
+    const struct td_core_device wanted = {.node = r->node,
+                                          .device = r->device,
+                                          .by = td_access_caller(c, call).name,
+                                          .reason = r->reason};
+    td_rpc_call_set_object(call, r->node);
+    td_status s = td_shell_writable(c);
+    if (!s) s = check_reason(r->reason);
+    if (!s) s = td_core_disable_device(c->core, td_shell_now(), &wanted, &n);
+    td_shell_after(c);
+    if (!s) s = reply_node(c, call, n);
+    if (s) td_shell_fail(c, call, s);
+}
+
+static void enable_device(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const Traind__V1__EnableDeviceRequest *r = (const Traind__V1__EnableDeviceRequest *)request;
+    const struct td_host *n = NULL;
+    td_rpc_call_set_object(call, r->node);
+    td_status s = td_shell_writable(c);
+    if (!s) s = td_core_enable_device(c->core, td_shell_now(), r->node, r->device, &n);
+    td_shell_after(c);
+    if (!s) s = reply_node(c, call, n);
+    if (s) td_shell_fail(c, call, s);
+}
+
 #define DECIDES(name, request_type, fn)                                                            \
     {                                                                                              \
         .service = "traind.v1.NodeAdminService", .method = name, .role = TD_ROLE_OPERATOR,         \
@@ -265,6 +297,8 @@ static const struct td_rpc_method rows[] = {
     DECIDES("UncordonNode", uncordon_node_request, uncordon_node),
     DECIDES("DrainNode", drain_node_request, drain_node),
     DECIDES("LabelNode", label_node_request, label_node),
+    DECIDES("DisableDevice", disable_device_request, disable_device),
+    DECIDES("EnableDevice", enable_device_request, enable_device),
     {.service = "traind.v1.AdminService",
      .method = "GetClusterInfo",
      .role = TD_ROLE_VIEWER,

@@ -29,6 +29,7 @@
 #include "daemon/coordinator/core/model/specs.h"
 #include "daemon/coordinator/core/nodes/drain.h"
 #include "daemon/coordinator/core/nodes/leases.h"
+#include "daemon/coordinator/core/nodes/node_gpus.h"
 #include "daemon/coordinator/core/nodes/nodes.h"
 #include "daemon/coordinator/core/plans/offers.h"
 #include "daemon/coordinator/core/plans/plans.h"
@@ -332,7 +333,7 @@ static void on_message(struct td_core *core, struct td_node_session *s,
         td_offers_set(core, s->node, m->plugin_list);
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_GPU_LIST:
-        td_nodes_take_gpus(core, s->node, m->gpu_list);
+        td_node_gpus_take(core, s->node, m->gpu_list);
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED:
         td_reconcile_on_answer(core, s->node, m->reconciled);

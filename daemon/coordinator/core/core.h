@@ -123,6 +123,14 @@ TD_MUST_USE td_status td_core_uncordon(struct td_core *core, struct td_now now, 
 TD_MUST_USE td_status td_core_label_node(struct td_core *core, struct td_now now, const char *node,
                                          char *const *changes, size_t n_changes,
                                          const struct td_host **out_node);
+// No rank gets that GPU from now on, or ranks get it again (node_gpus.h). A node is refused as
+// above.
+TD_MUST_USE td_status td_core_disable_device(struct td_core *core, struct td_now now,
+                                             const struct td_core_device *request,
+                                             const struct td_host **out_node);
+TD_MUST_USE td_status td_core_enable_device(struct td_core *core, struct td_now now,
+                                            const char *node, const char *device,
+                                            const struct td_host **out_node);
 
 // Nothing is placed any more. stop_embedded: attempts of the embedded node are stopped with a
 // checkpoint. td_core_n_stopping: attempts it still waits for.

@@ -1,5 +1,5 @@
 // What operators ask of the core about a node: that it gets no new attempts, that what runs there
-// goes elsewhere, and that this is over; its labels. Each is one input as core.c has it.
+// goes elsewhere, and that this is over; its labels; its GPUs. Each is one input as core.c has it.
 //
 // A node is named by its id, or by its name. Several may have one name, as a machine that was
 // installed again has another id. Then the one that is connected is meant. Where none is, the id
@@ -15,6 +15,7 @@
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/nodes/drain.h"
 #include "daemon/coordinator/core/nodes/node_admin.h"
+#include "daemon/coordinator/core/nodes/node_gpus.h"
 #include "daemon/coordinator/core/nodes/node_labels.h"
 #include "lib/base/buf.h"
 #include "lib/base/clip.h"
@@ -127,6 +128,29 @@ td_status td_core_label_node(struct td_core *core, struct td_now now, const char
     td_core_enter(core, now);
     TD_TRY(find(core, node, &n));
     TD_TRY(td_node_labels_change(core, n, changes, n_changes));
+    td_core_leave(core);
+    *out_node = n;
+    return TD_OK;
+}
+
+td_status td_core_disable_device(struct td_core *core, struct td_now now,
+                                 const struct td_core_device *request,
+                                 const struct td_host **out_node) {
+    struct td_host *n = NULL;
+    td_core_enter(core, now);
+    TD_TRY(find(core, request->node, &n));
+    TD_TRY(td_node_gpus_disable(core, n, request->device, request->by, request->reason));
+    td_core_leave(core);
+    *out_node = n;
+    return TD_OK;
+}
+
+td_status td_core_enable_device(struct td_core *core, struct td_now now, const char *node,
+                                const char *device, const struct td_host **out_node) {
+    struct td_host *n = NULL;
+    td_core_enter(core, now);
+    TD_TRY(find(core, node, &n));
+    TD_TRY(td_node_gpus_enable(core, n, device));
     td_core_leave(core);
     *out_node = n;
     return TD_OK;

@@ -9,6 +9,7 @@
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
 #include "daemon/coordinator/core/nodes/leases.h"
+#include "daemon/coordinator/core/nodes/node_admin.h"
 #include "daemon/coordinator/core/queue/queue.h"
 
 enum { RECORD_MAX = 4 << 20 };
@@ -40,6 +41,16 @@ static void save_attempt(struct td_core *core, const struct td_job *j, struct td
     td_core_record(core, TD_RECORD_ATTEMPT, key, td_buf_cstr(body));
 }
 
+static void save_marks(struct td_core *core) {
+    struct td_host *n;
+    for (size_t cursor = 0; core->marks_changed && (n = td_map_each(core->nodes, &cursor));) {
+        if (!n->gpus.marks.unsaved) continue;
+        td_node_admin_save(core, n);
+        (void)td_host_devices_take_gpus(&n->devices, &n->gpus); // why none gets one is another
+    }
+    core->marks_changed = false;
+}
+
 void td_core_leave(struct td_core *core) {
     TD_AUTO_BUF body;
     td_buf_init(&body, RECORD_MAX);
@@ -53,4 +64,5 @@ void td_core_leave(struct td_core *core) {
         if (j->touched) save_job(core, j, &body);
     }
     core->n_listed = 0;
+    save_marks(core);
 }

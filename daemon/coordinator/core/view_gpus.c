@@ -10,9 +10,36 @@
 #include "daemon/coordinator/core/model/model.h"
 #include "lib/attempt/devices.h"
 #include "lib/base/arena.h"
+#include "lib/base/clock.h"
 
-// ---- of a node
-// -----------------------------------------------------------------------------------
+// ---- which are excluded -------------------------------------------------------------------------
+static Traind__V1__GpuExclusion *view_mark(struct td_arena *a, const struct td_gpu_mark *from) {
+    char time[32];
+    Traind__V1__GpuExclusion *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    td_real_format((struct td_real){from->time_ns}, time, sizeof time);
+    traind__v1__gpu_exclusion__init(m);
+    m->uuid = td_arena_strdup(a, from->uuid);
+    m->reason = td_arena_strdup(a, from->reason);
+    m->by = td_arena_strdup(a, from->by);
+    m->time = td_arena_strdup(a, time);
+    m->xid = from->xid;
+    return m->uuid && m->reason && m->by && m->time ? m : NULL;
+}
+
+static bool view_exclusions(struct td_arena *a, const struct td_host_gpus *g,
+                            Traind__V1__GpuList *io_list) {
+    io_list->exclusions = td_arena_array(a, g->marks.n + 1, sizeof *io_list->exclusions);
+    for (uint32_t i = 0; io_list->exclusions && i < g->marks.n; i++) {
+        if (!g->marks.mark[i].excludes) continue;
+        Traind__V1__GpuExclusion *m = view_mark(a, &g->marks.mark[i]);
+        if (!m) return false;
+        io_list->exclusions[io_list->n_exclusions++] = m;
+    }
+    return io_list->exclusions != NULL;
+}
+
+// ---- of a node ----------------------------------------------------------------------------------
 Traind__V1__GpuList *td_view_gpus(struct td_arena *a, const struct td_core *core,
                                   const struct td_host *n) {
     Traind__V1__GpuList *m = td_host_gpus_view(a, &n->gpus);
@@ -25,7 +52,7 @@ Traind__V1__GpuList *td_view_gpus(struct td_arena *a, const struct td_core *core
             if (!m->gpus[k]->job) return NULL;
         }
     }
-    return m;
+    return m && view_exclusions(a, &n->gpus, m) ? m : NULL;
 }
 
 // ---- of a job -----------------------------------------------------------------------------------

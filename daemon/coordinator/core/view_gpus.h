@@ -4,6 +4,7 @@
 // GPUs as clients see them, in the arena: those of a node, each with the job that has it, and those
 // of a job, with what they do now. Who has one follows from the parts of live attempts alone. So it
 // is right also for a GPU whose driver lists no process, or none of the job's, as in a container.
+// Those that are excluded are named, also where the node does not list them now.
 
 #include "lib/base/base.h"
 #include "traind/v1/gpu.pb-c.h"

@@ -38,7 +38,7 @@ NEEDS = {
     "traind.v1.NodeAdminService/ListPlugins": "viewer", ADMIN + "GetClusterInfo": "viewer",
     "traind.v1.NodeAdminService/CreateJoinToken": "operator", "traind.v1.NodeAdminService/RevokeNode": "operator",
     **{"traind.v1.NodeAdminService/" + verb: "operator" for verb in ("CordonNode", "UncordonNode", "DrainNode")},
-    "traind.v1.NodeAdminService/LabelNode": "operator",
+    **{"traind.v1.NodeAdminService/" + verb: "operator" for verb in ("LabelNode", "DisableDevice", "EnableDevice")},
     ADMIN + "CreateToken": "admin", ADMIN + "ListTokens": "admin", ADMIN + "RevokeToken": "admin",
     NODE + "Session": "node", NODE + "PutLog": "node", NODE + "PutShard": "node",
     NODE + "Join": JOIN, NODE + "Renew": "node",

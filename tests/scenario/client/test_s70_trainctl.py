@@ -47,6 +47,7 @@ WRITES = ("completion", "submit", "plan", "run", "cancel", "pause", "resume", "d
          
           "token create", "token list", "token request", "token revoke", "node token", "node revoke", "node label",
           "node cordon", "node uncordon", "node drain",  # test_s53_cordon.py
+          "node device disable", "node device enable",  # test_s45_gpu_errors.py
           "context add", "context list", "context use",  # test_s66_roles.py
           "retry", "clone", "compare",  # test_s77_again.py
           "init",  # test_s78_init.py
@@ -174,7 +175,7 @@ def test_manual_pages_know_every_setting_verb_and_key(build, tmp_path):
     settings = subprocess.run([BIN / "traind", "--dump-config"], check=True, capture_output=True, text=True).stdout
     flags = re.findall(r"^([a-z][a-z_-]+)", settings, re.M)
     assert len(flags) > 10 and all(f"\\fB--{flag.replace('_', '-')}=" in daemon for flag in flags), flags
-    verbs = re.findall(r"^  ([a-z]+(?: [a-z]+)?)", subprocess.run([BIN / "trainctl", "--help"], capture_output=True, text=True).stdout, re.M)
+    verbs = re.findall(r"^  ([a-z]+(?: [a-z]+)*)", subprocess.run([BIN / "trainctl", "--help"], capture_output=True, text=True).stdout, re.M)
     assert len(verbs) > 12 and all(f".SS {verb}" in client for verb in verbs), verbs
     assert "--dry-run" in client and "7 conflict" in client
     keys = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/job-spec.md").read_text(), re.M)
@@ -452,7 +453,7 @@ def test_terminal_shows_a_bar_and_colors_unless_asked_not_to(daemon):
 
 def test_help_lists_every_verb_and_each_verb_its_flags(daemon):
     usage = daemon.ctl("--help", check=OK).stdout
-    verbs = set(re.findall(r"^  ([a-z]+(?: [a-z]+)?)", usage, re.M))
+    verbs = set(re.findall(r"^  ([a-z]+(?: [a-z]+)*)", usage, re.M))
     assert verbs == {*READS, *WRITES}, "a verb that only reads has a row of READS, any other is one of WRITES"
     for verb in verbs:
         shown = daemon.ctl(*verb.split(), "--help", check=OK).stdout
@@ -466,7 +467,9 @@ def test_help_lists_every_verb_and_each_verb_its_flags(daemon):
     (["xyzzy"], "there is no verb 'xyzzy'; `trainctl --help`"),
     (["-o", "json", "list"], "the verb comes first, then flags such as '-o'"),
     (["checkpoint"], "the verb 'checkpoint' has a second word: 'checkpoint create', 'checkpoint download', 'checkpoint list'"),
-    (["node", "lsit"], "there is no verb 'node lsit', but 'node cordon', 'node drain', 'node label', 'node list'")])
+    (["node", "lsit"], "there is no verb 'node lsit', but 'node cordon', 'node device disable', 'node device enable', 'node drain'"),
+    (["node", "device"], "the verb 'node device' has a third word: 'node device disable', 'node device enable'; `trainctl --help`"),
+    (["node", "device", "x"], "there is no verb 'node device x', but 'node device disable', 'node device enable'; `trainctl")])
 def test_what_is_no_verb_is_distinguished(args, words):
     ran = subprocess.run([BIN / "trainctl", *args], capture_output=True, text=True, timeout=30)
     assert ran.returncode == USAGE and words in ran.stderr, ran.stderr

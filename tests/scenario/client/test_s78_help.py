@@ -15,7 +15,7 @@ from support import BIN, SPEC
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 MAIN = subprocess.run([BIN / "trainctl", "--help"], capture_output=True, text=True).stdout
-VERBS = re.findall(r"^  ([a-z]+(?: [a-z]+)?) +\S", MAIN[:MAIN.index("\nENVIRONMENT")], re.M)
+VERBS = re.findall(r"^  ([a-z]+(?: [a-z]+)*)  +\S", MAIN[:MAIN.index("\nENVIRONMENT")], re.M)
 
 
 def said(*words):
@@ -87,6 +87,7 @@ def jobs(coordinator):
 
 @pytest.mark.parametrize("line, wanted", [
     ([""], {"cancel", "checkpoint", "submit", "node"}), (["su"], {"submit"}), (["cancel"], {"cancel"}),
+    (["node", "d"], {"device", "drain"}), (["node", "device", ""], {"disable", "enable"}), (["node", "device", "e"], {"enable"}),
     (["checkpoint", ""], {"list", "download", "create"}), (["checkpoint", "d"], {"download"}), (["submit", "--dr"], {"--dry-run"}), (["submit", "--dry"], {"--dry-run"}),
     (["list", "-o", "js"], {"json", "jsonl"}), (["list", "--output", "=", "n"], {"name"}),
     (["list", "--output=ta"], {"--output=table"}), (["list", "--state", "queued,pau"], {"queued,paused", "queued,pausing"}),

@@ -152,11 +152,14 @@ def test_card_that_dies_stays_in_the_list_with_the_reason(cluster, coordinator, 
     driver.says(*gpus("a", 2))
     node = gpu_node(cluster, coordinator, driver, "one", "--gpu-timeout-ms", 500)
     until_listed(coordinator, "one", lambda l: len(l.gpus) == 2)
-    driver.adds("lost GPU-a1", "xid GPU-a1 79")
+    driver.adds("lost GPU-a1")
     found = until_listed(coordinator, "one", lambda l: l.gpus[1].health)
     assert "the GPU is lost" in found.gpus[1].health and not found.gpus[0].health
     assert "2 NVIDIA H100 80GB HBM3 (1 not well)" in coordinator.ctl("node", "list", check=0).stdout
-    until("its event is logged", lambda: "GPU reports an error xid=79 uuid=GPU-a1" in node.log.read_text())
+    driver.adds("xid GPU-a1 79")
+    until_listed(coordinator, "one", lambda l: l.exclusions)
+    assert "2 NVIDIA H100 80GB HBM3 (1 excluded)" in coordinator.ctl("node", "list", check=0).stdout
+    assert "GPU reports an error xid=79 uuid=GPU-a1 meaning=" in node.log.read_text()
 
 
 def test_helper_ends_with_its_daemon(cluster, coordinator, tmp_path):

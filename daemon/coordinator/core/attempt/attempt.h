@@ -17,6 +17,7 @@
 //   awaited.h           what nodes have yet to send
 //   attempt_messages.h  what a node is sent about an attempt
 //   attempt_end.h       how one ends, and restarts
+//   device_errors.h     what errors of its devices mean for it
 //   rendezvous.h        what its ranks leave for each other
 
 #include "daemon/coordinator/core/model/job.h"

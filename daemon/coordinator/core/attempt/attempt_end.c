@@ -3,6 +3,7 @@
 #include "daemon/coordinator/core/attempt/attempt_end.h"
 
 #include "daemon/coordinator/core/attempt/attempt_messages.h"
+#include "daemon/coordinator/core/attempt/device_errors.h"
 #include "daemon/coordinator/core/attempt/rendezvous.h"
 #include "daemon/coordinator/core/attempt/source.h"
 #include "daemon/coordinator/core/attempt/transitions.h"
@@ -19,6 +20,7 @@ enum { FREE_RESTARTS = 5 };
 
 static const int64_t close_ns = 5 * TD_NS_PER_S;       // for metrics on their way
 static const int64_t checkpoint_ns = 60 * TD_NS_PER_S; // then for checkpoints
+static const int64_t late_ns = TD_NS_PER_S;            // for an error of a device that explains it
 
 void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *a,
                      enum td_stop_cause cause) {
@@ -91,8 +93,10 @@ static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt
                                .message = td_unconst("the attempt failed without a word")};
         TD_CHECK(!td_failure_set(&a->failure, &f));
     }
+    td_device_errors_judge(core, a);
     TD_CHECK(!td_failure_set(&j->failure, &a->failure));
     enum td_class cls = j->failure.cls;
+    if (cls == TD_CLASS_DEVICE) td_device_errors_blame(core, j, a);
     // Of a command: another attempt has another port. One that finds each taken is counted at last.
     bool lost_port = cls == TD_CLASS_PREEMPTED && j->failure.code == TD_UNAVAILABLE;
     if (lost_port && j->free_restarts++ >= FREE_RESTARTS) cls = TD_CLASS_INTERNAL;
@@ -196,12 +200,16 @@ static bool metrics_in(const struct td_attempt *a) {
     return true;
 }
 
+static bool has_failed(const struct td_attempt *a) {
+    return a->outcome == TD_OUTCOME_FAILED || a->outcome == TD_OUTCOME_NONE;
+}
+
 // Who waited for the end of a job wants its last checkpoint, also of one that failed. Only where
 // another attempt follows there is no such wait: the queue holds the job back, in its place
 // (hold_until).
 static bool checkpoints_in(const struct td_job *j, const struct td_attempt *a) {
-    bool failed = a->outcome == TD_OUTCOME_FAILED || a->outcome == TD_OUTCOME_NONE;
-    if (failed && worth_retry(j, a->failure.set ? a->failure.cls : TD_CLASS_INTERNAL)) return true;
+    const enum td_class cls = a->failure.set ? a->failure.cls : TD_CLASS_INTERNAL;
+    if (has_failed(a) && worth_retry(j, cls)) return true;
     for (uint32_t i = 0; i < j->n_checkpoints; i++) {
         if (!j->checkpoints[i]->committed && j->checkpoints[i]->attempt == a->number) return false;
     }
@@ -211,8 +219,12 @@ static bool checkpoints_in(const struct td_job *j, const struct td_attempt *a) {
 void td_attempt_maybe_close(struct td_core *core, struct td_job *j, struct td_attempt *a) {
     if (!a->closing || !td_attempt_live(a)) return;
     struct td_mono last = td_mono_add(a->close_at, checkpoint_ns);
+    struct td_mono late = td_mono_add(a->close_at, late_ns - close_ns);
     int64_t now = core->now.mono.ns;
-    if (!metrics_in(a) && now < a->close_at.ns) {
+    if (has_failed(a)) td_device_errors_judge(core, a);
+    if (has_failed(a) && now < late.ns && td_device_errors_may_come(core, a)) {
+        td_core_wake_at(core, late);
+    } else if (!metrics_in(a) && now < a->close_at.ns) {
         td_core_wake_at(core, a->close_at);
     } else if (!checkpoints_in(j, a) && now < last.ns) {
         td_core_wake_at(core, last);

@@ -136,6 +136,10 @@ struct td_core_cordon {
     const char *reason; // ""; then what an earlier one gave stays; a longer one is cut
     bool drains;
 };
+struct td_core_device {
+    const char *node, *device; // device: uuid of a GPU, or the beginning of one
+    const char *by, *reason;   // as above; reason "": none
+};
 
 // ---- counters -----------------------------------------------------------------------------------
 enum td_core_counter {

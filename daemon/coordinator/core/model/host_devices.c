@@ -159,6 +159,10 @@ void td_host_devices_hold(struct td_host_devices *d, const char *list) {
     }
 }
 
+void td_host_devices_exclude(struct td_host_devices *d, const char *uuid) {
+    set_held(d, uuid, TD_DEVICE_EXCLUDED);
+}
+
 void td_host_devices_keep(struct td_host_devices *d, const char *key,
                           const struct td_device_want *want, uint64_t turn) {
     const struct td_host_accel *a = td_host_accel_find(d, key);

@@ -37,8 +37,9 @@ enum { TD_HOST_ACCELERATORS = 64, TD_ACCEL_KEY = 56, TD_DEVICE_NAME = 96 };
 // Keys of accelerators have no large letters, so none is this one.
 #define TD_ACCEL_GPU "GPU"
 
-#define TD_DEVICE_FREE    UINT64_C(0)
-#define TD_DEVICE_ATTEMPT UINT64_MAX // anything else: turn of the waiting job that keeps it
+#define TD_DEVICE_FREE     UINT64_C(0)
+#define TD_DEVICE_ATTEMPT  UINT64_MAX       // anything else: turn of the waiting job that keeps it
+#define TD_DEVICE_EXCLUDED (UINT64_MAX - 1) // nobody has it, and nobody gets it (gpu_marks.h)
 
 struct td_host_device {
     char uuid[TD_DEVICE_UUID];
@@ -99,6 +100,7 @@ uint32_t td_host_devices_free(const struct td_host_accel *a, const struct td_dev
 // All are free; then those of a list of an attempt are not.
 void td_host_devices_release(struct td_host_devices *d);
 void td_host_devices_hold(struct td_host_devices *d, const char *list);
+void td_host_devices_exclude(struct td_host_devices *d, const char *uuid);
 // Keeps up to want->n of them for the job of that turn.
 void td_host_devices_keep(struct td_host_devices *d, const char *key,
                           const struct td_device_want *want, uint64_t turn);

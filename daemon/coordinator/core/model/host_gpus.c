@@ -3,10 +3,12 @@
 
 #include "daemon/coordinator/core/model/host_gpus.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/attempt/devices.h"
+#include "lib/attempt/xids.h"
 #include "lib/base/arena.h"
 #include "lib/base/clip.h"
 #include "lib/base/utf8.h"
@@ -30,6 +32,8 @@ static Traind__V1__GpuList *dup_list(const Traind__V1__GpuList *m, ProtobufCAllo
 // What is wrong with it; NULL: nothing.
 static const char *find_wrong(const Traind__V1__GpuList *m) {
     if (m->n_gpus > TD_DEVICES_MAX) return "more than 64 GPUs";
+    if (m->n_errors > TD_HOST_GPU_ERRORS) return "more than 64 errors";
+    if (m->n_exclusions) return "GPUs that are excluded, which only the coordinator says";
     if (traind__v1__gpu_list__get_packed_size(m) > TD_HOST_GPUS_BYTES) return "more than 256 KiB";
     for (size_t i = 0; i < m->n_gpus; i++) {
         if (!td_device_uuid_ok(m->gpus[i]->uuid)) return "a GPU without a uuid";
@@ -40,17 +44,31 @@ static const char *find_wrong(const Traind__V1__GpuList *m) {
     return NULL;
 }
 
-void td_host_gpus_finish(struct td_host_gpus *g) {
+static void forget_list(struct td_host_gpus *g) {
     if (g->list) traind__v1__gpu_list__free_unpacked(td_steal(g->list), NULL);
+}
+
+void td_host_gpus_finish(struct td_host_gpus *g) {
+    forget_list(g);
+    td_gpu_marks_finish(&g->marks);
 }
 
 void td_host_gpus_register(struct td_host_gpus *g, bool lists, bool is_other_boot) {
     g->is_registered = true;
     g->lists = lists;
-    if (!lists || is_other_boot) td_host_gpus_finish(g);
+    if (!lists || is_other_boot) forget_list(g);
 }
 
-void td_host_gpus_take(struct td_host_gpus *g, const Traind__V1__GpuList *m) {
+static bool are_same(const Traind__V1__GpuList *a, const Traind__V1__GpuList *b) {
+    bool same = a && a->n_gpus == b->n_gpus;
+    for (size_t i = 0; same && i < a->n_gpus; i++) {
+        same = strcmp(a->gpus[i]->uuid, b->gpus[i]->uuid) == 0 &&
+               strcmp(a->gpus[i]->parent, b->gpus[i]->parent) == 0;
+    }
+    return same;
+}
+
+bool td_host_gpus_take(struct td_host_gpus *g, const Traind__V1__GpuList *m) {
     Traind__V1__GpuList none = TRAIND__V1__GPU_LIST__INIT;
     char why[96];
     const char *wrong = find_wrong(m);
@@ -59,9 +77,11 @@ void td_host_gpus_take(struct td_host_gpus *g, const Traind__V1__GpuList *m) {
         none.why = why;
         m = &none;
     }
-    td_host_gpus_finish(g);
+    const bool same = are_same(g->list, m);
+    forget_list(g);
     g->list = dup_list(m, NULL);
     TD_CHECK(g->list && "out of memory: start again from the disk");
+    return !same;
 }
 
 static void say_processes(const Traind__V1__Gpu *gpu, char *out, size_t bytes) {
@@ -78,8 +98,11 @@ static void say_processes(const Traind__V1__Gpu *gpu, char *out, size_t bytes) {
 void td_host_gpus_bar(const struct td_host_gpus *g, const Traind__V1__Gpu *gpu, char *out,
                       size_t bytes) {
     const bool is_used = gpu->n_processes || gpu->more_processes;
+    const struct td_gpu_mark *mark = td_host_gpus_mark(g, gpu->uuid);
     out[0] = '\0';
-    if (gpu->health[0]) {
+    if (mark) {
+        (void)td_clip(out, bytes, "excluded: %s", mark->reason);
+    } else if (gpu->health[0]) {
         (void)td_clip(out, bytes, "%s", gpu->health);
     } else if (g->list->stale) {
         (void)td_clip(out, bytes, "its driver does not answer");
@@ -103,4 +126,36 @@ Traind__V1__GpuList *td_host_gpus_view(struct td_arena *a, const struct td_host_
     traind__v1__gpu_list__init(m);
     m->why = td_unconst(say_unlisted(g));
     return m;
+}
+
+// ---- one of them --------------------------------------------------------------------------------
+const Traind__V1__Gpu *td_host_gpus_find(const struct td_host_gpus *g, const char *uuid) {
+    for (size_t i = 0; g->list && i < g->list->n_gpus; i++) {
+        if (strcmp(g->list->gpus[i]->uuid, uuid) == 0) return g->list->gpus[i];
+    }
+    return NULL;
+}
+
+bool td_host_gpus_has(const struct td_host_gpus *g, const char *uuid) {
+    for (size_t i = 0; uuid[0] && g->list && i < g->list->n_gpus; i++) {
+        const Traind__V1__Gpu *d = g->list->gpus[i];
+        if (strcmp(d->uuid, uuid) == 0 || strcmp(d->parent, uuid) == 0) return true;
+    }
+    return false;
+}
+
+const struct td_gpu_mark *td_host_gpus_mark(const struct td_host_gpus *g, const char *uuid) {
+    const struct td_gpu_mark *own = td_gpu_marks_excluded(&g->marks, uuid);
+    const Traind__V1__Gpu *d = own ? NULL : td_host_gpus_find(g, uuid);
+    return d && d->parent[0] ? td_gpu_marks_excluded(&g->marks, d->parent) : own;
+}
+
+const char *td_host_gpus_excluded(const struct td_host_gpus *g, const char *uuid) {
+    const struct td_gpu_mark *m = td_host_gpus_mark(g, uuid);
+    return m ? m->reason : NULL;
+}
+
+char *td_host_gpus_say_xid(uint32_t xid, char *out, size_t bytes) {
+    (void)td_clip(out, bytes, "XID %" PRIu32 " (%s)", xid, td_xid_get(xid).meaning);
+    return out;
 }

@@ -20,7 +20,7 @@
 //   changes.h                       what is saved
 //   jobs.h job_list.h               all jobs, and those in some order
 //   hosts.h host_devices.h          all nodes, and the devices of one, by accelerator
-//   host_gpus.h                     the GPUs of one
+//   host_gpus.h gpu_marks.h         the GPUs of one, and what is held against them
 //   plan_asks.h                     plans that were asked for and are on their way
 
 #include "daemon/coordinator/core/model/checkpoint.h"
@@ -246,7 +246,8 @@ struct td_core {
     struct td_map *removals;   // "<job>[/<node>]" -> td_removal
 
     uint32_t counters[TD_COUNT_COUNT];
-    bool queue_dirty; // the next pass begins at the head
+    bool queue_dirty;   // the next pass begins at the head
+    bool marks_changed; // of GPUs: rows of their nodes are saved when the input is over
     // td_queue_lacks_plan, for the plans, which are below the queue
     bool (*lacks_plan)(const struct td_core *core, const struct td_job *j);
     struct td_job **listed; // jobs with something to save

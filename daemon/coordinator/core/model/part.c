@@ -36,6 +36,10 @@ td_status td_attempt_part_encode(const struct td_attempt_part *p, struct td_buf 
         TD_TRY(td_buf_str(out, ",\"devices\":"));
         TD_TRY(td_json_print_string(p->devices, strlen(p->devices), out));
     }
+    if (p->xid) {
+        TD_TRY(td_buf_printf(out, ",\"xid\":%" PRIu32 ",\"xid_device\":\"%s\"", p->xid,
+                             p->xid_device));
+    }
     if (p->boundaries) TD_TRY(td_buf_printf(out, ",\"boundaries\":%d", p->boundaries));
     return td_buf_printf(
         out,
@@ -73,6 +77,10 @@ td_status td_attempt_part_decode(const struct td_json *v, struct td_attempt_part
         p->boundaries = TD_BOUNDARIES_NONE; // of an older build, whose first line was read
     }
     p->events = (uint64_t)td_json_int(td_json_get(v, "events"), 0);
+    p->xid = (uint32_t)td_json_int(td_json_get(v, "xid"), 0);
+    snprintf(p->xid_device, sizeof p->xid_device, "%s",
+             td_json_string(td_json_get(v, "xid_device"), ""));
+    if (!td_device_uuid_ok(p->xid_device)) p->xid = 0;
     p->forgotten = td_json_int(td_json_get(v, "forgotten"), 0) != 0;
     if (devices[0] && !(p->devices = td_strdup(devices))) return td_fail_oom();
     return TD_OK;

@@ -14,6 +14,7 @@
 // the others there, and parts on other nodes are aborted meanwhile. The attempt ends when the last
 // of them has. The same where a part ends badly without a word of a rank, or is given up.
 
+#include "lib/attempt/devices.h"
 #include "lib/attempt/outcome.h"
 #include "lib/base/buf.h"
 #include "lib/base/json.h"
@@ -51,6 +52,10 @@ struct td_attempt_part {
     uint64_t reconcile;       // the newest Reconcile of its job to its node; not durable
     char *silent;             // which rank is, in its launcher's words; NULL: none. Not durable
     struct td_mono silent_at; // when that was said first
+    // The worst error that a device of it had (device_errors.h). 0: none.
+    uint32_t xid;
+    char xid_device[TD_DEVICE_UUID];
+    struct td_mono xid_at; // not durable
 };
 
 void td_attempt_part_finish(struct td_attempt_part *p);

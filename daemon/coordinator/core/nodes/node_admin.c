@@ -12,10 +12,14 @@
 #include "daemon/coordinator/core/model/model.h"
 #include "lib/base/buf.h"
 
-enum { ADMIN_BODY_MAX = 64 << 10 };
+enum { ADMIN_BODY_MAX = 1 << 20 };
 
 bool td_node_admin_is_set(const struct td_host *n) {
-    return n->cordon.on || n->labels;
+    return td_node_admin_holds(n) || td_gpu_marks_any(&n->gpus.marks);
+}
+
+bool td_node_admin_holds(const struct td_host *n) {
+    return n->cordon.on || n->labels || n->gpus.marks.n;
 }
 
 // ---- the cordon ---------------------------------------------------------------------------------
@@ -42,21 +46,31 @@ static void get_cordon(struct td_core *core, const struct td_json *v, struct td_
 
 // ---- the row ------------------------------------------------------------------------------------
 static td_status encode(const struct td_host *n, struct td_buf *out) {
+    const char *comma = "";
     TD_TRY(td_buf_str(out, "{"));
-    if (n->cordon.on) TD_TRY(put_cordon(&n->cordon, out));
+    if (n->cordon.on) {
+        TD_TRY(put_cordon(&n->cordon, out));
+        comma = ",";
+    }
     if (n->labels) {
-        TD_TRY(td_buf_str(out, n->cordon.on ? ",\"labels\":" : "\"labels\":"));
+        TD_TRY(td_buf_printf(out, "%s\"labels\":", comma));
         TD_TRY(td_json_print_string(n->labels, strlen(n->labels), out));
+        comma = ",";
+    }
+    if (td_gpu_marks_any(&n->gpus.marks)) {
+        TD_TRY(td_buf_printf(out, "%s\"gpus\":", comma));
+        TD_TRY(td_gpu_marks_encode(&n->gpus.marks, out));
     }
     return td_buf_str(out, "}");
 }
 
-void td_node_admin_save(struct td_core *core, const struct td_host *n) {
+void td_node_admin_save(struct td_core *core, struct td_host *n) {
     TD_AUTO_BUF body;
     td_buf_init(&body, ADMIN_BODY_MAX);
     TD_CHECK(!encode(n, &body));
     td_core_record(core, TD_RECORD_NODE_ADMIN, n->id,
                    td_node_admin_is_set(n) ? td_buf_cstr(&body) : NULL);
+    n->gpus.marks.unsaved = false;
 }
 
 td_status td_node_admin_load(struct td_core *core, const char *key, const char *body) {
@@ -68,5 +82,6 @@ td_status td_node_admin_load(struct td_core *core, const char *key, const char *
     const char *labels = td_json_string(td_json_get(v, "labels"), "");
     if (n) get_cordon(core, td_json_get(v, "cordon"), &n->cordon);
     if (n && labels[0]) n->labels = td_core_dup(labels);
+    if (n) td_gpu_marks_decode(&n->gpus.marks, td_json_get(v, "gpus"));
     return TD_OK;
 }

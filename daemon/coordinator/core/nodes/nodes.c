@@ -26,6 +26,20 @@
 #include "lib/base/utf8.h"
 
 // ---- slots --------------------------------------------------------------------------------------
+// Those that are excluded are held by nobody: their uuids, and those of their instances.
+static void release_devices(struct td_host *n) {
+    const struct td_gpu_marks *m = &n->gpus.marks;
+    const Traind__V1__GpuList *list = m->n ? n->gpus.list : NULL;
+    td_host_devices_release(&n->devices);
+    for (uint32_t i = 0; i < m->n; i++) {
+        if (m->mark[i].excludes) td_host_devices_exclude(&n->devices, m->mark[i].uuid);
+    }
+    for (size_t i = 0; list && i < list->n_gpus; i++) {
+        const char *uuid = list->gpus[i]->uuid;
+        if (td_host_gpus_mark(&n->gpus, uuid)) td_host_devices_exclude(&n->devices, uuid);
+    }
+}
+
 void td_nodes_count(struct td_core *core) {
     void *value;
     for (size_t cursor = 0; (value = td_map_each(core->nodes, &cursor));) {
@@ -33,7 +47,7 @@ void td_nodes_count(struct td_core *core) {
         n->used = 0;
         n->reserved = n->kept_for = 0;
         n->kept = 0;
-        td_host_devices_release(&n->devices);
+        release_devices(n);
     }
     uint32_t n_live = 0;
     for (uint32_t i = 0; i < core->n_live; i++) {
@@ -71,11 +85,6 @@ void td_nodes_take_probe(struct td_core *core, struct td_host *n, const Traind__
     if (td_host_devices_take_probe(&n->devices, m->accelerators, m->n_accelerators)) {
         td_nodes_devices_changed(core, n);
     }
-}
-
-void td_nodes_take_gpus(struct td_core *core, struct td_host *n, const Traind__V1__GpuList *m) {
-    td_host_gpus_take(&n->gpus, m);
-    if (td_host_devices_take_gpus(&n->devices, &n->gpus)) core->queue_dirty = true;
 }
 
 static void set_trouble(struct td_core *core, struct td_host *n, const char *trouble) {

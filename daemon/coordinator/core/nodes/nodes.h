@@ -22,6 +22,7 @@
 //   node_admin.h      what operators decided about it
 //   drain.h           what runs there goes elsewhere
 //   node_labels.h     by which jobs choose it
+//   node_gpus.h       its GPUs, their errors, and which are out of use
 //   leases.h          what its silence means
 //   register_check.h  who may not register
 //   nodes_evict.h     which node is forgotten for a new one
@@ -38,7 +39,6 @@ void td_nodes_register(struct td_core *core, struct td_node_session *s,
 void td_nodes_set_plugins(struct td_core *core, struct td_host *n, const char *plugins);
 // Its devices are others now: they are saved, and jobs looked at again.
 void td_nodes_devices_changed(struct td_core *core, const struct td_host *n);
-void td_nodes_take_gpus(struct td_core *core, struct td_host *n, const Traind__V1__GpuList *m);
 void td_nodes_take_probe(struct td_core *core, struct td_host *n, const Traind__V1__PluginList *m);
 void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m);
 void td_nodes_session_gone(struct td_core *core, struct td_node_session *s);

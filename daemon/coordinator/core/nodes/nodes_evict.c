@@ -49,7 +49,7 @@ td_status td_nodes_evict(struct td_core *core) {
     if (td_map_count(core->nodes) < TD_CORE_MAX_NODES) return TD_OK;
     struct td_host *n;
     for (size_t cursor = 0; (n = td_map_each(core->nodes, &cursor));) {
-        n->holds = td_node_admin_is_set(n);
+        n->holds = td_node_admin_holds(n);
     }
     for (uint32_t i = 0; i < core->n_jobs; i++) {
         mark_job(core, core->order[i]);
@@ -70,6 +70,7 @@ td_status td_nodes_evict(struct td_core *core) {
                 "last_seen_s=%" PRId64,
                 n->name, n->id, (core->now.real.ns - n->seen_ns) / TD_NS_PER_S);
     td_core_record(core, TD_RECORD_NODE, n->id, NULL);
+    if (td_node_admin_is_set(n)) td_core_record(core, TD_RECORD_NODE_ADMIN, n->id, NULL);
     td_map_remove(core->nodes, n->id);
     td_offers_forget(core, n->id);
     td_host_destroy(n);

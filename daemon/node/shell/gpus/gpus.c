@@ -14,8 +14,10 @@
 #include <unistd.h>
 
 #include "daemon/node/shell/gpus/gpu_cut.h"
+#include "daemon/node/shell/gpus/gpu_errors.h"
 #include "daemon/node/shell/gpus/gpu_lines.h"
 #include "lib/attempt/devices.h"
+#include "lib/attempt/xids.h"
 #include "lib/base/buf.h"
 #include "lib/base/clip.h"
 #include "lib/base/files/files.h"
@@ -60,6 +62,7 @@ struct td_gpus {
     bool is_known;
     Traind__V1__GpuList list; // in list_arena; its why is `why`
     struct td_arena *list_arena, *sample_arena;
+    struct td_gpu_errors errors;
     char notes[TD_GPU_WHY];   // of the driver and of the cut, about the list
     char trouble[TD_GPU_WHY]; // why there is no newer one; "": it is of now
     char why[TD_GPU_WHY];     // the two
@@ -74,6 +77,7 @@ static void publish(struct td_gpus *g) {
     (void)td_clip(g->why, sizeof g->why, "%s%s%s", g->trouble,
                   g->trouble[0] && g->notes[0] ? "; " : "", g->notes);
     g->list.why = g->why;
+    td_gpu_errors_put(&g->errors, &g->list);
     if (g->why[0] && strcmp(g->why, g->said) != 0 && g->state == OVER) {
         td_log_info("no GPUs why=\"%s\"", g->why); // most machines have none
     } else if (g->why[0] && strcmp(g->why, g->said) != 0) {
@@ -145,6 +149,16 @@ static void take_samples(struct td_gpus *g, struct td_arena *take_arena,
     if (g->list.n_gpus && g->on_samples) g->on_samples(g->arg);
 }
 
+static void take_xid(struct td_gpus *g, const char *uuid, uint32_t xid) {
+    const struct td_xid x = td_xid_get(xid);
+    td_log_warn("GPU reports an error xid=%" PRIu32 " uuid=%s meaning=\"%s\" follows=%s", xid, uuid,
+                x.meaning, td_xid_effect_name(x.effect));
+    if (!uuid[0]) return; // of a device that is not listed
+    td_gpu_errors_add(&g->errors, uuid, xid, td_real_now());
+    td_gpu_errors_put(&g->errors, &g->list);
+    if (g->is_known) g->fn(g->arg);
+}
+
 // ---- lines --------------------------------------------------------------------------------------
 // Without a list it can read the node says so: the one before is not of now.
 static void drop_line(struct td_gpus *g, const char *text, td_status take_why) {
@@ -178,7 +192,7 @@ static void take_line(struct td_gpus *g, const char *text, size_t len) {
         take_samples(g, td_steal(arena), &line.list);
         break;
     case TD_GPU_LINE_XID:
-        td_log_warn("GPU reports an error xid=%" PRIu32 " uuid=%s", line.xid, line.uuid);
+        take_xid(g, line.uuid, line.xid);
         break;
     case TD_GPU_LINE_NONE:
         if (line.final) g->state = OVER;

@@ -8,6 +8,7 @@
 //   gpus.h       that process: begun, watched, replaced
 //   gpu_lines.h  what it writes
 //   gpu_cut.h    which of them jobs may have
+//   gpu_errors.h errors that the driver reported (XIDs)
 //
 // It has timeout_ns for its first line, and for each later one after an interval. One that is
 // silent for longer is killed, and another begins after a pause that doubles, from 1 s to 5

@@ -38,6 +38,7 @@ struct rig {
     const char *address;         // collective, of nodes that register; NULL: none
     const char *level;           // CPU, of nodes that register; NULL: they do not say
     const char *boot;            // of nodes that register; NULL: always the same
+    const char *daemon;          // start of nodes that register; NULL: they do not say
     const char *called;          // the name of nodes that register; NULL: as their id
     char run[512];               // how `run` of the newest plan begins
     uint32_t n_assigned, n_progress, n_queue;
@@ -213,6 +214,7 @@ static void say_register_with(struct rig *r, const char *name, uint32_t slots,
     reg.node_id = id;
     reg.name = r->called ? td_unconst(r->called) : id;
     reg.boot_id = boot;
+    reg.daemon = td_unconst(r->daemon ? r->daemon : "");
     char language[TD_DIGEST_HEX];
     td_spec_language(language);
     reg.plan_language = r->language ? td_unconst(r->language) : language;

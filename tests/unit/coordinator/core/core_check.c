@@ -386,7 +386,10 @@ static td_status check_devices(const struct td_core *core, const struct td_host 
             HOLDS((d->held == TD_DEVICE_ATTEMPT) == (holders == 1),
                   "node %s: device %s is held by %u attempts, and shown otherwise", n->id, d->uuid,
                   holders);
-            HOLDS(holders || d->held == TD_DEVICE_FREE || has_turn(core, d->held),
+            const bool is_out = td_host_gpus_mark(&n->gpus, d->uuid);
+            HOLDS(holders || is_out == (d->held == TD_DEVICE_EXCLUDED),
+                  "node %s: device %s is excluded, and shown otherwise", n->id, d->uuid);
+            HOLDS(holders || is_out || d->held == TD_DEVICE_FREE || has_turn(core, d->held),
                   "node %s: device %s is kept for no job", n->id, d->uuid);
         }
     }

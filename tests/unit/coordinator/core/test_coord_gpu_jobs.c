@@ -104,7 +104,7 @@ static void end_one(struct rig *r, int number) {
     r->events = 0;
     r->session = n->session;
     line(r, "{\"event\":\"launched\",\"pid\":1}\n");
-    line(r, "{\"event\":\"launcher_end\",\"outcome\":\"finished\"}\n");
+    line(r, "{\"event\":\"launcher_end\",\"outcome\":\"done\"}\n");
     settle(r);
 }
 
