@@ -299,8 +299,9 @@ static td_status take_up(struct csv_sink *s, int64_t last) {
     if (!read_line(f, line)) return TD_OK; // empty
     const bool is_torn = feof(f) && !strchr(line, '\n');
     if (!is_torn) {
-        if (!is_whole(line) || !read_header(s, line)) return not_ours(s);
         end = strlen(line);
+        const bool has_zero = ftello(f) != (off_t)end; // a text that ends before its line does
+        if (has_zero || !is_whole(line) || !read_header(s, line)) return not_ours(s);
         while (fgets(line, sizeof line, f) && is_whole(line) && read_row(s, line, last)) {
             s->has_row = true;
             s->at = end; // the row stays the last one

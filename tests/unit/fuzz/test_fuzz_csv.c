@@ -26,6 +26,8 @@ static void test_csv_stands_when_fed_mutated_files(void **state) {
         TEXT("epoch,step\n1,2\n"),
         TEXT("epoch,step\r\n\"1,2\",3\r\n"),
         TEXT("epoch,st"),
+        TEXT("\"a\0\0\0 "
+             "some,text,,that\r\n5,b\",epoch,\"q\"\"q\",step\r\n1.0,0,,7\r\n2.0,0,-inf,8\r\n"),
         {wide, (size_t)at + 2},
         {"", 0},
     };
