@@ -151,7 +151,7 @@ static td_status print_contents(struct td_buf *out) {
             const int len = (int)(dot - s->path);
             TD_TRY(td_buf_printf(out, "%s[%s](#%.*s-name-%s)", before, dot + 1, len, s->path,
                                  dot + 1));
-        } else if (s->kind != TD_SECTION_ENTRY) {
+        } else if (s->kind != TD_SECTION_ENTRY || !is_of_list(s)) {
             TD_TRY(td_buf_printf(out, "\n- [`%s`](#%.*s%s)", s->path, (int)strcspn(s->path, "."),
                                  s->path, dot ? dot + 1 : ""));
         }

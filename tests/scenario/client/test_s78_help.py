@@ -98,7 +98,7 @@ def jobs(coordinator):
     (["submit", "f", "--set=trainer.accumulate_g"], {"--set=trainer.accumulate_grad_batches="}),
     (["submit", "f", "--set", "=", "trainer.accumulate_g"], {"trainer.accumulate_grad_batches="}),
     (["submit", "f", "--set", "optimizer.weight"], {"optimizer.weight_decay="}),
-    (["submit", "f", "--set", "loggers"], {"loggers="}), (["submit", "f", "--set", "run."], set()),
+    (["submit", "f", "--set", "loggers"], {"loggers=", "loggers_in.tensorboard="}), (["submit", "f", "--set", "run."], set()),
     (["submit", "f", "--set", "trainer.precision=bf"], {"trainer.precision=bf16-mixed", "trainer.precision=bf16-true"}),
     (["submit", "f", "--set=trainer.precision=bf16-m"], {"--set=trainer.precision=bf16-mixed"}),
     (["submit", "f", "--set", "trainer.precision", "=", "bf16-m"], {"bf16-mixed"}),

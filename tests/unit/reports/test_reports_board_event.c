@@ -143,17 +143,22 @@ static void test_tensor_counts_by_its_plugin_when_it_names_one(void **state) {
 static void test_all_else_is_skipped(void **state) {
     (void)state;
     TD_AUTO_BUF text;
+    TD_AUTO_BUF shape;
     TD_AUTO_BUF long_shape;
     TD_AUTO_BUF short_content;
     put_tensor(&text, 7);
     put_text(&text, 8, "a text");
+    td_buf_init(&shape, 256);
+    put_number(&shape, 1, 1);
+    put_bytes(&shape, 2, "\x12\x02\x08\x01", 4); // one dimension, of 1
+    put_float(&shape, 5, 1);
     td_buf_init(&long_shape, 256);
     put_number(&long_shape, 1, 1);
     put_bytes(&long_shape, 2, "\x12\x02\x08\x03", 4); // one dimension, of 3
     put_bytes(&long_shape, 4, "123412341234", 12);
     put_tensor(&short_content, 1);
     put_bytes(&short_content, 4, "12", 2);
-    const struct td_buf *const tensors[] = {&text, &long_shape, &short_content};
+    const struct td_buf *const tensors[] = {&text, &shape, &long_shape, &short_content};
     for (size_t i = 0; i < TD_COUNTOF(tensors); i++) {
         begin_value();
         put_buf(&value, 8, tensors[i]);

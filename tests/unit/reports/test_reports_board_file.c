@@ -80,7 +80,7 @@ static void test_record_is_taken_once_when_its_last_byte_is_there(void **state) 
         put_at(&r, r.bytes.data + i, 1, i);
         turn(&r);
         turn(&r); // nothing more by that
-        while (i + 1 >= r.end[whole + 1] && whole < 3) {
+        while (whole < 3 && i + 1 >= r.end[whole + 1]) {
             whole++;
         }
         if (r.n_taken != whole) fail_msg("%d at byte %zu, not %d", r.n_taken, i, whole);
