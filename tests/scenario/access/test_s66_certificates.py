@@ -13,11 +13,11 @@ import grpc
 import pytest
 
 import hosts as net
-from support import BIN, SPEC, Cluster, Token, under_limit, until
+from support import BIN, SPEC, Cluster, Token, audit, under_limit, until
 from test_s66_caps import Eve, reason_of
 from test_s66_join import request_of
 from test_s66_roles import (ADMIN, JOB, JOIN, LADDER, NEEDS, NODE, OPEN, REASONS, ROLES, STATES, ask, call, code_of, ends_with,
-                            give, judge, lines_of, methods_of, revoke)
+                            give, judge, methods_of, revoke)
 
 Code = grpc.StatusCode
 HOLDERS = [*LADDER, "node"]  # of certificates
@@ -353,9 +353,9 @@ def test_certificate_and_token_of_one_name_are_one_person(beyond, folder):
         with beyond.dial() as plain:  # another day, by a token
             stub_of(plain).CancelJob(m.CancelJobRequest(id=job.id), timeout=20,
                                      metadata=[("authorization", f"Bearer {text}")])
-    until("lines are written", lambda: lines_of(beyond, method=JOB + "CancelJob", code="OK", object=job.id))
-    assert lines_of(beyond, method=JOB + "CreateJob", token=alice.id, name="alice", role="submitter", code="OK")
-    assert lines_of(beyond, method=JOB + "CancelJob", token=bob.id, name="bob", code="PERMISSION_DENIED")
+    until("lines are written", lambda: audit(beyond, method=JOB + "CancelJob", code="OK", object=job.id))
+    assert audit(beyond, method=JOB + "CreateJob", token=alice.id, name="alice", role="submitter", code="OK")
+    assert audit(beyond, method=JOB + "CancelJob", token=bob.id, name="bob", code="PERMISSION_DENIED")
 
 
 def test_request_that_cannot_be_signed_is_refused(beyond, folder):
