@@ -408,21 +408,26 @@ void td_launch_command_stop(struct td_launcher *l, int mode, struct td_mono term
 // ---- the end ------------------------------------------------------------------------------------
 enum { TAIL_BYTES = 64 << 10 };
 
-// What rank 0 wrote last says that its address was taken.
-static bool says_in_use(const struct td_launcher *l, const struct td_launch_rank *r) {
+// What the rank wrote last to its stderr, as text; until the next call.
+static const char *read_tail(const struct td_launcher *l, const struct td_launch_rank *r) {
     static char tail[TAIL_BYTES + 1]; // one thread
-    char path[TD_FS_PATH_BYTES], port[16];
+    char path[TD_FS_PATH_BYTES];
     snprintf(path, sizeof path, "%s/" TD_SEGMENT_ERR, l->o.dir, (unsigned)r->rank);
-    snprintf(port, sizeof port, "%d", l->command->port);
     TD_AUTO_CLOSE int fd = -1;
     td_status_free(td_fs_open(path, &fd, NULL));
     uint64_t from = r->err.file_bytes > TAIL_BYTES ? r->err.file_bytes - TAIL_BYTES : 0;
     ssize_t n = fd >= 0 ? pread(fd, tail, TAIL_BYTES, (off_t)from) : 0;
-    if (n <= 0) return false;
     for (ssize_t i = 0; i < n; i++) {
         if (!tail[i]) tail[i] = ' ';
     }
-    tail[n] = '\0';
+    tail[TD_MAX(n, (ssize_t)0)] = '\0';
+    return tail;
+}
+
+// Its address was taken.
+static bool says_in_use(const struct td_launcher *l, const char *tail) {
+    char port[16];
+    snprintf(port, sizeof port, "%d", l->command->port);
     bool text = strstr(tail, "EADDRINUSE") || strcasestr(tail, "address already in use");
     return text && (strstr(tail, port) || !can_listen(l->command->port));
 }
@@ -458,8 +463,9 @@ static void judge_signal(struct td_launch_rank *r, int signal, const char *how) 
 }
 
 static void judge_code(const struct td_launcher *l, struct td_launch_rank *r) {
-    int code = r->exit_code;
-    if (code == TD_COMMAND_EXIT_IN_USE || (r->rank == 0 && says_in_use(l, r))) {
+    const int code = r->exit_code;
+    const char *tail = read_tail(l, r);
+    if (code == TD_COMMAND_EXIT_IN_USE || (r->rank == 0 && says_in_use(l, tail))) {
         fail_with(r, TD_CLASS_PREEMPTED, TD_UNAVAILABLE,
                   "rank %d found its MASTER_PORT, %d, in use (exit code %d); another attempt has "
                   "another one",
@@ -467,7 +473,7 @@ static void judge_code(const struct td_launcher *l, struct td_launch_rank *r) {
     } else if (code == TD_COMMAND_EXIT_AGAIN) {
         fail_with(r, TD_CLASS_INTERNAL, TD_UNAVAILABLE,
                   "rank %d ended with exit code %d, which asks for another attempt", r->rank, code);
-    } else if (td_command_lacks_gpu_memory(l, r)) {
+    } else if (td_gpu_memory_ran_out(tail)) {
         fail_with(r, TD_CLASS_OUT_OF_MEMORY, TD_RESOURCE_EXHAUSTED,
                   "rank %d ended with exit code %d, as the memory of its GPU ran out; see its "
                   "stderr",

@@ -5,17 +5,13 @@
 // others write it to stderr, and end as after any error. So the end of stderr is read: its last
 // TD_GPU_MEMORY_LINES lines, as programs write a little after the cause. No text says that a device
 // is broken: that is the driver's to say (lib/attempt/xids.h). A failed assert in a kernel and an
-// illegal address are the program's own errors, whatever else it writes.
+// illegal address are the program's own errors, whatever else it writes. Pure.
 
 #include <stdbool.h>
-
-struct td_launch_rank;
-struct td_launcher;
 
 enum { TD_GPU_MEMORY_LINES = 20 };
 
 // Of the end of a rank's stderr.
 bool td_gpu_memory_ran_out(const char *tail);
-bool td_command_lacks_gpu_memory(const struct td_launcher *l, const struct td_launch_rank *r);
 
 #endif
