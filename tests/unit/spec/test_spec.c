@@ -4,7 +4,7 @@
 // whoever stores or digests one, so a difference here must be meant; TD_GOLDEN_WRITE=1 writes them
 // again.
 
-#include "tests/unit/test.h"
+#include "tests/unit/spec/spec_rig.h"
 
 #include "lib/base/cpu_level.h"
 #include "lib/spec/knobs.h"
@@ -12,31 +12,11 @@
 
 enum { FILE_MAX = 1 << 20 };
 
-static int make_arena(void **state) {
-    struct td_arena *a = NULL;
-    td_status s = td_arena_create(TD_SPEC_ARENA_BYTES, &a);
-    td_status_free(s);
-    *state = a;
-    return s ? -1 : 0;
-}
-
-static int drop_arena(void **state) {
-    td_arena_destroy(*state);
-    return 0;
-}
-#define test_in_arena(f) cmocka_unit_test_setup_teardown(f, make_arena, drop_arena)
-
-static struct td_json *parse(struct td_arena *a, const char *text) {
-    struct td_json *tree = NULL;
-    assert_ok(td_spec_parse(a, text, strlen(text), NULL, 0, &tree));
-    return tree;
-}
-
 static struct td_json *parse_file(struct td_arena *a, const char *path) {
     TD_AUTO_BUF text;
     td_buf_init(&text, FILE_MAX);
     assert_ok(td_fs_read(path, FILE_MAX, &text));
-    return parse(a, td_buf_cstr(&text));
+    return parse_spec(a, td_buf_cstr(&text));
 }
 
 static const char minimal[] = "model: {name: mlp, layers: [4, 2]}\n"
@@ -83,7 +63,7 @@ static void test_canonical_is_unchanged_when_parsed_again(void **state) {
     assert_ok(td_spec_validate(*state, tree, 0, &tree));
     assert_ok(td_json_print(tree, false, &once));
     assert_non_null(strstr(td_buf_cstr(&once), "{\"0\":1,\"7\":2}"));
-    assert_ok(td_json_print(parse(*state, td_buf_cstr(&once)), false, &twice));
+    assert_ok(td_json_print(parse_spec(*state, td_buf_cstr(&once)), false, &twice));
     assert_string_equal(td_buf_cstr(&once), td_buf_cstr(&twice));
     struct td_json *json, *again;
     assert_ok(td_json_parse(*state, once.data, once.len, &json));
@@ -96,11 +76,11 @@ static void test_json_gives_the_same_when_it_says_the_same_as_yaml(void **state)
     TD_AUTO_BUF a, b;
     td_buf_init(&a, FILE_MAX);
     td_buf_init(&b, FILE_MAX);
-    assert_ok(td_json_print(parse(*state, minimal), false, &a));
+    assert_ok(td_json_print(parse_spec(*state, minimal), false, &a));
     const char *json = "{\n\t\"model\":{\"name\":\"mlp\",\"layers\":[4,2]},\n"
                        "\t\"data\":{\"name\":\"synthetic\",\"features\":4,\"classes\":2,"
                        "\"batch_size\":8},\"optimizer\":{\"name\":\"sgd\"}}";
-    assert_ok(td_json_print(parse(*state, json), false, &b));
+    assert_ok(td_json_print(parse_spec(*state, json), false, &b));
     assert_string_equal(td_buf_cstr(&a), td_buf_cstr(&b));
 }
 
@@ -133,7 +113,7 @@ static void test_variants_parse_when_only_required_keys_are_given(void **state) 
 static struct td_spec view(struct td_arena *a, const char *extra) {
     const char *text = td_arena_printf(a, "%s%s", minimal, extra);
     struct td_spec s;
-    td_spec_read(parse(a, text), &s);
+    td_spec_read(parse_spec(a, text), &s);
     return s;
 }
 
@@ -162,7 +142,7 @@ static void test_optimizer_may_be_absent_when_nothing_is_fitted(void **state) {
     const char *text = "model: {name: mlp, layers: [4, 2]}\nstages: [test]\n"
                        "data: {name: synthetic, batch_size: 8}\n";
     struct td_spec s;
-    td_spec_read(parse(*state, text), &s);
+    td_spec_read(parse_spec(*state, text), &s);
     assert_string_equal(s.optimizer.name, "sgd");
     assert_int_equal(s.stages, TD_STAGE_TEST);
 }
@@ -232,7 +212,7 @@ static const char with_plugins[] =
 
 static void test_view_has_name_and_knobs_when_a_part_is_a_plugin(void **state) {
     struct td_spec s;
-    td_spec_read(parse(*state, with_plugins), &s);
+    td_spec_read(parse_spec(*state, with_plugins), &s);
     assert_int_equal(s.plugins->n_children, 2);
     assert_string_equal(td_json_string(s.plugins->last, ""), "/opt/skip.so");
     const struct {
@@ -257,8 +237,8 @@ static void test_canonical_is_unchanged_when_plugins_are_parsed_again(void **sta
     TD_AUTO_BUF once, twice;
     td_buf_init(&once, FILE_MAX);
     td_buf_init(&twice, FILE_MAX);
-    assert_ok(td_json_print(parse(*state, with_plugins), true, &once));
-    assert_ok(td_json_print(parse(*state, td_buf_cstr(&once)), true, &twice));
+    assert_ok(td_json_print(parse_spec(*state, with_plugins), true, &once));
+    assert_ok(td_json_print(parse_spec(*state, td_buf_cstr(&once)), true, &twice));
     assert_string_equal(td_buf_cstr(&once), td_buf_cstr(&twice));
 }
 

@@ -1,20 +1,6 @@
 // What knobs of the loop make of each other: periods of checkpoints, and runs for a try.
 
-#include "tests/unit/test.h"
-
-#include "lib/spec/spec.h"
-
-static int make_arena(void **state) {
-    struct td_arena *a;
-    assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &a));
-    *state = a;
-    return 0;
-}
-
-static int drop_arena(void **state) {
-    td_arena_destroy(*state);
-    return 0;
-}
+#include "tests/unit/spec/spec_rig.h"
 
 // A small job with these keys besides, or with these data if they are a map.
 static struct td_spec view(struct td_arena *a, const char *more) {
@@ -110,7 +96,6 @@ static void test_part_is_kept_to_validate_on_with_every_dataset(void **state) {
     }
 }
 
-#define test_in_arena(f) cmocka_unit_test_setup_teardown(f, make_arena, drop_arena)
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_arena(test_no_epoch_is_saved_when_checkpoints_go_by_time),

@@ -1,30 +1,8 @@
 // Specs of kinds command and program: their canonical form, and the plain view of it.
 
-#include "tests/unit/test.h"
-
-#include "lib/spec/spec.h"
+#include "tests/unit/spec/spec_rig.h"
 
 enum { FILE_MAX = 1 << 20 };
-
-static int make_arena(void **state) {
-    struct td_arena *a = NULL;
-    td_status s = td_arena_create(TD_SPEC_ARENA_BYTES, &a);
-    td_status_free(s);
-    *state = a;
-    return s ? -1 : 0;
-}
-
-static int drop_arena(void **state) {
-    td_arena_destroy(*state);
-    return 0;
-}
-#define test_in_arena(f) cmocka_unit_test_setup_teardown(f, make_arena, drop_arena)
-
-static struct td_json *parse(struct td_arena *a, const char *text) {
-    struct td_json *tree = NULL;
-    assert_ok(td_spec_parse(a, text, strlen(text), NULL, 0, &tree));
-    return tree;
-}
 
 static void test_command_has_its_own_keys_alone_when_canonical(void **state) {
     static const char want[] =
@@ -37,8 +15,9 @@ static void test_command_has_its_own_keys_alone_when_canonical(void **state) {
         "\"unmanaged_gpus\":false},"
         "\"metrics_from\":{\"stdout\":null,\"transformers\":\"auto\"},"
         "\"loggers_in\":{\"tensorboard\":null}}";
-    struct td_json *tree = parse(*state, "kind: command\ncommand: [run, 3]\nenv: {A: 1, B: x}\n"
-                                         "trainer: {devices: 2}\nresources: {open_files: 64}\n");
+    struct td_json *tree =
+        parse_spec(*state, "kind: command\ncommand: [run, 3]\nenv: {A: 1, B: x}\n"
+                           "trainer: {devices: 2}\nresources: {open_files: 64}\n");
     for (int i = 0; i < 2; i++) {
         TD_AUTO_BUF text;
         struct td_spec spec;
@@ -59,9 +38,9 @@ static void test_command_has_its_own_keys_alone_when_canonical(void **state) {
 }
 
 static void test_command_asks_for_gpus(void **state) {
-    struct td_json *tree =
-        parse(*state, "kind: command\ncommand: [run]\nresources: {gpus_per_rank: 2, gpu: {model: "
-                      "\"*H100*\", memory: 40GiB}, isolate_gpus: true, gpu_names: index}\n");
+    struct td_json *tree = parse_spec(
+        *state, "kind: command\ncommand: [run]\nresources: {gpus_per_rank: 2, gpu: {model: "
+                "\"*H100*\", memory: 40GiB}, isolate_gpus: true, gpu_names: index}\n");
     struct td_spec spec;
     for (int i = 0; i < 2; i++) {
         td_spec_read(tree, &spec);
@@ -85,8 +64,8 @@ static void test_program_has_keys_of_its_checkpoints_when_canonical(void **state
         "\"memory_bytes\":\"auto\",\"processes\":\"auto\",\"open_files\":\"auto\","
         "\"gpus_per_rank\":0,\"gpu\":null,\"isolate_gpus\":false,\"gpu_names\":\"uuid\","
         "\"unmanaged_gpus\":false}}";
-    struct td_json *tree = parse(*state, "kind: program\ncommand: [run]\nckpt_path: /c\n"
-                                         "trainer: {devices: 1}\ncheckpoint: {store: fs}\n");
+    struct td_json *tree = parse_spec(*state, "kind: program\ncommand: [run]\nckpt_path: /c\n"
+                                              "trainer: {devices: 1}\ncheckpoint: {store: fs}\n");
     TD_AUTO_BUF text;
     struct td_spec spec;
     td_buf_init(&text, FILE_MAX);

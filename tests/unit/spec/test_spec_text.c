@@ -1,25 +1,10 @@
 // What a spec's text says before any knob is asked. Texts that look like something else keep their
 // letters. JSON is read as JSON, with lines, bounds and duplicates as of YAML.
 
-#include "tests/unit/test.h"
+#include "tests/unit/spec/spec_rig.h"
 
 #include "lib/spec/check.h"
 #include "lib/spec/plugin_knobs.h"
-#include "lib/spec/spec.h"
-
-static int make_arena(void **state) {
-    struct td_arena *a = NULL;
-    td_status s = td_arena_create(TD_SPEC_ARENA_BYTES, &a);
-    td_status_free(s);
-    *state = a;
-    return s ? -1 : 0;
-}
-
-static int drop_arena(void **state) {
-    td_arena_destroy(*state);
-    return 0;
-}
-#define test_in_arena(f) cmocka_unit_test_setup_teardown(f, make_arena, drop_arena)
 
 static struct td_json *parse(struct td_arena *a, const char *text, const char *override) {
     struct td_json *tree = NULL;
