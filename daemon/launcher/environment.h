@@ -8,7 +8,7 @@
 #include "lib/base/arena.h"
 
 // NULL-terminated, from the arena; NULL when it is full. shared_cores: idle threads give way. gpus:
-// all that CUDA may use; NULL: whoever asks says it, or nobody does.
+// all that CUDA may use; NULL: the variable is left out.
 const char *const *td_environment_build(struct td_arena *arena, const char *const *from,
                                         int32_t threads, bool shared_cores, const char *gpus);
 

@@ -7,8 +7,9 @@
 // The node's daemon asks the driver (daemon/node/shell/gpus) and sends what it said every ten
 // seconds, with the list of the devices: a command may find them by other names. While no daemon is
 // there, there is no point. Points go into the segment of the rank that has the device, after those
-// that the rank has made, and from there the way of all points. They carry TD_METRIC_DEVICE: nobody
-// takes them for something that the rank has said. Their names are "gpu<i>.utilization" (percent),
+// that the rank has made, and from there the way of all points. They carry TD_METRIC_DEVICE,
+// so that they are not taken for what the rank has said. Their names are "gpu<i>.utilization"
+// (percent),
 // ".memory" (bytes in use), ".power" (W), ".temperature" (degrees C) and ".throttled" (1: power or
 // heat hold it back). <i> is the device's place among all of the attempt, in the order of the
 // ranks. What the driver does not say has no point.
@@ -31,7 +32,7 @@ struct td_launcher;
 enum {
     TD_GPU_NOTES = 64,
     TD_GPU_VALUES = 5,
-    TD_GPU_GAP_S = 60, // between two samples of an idle device; after a longer one nobody knows
+    TD_GPU_GAP_S = 60, // between two samples of an idle device; a longer one is no proof
 };
 
 struct td_launch_gpu {

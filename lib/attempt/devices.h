@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Asks `traind-worker devices` for what devices do now. Nothing happens where nobody takes it.
+// Asks `traind-worker devices` for what devices do now. A process that does not take it ignores it.
 #define TD_DEVICES_LOOK_SIGNAL SIGURG
 
 enum {

@@ -160,7 +160,7 @@ struct td_spec_resources {
     int64_t gpu_memory_bytes; // that each has at least
     bool isolate_gpus;        // a rank sees its own alone
     bool gpu_indexes;         // CUDA_VISIBLE_DEVICES has places in PCI order, not uuids
-    bool unmanaged_gpus;      // nobody sets that variable
+    bool unmanaged_gpus;      // that variable is not set by traind
 };
 
 struct td_spec {

@@ -12,8 +12,8 @@
 // that step, a late one. It is closed when all ranks have reported what is in it, or have reported
 // something else 2 s later.
 //
-// What a device of a rank does (TD_METRIC_DEVICE) waits for nobody, and nobody waits for it. It is
-// shown when its row is closed. It says nothing about how far its rank is.
+// What a device of a rank does (TD_METRIC_DEVICE) does not keep a row open, and is not waited for.
+// It is shown when its row is closed. It says nothing about how far its rank is.
 //
 // Bounds: TD_LOG_ROWS open rows, of which the oldest is closed for another; TD_LOG_CELLS cells in
 // a row, further metrics are dropped and counted. Devices have TD_LOG_DEVICE_CELLS beside them, and

@@ -79,7 +79,7 @@ static double value_of(const struct number *n, uint64_t bits) {
 // Its fields, as far as one number needs them.
 struct tensor {
     uint64_t dtype;
-    bool has_shape; // more than one number, or nobody knows how many
+    bool has_shape; // more than one number, or an unknown count
     bool has_content;
     struct td_str content;
     uint64_t bits[18]; // by field: the last number there

@@ -4,7 +4,7 @@
 // One event file that is followed: how far it was read, and what comes next.
 //
 // It is followed as far as it is whole. A record whose end has not come is waited for. At one with
-// a wrong checksum reading stops: nobody knows where the next begins. It is tried again when the
+// a wrong checksum reading stops: where the next begins is not known. It is tried again when the
 // file has changed, because a file system may show the pieces of a write one after another. It is
 // said when it has been so for 5 s. A record over TD_BOARD_RECORD bytes is passed over unread: it
 // is an image or a graph.

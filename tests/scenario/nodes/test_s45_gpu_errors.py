@@ -101,7 +101,7 @@ def test_job_on_a_card_that_breaks_goes_on_on_another(cluster, coordinator, tmp_
     ended = coordinator.job(job)
     assert getattr(ended.failure, "class") == "device" and "reported XID 48" in ended.failure.message, ended.failure
     assert "exit code 3" in ended.failure.message and ended.restarts == 1
-    # nobody gets it, and who waits for it is told why
+    # no job gets it, and the reason of one that waits says why
     both = coordinator.submit(json.dumps({"kind": "command", "name": "both", "command": ["true"], "trainer": {"devices": 1},
                                           "resources": {"gpus_per_rank": 2}}))
     until("it waits", lambda: "excluded: XID 48" in coordinator.job(both).reason.text)

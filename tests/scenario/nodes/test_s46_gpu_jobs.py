@@ -144,7 +144,7 @@ def test_rank_has_one_instance_of_mig_alone(cluster, coordinator, tmp_path):
     refused("FAILED_PRECONDITION", lambda: coordinator.submit(spec(gpus_per_rank=2)), "UNSATISFIABLE", "3 NVIDIA H100 MIG")
 
 
-def test_process_of_nobody_s_job_holds_its_gpu(cluster, coordinator, tmp_path):
+def test_process_that_is_no_job_s_holds_its_gpu(cluster, coordinator, tmp_path):
     driver, node = one_node(cluster, coordinator, tmp_path, gpus("a", 2))
     job = running(coordinator, spec(STAY, devices=2, gpus_per_rank=1))
     driver.adds(f"process GPU-a1 4242 {GIB}")  # of this job, or of a stranger: it has it now

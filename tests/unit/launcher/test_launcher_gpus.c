@@ -139,7 +139,7 @@ static void test_points_are_of_the_rank_and_its_newest_step_when_it_trains(void 
     assert_true(td_ring_push(&r.ranks[0].ring, &own));
     say(&r, "GPU-b", 90, 250);
     say(&r, "GPU-d", -1, 300);
-    say(&r, "GPU-x", 1, 1); // nobody's here
+    say(&r, "GPU-x", 1, 1); // of no rank here
     assert_string_equal(points(&r, 0), "gpu5.utilization@0=0 gpu5.power@0=80 train_loss_step@7=1 "
                                        "gpu5.utilization@7=90 gpu5.power@7=250 ");
     assert_string_equal(points(&r, 1), "gpu7.power@0=300 ");

@@ -165,7 +165,7 @@ static void test_device_is_shown_with_its_row_and_holds_up_none(void **state) {
     assert_string_equal(row.value[0].name, "gpu1.power");
     assert_true(row.value[0].value == 300);
     assert_string_equal(taken(&t, 0), "2: loss=5, ");
-    say_device(&t, 0, "gpu0.power", 1, 7); // its row is closed: nobody is waited for
+    say_device(&t, 0, "gpu0.power", 1, 7); // its row is closed: no rank is waited for
     assert_string_equal(taken(&t, 0), "1: gpu0.power=7, ");
     assert_string_equal(taken(&t, TD_LOG_TAKE_ALL), "2: gpu0.power=100 loss=5, ");
     td_log_rows_finish(&t);

@@ -100,7 +100,7 @@ static void test_links_and_special_files_are_noted_and_not_opened(void **state) 
     assert_int_equal(mkfifo(in(state, "run/tfevents.fifo"), 0600), 0);
     assert_int_equal(symlink("/etc", in(state, "run/out")), 0);
     assert_int_equal(symlink("other", in(state, "run/tfevents.link")), 0);
-    assert_int_equal(symlink("model.pt", in(state, "run/latest.pt")), 0); // nobody's concern
+    assert_int_equal(symlink("model.pt", in(state, "run/latest.pt")), 0); // no event file
     for (int i = 0; i < 300; i++) {
         look(&r); // they are listed many times
     }

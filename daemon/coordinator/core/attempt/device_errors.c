@@ -123,8 +123,8 @@ void td_device_errors_excluded(struct td_core *core, const struct td_host *n, co
     core->queue_dirty = true;
 }
 
-// The one device that is meant: that of the error, else that of the rank. Of a rank with several
-// nobody knows which.
+// The one device that is meant: that of the error, else that of the rank. Of a rank with several it
+// is not known which.
 static const char *find_device(const struct td_core *core, const struct td_attempt *a,
                                const struct td_attempt_part **out_part, char uuid[TD_DEVICE_UUID]) {
     const int32_t rank = a->failure.rank;

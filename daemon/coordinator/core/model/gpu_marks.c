@@ -71,8 +71,8 @@ bool td_gpu_marks_blame(struct td_gpu_marks *m, const char *uuid, const char *jo
     if (first && strcmp(first->job, job) != 0 && strcmp(first->owner, owner) != 0) {
         (void)td_clip(made.reason, sizeof made.reason,
                       "%s of %s and %s of %s, two jobs of two owners, have failed by this device",
-                      first->job, first->owner[0] ? first->owner : "nobody", job,
-                      owner[0] ? owner : "nobody");
+                      first->job, first->owner[0] ? first->owner : "an unknown owner", job,
+                      owner[0] ? owner : "an unknown owner");
         return td_gpu_marks_exclude(m, &made);
     }
     if (first) return false;

@@ -26,7 +26,7 @@ struct td_gpu_mark {
     int64_t time_ns;                 // real
     char by[64];                     // who asked for it; "": traind itself
     char reason[TD_GPU_MARK_REASON]; // of one that excludes
-    char job[16], owner[64];         // of a first failure: whose it was; owner "": nobody's
+    char job[16], owner[64];         // of a first failure: its job and owner; "": unknown
 };
 struct td_gpu_marks { // all zero: none
     struct td_gpu_mark *mark;

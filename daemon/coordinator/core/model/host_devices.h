@@ -39,7 +39,7 @@ enum { TD_HOST_ACCELERATORS = 64, TD_ACCEL_KEY = 56, TD_DEVICE_NAME = 96 };
 
 #define TD_DEVICE_FREE     UINT64_C(0)
 #define TD_DEVICE_ATTEMPT  UINT64_MAX       // anything else: turn of the waiting job that keeps it
-#define TD_DEVICE_EXCLUDED (UINT64_MAX - 1) // nobody has it, and nobody gets it (gpu_marks.h)
+#define TD_DEVICE_EXCLUDED (UINT64_MAX - 1) // no job has it, and none gets it (gpu_marks.h)
 
 struct td_host_device {
     char uuid[TD_DEVICE_UUID];
@@ -91,7 +91,7 @@ bool td_host_devices_withheld(const struct td_host_devices *d, const char *accel
 // It was asked about, or needs not to be.
 bool td_host_devices_known(const struct td_host_devices *d, const char *accelerator);
 void td_host_devices_use(struct td_host_devices *d, const char *key); // the last to be left out
-// Those that will do, whoever has them and whatever bars them.
+// Those that will do, also those that another job has or that are barred.
 uint32_t td_host_devices_fitting(const struct td_host_accel *a, const struct td_device_want *want);
 // Those of them that the job of that turn may have now, up to want->n.
 uint32_t td_host_devices_free(const struct td_host_accel *a, const struct td_device_want *want,

@@ -26,7 +26,7 @@
 #include "lib/base/utf8.h"
 
 // ---- slots --------------------------------------------------------------------------------------
-// Those that are excluded are held by nobody: their uuids, and those of their instances.
+// None is held but those that are excluded: their uuids, and those of their instances.
 static void release_devices(struct td_host *n) {
     const struct td_gpu_marks *m = &n->gpus.marks;
     const Traind__V1__GpuList *list = m->n ? n->gpus.list : NULL;

@@ -54,7 +54,7 @@ uint32_t td_match_nodes(const struct td_core *core, const struct td_job *j,
 const char *td_match_common_level(struct td_host *const *nodes, uint32_t n_nodes);
 uint32_t td_match_slots(const struct td_job *j, const struct td_host *n); // that it needs there
 uint32_t td_match_free(const struct td_host *n);                          // for another job
-// Its accelerator's devices there, or GPUs; NULL: it needs none, or nobody knows
+// Its accelerator's devices there, or GPUs; NULL: it needs none, or it is not known
 // (td_host_devices_known).
 const struct td_host_accel *td_match_devices(const struct td_job *j, const struct td_host *n);
 // Which of them, and how many; without any, those that it would need.

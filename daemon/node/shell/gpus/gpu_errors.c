@@ -7,7 +7,7 @@
 
 #include "lib/attempt/xids.h"
 
-// Whose place the next one takes; n: that of nobody.
+// The place of the error that the next one replaces; n: it replaces none.
 static size_t find_place(const struct td_gpu_errors *e, const char *uuid, uint32_t xid) {
     for (size_t i = 0; i < e->n; i++) {
         if (e->error[i].xid == xid && strcmp(e->error[i].uuid, uuid) == 0) return i;

@@ -33,7 +33,7 @@ struct td_gpus_options { // strings are copied
     bool shares_busy;           // jobs may have also those that another process uses
     int64_t timeout_ns;
     void (*fn)(void *arg);         // from the loop: what is known is another
-    void (*on_samples)(void *arg); // likewise: new ones are in the list; NULL: nobody asks
+    void (*on_samples)(void *arg); // likewise: new ones are in the list; NULL: not called
     void *arg;
     int (*kill_fn)(pid_t pid, int sig); // of tests; NULL: kill
     int64_t pause_ns;                   // of tests: the first pause; 0: 1 s

@@ -309,7 +309,7 @@ static void test_job_shows_devices_that_its_node_knows_now(void **state) {
     assert_true(m->gpus[0]->measured[0]->value == 97);
     say_gpus(&r, "far-1", true);
     assert_int_equal(view(&r, a, 1)->n_gpus, 0);
-    say_gpus(&r, "GPU-of-nobody", false);
+    say_gpus(&r, "GPU-unknown", false);
     assert_int_equal(view(&r, a, 1)->n_gpus, 0);
     say_gpus(&r, "far-1", false);
     td_core_session_close(r.core, r.now, r.session);

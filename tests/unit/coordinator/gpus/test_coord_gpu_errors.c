@@ -1,5 +1,5 @@
 // Errors of GPUs in the coordinator's core: what one means for the job on the device, and which
-// devices are given to nobody any more. Neither a restart nor a list that comes again changes that.
+// no job gets such devices any more. Neither a restart nor a list that comes again changes that.
 // The devices are those of `far`, which the node's list of GPUs names, too.
 
 #include "daemon/coordinator/core/model/hosts.h"
@@ -275,7 +275,7 @@ static void test_instance_is_excluded_with_its_whole_gpu(void **state) {
 }
 
 // ---- who gets a device --------------------------------------------------------------------------
-static void test_excluded_device_is_given_to_nobody_until_it_is_enabled(void **state) {
+static void test_no_job_gets_an_excluded_device_until_it_is_enabled(void **state) {
     (void)state;
     struct rig r;
     struct said s;
@@ -412,7 +412,7 @@ int main(void) {
         cmocka_unit_test(test_class_follows_from_the_error_and_from_how_the_rank_ended),
         cmocka_unit_test(test_job_on_another_device_has_nothing_of_it),
         cmocka_unit_test(test_instance_is_excluded_with_its_whole_gpu),
-        cmocka_unit_test(test_excluded_device_is_given_to_nobody_until_it_is_enabled),
+        cmocka_unit_test(test_no_job_gets_an_excluded_device_until_it_is_enabled),
         cmocka_unit_test(test_restarts_of_coordinator_and_node_change_nothing),
         cmocka_unit_test(test_device_that_fails_two_owners_is_excluded),
         cmocka_unit_test(test_operator_names_a_device_by_the_beginning_of_its_uuid),

@@ -56,7 +56,7 @@ static void test_failures_of_two_jobs_of_two_owners_exclude(void **state) {
     assert_null(td_gpu_marks_excluded(&m, "GPU-b"));
     assert_true(td_gpu_marks_clear(&m, "GPU-a")); // and begins from nothing
     assert_false(td_gpu_marks_blame(&m, "GPU-a", "j-5", "", 7));
-    assert_false(td_gpu_marks_blame(&m, "GPU-a", "j-6", "", 8)); // nobody is one owner
+    assert_false(td_gpu_marks_blame(&m, "GPU-a", "j-6", "", 8)); // all unknown owners are one
     td_gpu_marks_finish(&m);
 }
 
