@@ -138,11 +138,7 @@ static bool view_metrics(struct td_arena *a, const struct td_job *j, Traind__V1_
 // Of all parts, in the order of the ranks.
 static void view_devices(struct td_arena *a, const struct td_attempt *live, Traind__V1__Job *m) {
     char uuid[TD_DEVICE_UUID];
-    size_t n = 0;
-    for (uint32_t k = 0; k < live->n_parts; k++) {
-        n += live->parts[k].devices ? td_device_list_count(live->parts[k].devices) : 0;
-    }
-    m->devices = td_arena_array(a, n + 1, sizeof *m->devices);
+    m->devices = td_arena_array(a, td_attempt_n_devices(live) + 1, sizeof *m->devices);
     for (uint32_t k = 0; m->devices && k < live->n_parts; k++) {
         const char *list = live->parts[k].devices;
         for (uint32_t i = 0; list && td_device_list_at(list, i, uuid); i++) {

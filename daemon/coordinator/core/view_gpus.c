@@ -3,8 +3,6 @@
 
 #include "daemon/coordinator/core/view_gpus.h"
 
-#include <string.h>
-
 #include "daemon/coordinator/core/model/hosts.h"
 #include "daemon/coordinator/core/model/job.h"
 #include "daemon/coordinator/core/model/model.h"
@@ -59,11 +57,8 @@ Traind__V1__GpuList *td_view_gpus(struct td_arena *a, const struct td_core *core
 // NULL: nothing is known of it now.
 static const Traind__V1__Gpu *find_gpu(const struct td_host *n, const char *uuid) {
     const Traind__V1__GpuList *l = n && n->session ? n->gpus.list : NULL;
-    for (size_t i = 0; l && !l->stale && i < l->n_gpus; i++) {
-        const Traind__V1__Gpu *g = l->gpus[i];
-        if (strcmp(g->uuid, uuid) == 0) return g->n_measured ? g : NULL;
-    }
-    return NULL;
+    const Traind__V1__Gpu *g = l && !l->stale ? td_host_gpus_find(&n->gpus, uuid) : NULL;
+    return g && g->n_measured ? g : NULL;
 }
 
 static bool copy_measured(struct td_arena *a, const Traind__V1__Gpu *from, Traind__V1__JobGpu *to) {
@@ -92,17 +87,9 @@ static bool add_gpu(struct td_arena *a, const struct td_host *n, const Traind__V
     return to->uuid && to->node && copy_measured(a, from, to);
 }
 
-static uint32_t count(const struct td_attempt *live) {
-    uint32_t n = 0;
-    for (uint32_t k = 0; k < live->n_parts; k++) {
-        if (live->parts[k].devices) n += td_device_list_count(live->parts[k].devices);
-    }
-    return n;
-}
-
 bool td_view_job_gpus(struct td_arena *a, const struct td_core *core, const struct td_attempt *live,
                       Traind__V1__Job *m) {
-    const uint32_t n = count(live);
+    const uint32_t n = td_attempt_n_devices(live);
     uint32_t number = 0;
     char uuid[TD_DEVICE_UUID];
     if (!n) return true;

@@ -264,6 +264,14 @@ uint32_t td_attempt_slots(const struct td_attempt *a) {
     return slots;
 }
 
+uint32_t td_attempt_n_devices(const struct td_attempt *a) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        if (a->parts[i].devices) n += td_device_list_count(a->parts[i].devices);
+    }
+    return n;
+}
+
 bool td_attempt_live(const struct td_attempt *a) {
     return a->state == TD_ATTEMPT_ASSIGNED || a->state == TD_ATTEMPT_STARTED;
 }

@@ -293,6 +293,7 @@ uint32_t td_attempt_n_live(const struct td_attempt *a); // parts
 // A part fails, ended badly, or was given up, while some live: these are to end at once.
 bool td_attempt_aborts(const struct td_attempt *a);
 uint32_t td_attempt_slots(const struct td_attempt *a);
+uint32_t td_attempt_n_devices(const struct td_attempt *a); // of all its parts
 
 // ---- metrics ------------------------------------------------------------------------------------
 // Merges one point of one rank into the last values. False: the table is
