@@ -361,9 +361,10 @@ def judge_parity(result, code):
 
 
 def parity_jobs(build, env):
+    """Half the steps of `make parity`: what is wrong shows in the first ones."""
     torch = ["--torch", os.environ["TORCH"]] if os.environ.get("TORCH") else []
     return [(run_judged, f"parity/{job}",
-             [sys.executable, "tests/parity/parity.py", "--build", build, "--only", f" {job} ", *torch],
+             [sys.executable, "tests/parity/parity.py", "--build", build, "--steps", "25", "--only", f" {job} ", *torch],
              env, PARITY_TIMEOUT_S, judge_parity) for job in ("mlp", "convnet", "gpt")]
 
 
