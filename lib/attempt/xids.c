@@ -30,8 +30,7 @@ const char *td_xid_advice(enum td_xid_effect e) {
         "nothing follows of it; if it comes again, look at the card",
         "look for the error in the program: its stderr, or a run with CUDA_LAUNCH_BLOCKING=1",
         "reset the card when nothing runs on it (nvidia-smi --gpu-reset)",
-        "reset it (nvidia-smi --gpu-reset) or start the machine again, and replace a card whose "
-        "error comes again",
+        "reset it (nvidia-smi --gpu-reset) or restart the machine; replace a card that fails again",
     };
     _Static_assert(TD_COUNTOF(texts) == TD_XID_EFFECT_COUNT, "a text for each");
     TD_CHECK((unsigned)e < TD_XID_EFFECT_COUNT);
