@@ -2,6 +2,7 @@
 
 usage: hf_trainer.py STEPS SECONDS_A_STEP OUT
 """
+import os
 import sys
 import time
 
@@ -35,3 +36,4 @@ trainer = Trainer(model=model, args=args, train_dataset=Numbers(), callbacks=[Sl
 done = trainer.train()
 print("losses", [(row["step"], row["loss"]) for row in trainer.state.log_history if "loss" in row])
 print("train_loss", done.training_loss)
+print("found", args.process_index, args.world_size, os.environ["CUDA_VISIBLE_DEVICES"])
