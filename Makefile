@@ -144,7 +144,7 @@ libs += $(if $(has_gloo),$(B)/lib/traind/collective-hierarchy.so)
 unit_src   := $(wildcard $(addsuffix /test_*.c,$(call under,tests/unit)) tests/conform/conform_*.c tests/sim/test_*.c)
 unit_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(unit_src))
 bench_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/bench_*.c))
-fuzz_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
+fuzz_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz/*/fuzz_*.c))
 nvml_doubles := $(patsubst %,$(B)/tests/doubles/%.so,nvml nvml_old nvml_other)
 helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c)) $(addprefix $(B)/tests/plugins/,accelerator-far.so dataset-slow_synthetic.so strategy-shown_ddp.so) $(nvml_doubles)
 
@@ -446,9 +446,10 @@ tsan: ## lib/base, daemons and collectives under the thread sanitizer
 .PHONY: fuzz fuzz-all fuzz-bins
 fuzz_some := $(if $(T),$(foreach f,$(fuzz_bins),$(if $(findstring $(T),$f),$f)),$(fuzz_bins))
 $(B)/tests/fuzz/%: fuzzer := -fsanitize=fuzzer
-fuzz: $(subst /tests/fuzz/,/tests/unit/fuzz/test_,$(fuzz_some)) ## the fuzz entries under libFuzzer (FUZZ_S=15 seconds each, T=substring)
-	@for t in $(patsubst fuzz_%,%,$(notdir $(fuzz_some))); do mkdir -p $(B)-fuzz/seeds/$$t $(B)-fuzz/corpus/$$t && \
-	  TD_FUZZ_CORPUS=$(B)-fuzz/seeds/$$t $(B)/tests/unit/fuzz/test_fuzz_$$t > /dev/null 2>&1 || exit 1; done
+fuzz_driver = $(subst /tests/fuzz/,/tests/unit/fuzz/,$(dir $1))test_$(notdir $1)
+fuzz: $(foreach f,$(fuzz_some),$(call fuzz_driver,$f)) ## the fuzz entries under libFuzzer (FUZZ_S=15 seconds each, T=substring)
+	@for d in $(foreach f,$(fuzz_some),$(call fuzz_driver,$f)); do t=$${d##*/test_fuzz_}; \
+	  mkdir -p $(B)-fuzz/seeds/$$t $(B)-fuzz/corpus/$$t && TD_FUZZ_CORPUS=$(B)-fuzz/seeds/$$t $$d > /dev/null 2>&1 || exit 1; done
 	@$(MAKE) $(libfuzzer) fuzz-all
 fuzz-bins: $(fuzz_some)
 fuzz-all: $(fuzz_some)

@@ -2,10 +2,13 @@
 #define TRAIND_TESTS_FUZZ_FUZZ_H
 
 // Feeds a fuzz entry point without libFuzzer: a corpus, then mutations of it, for a stated number
-// of rounds from a stated seed, so a failure is found again. tests/unit/test_fuzz_<x>.c holds the
-// corpus and runs tests/fuzz/fuzz_<x>.c so in every `make check`. `make fuzz` compiles the same
-// entry with clang -fsanitize=fuzzer and lets it run for as long as one likes, beginning with the
-// same corpus. With TD_FUZZ_CORPUS=DIR set, the driver writes it there and runs nothing.
+// of rounds from a stated seed, so a failure is found again. tests/unit/fuzz/<room>/test_fuzz_<x>.c
+// holds the corpus and runs tests/fuzz/<room>/fuzz_<x>.c so in every `make check`. `make fuzz`
+// compiles the same entry with clang -fsanitize=fuzzer and lets it run for as long as one likes,
+// beginning with the same corpus. With TD_FUZZ_CORPUS=DIR set, the driver writes it there and runs
+// nothing.
+//
+// Rooms: texts that people write, messages of processes to each other, and files.
 
 #include <fcntl.h>
 #include <stddef.h>

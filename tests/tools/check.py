@@ -300,16 +300,17 @@ def fuzz_entries(build, env):
     """Each fuzz entry, from the corpus that the unit tests' driver writes."""
     seconds, jobs = int(os.environ.get("FUZZ_S", "15")), []
     fuzz = Path(f"{build}-fuzz")
-    for source in sorted((ROOT / "tests/fuzz").glob("fuzz_*.c")):
+    for source in sorted((ROOT / "tests/fuzz").glob("*/fuzz_*.c")):
         entry = source.stem.removeprefix("fuzz_")
         seeds, corpus = fuzz / "seeds" / entry, fuzz / "corpus" / entry
         for folder in (seeds, corpus):
             folder.mkdir(parents=True, exist_ok=True)
-        program = fuzz / "tests/fuzz" / source.stem
+        room = source.parent.name
+        program = fuzz / "tests/fuzz" / room / source.stem
         script = ('TD_FUZZ_CORPUS="$1" "$2" > /dev/null 2>&1; '
                   'exec "$3" -max_total_time="$4" -timeout=10 -rss_limit_mb=2048 -max_len=8192 -verbosity=0 '
                   '-artifact_prefix="$5" "$6" "$1"')
-        command = ["sh", "-c", script, "sh", seeds, build / "tests/unit/fuzz" / f"test_{source.stem}", program,
+        command = ["sh", "-c", script, "sh", seeds, build / "tests/unit/fuzz" / room / f"test_{source.stem}", program,
                    seconds, fuzz / f"{entry}-", corpus]
         jobs.append((run_judged, f"fuzz/{entry}", command, env, seconds + 180, judge_fuzz))
     return jobs
