@@ -239,7 +239,8 @@ static bool cpu_kernel_at(const struct td_executable *e, uint32_t i,
                           struct td_kernel_info *out_info) {
     if (i >= e->n_kernels) return false;
     const struct td_kernel *k = &e->kernel[i];
-    *out_info = (struct td_kernel_info){
+    const struct td_kernel_info info = {
+        .struct_bytes = out_info->struct_bytes,
         .op = k->op,
         .dtype = k->n_in ? k->in_dtype[0] : k->out_dtype[0],
         .node = k->node,
@@ -247,6 +248,7 @@ static bool cpu_kernel_at(const struct td_executable *e, uint32_t i,
         .runs = k->runs,
         .ns = k->ns,
     };
+    memcpy(out_info, &info, TD_MIN(sizeof info, (size_t)out_info->struct_bytes));
     return true;
 }
 
@@ -274,11 +276,11 @@ static const struct td_accelerator_ops ops = {
     .kernel_at = cpu_kernel_at,
     .measure_peak = td_cpu_measure_peak,
     .choices = cpu_choices,
-    .measure = td_cpu_measure,
+    .program_bytes = td_cpu_program_bytes,
     .adopt_choices = cpu_adopt_choices,
-    .preview = td_cpu_preview,
-    .skips = td_cpu_skips,
-    .plain = td_cpu_plain,
+    .list_choices = td_cpu_list_choices,
+    .elides = td_cpu_elides,
+    .slow_nodes = td_cpu_slow_nodes,
     .node_seconds = td_cpu_node_seconds,
 };
 

@@ -58,14 +58,14 @@ static td_status compile_all(struct td_accelerator *twin, const struct td_progra
 // What is read off programs that are compiled in a twin; each may be NULL.
 struct reading {
     size_t *bytes;
-    td_plain_fn *plain;
+    td_slow_node_fn *slow;
     void *arg;
 };
 
 static void read_kernels(const struct td_executable *e, size_t program, const struct reading *to) {
     for (uint32_t i = 0; i < e->n_kernels; i++) {
         const struct td_kernel *k = &e->kernel[i];
-        if (k->slow) to->plain(to->arg, program, k->node);
+        if (k->slow) to->slow(to->arg, program, k->node);
     }
 }
 
@@ -79,15 +79,15 @@ static td_status read_programs(struct td_accelerator *a, const struct td_program
     if (!s) s = compile_all(&twin, programs, n, exe);
     if (!s && to->bytes) *to->bytes = twin.memory.held_bytes;
     for (size_t i = 0; i < n; i++) {
-        if (!s && to->plain) read_kernels(exe[i], i, to);
+        if (!s && to->slow) read_kernels(exe[i], i, to);
         td_cpu_release(exe[i]);
     }
     close_twin(&twin);
     return s;
 }
 
-td_status td_cpu_measure(struct td_accelerator *a, const struct td_program *const *programs,
-                         size_t n, size_t *out_bytes) {
+td_status td_cpu_program_bytes(struct td_accelerator *a, const struct td_program *const *programs,
+                               size_t n, size_t *out_bytes) {
     if (n == 0) {
         *out_bytes = a->memory.held_bytes;
         return TD_OK;
@@ -95,9 +95,9 @@ td_status td_cpu_measure(struct td_accelerator *a, const struct td_program *cons
     return read_programs(a, programs, n, &(struct reading){.bytes = out_bytes});
 }
 
-td_status td_cpu_plain(struct td_accelerator *a, const struct td_program *const *programs, size_t n,
-                       td_plain_fn *fn, void *arg) {
-    return n ? read_programs(a, programs, n, &(struct reading){.plain = fn, .arg = arg}) : TD_OK;
+td_status td_cpu_slow_nodes(struct td_accelerator *a, const struct td_program *const *programs,
+                            size_t n, td_slow_node_fn *fn, void *arg) {
+    return n ? read_programs(a, programs, n, &(struct reading){.slow = fn, .arg = arg}) : TD_OK;
 }
 
 // ---- choices ------------------------------------------------------------------------------------
@@ -114,8 +114,8 @@ static td_status report(void *arg, const struct td_choice_info *choice) {
     return l->fn(l->arg, &c);
 }
 
-td_status td_cpu_preview(struct td_accelerator *a, const struct td_program *p, td_choice_fn *fn,
-                         void *arg) {
+td_status td_cpu_list_choices(struct td_accelerator *a, const struct td_program *p,
+                              td_choice_fn *fn, void *arg) {
     struct td_accelerator twin = {0};
     struct td_executable *exe = NULL;
     struct listener l = {&twin, fn, arg};
@@ -128,7 +128,7 @@ td_status td_cpu_preview(struct td_accelerator *a, const struct td_program *p, t
 }
 
 // ---- skipped nodes ------------------------------------------------------------------------------
-bool td_cpu_skips(const struct td_graph *g, td_node n) {
+bool td_cpu_elides(const struct td_graph *g, td_node n) {
     const struct td_program p = {.graph = g};
     struct td_bindings b;
     dry_bindings(&b);

@@ -223,8 +223,8 @@ static uint32_t winograd_here(void) {
 }
 
 double td_cpu_node_seconds(const struct td_graph *g, td_node n, const struct td_accel_rates *rates,
-                           bool is_plain) {
+                           bool is_slow) {
     const struct td_node_info *node = td_graph_node(g, n);
     const struct machine m = {*rates, winograd_here()};
-    return is_plain ? loops_seconds(g, node) : node_seconds(g, node, &m);
+    return is_slow ? loops_seconds(g, node) : node_seconds(g, node, &m);
 }

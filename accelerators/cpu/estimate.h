@@ -6,6 +6,6 @@
 #include "traind/accelerator.h"
 
 double td_cpu_node_seconds(const struct td_graph *g, td_node n, const struct td_accel_rates *rates,
-                           bool is_plain);
+                           bool is_slow);
 
 #endif

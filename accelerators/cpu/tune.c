@@ -296,7 +296,8 @@ static td_status preview_pick(const struct td_tune *preview, const char *key,
     const struct td_tune *t = preview->of;
     const struct choice *known = find(t, key);
     int way = known ? place_of(known->name, names, n) : -1;
-    struct td_choice_info c = {.key = key, .ways = names, .n_ways = n, .way = TD_MAX(way, 0)};
+    struct td_choice_info c = {
+        .struct_bytes = sizeof c, .key = key, .ways = names, .n_ways = n, .way = TD_MAX(way, 0)};
     c.state = td_tune_measures(t, key, names, n)  ? TD_CHOICE_OPEN
               : way < 0 || known->origin == TAKEN ? TD_CHOICE_FIRST
               : known->origin == FROZEN           ? TD_CHOICE_ADOPTED

@@ -201,10 +201,11 @@ static td_status far_probe(struct td_accel_facts *out_facts) {
 }
 
 static td_status far_device_at(int32_t i, struct td_device_info *out_info) {
-    struct td_device_info d = {.memory_bytes = DEVICE_BYTES};
+    struct td_device_info d = {.struct_bytes = out_info->struct_bytes,
+                               .memory_bytes = DEVICE_BYTES};
     snprintf(d.uuid, sizeof d.uuid, "far-%" PRId32, i);
     snprintf(d.name, sizeof d.name, "a device for tests");
-    *out_info = d;
+    memcpy(out_info, &d, TD_MIN(sizeof d, (size_t)out_info->struct_bytes));
     return TD_OK;
 }
 
@@ -462,10 +463,11 @@ static td_status far_compile(struct td_accelerator *a, const struct td_program *
     return TD_OK;
 }
 
-static td_status far_measure(struct td_accelerator *a, const struct td_program *const *programs,
-                             size_t n, size_t *out_bytes) {
+static td_status far_program_bytes(struct td_accelerator *a,
+                                   const struct td_program *const *programs, size_t n,
+                                   size_t *out_bytes) {
     size_t bytes;
-    TD_TRY(a->ops->measure(a->reference, programs, n, &bytes));
+    TD_TRY(a->ops->program_bytes(a->reference, programs, n, &bytes));
     if (!n) bytes += a->arena_bytes;
     for (size_t i = 0; i < n && a->by_tensor; i++) {
         bytes += TD_MAX(programs[i]->arena_bytes, 64);
@@ -533,7 +535,7 @@ static const struct td_accelerator_ops far_ops = {
     .run = far_run,
     .wait = far_wait,
     .release = far_release,
-    .measure = far_measure,
+    .program_bytes = far_program_bytes,
     .device_at = far_device_at,
 };
 

@@ -247,8 +247,9 @@ static td_status ref_compile(struct td_accelerator *a, const struct td_program *
 }
 
 // The memory in which nodes are computed; each executable has its own.
-static td_status ref_measure(struct td_accelerator *a, const struct td_program *const *programs,
-                             size_t n, size_t *out_bytes) {
+static td_status ref_program_bytes(struct td_accelerator *a,
+                                   const struct td_program *const *programs, size_t n,
+                                   size_t *out_bytes) {
     size_t bytes = n ? 0 : a->scratch_bytes, elems, operands;
     for (size_t i = 0; i < n; i++) {
         TD_TRY(find_most(programs[i]->graph, &elems, &operands));
@@ -372,7 +373,7 @@ static const struct td_accelerator_ops reference_ops = {
     .run = ref_run,
     .wait = ref_wait,
     .release = ref_release,
-    .measure = ref_measure,
+    .program_bytes = ref_program_bytes,
 };
 
 const struct td_plugin_desc td_accelerator_reference = TD_PLUGIN_DESC(

@@ -89,7 +89,7 @@ static td_status run_schedule(struct td_compiled *c, const struct td_compile_opt
 }
 
 static td_status run_memory(struct td_compiled *c, const struct td_compile_options *o) {
-    TD_TRY(td_pass_memory(c->graph, o->skips, &c->placement, &c->program.arena_bytes));
+    TD_TRY(td_pass_memory(c->graph, o->elides, &c->placement, &c->program.arena_bytes));
     c->program.placement = c->placement;
     return TD_OK;
 }

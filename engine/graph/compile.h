@@ -50,7 +50,7 @@ struct td_compile_options {
     const struct td_optimizer_options *optimizer; // read when key.apply in train mode
     enum td_recompute recompute;                  // at most; less where that needs no more memory
     size_t whole_logits_bytes;                    // larger logits are never made whole; 0: all are
-    td_skips_fn *skips; // (optional) the slot of the accelerator that the program is for
+    td_elides_fn *elides; // (optional) the slot of the accelerator that the program is for
     // (optional) Sees the program after each pass that it went through; td_compile_pass names them.
     // Placements are there after "memory".
     td_status (*dump)(void *arg, const char *pass, const struct td_program *p);

@@ -28,7 +28,7 @@ static td_status count(const char *accelerator, const struct td_accelerator_ops 
 
 static td_status read_one(const char *accelerator, const struct td_accelerator_ops *ops, int32_t i,
                           struct td_device_info *out_info) {
-    struct td_device_info info = {.memory_bytes = 0};
+    struct td_device_info info = {.struct_bytes = sizeof info};
     TD_TRY_CTX(ops->device_at(i, &info), "accelerator '%s'", accelerator);
     bool ends = memchr(info.uuid, 0, sizeof info.uuid) && memchr(info.name, 0, sizeof info.name);
     if (!ends || !td_device_uuid_ok(info.uuid)) {

@@ -9,9 +9,13 @@
 // and outputs are exchanged through host memory. `reference` (plain loops) is the specification;
 // every other accelerator is tested against it.
 //
+// Structs begin with struct_bytes, by which versions of this header can differ. Who allocates one
+// writes its sizeof there; a plugin that fills it writes no more bytes than that. Slots that a
+// later minor version adds are at the end of the table, not in their section.
+//
 // Slots: (required) unless marked (optional). Each returns td_status and writes outputs only on
-// success. Thread: the rank's training thread, but for probe and device_at (any
-// thread, no side effects).
+// success. Thread: the rank's training thread, but for probe and device_at (any thread, no side
+// effects).
 // Ownership: a program, its bindings and a configuration are borrowed until what was made of them
 // is released or closed. Errors: after one of run or wait, memory of the rank has no known content,
 // and the attempt ends; after any other one everything is as before.
@@ -54,7 +58,7 @@ struct td_accel_facts {
     // memory_bytes is of one rank alone, beside the host's; else the node's ranks share the host's.
     bool own_memory;
     // It needs no arena and nothing that is computed twice: programs come with recompute `none`,
-    // td_bindings.arena has no bytes, and what they need is what `measure` says.
+    // td_bindings.arena has no bytes, and what they need is what program_bytes says.
     bool plans_memory;
     size_t whole_logits_bytes; // larger logits are never made whole (linear_ce); 0: all are
     size_t process_bytes;      // host memory of the libraries that it opens
@@ -78,6 +82,7 @@ struct td_accel_config {
 
 // One device, for who gives devices to ranks: each rank has one, and no two ranks have the same.
 struct td_device_info {
+    uint32_t struct_bytes;
     char uuid[64]; // its name on this machine, the same at each start: letters, digits, "-_.:"
     char name[64]; // what a person calls it
     uint64_t memory_bytes; // 0: unknown
@@ -85,6 +90,7 @@ struct td_device_info {
 
 // A kernel of an executable, as it was compiled and how it has done so far.
 struct td_kernel_info {
+    uint32_t struct_bytes;
     td_op_id op;
     enum td_dtype dtype; // of what it computes
     td_node node;        // of the program's graph; UINT32_MAX: none
@@ -101,6 +107,7 @@ enum td_choice_state {
     TD_CHOICE_FIRST,    // nothing is measured here: the first way is taken
 };
 struct td_choice_info {
+    uint32_t struct_bytes;
     td_node node;            // of the program's graph
     const char *key;         // as in the lines of choices
     const char *const *ways; // the first is preferred
@@ -110,8 +117,9 @@ struct td_choice_info {
 };
 typedef td_status td_choice_fn(void *arg, const struct td_choice_info *choice);
 
-// A node of programs[program] that is correct, but far from what the hardware can do.
-typedef void td_plain_fn(void *arg, size_t program, td_node node);
+// A node of programs[program] that is correct, but far from what the hardware can do, since it runs
+// on plain loops.
+typedef void td_slow_node_fn(void *arg, size_t program, td_node node);
 
 // FLOP/s of products in fp32 and bf16 (0: there are none), and bytes/s of memory.
 struct td_accel_rates {
@@ -174,6 +182,8 @@ static inline bool td_run_carries_control(const struct td_program *p, uint32_t s
 
 struct td_accelerator_ops {
     uint32_t struct_bytes;
+
+    // ---- the device -----------------------------------------------------------------------------
     // Is it here, how many devices? OK with n_devices 0 when there is none.
     td_status (*probe)(struct td_accel_facts *out_facts);
     // Errors: INVALID_ARGUMENT when there is no such device, or it cannot take so many threads;
@@ -182,6 +192,16 @@ struct td_accelerator_ops {
     void (*close)(struct td_accelerator *a); // accepts NULL; executables are released before
     // (optional) Where knobs change what probe said: facts come filled in by probe.
     td_status (*facts)(struct td_accelerator *a, struct td_accel_facts *facts);
+    // (optional) Device i, below n_devices: as probe, on any thread, without side effects. NULL:
+    // its devices are the host, which ranks share, and of which slots alone are counted.
+    td_status (*device_at)(int32_t i, struct td_device_info *out_info);
+    // (optional) What this rank's threads can do, after all runs that are queued. It is measured in
+    // some 20 ms: at best, and usually, which is what no other process disturbed, on average.
+    // Memory is measured for work on so many bytes of it; 0: not asked.
+    td_status (*measure_peak)(struct td_accelerator *a, size_t memory_bytes,
+                              struct td_accel_rates *out_best, struct td_accel_rates *out_usual);
+
+    // ---- memory ---------------------------------------------------------------------------------
     // 64-byte aligned, zeroed; for mem_free. Errors: RESOURCE_EXHAUSTED (class out_of_memory).
     td_status (*mem_alloc)(struct td_accelerator *a, size_t bytes, struct td_buffer *out_buffer);
     // A whole one of mem_alloc or state_alloc.
@@ -196,6 +216,12 @@ struct td_accelerator_ops {
     // memory stays the caller's, and alive until close.
     td_status (*mem_import)(struct td_accelerator *a, void *host, size_t bytes,
                             struct td_buffer *out_buffer);
+    // (optional, both or none) Host memory that it copies from and to faster, page-locked: at page
+    // borders, zeroed, for host_free with the same bytes. Errors: RESOURCE_EXHAUSTED.
+    td_status (*host_alloc)(struct td_accelerator *a, size_t bytes, void **out_data);
+    void (*host_free)(struct td_accelerator *a, void *data, size_t bytes);
+
+    // ---- copies ---------------------------------------------------------------------------------
     // Copies between any two spaces, also within a buffer, after all runs that are queued; complete
     // when it returns. all_reduce and all_reduce_wait copy in the middle of their run. Errors:
     // INVALID_ARGUMENT or OUT_OF_RANGE when the bytes are not all inside both buffers.
@@ -210,13 +236,13 @@ struct td_accelerator_ops {
     td_status (*copy_begin)(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                             struct td_buffer src, size_t src_offset, size_t bytes,
                             td_ticket *out_ticket);
-    // (optional, both or none) Host memory that it copies from and to faster, page-locked: at page
-    // borders, zeroed, for host_free with the same bytes. Errors: RESOURCE_EXHAUSTED.
-    td_status (*host_alloc)(struct td_accelerator *a, size_t bytes, void **out_data);
-    void (*host_free)(struct td_accelerator *a, void *data, size_t bytes);
+
+    // ---- programs -------------------------------------------------------------------------------
     // UNIMPLEMENTED names the node that it cannot run. The program outlives the executable.
     td_status (*compile)(struct td_accelerator *a, const struct td_program *p,
                          const struct td_bindings *b, struct td_executable **out_exe);
+    // Accepts NULL. Waits for all that is queued, whatever becomes of it.
+    void (*release)(struct td_executable *e);
     // Runs the segments whose bits are set, in order; TD_RUN_STEADY may be set as well. Between two
     // segments of a program those of others may run, where these have another arena, or the
     // accelerator plans memory itself. Before finish any may run, where that reads nothing but
@@ -231,15 +257,31 @@ struct td_accelerator_ops {
     // Errors: DEADLINE_EXCEEDED: not yet, and only then; anything else is the error of the run, or
     // of one before it, reported once.
     td_status (*wait)(struct td_accelerator *a, td_ticket ticket, int64_t timeout_ns);
-    // Accepts NULL. Waits for all that is queued, whatever becomes of it.
-    void (*release)(struct td_executable *e);
-    // (optional) What this rank's threads can do, after all runs that are queued. It is measured in
-    // some 20 ms: at best, and usually, which is what no other process disturbed, on average.
-    // Memory is measured for work on so many bytes of it; 0: not asked.
-    td_status (*measure_peak)(struct td_accelerator *a, size_t memory_bytes,
-                              struct td_accel_rates *out_best, struct td_accel_rates *out_usual);
     // (optional) Kernel i of an executable, in order of execution; false past the last.
     bool (*kernel_at)(const struct td_executable *e, uint32_t i, struct td_kernel_info *out_info);
+
+    // ---- planning, before anything is compiled --------------------------------------------------
+    // (optional) Bytes that compiling these programs, one after the other, takes besides arena and
+    // state, without taking them. No programs: what is taken now.
+    td_status (*program_bytes)(struct td_accelerator *a, const struct td_program *const *programs,
+                               size_t n, size_t *out_bytes);
+    // (optional) Calls fn for each node of these programs that would be slow (td_kernel_info),
+    // known without taking memory: those that kernel_at calls so once they are compiled.
+    td_status (*slow_nodes)(struct td_accelerator *a, const struct td_program *const *programs,
+                            size_t n, td_slow_node_fn *fn, void *arg);
+    // (optional) Seconds that node n takes, for plans: by measure_peak's usual rates, all of them
+    // above 0. is_slow: it is one of those that slow_nodes reports. Pure. NULL: no step is
+    // estimated.
+    double (*node_seconds)(const struct td_graph *g, td_node n, const struct td_accel_rates *rates,
+                           bool is_slow);
+    // (optional) The casts that it leaves out; the memory plan places them accordingly.
+    td_elides_fn *elides;
+
+    // ---- tuning: choices by timing --------------------------------------------------------------
+    // (optional) Reports each choice by timing that compiling the program would make, without
+    // measuring, and without taking memory or writing to the cache. Strings die with the call.
+    td_status (*list_choices)(struct td_accelerator *a, const struct td_program *p,
+                              td_choice_fn *fn, void *arg);
     // (optional, both or none) What was chosen by timing when programs were compiled, lines of
     // "key=name". A later attempt of the job adopts it before it compiles, so that it computes the
     // same bits. The text of choices is borrowed until the next compile, that of adopt_choices
@@ -247,26 +289,6 @@ struct td_accelerator_ops {
     // lines.
     td_status (*choices)(struct td_accelerator *a, const char **out_text);
     td_status (*adopt_choices)(struct td_accelerator *a, const char *text);
-    // (optional) Bytes that compiling these programs, one after the other, takes besides arena and
-    // state, without taking them. No programs: what is taken now.
-    td_status (*measure)(struct td_accelerator *a, const struct td_program *const *programs,
-                         size_t n, size_t *out_bytes);
-    // (optional) Reports each choice by timing that compiling the program would make, without
-    // measuring, and without taking memory or writing to the cache. Strings die with the call.
-    td_status (*preview)(struct td_accelerator *a, const struct td_program *p, td_choice_fn *fn,
-                         void *arg);
-    td_skips_fn *skips; // (optional)
-    // (optional) Calls fn for each node of these programs that would run on plain loops, known
-    // without taking memory: those that kernel_at calls slow once they are compiled.
-    td_status (*plain)(struct td_accelerator *a, const struct td_program *const *programs, size_t n,
-                       td_plain_fn *fn, void *arg);
-    // (optional) Seconds that node n takes, for plans: by measure_peak's usual rates, all of them
-    // above 0. is_plain: it is one of those that `plain` reports. Pure. NULL: no step is estimated.
-    double (*node_seconds)(const struct td_graph *g, td_node n, const struct td_accel_rates *rates,
-                           bool is_plain);
-    // (optional) Device i, below n_devices: as probe, on any thread, without side effects. NULL:
-    // its devices are the host, which ranks share, and of which slots alone are counted.
-    td_status (*device_at)(int32_t i, struct td_device_info *out_info);
 };
 
 #ifdef __cplusplus

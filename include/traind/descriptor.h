@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-enum { TD_ABI_MAJOR = 4, TD_ABI_MINOR = 0 };
+enum { TD_ABI_MAJOR = 5, TD_ABI_MINOR = 0 };
 
 enum td_plugin_kind {
     TD_PLUGIN_ACCELERATOR, // struct td_accelerator_ops, traind/accelerator.h

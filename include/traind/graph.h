@@ -405,7 +405,7 @@ struct td_program_key {
 //  - rope: over x; reshape: over anything.
 //
 // Inputs, state and scalars are never in the arena. They are never aliased, but by a reshape of
-// them, or by a cast that an accelerator skips.
+// them, or by a cast that an accelerator elides.
 struct td_placement {
     size_t offset;  // in the rank's arena, 64-byte aligned; SIZE_MAX: not in the arena
     td_value alias; // the value whose memory this one shares (not itself an alias), else 0
@@ -418,7 +418,7 @@ bool td_op_writes(td_op_id op, const struct td_attrs *attrs, uint32_t i);
 
 // Of an accelerator: true of the cast of a state tensor that it will not make, because all that
 // read it read the tensor instead. Its place is the tensor's then.
-typedef bool td_skips_fn(const struct td_graph *g, td_node n);
+typedef bool td_elides_fn(const struct td_graph *g, td_node n);
 
 struct td_program {
     struct td_program_key key;

@@ -46,7 +46,7 @@ static void train(const struct td_accelerator_ops *ops, bool profile, struct tra
     out->n_weights = r.region[TD_ROLE_PARAM].bytes;
     assert_true(out->n_weights <= sizeof out->weights);
     memcpy(out->weights, r.host[TD_ROLE_PARAM], out->n_weights);
-    struct td_kernel_info k;
+    struct td_kernel_info k = {.struct_bytes = sizeof k};
     for (uint32_t i = 0; ops->kernel_at && ops->kernel_at(r.program[p].exe, i, &k); i++) {
         out->runs += k.runs;
         out->ns += k.ns;
@@ -68,13 +68,29 @@ static void test_kernels_are_timed_when_a_profile_is_asked_for(void **state) {
     assert_true(!s->ops->kernel_at || (timed.runs >= 3 && timed.n >= 3));
 }
 
+// A caller of an older minor version has less room than the plugin knows fields.
+static void test_no_more_is_written_than_its_caller_has_room_for(void **state) {
+    const struct subject *s = *state;
+    struct rig r;
+    struct td_kernel_info k = {.struct_bytes = offsetof(struct td_kernel_info, ns), .ns = -1};
+    struct td_device_info d = {.struct_bytes = offsetof(struct td_device_info, memory_bytes),
+                               .memory_bytes = 77};
+    const int p = open_training(&r, s->ops, false, false);
+    rig_place(&r);
+    if (s->ops->kernel_at) assert_true(s->ops->kernel_at(r.program[p].exe, 0, &k));
+    if (s->ops->device_at) assert_ok(s->ops->device_at(0, &d));
+    assert_int_equal(k.ns, -1);
+    assert_int_equal(d.memory_bytes, 77);
+    rig_close(&r);
+}
+
 static size_t measured(const struct td_accelerator_ops *ops, bool plans) {
     struct rig r;
     size_t bytes = 0;
     const int p = open_training(&r, ops, false, plans);
     assert_ok(td_state_layout(r.state));
     const struct td_program *program = &r.program[p].compiled->program;
-    if (ops->measure) assert_ok(ops->measure(r.accel, &program, 1, &bytes));
+    if (ops->program_bytes) assert_ok(ops->program_bytes(r.accel, &program, 1, &bytes));
     rig_close(&r);
     return bytes;
 }
@@ -87,7 +103,7 @@ static void test_sizes_are_the_same_when_it_is_opened_for_plans(void **state) {
 int main(int argc, char **argv) {
     (void)argc;
     static struct subject subjects[ACCELERATORS];
-    static struct CMUnitTest tests[2 * TD_COUNTOF(subjects)];
+    static struct CMUnitTest tests[3 * TD_COUNTOF(subjects)];
     struct accelerators here;
     if (!read_environment()) return 1;
     size_t n = 0, n_subjects = 0;
@@ -98,6 +114,9 @@ int main(int argc, char **argv) {
                                          NULL, &subjects[i]};
         tests[n++] = (struct CMUnitTest){"test_sizes_are_the_same_when_it_is_opened_for_plans",
                                          test_sizes_are_the_same_when_it_is_opened_for_plans, NULL,
+                                         NULL, &subjects[i]};
+        tests[n++] = (struct CMUnitTest){"test_no_more_is_written_than_its_caller_has_room_for",
+                                         test_no_more_is_written_than_its_caller_has_room_for, NULL,
                                          NULL, &subjects[i]};
     }
     int failed = n ? _cmocka_run_group_tests("conform_config", tests, n, NULL, NULL) : 1;

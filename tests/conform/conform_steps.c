@@ -4,7 +4,7 @@
 // is table and head, whose logits are never whole, in fp32 and under a mixed precision. Gradients
 // are written and then added to, and batch norm's running statistics are compared, too. And what an
 // accelerator keeps of parameters from run to run: the bits are those of one that keeps nothing.
-// And casts that it skips, whose place is the parameter's: the bits are those of a plan with room
+// And casts that it elides, whose place is the parameter's: the bits are those of a plan with room
 // for them.
 
 #include "tests/conform/step_bench.h"
@@ -261,13 +261,13 @@ static void cases_steady(struct subject *s) {
     }
 }
 
-static bool skips_nothing(const struct td_graph *g, td_node n) {
+static bool elides_nothing(const struct td_graph *g, td_node n) {
     (void)g, (void)n;
     return false;
 }
 
-static void check_skips(struct subject *s, const struct step_case *c,
-                        const struct td_plugin_desc *precision, bool less) {
+static void check_elides(struct subject *s, const struct step_case *c,
+                         const struct td_plugin_desc *precision, bool less) {
     static struct result got[2];
     size_t arena[2];
     for (int i = 0; i < 2; i++) {
@@ -275,7 +275,7 @@ static void check_skips(struct subject *s, const struct step_case *c,
         rig_open_on(&r, s->ops, bench_threads);
         struct td_compile_options o = step_options(c, &optimizers[0]);
         step_set_precision(&o, precision);
-        o.skips = i ? skips_nothing : s->ops->skips;
+        o.elides = i ? elides_nothing : s->ops->elides;
         rig_add(&r, &o);
         rig_add(&r, &o);
         o.key = rig_key(TD_MODE_EVAL, c->batch, false);
@@ -291,10 +291,10 @@ static void check_skips(struct subject *s, const struct step_case *c,
     s->n_cases++;
 }
 
-static void cases_skips(struct subject *s) {
+static void cases_elides(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(packs); i++) {
-        check_skips(s, &packs[i], &td_precision_bf16_mixed, s->ops->skips != NULL);
-        check_skips(s, &packs[i], NULL, false);
+        check_elides(s, &packs[i], &td_precision_bf16_mixed, s->ops->elides != NULL);
+        check_elides(s, &packs[i], NULL, false);
     }
 }
 
@@ -302,7 +302,7 @@ static const struct suite suites[] = {{"steps", cases_nets},
                                       {"heads", cases_heads},
                                       {"losses", cases_losses},
                                       {"steady", cases_steady},
-                                      {"skips", cases_skips}};
+                                      {"elides", cases_elides}};
 
 int main(int argc, char **argv) {
     (void)argc;

@@ -265,7 +265,7 @@ static inline void place(struct bench *b) {
 }
 
 static inline bool runs_slowly(const struct rig *r, enum td_op op) {
-    struct td_kernel_info k;
+    struct td_kernel_info k = {.struct_bytes = sizeof k};
     bool found = false;
     for (uint32_t i = 0; r->ops->kernel_at && r->ops->kernel_at(r->program[0].exe, i, &k); i++) {
         found |= k.slow && k.op == op;

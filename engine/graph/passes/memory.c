@@ -2,7 +2,7 @@
 //
 // 1. Liveness: a value lives from its node to its last reader; what a port reads lives to the end,
 //    because segments may be run one by one and outputs are looked at after each.
-// 2. Sharing: reshape always shares; a cast that the accelerator skips is where its operand is; an
+// 2. Sharing: reshape always shares; a cast that the accelerator elides is where its operand is; an
 //    elementwise op, or one that works row by row, takes the memory of an operand of the same bytes
 //    that dies there (list in traind/graph.h). Values that share are one block.
 // 3. Placing: blocks go into the arena one after another, each into the tightest gap between the
@@ -29,7 +29,7 @@ struct block {
 
 struct plan {
     const struct td_graph *g;
-    td_skips_fn *skips;    // NULL: every node is run
+    td_elides_fn *elides;  // NULL: every node is run
     td_value *home;        // by value: whose memory it uses (itself, if a block's own)
     td_node *death;        // by value; of the whole block where it is a home
     struct block *blocks;  // in order of birth
@@ -77,7 +77,7 @@ static bool may_lie_over(const struct td_node_info *node, td_value out) {
 // Lets output `out` of node n share memory where that is allowed.
 static void share(struct plan *p, td_node n, td_value out) {
     const struct td_node_info *node = &p->g->nodes[n];
-    if (p->skips && p->skips(p->g, n)) {
+    if (p->elides && p->elides(p->g, n)) {
         p->home[out] = node->inputs[0];
         return;
     }
@@ -205,7 +205,7 @@ static void write_placement(const struct plan *p, struct td_placement *out) {
     }
 }
 
-td_status td_pass_memory(const struct td_graph *g, td_skips_fn *skips,
+td_status td_pass_memory(const struct td_graph *g, td_elides_fn *elides,
                          struct td_placement **out_placement, size_t *out_arena_bytes) {
     size_t n = (size_t)g->n_values + 1;
     TD_AUTO_FREE td_value *home = td_calloc(n, sizeof *home);
@@ -218,7 +218,7 @@ td_status td_pass_memory(const struct td_graph *g, td_skips_fn *skips,
         return td_fail_oom();
     }
     struct plan p = {
-        .g = g, .skips = skips, .home = home, .death = death, .blocks = blocks, .placed = placed};
+        .g = g, .elides = elides, .home = home, .death = death, .blocks = blocks, .placed = placed};
     find_deaths(&p);
     make_blocks(&p);
     *out_arena_bytes = place_best(&p);

@@ -72,8 +72,8 @@ TD_MUST_USE td_status td_pass_residual(struct td_graph *g);
 TD_MUST_USE td_status td_pass_schedule(struct td_graph *g);
 
 // memory.c: places every node output in one arena. out_placement has td_graph_n_values + 1
-// rows and is the caller's to free. skips: the accelerator's, NULL: it has none.
-TD_MUST_USE td_status td_pass_memory(const struct td_graph *g, td_skips_fn *skips,
+// rows and is the caller's to free. elides: the accelerator's, NULL: it has none.
+TD_MUST_USE td_status td_pass_memory(const struct td_graph *g, td_elides_fn *elides,
                                      struct td_placement **out_placement, size_t *out_arena_bytes);
 
 #endif

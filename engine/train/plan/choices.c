@@ -141,7 +141,7 @@ td_status td_choices_preview(struct td_rank *r, const struct td_program *p, td_c
     const char *cpu = cpu_of(frozen, "");
     struct td_choices_origin o = {.frozen = frozen ? "the plan" : NULL};
     *out_origin = o;
-    if (!r->accel_ops->preview || !r->accel_ops->adopt_choices) return TD_OK;
+    if (!r->accel_ops->list_choices || !r->accel_ops->adopt_choices) return TD_OK;
     if (!frozen || is_foreign(r, cpu)) {
         const char *path, *cpu_before = "";
         const struct td_json *before = frozen_before(r, &path, &cpu_before);
@@ -155,7 +155,7 @@ td_status td_choices_preview(struct td_rank *r, const struct td_program *p, td_c
     o.is_foreign = is_foreign(r, cpu);
     *out_origin = o;
     TD_TRY(adopt(r, o.is_foreign ? NULL : frozen));
-    return r->accel_ops->preview(r->accel, p, fn, arg);
+    return r->accel_ops->list_choices(r->accel, p, fn, arg);
 }
 
 // ---- all of them --------------------------------------------------------------------------------

@@ -7,13 +7,13 @@
 
 #include "lib/base/machine/proc.h"
 
-// plain: by node, it runs on plain loops; NULL: none does.
+// slow: by node, it runs on plain loops; NULL: none does.
 static double program_seconds(const struct td_accelerator_ops *ops, const struct td_graph *g,
-                              const bool *plain, const struct td_accel_rates *rates) {
+                              const bool *slow, const struct td_accel_rates *rates) {
     double seconds = 0;
     for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
-        if (ops->skips && ops->skips(g, n)) continue;
-        seconds += ops->node_seconds(g, n, rates, plain && plain[n]);
+        if (ops->elides && ops->elides(g, n)) continue;
+        seconds += ops->node_seconds(g, n, rates, slow && slow[n]);
     }
     return seconds;
 }
@@ -34,7 +34,7 @@ static double step_seconds(const struct td_rank *r, const char *name,
         const struct td_compiled *c = step_at(r, name, i);
         if (!c) continue;
         double s =
-            program_seconds(r->accel_ops, c->graph, td_programs_plain(r->programs, i), rates);
+            program_seconds(r->accel_ops, c->graph, td_programs_slow_nodes(r->programs, i), rates);
         if (c->program.key.apply) {
             last = TD_MAX(last, s);
         } else {

@@ -42,7 +42,7 @@ static void add_program(const struct td_programs *p, size_t i, struct td_profile
     const struct td_compiled *program = td_programs_at(p, i);
     const struct td_graph *g = program->graph;
     const enum td_mode mode = td_graph_mode(g);
-    struct td_kernel_info k;
+    struct td_kernel_info k = {.struct_bytes = sizeof k};
     for (uint32_t j = 0; td_programs_kernel(p, i, j, &k); j++) {
         const size_t kind = ((size_t)k.op * TD_DTYPE_COUNT + (size_t)k.dtype) * 2 + k.slow;
         struct row *r = &to->row[(size_t)mode * KINDS + kind];

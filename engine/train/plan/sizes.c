@@ -42,11 +42,11 @@ static td_status measure_scratch(const struct td_rank *r, size_t *out_bytes) {
     const struct td_program *programs[TD_PROGRAMS_MAX];
     size_t n = td_programs_count(r->programs);
     *out_bytes = 0;
-    if (!r->accel_ops->measure || !n) return TD_OK;
+    if (!r->accel_ops->program_bytes || !n) return TD_OK;
     for (size_t i = 0; i < n; i++) {
         programs[i] = &td_programs_at(r->programs, i)->program;
     }
-    return r->accel_ops->measure(r->accel, programs, n, out_bytes);
+    return r->accel_ops->program_bytes(r->accel, programs, n, out_bytes);
 }
 
 // Ranks on several nodes have a thread that reduces buckets. Each group has two that wait for other
@@ -255,11 +255,12 @@ td_status td_sizes_refuse(const struct td_rank *r) {
 
 // ---- what is held -------------------------------------------------------------------------------
 td_status td_sizes_announce(const struct td_rank *r) {
+    const struct td_accelerator_ops *ops = r->accel_ops;
     size_t state = 0, arena = 0, scratch = 0;
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         state += r->memory.region[role].bytes;
     }
-    if (r->accel_ops->measure) TD_TRY(r->accel_ops->measure(r->accel, NULL, 0, &scratch));
+    if (ops->program_bytes) TD_TRY(ops->program_bytes(r->accel, NULL, 0, &scratch));
     for (int i = 0; i < TD_STEPS_MAX; i++) {
         arena += r->arena_memory[i].bytes;
     }

@@ -98,7 +98,7 @@ static inline void rig_close(struct rig *r) {
 static inline int rig_add(struct rig *r, const struct td_compile_options *o) {
     struct td_compile_options options = *o;
     options.state = r->state;
-    if (!options.skips) options.skips = r->ops->skips;
+    if (!options.elides) options.elides = r->ops->elides;
     assert_true(r->n_programs < RIG_PROGRAMS);
     assert_ok(td_compile(&options, &r->program[r->n_programs].compiled));
     return r->n_programs++;

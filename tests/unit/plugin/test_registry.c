@@ -60,9 +60,9 @@ static void test_descriptor_is_refused_when_anything_is_wrong(void **state) {
     d.struct_bytes = 8;
     expect_refusal(d, "8 bytes");
     d = good, d.abi_major = TD_ABI_MAJOR + 1;
-    expect_refusal(d, "ABI 5.0, this traind has 4.0");
+    expect_refusal(d, "ABI 6.0, this traind has 5.0");
     d = good, d.abi_minor = TD_ABI_MINOR + 1;
-    expect_refusal(d, "ABI 4.1");
+    expect_refusal(d, "ABI 5.1");
     d = good, d.kind = (enum td_plugin_kind)77;
     expect_refusal(d, "kind is 77");
     d = good, d.name = "";
@@ -138,7 +138,7 @@ static void test_slot_is_refused_when_the_other_of_its_pair_is_missing(void **st
     ALONE(PRECISION, td_precision_ops, own_load, own_save);
 #undef ALONE
     expect_pair(TD_PLUGIN_ACCELERATOR, sizeof(struct td_accelerator_ops),
-                offsetof(struct td_accelerator_ops, skips), NULL);
+                offsetof(struct td_accelerator_ops, elides), NULL);
 }
 
 // ---- the table of knobs -------------------------------------------------------------------------
@@ -234,7 +234,7 @@ static void test_short_table_is_extended_when_the_plugin_is_older(void **state) 
     (void)state;
     struct td_accelerator_ops ops;
     memset(&ops, 0x11, sizeof ops);
-    ops.struct_bytes = offsetof(struct td_accelerator_ops, measure_peak);
+    ops.struct_bytes = offsetof(struct td_accelerator_ops, list_choices);
     struct td_plugin_desc d = good;
     d.kind = TD_PLUGIN_ACCELERATOR;
     d.ops = &ops;
@@ -246,7 +246,7 @@ static void test_short_table_is_extended_when_the_plugin_is_older(void **state) 
     const struct td_accelerator_ops *copy = found->ops;
     assert_int_equal(copy->struct_bytes, sizeof *copy);
     assert_true(copy->release == ops.release);
-    assert_true(copy->measure_peak == NULL);
+    assert_true(copy->list_choices == NULL);
 }
 
 // Contract 20: names have no case

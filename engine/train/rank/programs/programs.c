@@ -14,7 +14,7 @@ struct entry {
     struct td_executable *exe; // NULL until bound
     bool sums, updates_alone;  // td_runnable
     int arena;
-    bool *plain; // by node: expected to run on plain loops; NULL: none
+    bool *slow; // by node: expected to run on plain loops; NULL: none
 };
 
 struct td_programs {
@@ -40,7 +40,7 @@ void td_programs_destroy(struct td_programs *p) {
     for (size_t i = 0; i < p->n; i++) {
         if (p->entry[i].exe) p->accel_ops->release(p->entry[i].exe);
         td_compiled_destroy(p->entry[i].compiled);
-        free(p->entry[i].plain);
+        free(p->entry[i].slow);
     }
     free(p);
 }
@@ -248,7 +248,7 @@ uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t te
     uint32_t n = 0;
     td_clip_list_init(&names, out_text, text_bytes, ", ");
     for (size_t i = 0; i < p->n; i++) {
-        struct td_kernel_info k;
+        struct td_kernel_info k = {.struct_bytes = sizeof k};
         for (uint32_t j = 0; td_programs_kernel(p, i, j, &k); j++) {
             if (!k.slow) continue;
             name_once(p->entry[i].compiled->graph, &k, seen, &names);
@@ -266,18 +266,18 @@ struct preview {
     bool full; // memory is out
 };
 
-static void note_plain(void *arg, size_t program, td_node node) {
+static void note_slow(void *arg, size_t program, td_node node) {
     struct preview *f = arg;
     struct entry *e = &f->programs->entry[program];
     const struct td_graph *g = e->compiled->graph;
     if (node >= td_graph_n_nodes(g)) return;
     const struct td_node_info *info = td_graph_node(g, node);
     td_value first = info->n_inputs ? info->inputs[0] : info->into ? info->into : info->outputs[0];
-    struct td_kernel_info k = {
+    const struct td_kernel_info k = {
         .op = info->op, .dtype = td_graph_value(g, first)->dtype, .node = node};
-    if (!e->plain) e->plain = td_calloc(td_graph_n_nodes(g), sizeof *e->plain);
-    f->full |= !e->plain;
-    if (e->plain) e->plain[node] = true;
+    if (!e->slow) e->slow = td_calloc(td_graph_n_nodes(g), sizeof *e->slow);
+    f->full |= !e->slow;
+    if (e->slow) e->slow[node] = true;
     name_once(g, &k, f->seen, &f->names);
     f->n++;
 }
@@ -290,17 +290,17 @@ td_status td_programs_preview_slow(struct td_programs *p, const struct td_accele
     td_clip_list_init(&f.names, out_text, text_bytes, ", ");
     for (size_t i = 0; i < p->n; i++) {
         programs[i] = &p->entry[i].compiled->program;
-        free(td_steal(p->entry[i].plain));
+        free(td_steal(p->entry[i].slow));
     }
     *out_n = 0;
-    if (!ops->plain) return TD_OK;
-    TD_TRY(ops->plain(accel, programs, p->n, note_plain, &f));
+    if (!ops->slow_nodes) return TD_OK;
+    TD_TRY(ops->slow_nodes(accel, programs, p->n, note_slow, &f));
     *out_n = f.n;
     return f.full ? td_fail_oom() : TD_OK;
 }
 
-const bool *td_programs_plain(const struct td_programs *p, size_t i) {
-    return i < p->n ? p->entry[i].plain : NULL;
+const bool *td_programs_slow_nodes(const struct td_programs *p, size_t i) {
+    return i < p->n ? p->entry[i].slow : NULL;
 }
 
 static bool has_gradient(const struct td_state_table *state, const struct td_state_info *param) {

@@ -66,13 +66,13 @@ const struct td_graph *td_programs_graph(const struct td_programs *p, const char
 // as far as there is room.
 uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t text_bytes);
 // The same of programs that are not bound, as the accelerator expects it; 0 of one that cannot.
-// Afterwards td_programs_plain answers by node.
+// Afterwards td_programs_slow_nodes answers by node.
 TD_MUST_USE td_status td_programs_preview_slow(struct td_programs *p,
                                                const struct td_accelerator_ops *ops,
                                                struct td_accelerator *accel, char *out_text,
                                                size_t text_bytes, uint32_t *out_n);
 // By node of program i, as expected; NULL: none runs on plain loops, or nobody asked.
-const bool *td_programs_plain(const struct td_programs *p, size_t i);
+const bool *td_programs_slow_nodes(const struct td_programs *p, size_t i);
 // Parameters that no training program gives a gradient: how many, and which, as far as there is
 // room.
 uint32_t td_programs_unreached(const struct td_programs *p, char *out_text, size_t text_bytes);

@@ -197,7 +197,7 @@ td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
         .optimizer = &r->optimizer,
         .recompute = level,
         .whole_logits_bytes = r->accel_facts.whole_logits_bytes,
-        .skips = r->accel_ops->skips,
+        .elides = r->accel_ops->elides,
         .dump = c->dump ? td_dump_take : NULL,
         .dump_arg = c->dump,
     };

@@ -5,12 +5,12 @@
 
 // A second for each node, one more on plain loops; what was asked of is counted.
 static double count_nodes(const struct td_graph *g, td_node n, const struct td_accel_rates *rates,
-                          bool is_plain) {
+                          bool is_slow) {
     assert_true(n < td_graph_n_nodes(g) && rates->f32 == 7);
-    return is_plain ? 2 : 1;
+    return is_slow ? 2 : 1;
 }
 
-static bool skips_casts(const struct td_graph *g, td_node n) {
+static bool elides_casts(const struct td_graph *g, td_node n) {
     return td_graph_node(g, n)->op == TD_OP_CAST;
 }
 
@@ -25,18 +25,18 @@ static void test_nodes_are_summed_but_for_those_that_the_accelerator_skips(void 
     step_set_precision(&o, &td_precision_bf16_mixed);
     const struct td_graph *g = r.program[rig_add(&r, &o)].compiled->graph;
     uint32_t n_nodes = td_graph_n_nodes(g), casts = 0;
-    bool *plain = td_calloc(n_nodes, sizeof *plain);
+    bool *slow = td_calloc(n_nodes, sizeof *slow);
     for (td_node n = 0; n < n_nodes; n++) {
-        casts += skips_casts(g, n);
+        casts += elides_casts(g, n);
     }
     assert_true(casts > 0);
     assert_true(program_seconds(&ops, g, NULL, &rates) == n_nodes);
-    assert_true(program_seconds(&ops, g, plain, &rates) == n_nodes);
-    plain[n_nodes - 1] = true;
-    assert_true(program_seconds(&ops, g, plain, &rates) == n_nodes + 1);
-    ops.skips = skips_casts;
+    assert_true(program_seconds(&ops, g, slow, &rates) == n_nodes);
+    slow[n_nodes - 1] = true;
+    assert_true(program_seconds(&ops, g, slow, &rates) == n_nodes + 1);
+    ops.elides = elides_casts;
     assert_true(program_seconds(&ops, g, NULL, &rates) == n_nodes - casts);
-    free(plain);
+    free(slow);
     rig_close(&r);
 }
 
