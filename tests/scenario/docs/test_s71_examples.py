@@ -63,22 +63,20 @@ def test_gpt_writes_when_it_was_trained(daemon):
     assert len(output.read_bytes()) == len(b"Dictionary \\Dic") + 5
 
 
-@pytest.mark.alone  # it trains for minutes, with a deadline
+# Minutes each, beside other tests: their deadlines are far.
 def test_convnet_is_as_good_as_the_rival_after_two_epochs(daemon, full):
-    _, done = run(daemon, "fashion-mnist-convnet", deadline_s=900)
+    _, done = run(daemon, "fashion-mnist-convnet", deadline_s=1800)
     assert done.metrics["test_accuracy"] >= RIVAL_ACCURACY - 0.005
 
 
-@pytest.mark.alone  # it trains for minutes, with a deadline
 def test_gpt2_does_three_steps_at_full_size(daemon, full):
-    job, done = run(daemon, "gpt2-124m", deadline_s=900)
+    job, done = run(daemon, "gpt2-124m", deadline_s=1800)
     assert done.global_step == 3
     losses = [p.value for p in daemon.points(job)]
     assert len(losses) == 3 and all(9 < v < 12 for v in losses)  # about ln 50257
 
 
-@pytest.mark.alone  # it trains for minutes, with a deadline
 def test_gpt_learns_the_dictionary(daemon, full):
     _, done = run(daemon, "gpt-bytes", "trainer.max_steps=60", "lr_scheduler.warmup_steps=10",
-                  deadline_s=1200)
+                  deadline_s=1800)
     assert done.metrics["val_loss"] < 3.2
