@@ -21,8 +21,10 @@ NODE, ADMIN = "traind.v1.NodeService/", "traind.v1.NodeAdminService/"
 
 # One unary call as a stranger's client makes it: stubs, address, CA, token or -, certificate or -, key, method, fields.
 CALL = """
+import faulthandler
 import json
 import sys
+faulthandler.dump_traceback_later(25, exit=True)  # one hung once: the next says where
 import grpc
 stubs, address, ca, token, certificate, key, method, fields = sys.argv[1:]
 sys.path.insert(0, stubs)
@@ -35,9 +37,9 @@ request = getattr(node_pb2, method + "Request")(**json.loads(fields))
 with grpc.secure_channel(address, made) as channel:
     try:
         answer = getattr(node_pb2_grpc.NodeServiceStub(channel), method)(request, timeout=10)
-        print(json.dumps({"code": "OK", "certificate": answer.certificate}))
+        print(json.dumps({"code": "OK", "certificate": answer.certificate}), flush=True)
     except grpc.RpcError as e:
-        print(json.dumps({"code": e.code().name, "text": e.details()}))
+        print(json.dumps({"code": e.code().name, "text": e.details()}), flush=True)
 """
 
 
@@ -51,8 +53,8 @@ def caller(stubs):
     def call(coordinator, method, token="-", certificate=("-", "-"), **fields):
         done = subprocess.run([sys.executable, "-c", CALL, folder, coordinator.address,
                                tls(coordinator.state_dir, "ca.pem"), token, *certificate, method, json.dumps(fields)],
-                              capture_output=True, text=True, timeout=30)
-        assert done.stdout, done.stderr
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and done.stdout, done.stderr
         return json.loads(done.stdout)
 
     return call
