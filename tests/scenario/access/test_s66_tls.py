@@ -92,7 +92,7 @@ def start(network, cluster):
 @pytest.fixture
 def coordinator(start, cluster):
     init(cluster.folder / "c", "--host", HOST)
-    return start("c", "--role", "coordinator", "--listen", f"{HOST}:0", "--listener-check-ms", 200)
+    return start("c", "--role", "coordinator", "--listen", f"{HOST}:0")
 
 
 def port(daemon):
