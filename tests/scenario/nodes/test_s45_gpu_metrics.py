@@ -163,7 +163,7 @@ def test_files_of_loggers_have_them_beside_what_the_ranks_say(cluster, driver, m
     job = daemon.submit(spec_of(mine, loggers=[{"name": "csv", "dir": str(tmp_path)}]))
     file = tmp_path / f"far-{job}" / "metrics.csv"
     rows = lambda: list(csv.DictReader(file.open())) if file.exists() else []
-    row = until("a row has a device", lambda: [r for r in rows() if r.get("gpu0.power")])[0]
+    row = until("a row has a device", lambda: [r for r in rows() if r.get("gpu0.power") and r.get("gpu1.memory")])[0]
     assert float(row["gpu0.power"]) == 300 and float(row["gpu1.memory"]) == 12 * GIB
     steps = [int(r["step"]) for r in rows()]
     assert len(steps) == len(set(steps)), "a step has one row"
