@@ -194,6 +194,7 @@ def test_waiting_ends_with_its_time_and_outlives_a_restart_of_the_daemon(daemon)
     assert "has not saved within --timeout (0.5 s)" in said and "may still" in said
     waits = waiting(daemon, deaf)
     until("it has asked", lambda: daemon.log.read_text().count("job asked to save") == 2)
+    daemon.job(deaf)  # an answer that is later than the one to the request
     daemon.restart()
     daemon.wait_state(deaf, "RUNNING")
     assert waits.poll() is None
