@@ -7,12 +7,11 @@
 // The node's daemon asks the driver (daemon/node/shell/gpus) and sends what it said every ten
 // seconds, with the list of the devices: a command may find them by other names. While no daemon is
 // there, there is no point. Points go into the segment of the rank that has the device, after those
-// that the rank has made, and from there the way of all points. They carry TD_METRIC_DEVICE,
-// so that they are not taken for what the rank has said. Their names are "gpu<i>.utilization"
-// (percent),
-// ".memory" (bytes in use), ".power" (W), ".temperature" (degrees C) and ".throttled" (1: power or
-// heat hold it back). <i> is the device's place among all of the attempt, in the order of the
-// ranks. What the driver does not say has no point.
+// that the rank has made, and from there the way of all points. They carry TD_METRIC_DEVICE, so
+// that they are not taken for what the rank has said. Their names are "gpu<i>.utilization"
+// (percent), ".memory" (bytes in use), ".power" (W), ".temperature" (degrees C) and ".throttled"
+// (1: power or heat hold it back). <i> is the device's place among all of the attempt, in the order
+// of the ranks. What the driver does not say has no point.
 //
 // The step of a point is the rank's newest one. Several samples at a step are one point, which is
 // written again: their mean so far. A rank of a command that has named no step yet counts samples,
