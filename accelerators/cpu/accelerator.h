@@ -28,6 +28,7 @@ struct td_executable {
     struct td_accelerator *accel;
     struct td_kernel *kernel;
     uint32_t n_kernels;
+    struct td_sums *sums; // over ranks
     const struct td_program *program;
     float *control;     // flags that runs carry, and
     char *control_tail; // where: at the end of GRAD

@@ -8,8 +8,6 @@
 // order than a value has. They go through memory of the executable that is as large as the worst
 // node wants.
 //
-// What all_reduce nodes began is waited for by a kernel of its own, between backward and finish.
-//
 // An output of the graph is copied to the host block right after the kernel that makes it. It
 // cannot wait: later in the step the memory plan may give its bytes to another value.
 
@@ -84,10 +82,15 @@ static td_status run_nothing(const struct td_kernel *k, const struct td_run *r) 
     return TD_OK;
 }
 
-static td_status run_all_reduce(const struct td_kernel *k, const struct td_run *r) {
-    if (!k->all_reduce) return TD_OK; // a world of one
-    *r->reduces = true;
-    return k->all_reduce(k->all_reduce_arg, k->attrs.bucket, NULL);
+// Sums over ranks. Without one the world has one rank, and there is nothing to do.
+static td_status run_start(const struct td_kernel *k, const struct td_run *r) {
+    (void)r;
+    return k->sum ? k->collective(k->collective_arg, k->sum) : TD_OK;
+}
+
+static td_status run_await(const struct td_kernel *k, const struct td_run *r) {
+    (void)r;
+    return k->sum ? k->collective_wait(k->collective_arg, k->sum) : TD_OK;
 }
 
 static td_status run_rank_sum(const struct td_kernel *k, const struct td_run *r) {
@@ -95,13 +98,8 @@ static td_status run_rank_sum(const struct td_kernel *k, const struct td_run *r)
     void *y = td_operand_at(&k->out[0], r);
     const enum td_dtype t = k->out_dtype[0];
     if (x != y) memcpy(y, x, (size_t)k->elems * td_dtype_bytes(t));
-    return k->rank_sum ? k->rank_sum(k->all_reduce_arg, y, k->elems, t) : TD_OK;
-}
-
-static td_status run_all_reduce_wait(const struct td_kernel *k, const struct td_run *r) {
-    if (!*r->reduces) return TD_OK;
-    *r->reduces = false;
-    return k->all_reduce_wait(k->all_reduce_arg);
+    TD_TRY(run_start(k, r));
+    return run_await(k, r);
 }
 
 // out[0]: the host block; out[1]: the value.
@@ -114,7 +112,7 @@ static td_status run_output(const struct td_kernel *k, const struct td_run *r) {
 
 static td_status add_operands(const struct compiler *c, td_node node, struct td_kernel *k) {
     const struct td_node_info *n = td_graph_node(c->graph, node);
-    k->n_in = n->op == TD_OP_ALL_REDUCE ? 0 : n->n_inputs; // the bucket says it all
+    k->n_in = td_op_is(n->op, TD_OP_IS_START) || n->op == TD_OP_AWAIT ? 0 : n->n_inputs; // its sum
     size_t each = sizeof *k->shape + sizeof *k->in + sizeof *k->in_dtype;
     k->shape = td_calloc(TD_MAX(k->n_in, 1), each);
     if (!k->shape) return td_fail_oom();
@@ -173,8 +171,9 @@ static void fold_broadcast(struct td_kernel *k) {
 
 static td_status choose_kernel(const struct compiler *c, td_node node, struct td_kernel *k) {
     const struct td_kernel_table *kernels = td_kernels();
-    if (k->op == TD_OP_ALL_REDUCE) {
-        k->run = run_all_reduce;
+    const bool starts = td_op_is(k->op, TD_OP_IS_START);
+    if (starts || k->op == TD_OP_AWAIT) {
+        k->run = starts ? run_start : run_await;
         return TD_OK;
     }
     if (k->op == TD_OP_RANK_SUM) k->run = run_rank_sum;
@@ -214,10 +213,10 @@ static td_status make_kernel(struct compiler *c, td_node node) {
     k->attrs = n->attrs;
     k->scalars = c->bindings->scalars;
     k->random = c->bindings->random;
-    k->all_reduce = c->bindings->all_reduce;
-    k->all_reduce_wait = c->bindings->all_reduce_wait;
-    k->all_reduce_arg = c->bindings->all_reduce_arg;
-    k->rank_sum = c->bindings->rank_sum;
+    k->sum = td_sums_at(c->exe->sums, node);
+    k->collective = c->bindings->collective;
+    k->collective_wait = c->bindings->collective_wait;
+    k->collective_arg = c->bindings->collective_arg;
     TD_TRY(add_operands(c, node, k));
     TD_TRY(add_results(c, node, k));
     TD_TRY(find_written(c, n, k));
@@ -362,37 +361,13 @@ static td_status add_outputs(struct compiler *c, td_node node) {
     return TD_OK;
 }
 
-// Before finish, or at the end where there is none. Each segment that reduces has its own, because
-// a run may have one of them alone; the first that runs waits for all.
-static void add_waits(struct compiler *c, uint32_t reducing) {
-    for (enum td_segment s = TD_SEG_FORWARD; s < TD_SEG_FINISH && c->bindings->all_reduce; s++) {
-        if (!(reducing >> s & 1)) continue;
-        c->list[c->n_list++] = (struct td_kernel){
-            .run = run_all_reduce_wait,
-            .node = UINT32_MAX,
-            .op = TD_OP_ALL_REDUCE,
-            .segment = s,
-            .all_reduce_wait = c->bindings->all_reduce_wait,
-            .all_reduce_arg = c->bindings->all_reduce_arg,
-        };
-    }
-}
-
 static td_status list_kernels(struct compiler *c) {
     const uint32_t n = td_graph_n_nodes(c->graph);
-    uint32_t reducing = 0; // bits of segments
     for (td_node i = 0; i < n; i++) {
-        const struct td_node_info *node = td_graph_node(c->graph, i);
-        if (node->op == TD_OP_ALL_REDUCE) reducing |= 1u << node->segment;
-        if (reducing && node->segment >= TD_SEG_FINISH) {
-            add_waits(c, reducing);
-            reducing = 0;
-        }
         list_kernel(c, i);
         TD_TRY(add_watches(c, i));
         TD_TRY(add_outputs(c, i));
     }
-    add_waits(c, reducing);
     return TD_OK;
 }
 
@@ -401,11 +376,12 @@ static td_status compile_nodes(struct compiler *c) {
     uint32_t n = td_graph_n_nodes(c->graph);
     e->kernel = td_calloc((size_t)n + 1, sizeof *e->kernel);
     if (!e->kernel) return td_fail_oom();
+    TD_TRY(td_sums_create(c->program, c->bindings, &e->sums));
     for (td_node i = 0; i < n; i++) {
         TD_TRY(make_kernel(c, i));
     }
     TD_TRY(plan_layouts(c));
-    size_t most = (size_t)n + td_graph_n_outputs(c->graph) + c->layout.n_bridges + TD_SEG_COUNT;
+    size_t most = (size_t)n + td_graph_n_outputs(c->graph) + c->layout.n_bridges;
     if (c->accel->detects_anomaly) most += (size_t)n * TD_MAX_WATCHED;
     c->list = td_calloc(most + 1, sizeof *c->list);
     if (!c->list) return td_fail_oom();
@@ -454,6 +430,7 @@ void td_cpu_release(struct td_executable *e) {
         free(e->kernel[i].shape);
     }
     free(e->kernel);
+    td_sums_destroy(e->sums);
     td_cpu_memory_free(&e->accel->memory, e->bridge, e->bridge_bytes);
     e->magic = 0;
     free(e);

@@ -180,9 +180,9 @@ static void count_time(const struct td_accelerator *a, struct td_kernel *k, int6
     *io_ns = now;
 }
 
-// As the reference names it; the sum of a bucket fails for what other ranks do.
+// As the reference names it; a sum over ranks fails for what others do.
 static td_status name_node(const struct td_executable *e, const struct td_kernel *k, td_status s) {
-    if (k->node == UINT32_MAX || k->op == TD_OP_ALL_REDUCE) return s;
+    if (k->node == UINT32_MAX || (k->sum && !k->n_in)) return s;
     return td_status_context(s, "step '%s': node %u (%s)", e->program->key.step, k->node,
                              td_op_name(k->op));
 }
@@ -210,11 +210,8 @@ static td_status run_kernel(struct td_executable *e, struct td_kernel *k, struct
 static td_status cpu_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
                          td_ticket *out_ticket) {
     e = TD_CAST(td_executable, e);
-    bool reduces = false;
-    struct td_run r = {.inputs = inputs,
-                       .packs = e->accel->packs,
-                       .scratch = e->accel->memory.scratch,
-                       .reduces = &reduces};
+    struct td_run r = {
+        .inputs = inputs, .packs = e->accel->packs, .scratch = e->accel->memory.scratch};
     int64_t begin = e->accel->profiles ? td_mono_now().ns : 0;
     td_scalars_round(e->scalars, e->rounded);
     td_packs_begin(e->accel->packs, segments & TD_RUN_STEADY);

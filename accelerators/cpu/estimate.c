@@ -182,7 +182,8 @@ static double packed(const struct td_graph *g, const struct td_node_info *node) 
 
 static double op_seconds(const struct td_graph *g, const struct td_node_info *node,
                          const struct machine *m) {
-    if (td_op_is(node->op, TD_OP_IS_VIEW) || node->op == TD_OP_ALL_REDUCE) return 0;
+    const bool is_of_ranks = td_op_is(node->op, TD_OP_IS_START) || node->op == TD_OP_AWAIT;
+    if (td_op_is(node->op, TD_OP_IS_VIEW) || is_of_ranks) return 0;
     double moved = traffic(g, node), more = packed(g, node), bandwidth = m->rates.bandwidth;
     return TD_MAX(arithmetic_seconds(g, node, m), moved / bandwidth) + more / bandwidth + START_S;
 }

@@ -7,6 +7,7 @@
 #include "accelerators/cpu/kernels/reorder.h"
 #include "accelerators/cpu/layout.h"
 #include "traind/graph.h"
+#include "traind/sum.h"
 
 struct td_gemm;  // gemm.h
 struct td_packs; // packs.h
@@ -21,7 +22,6 @@ struct td_run {
     const void *const *inputs;
     struct td_packs *packs; // the accelerator's packed weights
     void *scratch; // the accelerator's, for what a kernel needs while it runs (scratch_bytes)
-    bool *reduces; // all_reduce was called, and nobody waited
     int64_t image; // of kernels that run part by part: the first of this part
 };
 
@@ -65,10 +65,10 @@ struct td_kernel {
     struct td_reorder reorder; // of a bridge
     const double *scalars;     // step scalars
     const uint32_t *random;    // and random words
-    td_status (*all_reduce)(void *arg, uint32_t bucket, void *stream);
-    td_status (*all_reduce_wait)(void *arg);
-    void *all_reduce_arg;
-    td_status (*rank_sum)(void *arg, void *data, int64_t n, enum td_dtype dtype);
+    const struct td_sum *sum;  // over ranks, that it begins or awaits; NULL: none
+    td_status (*collective)(void *arg, const struct td_sum *sum);
+    td_status (*collective_wait)(void *arg, const struct td_sum *sum);
+    void *collective_arg;
 };
 
 // A family of kernels: looks at k's op, types, shapes and attributes and, if the node is one of its

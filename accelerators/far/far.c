@@ -3,7 +3,7 @@
 // run copies what the host may change next (step scalars, random words, control flags) into the
 // place of its ticket; only inputs stay with the caller. The queue's thread moves it to the blocks
 // that the twin is bound to, runs the twin, and keeps outputs and flags. wait hands them over. A
-// copy drains the queue first, but for one that all_reduce makes, which is a part of a run. A
+// copy drains the queue first, but for one that a sum over ranks makes, which is a part of a run. A
 // queued copy between buffers that no program is bound to is beside the queue, and as late as can
 // be: who waits for its ticket makes it. So who does not wait finds nothing, and who writes its
 // source before finds that.
@@ -82,7 +82,8 @@ struct td_executable {
     struct td_accelerator *accel;
     struct td_executable *twin;
     struct td_bindings bind; // the caller's
-    struct td_buffer arena;  // of its own, where far plans memory; of the reference
+    struct td_buffer arena;  // of its own, where far plans memory
+    struct td_sums *sums;    // over ranks, in the caller's buffers
     uint32_t n_inputs, n_outputs;
     bool updates;                    // it has nodes to apply
     double scalars[TD_SCALAR_COUNT]; // what the twin is bound to
@@ -399,7 +400,8 @@ static void far_release(struct td_executable *e) {
     td_status_free(td_far_queue_wait(a->queue, td_far_queue_next(a->queue) - 1, DRAIN_NS));
     a->ops->release(e->twin);
     a->arena_bytes -= e->arena.bytes;
-    if (e->arena.bytes) a->ops->mem_free(a->reference, e->arena);
+    td_sums_destroy(e->sums);
+    if (e->arena.bytes) far_mem_free(a, e->arena);
     free(e);
 }
 
@@ -410,16 +412,29 @@ static td_status bind_memory(struct td_accelerator *a, struct td_buffer b, struc
     return find_memory(a, b, out_twin);
 }
 
+// The twin's sum is of its own memory; the caller knows that of the handles.
+static td_status start_sum(void *arg, const struct td_sum *of_twin) {
+    const struct td_executable *e = arg;
+    return e->bind.collective(e->bind.collective_arg, td_sums_at(e->sums, of_twin->node));
+}
+
+static td_status await_sum(void *arg, const struct td_sum *of_twin) {
+    const struct td_executable *e = arg;
+    return e->bind.collective_wait(e->bind.collective_arg, td_sums_at(e->sums, of_twin->node));
+}
+
 // The caller's bindings, with its buffers' twins and blocks of the executable's own.
 static td_status bind_twin(struct td_executable *e, size_t arena_bytes, struct td_bindings *out) {
     struct td_accelerator *a = e->accel;
     struct twin found;
     *out = e->bind;
-    const bool plans = a->by_tensor && !e->bind.arena.bytes;
-    if (plans) TD_TRY(a->ops->mem_alloc(a->reference, TD_MAX(arena_bytes, 64), &e->arena));
-    a->arena_bytes += e->arena.bytes;
+    if (a->by_tensor && !e->bind.arena.bytes) {
+        TD_TRY(far_mem_alloc(a, TD_MAX(arena_bytes, 64), &e->arena));
+        a->arena_bytes += e->arena.bytes;
+        e->bind.arena = e->arena;
+    }
     TD_TRY(bind_memory(a, e->bind.arena, &found));
-    out->arena = plans ? e->arena : found.there;
+    out->arena = found.there;
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         TD_TRY(bind_memory(a, e->bind.region[role], &found));
         out->region[role] = found.there;
@@ -428,6 +443,9 @@ static td_status bind_twin(struct td_executable *e, size_t arena_bytes, struct t
     if (e->bind.random) out->random = e->random;
     if (e->bind.control) out->control = e->control;
     if (e->bind.outputs) out->outputs = e->outputs;
+    out->collective = e->bind.collective ? start_sum : NULL;
+    out->collective_wait = e->bind.collective ? await_sum : NULL;
+    out->collective_arg = e;
     return TD_OK;
 }
 
@@ -454,6 +472,7 @@ static td_status far_compile(struct td_accelerator *a, const struct td_program *
                     p->key.step, e->n_inputs, e->n_outputs, (int)INPUTS, (int)OUTPUTS);
     }
     if (!s) s = bind_twin(e, p->arena_bytes, &twin);
+    if (!s) s = td_sums_create(p, &e->bind, &e->sums);
     if (!s) s = a->ops->compile(a->reference, p, &twin, &e->twin);
     if (s) {
         far_release(e);

@@ -134,7 +134,7 @@ static td_ref_kernel_fn *const kernels[TD_OP_COUNT] = {
     [TD_OP_CLIP_COEF] = run_clip_coef,
     [TD_OP_FILL] = run_fill,
     [TD_OP_CONSTANT] = run_constant,
-    // all_reduce is the collective's: reference.c calls it
+    // sums over ranks, and their awaits, are the collective's: reference.c calls it
 };
 
 static td_ref_kernel_fn *kernel_of(enum td_op op) {
@@ -150,7 +150,8 @@ static td_ref_kernel_fn *kernel_of(enum td_op op) {
 }
 
 bool td_ref_has_kernel(td_op_id op) {
-    return op == TD_OP_ALL_REDUCE || ((unsigned)op < TD_OP_COUNT && kernel_of(op));
+    if ((unsigned)op >= TD_OP_COUNT) return false;
+    return td_op_is(op, TD_OP_IS_START) || op == TD_OP_AWAIT || kernel_of(op);
 }
 
 td_status td_ref_kernel(struct ref_call *c) {

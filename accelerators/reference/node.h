@@ -3,8 +3,8 @@
 
 // One node of a graph, run by the reference's loops on operands in host memory. The reference
 // accelerator does so with each node, another one with a node that it has no kernel of its own for.
-// Layouts are plain, whatever the other one likes. Views and all_reduce are the caller's. Results
-// are stored after all operands were read, so any of them may share memory.
+// Layouts are plain, whatever the other one likes. Views and sums over ranks are the caller's.
+// Results are stored after all operands were read, so any of them may share memory.
 
 #include "accelerators/reference/kernel.h"
 

@@ -1,9 +1,8 @@
 // Reference accelerator: memory, compile and run around the kernels of kernels.c; see reference.h.
 //
 // compile resolves each operand once to an address (arena, region, scalar block) or to an input
-// slot. run hands node after node its addresses (node.c), with one scratch area for all. all_reduce
-// nodes call the binding, and what follows backward waits for it. Without one there is one rank and
-// nothing to do.
+// slot. run hands node after node its addresses (node.c), with one scratch area for all. Sums over
+// ranks call the bindings. Without these there is one rank and nothing to do.
 // Ownership: the accelerator frees what it allocated when it is closed; imported memory stays the
 // caller's. An executable borrows its program. Failure: status; a run that failed half-way leaves
 // state half-updated, which ends the attempt like on any accelerator. Thread: the training thread.
@@ -48,7 +47,7 @@ struct td_executable {
     char *control;                  // flags, at the end of GRAD
     double *scratch;                // for the node with most elements
     size_t scratch_bytes;
-    bool reduces; // all_reduce was called, and nobody waited
+    struct td_sums *sums;
     void (*trace)(void *arg, td_node n);
     void *trace_arg;
 };
@@ -193,6 +192,7 @@ static void ref_release(struct td_executable *e) {
     free(e->in);
     free(e->operands);
     free(e->scratch);
+    td_sums_destroy(e->sums);
     free(e);
 }
 
@@ -214,6 +214,7 @@ static td_status build(struct td_executable *e) {
     const struct td_graph *g = e->program->graph;
     size_t most_elems, most_operands;
     TD_TRY(find_most(g, &most_elems, &most_operands));
+    TD_TRY(td_sums_create(e->program, &e->bind, &e->sums));
     uint32_t n_values = td_graph_n_values(g);
     e->place = td_calloc(n_values + 1, sizeof *e->place);
     e->in = td_calloc(most_operands, sizeof *e->in);
@@ -274,10 +275,11 @@ static bool is_view(const struct td_executable *e, const struct td_node_info *no
 
 static td_status run_node(struct td_executable *e, td_node n, const void *const *inputs) {
     const struct td_node_info *node = td_graph_node(e->program->graph, n);
-    if (node->op == TD_OP_ALL_REDUCE) {
-        e->reduces = e->bind.all_reduce != NULL;
-        if (!e->reduces) return TD_OK;
-        return e->bind.all_reduce(e->bind.all_reduce_arg, node->attrs.bucket, NULL);
+    const struct td_sum *sum = td_sums_at(e->sums, n);
+    const struct td_bindings *b = &e->bind;
+    if (node->op == TD_OP_AWAIT) return sum ? b->collective_wait(b->collective_arg, sum) : TD_OK;
+    if (td_op_is(node->op, TD_OP_IS_START)) {
+        return sum ? b->collective(b->collective_arg, sum) : TD_OK;
     }
     if (node->op == TD_OP_RESHAPE && is_view(e, node)) return TD_OK;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
@@ -291,16 +293,9 @@ static td_status run_node(struct td_executable *e, td_node n, const void *const 
                                e->bind.random, e->operands, e->scratch};
     TD_TRY_CTX(td_ref_node_run(e->program->graph, n, &site), "step '%s': node %" PRIu32 " (%s)",
                e->program->key.step, n, td_op_name(node->op));
-    if (node->op != TD_OP_RANK_SUM || !e->bind.rank_sum) return TD_OK;
-    const td_value sum = node->into ? node->into : node->outputs[0];
-    const struct td_value_info *y = td_graph_value(e->program->graph, sum);
-    return e->bind.rank_sum(e->bind.all_reduce_arg, out[0], td_shape_elems(&y->shape), y->dtype);
-}
-
-static td_status end_reducing(struct td_executable *e) {
-    if (!e->reduces) return TD_OK;
-    e->reduces = false;
-    return e->bind.all_reduce_wait(e->bind.all_reduce_arg);
+    if (!sum) return TD_OK; // a rank_sum, whose part is there
+    TD_TRY(b->collective(b->collective_arg, sum));
+    return b->collective_wait(b->collective_arg, sum);
 }
 
 static void give_outputs(struct td_executable *e, uint32_t segments, const void *const *inputs) {
@@ -339,16 +334,12 @@ static td_status ref_run(struct td_executable *e, uint32_t segments, const void 
     if (e->bind.scalars) td_scalars_round(e->bind.scalars, e->rounded);
     const bool carries = e->bind.control && td_run_carries_control(e->program, segments);
     if (carries) memcpy(e->control, e->bind.control, CONTROL_BYTES);
-    e->reduces = false;
     for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
-        const enum td_segment segment = td_graph_node(g, n)->segment;
-        if (!(segments >> segment & 1)) continue;
-        if (segment >= TD_SEG_FINISH) TD_TRY(end_reducing(e));
+        if (!(segments >> td_graph_node(g, n)->segment & 1)) continue;
         TD_TRY(run_node(e, n, inputs));
         if (e->accel->detects_anomaly) TD_TRY(look_at(e, n, inputs));
         if (e->trace) e->trace(e->trace_arg, n);
     }
-    TD_TRY(end_reducing(e));
     if (carries) memcpy(e->bind.control, e->control, CONTROL_BYTES);
     give_outputs(e, segments, inputs);
     *out_ticket = 0;

@@ -34,7 +34,7 @@ uint32_t td_graph_watched(const struct td_graph *g, td_node node, td_value out[T
     uint32_t count = 0;
     bool on_the_way = n->segment == TD_SEG_BACKWARD || n->segment == TD_SEG_FINISH;
     bool scaled = (on_the_way || n->op == TD_OP_LINEAR_CE_GRAD) && scales_loss(g);
-    if (n->op == TD_OP_ALL_REDUCE || (on_the_way && scaled)) return 0;
+    if (td_op_is(n->op, TD_OP_IS_START) || (on_the_way && scaled)) return 0;
     if (scaled) {
         take(g, n->outputs[0], out, &count); // the loss; its gradients are on the way back
         return count;

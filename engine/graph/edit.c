@@ -24,14 +24,21 @@ td_status td_graph_count_uses(const struct td_graph *g, uint32_t **out_uses) {
     return TD_OK;
 }
 
+// An await completes what its start writes.
+bool td_node_writes(const struct td_graph *g, td_node n, td_value v) {
+    const struct td_node_info *node = &g->nodes[n];
+    if (node->op == TD_OP_AWAIT) return td_node_writes(g, td_node_of_token(g, node->inputs[0]), v);
+    bool writes = node->into == v;
+    for (uint32_t i = 0; i < node->n_inputs && !writes; i++) {
+        writes = node->inputs[i] == v && td_op_writes(node->op, &node->attrs, i);
+    }
+    return writes;
+}
+
 bool td_graph_stable(const struct td_graph *g, td_value v, td_node after, td_node until) {
     if (td_gv(g, v)->kind != TD_VALUE_STATE) return true;
     for (td_node n = after + 1; n < until && n < g->n_nodes; n++) {
-        const struct td_node_info *node = &g->nodes[n];
-        if (node->into == v) return false;
-        for (uint32_t i = 0; i < node->n_inputs; i++) {
-            if (node->inputs[i] == v && td_op_writes(node->op, &node->attrs, i)) return false;
-        }
+        if (td_node_writes(g, n, v)) return false;
     }
     return true;
 }

@@ -13,6 +13,8 @@ TD_MUST_USE td_status td_graph_set_operand(struct td_graph *g, td_node n, uint32
 // The program reads input `slot` as dtype from here on, its casts included. Nodes that read it as
 // it was recorded get a cast of it.
 TD_MUST_USE td_status td_graph_retype_input(struct td_graph *g, uint32_t slot, enum td_dtype dtype);
+// True if node n writes the state tensor v, or completes a sum that does.
+bool td_node_writes(const struct td_graph *g, td_node n, td_value v);
 // True if no node in (after, until) writes the state tensor v; true for any other kind of value.
 bool td_graph_stable(const struct td_graph *g, td_value v, td_node after, td_node until);
 // Drops the nodes whose mark is set.

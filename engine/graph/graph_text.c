@@ -7,9 +7,12 @@
 //     %1 = matmul x @fc.weight trans_b : f32(4,2)
 //   backward:
 //     matmul %3 x trans_a -> @fc.weight:grad accumulate
+//     all_reduce @fc.weight:grad bucket=0
+//     await all_reduce bucket=0
 //   output loss mean %2 (loss)
 //
-// Attributes print only where they differ from zero and mean something to the op.
+// Attributes print only where they differ from zero and mean something to the op. A token has no
+// number: its await says what it completes.
 
 #include "engine/graph/graph_text.h"
 
@@ -167,7 +170,9 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     if (scales) TD_TRY(td_buf_printf(w->out, " scale=%.9g", a->scale));
     if (a->values) TD_TRY(write_values(w, a));
     if (node->op == TD_OP_CLIP_COEF) TD_TRY(td_buf_printf(w->out, " max_norm=%g", a->max_norm));
-    if (node->op == TD_OP_ALL_REDUCE) TD_TRY(td_buf_printf(w->out, " bucket=%" PRIu32, a->bucket));
+    if (td_op_is(node->op, TD_OP_IS_START)) {
+        TD_TRY(td_buf_printf(w->out, " bucket=%" PRIu32, a->bucket));
+    }
     if (node->op == TD_OP_AXPBY) TD_TRY(td_buf_printf(w->out, " %g,%g", a->scale, a->scale_y));
     TD_TRY(write_optim(w, node->op, &a->optim));
     if (node->into) {
@@ -185,18 +190,29 @@ static td_status write_place(const struct writer *w, td_value v) {
     return write_value(w, p->alias);
 }
 
+// What completes a sum is called by what began it.
+static td_status write_await(const struct writer *w, const struct td_node_info *node) {
+    const struct td_value_info *token = td_graph_value(w->g, node->inputs[0]);
+    const struct td_node_info *start = td_graph_node(w->g, token->node);
+    TD_TRY(td_buf_printf(w->out, "  await %s", td_op_name(start->op)));
+    TD_TRY(write_attrs(w, start));
+    return td_buf_str(w->out, "\n");
+}
+
 static td_status write_node(struct writer *w, const struct td_node_info *node, uint32_t *next) {
+    const uint32_t n_shown = node->n_outputs - (td_op_is(node->op, TD_OP_IS_START) ? 1 : 0);
+    if (node->op == TD_OP_AWAIT) return write_await(w, node);
     TD_TRY(td_buf_str(w->out, " "));
-    for (uint32_t i = 0; i < node->n_outputs; i++) {
+    for (uint32_t i = 0; i < n_shown; i++) {
         w->number[node->outputs[i]] = (*next)++;
         TD_TRY(write_value(w, node->outputs[i]));
     }
-    TD_TRY(td_buf_printf(w->out, "%s %s", node->n_outputs ? " =" : "", td_op_name(node->op)));
+    TD_TRY(td_buf_printf(w->out, "%s %s", n_shown ? " =" : "", td_op_name(node->op)));
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         TD_TRY(write_value(w, node->inputs[i]));
     }
     TD_TRY(write_attrs(w, node));
-    for (uint32_t i = 0; i < node->n_outputs; i++) {
+    for (uint32_t i = 0; i < n_shown; i++) {
         const struct td_value_info *v = td_graph_value(w->g, node->outputs[i]);
         char text[160];
         td_shape_text(v->dtype, &v->shape, text, sizeof text);

@@ -2,8 +2,9 @@
 //
 // Buckets live in the state table, because every program of a job must agree on them. The first
 // program that writes a gradient decides, in the order of its backward pass. The reduction of a
-// bucket comes directly after the last write to it, and never before the bucket ahead of it. So all
-// ranks enter the collectives in one order whatever their programs look like.
+// bucket begins directly after the last write to it, but not before the backward pass, and never
+// before the bucket ahead of it. So all ranks enter the collectives in one order whatever their
+// programs look like. All are awaited when the backward pass is over.
 
 #include "traind/rewrite.h"
 
@@ -122,7 +123,8 @@ td_status td_rewrite_assign_buckets(struct td_graph *g, size_t first_bytes, size
     return TD_OK;
 }
 
-static td_status insert_reduce(struct td_graph *g, uint32_t bucket, td_node after) {
+static td_status insert_reduce(struct td_graph *g, uint32_t bucket, td_node after,
+                               td_value *out_token) {
     uint32_t n = 0, n_state = td_state_count(g->state);
     TD_AUTO_FREE td_value *in = td_calloc(n_state + 1, sizeof *in);
     if (!in) return td_fail_oom();
@@ -132,10 +134,18 @@ static td_status insert_reduce(struct td_graph *g, uint32_t bucket, td_node afte
         TD_TRY(td_graph_state_value(g, i, &in[n++]));
     }
     struct td_attrs a = {.bucket = bucket};
-    enum td_segment segment = g->nodes[after].segment;
     TD_TRY(td_rewrite_insert_at(g, after + 1));
-    g->segment = segment;
-    return td_graph_op(g, TD_OP_ALL_REDUCE, in, n, &a, NULL);
+    g->segment = TD_SEG_BACKWARD;
+    return td_graph_op(g, TD_OP_ALL_REDUCE, in, n, &a, out_token);
+}
+
+// The first node of a later segment than s, or the end.
+static td_node end_of(const struct td_graph *g, enum td_segment s) {
+    td_node n = 0;
+    while (n < g->n_nodes && g->nodes[n].segment <= s) {
+        n++;
+    }
+    return n;
 }
 
 td_status td_rewrite_all_reduce(struct td_graph *g) {
@@ -153,13 +163,21 @@ td_status td_rewrite_all_reduce(struct td_graph *g) {
         }
         last[b] = i;
     }
-    td_node floor = 0;
+    td_node floor = end_of(g, TD_SEG_FORWARD);
+    if (floor) floor--; // the last of it
     for (uint32_t b = 0; b < n_buckets; b++) {
         if (last[b] == UINT32_MAX) continue; // written by another step
         last[b] = floor = TD_MAX(last[b], floor);
     }
+    TD_AUTO_FREE td_value *token = td_calloc(n_buckets + 1, sizeof *token);
+    if (!token) return td_fail_oom();
     for (uint32_t b = n_buckets; b-- > 0;) {
-        if (last[b] != UINT32_MAX) TD_TRY(insert_reduce(g, b, last[b]));
+        if (last[b] != UINT32_MAX) TD_TRY(insert_reduce(g, b, last[b], &token[b]));
+    }
+    TD_TRY(td_rewrite_insert_at(g, end_of(g, TD_SEG_BACKWARD)));
+    g->segment = TD_SEG_BACKWARD;
+    for (uint32_t b = 0; b < n_buckets; b++) {
+        if (token[b]) TD_TRY(td_graph_op(g, TD_OP_AWAIT, &token[b], 1, NULL, NULL));
     }
     return td_rewrite_insert_at(g, TD_REWRITE_END);
 }

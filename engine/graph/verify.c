@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 
+#include "engine/graph/edit.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/graph/rules/rules.h"
@@ -41,6 +42,7 @@ static td_status verify_outputs(const struct td_graph *g, td_node n) {
         bool may = node->op == TD_OP_MATMUL || node->op == TD_OP_REDUCE_SUM ||
                    node->op == TD_OP_CONV2D_GRAD_W || node->op == TD_OP_EMBEDDING_GRAD ||
                    (!node->attrs.accumulate && td_op_n_out(node->op) == 1);
+        may &= !td_op_is(node->op, TD_OP_IS_START);
         return fits && may && !node->n_outputs ? TD_OK : broken(g, n, "a bad direct write");
     }
     if (node->n_outputs != td_op_n_out(node->op)) return broken(g, n, "a wrong number of outputs");
@@ -56,6 +58,68 @@ static td_status verify_outputs(const struct td_graph *g, td_node n) {
     return TD_OK;
 }
 
+// ---- sums over ranks ----------------------------------------------------------------------------
+struct under_way {
+    const struct td_graph *g;
+    td_node *by;   // by value: the start that has it as an operand, and one; 0: none
+    bool *awaited; // by node
+};
+
+static td_status verify_touch(const struct under_way *u, td_node n, td_value v) {
+    if (v && td_node_of_token(u->g, v) != (td_node)TD_NODE_NONE) {
+        if (u->g->nodes[n].op == TD_OP_AWAIT) return TD_OK;
+        return broken(u->g, n, "a token is read by what is no await");
+    }
+    if (!v || !u->by[v]) return TD_OK;
+    if (td_node_writes(u->g, u->by[v] - 1, v)) {
+        return broken(u->g, n, "it touches what a sum over ranks writes, before its await");
+    }
+    if (!td_node_writes(u->g, n, v)) return TD_OK;
+    return broken(u->g, n, "it writes what a sum over ranks reads, before its await");
+}
+
+static td_status verify_await(const struct under_way *u, td_node n) {
+    const td_node start = td_node_of_token(u->g, u->g->nodes[n].inputs[0]);
+    const struct td_node_info *node = &u->g->nodes[start];
+    if (u->awaited[start]) return broken(u->g, n, "a sum over ranks is awaited twice");
+    if (node->segment != u->g->nodes[n].segment) {
+        return broken(u->g, n, "a sum over ranks is awaited in another segment than it begins in");
+    }
+    u->awaited[start] = true;
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        u->by[node->inputs[i]] = 0;
+    }
+    return TD_OK;
+}
+
+static td_status verify_sum(const struct under_way *u, td_node n) {
+    const struct td_node_info *node = &u->g->nodes[n];
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        TD_TRY(verify_touch(u, n, node->inputs[i]));
+    }
+    TD_TRY(verify_touch(u, n, node->into));
+    if (node->op == TD_OP_AWAIT) return verify_await(u, n);
+    for (uint32_t i = 0; i < node->n_inputs && td_op_is(node->op, TD_OP_IS_START); i++) {
+        u->by[node->inputs[i]] = n + 1;
+    }
+    return TD_OK;
+}
+
+static td_status verify_sums(const struct td_graph *g) {
+    TD_AUTO_FREE td_node *by = td_calloc((size_t)g->n_values + 1, sizeof *by);
+    TD_AUTO_FREE bool *awaited = td_calloc((size_t)g->n_nodes + 1, sizeof *awaited);
+    const struct under_way u = {g, by, awaited};
+    if (!by || !awaited) return td_fail_oom();
+    for (td_node n = 0; n < g->n_nodes; n++) {
+        TD_TRY(verify_sum(&u, n));
+    }
+    for (td_node n = 0; n < g->n_nodes; n++) {
+        if (awaited[n] || !td_op_is(g->nodes[n].op, TD_OP_IS_START)) continue;
+        return broken(g, n, "a sum over ranks is never awaited");
+    }
+    return TD_OK;
+}
+
 td_status td_graph_verify(const struct td_graph *g) {
     for (td_node n = 0; n < g->n_nodes; n++) {
         if (n && g->nodes[n].segment < g->nodes[n - 1].segment) {
@@ -64,6 +128,7 @@ td_status td_graph_verify(const struct td_graph *g) {
         TD_TRY(verify_operands(g, n));
         TD_TRY(verify_outputs(g, n));
     }
+    TD_TRY(verify_sums(g));
     for (td_value v = 1; v <= g->n_values && g->as_stored; v++) {
         if (g->values[v].kind != TD_VALUE_STATE) continue;
         const struct td_state_info *s = td_state_at(g->state, g->values[v].index);

@@ -8,6 +8,9 @@
 // made, a node filed under a wrong index, or a segment that goes back. It is also a shape that no
 // longer follows the rules, or a direct write that is no gradient. A module cannot cause any of
 // these, so the code is INTERNAL.
+//
+// A sum over ranks is under way from its start to its await. Each has one of both, in one segment.
+// Meanwhile no node writes what it reads, or touches what it writes.
 
 #include "traind/graph.h"
 

@@ -14,6 +14,7 @@
 #include "engine/train/rank/group/group.h"
 #include "engine/train/rank/group/join.h"
 #include "engine/train/rank/group/replicas.h"
+#include "engine/train/rank/group/sums.h"
 #include "engine/train/rank/plugins.h"
 #include "engine/train/rank/state/own_state.h"
 #include "engine/train/rank/state/state.h"
@@ -44,14 +45,8 @@ static td_status bind_programs(struct td_rank *r) {
         .outputs = r->outputs,
         .control = r->control.flags,
         .control_offset = td_state_control_offset(r->state),
-        .all_reduce = td_rank_reduce_bucket,
-        .all_reduce_wait = td_rank_wait_buckets,
-        .all_reduce_arg = r,
-        .rank_sum = r->facts.world_size > 1 ? td_rank_sum_tensor : NULL,
-        .reduces_on_host = r->reduces_on_host,
-        .reduces_recordable = !r->reduces_on_host && r->group_facts.recordable &&
-                              !r->strategy_ops->reduce_gradients && !r->hook,
     };
+    td_rank_bind_sums(r, &b);
     memcpy(b.region, r->memory.region, sizeof b.region);
     r->scalars[TD_SCALAR_LOSS_SCALE] = 1;
     r->scalars[TD_SCALAR_WINDOW] = r->scalars[TD_SCALAR_DIVISOR] = 1;

@@ -3,11 +3,10 @@
 
 // Accelerator: one kind of hardware. It owns devices and memory, compiles programs and runs them.
 //
-// Everybody else sees memory as (space, handle), never as a bare pointer; only host memory may be
-// dereferenced, through td_buffer_host. Execution may be asynchronous: run() queues, gives a
-// ticket, and what it queued has happened after wait() of that ticket. Step scalars, random words
-// and outputs are exchanged through host memory. `reference` (plain loops) is the specification;
-// every other accelerator is tested against it.
+// Everybody else sees memory as a td_buffer (traind/buffer.h), never as a bare pointer. Execution
+// may be asynchronous: run() queues, gives a ticket, and what it queued has happened after wait()
+// of that ticket. Step scalars, random words and outputs are exchanged through host memory.
+// `reference` (plain loops) is the specification; every other accelerator is tested against it.
 //
 // Structs begin with struct_bytes, by which versions of this header can differ. Who allocates one
 // writes its sizeof there; a plugin that fills it writes no more bytes than that. Slots that a
@@ -20,32 +19,17 @@
 // is released or closed. Errors: after one of run or wait, memory of the rank has no known content,
 // and the attempt ends; after any other one everything is as before.
 
+#include "traind/buffer.h"
 #include "traind/graph.h"
 #include "traind/knobs.h"
 #include "traind/random.h"
 #include "traind/status.h"
+#include "traind/sum.h"
 #include "traind/types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum td_space { TD_SPACE_HOST, TD_SPACE_DEVICE };
-
-struct td_buffer {
-    enum td_space space;
-    uint64_t handle; // HOST: the address; DEVICE: what the accelerator gave
-    size_t bytes;
-};
-// The address of host memory; NULL: it is somewhere else.
-static inline void *td_buffer_host(struct td_buffer b) {
-    return b.space == TD_SPACE_HOST ? (void *)(uintptr_t)b.handle : NULL;
-}
-// The other way round: any host memory of the caller, for copy.
-static inline struct td_buffer td_buffer_of_host(const void *data, size_t bytes) {
-    struct td_buffer b = {TD_SPACE_HOST, (uint64_t)(uintptr_t)data, bytes};
-    return b;
-}
 
 struct td_accel_facts {
     uint32_t struct_bytes;
@@ -149,30 +133,23 @@ struct td_bindings {
     double *outputs;                        // host, one per output of the graph
     // Host, TD_CONTROL_FLAGS: what ranks want to agree on. A run that carries them (below) writes
     // them at control_offset of the GRAD region before its backward segment. It reads them back
-    // after it, when all_reduce has summed them over the world. They are read before run returns,
-    // and written by the wait for its ticket: until then they are the caller's, for the next run.
-    // NULL: there are none.
+    // after it, when the last bucket was awaited. They are read before run returns, and written by
+    // the wait for its ticket: until then they are the caller's, for the next run. NULL: there are
+    // none.
     float *control;
     size_t control_offset;
-    // Called where the program has an all_reduce node, with its bucket, on the thread that runs the
-    // queue. It may return before the sum is there. stream: the accelerator's own, NULL without;
-    // the work is ordered after all that is queued on it. NULL: there is one rank, and nothing to
-    // do.
-    td_status (*all_reduce)(void *arg, uint32_t bucket, void *stream);
-    // Completes every all_reduce of the run, on the same thread. A run that called all_reduce calls
-    // it once: before its finish segment begins, else at its end. Gradients and the flags at
-    // control_offset are read after it. NULL only where all_reduce is.
-    td_status (*all_reduce_wait)(void *arg);
-    void *all_reduce_arg;
-    // Both calls read and write host memory, or copy by themselves. When all_reduce is called, all
-    // that was queued before it is complete.
-    bool reduces_on_host;
-    // What both calls queue on the stream may be recorded once, and replayed instead of them.
-    bool reduces_recordable;
-    // Called where the program has a rank_sum node, on the thread that runs the queue: sums n
-    // elements in host memory over all ranks, in place, before it returns. All that was queued
-    // before is complete. arg: all_reduce_arg. NULL: there is one rank.
-    td_status (*rank_sum)(void *arg, void *data, int64_t n, enum td_dtype dtype);
+    // Sums over ranks (traind/sum.h), both on the thread that runs the queue. `collective` is
+    // called where the program has a start node, and may return before the sum is there. The other
+    // one is called at its await node, with the same td_sum, and completes that one alone. At a
+    // rank_sum node one follows the other. Their work is ordered after all that is queued on the
+    // stream of the td_sum; with on_host, all that was queued before is complete. A recordable one
+    // is called while a run is captured, and not when that is replayed. NULL, both or none: there
+    // is one rank, and nothing to do.
+    td_status (*collective)(void *arg, const struct td_sum *sum);
+    td_status (*collective_wait)(void *arg, const struct td_sum *sum);
+    void *collective_arg;
+    // Bits 1 << td_sum_kind: what td_sum.on_host and recordable say.
+    uint32_t sums_on_host, sums_recordable;
 };
 
 // Does such a run of the program carry the control flags?
@@ -223,7 +200,7 @@ struct td_accelerator_ops {
 
     // ---- copies ---------------------------------------------------------------------------------
     // Copies between any two spaces, also within a buffer, after all runs that are queued; complete
-    // when it returns. all_reduce and all_reduce_wait copy in the middle of their run. Errors:
+    // when it returns. collective and collective_wait copy in the middle of their run. Errors:
     // INVALID_ARGUMENT or OUT_OF_RANGE when the bytes are not all inside both buffers.
     td_status (*copy)(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                       struct td_buffer src, size_t src_offset, size_t bytes);

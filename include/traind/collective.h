@@ -24,21 +24,12 @@
 
 #include "traind/bucket.h"
 #include "traind/status.h"
+#include "traind/sum.h"
 #include "traind/types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-// Integers are exact: sums and products wrap, a mean is the exact sum divided, truncated toward 0.
-// bf16 and f16 are computed in f32 and rounded once. bool takes MAX (any) and MIN (all) alone.
-enum td_reduce_op {
-    TD_REDUCE_SUM,
-    TD_REDUCE_MEAN,
-    TD_REDUCE_MAX,
-    TD_REDUCE_MIN,
-    TD_REDUCE_PRODUCT,
-};
 
 // The calls that a backend may lack. Bits 1 << call of td_collective_facts.calls.
 enum td_collective_call {

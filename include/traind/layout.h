@@ -33,7 +33,7 @@ struct td_layout {
     uint32_t knob_bytes;
     // of td_strategy_memory and td_bindings: a struct td_buffer for each role
     uint32_t region_bytes;
-    uint32_t bucket_tensor_bytes;
+    uint32_t bucket_tensor_bytes, sum_range_bytes;
     uint32_t collective_config_bytes; // decorators copy it
 };
 
@@ -58,6 +58,7 @@ static inline const struct td_layout *td_layout_here(void) {
         sizeof(struct td_plugin_knob),
         TD_ROLE_COUNT * sizeof(struct td_buffer),
         sizeof(struct td_bucket_tensor),
+        sizeof(struct td_sum_range),
         sizeof(struct td_collective_config),
     };
 #undef TD_OP

@@ -54,7 +54,9 @@ enum td_op_is {
     TD_OP_IS_PRODUCT = 8,      // a matrix product by the second operand
     TD_OP_IS_CONVOLUTION = 16, // or the gradient of one
     TD_OP_IS_MADE = 32,        // by passes and rules; a module has no builder for it (build.h)
-    TD_OP_IS_SERIES = 64       // elementwise, of exp, erf, log: about 10 FLOPs an element
+    TD_OP_IS_SERIES = 64,      // elementwise, of exp, erf, log: about 10 FLOPs an element
+    // Begins a sum over ranks. Its last result is a token, which one await takes (verify.h).
+    TD_OP_IS_START = 128
 };
 // True if op has any of the bits of what; op: a member of the enum, which is not checked.
 bool td_op_is(enum td_op op, enum td_op_is what);

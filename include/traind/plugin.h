@@ -21,9 +21,10 @@
 //   strategy.h     how ranks share the work
 //   bucket.h       gradients that ranks average at once
 //   collective.h   how ranks exchange data
-//   store.h        small values between nodes
 //   comm_hook.h    what they send of a bucket instead
 //   store.h        small values that they leave for each other before they are connected
+//   buffer.h       memory that may be a device's
+//   sum.h          what ranks exchange in the middle of a program
 //   accelerator.h  one kind of hardware
 //   fabric.h       a loop of somebody's own, over all of these
 //   spawn.h        a program that starts its own ranks

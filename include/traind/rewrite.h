@@ -52,7 +52,8 @@ TD_MUST_USE td_status td_rewrite_scalar(struct td_graph *g, td_value v, enum td_
 // Errors: FAILED_PRECONDITION for a gradient without a bucket after memory was laid out.
 TD_MUST_USE td_status td_rewrite_assign_buckets(struct td_graph *g, size_t first_bytes,
                                                 size_t cap_bytes);
-// Inserts one all_reduce per bucket, right after the last write to a gradient of that bucket.
+// Inserts one all_reduce per bucket, right after the last write to a gradient of that bucket or, if
+// that is in the forward segment, before the backward one. They are awaited at the end of backward.
 // Gradients of a bucket that this graph does not write are operands too: all ranks reduce the same
 // bytes. Buckets are reduced in ascending order on every rank. Additions are appended afterwards.
 // Errors: FAILED_PRECONDITION when a gradient has no bucket.

@@ -321,6 +321,7 @@ td_status td_plugin_check_layout(enum td_plugin_kind kind, const struct td_layou
         {"td_plugin_knob", layout->knob_bytes, ours->knob_bytes},
         {"td_bindings.region", layout->region_bytes, ours->region_bytes},
         {"td_bucket_tensor", layout->bucket_tensor_bytes, ours->bucket_tensor_bytes},
+        {"td_sum_range", layout->sum_range_bytes, ours->sum_range_bytes},
         {"td_collective_config", config_bytes, ours->collective_config_bytes},
     };
     for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {

@@ -1,4 +1,4 @@
-// How every accelerator reduces buckets, when a collective is done only at all_reduce_wait. Until
+// How every accelerator reduces buckets, when a collective is done only at the await of each. Until
 // then the memory of a bucket holds NaN. So whatever reads gradients or control flags too early
 // shows in the bits, which are to be those of a collective that is done at once. Segments are run
 // fused and one by one.
@@ -13,13 +13,12 @@ enum way { AT_ONCE, FUSED, ONE_BY_ONE, NEVER_REDUCED };
 // What a collective that waits has been given.
 static struct {
     char bytes[MOST_BUCKETS][MOST_BYTES];
-    uint32_t bucket[MOST_BUCKETS];
-    int n;       // that nobody waited for
-    int n_waits; // so far
+    bool has[MOST_BUCKETS]; // and was not awaited
+    int n;                  // of those
 } late;
 
-static td_status reduce_never(void *arg, uint32_t bucket, void *stream) {
-    (void)arg, (void)bucket, (void)stream;
+static td_status reduce_never(void *arg, const struct td_sum *sum) {
+    (void)arg, (void)sum;
     return TD_OK;
 }
 
@@ -51,22 +50,23 @@ static td_status read_bucket(struct rig *r, uint32_t bucket, char *out, size_t *
     return r->ops->copy(r->accel, here, 0, r->region[TD_ROLE_GRAD], offset, *out_bytes);
 }
 
-static td_status reduce_at_once(void *arg, uint32_t bucket, void *stream) {
+static td_status reduce_at_once(void *arg, const struct td_sum *sum) {
     float data[MOST_BYTES / sizeof(float)];
     size_t bytes;
-    (void)stream;
-    TD_TRY(read_bucket(arg, bucket, (char *)data, &bytes));
-    return reduce(arg, bucket, data, bytes);
+    TD_TRY(read_bucket(arg, sum->index, (char *)data, &bytes));
+    return reduce(arg, sum->index, data, bytes);
 }
 
-static td_status reduce_later(void *arg, uint32_t bucket, void *stream) {
+static td_status reduce_later(void *arg, const struct td_sum *sum) {
     struct rig *r = arg;
+    const uint32_t bucket = sum->index;
     float poison[MOST_BYTES / sizeof(float)];
     size_t bytes;
-    (void)stream;
-    assert_true(late.n < MOST_BUCKETS);
-    late.bucket[late.n] = bucket;
-    TD_TRY(read_bucket(r, bucket, late.bytes[late.n++], &bytes));
+    assert_true(bucket < MOST_BUCKETS && !late.has[bucket]);
+    assert_int_equal(late.n, bucket); // in their order, and none is awaited before all have begun
+    late.has[bucket] = true;
+    late.n++;
+    TD_TRY(read_bucket(r, bucket, late.bytes[bucket], &bytes));
     for (size_t i = 0; i < TD_COUNTOF(poison); i++) {
         poison[i] = NAN;
     }
@@ -75,17 +75,18 @@ static td_status reduce_later(void *arg, uint32_t bucket, void *stream) {
                         bytes);
 }
 
-static td_status wait_for_all(void *arg) {
-    late.n_waits++;
-    for (int i = 0; i < late.n; i++) {
-        size_t bytes;
-        float data[MOST_BYTES / sizeof(float)];
-        memcpy(data, late.bytes[i], sizeof data);
-        place_of(arg, late.bucket[i], &bytes);
-        TD_TRY(reduce(arg, late.bucket[i], data, bytes));
-    }
-    late.n = 0;
-    return TD_OK;
+// That one alone.
+static td_status await_late(void *arg, const struct td_sum *sum) {
+    const uint32_t bucket = sum->index;
+    size_t bytes;
+    float data[MOST_BYTES / sizeof(float)];
+    assert_true(sum->kind == TD_SUM_ALL_REDUCE && sum->op == TD_REDUCE_MEAN);
+    if (!late.has[bucket]) return TD_OK; // it was reduced at once, or never
+    memcpy(data, late.bytes[bucket], sizeof data);
+    place_of(arg, bucket, &bytes);
+    late.has[bucket] = false;
+    late.n--;
+    return reduce(arg, bucket, data, bytes);
 }
 
 static td_status in_buckets(void *arg, struct td_graph *g, const struct td_program_key *key) {
@@ -111,7 +112,7 @@ static void run_step(struct rig *r, int program, enum way way, const void *const
 
 // out: parameters, optimizer state, gradients and the flags, after a few steps.
 static void train(struct subject *s, enum way way, struct result *out) {
-    static td_status (*const calls[])(void *, uint32_t, void *) = {
+    static td_status (*const calls[])(void *, const struct td_sum *) = {
         [AT_ONCE] = reduce_at_once,
         [FUSED] = reduce_later,
         [ONE_BY_ONE] = reduce_later,
@@ -129,14 +130,13 @@ static void train(struct subject *s, enum way way, struct result *out) {
     struct rig r;
     rig_open_on(&r, s->ops, bench_threads);
     r.all_reduce = calls[way];
-    r.all_reduce_wait = wait_for_all;
+    r.await = await_late;
     const int p = rig_add(&r, &o);
     rig_place(&r);
     assert_true(td_state_n_buckets(r.state) >= 3);
     if (s->ops == td_accelerator_reference.ops) {
         td_reference_trace(r.program[p].exe, expect_sums, &r.program[p].compiled->program);
     }
-    late.n_waits = 0;
     for (int step = 1; step <= STEPS; step++) {
         float x[BATCH * 7];
         int32_t y[BATCH];
@@ -147,7 +147,7 @@ static void train(struct subject *s, enum way way, struct result *out) {
         run_step(&r, p, way, in);
         if (way != NEVER_REDUCED) rig_expect_agreed(&r, step);
     }
-    assert_int_equal(late.n_waits, STEPS); // no forward segment reduces here
+    assert_int_equal(r.n_awaited, STEPS * (int)td_state_n_buckets(r.state));
     out->n = 0;
     for (uint32_t i = 0; i < td_state_count(r.state); i++) {
         const struct td_state_info *t = td_state_at(r.state, i);

@@ -452,9 +452,9 @@ static void cases_state(struct subject *s) {
     }
 }
 
-// all_reduce is the binding's: here it halves every gradient.
+// all_reduce and its await are the binding's: here it halves every gradient.
 static void cases_all_reduce(struct subject *s) {
-    struct op_case c = {.op = TD_OP_ALL_REDUCE, .n_in = 2};
+    struct op_case c = {.op = TD_OP_ALL_REDUCE, .n_in = 2, .ended_by = TD_OP_AWAIT};
     c.in[0] = c.in[1] = (struct operand){ANY, vec(17), TD_ROLE_GRAD, -1, 1};
     check(s, &c);
 }

@@ -37,7 +37,7 @@ struct operand {
 };
 
 struct op_case {
-    enum td_op op;
+    enum td_op op, ended_by; // what takes the token; 0: it gives none
     uint32_t n_in;
     struct operand in[MAX_IN];
     struct td_attrs attrs;
@@ -157,10 +157,9 @@ static inline void add_operand(struct bench *b, const struct op_case *c, uint32_
     assert_ok(td_graph_op(b->g, TD_OP_CAST, &b->in[i], 1, &same, &b->in[i]));
 }
 
-static inline td_status halve(void *arg, uint32_t bucket, void *stream) {
+static inline td_status halve(void *arg, const struct td_sum *sum) {
     struct rig *r = arg;
-    (void)stream;
-    assert_int_equal(bucket, 0);
+    assert_int_equal(sum->index, 0);
     rig_copy(r, r->region[TD_ROLE_GRAD], r->host[TD_ROLE_GRAD], false);
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         const struct td_state_info *s = td_state_at(r->state, i);
@@ -179,6 +178,16 @@ static inline void flatten(struct bench *b, td_value *v) {
     if (s->n_dims == 4) assert_ok(td_graph_op(b->g, TD_OP_RESHAPE, v, 1, &flat, v));
 }
 
+static inline void end_node(struct bench *b, enum td_op op) {
+    uint32_t i = MAX_OUT;
+    while (!b->out[i - 1]) {
+        i--;
+    }
+    assert_ok(td_graph_op(b->g, op, &b->out[i - 1], 1, NULL, NULL));
+    b->out[i - 1] = 0;
+    assert_ok(td_graph_verify(b->g));
+}
+
 static inline void add_node(struct bench *b, const struct op_case *c, enum td_dtype t) {
     struct td_attrs a = c->attrs;
     bool fresh = c->op == TD_OP_FILL || c->op == TD_OP_CONSTANT;
@@ -186,6 +195,7 @@ static inline void add_node(struct bench *b, const struct op_case *c, enum td_dt
     bool into = c->store;
     a.accumulate = c->op == TD_OP_STORE && a.accumulate;
     assert_ok(td_graph_op(b->g, c->op, b->in, c->n_in, &a, b->out));
+    if (c->ended_by) end_node(b, c->ended_by);
     for (uint32_t i = 0; !into && i < MAX_OUT && b->out[i]; i++) {
         flatten(b, &b->out[i]);
     }

@@ -10,7 +10,7 @@ import re
 PLUGINS = ["cpu", "shm", "local"]
 
 # Where a buffer becomes an address: in accelerators, whose memory it is, and in one file of the engine.
-ADDRESSES = r"accelerators/.*|tests/.*|include/traind/(?:accelerator|bucket)\.h|engine/train/rank/group/replicas\.c"
+ADDRESSES = r"accelerators/.*|tests/.*|include/traind/(?:buffer|bucket|sum)\.h|engine/train/rank/group/replicas\.c"
 BECOMES_ADDRESS = r"\btd_buffer_host\s*\(|\*\s*\)\s*(?:\(\s*uintptr_t\s*\)\s*)?\(?[\w.>\[\]-]*(?:\.|->)handle\b"
 
 

@@ -209,7 +209,7 @@ EVENT_PARTIES = {
 EVENT_TABLES = ["COORDINATOR", "RUN"]
 
 # Where an integer, which was never a pointer to const, becomes a pointer; elsewhere it is td_unconst().
-INTEGERS_TO_POINTERS = ["include/traind/accelerator.h", "engine/graph/state.c", "lib/base/base.h"]
+INTEGERS_TO_POINTERS = ["include/traind/buffer.h", "engine/graph/state.c", "lib/base/base.h"]
 # Whose sentences, paragraphs and words are counted (prose.py). docs/job-spec.md is printed by the program.
 PROSE = ["README.md", "CONVENTIONS.md", "deploy/slurm/README.md", "docs/access.md", "docs/architecture.md", "docs/cheat-sheet.md", "docs/cluster.md", "docs/commands.md", "docs/engine.md",
          "docs/extending.md", "docs/fabric.md", "docs/figures.md", "docs/gpus.md", "docs/lightning.md", "docs/measurements.md", "docs/operations.md", "docs/plugins.md", "docs/recipes.md", "docs/troubleshooting.md", "docs/watching.md", "examples/init/README.md", "tests/bench/rivals/README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/tutorials/*.md"))]

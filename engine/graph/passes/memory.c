@@ -1,7 +1,8 @@
 // Memory plan: one arena, sized before anything runs.
 //
 // 1. Liveness: a value lives from its node to its last reader; what a port reads lives to the end,
-//    because segments may be run one by one and outputs are looked at after each.
+//    because segments may be run one by one and outputs are looked at after each. What a sum over
+//    ranks reads lives until that is awaited.
 // 2. Sharing: reshape always shares; a cast that the accelerator elides is where its operand is; an
 //    elementwise op, or one that works row by row, takes the memory of an operand of the same bytes
 //    that dies there (list in traind/graph.h). Values that share are one block.
@@ -42,15 +43,26 @@ static size_t value_bytes(const struct td_graph *g, td_value v) {
     return (size_t)td_shape_elems(&info->shape) * td_dtype_bytes(info->dtype);
 }
 
+static td_node start_of(const struct td_graph *g, const struct td_node_info *await) {
+    return td_gv(g, await->inputs[0])->node;
+}
+
+// The node's operands live until `last`.
+static void keep(struct plan *p, const struct td_node_info *node, td_node last) {
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        p->death[node->inputs[i]] = last;
+    }
+}
+
 static void find_deaths(struct plan *p) {
     for (td_value v = 1; v <= p->g->n_values; v++) {
         p->home[v] = v;
         p->death[v] = td_gv(p->g, v)->node == (td_node)TD_NODE_NONE ? 0 : td_gv(p->g, v)->node;
     }
     for (td_node n = 0; n < p->g->n_nodes; n++) {
-        for (uint32_t i = 0; i < p->g->nodes[n].n_inputs; i++) {
-            p->death[p->g->nodes[n].inputs[i]] = n;
-        }
+        const struct td_node_info *node = &p->g->nodes[n];
+        keep(p, node, n);
+        if (node->op == TD_OP_AWAIT) keep(p, &p->g->nodes[start_of(p->g, node)], n);
     }
     for (uint32_t i = 0; i < p->g->n_outputs; i++) {
         p->death[p->g->outputs[i].value] = p->g->n_nodes;

@@ -44,6 +44,8 @@ enum { ONE_TYPE = 1 << TD_OP_TYPES_ONE | 1 << TD_OP_TYPES_DELICATE };
                    NAME ": what passes and rules make has no gradient");                           \
     _Static_assert(IF(HAS(IS, TD_OP_IS_SERIES), HAS(IS, TD_OP_IS_ELEMENTWISE)),                    \
                    NAME ": only an elementwise op is a series");                                   \
+    _Static_assert(IF(HAS(IS, TD_OP_IS_START), (OUT) > 0 && HAS(IS, TD_OP_IS_MADE)),               \
+                   NAME ": what begins a sum has a token");                                        \
     _Static_assert(IF(SAYS(GRADIENT, OF_OPERAND) || SAYS(GRADIENT, OF_RESULT),                     \
                       HAS(IS, TD_OP_IS_ELEMENTWISE) && (MAX) == 1),                                \
                    NAME ": only a function of one operand has a <name>_grad by its row");          \
@@ -165,7 +167,15 @@ bool td_op_writes(td_op_id op, const struct td_attrs *attrs, uint32_t i) {
 }
 
 bool td_node_has_effect(const struct td_node_info *node) {
-    return node->into != 0 || op_rows[node->op].n_out == 0;
+    return node->into != 0 || op_rows[node->op].n_out == 0 || td_op_is(node->op, TD_OP_IS_START);
+}
+
+td_node td_node_of_token(const struct td_graph *g, td_value v) {
+    const struct td_value_info *info = td_gv(g, v);
+    if (info->kind != TD_VALUE_NODE || info->node >= g->n_nodes) return TD_NODE_NONE;
+    const struct td_node_info *node = &g->nodes[info->node];
+    const bool is = td_op_is(node->op, TD_OP_IS_START) && info->output + 1 == node->n_outputs;
+    return is ? info->node : (td_node)TD_NODE_NONE;
 }
 
 double td_graph_flops(const struct td_graph *g) {

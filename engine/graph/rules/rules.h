@@ -41,6 +41,8 @@ enum td_op_types td_op_types(enum td_op op);
 enum td_op_gradient td_op_gradient(enum td_op op);
 // True if a node does more than make its outputs (writes state, communicates).
 bool td_node_has_effect(const struct td_node_info *node);
+// The node that gives the token v; TD_NODE_NONE: v is no token.
+td_node td_node_of_token(const struct td_graph *g, td_value v);
 // INVALID_ARGUMENT: no element type, too many dimensions, more than 64 TiB.
 TD_MUST_USE td_status td_shape_check(enum td_dtype dtype, const struct td_shape *s);
 

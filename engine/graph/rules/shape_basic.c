@@ -76,6 +76,13 @@ static td_status shape_all_reduce(const struct td_op_call *c) {
             return td_op_reject(c, "only gradients are reduced");
         }
     }
+    return give_token(c, 0);
+}
+
+static td_status shape_await(const struct td_op_call *c) {
+    if (td_node_of_token(c->g, c->in[0]) == (td_node)TD_NODE_NONE) {
+        return td_op_reject(c, "only the token of a sum is awaited");
+    }
     return TD_OK;
 }
 
@@ -125,6 +132,7 @@ static const struct td_op_rule rules[TD_OP_COUNT] = {
     [TD_OP_SCALE] = {shape_scale, td_op_cost_output},
     [TD_OP_STORE] = {shape_store, cost_store},
     [TD_OP_ALL_REDUCE] = {shape_all_reduce, td_op_cost_free},
+    [TD_OP_AWAIT] = {shape_await, td_op_cost_free},
     [TD_OP_RANK_SUM] = {shape_rank_sum, td_op_cost_output},
     [TD_OP_CLIP_COEF] = {shape_clip_coef, td_op_cost_free},
     [TD_OP_FILL] = {shape_fill, td_op_cost_free},

@@ -46,6 +46,7 @@ void td_rank_destroy(struct td_rank *r) {
         free(r->writers.brought[role]);
     }
     free(r->own_staging);
+    free(r->sum_staging);
     td_state_table_destroy(r->state);
     if (r->module_ops) r->module_ops->close(r->module);
     td_plugin_state_finish(&r->own);

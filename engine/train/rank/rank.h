@@ -50,6 +50,7 @@ enum td_rank_deadline {
 struct td_rank_bucket {
     struct td_bucket bucket;
     bool is_staged; // its sum, or what will be summed, is in `staging`
+    bool is_open;   // the group has it, and wait_buckets was not called since
 };
 
 struct td_rank_hook {
@@ -140,6 +141,8 @@ struct td_rank {
     bool owned[TD_ROLE_COUNT];                   // regions that this rank allocated
     struct td_buffer arena_memory[TD_STEPS_MAX]; // arenas of its programs
     struct td_buffer staging; // host memory of gradients that are elsewhere; bytes 0: none are
+    void *sum_staging;        // of values that are elsewhere, as large as the largest so far
+    size_t sum_staging_bytes;
     struct td_rank_bucket *buckets; // (td_state_n_buckets); NULL: no program reduces any
     bool reduces_on_host;           // where the group takes them
     struct td_comm_thread *comm;    // reduces them; NULL: whoever runs the program does

@@ -43,10 +43,10 @@ struct rig {
     float control[TD_CONTROL_FLAGS];
     struct rig_program program[RIG_PROGRAMS];
     int n_programs;
-    td_status (*all_reduce)(void *arg, uint32_t bucket, void *stream); // NULL: rig_all_reduce
-    td_status (*all_reduce_wait)(void *arg);                           // NULL: nothing to do
+    td_status (*all_reduce)(void *arg, const struct td_sum *sum); // NULL: rig_all_reduce
+    td_status (*await)(void *arg, const struct td_sum *sum);      // NULL: nothing to do
     uint32_t reduced[64]; // buckets in the order of the callbacks
-    int n_reduced;
+    int n_reduced, n_awaited;
 };
 
 static inline struct td_shape rig_shape(int n_dims, int64_t a, int64_t b, int64_t c) {
@@ -104,16 +104,10 @@ static inline int rig_add(struct rig *r, const struct td_compile_options *o) {
     return r->n_programs++;
 }
 
-static inline td_status rig_all_reduce_wait(void *arg) {
-    (void)arg;
-    return TD_OK;
-}
-
-static inline td_status rig_all_reduce(void *arg, uint32_t bucket, void *stream) {
+static inline td_status rig_all_reduce(void *arg, const struct td_sum *sum) {
     struct rig *r = arg;
-    (void)stream;
-    r->reduced[r->n_reduced++ % 64] = bucket;
-    if (bucket + 1 < td_state_n_buckets(r->state)) return TD_OK;
+    r->reduced[r->n_reduced++ % 64] = sum->index;
+    if (sum->index + 1 < td_state_n_buckets(r->state)) return TD_OK;
     float flags[TD_CONTROL_FLAGS]; // as if a second rank had raised the same
     struct td_buffer host = td_buffer_of_host(flags, sizeof flags);
     const size_t at = td_state_control_offset(r->state);
@@ -154,12 +148,33 @@ static inline void rig_set(enum td_dtype t, void *p, int64_t i, double v) {
 }
 
 // As if a second rank had the same.
-static inline td_status rig_rank_sum(void *arg, void *data, int64_t n, enum td_dtype dtype) {
-    (void)arg;
-    for (int64_t i = 0; i < n; i++) {
-        rig_set(dtype, data, i, 2 * rig_get(dtype, data, i));
+static inline td_status rig_rank_sum(struct rig *r, const struct td_sum *sum) {
+    const struct td_sum_range *x = &sum->out[0];
+    const size_t bytes = (size_t)x->n * td_dtype_bytes(sum->dtype);
+    char *data = calloc(1, bytes + 1);
+    const struct td_buffer here = td_buffer_of_host(data, bytes);
+    assert_non_null(data);
+    assert_true(sum->on_host && sum->in == sum->out && sum->n_out == 1);
+    td_status s = r->ops->copy(r->accel, here, 0, x->buffer, x->offset, bytes);
+    for (int64_t i = 0; i < x->n; i++) {
+        rig_set(sum->dtype, data, i, 2 * rig_get(sum->dtype, data, i));
     }
-    return TD_OK;
+    if (!s) s = r->ops->copy(r->accel, x->buffer, x->offset, here, 0, bytes);
+    free(data);
+    return s;
+}
+
+static inline td_status rig_start_sum(void *arg, const struct td_sum *sum) {
+    struct rig *r = arg;
+    if (sum->kind == TD_SUM_RANK_SUM) return rig_rank_sum(r, sum);
+    return r->all_reduce ? r->all_reduce(r, sum) : rig_all_reduce(r, sum);
+}
+
+static inline td_status rig_await_sum(void *arg, const struct td_sum *sum) {
+    struct rig *r = arg;
+    if (sum->kind == TD_SUM_RANK_SUM) return TD_OK;
+    r->n_awaited++;
+    return r->await ? r->await(r, sum) : TD_OK;
 }
 
 // Parameters and buffers get keyed random values, the rest zero.
@@ -183,12 +198,10 @@ static inline void rig_place(struct rig *r) {
                             .random = r->random,
                             .control = r->control,
                             .control_offset = td_state_control_offset(r->state),
-                            .all_reduce = r->all_reduce ? r->all_reduce : rig_all_reduce,
-                            .all_reduce_wait =
-                                r->all_reduce_wait ? r->all_reduce_wait : rig_all_reduce_wait,
-                            .all_reduce_arg = r,
-                            .rank_sum = rig_rank_sum,
-                            .reduces_on_host = true};
+                            .collective = rig_start_sum,
+                            .collective_wait = rig_await_sum,
+                            .collective_arg = r,
+                            .sums_on_host = (1u << TD_SUM_KINDS) - 1};
     for (int i = 0; i < TD_ROLE_COUNT; i++) {
         size_t bytes = td_state_region_bytes(r->state, (enum td_role)i);
         if (bytes && r->ops->state_alloc) {

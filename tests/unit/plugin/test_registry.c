@@ -222,6 +222,8 @@ static void test_shared_object_is_refused_when_it_was_built_for_other_ops(void *
     expect_old(TD_PLUGIN_STRATEGY, &l, "before struct td_bindings.region was compared");
     l = *here, l.bucket_tensor_bytes--;
     expect_old(TD_PLUGIN_COLLECTIVE, &l, "td_bucket_tensor had");
+    l = *here, l.sum_range_bytes--;
+    expect_old(TD_PLUGIN_ACCELERATOR, &l, "td_sum_range had");
     l = *here, l.collective_config_bytes = 0;
     expect_old(TD_PLUGIN_COLLECTIVE, &l, "before struct td_collective_config was compared");
     assert_ok(td_plugin_check_layout(TD_PLUGIN_STRATEGY, &l, "x"));

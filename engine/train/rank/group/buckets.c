@@ -1,7 +1,7 @@
 // A bucket is listed once (bucket_list.h), so that no step looks for its tensors. Staged gradients
 // have the same offset in host memory as in their region: the mapping of a group serves, and
 // control flags keep their place after the last bucket. A group may reduce later than it was asked
-// to; what it reduced goes back to the device when it was waited for.
+// to; what it reduced goes back to the device when it was awaited.
 //
 // Ranks of a node reduce a bucket on the thread that runs the program: they share its memory, and
 // each needs its core for either. Ranks of several nodes wait for a network, so a thread of its own
@@ -16,6 +16,7 @@
 #include "engine/train/rank/group/group.h"
 #include "engine/train/rank/group/join.h"
 #include "engine/train/rank/group/replicas.h"
+#include "traind/op.h"
 
 // ---- where gradients are reduced ----------------------------------------------------------------
 
@@ -74,11 +75,31 @@ static td_status reduce(struct td_rank *r, uint32_t index) {
 }
 
 // Here and now, whichever thread this is.
-static td_status reduce_now(void *arg, uint32_t index) {
-    struct td_rank *r = arg;
+static td_status reduce_now(struct td_rank *r, uint32_t index) {
     td_status s = reduce(r, index);
     if (s) td_rank_bucket_failed(r);
     return s;
+}
+
+// On the communication thread, where it is done when this returns.
+static td_status reduce_whole(void *arg, const struct td_sum *sum) {
+    struct td_rank *r = arg;
+    TD_TRY(reduce_now(r, sum->index));
+    return r->group_ops->wait_buckets ? r->group_ops->wait_buckets(r->group) : TD_OK;
+}
+
+// That one run of a program begins, at most.
+static uint32_t most_sums(const struct td_rank *r) {
+    uint32_t most = 0;
+    for (size_t i = 0; i < td_programs_count(r->programs); i++) {
+        const struct td_graph *g = td_programs_at(r->programs, i)->graph;
+        uint32_t n_starts = 0;
+        for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+            n_starts += td_op_is(td_graph_node(g, n)->op, TD_OP_IS_START);
+        }
+        most = TD_MAX(most, n_starts);
+    }
+    return most;
 }
 
 td_status td_rank_lay_buckets(struct td_rank *r) {
@@ -93,11 +114,11 @@ td_status td_rank_lay_buckets(struct td_rank *r) {
         r->buckets[i].bucket = list[i];
     }
     if (!reduces_beside(r)) return TD_OK;
-    TD_TRY(td_comm_thread_create(n, reduce_now, r, &r->comm));
+    TD_TRY(td_comm_thread_create(most_sums(r), reduce_whole, r, &r->comm));
     return td_rank_sums_apart(r) ? td_rank_join_second_group(r) : TD_OK;
 }
 
-// ---- the bindings -------------------------------------------------------------------------------
+// ---- begin and end ------------------------------------------------------------------------------
 
 static td_status copy_staged(struct td_rank *r, const struct td_bucket *b, bool to_host) {
     const struct td_buffer region = r->memory.region[TD_ROLE_GRAD];
@@ -105,27 +126,36 @@ static td_status copy_staged(struct td_rank *r, const struct td_bucket *b, bool 
     return r->accel_ops->copy(r->accel, to, b->offset, from, b->offset, td_bucket_bytes(b));
 }
 
-td_status td_rank_reduce_bucket(void *arg, uint32_t index, void *stream) {
-    struct td_rank *r = arg;
-    struct td_bucket *b = &r->buckets[index].bucket;
-    b->stream = stream;
+td_status td_rank_begin_bucket(struct td_rank *r, const struct td_sum *sum) {
+    struct td_rank_bucket *b = &r->buckets[sum->index];
+    b->bucket.stream = sum->stream;
     atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
-    if (r->staging.bytes) TD_TRY(copy_staged(r, b, true));
-    r->buckets[index].is_staged = r->staging.bytes != 0;
-    if (!r->comm) return reduce_now(r, index);
-    return td_comm_thread_post(r->comm, index, b->has_control);
+    if (r->staging.bytes) TD_TRY(copy_staged(r, &b->bucket, true));
+    b->is_staged = r->staging.bytes != 0;
+    if (r->comm) return td_comm_thread_post(r->comm, sum, b->bucket.has_control);
+    b->is_open = r->group_ops->wait_buckets != NULL;
+    return reduce_now(r, sum->index);
 }
 
-td_status td_rank_wait_buckets(void *arg) {
-    struct td_rank *r = arg;
-    const struct td_mono start = td_mono_now();
-    TD_TRY(td_comm_thread_wait(r->comm));
-    if (r->group_ops->wait_buckets) TD_TRY(r->group_ops->wait_buckets(r->group));
-    TD_TRY(td_timeline_add(r->timeline, "wait for buckets", "queue", start, NULL));
-    for (uint32_t i = 0; r->staging.bytes && i < td_state_n_buckets(r->state); i++) {
-        if (!r->buckets[i].is_staged) continue;
-        r->buckets[i].is_staged = false;
-        TD_TRY(copy_staged(r, &r->buckets[i].bucket, false));
+// The group completes all that it has.
+static td_status close_buckets(struct td_rank *r) {
+    for (uint32_t i = 0; i < td_state_n_buckets(r->state); i++) {
+        r->buckets[i].is_open = false;
     }
-    return TD_OK;
+    return r->group_ops->wait_buckets(r->group);
+}
+
+td_status td_rank_end_bucket(struct td_rank *r, const struct td_sum *sum) {
+    struct td_rank_bucket *b = &r->buckets[sum->index];
+    const struct td_mono start = td_mono_now();
+    char name[32];
+    TD_TRY(td_comm_thread_wait(r->comm, sum));
+    if (b->is_open) TD_TRY(close_buckets(r));
+    if (r->timeline) {
+        snprintf(name, sizeof name, "await bucket %u", (unsigned)sum->index);
+        TD_TRY(td_timeline_add(r->timeline, name, "queue", start, NULL));
+    }
+    if (!b->is_staged) return TD_OK;
+    b->is_staged = false;
+    return copy_staged(r, &b->bucket, false);
 }

@@ -2,9 +2,9 @@
 #define TRAIND_ENGINE_TRAIN_RANK_GROUP_BUCKETS_H
 
 // Buckets: gradients that ranks average, wherever accelerators keep them (traind/bucket.h). Thread:
-// the training thread. But the two bindings are called on the thread that runs the accelerator's
+// the training thread. But begin and end are called on the thread that runs the accelerator's
 // queue, while the training thread makes no call of the group. Of several nodes a bucket is reduced
-// on a third (comm_thread.h), until the second binding returns.
+// on a third (comm_thread.h), until end returns.
 
 #include "engine/train/rank/rank.h"
 
@@ -16,8 +16,9 @@ TD_MUST_USE td_status td_rank_check_group(const struct td_rank *r);
 // FAILED_PRECONDITION when the group takes a device's memory alone, and gradients are the host's.
 TD_MUST_USE td_status td_rank_lay_buckets(struct td_rank *r);
 
-// The bindings of all_reduce nodes (traind/accelerator.h); arg is the rank.
-TD_MUST_USE td_status td_rank_reduce_bucket(void *arg, uint32_t index, void *stream);
-TD_MUST_USE td_status td_rank_wait_buckets(void *arg);
+// A bucket's sum. Between the two calls the memory of the bucket is the group's. Errors of a bucket
+// come out of begin of a later one, or of its own end.
+TD_MUST_USE td_status td_rank_begin_bucket(struct td_rank *r, const struct td_sum *sum);
+TD_MUST_USE td_status td_rank_end_bucket(struct td_rank *r, const struct td_sum *sum);
 
 #endif

@@ -84,17 +84,16 @@ void td_rank_bucket_failed(struct td_rank *r) {
 // error, which is there in a moment: the thread begins nothing after it.
 static td_status first_cause(struct td_rank *r, td_status s) {
     if (!atomic_load(&r->bucket_has_failed) || td_status_code(s) != TD_ABORTED) return s;
-    td_status of_bucket = td_comm_thread_wait(r->comm);
+    td_status of_bucket = td_comm_thread_drain(r->comm);
     if (!of_bucket) return s;
     td_status_free(s);
     return of_bucket;
 }
 
-td_status td_rank_sum_tensor(void *arg, void *data, int64_t n, enum td_dtype dtype) {
-    struct td_rank *r = arg;
+td_status td_rank_sum_tensor(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype) {
     atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
     if (!r->sums) { // the group is that thread's until then
-        TD_TRY(td_comm_thread_wait(r->comm));
+        TD_TRY(td_comm_thread_drain(r->comm));
         return r->group_ops->all_reduce(r->group, data, n, dtype, TD_REDUCE_SUM);
     }
     td_status s = r->group_ops->all_reduce(r->sums, data, n, dtype, TD_REDUCE_SUM);

@@ -11,6 +11,7 @@
 //
 //   join.h                   the groups that a rank is in
 //   replicas.h               state that becomes the same on all ranks
+//   sums.h                   what a program's sums over ranks call
 //   bucket_list.h buckets.h  gradients that they average
 //   comm_hook.h              what they send of them instead
 //   comm_thread.h            the thread that does so, where ranks are on several nodes
@@ -36,10 +37,11 @@ TD_MUST_USE td_status td_rank_decide(struct td_rank *r, bool decision, bool all,
 // Averages a bucket and sums its control flags, or begins to.
 TD_MUST_USE td_status td_rank_reduce_gradients(struct td_rank *r, const struct td_bucket *bucket);
 
-// The binding of rank_sum nodes (traind/accelerator.h); arg is the rank. Thread: as above. While
-// buckets are reduced beside the program it has a group of its own. Where the backend joins once,
-// it waits for these buckets.
-TD_MUST_USE td_status td_rank_sum_tensor(void *arg, void *data, int64_t n, enum td_dtype dtype);
+// Sums n elements in place, in the middle of a program. Thread: as above. While buckets are reduced
+// beside the program it has a group of its own. Where the backend joins once, it waits for these
+// buckets.
+TD_MUST_USE td_status td_rank_sum_tensor(struct td_rank *r, void *data, int64_t n,
+                                         enum td_dtype dtype);
 // A bucket failed: a sum beside it ends, and those that follow. Thread: any.
 void td_rank_bucket_failed(struct td_rank *r);
 

@@ -95,7 +95,7 @@ static void take_gradient(const struct td_graph *g, td_value v, int step, int *o
 static void take_gradients(const struct td_graph *g, int step, int *owner, int *other) {
     for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
         const struct td_node_info *node = td_graph_node(g, n);
-        if (node->segment > TD_SEG_BACKWARD || node->op == TD_OP_ALL_REDUCE) continue;
+        if (node->segment > TD_SEG_BACKWARD || td_op_is(node->op, TD_OP_IS_START)) continue;
         take_gradient(g, node->into, step, owner, other);
         for (uint32_t i = 0; i < node->n_inputs; i++) {
             if (!td_op_writes(node->op, &node->attrs, i)) continue;
