@@ -5,8 +5,8 @@
 //
 // A program has nodes that begin sums, and an await node for each. An accelerator lists them when
 // it compiles the program (td_sums_create) and hands each to the callbacks of its bindings
-// (traind/accelerator.h). A range of `out` is what the sum leaves; one of `in` has this rank's part.
-// Where both are the same range the sum is in place.
+// (traind/accelerator.h). A range of `out` is what the sum leaves; one of `in` has this rank's
+// part. Where both are the same range the sum is in place.
 //
 //   kind            in               out
 //   all_reduce      a bucket         its mean over the world, and the sum of its control flags
