@@ -21,12 +21,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "accelerators/far/queue.h"
 #include "accelerators/far/tensors.h"
+#include "accelerators/queue/queue.h"
 #include "accelerators/reference/reference.h"
 #include "lib/base/base.h"
 
-enum { BUFFERS = 1024, INPUTS = 16, OUTPUTS = 64, DEVICES = 2, BESIDE = 16 };
+enum { BUFFERS = 1024, INPUTS = 16, OUTPUTS = 64, DEVICES = 2, BESIDE = 16, TASKS = 8 };
 #define FIRST_HANDLE UINT64_C(0xfa00000000000001) // no address: what follows it faults
 #define DRAIN_NS     (600 * TD_NS_PER_S)
 #define TICKET_SHIFT 16          // a ticket is one of the queue, and below it which this is:
@@ -47,7 +47,7 @@ struct copy {
     td_ticket ticket; // beside the queue
 };
 
-// A run or a copy, by ticket % TD_FAR_TASKS.
+// A run or a copy, by ticket % TASKS.
 struct run {
     struct td_executable *exe; // NULL: it is the copy
     struct copy copy;
@@ -62,11 +62,11 @@ struct run {
 struct td_accelerator {
     const struct td_accelerator_ops *ops; // the reference's
     struct td_accelerator *reference;
-    struct td_far_queue *queue;
+    struct td_queue *queue;
     uint64_t next_handle;
     struct twin twin[BUFFERS];
     size_t n_twins;
-    struct run run[TD_FAR_TASKS];
+    struct run run[TASKS];
     size_t arena_bytes;                       // of executables that have their own
     int64_t delay_us, fail_at, copy_delay_us; // its knobs
     bool by_tensor, plans;
@@ -104,7 +104,7 @@ static const struct td_plugin_knob knobs[] = {
 };
 
 static struct run *run_of(struct td_accelerator *a, td_ticket ticket) {
-    return &a->run[ticket % TD_FAR_TASKS];
+    return &a->run[ticket % TASKS];
 }
 
 // ---- the queue's thread -------------------------------------------------------------------------
@@ -168,7 +168,7 @@ static td_status make_copy(struct td_accelerator *a, const struct copy *c) {
 }
 
 static void rest(struct td_accelerator *a, int64_t us) {
-    td_far_queue_rest(a->queue, us * (TD_NS_PER_MS / 1000));
+    td_queue_rest(a->queue, us * (TD_NS_PER_MS / 1000));
 }
 
 static td_status make_queued_copy(struct td_accelerator *a, const struct copy *c) {
@@ -212,7 +212,7 @@ static td_status far_device_at(int32_t i, struct td_device_info *out_info) {
 
 static void far_close(struct td_accelerator *a) {
     if (!a) return;
-    td_far_queue_destroy(a->queue);
+    td_queue_destroy(a->queue);
     a->ops->close(a->reference);
     pthread_mutex_destroy(&a->lock);
     free(a);
@@ -242,7 +242,7 @@ static td_status far_open(const struct td_accel_config *config, struct td_accele
     twin.device = 0; // the one that the reference has
     td_status s = read_knobs(a, config->knobs);
     if (!s) s = a->ops->open(&twin, &a->reference);
-    if (!s) s = td_far_queue_create(run_task, a, &a->queue);
+    if (!s) s = td_queue_create("the far device", TASKS, run_task, a, &a->queue);
     if (s) {
         far_close(a);
         return s;
@@ -314,9 +314,9 @@ static td_status far_copy(struct td_accelerator *a, struct td_buffer dst, size_t
     struct copy c = {.to_offset = dst_offset, .from_offset = src_offset, .bytes = bytes};
     TD_TRY(find_memory(a, dst, &c.to));
     TD_TRY(find_memory(a, src, &c.from));
-    if (!td_far_queue_is_here(a->queue)) {
-        const td_ticket last = td_far_queue_next(a->queue) - 1;
-        TD_TRY(td_far_queue_wait(a->queue, last, DRAIN_NS));
+    if (!td_queue_is_here(a->queue)) {
+        const td_ticket last = td_queue_next(a->queue) - 1;
+        TD_TRY(td_queue_wait(a->queue, last, DRAIN_NS));
     }
     return make_copy(a, &c);
 }
@@ -324,9 +324,9 @@ static td_status far_copy(struct td_accelerator *a, struct td_buffer dst, size_t
 // The place of the next ticket, once the one that had it before is done.
 static td_status next_place(struct td_accelerator *a, struct run **out_place,
                             td_ticket *out_ticket) {
-    const td_ticket ticket = td_far_queue_next(a->queue);
-    const td_ticket before = ticket > TD_FAR_TASKS ? ticket - TD_FAR_TASKS : 0;
-    TD_TRY(td_far_queue_wait(a->queue, before, DRAIN_NS));
+    const td_ticket ticket = td_queue_next(a->queue);
+    const td_ticket before = ticket > TASKS ? ticket - TASKS : 0;
+    TD_TRY(td_queue_wait(a->queue, before, DRAIN_NS));
     *out_place = run_of(a, ticket);
     *out_ticket = ticket;
     return TD_OK;
@@ -334,7 +334,7 @@ static td_status next_place(struct td_accelerator *a, struct run **out_place,
 
 // After all that is queued now.
 static td_status add_beside(struct td_accelerator *a, struct copy *c, td_ticket *out_ticket) {
-    const td_ticket least = ((td_far_queue_next(a->queue) - 1) << TICKET_SHIFT) + IS_COPY + 1;
+    const td_ticket least = ((td_queue_next(a->queue) - 1) << TICKET_SHIFT) + IS_COPY + 1;
     c->ticket = TD_MAX(least, a->last_beside + 1);
     td_status s = TD_OK;
     pthread_mutex_lock(&a->lock);
@@ -374,7 +374,7 @@ static td_status far_copy_begin(struct td_accelerator *a, struct td_buffer dst, 
     TD_TRY(next_place(a, &r, &ticket));
     r->exe = NULL;
     r->copy = c;
-    TD_TRY(td_far_queue_add(a->queue));
+    TD_TRY(td_queue_add(a->queue));
     *out_ticket = ticket << TICKET_SHIFT | IS_COPY;
     return TD_OK;
 }
@@ -397,7 +397,7 @@ static void far_host_free(struct td_accelerator *a, void *data, size_t bytes) {
 static void far_release(struct td_executable *e) {
     if (!e) return;
     struct td_accelerator *a = e->accel;
-    td_status_free(td_far_queue_wait(a->queue, td_far_queue_next(a->queue) - 1, DRAIN_NS));
+    td_status_free(td_queue_wait(a->queue, td_queue_next(a->queue) - 1, DRAIN_NS));
     a->ops->release(e->twin);
     a->arena_bytes -= e->arena.bytes;
     td_sums_destroy(e->sums);
@@ -515,20 +515,20 @@ static td_status far_run(struct td_executable *e, uint32_t segments, const void 
     if (e->bind.scalars) memcpy(r->scalars, e->bind.scalars, sizeof r->scalars);
     if (e->bind.random) memcpy(r->random, e->bind.random, sizeof r->random);
     if (e->bind.control) memcpy(r->control, e->bind.control, sizeof r->control);
-    TD_TRY(td_far_queue_add(a->queue));
+    TD_TRY(td_queue_add(a->queue));
     *out_ticket = ticket << TICKET_SHIFT;
     return TD_OK;
 }
 
 static td_status far_wait(struct td_accelerator *a, td_ticket ticket, int64_t timeout_ns) {
     const td_ticket task = ticket >> TICKET_SHIFT, which = ticket & UINT16_MAX;
-    td_status s = td_far_queue_wait(a->queue, task, timeout_ns);
+    td_status s = td_queue_wait(a->queue, task, timeout_ns);
     if (which > IS_COPY && td_status_code(s) != TD_DEADLINE_EXCEEDED) {
         td_status made = end_beside(a, ticket, s != TD_OK);
         if (!s) s = made;
     }
     if (s || which) return s; // a copy: on any thread
-    const bool kept = task && task + TD_FAR_TASKS >= td_far_queue_next(a->queue);
+    const bool kept = task && task + TASKS >= td_queue_next(a->queue);
     if (!kept) return TD_OK; // another run has its place, so nobody waits for its outputs
     const struct run *r = run_of(a, task);
     const struct td_bindings *b = &r->exe->bind;

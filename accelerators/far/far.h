@@ -9,10 +9,10 @@
 //
 // Its knobs make it slow (delay_us), make it fail (fail_at), or give each tensor a buffer of its
 // own (by_tensor). It has 2 devices, far-0 and far-1; their number is no knob, because probe comes
-// before knobs. In reading order:
+// before knobs. Its runs are one after the other in the queue that any accelerator may have
+// (accelerators/queue/queue.h). In reading order:
 //
 //   far.h      the accelerator: memory, compile and run
-//   queue.h    runs one after the other, on their own thread
 //   tensors.h  a state region as a list of buffers
 
 #include "traind/descriptor.h"

@@ -32,6 +32,7 @@ NO_STORY = ("examples", "tests")
 MAX_SOURCES = 24
 # Rooms of one file, and why.
 ONE_FILE = {
+    "accelerators/queue": "linked into each accelerator that wants it",
     "lib/loop": "the only home of libevent",
     "lib/topology": "the only home of hwloc",
     "daemon/node": "the node's face, over its brain and its shell",

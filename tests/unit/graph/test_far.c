@@ -3,7 +3,6 @@
 // Tags: tsan
 
 #include "accelerators/far/far.h"
-#include "accelerators/far/queue.h"
 #include "lib/base/arena.h"
 #include "lib/base/clock.h"
 #include "lib/base/json.h"
@@ -271,34 +270,6 @@ static void test_open_is_refused_when_there_is_no_such_device(void **state) {
     td_test_over("accelerator", "far");
 }
 
-// ---- the queue alone ---------------------------------------------------------------------------
-static td_status wait_for_word(void *arg, td_ticket ticket) {
-    pthread_mutex_t *word = arg;
-    (void)ticket;
-    pthread_mutex_lock(word);
-    pthread_mutex_unlock(word);
-    return TD_OK;
-}
-
-static void test_queue_is_bounded_and_wait_has_a_deadline(void **state) {
-    (void)state;
-    struct td_far_queue *q;
-    pthread_mutex_t word = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&word);
-    assert_ok(td_far_queue_create(wait_for_word, &word, &q));
-    assert_ok(td_far_queue_wait(q, 0, 0));
-    for (int i = 0; i < TD_FAR_TASKS; i++) {
-        assert_int_equal(td_far_queue_next(q), i + 1);
-        assert_ok(td_far_queue_add(q));
-    }
-    assert_fails(td_far_queue_add(q), TD_FAILED_PRECONDITION, "8 runs queued");
-    assert_fails(td_far_queue_wait(q, 1, TD_NS_PER_MS), TD_DEADLINE_EXCEEDED, "run 1");
-    pthread_mutex_unlock(&word);
-    assert_ok(td_far_queue_wait(q, TD_FAR_TASKS, RIG_TIMEOUT_NS));
-    assert_ok(td_far_queue_add(q));
-    td_far_queue_destroy(q); // runs it
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_handles_are_no_addresses),
@@ -310,7 +281,6 @@ int main(void) {
         cmocka_unit_test(test_copy_after_a_run_that_failed_is_not_made),
         cmocka_unit_test(test_run_is_refused_when_it_was_opened_for_plans),
         cmocka_unit_test(test_open_is_refused_when_there_is_no_such_device),
-        cmocka_unit_test(test_queue_is_bounded_and_wait_has_a_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
-// One lock, one condition for both directions: a test device need not be fast.
+// One lock, and one condition for both directions: a step of training uses them a few times.
 
-#include "accelerators/far/queue.h"
+#include "accelerators/queue/queue.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -9,8 +10,10 @@
 #include "lib/base/base.h"
 #include "lib/base/clock.h"
 
-struct td_far_queue {
-    td_far_task_fn *fn;
+struct td_queue {
+    const char *name;
+    uint32_t capacity;
+    td_queue_task_fn *fn;
     void *arg;
     pthread_t thread;
     pthread_mutex_t lock; // holds what follows
@@ -32,7 +35,7 @@ static struct timespec after(int64_t ns) {
 }
 
 static void *serve(void *arg) {
-    struct td_far_queue *q = arg;
+    struct td_queue *q = arg;
     pthread_mutex_lock(&q->lock);
     for (;;) {
         while (q->done == q->queued && !q->ends) {
@@ -55,9 +58,13 @@ static void *serve(void *arg) {
     return NULL;
 }
 
-td_status td_far_queue_create(td_far_task_fn *fn, void *arg, struct td_far_queue **out_queue) {
-    struct td_far_queue *q = td_calloc(1, sizeof *q);
+td_status td_queue_create(const char *name, uint32_t capacity, td_queue_task_fn *fn, void *arg,
+                          struct td_queue **out_queue) {
+    TD_CHECK(capacity > 0);
+    struct td_queue *q = td_calloc(1, sizeof *q);
     if (!q) return td_fail_oom();
+    q->name = name;
+    q->capacity = capacity;
     q->fn = fn;
     q->arg = arg;
     td_clock_cond_init(&q->changed);
@@ -65,19 +72,20 @@ td_status td_far_queue_create(td_far_task_fn *fn, void *arg, struct td_far_queue
     sigset_t all, before; // signals belong to the training thread
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const bool started = pthread_create(&q->thread, NULL, serve, q) == 0;
+    const int error = pthread_create(&q->thread, NULL, serve, q);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!started) {
+    if (error) {
         pthread_cond_destroy(&q->changed);
         pthread_mutex_destroy(&q->lock);
         free(q);
-        return td_fail(TD_RESOURCE_EXHAUSTED, "start the thread of the far device");
+        errno = error;
+        return td_fail_errno(TD_RESOURCE_EXHAUSTED, "start the thread of %s", name);
     }
     *out_queue = q;
     return TD_OK;
 }
 
-void td_far_queue_destroy(struct td_far_queue *q) {
+void td_queue_destroy(struct td_queue *q) {
     if (!q) return;
     pthread_mutex_lock(&q->lock);
     q->ends = true;
@@ -90,35 +98,34 @@ void td_far_queue_destroy(struct td_far_queue *q) {
     free(q);
 }
 
-td_ticket td_far_queue_next(const struct td_far_queue *q) {
+td_ticket td_queue_next(const struct td_queue *q) {
     return q->queued + 1; // which only the thread that adds changes
 }
 
-td_status td_far_queue_add(struct td_far_queue *q) {
+td_status td_queue_add(struct td_queue *q) {
     pthread_mutex_lock(&q->lock);
-    const bool full = q->queued - q->done == TD_FAR_TASKS;
+    const bool full = q->queued - q->done == q->capacity;
     if (!full) {
         q->queued++;
         pthread_cond_broadcast(&q->changed);
     }
     pthread_mutex_unlock(&q->lock);
     if (!full) return TD_OK;
-    return td_fail(TD_FAILED_PRECONDITION, "the far device has %d runs queued; wait for one",
-                   (int)TD_FAR_TASKS);
+    return td_fail(TD_FAILED_PRECONDITION, "%s has %" PRIu32 " runs queued; wait for one", q->name,
+                   q->capacity);
 }
 
 // Of a failure at or before this ticket; the lock is held.
-static td_status take_failure(struct td_far_queue *q, td_ticket ticket) {
+static td_status take_failure(struct td_queue *q, td_ticket ticket) {
     if (!q->failed_at || q->failed_at > ticket) return TD_OK;
     if (q->failed) return td_steal(q->failed);
     return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
-                                        "the far device failed in run %" PRIu64
-                                        ", which was reported before",
-                                        q->failed_at),
+                                        "%s failed in run %" PRIu64 ", which was reported before",
+                                        q->name, q->failed_at),
                                 TD_CLASS_DEVICE);
 }
 
-td_status td_far_queue_wait(struct td_far_queue *q, td_ticket ticket, int64_t timeout_ns) {
+td_status td_queue_wait(struct td_queue *q, td_ticket ticket, int64_t timeout_ns) {
     const struct timespec until = after(timeout_ns);
     pthread_mutex_lock(&q->lock);
     int late = 0;
@@ -127,12 +134,13 @@ td_status td_far_queue_wait(struct td_far_queue *q, td_ticket ticket, int64_t ti
     }
     td_status s = q->done >= ticket
                       ? take_failure(q, ticket)
-                      : td_fail(TD_DEADLINE_EXCEEDED, "run %" PRIu64 " is not done yet", ticket);
+                      : td_fail(TD_DEADLINE_EXCEEDED, "run %" PRIu64 " of %s is not done yet",
+                                ticket, q->name);
     pthread_mutex_unlock(&q->lock);
     return s;
 }
 
-void td_far_queue_rest(struct td_far_queue *q, int64_t ns) {
+void td_queue_rest(struct td_queue *q, int64_t ns) {
     const struct timespec until = after(ns);
     pthread_mutex_lock(&q->lock);
     int late = 0;
@@ -142,6 +150,6 @@ void td_far_queue_rest(struct td_far_queue *q, int64_t ns) {
     pthread_mutex_unlock(&q->lock);
 }
 
-bool td_far_queue_is_here(const struct td_far_queue *q) {
+bool td_queue_is_here(const struct td_queue *q) {
     return pthread_equal(pthread_self(), q->thread) != 0;
 }
