@@ -12,10 +12,14 @@
 //   [ hook ... step, step_end ... hook ] -> optimizer_state, state_save ... -> teardown -> close;
 //   on_exception, instead of a clean teardown, on error
 //
+// Programs that do not fit into memory are recorded again, from build_begin to build_end, to keep
+// less. load_checkpoint and save_checkpoint may be asked at any time after connect, more than once,
+// and have one answer.
+//
 // Only open, close and environment are required. What happens where another slot is absent is said
 // beside it; a table that has no other slot is data parallel without reducing anything, with all
 // state on every rank. A plan opens a strategy too, to size the job: then `collective` is NULL, and
-// nothing after build_end is called.
+// after build_end only save_checkpoint and close are called.
 //
 // Four things that a strategy owes the loop:
 //
@@ -38,30 +42,43 @@
 //  - in setup and state_load: every region;
 //  - between the runs of a step slot: parameters, buffers and optimizer state;
 //  - in pre_backward, backward, post_backward and optimizer_step: gradients, too;
-//  - in hook, rewrite and step_end: nothing.
+//  - in reduce_gradients: the bucket;
+//  - in hook: buffers;
+//  - in optimizer_state: optimizer state;
+//  - in any other slot: nothing.
 //
-// In every slot but reduce_gradients and on_exception all runs are done. Only step, backward and
-// optimizer_step run programs themselves. Before they read or write what a run of theirs has
-// written, they wait for its ticket, with a deadline that ends the attempt when it passes. State is
-// read and written through td_buffer_host, where that is not NULL, else through the accelerator's
-// copy, which waits by itself. The bucket of reduce_gradients is host memory, unless the collective
-// is on_device and gradients are on a device: then it is there, and the work is queued on its
-// stream.
+// A slot that is called on the training thread, but for on_exception, finds all runs done. Only
+// step, backward and optimizer_step run programs themselves. Before they read or write what a run
+// of theirs has written, they wait for its ticket, with a deadline that ends the attempt when it
+// passes. State is read and written through td_buffer_host, where that is not NULL, else through
+// the accelerator's copy, which waits by itself. The bucket of reduce_gradients is host memory,
+// unless the collective is on_device and gradients are on a device: then it is there, and the work
+// is queued on its stream.
 //
 // *TD_RUN_STEADY.* This bit of `segments` says that only programs wrote parameters since the last
 // run, so that an accelerator may use what it packed of them. A step slot that wrote parameters
 // itself takes the bit out of the segments of its next run, of whatever kind of step that is. With
-// pre_backward, backward, post_backward or optimizer_step the rank context never sets it.
+// pre_backward, backward, post_backward or optimizer_step the rank context leaves it out of each
+// training step, and of the first run after one.
 //
 // Where ranks differ: gradients that differ between ranks are clipped by each rank's own norm, and
-// `grad_norm` is no norm of the job. Where ranks hold different weights, metrics are of each rank's
-// own; the weights saved are those of rank 0. Only rank 0's state is saved. A strategy whose ranks
-// differ saves theirs as its RANK part.
+// `grad_norm` is no norm of the job. Where ranks hold different weights, each rank's metrics are of
+// its own, and so is its share in those that are summed over ranks. A role is saved as one rank has
+// it (save_checkpoint), rank 0 where the strategy does not say. A strategy whose ranks differ saves
+// what they have as its RANK part.
 //
-// Ownership: what comes in is borrowed until the strategy is closed, unless said otherwise.
+// Ownership: what open was given lives until close has returned, unless said otherwise. Module,
+// state table, memory and loaders are there until close is called. All else is borrowed until the
+// call returns, but the inputs of a run, until its ticket is done.
+//
+// Structs begin with struct_bytes, by which versions of this header can differ. Slots that a later
+// minor version adds are at the end of the table, not in their section.
+//
 // Errors: a slot returns a status and writes outputs only on success; a failure ends the attempt,
 // and its class says whether the job is started again. Give one where the code does not say it
-// (USER_CODE: a bug of the strategy; BAD_SPEC: knobs that cannot be). Thread: the training thread.
+// (USER_CODE: a bug of the strategy; BAD_SPEC: knobs that cannot be). After an error of
+// remove_checkpoint training goes on.
+// Thread: the training thread, but for reduce_gradients and remove_checkpoint, as said there.
 // Source: Strategy, Accelerator (1.3), DDPSpawnStrategy, XLAStrategy and Fabric of Lightning; where
 // they disagree, what is said here.
 
@@ -77,30 +94,38 @@
 extern "C" {
 #endif
 
+// ---- configuration and facts --------------------------------------------------------------------
 // What a strategy is opened with. The group is joined before and left after it. Copy it: the struct
 // dies when open returns, what it points to lives until close.
 struct td_strategy_config {
     uint32_t struct_bytes;
-    int32_t global_rank, local_rank, node_rank, world_size;
+    int32_t global_rank; // from 0, below world_size
+    int32_t local_rank;  // from 0, among the ranks of this node
+    int32_t node_rank;   // from 0
+    int32_t world_size;  // ranks of the job
     const struct td_collective_ops *collective_ops;
-    struct td_collective *collective;
+    struct td_collective *collective; // NULL: it is opened for a plan
     // Which of the optional calls the group serves: td_collective_require(facts, name, call).
     const struct td_collective_facts *collective_facts;
-    const char *collective_name;
+    const char *collective_name; // "shm", for errors
     const struct td_accelerator_ops *accel_ops;
     struct td_accelerator *accel;
-    size_t bucket_first_bytes, bucket_cap_bytes; // 0: the strategy's own
+    // Of gradients: the bucket that is reduced first, and the most of any other. 0: the strategy's
+    // own.
+    size_t bucket_first_bytes, bucket_cap_bytes;
     // Its own knobs, read with traind/knobs.h until open returns; NULL: none were given.
     const struct td_json *knobs;
 };
 
-// What a strategy is, once the environment is known. It comes filled in from the configuration,
-// with restore_optimizer: change what differs.
+// What a strategy is, once the environment is known. It comes filled in: device and ranks as they
+// are, restore_optimizer true, all else false. Change what differs.
 struct td_strategy_facts {
     uint32_t struct_bytes;
-    int32_t root_device; // that this rank has opened, an index for the accelerator
-    int32_t world_size, global_rank, local_rank, node_rank;
-    bool is_global_zero;                // of all nodes
+    // Where this rank is. Ranks that the strategy sees elsewhere would not meet: a change ends the
+    // attempt (class user_code).
+    int32_t root_device; // that this rank has opened, an index for the accelerator, from 0
+    int32_t world_size, global_rank, local_rank, node_rank; // as in the configuration
+    bool is_global_zero;                                    // global_rank 0, of all nodes
     bool handles_gradient_accumulation; // for later: a strategy that says true is refused
     // The rank context loads optimizer state (else: the strategy does). The same on all ranks;
     // ranks that differ in this or in late_optimizers end with an error, class user_code.
@@ -110,39 +135,67 @@ struct td_strategy_facts {
     // function of the step. False: a job that is resumed says that it is not bit-exact.
     bool resumes_exactly;
     bool hooks_batches; // wants TD_HOOK_TRAIN_BATCH_START, so nothing is queued ahead
-    // Optimizer state is made after setup, which finds its region empty (bytes 0): a strategy sees
-    // all parameters in their place before an optimizer has state. What is made then is the memory
-    // that place did not bring, and first values. Then comes what a checkpoint has of it, if
-    // restore_optimizer, and the bits of rank 0 for every rank. The layout is as ever: updates are
-    // recorded with the programs, before place. The same on all ranks. A resumed run reads its
-    // checkpoint's files twice.
+    // Optimizer state is made after setup, which finds its region empty (bytes 0), unless place
+    // brought it: a strategy sees all parameters in their place before an optimizer has state. What
+    // is made then is the memory that place did not bring, and first values. Then comes what a
+    // checkpoint has of it, if restore_optimizer, and the bits of rank 0 for every rank. The layout
+    // is as ever: updates are recorded with the programs, before place. The same on all ranks. A
+    // resumed run reads its checkpoint's files twice, if restore_optimizer.
     bool late_optimizers;
-    // Of several nodes: the backward pass waits until a bucket is reduced, instead of going on.
+    // Of several nodes, with buckets in host memory: the backward pass waits until a bucket is
+    // reduced, instead of going on.
     bool waits_for_buckets;
 };
 
-// How the samples of a split are divided: this rank takes positions rank, rank + n_replicas, ...
+// ---- data and state -----------------------------------------------------------------------------
+// How the samples of a split are divided: this rank takes positions rank, rank + n_replicas, ... of
+// the epoch's order.
 struct td_strategy_shard {
-    int32_t n_replicas, rank;
+    int32_t n_replicas; // shares, at least 1
+    int32_t rank;       // this one's, from 0, below n_replicas
+};
+
+// Where the batches of a split come from.
+struct td_loader {
+    uint32_t struct_bytes;
+    void *self; // first argument of batch
+    // This rank's share of the batch that begins at sample `offset` of a loader of the split (0,
+    // where it has one). A run may be queued meanwhile. out_fields: (8) field by field, each
+    // (n, sample_shape), in host memory that stays as it is until the call after the next one.
+    // out_n: as many samples as the inner loader has there, which programs were recorded for:
+    // another number ends the attempt (class user_code). 0: this rank has none.
+    td_status (*batch)(void *self, int32_t loader, int64_t offset, const void **out_fields,
+                       int64_t *out_n);
 };
 
 // The rank's state memory. place may bring its own for a role; what it leaves alone (bytes 0) the
-// rank context allocates from the accelerator. regions end in the control tail for TD_ROLE_GRAD.
+// rank context allocates from the accelerator.
 struct td_strategy_memory {
+    // By td_role: td_state_region_bytes of each, that of TD_ROLE_GRAD with the control tail.
     struct td_buffer region[TD_ROLE_COUNT];
 };
 
+// What a strategy keeps of itself in a checkpoint, beside the state of the rank.
+enum td_strategy_state {
+    TD_STRATEGY_WHOLE, // one for the job, saved by the rank that writes the checkpoint's files
+    TD_STRATEGY_RANK,  // one for each rank
+};
+// Of all parts in a checkpoint, those of a comm hook and of a precision included. Parts of ranks
+// are gathered in rows, so the world times the largest of them is at most so many bytes, too.
+enum { TD_PLUGIN_STATE_MAX_BYTES = 1 << 30 };
+
+// ---- steps and hooks ----------------------------------------------------------------------------
 enum td_strategy_step { TD_STEP_TRAIN, TD_STEP_VALIDATE, TD_STEP_TEST, TD_STEP_PREDICT };
 
 // Points of the loop at which a strategy is called on all ranks, if it wants to be. More may be
 // added: a plugin ignores one that it does not know. A point that is an END is left out where the
-// attempt fails.
+// attempt fails. `batch` is 0 where nothing else is said.
 enum td_strategy_hook {
     TD_HOOK_TRAIN_START,
-    TD_HOOK_TRAIN_BATCH_START, // if hooks_batches; cannot skip the batch
+    TD_HOOK_TRAIN_BATCH_START, // if hooks_batches; batch: of its epoch, from 0. Cannot skip it
     TD_HOOK_TRAIN_END,         // after the last checkpoint, also that of an agreed stop
     TD_HOOK_EVAL_START,        // of any stage below, right after its START
-    TD_HOOK_EVAL_END,          // right before its END
+    TD_HOOK_EVAL_END,          // right before its END, with the same batch
     // Of an epoch. START comes before its first batch; batch: how many of it are done already.
     // Above 0 the run was resumed within the epoch, whose START an attempt before had, too. END
     // comes after its last batch and validation, before its metrics and its checkpoint. There batch
@@ -167,160 +220,107 @@ enum td_strategy_hook {
     TD_HOOK_EVAL_LOADER_START,
 };
 
-// What a strategy keeps of itself in a checkpoint, beside the state of the rank.
-enum td_strategy_state {
-    TD_STRATEGY_WHOLE, // one for the job, saved by the rank that writes the checkpoint's files
-    TD_STRATEGY_RANK,  // one for each rank
-};
-// Of a checkpoint: the whole part, plus the world times the largest part of a rank; those of a comm
-// hook are counted as well.
-enum { TD_PLUGIN_STATE_MAX_BYTES = 1 << 30 };
-
-// Where the batches of a split come from.
-struct td_loader {
-    uint32_t struct_bytes;
-    void *self; // first argument of batch
-    // This rank's share of the batch that begins at sample `offset` of a loader of the split (0,
-    // where it has one). out_fields: (8) field by field, the samples one after the other, in host
-    // memory that stays as it is until the call after the next one. out_n: as many samples as the
-    // inner loader has there, which programs were recorded for: another number ends the attempt
-    // (class user_code). 0: this rank has none.
-    td_status (*batch)(void *self, int32_t loader, int64_t offset, const void **out_fields,
-                       int64_t *out_n);
-};
-
 struct td_strategy; // the strategy's own
 
 struct td_strategy_ops {
     uint32_t struct_bytes;
 
-    // ---- life cycle
+    // ---- life cycle -----------------------------------------------------------------------------
     // Errors: class bad_spec for knobs that cannot be.
     td_status (*open)(const struct td_strategy_config *config, struct td_strategy **out_strategy);
     void (*close)(struct td_strategy *s); // accepts NULL
-
-    // Checks that this strategy can serve this world and fills the facts. Before any user code.
-    // Errors: INVALID_ARGUMENT, class bad_spec, when it cannot ("single_device with 2 ranks").
+    // Checks that this strategy can serve this world and fills the facts. Before dataset and module
+    // are opened. Errors: INVALID_ARGUMENT, class bad_spec, when it cannot ("single_device with 2
+    // ranks").
     td_status (*environment)(struct td_strategy *s, struct td_strategy_facts *out_facts);
     // (optional) Learns the module; stores the pointer, converts nothing. Absent: not called.
     td_status (*connect)(struct td_strategy *s, const struct td_module_ops *ops,
                          struct td_module *module);
-    // (optional) Bracket around the recording of all programs (model_sharded_context): a sharding
-    // strategy splits layers as they are named. Both or none.
-    td_status (*build_begin)(struct td_strategy *s);
-    td_status (*build_end)(struct td_strategy *s);
-    // (optional) Rewrites one program after autodiff: buckets, collectives. key says whether it
-    // syncs; a program with sync off is `no_backward_sync`. Calls: traind/rewrite.h. Absent:
-    // programs stay as they were recorded, and nothing is reduced.
-    td_status (*rewrite)(struct td_strategy *s, struct td_graph *g,
-                         const struct td_program_key *key);
-    // (optional) Divides a split among the ranks. Idempotent; never changes the order. Keys of
-    // random numbers, rows of predictions and positions of a checkpoint follow the share. Several
-    // ranks may have the same: of an evaluation the first of them counts. n_replicas is the same on
-    // all ranks (else class user_code). Predictions need each share on some rank. Absent: each rank
-    // has its share of world_size.
-    td_status (*process_dataloader)(struct td_strategy *s, enum td_split split,
-                                    struct td_strategy_shard *out_shard);
-    // (optional) Brings memory for regions, e.g. gradients inside the group's mapping. gradient
-    // bytes are td_state_region_bytes(GRAD), control tail included. Absent: all from the
-    // accelerator. What it brings lives until close. A strategy may keep both pointers: when it has
-    // returned, memory has all regions but those of late_optimizers.
-    td_status (*place)(struct td_strategy *s, const struct td_state_table *state,
-                       struct td_strategy_memory *memory);
-    // (optional) After state was initialized or loaded (on rank 0) and before the first step:
-    // afterwards parameters, buffers and optimizer state are the same bits on every rank.
-    // Called again when other weights were read after fit, for validate, test and predict.
-    // Shapes: regions as placed, all present but the optimizer's, the first time, if
-    // late_optimizers. Collective: all ranks call. Absent: rank 0 broadcasts
-    // all three.
-    td_status (*setup)(struct td_strategy *s, const struct td_state_table *state,
-                       const struct td_strategy_memory *memory);
     // (optional) A clean exit. Absent: a bounded barrier, where there are several ranks.
     td_status (*teardown)(struct td_strategy *s);
     // (optional) This rank failed: wake peers that wait in a collective. Does not fail itself.
     // Absent: the group is aborted.
     void (*on_exception)(struct td_strategy *s, enum td_code code);
 
-    // ---- the step
+    // ---- programs -------------------------------------------------------------------------------
+    // (optional, both or none) Bracket around the recording of all programs
+    // (model_sharded_context): a sharding strategy splits layers as they are named.
+    td_status (*build_begin)(struct td_strategy *s);
+    td_status (*build_end)(struct td_strategy *s);
+    // (optional) Rewrites one program after autodiff and precision, of whatever mode: buckets,
+    // collectives. key says whether it syncs; a program with sync off is `no_backward_sync`. Calls:
+    // traind/rewrite.h. Absent: programs stay as they were recorded, and nothing is reduced.
+    td_status (*rewrite)(struct td_strategy *s, struct td_graph *g,
+                         const struct td_program_key *key);
+
+    // ---- data -----------------------------------------------------------------------------------
+    // (optional) Divides a split among the ranks. Idempotent; never changes the order. Keys of
+    // random numbers, rows of predictions and positions of a checkpoint follow the share. Several
+    // ranks may have the same: of an evaluation the first of them counts. n_replicas is the same on
+    // all ranks (else class user_code). Predictions need each share on some rank. Not called
+    // where trainer.use_distributed_sampler is false: then each rank has all samples. Absent: each
+    // rank has its share of world_size.
+    td_status (*process_dataloader)(struct td_strategy *s, enum td_split split,
+                                    struct td_strategy_shard *out_shard);
+    // (optional) Puts a loader of its own around that of a split: one that echoes, caches or
+    // fetches ahead. Called once for each split that is there, after process_dataloader. inner
+    // lives until the strategy is closed. Absent: batches come from inner.
+    td_status (*wrap_loader)(struct td_strategy *s, enum td_split split,
+                             const struct td_loader *inner, struct td_loader *out_loader);
     // (optional) Moves a batch, field by field, to where programs read it; out_inputs may be what
-    // came in. Called for each training step that the batch goes through. Where an evaluation has
-    // several loaders, the hook of the loader's start has said which one this is. Absent: programs
-    // read host memory.
+    // came in. fields: (n_fields), each (samples, sample_shape); out_inputs: (n_fields). Called
+    // once for each training step that a batch goes through, once for a batch of an evaluation, and
+    // once more where its predictions are scored. Where an evaluation has several loaders, the hook
+    // of the loader's start has said which one this is. Absent: programs read host memory.
     td_status (*batch_to_device)(struct td_strategy *s, const void *const *fields, size_t n_fields,
                                  const void **out_inputs);
+
+    // ---- state ----------------------------------------------------------------------------------
+    // (optional) Brings memory for regions, e.g. gradients inside the group's mapping. What it
+    // brings lives until close. A strategy may keep both pointers: by setup, memory has all regions
+    // but that of late_optimizers. Absent: all from the accelerator.
+    td_status (*place)(struct td_strategy *s, const struct td_state_table *state,
+                       struct td_strategy_memory *memory);
+    // (optional) After state was initialized or loaded (by ranks that read, load_checkpoint) and
+    // before the first step: afterwards parameters, buffers and optimizer state are the same bits
+    // on every rank. Called again when other weights were read for validate, test and predict.
+    // Shapes: regions as placed, all present but the optimizer's, the first time, if
+    // late_optimizers. Collective: all ranks call. Absent: ranks compare digests, and get from rank
+    // 0 what differs.
+    td_status (*setup)(struct td_strategy *s, const struct td_state_table *state,
+                       const struct td_strategy_memory *memory);
+
+    // ---- the step -------------------------------------------------------------------------------
     // (optional) Runs the segments of a program. Absent: the accelerator's run. An optimizer step
     // is done by a run of kind TRAIN whose segments have 1 << TD_SEG_APPLY. One that the precision
     // skips has none, nor has a micro-batch whose gradients are only accumulated. The place to
     // change parameters after a step: see *The right to write*.
-    // out_ticket: of its last run; one that is left alone ends the attempt (class user_code).
+    // segments: bits 1 << td_segment, and TD_RUN_STEADY. inputs: (n_fields), what batch_to_device
+    // gave. out_ticket: of its last run; one that is left alone ends the attempt (class user_code).
     td_status (*step)(struct td_strategy *s, enum td_strategy_step kind, struct td_executable *exe,
                       uint32_t segments, const void *const *inputs, td_ticket *out_ticket);
     // (optional) Around the backward segment of each micro-batch, the accumulated ones included.
-    // With either, forward, backward and the rest run one by one: the same bits as the fused step.
+    // With either, or with backward or optimizer_step, forward, backward and the rest run one by
+    // one: the same bits as the fused step.
     td_status (*pre_backward)(struct td_strategy *s);
     td_status (*post_backward)(struct td_strategy *s);
-    // (optional) Instead of running finish and apply; out_ticket: of its last run. A precision that
-    // may skip steps is refused beside it. Absent: they run with the step.
+    // (optional) Instead of running the backward segment of a micro-batch, between pre_backward and
+    // post_backward: it runs 1 << TD_SEG_BACKWARD of exe, and what it likes around it. inputs: as
+    // for step. out_ticket: of its last run. Absent: the segment runs, by the step slot where there
+    // is one.
+    td_status (*backward)(struct td_strategy *s, struct td_executable *exe,
+                          const void *const *inputs, td_ticket *out_ticket);
+    // (optional) Instead of running finish and apply, which come together; out_ticket: of its last
+    // run. A precision that may skip steps is refused beside it. Absent: they run with the step.
     td_status (*optimizer_step)(struct td_strategy *s, struct td_executable *exe,
                                 const void *const *inputs, td_ticket *out_ticket);
     // (optional) Averages a bucket in place over the world, and sums its control flags. Called for
     // each all_reduce node, in their order, on the thread that runs the accelerator's queue. Of
-    // several nodes it is called on a thread beside that, while the queue goes on. It may leave the
-    // sum to the collective's wait_buckets, which is called in any case. Errors: ABORTED (class
+    // several nodes, with buckets in host memory, it is called on a thread beside that, while the
+    // queue goes on, unless waits_for_buckets. It may leave the sum to the collective's
+    // wait_buckets, which is called in any case where there is one. Errors: ABORTED (class
     // collective) when a peer is gone. Absent: the collective's all_reduce_bucket.
     td_status (*reduce_gradients)(struct td_strategy *s, const struct td_bucket *bucket);
-    // (optional) Called at each point of td_strategy_hook. It leaves parameters alone.
-    td_status (*hook)(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch);
-
-    // ---- the group: all ranks. Smaller groups are the collective's (group_create). All ranks
-    // call, in the same order. The op is always named. Each is
-    // (optional); absent: the collective's, and a sum of votes for reduce_boolean_decision.
-    // In place over n elements of dtype at data.
-    td_status (*reduce)(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
-                        enum td_reduce_op op);
-    // out has world * bytes: a new leading dimension, also for world 1.
-    td_status (*all_gather)(struct td_strategy *s, const void *in, size_t bytes, void *out);
-    // data holds `bytes` on every rank: those of rank src are copied to all others.
-    td_status (*broadcast)(struct td_strategy *s, void *data, size_t bytes, int32_t src);
-    // Returns when all ranks have come. tag: the same on all of them; an error names it.
-    td_status (*barrier)(struct td_strategy *s, const char *tag);
-    // all: true when every rank says true; else when any does.
-    td_status (*reduce_boolean_decision)(struct td_strategy *s, bool decision, bool all,
-                                         bool *out_decision);
-
-    // ---- checkpoints. Every path has one owner, who writes and removes it.
-    // (optional) Which roles this rank writes (bits 1 << td_role), asked before the first step. A
-    // role is one rank's: where two claim it, the attempt ends before its first step (class
-    // user_code). Roles of several ranks make one checkpoint: the first of them writes all files,
-    // and gets the others' roles at each save. Absent: rank 0 parameters, buffers and optimizer
-    // state, the others nothing.
-    td_status (*save_checkpoint)(struct td_strategy *s, uint32_t *out_roles);
-    // (optional) Which roles this rank reads; setup makes the others equal afterwards. Where
-    // several ranks read, they read one checkpoint: the newest that each of them has whole. Absent:
-    // as for save_checkpoint.
-    td_status (*load_checkpoint)(struct td_strategy *s, uint32_t *out_roles);
-    // (optional) Does this rank remove a path that it wrote? Absent: yes. Asked of the rank that
-    // writes, on the thread that does so, beside steps. After an error the path stays.
-    td_status (*remove_checkpoint)(struct td_strategy *s, const char *path, bool *out_removes);
-    // (optional) Collects sharded optimizer state into `memory` before a save; called on all
-    // ranks. Absent: the state is whole where it is written.
-    td_status (*optimizer_state)(struct td_strategy *s, const struct td_state_table *state,
-                                 struct td_strategy_memory *memory);
-    // (optional) What it keeps of itself, in the file plugins.safetensors of the checkpoint, which
-    // the manifest digests. Both or none. state_save: at an optimizer-step boundary, RANK on every
-    // rank, then WHOLE on the rank that writes; out_state is borrowed until the next call of the
-    // strategy, and may be empty. RESOURCE_EXHAUSTED above TD_PLUGIN_STATE_MAX_BYTES.
-    td_status (*state_save)(struct td_strategy *s, enum td_strategy_state which,
-                            struct td_span *out_state);
-    // state_load: when a run is resumed, on every rank, after setup; WHOLE gets the same bytes
-    // everywhere, RANK those of this rank. data dies when it returns; it is the strategy's to
-    // check, and DATA_LOSS where it cannot be. Not called for a part that the checkpoint does not
-    // have. At another world size the parts of ranks are dropped, and the job says so: resume is
-    // not exact.
-    td_status (*state_load)(struct td_strategy *s, enum td_strategy_state which, const void *data,
-                            size_t bytes);
-
-    // ---- the step, once more
     // (optional) After a step, once its outputs are read: training_step_end, validation_step_end
     // and test_step_end of Lightning. It is called once for each training step of each batch, after
     // the run that has its forward segment, and for each batch of validate, test and predict. A
@@ -329,20 +329,68 @@ struct td_strategy_ops {
     // nothing waits.
     // g: names the outputs, td_graph_output_at, and the training step, td_graph_step. n: samples.
     // outputs: (td_graph_n_outputs(g)), of this rank. What it leaves in them is what is logged,
-    // checked for numbers, and summed over ranks for whoever monitors it. Gradients, and a GATE,
-    // were used before. Predictions are no outputs.
+    // checked for numbers, and summed over ranks for whoever monitors it. It changes no gradient,
+    // and not whether the optimizer steps. Predictions are no outputs.
     td_status (*step_end)(struct td_strategy *s, enum td_strategy_step kind,
                           const struct td_graph *g, int64_t n, double *outputs);
-    // (optional) Instead of running the backward segment of a micro-batch, between pre_backward and
-    // post_backward: it runs 1 << TD_SEG_BACKWARD of exe, and what it likes around it. out_ticket:
-    // of its last run. Absent: the segment runs, by the step slot where there is one.
-    td_status (*backward)(struct td_strategy *s, struct td_executable *exe,
-                          const void *const *inputs, td_ticket *out_ticket);
-    // (optional) Puts a loader of its own around that of a split: one that echoes, caches or
-    // fetches ahead. Called once for each split that is there, after process_dataloader. inner
-    // lives until the strategy is closed. Absent: batches come from inner.
-    td_status (*wrap_loader)(struct td_strategy *s, enum td_split split,
-                             const struct td_loader *inner, struct td_loader *out_loader);
+    // (optional) Called at each point of td_strategy_hook, which says what batch is. It leaves
+    // parameters alone.
+    td_status (*hook)(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch);
+
+    // ---- the group ------------------------------------------------------------------------------
+    // All ranks call, in the same order. The op is always named. Data is host memory. Smaller
+    // groups are the collective's (group_create). Each is (optional); absent: the collective's, and
+    // a sum of votes for reduce_boolean_decision.
+    //
+    // In place over n elements of dtype at data.
+    td_status (*reduce)(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
+                        enum td_reduce_op op);
+    // in: (bytes). out: (W, bytes), a new leading dimension, also for world 1.
+    td_status (*all_gather)(struct td_strategy *s, const void *in, size_t bytes, void *out);
+    // data: (bytes) on every rank: those of rank src are copied to all others.
+    td_status (*broadcast)(struct td_strategy *s, void *data, size_t bytes, int32_t src);
+    // Returns when all ranks have come. tag: the same on all of them; an error names it.
+    td_status (*barrier)(struct td_strategy *s, const char *tag);
+    // all: true when every rank says true; else when any does.
+    td_status (*reduce_boolean_decision)(struct td_strategy *s, bool decision, bool all,
+                                         bool *out_decision);
+
+    // ---- checkpoints ----------------------------------------------------------------------------
+    // Every path has one owner, who writes and removes it.
+    //
+    // (optional) Which roles this rank writes: bits 1 << td_role, of parameters, buffers and
+    // optimizer state; other bits are not read. A role is one rank's: where two claim it, the
+    // attempt ends before its first step (class user_code). Roles of several ranks make one
+    // checkpoint: the first of them writes all files, and gets the others' roles at each save.
+    // Absent: rank 0 all three, the others nothing.
+    td_status (*save_checkpoint)(struct td_strategy *s, uint32_t *out_roles);
+    // (optional) Which roles this rank reads, bits likewise; setup makes the others equal
+    // afterwards. Rank 0 reads one at least: from it the others get how far the run was, and what
+    // plugins kept. Where several ranks read, they read one checkpoint: the newest that each of
+    // them has whole. Absent: as for save_checkpoint.
+    td_status (*load_checkpoint)(struct td_strategy *s, uint32_t *out_roles);
+    // (optional) Does this rank remove a path that it wrote? Absent: yes. Asked of the rank that
+    // writes, on the thread that does so, beside steps. After an error the path stays, and a note
+    // of the job says why.
+    td_status (*remove_checkpoint)(struct td_strategy *s, const char *path, bool *out_removes);
+    // (optional) Collects sharded optimizer state into `memory` before a save; called on all
+    // ranks. Absent: the state is whole where it is written.
+    td_status (*optimizer_state)(struct td_strategy *s, const struct td_state_table *state,
+                                 struct td_strategy_memory *memory);
+    // (optional, both or none) What it keeps of itself, in the file plugins.safetensors of the
+    // checkpoint, which the manifest digests. At an optimizer-step boundary, RANK on every rank,
+    // then WHOLE on the rank that writes. out_state may be empty. It is borrowed until the next
+    // call of state_save: parts of ranks are gathered by slot all_gather, if there is one. Above
+    // TD_PLUGIN_STATE_MAX_BYTES the attempt ends (RESOURCE_EXHAUSTED).
+    td_status (*state_save)(struct td_strategy *s, enum td_strategy_state which,
+                            struct td_span *out_state);
+    // When a run is resumed, on every rank, after setup and late optimizers: WHOLE, the same bytes
+    // everywhere, then RANK, those of this rank. data dies when it returns; it is the strategy's to
+    // check, and DATA_LOSS where it cannot be. Not called for a part that the checkpoint does not
+    // have. At another world size the parts of ranks are dropped, and the job says so: resume is
+    // not exact.
+    td_status (*state_load)(struct td_strategy *s, enum td_strategy_state which, const void *data,
+                            size_t bytes);
 };
 
 #ifdef __cplusplus
