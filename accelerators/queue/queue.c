@@ -34,6 +34,22 @@ static struct timespec after(int64_t ns) {
     return t;
 }
 
+// A task whose own deadline passed (of a sum over ranks) failed; who waits for it would take that
+// code for his own deadline, and wait again.
+static td_status as_failure(td_status s) {
+    if (td_status_code(s) != TD_DEADLINE_EXCEEDED) return s;
+    const char *key, *value;
+    td_status f =
+        td_status_with_class(td_fail(TD_ABORTED, "%s", td_status_message(s)), td_status_class(s));
+    f = td_status_with_reason(f, td_status_reason(s));
+    for (size_t i = 0; i < td_status_n_meta(s); i++) {
+        td_status_meta(s, i, &key, &value);
+        f = td_status_with_meta(f, key, "%s", value);
+    }
+    td_status_free(s);
+    return f;
+}
+
 static void *serve(void *arg) {
     struct td_queue *q = arg;
     pthread_mutex_lock(&q->lock);
@@ -45,7 +61,7 @@ static void *serve(void *arg) {
         const td_ticket ticket = q->done + 1;
         const bool runs = !q->failed_at;
         pthread_mutex_unlock(&q->lock);
-        td_status s = runs ? q->fn(q->arg, ticket) : TD_OK;
+        td_status s = runs ? as_failure(q->fn(q->arg, ticket)) : TD_OK;
         pthread_mutex_lock(&q->lock);
         if (s) {
             q->failed = s;

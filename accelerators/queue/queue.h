@@ -33,10 +33,10 @@ td_ticket td_queue_next(const struct td_queue *q);
 // Errors: FAILED_PRECONDITION: it is full; nothing was added.
 TD_MUST_USE td_status td_queue_add(struct td_queue *q);
 // Until that task and all before it are done; ticket 0 always is. A task waits for earlier ones
-// alone: for itself it would wait in vain. Errors: DEADLINE_EXCEEDED: not yet, and only then,
-// unless a task returned it. Else the failure, where a task up to this one failed: the first who
-// asks gets it as the task returned it. After that it is FAILED_PRECONDITION (class device), which
-// says that it was reported before.
+// alone: for itself it would wait in vain. Errors: DEADLINE_EXCEEDED: not yet, and only then. Else
+// the failure, where a task up to this one failed: the first who asks gets it as the task returned
+// it, but ABORTED in place of DEADLINE_EXCEEDED. After that it is FAILED_PRECONDITION (class
+// device), which says that it was reported before.
 TD_MUST_USE td_status td_queue_wait(struct td_queue *q, td_ticket ticket, int64_t timeout_ns);
 // Returns after ns, or as soon as the queue is being destroyed.
 void td_queue_rest(struct td_queue *q, int64_t ns);

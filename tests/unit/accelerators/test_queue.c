@@ -135,6 +135,31 @@ static void test_failure_is_reported_once_and_ends_what_follows(void **state) {
     close_queue(&l);
 }
 
+static td_status be_late(void *arg, td_ticket ticket) {
+    (void)arg;
+    (void)ticket;
+    td_status s = td_fail(TD_DEADLINE_EXCEEDED, "rank 1 did not arrive");
+    s = td_status_with_meta(td_status_with_reason(s, "COLLECTIVE_TIMEOUT"), "missing_ranks", "1");
+    return td_status_with_class(s, TD_CLASS_COLLECTIVE);
+}
+
+static void test_deadline_of_a_task_is_not_that_of_a_wait(void **state) {
+    struct td_queue *q;
+    const char *key, *value;
+    (void)state;
+    assert_ok(td_queue_create("the toy", 1, be_late, NULL, &q));
+    assert_ok(td_queue_add(q));
+    td_status s = td_queue_wait(q, 1, TD_TEST_WAIT_NS);
+    assert_int_equal(td_status_class(s), TD_CLASS_COLLECTIVE);
+    assert_string_equal(td_status_reason(s), "COLLECTIVE_TIMEOUT");
+    assert_int_equal(td_status_n_meta(s), 1);
+    td_status_meta(s, 0, &key, &value);
+    assert_string_equal(key, "missing_ranks");
+    assert_string_equal(value, "1");
+    assert_fails(s, TD_ABORTED, "rank 1 did not arrive");
+    td_queue_destroy(q);
+}
+
 // ---- the end -----------------------------------------------------------------------------------
 static void test_destroy_runs_what_is_queued(void **state) {
     struct log l = {.is_gated = true};
@@ -239,6 +264,7 @@ int main(void) {
         cmocka_unit_test(test_add_is_refused_when_the_queue_is_full),
         cmocka_unit_test(test_wait_ends_at_its_deadline),
         cmocka_unit_test(test_failure_is_reported_once_and_ends_what_follows),
+        cmocka_unit_test(test_deadline_of_a_task_is_not_that_of_a_wait),
         cmocka_unit_test(test_destroy_runs_what_is_queued),
         cmocka_unit_test(test_destroy_runs_nothing_after_a_failure),
         cmocka_unit_test(test_rest_passes_or_ends_when_the_queue_is_destroyed),

@@ -98,6 +98,24 @@ static void test_ranks_wait_for_a_late_one_when_it_starts_or_saves(void **state)
     }
 }
 
+// There a run is queued, and its own deadline is not that of who waits for it.
+static void test_late_rank_is_named_when_the_run_that_waits_for_it_was_queued(void **state) {
+    struct job j = two_ranks;
+    struct ranks all;
+    late = LATE_BETWEEN_STEPS;
+    j.accelerator = "far";
+    j.body = late_rank;
+    j.change = shorten;
+    start_ranks(&all, &j, *state);
+    join_ranks(&all);
+    td_status waited = all.rank[1].failed;
+    assert_int_equal(td_status_class(waited), TD_CLASS_COLLECTIVE);
+    assert_string_equal(td_status_reason(waited), "COLLECTIVE_TIMEOUT");
+    assert_fails(waited, TD_ABORTED,
+                 "rank 0 of 2 did not arrive within 0.200 s (trainer.collective_timeout)");
+    td_status_free(all.rank[0].failed);
+}
+
 // The disk of rank 0 is stuck: it says so before the others lose their patience.
 static void be_impatient(struct run *r, const char *dir) {
     shorten(r, dir);
@@ -121,6 +139,7 @@ static void test_save_names_its_deadline_when_the_writer_is_stuck(void **state) 
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_ranks_wait_for_a_late_one_when_it_starts_or_saves),
+        test_in_scratch(test_late_rank_is_named_when_the_run_that_waits_for_it_was_queued),
         test_in_scratch(test_save_names_its_deadline_when_the_writer_is_stuck),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
