@@ -23,8 +23,8 @@ static td_status checked(struct td_fabric *f, td_status s) {
 }
 
 // ---- batches ------------------------------------------------------------------------------------
-static void describe(struct td_fabric *f, enum td_split split, const void *const *fields, int64_t n,
-                     int64_t batch_idx, int loader, struct td_fabric_batch *out_batch) {
+static void describe(struct td_fabric *f, enum td_split split, const struct td_buffer *fields,
+                     int64_t n, int64_t batch_idx, int loader, struct td_fabric_batch *out_batch) {
     const void **own = f->fields[f->manual.gathers % 2];
     size_t n_fields;
     const struct td_field *field = td_data_fields(f->rank->data, &n_fields);
@@ -39,7 +39,9 @@ static void describe(struct td_fabric *f, enum td_split split, const void *const
         .field = field,
         .dataloader_idx = loader,
     };
-    memcpy(own, fields, n_fields * sizeof *fields);
+    for (size_t i = 0; i < n_fields; i++) {
+        own[i] = td_data_host(fields[i]);
+    }
     memcpy(out_batch, &batch, TD_MIN(out_batch->struct_bytes, sizeof batch));
 }
 
@@ -69,7 +71,7 @@ static td_status next_evaluated(struct td_fabric *f, enum td_split split,
     struct td_fabric_place *at = &f->at[split];
     const int64_t batch = f->rank->config->batch_size;
     const struct td_sampler *s = td_data_loader(data, split, at->loader);
-    const void *fields[TD_DATA_FIELDS] = {0};
+    struct td_buffer fields[TD_DATA_FIELDS] = {0};
     int64_t n;
     if (td_sampler_batches(s, at->offset, batch) == 0) {
         *at = (struct td_fabric_place){.loader = at->loader + 1};
@@ -203,8 +205,12 @@ td_status td_fabric_evaluate(struct td_fabric *f, const struct td_fabric_batch *
         f->manual.values.n = 0;
         return TD_OK;
     }
+    struct td_buffer inputs[TD_DATA_FIELDS];
+    const bool has_idx = batch->struct_bytes >= offsetof(struct td_fabric_batch, dataloader_idx) +
+                                                    sizeof batch->dataloader_idx;
+    td_data_buffers(f->rank->data, batch->fields, batch->n_samples, inputs);
     td_status s = td_manual_evaluate(&f->manual, tests ? TD_STEP_TEST : TD_STEP_VALIDATE,
-                                     batch->fields, batch->n_samples);
+                                     has_idx ? batch->dataloader_idx : 0, inputs, batch->n_samples);
     return td_fabric_failed(f, s);
 }
 

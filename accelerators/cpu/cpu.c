@@ -207,9 +207,10 @@ static td_status run_kernel(struct td_executable *e, struct td_kernel *k, struct
 }
 
 // Done when it returns.
-static td_status cpu_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
+static td_status cpu_run(struct td_executable *e, uint32_t segments, const struct td_buffer *inputs,
                          td_ticket *out_ticket) {
     e = TD_CAST(td_executable, e);
+    TD_TRY(td_inputs_check_host(e->program->graph, inputs));
     struct td_run r = {
         .inputs = inputs, .packs = e->accel->packs, .scratch = e->accel->memory.scratch};
     int64_t begin = e->accel->profiles ? td_mono_now().ns : 0;

@@ -6,6 +6,7 @@
 
 #include "accelerators/cpu/kernels/reorder.h"
 #include "accelerators/cpu/layout.h"
+#include "traind/buffer.h"
 #include "traind/graph.h"
 #include "traind/sum.h"
 
@@ -19,7 +20,7 @@ struct td_operand {
 };
 
 struct td_run {
-    const void *const *inputs;
+    const struct td_buffer *inputs;
     struct td_packs *packs; // the accelerator's packed weights
     void *scratch; // the accelerator's, for what a kernel needs while it runs (scratch_bytes)
     int64_t image; // of kernels that run part by part: the first of this part
@@ -27,7 +28,7 @@ struct td_run {
 
 static inline void *td_operand_at(const struct td_operand *o, const struct td_run *r) {
     // Inputs are read only; kernels never write through an input operand.
-    return o->base ? o->base : td_unconst(r->inputs[o->slot]);
+    return o->base ? o->base : td_buffer_host(r->inputs[o->slot]);
 }
 
 struct td_kernel;

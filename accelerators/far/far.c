@@ -52,7 +52,7 @@ struct run {
     struct td_executable *exe; // NULL: it is the copy
     struct copy copy;
     uint32_t segments;
-    const void *inputs[INPUTS];
+    struct td_buffer inputs[INPUTS];
     double scalars[TD_SCALAR_COUNT];
     uint32_t random[TD_RANDOM_WORDS];
     float control[TD_CONTROL_FLAGS];
@@ -84,6 +84,7 @@ struct td_executable {
     struct td_bindings bind; // the caller's
     struct td_buffer arena;  // of its own, where far plans memory
     struct td_sums *sums;    // over ranks, in the caller's buffers
+    const struct td_graph *graph;
     uint32_t n_inputs, n_outputs;
     bool updates;                    // it has nodes to apply
     double scalars[TD_SCALAR_COUNT]; // what the twin is bound to
@@ -463,6 +464,7 @@ static td_status far_compile(struct td_accelerator *a, const struct td_program *
     struct td_bindings twin;
     e->accel = a;
     e->bind = *b;
+    e->graph = p->graph;
     e->n_inputs = td_graph_n_inputs(p->graph);
     e->n_outputs = td_graph_n_outputs(p->graph);
     e->updates = updates(p->graph);
@@ -496,16 +498,14 @@ static td_status far_program_bytes(struct td_accelerator *a,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static td_status far_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
+static td_status far_run(struct td_executable *e, uint32_t segments, const struct td_buffer *inputs,
                          td_ticket *out_ticket) {
     struct td_accelerator *a = e->accel;
     if (a->plans) {
         return td_fail(TD_FAILED_PRECONDITION, "the far device was opened for plans alone "
                                                "(td_accel_config.plans), so it runs nothing");
     }
-    if (e->n_inputs && !inputs) {
-        return td_fail(TD_INVALID_ARGUMENT, "the far device runs a program without its inputs");
-    }
+    TD_TRY(td_inputs_check_host(e->graph, inputs));
     struct run *r;
     td_ticket ticket;
     TD_TRY(next_place(a, &r, &ticket));

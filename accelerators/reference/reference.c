@@ -262,9 +262,9 @@ static td_status ref_program_bytes(struct td_accelerator *a,
 
 // ---- run ----------------------------------------------------------------------------------------
 static const void *read_place(const struct td_executable *e, td_value v,
-                              const void *const *inputs) {
+                              const struct td_buffer *inputs) {
     int32_t slot = e->place[v].slot;
-    return slot >= 0 ? inputs[slot] : e->place[v].data;
+    return slot >= 0 ? td_buffer_host(inputs[slot]) : e->place[v].data;
 }
 
 // A reshape that shares its operand's memory, which may be an input that nobody may write.
@@ -273,7 +273,7 @@ static bool is_view(const struct td_executable *e, const struct td_node_info *no
     return x->slot == y->slot && x->data == y->data;
 }
 
-static td_status run_node(struct td_executable *e, td_node n, const void *const *inputs) {
+static td_status run_node(struct td_executable *e, td_node n, const struct td_buffer *inputs) {
     const struct td_node_info *node = td_graph_node(e->program->graph, n);
     const struct td_sum *sum = td_sums_at(e->sums, n);
     const struct td_bindings *b = &e->bind;
@@ -298,7 +298,8 @@ static td_status run_node(struct td_executable *e, td_node n, const void *const 
     return b->collective_wait(b->collective_arg, sum);
 }
 
-static void give_outputs(struct td_executable *e, uint32_t segments, const void *const *inputs) {
+static void give_outputs(struct td_executable *e, uint32_t segments,
+                         const struct td_buffer *inputs) {
     const struct td_graph *g = e->program->graph;
     for (uint32_t i = 0; i < td_graph_n_outputs(g) && e->bind.outputs; i++) {
         td_value v;
@@ -314,7 +315,7 @@ static void give_outputs(struct td_executable *e, uint32_t segments, const void 
 }
 
 // What node n has written must be finite.
-static td_status look_at(const struct td_executable *e, td_node n, const void *const *inputs) {
+static td_status look_at(const struct td_executable *e, td_node n, const struct td_buffer *inputs) {
     const struct td_graph *g = e->program->graph;
     td_value v[TD_MAX_WATCHED];
     uint32_t count = td_graph_watched(g, n, v);
@@ -325,12 +326,10 @@ static td_status look_at(const struct td_executable *e, td_node n, const void *c
 }
 
 // Done when it returns.
-static td_status ref_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
+static td_status ref_run(struct td_executable *e, uint32_t segments, const struct td_buffer *inputs,
                          td_ticket *out_ticket) {
     const struct td_graph *g = e->program->graph;
-    if (td_graph_n_inputs(g) && !inputs) {
-        return td_fail(TD_INVALID_ARGUMENT, "step '%s': run without inputs", e->program->key.step);
-    }
+    TD_TRY(td_inputs_check_host(g, inputs));
     if (e->bind.scalars) td_scalars_round(e->bind.scalars, e->rounded);
     const bool carries = e->bind.control && td_run_carries_control(e->program, segments);
     if (carries) memcpy(e->control, e->bind.control, CONTROL_BYTES);

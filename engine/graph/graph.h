@@ -15,7 +15,8 @@
 //   verify.h      checks what each of them leaves
 //   compile.h     runs them in order; options.h says what they are asked for
 //   graph_text.h  prints a graph
-//   sums.c        what a program sums over ranks, for its accelerator
+//   inputs.c      what a run is given, for its accelerator
+//   sums.c        what a program sums over ranks, likewise
 //   random.c      the numbers of traind/random.h
 //   anomaly.c     looks for what is no number
 //

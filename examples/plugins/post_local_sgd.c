@@ -134,8 +134,8 @@ static td_status take_mean(struct td_strategy *s, td_ticket ticket) {
 }
 
 static td_status local_step(struct td_strategy *s, enum td_strategy_step kind,
-                            struct td_executable *exe, uint32_t segments, const void *const *inputs,
-                            td_ticket *out_ticket) {
+                            struct td_executable *exe, uint32_t segments,
+                            const struct td_buffer *inputs, td_ticket *out_ticket) {
     if (s->wrote) segments &= ~(uint32_t)TD_RUN_STEADY;
     s->wrote = false;
     // Apply comes alone where a gate was asked between finish and it.

@@ -157,6 +157,15 @@ static inline bool td_run_carries_control(const struct td_program *p, uint32_t s
     return p->key.mode == TD_MODE_TRAIN && p->key.sync && (segments >> TD_SEG_BACKWARD & 1);
 }
 
+// For the run of an accelerator that reads inputs from host memory alone. Checks that each buffer
+// is host memory, and has as many bytes as the shape of its slot takes, or more. It takes some
+// nanoseconds for each slot, and allocates nothing.
+// Shapes: inputs (td_graph_n_inputs(g)). Thread: any.
+// Errors: INVALID_ARGUMENT naming the step and the slot, or that inputs is NULL and there are
+// slots.
+TD_MUST_USE td_status td_inputs_check_host(const struct td_graph *g,
+                                           const struct td_buffer *inputs);
+
 struct td_accelerator_ops {
     uint32_t struct_bytes;
 
@@ -223,12 +232,18 @@ struct td_accelerator_ops {
     // Runs the segments whose bits are set, in order; TD_RUN_STEADY may be set as well. Between two
     // segments of a program those of others may run, where these have another arena, or the
     // accelerator plans memory itself. Before finish any may run, where that reads nothing but
-    // gradients of the segments before it. inputs[i] is host memory of input slot i, alive until
-    // the ticket is done. Step scalars and random words are copied before it returns. After apply,
-    // gradients have no known content: the first run of the next window overwrites them. A label or
-    // an index that is out of range is an error of the run (INVALID_ARGUMENT, class data, naming
-    // step, node and op), never a wrong number.
-    td_status (*run)(struct td_executable *e, uint32_t segments, const void *const *inputs,
+    // gradients of the segments before it. Step scalars and random words are copied before it
+    // returns. After apply, gradients have no known content: the first run of the next window
+    // overwrites them.
+    // inputs: (td_graph_n_inputs), one buffer per input slot, at least as many bytes as the slot's
+    // shape takes; nothing above them is read. The array is the caller's again when run returns.
+    // The memory stays as it is until the ticket is done. Host memory always works. Device memory
+    // may only be of this accelerator, and where it takes any. NULL: the program has no inputs.
+    // Errors: INVALID_ARGUMENT, naming the slot, before anything runs: too few bytes, or memory
+    // that it does not take (td_inputs_check_host). A label or an index that is out of range is an
+    // error of the run (INVALID_ARGUMENT, class data, naming step, node and op), never a wrong
+    // number.
+    td_status (*run)(struct td_executable *e, uint32_t segments, const struct td_buffer *inputs,
                      td_ticket *out_ticket);
     // Waits for a ticket. OK: what it stands for is done, and outputs are those of that run.
     // Errors: DEADLINE_EXCEEDED: not yet, and only then; anything else is the error of the run, or

@@ -161,10 +161,12 @@ struct td_loader {
     void *self; // first argument of batch
     // This rank's share of the batch that begins at sample `offset` of a loader of the split (0,
     // where it has one). A run may be queued meanwhile. out_fields: (8) field by field, each
-    // (n, sample_shape), in host memory that stays as it is until the call after the next one.
-    // out_n: as many samples as the inner loader has there, which programs were recorded for:
-    // another number ends the attempt (class user_code). 0: this rank has none.
-    td_status (*batch)(void *self, int32_t loader, int64_t offset, const void **out_fields,
+    // (n, sample_shape), in host memory that stays as it is until the call after the next one. Each
+    // has the bytes of out_n samples, or more; the inner loader gives exactly those. out_n: as many
+    // samples as the inner loader has there, which programs were recorded for. Another number,
+    // device memory or too few bytes end the attempt (class user_code). 0: this rank has none, and
+    // fields are not read.
+    td_status (*batch)(void *self, int32_t loader, int64_t offset, struct td_buffer *out_fields,
                        int64_t *out_n);
 };
 
@@ -268,12 +270,15 @@ struct td_strategy_ops {
     td_status (*wrap_loader)(struct td_strategy *s, enum td_split split,
                              const struct td_loader *inner, struct td_loader *out_loader);
     // (optional) Moves a batch, field by field, to where programs read it; out_inputs may be what
-    // came in. fields: (n_fields), each (samples, sample_shape); out_inputs: (n_fields). Called
-    // once for each training step that a batch goes through, once for a batch of an evaluation, and
-    // once more where its predictions are scored. Where an evaluation has several loaders, the hook
-    // of the loader's start has said which one this is. Absent: programs read host memory.
-    td_status (*batch_to_device)(struct td_strategy *s, const void *const *fields, size_t n_fields,
-                                 const void **out_inputs);
+    // came in. Called once for each training step that a batch goes through, once for a batch of an
+    // evaluation, and once more where its predictions are scored. loader: which of its split the
+    // batch is of, from 0. fields: (n_fields), each (samples, sample_shape), host memory that stays
+    // as it is until the runs of this batch are done. out_inputs: (n_fields), as many bytes of
+    // each, alive as long. Device memory is only of the rank's accelerator, and where its run takes
+    // any. Absent: programs read host memory.
+    td_status (*batch_to_device)(struct td_strategy *s, int32_t loader,
+                                 const struct td_buffer *fields, size_t n_fields,
+                                 struct td_buffer *out_inputs);
 
     // ---- state ----------------------------------------------------------------------------------
     // (optional) Brings memory for regions, e.g. gradients inside the group's mapping. What it
@@ -298,7 +303,7 @@ struct td_strategy_ops {
     // segments: bits 1 << td_segment, and TD_RUN_STEADY. inputs: (n_fields), what batch_to_device
     // gave. out_ticket: of its last run; one that is left alone ends the attempt (class user_code).
     td_status (*step)(struct td_strategy *s, enum td_strategy_step kind, struct td_executable *exe,
-                      uint32_t segments, const void *const *inputs, td_ticket *out_ticket);
+                      uint32_t segments, const struct td_buffer *inputs, td_ticket *out_ticket);
     // (optional) Around the backward segment of each micro-batch, the accumulated ones included.
     // With either, or with backward or optimizer_step, forward, backward and the rest run one by
     // one: the same bits as the fused step.
@@ -309,11 +314,11 @@ struct td_strategy_ops {
     // for step. out_ticket: of its last run. Absent: the segment runs, by the step slot where there
     // is one.
     td_status (*backward)(struct td_strategy *s, struct td_executable *exe,
-                          const void *const *inputs, td_ticket *out_ticket);
+                          const struct td_buffer *inputs, td_ticket *out_ticket);
     // (optional) Instead of running finish and apply, which come together; out_ticket: of its last
     // run. A precision that may skip steps is refused beside it. Absent: they run with the step.
     td_status (*optimizer_step)(struct td_strategy *s, struct td_executable *exe,
-                                const void *const *inputs, td_ticket *out_ticket);
+                                const struct td_buffer *inputs, td_ticket *out_ticket);
     // (optional) Averages a bucket in place over the world, and sums its control flags. Called for
     // each all_reduce node, in their order, on the thread that runs the accelerator's queue. Of
     // several nodes, with buckets in host memory, it is called on a thread beside that, while the

@@ -108,7 +108,8 @@ static void destroy(struct product *p) {
 }
 
 static td_status run_once(struct product *p, const struct shape *s, bool plain) {
-    const void *inputs[] = {p->x};
+    const size_t bytes = (size_t)(s->m * s->k) * sizeof *p->x;
+    const struct td_buffer inputs[] = {td_buffer_of_host(p->x, bytes)};
     if (!plain) {
         td_ticket ticket;
         TD_TRY(p->ops->run(p->exe, TD_SEGS_ALL, inputs, &ticket));

@@ -94,7 +94,8 @@ static int by_value(const void *a, const void *b) {
 
 static td_status measure(struct bench *b, int threads) {
     double ms[WINDOWS];
-    const void *inputs[] = {b->x, b->y};
+    const struct td_buffer inputs[] = {td_buffer_of_host(b->x, sizeof b->x),
+                                       td_buffer_of_host(b->y, sizeof b->y)};
     b->scalars[TD_SCALAR_LR] = 1e-3f;
     b->scalars[TD_SCALAR_LOSS_SCALE] = b->scalars[TD_SCALAR_WINDOW] = 1;
     for (int w = 0; w < WINDOWS; w++) {

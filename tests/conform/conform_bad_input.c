@@ -1,5 +1,6 @@
-// Indices that a dataset should have refused: the run fails on every accelerator, with the text of
-// the reference, which names the step, the node and the row.
+// Inputs of a run that cannot be: it fails on every accelerator, with the text of the reference.
+// Of indices that a dataset should have refused that names the step, the node and the row. Buffers
+// that are too short, or are not the host's, are refused before anything runs, naming the slot.
 
 #include "tests/conform/step_bench.h"
 
@@ -44,7 +45,7 @@ static void fail_on(const struct td_accelerator_ops *ops, const struct bad *b, c
     step_batch(b->net, in);
     ((int32_t *)in[b->field])[b->row] = b->index;
     rig_copy_all(&r, &r.program[0], true);
-    td_status s = ops->run(r.program[0].exe, TD_SEGS_ALL, (const void *const *)in, &ticket);
+    td_status s = rig_begin(&r, 0, TD_SEGS_ALL, (const void *const *)in, &ticket);
     if (!s) s = ops->wait(r.accel, ticket, RIG_TIMEOUT_NS);
     assert_int_equal(td_status_class(s), TD_CLASS_DATA);
     assert_int_equal(td_status_code(s), TD_INVALID_ARGUMENT);
@@ -95,7 +96,79 @@ static void cases_labels(struct subject *s) {
                                " (softmax_ce): label 5 in row 1 is outside the model's 5 classes"});
 }
 
-static const struct suite suites[] = {{"bad_token", cases_tokens}, {"bad_label", cases_labels}};
+// ---- buffers ------------------------------------------------------------------------------------
+// Two buffers, x (2, 4) f32 and y (2) i32, as `spoil` leaves them; the run after it is right.
+struct spoiled {
+    void (*spoil)(struct rig *r, struct td_buffer in[2]);
+    const char *text;
+};
+
+static void one_byte_less(struct rig *r, struct td_buffer in[2]) {
+    (void)r;
+    in[1].bytes--;
+}
+
+static void no_memory(struct rig *r, struct td_buffer in[2]) {
+    (void)r;
+    in[0].handle = 0;
+}
+
+static void of_device(struct rig *r, struct td_buffer in[2]) {
+    (void)r;
+    in[0].space = TD_SPACE_DEVICE;
+}
+
+// Memory of the accelerator's own device, where it has one.
+static void of_own_device(struct rig *r, struct td_buffer in[2]) {
+    const struct td_buffer own = r->region[TD_ROLE_PARAM];
+    assert_true(own.bytes >= in[1].bytes);
+    in[1] = (struct td_buffer){TD_SPACE_DEVICE, own.handle, own.bytes};
+}
+
+static const struct spoiled spoiled[] = {
+    {one_byte_less, "step 'train': input 1 ('y') has 7 bytes, but i32(2) has 8"},
+    {no_memory, "step 'train': input 0 ('x') has 0 bytes, but f32(2,4) has 32"},
+    {of_device, "step 'train': input 0 ('x') is not host memory, and this accelerator reads no "
+                "other"},
+    {of_own_device, "step 'train': input 1 ('y') is not host memory, and this accelerator reads "
+                    "no other"},
+};
+
+static void cases_buffers(struct subject *s) {
+    struct rig r;
+    void *in[2];
+    struct td_buffer right[RIG_INPUTS];
+    td_ticket ticket = 0;
+    rig_open_on(&r, s->ops, bench_threads);
+    struct td_compile_options o = step_options(&mlp, NULL);
+    o.key = rig_key(TD_MODE_TRAIN, BATCH, false);
+    rig_add(&r, &o);
+    rig_place(&r);
+    step_batch(&mlp, in);
+    rig_inputs(&r, 0, (const void *const *)in, right);
+    rig_copy_all(&r, &r.program[0], true);
+    for (size_t i = 0; i < TD_COUNTOF(spoiled); i++) {
+        struct td_buffer wrong[2] = {right[0], right[1]};
+        spoiled[i].spoil(&r, wrong);
+        r.program[0].outputs[0] = -1;
+        assert_fails(s->ops->run(r.program[0].exe, TD_SEGS_ALL, wrong, &ticket),
+                     TD_INVALID_ARGUMENT, spoiled[i].text);
+        assert_true(r.program[0].outputs[0] == -1);
+        s->n_cases++;
+    }
+    assert_fails(s->ops->run(r.program[0].exe, TD_SEGS_ALL, NULL, &ticket), TD_INVALID_ARGUMENT,
+                 "step 'train': run without inputs");
+    right[0].bytes *= 2; // more is no harm
+    assert_ok(s->ops->run(r.program[0].exe, TD_SEGS_ALL, right, &ticket));
+    assert_ok(s->ops->wait(r.accel, ticket, RIG_TIMEOUT_NS));
+    assert_true(r.program[0].outputs[0] > 0);
+    free(in[0]);
+    free(in[1]);
+    rig_close(&r);
+}
+
+static const struct suite suites[] = {
+    {"bad_token", cases_tokens}, {"bad_label", cases_labels}, {"bad_buffer", cases_buffers}};
 
 int main(int argc, char **argv) {
     (void)argc;

@@ -9,8 +9,10 @@ import re
 
 PLUGINS = ["cpu", "shm", "local"]
 
-# Where a buffer becomes an address: in accelerators, whose memory it is, and in one file of the engine.
-ADDRESSES = r"accelerators/.*|tests/.*|include/traind/(?:buffer|bucket|sum)\.h|engine/train/rank/group/replicas\.c"
+# Where a buffer becomes an address: in accelerators, whose memory it is, and in two files of the engine. One has state,
+# the other batches as loaders give them, which are host memory.
+ADDRESSES = (r"accelerators/.*|tests/.*|include/traind/(?:buffer|bucket|sum)\.h|"
+             r"engine/train/rank/(?:group/replicas|data/data)\.c")
 BECOMES_ADDRESS = r"\btd_buffer_host\s*\(|\*\s*\)\s*(?:\(\s*uintptr_t\s*\)\s*)?\(?[\w.>\[\]-]*(?:\.|->)handle\b"
 
 

@@ -100,9 +100,9 @@ static void complete(struct td_train_loop *l, struct td_batch_run *b) {
 
 // All but the update, which reads what the window has counted by the end of this run.
 static td_status queue_pass(struct td_rank *r, const struct td_program_key *key,
-                            const void *const *inputs, struct td_batch_run *b) {
+                            const struct td_buffer *inputs, struct td_batch_run *b) {
     const uint32_t pass = 1u << TD_SEG_FORWARD | 1u << TD_SEG_BACKWARD;
-    TD_TRY(td_rank_move_batch(r, inputs, b->inputs));
+    TD_TRY(td_rank_move_batch(r, 0, inputs, b->inputs));
     return td_rank_queue_segments(r, TD_STEP_TRAIN, key, b->inputs, pass, &b->run);
 }
 
@@ -125,7 +125,7 @@ static td_status update_counted(struct td_train_loop *l, struct td_batch_run *b)
 
 // Queues one of them. What it completes is added to b->after, unless the precision skips it, which
 // is known by now. Where gradients are counted that follows when it is read.
-static td_status queue_step(struct td_train_loop *l, const void *const *inputs, int64_t batch,
+static td_status queue_step(struct td_train_loop *l, const struct td_buffer *inputs, int64_t batch,
                             struct td_batch_run *b) {
     struct td_rank *r = l->rank;
     struct td_program_key key = td_rank_train_key(r, b->step, &l->epoch, batch, b->n_samples);
@@ -138,7 +138,7 @@ static td_status queue_step(struct td_train_loop *l, const void *const *inputs, 
     if (key.sync) td_control_raise(&r->control, r->control.flags, true);
     const bool divides = td_rank_divides(r);
     td_status s = divides ? queue_pass(r, &key, inputs, b)
-                          : td_rank_queue(r, TD_STEP_TRAIN, &key, inputs, &b->run);
+                          : td_rank_queue(r, TD_STEP_TRAIN, &key, 0, inputs, &b->run);
     TD_TRY(name_step(s, l, b->done));
     if (!divides) complete(l, b);
     return TD_OK;
@@ -173,7 +173,7 @@ td_status td_batch_queue(struct td_train_loop *l, int64_t batch) {
     const struct td_limits *limits = &r->config->limits;
     const int64_t offset = l->queued.epoch_offset;
     const struct td_sampler *sampler = td_data_sampler(r->data, TD_SPLIT_TRAIN);
-    const void *inputs[TD_DATA_FIELDS];
+    struct td_buffer inputs[TD_DATA_FIELDS];
     struct td_batch_run b = {.begins = td_limits_begins(limits, &l->epoch, batch),
                              .steps = td_limits_steps_after(limits, &l->epoch, batch),
                              .validates = td_limits_validates_after(limits, &l->epoch, batch)};

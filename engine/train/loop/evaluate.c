@@ -142,24 +142,24 @@ static void name_tallies(const struct td_rank *r, struct td_tallies *own) {
 }
 
 static td_status score_batch(struct td_rank *r, struct td_scores *scores, int loader,
-                             const void *const *inputs, int64_t n, bool counts) {
+                             const struct td_buffer *inputs, int64_t n, bool counts) {
     const struct td_program_key key = td_rank_predict_key(r, n);
     const struct td_graph *g;
-    TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, inputs, &g));
+    TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, loader, inputs, &g));
     return counts ? td_scores_add(scores, r, loader, inputs, n) : TD_OK;
 }
 
 static td_status evaluate_batch(struct td_train_loop *l, enum td_split split, int loader,
                                 int64_t offset, struct td_scores *scores, struct td_tallies *own) {
     struct td_rank *r = l->rank;
-    const void *inputs[TD_DATA_FIELDS];
+    struct td_buffer inputs[TD_DATA_FIELDS];
     const struct td_graph *g;
     int64_t n;
     TD_TRY(td_data_batch(r->data, split, loader, offset, inputs, &n));
     if (n == 0) return TD_OK;
     const struct td_program_key key = td_rank_eval_key(r, n);
     const bool is_test = split == TD_SPLIT_TEST;
-    TD_TRY(td_rank_step(r, is_test ? TD_STEP_TEST : TD_STEP_VALIDATE, &key, inputs, &g));
+    TD_TRY(td_rank_step(r, is_test ? TD_STEP_TEST : TD_STEP_VALIDATE, &key, loader, inputs, &g));
     const bool counts = td_rank_counts(r, split);
     if (counts) td_tallies_add(own, g, r->outputs, n);
     if (!scores || !td_rank_scores_predict(r)) return TD_OK;

@@ -137,14 +137,12 @@ static td_status next_token(struct writing *w) {
     struct td_rank *r = w->loop->rank;
     const int64_t n = TD_MIN(w->n_tokens, w->block);
     const struct td_graph *g;
-    const void *inputs[TD_DATA_FIELDS];
-    for (size_t f = 0; f < TD_DATA_FIELDS; f++) {
-        inputs[f] = w->field[f];
-    }
+    struct td_buffer inputs[TD_DATA_FIELDS];
+    td_data_buffers(r->data, (const void *const *)w->field, 1, inputs);
     memcpy(w->x, w->token + (w->n_tokens - n), (size_t)n * sizeof *w->x);
     r->module_ops->aim(r->module, 0, n - 1, w->field);
     struct td_program_key key = td_rank_predict_key(r, 1);
-    TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, inputs, &g));
+    TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, 0, inputs, &g));
     TD_TRY(td_rank_read_result(r, "logits", 1, w->logits, w->columns));
     w->token[w->n_tokens] = draw(w, &r->config->predict);
     w->n_tokens++;

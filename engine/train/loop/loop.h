@@ -53,7 +53,7 @@ struct td_batch_run {
     bool begins, steps;       // it is the first, the last of its window
     bool validates;           // a validation is due after it
     struct td_position after; // where the loop is when it is done
-    const void *inputs[TD_DATA_FIELDS]; // where gradients are counted: of the update, too
+    struct td_buffer inputs[TD_DATA_FIELDS]; // where gradients are counted: of the update, too
 };
 
 // What was said of epochs (narrate.h).

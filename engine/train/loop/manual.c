@@ -288,7 +288,7 @@ td_status td_manual_take(struct td_manual *m) {
         TD_TRY(td_manual_drain(m));
         TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, l->queued.epoch_batches));
     }
-    TD_TRY(td_rank_move_batch(r, m->batch, m->inputs));
+    TD_TRY(td_rank_move_batch(r, 0, m->batch, m->inputs));
     const int64_t next = td_sampler_next(sampler, m->offset, r->config->batch_size);
     l->queued.epoch_offset = next;
     l->queued.epoch_batches++;
@@ -472,8 +472,8 @@ td_status td_manual_norm(struct td_manual *m, int step, double *out_norm) {
     return TD_OK;
 }
 
-td_status td_manual_evaluate(struct td_manual *m, enum td_strategy_step kind,
-                             const void *const *inputs, int64_t n) {
+td_status td_manual_evaluate(struct td_manual *m, enum td_strategy_step kind, int loader,
+                             const struct td_buffer *inputs, int64_t n) {
     struct td_rank *r = m->l->rank;
     const struct td_graph *g;
     TD_TRY(check_settled(m, -1, "an evaluation"));
@@ -484,7 +484,7 @@ td_status td_manual_evaluate(struct td_manual *m, enum td_strategy_step kind,
     TD_TRY(td_control_check_abort(&r->control));
     const struct td_program_key key =
         kind == TD_STEP_PREDICT ? td_rank_predict_key(r, n) : td_rank_eval_key(r, n);
-    TD_TRY(td_rank_step(r, kind, &key, inputs, &g));
+    TD_TRY(td_rank_step(r, kind, &key, loader, inputs, &g));
     m->values.n = 0;
     m->n_passed = n;
     td_tallies_add(&m->values, g, r->outputs, n);

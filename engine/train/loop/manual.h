@@ -66,20 +66,20 @@ struct td_manual {
     struct td_train_loop *l;
     bool in_epoch;
     // the batch that was taken last
-    const void *batch[TD_DATA_FIELDS];  // as it was gathered, in host memory
-    const void *inputs[TD_DATA_FIELDS]; // where programs read it
-    int64_t n_samples;                  // 0: none was taken
-    int64_t offset;                     // of it in the epoch
-    int64_t began;                      // optimizer steps before it
-    uint64_t gather;                    // which of all gathered batches it is
-    struct td_position after;           // where the loop is when it is done
-    uint64_t gathers;                   // so many batches were gathered, of any split
-    int last;                           // the step of the last forward; -1: none
-    int asking;                         // the step whose pass may have segments that are not queued
-    int64_t epoch;                      // of the batch of the last forward
-    struct td_position pass_over;       // after that
-    bool syncs;                         // the next forward is of a pass that reduces
-    uint64_t ran[TD_STEPS_MAX];         // forwards and evaluations in each arena
+    struct td_buffer batch[TD_DATA_FIELDS];  // as it was gathered, in host memory
+    struct td_buffer inputs[TD_DATA_FIELDS]; // where programs read it
+    int64_t n_samples;                       // 0: none was taken
+    int64_t offset;                          // of it in the epoch
+    int64_t began;                           // optimizer steps before it
+    uint64_t gather;                         // which of all gathered batches it is
+    struct td_position after;                // where the loop is when it is done
+    uint64_t gathers;                        // so many batches were gathered, of any split
+    int last;                                // the step of the last forward; -1: none
+    int asking;                   // the step whose pass may have segments that are not queued
+    int64_t epoch;                // of the batch of the last forward
+    struct td_position pass_over; // after that
+    bool syncs;                   // the next forward is of a pass that reduces
+    uint64_t ran[TD_STEPS_MAX];   // forwards and evaluations in each arena
     // by training step
     struct {
         struct td_manual_pass pass;
@@ -126,7 +126,7 @@ TD_MUST_USE td_status td_manual_zero_grad(struct td_manual *m, int step);
 TD_MUST_USE td_status td_manual_norm(struct td_manual *m, int step, double *out_norm);
 // One evaluation of a batch of n samples, in a program of mode eval or predict.
 TD_MUST_USE td_status td_manual_evaluate(struct td_manual *m, enum td_strategy_step kind,
-                                         const void *const *inputs, int64_t n);
+                                         int loader, const struct td_buffer *inputs, int64_t n);
 // What the last forward or evaluation put out under that name, as a mean over its samples on this
 // rank. NOT_FOUND lists the names.
 TD_MUST_USE td_status td_manual_value(struct td_manual *m, const char *name, double *out_value);

@@ -133,17 +133,18 @@ static td_status asking_init(struct asking *a, struct td_train_loop *l) {
 }
 
 // The row's end is what a module that predicts tokens is asked for.
-static void aim_at_ends(struct asking *a, const void *const *inputs, const void **out, int64_t n) {
+static void aim_at_ends(struct asking *a, const struct td_buffer *inputs, struct td_buffer *out,
+                        int64_t n) {
     const struct td_rank *r = a->loop->rank;
     size_t n_fields;
     const struct td_field *fields = td_data_fields(r->data, &n_fields);
     for (size_t f = 0; f < n_fields; f++) {
-        memcpy(a->field[f], inputs[f], (size_t)n * a->bytes[f]);
-        out[f] = a->field[f];
+        memcpy(a->field[f], td_data_host(inputs[f]), (size_t)n * a->bytes[f]);
     }
     for (int64_t i = 0; i < n; i++) {
         r->module_ops->aim(r->module, i, fields[0].sample_shape.dim[0] - 1, a->field);
     }
+    td_data_buffers(r->data, (const void *const *)a->field, n, out);
 }
 
 static int32_t largest(const float *row, int64_t n) {
@@ -157,8 +158,8 @@ static int32_t largest(const float *row, int64_t n) {
 // This rank's rows of the batch at `offset`, into a->own.
 static td_status ask(struct asking *a, int64_t offset) {
     struct td_rank *r = a->loop->rank;
-    const void *batch[TD_DATA_FIELDS], *aimed[TD_DATA_FIELDS];
-    const void **inputs = batch;
+    struct td_buffer batch[TD_DATA_FIELDS], aimed[TD_DATA_FIELDS];
+    const struct td_buffer *inputs = batch;
     const struct td_graph *g;
     int64_t n;
     TD_TRY(td_data_batch(r->data, TD_SPLIT_PREDICT, 0, offset, batch, &n));
@@ -169,7 +170,7 @@ static td_status ask(struct asking *a, int64_t offset) {
         inputs = aimed;
     }
     struct td_program_key key = td_rank_predict_key(r, n);
-    TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, inputs, &g));
+    TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, 0, inputs, &g));
     TD_TRY(td_rank_read_result(r, "logits", n, a->logits, n * a->columns));
     char *rows = a->own + sizeof n;
     if (!a->classes) {

@@ -26,7 +26,7 @@ static td_status check_ticket(const struct td_rank *r, const char *slot) {
 
 static td_status run_at_once(struct td_rank *r, enum td_strategy_step kind,
                              struct td_executable *exe, uint32_t segments,
-                             const void *const *inputs) {
+                             const struct td_buffer *inputs) {
     if (!r->strategy_ops->step) return r->accel_ops->run(exe, segments, inputs, &r->ticket);
     r->ticket = TD_NO_TICKET;
     TD_TRY(r->strategy_ops->step(r->strategy, kind, exe, segments, inputs, &r->ticket));
@@ -38,7 +38,7 @@ static td_status wait_for(struct td_rank *r, td_ticket ticket);
 // An event of the timeline for each segment; a strategy that runs them by itself has one for all.
 static td_status run_in_time(struct td_rank *r, enum td_strategy_step kind,
                              struct td_executable *exe, uint32_t segments,
-                             const void *const *inputs) {
+                             const struct td_buffer *inputs) {
     static const char *const names[] = {"forward", "backward", "finish", "apply"};
     _Static_assert(TD_COUNTOF(names) == TD_SEG_COUNT, "one name per segment");
     const bool is_whole = kind != TD_STEP_TRAIN || r->strategy_ops->step;
@@ -57,7 +57,7 @@ static td_status run_in_time(struct td_rank *r, enum td_strategy_step kind,
 }
 
 static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
-                     uint32_t segments, const void *const *inputs) {
+                     uint32_t segments, const struct td_buffer *inputs) {
     if (r->steady) segments |= TD_RUN_STEADY;
     return r->timeline ? run_in_time(r, kind, exe, segments, inputs)
                        : run_at_once(r, kind, exe, segments, inputs);
@@ -98,7 +98,7 @@ static td_status all_finite(struct td_rank *r, const struct td_runnable *p, bool
 // skipped, once the others have run. Without a gate all is one run.
 static td_status run_gated(struct td_rank *r, enum td_strategy_step kind,
                            const struct td_runnable *p, uint32_t segments,
-                           const void *const *inputs) {
+                           const struct td_buffer *inputs) {
     const struct td_precision_ops *o = r->precision_ops;
     const uint32_t apply = 1u << TD_SEG_APPLY;
     if (!o->step_gate || !(segments & apply)) return run(r, kind, p->exe, segments, inputs);
@@ -115,7 +115,7 @@ static td_status run_gated(struct td_rank *r, enum td_strategy_step kind,
 }
 
 static td_status run_backward(struct td_rank *r, enum td_strategy_step kind,
-                              const struct td_runnable *p, const void *const *inputs) {
+                              const struct td_runnable *p, const struct td_buffer *inputs) {
     const struct td_strategy_ops *o = r->strategy_ops;
     if (!o->backward) return run(r, kind, p->exe, 1u << TD_SEG_BACKWARD, inputs);
     r->ticket = TD_NO_TICKET;
@@ -125,7 +125,7 @@ static td_status run_backward(struct td_rank *r, enum td_strategy_step kind,
 
 // Segments one by one, because the strategy has something to do between them.
 static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, uint32_t segments,
-                                const struct td_runnable *p, const void *const *inputs) {
+                                const struct td_runnable *p, const struct td_buffer *inputs) {
     const struct td_strategy_ops *o = r->strategy_ops;
     const uint32_t update = segments & UPDATE;
     r->steady = false; // the hooks may write what they like
@@ -208,18 +208,20 @@ bool td_rank_runs_ahead(const struct td_rank *r) {
            !r->config->detect_anomaly && !r->timeline && r->steps.n == 1 && !td_rank_divides(r);
 }
 
-td_status td_rank_move_batch(struct td_rank *r, const void *const *inputs,
-                             const void *out_inputs[TD_DATA_FIELDS]) {
+td_status td_rank_move_batch(struct td_rank *r, int loader, const struct td_buffer *inputs,
+                             struct td_buffer out_inputs[TD_DATA_FIELDS]) {
     const struct td_strategy_ops *o = r->strategy_ops;
     size_t n_fields;
     (void)td_data_fields(r->data, &n_fields);
-    if (o->batch_to_device) return o->batch_to_device(r->strategy, inputs, n_fields, out_inputs);
+    if (o->batch_to_device) {
+        return o->batch_to_device(r->strategy, loader, inputs, n_fields, out_inputs);
+    }
     memcpy(out_inputs, inputs, n_fields * sizeof *inputs);
     return TD_OK;
 }
 
 td_status td_rank_queue_segments(struct td_rank *r, enum td_strategy_step kind,
-                                 const struct td_program_key *key, const void *const *inputs,
+                                 const struct td_program_key *key, const struct td_buffer *inputs,
                                  uint32_t segments, struct td_rank_run *out_run) {
     struct td_runnable program;
     r->skipped = false;
@@ -245,10 +247,10 @@ td_status td_rank_queue_segments(struct td_rank *r, enum td_strategy_step kind,
 }
 
 td_status td_rank_queue(struct td_rank *r, enum td_strategy_step kind,
-                        const struct td_program_key *key, const void *const *inputs,
-                        struct td_rank_run *out_run) {
-    const void *moved[TD_DATA_FIELDS];
-    TD_TRY(td_rank_move_batch(r, inputs, moved));
+                        const struct td_program_key *key, int loader,
+                        const struct td_buffer *inputs, struct td_rank_run *out_run) {
+    struct td_buffer moved[TD_DATA_FIELDS];
+    TD_TRY(td_rank_move_batch(r, loader, inputs, moved));
     return td_rank_queue_segments(r, kind, key, moved, segments_of(r, kind, key), out_run);
 }
 
@@ -265,10 +267,10 @@ td_status td_rank_read(struct td_rank *r, const struct td_rank_run *run) {
 }
 
 td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
-                       const struct td_program_key *key, const void *const *inputs,
+                       const struct td_program_key *key, int loader, const struct td_buffer *inputs,
                        const struct td_graph **out_graph) {
     struct td_rank_run run;
-    TD_TRY(td_rank_queue(r, kind, key, inputs, &run));
+    TD_TRY(td_rank_queue(r, kind, key, loader, inputs, &run));
     TD_TRY(td_rank_read(r, &run));
     *out_graph = run.graph;
     return TD_OK;

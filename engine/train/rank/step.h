@@ -20,22 +20,24 @@ struct td_rank_run {
 // strategy, a precision that gates steps, ranks that meet outside of the program, another step, or
 // the count of a window.
 bool td_rank_runs_ahead(const struct td_rank *r);
-// Queues a run of a program, with the strategy's hooks around its segments. inputs are alive until
-// it is read. Runs are read in the order in which they were queued.
+// Queues a run of a program, with the strategy's hooks around its segments. inputs: one buffer per
+// field of the data, alive until it is read; loader: which of its split they are of. Runs are read
+// in the order in which they were queued.
 TD_MUST_USE td_status td_rank_queue(struct td_rank *r, enum td_strategy_step kind,
-                                    const struct td_program_key *key, const void *const *inputs,
-                                    struct td_rank_run *out_run);
+                                    const struct td_program_key *key, int loader,
+                                    const struct td_buffer *inputs, struct td_rank_run *out_run);
 // The two halves of that, for who runs the segments of a program one by one. The first moves a
 // batch to where programs read it, once; out_inputs are alive as long as inputs. The second queues
 // some segments (bits 1 << td_segment) of a program. They are a run of neighbours in their order,
 // and go on where those of the last run of that program ended. Another program may have run since,
 // if it has another arena, or they are an update that runs alone (td_runnable); apply needs
 // key->apply.
-TD_MUST_USE td_status td_rank_move_batch(struct td_rank *r, const void *const *inputs,
-                                         const void *out_inputs[TD_DATA_FIELDS]);
+TD_MUST_USE td_status td_rank_move_batch(struct td_rank *r, int loader,
+                                         const struct td_buffer *inputs,
+                                         struct td_buffer out_inputs[TD_DATA_FIELDS]);
 TD_MUST_USE td_status td_rank_queue_segments(struct td_rank *r, enum td_strategy_step kind,
                                              const struct td_program_key *key,
-                                             const void *const *inputs, uint32_t segments,
+                                             const struct td_buffer *inputs, uint32_t segments,
                                              struct td_rank_run *out_run);
 // Waits until it is done. Then its outputs are in r->outputs, named by the graph, as the strategy's
 // step_end left them, and what ranks agreed on is added to r->control. ABORTED (class collective):
@@ -45,7 +47,8 @@ TD_MUST_USE td_status td_rank_read(struct td_rank *r, const struct td_rank_run *
 TD_MUST_USE td_status td_rank_step_end(struct td_rank *r, const struct td_rank_run *run);
 // Both at once: queues a run and reads it.
 TD_MUST_USE td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
-                                   const struct td_program_key *key, const void *const *inputs,
+                                   const struct td_program_key *key, int loader,
+                                   const struct td_buffer *inputs,
                                    const struct td_graph **out_graph);
 // The ranks' control flags in a reduction of their own: out_flags[TD_CONTROL_FLAGS] is the sum.
 // step_follows: see td_control_raise. Errors: those of td_rank_read.

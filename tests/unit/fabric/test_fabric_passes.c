@@ -36,6 +36,18 @@ static td_status note_hook(struct td_strategy *s, enum td_strategy_hook hook, in
     return TD_OK;
 }
 
+// The loader of each batch that is evaluated.
+static char moved[64];
+
+static td_status note_move(struct td_strategy *s, int32_t loader, const struct td_buffer *fields,
+                           size_t n_fields, struct td_buffer *out_inputs) {
+    const size_t n = strlen(moved);
+    (void)s;
+    snprintf(moved + n, sizeof moved - n, "%d ", loader);
+    memcpy(out_inputs, fields, n_fields * sizeof *fields);
+    return TD_OK;
+}
+
 static struct td_strategy_ops noting;
 static const struct td_plugin_desc noting_desc =
     TD_PLUGIN_DESC(STRATEGY, "noting", "writes down its hooks", &noting);
@@ -55,6 +67,7 @@ static struct td_fabric *note_passes(const char *scratch) {
     struct td_fabric *f;
     noting = *(const struct td_strategy_ops *)td_strategy_single_device.ops;
     noting.hook = note_hook;
+    noting.batch_to_device = note_move;
     snprintf(a, sizeof a, "%s/a.bin", scratch);
     snprintf(b, sizeof b, "%s/b.bin", scratch);
     assert_ok(td_fs_write(a, tokens, 9 * sizeof *tokens, 0600, 0));
@@ -68,7 +81,7 @@ static struct td_fabric *note_passes(const char *scratch) {
     assert_ok(td_fabric_setup_optimizers(f, "{name: sgd, lr: 0.1}", NULL));
     assert_ok(td_fabric_setup_dataloaders(f, section));
     assert_ok(td_fabric_setup(f));
-    seen[0] = '\0';
+    seen[0] = moved[0] = '\0';
     return f;
 }
 
@@ -103,6 +116,16 @@ static void test_pass_ends_where_another_split_is_taken_and_the_rest_is_another(
     seen[0] = '\0';
     finish(f); // within it
     assert_string_equal(seen, "eval_end:1 test_end:1 fit_end:0 ");
+}
+
+static void test_batch_is_moved_as_one_of_its_loader(void **state) {
+    struct td_fabric *f = note_passes(*state);
+    struct td_fabric_batch batch = {.struct_bytes = sizeof batch};
+    while (batch = take(f, TD_SPLIT_VAL), !batch.is_over) {
+        assert_ok(td_fabric_evaluate(f, &batch));
+    }
+    assert_string_equal(moved, "0 1 1 ");
+    finish(f);
 }
 
 // ---- buffers of ddp -----------------------------------------------------------------------------
@@ -209,6 +232,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(
             test_pass_ends_where_another_split_is_taken_and_the_rest_is_another,
             td_test_scratch_make, td_test_scratch_remove),
+        cmocka_unit_test_setup_teardown(test_batch_is_moved_as_one_of_its_loader,
+                                        td_test_scratch_make, td_test_scratch_remove),
         cmocka_unit_test_setup_teardown(test_buffers_are_those_of_rank_0_where_a_pass_begins,
                                         td_test_scratch_make, td_test_scratch_remove),
     };

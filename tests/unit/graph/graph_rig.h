@@ -21,7 +21,7 @@
 
 #include "tests/unit/test.h"
 
-enum { RIG_PROGRAMS = 16 };
+enum { RIG_PROGRAMS = 16, RIG_INPUTS = 32 };
 #define RIG_TIMEOUT_NS (60 * TD_NS_PER_S)
 
 struct rig_program {
@@ -240,12 +240,31 @@ static inline void rig_copy_all(struct rig *r, struct rig_program *p, bool to_de
     rig_copy(r, p->arena, p->host_arena, to_device);
 }
 
+// Host memory of each input, of just the bytes that a program takes.
+static inline void rig_inputs(const struct rig *r, int program, const void *const *inputs,
+                              struct td_buffer out[RIG_INPUTS]) {
+    const struct td_graph *g = r->program[program].compiled->graph;
+    assert_true(td_graph_n_inputs(g) <= RIG_INPUTS);
+    for (uint32_t i = 0; i < td_graph_n_inputs(g); i++) {
+        const struct td_value_info *v = td_graph_value(g, td_graph_input_at(g, i));
+        const size_t elems = (size_t)td_shape_elems(&v->shape);
+        out[i] = td_buffer_of_host(inputs[i], elems * td_dtype_bytes(v->dtype));
+    }
+}
+
+static inline td_status rig_begin(const struct rig *r, int program, uint32_t segments,
+                                  const void *const *inputs, td_ticket *out_ticket) {
+    struct td_buffer in[RIG_INPUTS];
+    rig_inputs(r, program, inputs, in);
+    return r->ops->run(r->program[program].exe, segments, in, out_ticket);
+}
+
 static inline void rig_run(struct rig *r, int program, uint32_t segments,
                            const void *const *inputs) {
     td_ticket ticket;
     struct rig_program *p = &r->program[program];
     rig_copy_all(r, p, true);
-    assert_ok(r->ops->run(p->exe, segments, inputs, &ticket));
+    assert_ok(rig_begin(r, program, segments, inputs, &ticket));
     assert_ok(r->ops->wait(r->accel, ticket, RIG_TIMEOUT_NS));
     rig_copy_all(r, p, false);
 }

@@ -52,7 +52,7 @@ static void test_outputs_appear_at_wait_and_are_those_of_the_ticket(void **state
         in[i][0] = x[i];
         in[i][1] = y[i];
         r.scalars[TD_SCALAR_LR] = 0.1 * i; // the host's again when run returns
-        assert_ok(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in[i], &ticket[i]));
+        assert_ok(rig_begin(&r, p, TD_SEGS_ALL, in[i], &ticket[i]));
         assert_true(r.program[p].outputs[0] == -1);
         assert_true(!i || ticket[i] > ticket[i - 1]);
     }
@@ -87,10 +87,9 @@ static void test_failure_is_of_its_run_and_reported_once(void **state) {
     bad[1] = 77;
     const void *in_good[] = {x, good}, *in_bad[] = {x, bad};
     td_ticket first, second, third;
-    struct td_executable *exe = r.program[p].exe;
-    assert_ok(r.ops->run(exe, TD_SEGS_ALL, in_good, &first));
-    assert_ok(r.ops->run(exe, TD_SEGS_ALL, in_bad, &second));
-    assert_ok(r.ops->run(exe, TD_SEGS_ALL, in_good, &third));
+    assert_ok(rig_begin(&r, p, TD_SEGS_ALL, in_good, &first));
+    assert_ok(rig_begin(&r, p, TD_SEGS_ALL, in_bad, &second));
+    assert_ok(rig_begin(&r, p, TD_SEGS_ALL, in_good, &third));
     assert_ok(r.ops->wait(r.accel, first, RIG_TIMEOUT_NS));
     assert_fails(r.ops->wait(r.accel, second, RIG_TIMEOUT_NS), TD_INVALID_ARGUMENT,
                  "label 77 in row 1");
@@ -127,15 +126,14 @@ static void test_update_fails_when_it_is_the_one_of_fail_at(void **state) {
     int32_t y[BATCH];
     rig_batch(&net, 0, BATCH, x, y);
     const void *in[] = {x, y};
-    struct td_executable *exe = r.program[p].exe;
     td_ticket t;
-    assert_ok(r.ops->run(exe, TD_SEGS_ALL, in, &t));
+    assert_ok(rig_begin(&r, p, TD_SEGS_ALL, in, &t));
     assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
-    assert_ok(r.ops->run(exe, TD_SEGS_ALL & ~(1u << TD_SEG_APPLY), in, &t)); // no update
+    assert_ok(rig_begin(&r, p, TD_SEGS_ALL & ~(1u << TD_SEG_APPLY), in, &t)); // no update
     assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
-    assert_ok(r.ops->run(r.program[evaluation].exe, TD_SEGS_ALL, in, &t)); // nor this
+    assert_ok(rig_begin(&r, evaluation, TD_SEGS_ALL, in, &t)); // nor this
     assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
-    assert_ok(r.ops->run(exe, TD_SEGS_ALL, in, &t));
+    assert_ok(rig_begin(&r, p, TD_SEGS_ALL, in, &t));
     td_status s = r.ops->wait(r.accel, t, RIG_TIMEOUT_NS);
     assert_int_equal(td_status_class(s), TD_CLASS_DEVICE);
     assert_fails(s, TD_FAILED_PRECONDITION, "failed in update 2");
@@ -158,7 +156,7 @@ static void test_run_and_queued_copy_take_the_delay_at_least(void **state) {
     const void *in[] = {x, y};
     const struct td_mono before = td_mono_now();
     td_ticket t;
-    assert_ok(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in, &t));
+    assert_ok(rig_begin(&r, p, TD_SEGS_ALL, in, &t));
     assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
     assert_true(td_mono_now().ns - before.ns >= 20 * TD_NS_PER_MS);
     struct td_buffer here = td_buffer_of_host(x, sizeof x);
@@ -200,7 +198,7 @@ static void test_copy_of_what_no_program_has_is_made_by_the_wait_for_it(void **s
     td_ticket run, copy[3];
     copy[0] = begin_copy(&r, &got[0], b);
     copy[1] = begin_copy(&r, &got[1], b);
-    assert_ok(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in, &run));
+    assert_ok(rig_begin(&r, p, TD_SEGS_ALL, in, &run));
     copy[2] = begin_copy(&r, &got[2], b);
     assert_true(copy[0] < copy[1] && copy[1] < run && run < copy[2]);
     assert_ok(r.ops->wait(r.accel, run, RIG_TIMEOUT_NS)); // which says nothing of them
@@ -230,7 +228,7 @@ static void test_copy_after_a_run_that_failed_is_not_made(void **state) {
     struct td_buffer b = buffer_with(&r, 1);
     td_ticket run;
     const td_ticket before = begin_copy(&r, &got[0], b);
-    assert_ok(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in, &run));
+    assert_ok(rig_begin(&r, p, TD_SEGS_ALL, in, &run));
     const td_ticket after = begin_copy(&r, &got[1], b);
     assert_fails(r.ops->wait(r.accel, run, RIG_TIMEOUT_NS), TD_INVALID_ARGUMENT, "label 77");
     assert_ok(r.ops->wait(r.accel, before, RIG_TIMEOUT_NS));
@@ -253,7 +251,7 @@ static void test_run_is_refused_when_it_was_opened_for_plans(void **state) {
     rig_batch(&net, 0, BATCH, x, y);
     const void *in[] = {x, y};
     td_ticket t;
-    assert_fails(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in, &t), TD_FAILED_PRECONDITION,
+    assert_fails(rig_begin(&r, p, TD_SEGS_ALL, in, &t), TD_FAILED_PRECONDITION,
                  "opened for plans alone");
     rig_close(&r);
 }

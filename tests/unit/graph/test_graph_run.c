@@ -344,7 +344,7 @@ static void test_eval_program_is_the_forward_part_when_compiled_for_eval(void **
     assert_true(correct >= 0 && correct <= (int)BATCH && correct == trunc(correct));
     y[3] = 4; // outside the classes
     td_ticket ticket;
-    assert_fails(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in, &ticket), TD_INVALID_ARGUMENT,
+    assert_fails(rig_begin(&r, p, TD_SEGS_ALL, in, &ticket), TD_INVALID_ARGUMENT,
                  "label 4 in row 3 is outside the model's 4 classes");
     rig_close(&r);
 }

@@ -25,6 +25,7 @@ struct td_data {
     const struct td_dataset_ops *ops;
     struct td_dataset *dataset;
     struct td_field field[TD_DATA_FIELDS], recorded[TD_DATA_FIELDS];
+    size_t sample_bytes[TD_DATA_FIELDS];
     size_t n_fields;
     int64_t batch_size;
     size_t batch_bytes, order_bytes;
@@ -47,8 +48,9 @@ static td_status allocate_staging(struct td_data *d) {
     for (size_t f = 0; f < d->n_fields; f++) {
         const struct td_field *field = &d->field[f];
         size_t bytes = td_dtype_bytes(field->dtype);
-        if (!td_size_mul(bytes, (size_t)td_shape_elems(&field->sample_shape), &bytes) ||
-            !td_size_mul(bytes, (size_t)d->batch_size, &bytes)) {
+        const size_t elems = (size_t)td_shape_elems(&field->sample_shape);
+        if (!td_size_mul(bytes, elems, &d->sample_bytes[f]) ||
+            !td_size_mul(d->sample_bytes[f], (size_t)d->batch_size, &bytes)) {
             return td_fail(TD_INVALID_ARGUMENT,
                            "a batch of %lld samples of field '%s' is too large",
                            (long long)d->batch_size, field->name);
@@ -222,7 +224,7 @@ static td_status gather_samples(struct td_data *d, enum td_split split, int64_t 
     return d->ops->gather(d->dataset, split, d->index, n, staging);
 }
 
-static td_status gather(void *split, int32_t loader, int64_t offset, const void **out_fields,
+static td_status gather(void *split, int32_t loader, int64_t offset, struct td_buffer *out_fields,
                         int64_t *out_n) {
     const struct split_state *s = split;
     struct td_data *d = s->data;
@@ -242,7 +244,7 @@ static td_status gather(void *split, int32_t loader, int64_t offset, const void 
     d->next = (d->next + 1) % N_STAGING;
     if (n > 0) TD_TRY(gather_samples(d, (enum td_split)(s - d->split), n, staging));
     for (size_t f = 0; f < d->n_fields; f++) {
-        out_fields[f] = staging[f];
+        out_fields[f] = td_buffer_of_host(staging[f], (size_t)n * d->sample_bytes[f]);
     }
     *out_n = n;
     return TD_OK;
@@ -296,33 +298,60 @@ void td_data_wrap(struct td_data *d, enum td_split split, const struct td_loader
     d->split[split].wrapper = *wrapper;
 }
 
+static const char *split_name(const struct split_state *s) {
+    return td_split_name((enum td_split)(s - s->data->split));
+}
+
+static td_status check_wrapped(const struct td_data *d, const struct split_state *s, int64_t offset,
+                               const struct td_buffer *fields, int64_t n) {
+    for (size_t f = 0; n && f < d->n_fields; f++) {
+        const size_t bytes = (size_t)n * d->sample_bytes[f];
+        const bool is_host = td_buffer_host(fields[f]);
+        if (is_host && fields[f].bytes >= bytes) continue;
+        return td_status_with_class(
+            td_fail(TD_INVALID_ARGUMENT,
+                    "the strategy's loader of split %s gives %zu bytes of field '%s' in host "
+                    "memory at sample %lld, where %lld sample%s %zu",
+                    split_name(s), is_host ? fields[f].bytes : 0, d->field[f].name,
+                    (long long)offset, (long long)n, n == 1 ? " has" : "s have", bytes),
+            TD_CLASS_USER_CODE);
+    }
+    return TD_OK;
+}
+
 // A strategy may be a stranger's, and programs read as many samples as they were recorded for.
 static td_status gather_wrapped(struct td_data *d, const struct split_state *s, int loader,
-                                int64_t offset, const void *out_inputs[TD_DATA_FIELDS],
+                                int64_t offset, struct td_buffer out_inputs[TD_DATA_FIELDS],
                                 int64_t *out_n) {
     const int64_t n = td_sampler_left(s->loader[loader].sampler, offset, s->rank);
     const int64_t wanted = TD_MIN(n, d->batch_size);
-    bool whole = true;
     memset(out_inputs, 0, d->n_fields * sizeof *out_inputs);
     *out_n = -1;
     TD_TRY(s->wrapper.batch(s->wrapper.self, loader, offset, out_inputs, out_n));
-    for (size_t f = 0; wanted && f < d->n_fields; f++) {
-        whole = whole && out_inputs[f];
-    }
-    if (whole && *out_n == wanted) return TD_OK;
+    if (*out_n == wanted) return check_wrapped(d, s, offset, out_inputs, wanted);
     return td_status_with_class(
         td_fail(TD_INVALID_ARGUMENT,
-                "the strategy's loader of split %s gives %lld sample%s%s at sample %lld, where the "
+                "the strategy's loader of split %s gives %lld sample%s at sample %lld, where the "
                 "loader that it wraps has %lld",
-                td_split_name((enum td_split)(s - d->split)), (long long)*out_n,
-                *out_n == 1 ? "" : "s", whole ? "" : " without a field", (long long)offset,
+                split_name(s), (long long)*out_n, *out_n == 1 ? "" : "s", (long long)offset,
                 (long long)wanted),
         TD_CLASS_USER_CODE);
 }
 
 td_status td_data_batch(struct td_data *d, enum td_split split, int loader, int64_t offset,
-                        const void *out_inputs[TD_DATA_FIELDS], int64_t *out_n) {
+                        struct td_buffer out_inputs[TD_DATA_FIELDS], int64_t *out_n) {
     struct split_state *s = &d->split[split];
     if (s->wrapper.batch) return gather_wrapped(d, s, loader, offset, out_inputs, out_n);
     return gather(s, loader, offset, out_inputs, out_n);
+}
+
+const void *td_data_host(struct td_buffer field) {
+    return td_buffer_host(field);
+}
+
+void td_data_buffers(const struct td_data *d, const void *const *fields, int64_t n,
+                     struct td_buffer out_inputs[TD_DATA_FIELDS]) {
+    for (size_t f = 0; f < d->n_fields; f++) {
+        out_inputs[f] = td_buffer_of_host(fields[f], (size_t)n * d->sample_bytes[f]);
+    }
 }

@@ -66,10 +66,16 @@ int64_t td_data_left(const struct td_data *d, enum td_split split, int loader, i
 const struct td_loader *td_data_inner_loader(const struct td_data *d, enum td_split split);
 void td_data_wrap(struct td_data *d, enum td_split split, const struct td_loader *wrapper);
 
-// The rank's batch of the step that starts at `offset` of a loader. inputs[field]: its samples; n:
-// how many (0 at the end, or when this rank has none while others do).
+// The rank's batch of the step that starts at `offset` of a loader. inputs[field]: its samples, in
+// host memory, with at least their bytes; n: how many (0 at the end, or when this rank has none
+// while others do).
 TD_MUST_USE td_status td_data_batch(struct td_data *d, enum td_split split, int loader,
-                                    int64_t offset, const void *out_inputs[TD_DATA_FIELDS],
+                                    int64_t offset, struct td_buffer out_inputs[TD_DATA_FIELDS],
                                     int64_t *out_n);
+// Where a field of such a batch is; NULL where there are no samples.
+const void *td_data_host(struct td_buffer field);
+// Buffers of n samples that the caller has in host memory, fields[field] each.
+void td_data_buffers(const struct td_data *d, const void *const *fields, int64_t n,
+                     struct td_buffer out_inputs[TD_DATA_FIELDS]);
 
 #endif

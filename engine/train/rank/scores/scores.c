@@ -230,10 +230,10 @@ static void add_targets(const struct td_scores *s, double *p, int64_t n) {
     }
 }
 
-td_status td_scores_add(struct td_scores *s, struct td_rank *r, int part, const void *const *inputs,
-                        int64_t n) {
+td_status td_scores_add(struct td_scores *s, struct td_rank *r, int part,
+                        const struct td_buffer *inputs, int64_t n) {
     double *p = part_of(s, part);
-    const void *y = inputs[s->y_field];
+    const void *y = td_data_host(inputs[s->y_field]);
     TD_TRY(td_rank_read_result(r, "logits", n, s->logits, n * s->width));
     if (s->kind != TD_TARGET_CLASS) {
         td_float_convert(s->y_type, y, n * s->width, TD_F64, s->y);

@@ -28,6 +28,7 @@
 
 struct td_rank;
 struct td_buf;
+struct td_buffer;
 
 enum { TD_SCORE_CLASSES = 1024 };
 
@@ -43,9 +44,10 @@ TD_MUST_USE td_status td_scores_create(const struct td_rank *r, int n_parts,
                                        struct td_scores **out_scores);
 void td_scores_destroy(struct td_scores *s); // accepts NULL
 TD_DEFINE_AUTO(td_scores, td_scores_destroy);
-// The n samples of a batch that the rank has just predicted.
+// The n samples of a batch that the rank has just predicted; inputs: host memory, as td_data_batch
+// gave it.
 TD_MUST_USE td_status td_scores_add(struct td_scores *s, struct td_rank *r, int part,
-                                    const void *const *inputs, int64_t n);
+                                    const struct td_buffer *inputs, int64_t n);
 // Collective, once. After it each part is that of all ranks.
 TD_MUST_USE td_status td_scores_sum(struct td_scores *s, struct td_rank *r);
 // Adds a tally for each score that is a number: to that of all, and of each loader.

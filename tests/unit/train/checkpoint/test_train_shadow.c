@@ -67,8 +67,8 @@ static td_status seen_copy_begin(struct td_accelerator *a, struct td_buffer dst,
     return base()->copy_begin(a, dst, dst_offset, src, src_offset, bytes, out_ticket);
 }
 
-static td_status seen_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
-                          td_ticket *out_ticket) {
+static td_status seen_run(struct td_executable *e, uint32_t segments,
+                          const struct td_buffer *inputs, td_ticket *out_ticket) {
     if (!seen.runs) seen.training = pthread_self();
     seen.runs = true;
     return base()->run(e, segments, inputs, out_ticket);

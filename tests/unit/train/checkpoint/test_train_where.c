@@ -40,8 +40,8 @@ static struct td_plugin_desc damaged;
 
 // ---- a device that fails in an evaluation -------------------------------------------------------
 static int runs;
-static td_status failing_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
-                             td_ticket *out_ticket) {
+static td_status failing_run(struct td_executable *e, uint32_t segments,
+                             const struct td_buffer *inputs, td_ticket *out_ticket) {
     const struct td_accelerator_ops *o = td_accelerator_far.ops;
     if (++runs == STEPS + FAILS_IN) {
         return td_status_with_class(td_fail(TD_INTERNAL, "the device fell off the bus"),

@@ -25,8 +25,8 @@ static void note(char c) {
     calls[calls_len] = '\0';
 }
 
-static td_status seen_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
-                          td_ticket *out_ticket) {
+static td_status seen_run(struct td_executable *e, uint32_t segments,
+                          const struct td_buffer *inputs, td_ticket *out_ticket) {
     note('q');
     if (++runs == stop_at) atomic_store(&page->stop, TD_STOP_CHECKPOINT);
     TD_TRY(base()->run(e, segments, inputs, out_ticket));

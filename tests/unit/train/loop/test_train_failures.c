@@ -106,8 +106,8 @@ static struct {
     int64_t at_ns;
 } death;
 
-static td_status dying_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
-                           td_ticket *out_ticket) {
+static td_status dying_run(struct td_executable *e, uint32_t segments,
+                           const struct td_buffer *inputs, td_ticket *out_ticket) {
     if (++death.runs != DIES_IN) return base()->run(e, segments, inputs, out_ticket);
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);

@@ -82,7 +82,7 @@ static td_status hooked_pre_backward(struct td_strategy *s) {
 }
 
 static td_status hooked_backward(struct td_strategy *s, struct td_executable *exe,
-                                 const void *const *inputs, td_ticket *out_ticket) {
+                                 const struct td_buffer *inputs, td_ticket *out_ticket) {
     (void)s;
     note('b');
     return mine.config.accel_ops->run(exe, 1u << TD_SEG_BACKWARD, inputs, out_ticket);
@@ -98,7 +98,7 @@ static td_status hooked_post_backward(struct td_strategy *s) {
 }
 
 static td_status hooked_optimizer_step(struct td_strategy *s, struct td_executable *exe,
-                                       const void *const *inputs, td_ticket *out_ticket) {
+                                       const struct td_buffer *inputs, td_ticket *out_ticket) {
     const struct td_strategy_config *c = &mine.config;
     size_t n;
     (void)s;

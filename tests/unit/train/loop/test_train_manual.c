@@ -60,8 +60,8 @@ struct manual {
 // Forwards that ran: each moves the buffers of a module that has some.
 static int n_forwards;
 
-static td_status counted_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
-                             td_ticket *out_ticket) {
+static td_status counted_run(struct td_executable *e, uint32_t segments,
+                             const struct td_buffer *inputs, td_ticket *out_ticket) {
     const struct td_accelerator_ops *base = td_accelerator_reference.ops;
     n_forwards += (segments & 1u << TD_SEG_FORWARD) != 0;
     return base->run(e, segments, inputs, out_ticket);

@@ -105,7 +105,7 @@ static td_status trace_accel_compile(struct td_accelerator *a, const struct td_p
 }
 
 static td_status trace_accel_run(struct td_executable *e, uint32_t segments,
-                                 const void *const *inputs, td_ticket *out_ticket) {
+                                 const struct td_buffer *inputs, td_ticket *out_ticket) {
     char text[64];
     const int run = ++trace.runs;
     trace_line("accelerator.run #%d%s%s", run, trace_segments(segments, text),

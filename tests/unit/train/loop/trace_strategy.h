@@ -100,7 +100,7 @@ struct trace_loader {
 };
 
 static td_status trace_loader_batch(void *self, int32_t loader, int64_t offset,
-                                    const void **out_fields, int64_t *out_n) {
+                                    struct td_buffer *out_fields, int64_t *out_n) {
     const struct trace_loader *l = self;
     trace_line("loader.batch %s %d from %lld", td_split_name(l->split), loader, (long long)offset);
     return l->inner->batch(l->inner->self, loader, offset, out_fields, out_n);
@@ -116,9 +116,10 @@ static td_status trace_strategy_wrap_loader(struct td_strategy *s, enum td_split
     out->batch = trace_loader_batch;
     return TD_OK;
 }
-static td_status trace_strategy_batch_to_device(struct td_strategy *s, const void *const *fields,
-                                                size_t n_fields, const void **out_inputs) {
-    (void)s;
+static td_status trace_strategy_batch_to_device(struct td_strategy *s, int32_t loader,
+                                                const struct td_buffer *fields, size_t n_fields,
+                                                struct td_buffer *out_inputs) {
+    (void)s, (void)loader;
     trace_line("strategy.batch_to_device n=%zu", n_fields);
     memcpy(out_inputs, fields, n_fields * sizeof *fields);
     return TD_OK;
@@ -129,7 +130,7 @@ static const char *const trace_kinds[] = {"train", "validate", "test", "predict"
 
 static td_status trace_strategy_step(struct td_strategy *s, enum td_strategy_step kind,
                                      struct td_executable *exe, uint32_t segments,
-                                     const void *const *inputs, td_ticket *out_ticket) {
+                                     const struct td_buffer *inputs, td_ticket *out_ticket) {
     char text[64];
     (void)s;
     trace_line("strategy.step %s%s", trace_kinds[kind], trace_segments(segments, text));
@@ -137,14 +138,15 @@ static td_status trace_strategy_step(struct td_strategy *s, enum td_strategy_ste
 }
 TRACE_STRATEGY_POINT(pre_backward, ("strategy.pre_backward"), (struct td_strategy * s), (s))
 static td_status trace_strategy_backward(struct td_strategy *s, struct td_executable *exe,
-                                         const void *const *inputs, td_ticket *out_ticket) {
+                                         const struct td_buffer *inputs, td_ticket *out_ticket) {
     (void)s;
     trace_line("strategy.backward");
     return trace_rank.accel_ops->run(exe, 1u << TD_SEG_BACKWARD, inputs, out_ticket);
 }
 TRACE_STRATEGY_POINT(post_backward, ("strategy.post_backward"), (struct td_strategy * s), (s))
 static td_status trace_strategy_optimizer_step(struct td_strategy *s, struct td_executable *exe,
-                                               const void *const *inputs, td_ticket *out_ticket) {
+                                               const struct td_buffer *inputs,
+                                               td_ticket *out_ticket) {
     (void)s;
     trace_line("strategy.optimizer_step");
     return trace_rank.accel_ops->run(exe, 1u << TD_SEG_FINISH | 1u << TD_SEG_APPLY, inputs,

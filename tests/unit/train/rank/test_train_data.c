@@ -85,12 +85,12 @@ static void test_loaders_give_each_sample_once_when_ranks_divide_them(void **sta
         assert_int_equal(td_data_n_loaders(d, TD_SPLIT_TEST), 0); // not divided
         for (int i = 0; i < 2; i++) {
             const struct td_sampler *s = td_data_loader(d, TD_SPLIT_VAL, i);
-            const void *inputs[TD_DATA_FIELDS];
+            struct td_buffer inputs[TD_DATA_FIELDS];
             int64_t n;
             for (int64_t at = 0; td_sampler_batches(s, at, 2) > 0; at = td_sampler_next(s, at, 2)) {
                 assert_ok(td_data_batch(d, TD_SPLIT_VAL, i, at, inputs, &n));
                 for (int64_t k = 0; k < n; k++) {
-                    seen[i][((const int32_t *)inputs[0])[k]]++;
+                    seen[i][((const int32_t *)td_buffer_host(inputs[0]))[k]]++;
                 }
             }
         }

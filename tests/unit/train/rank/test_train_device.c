@@ -113,8 +113,8 @@ static const struct td_accelerator_ops *base(void) {
 static struct td_rank_page *stop_page;
 static int stop_runs, stop_at;
 
-static td_status stopping_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
-                              td_ticket *out_ticket) {
+static td_status stopping_run(struct td_executable *e, uint32_t segments,
+                              const struct td_buffer *inputs, td_ticket *out_ticket) {
     if (++stop_runs == stop_at) atomic_store(&stop_page->stop, TD_STOP_CHECKPOINT);
     return base()->run(e, segments, inputs, out_ticket);
 }

@@ -49,13 +49,13 @@ static td_status build(struct run *r, struct td_rank **out_rank) {
 
 // training_step, clip_gradients, optimizer_step: forward and backward, the norm, the update.
 static td_status step(struct td_rank *r, const struct td_epoch *epoch, int64_t batch) {
-    const void *gathered[TD_DATA_FIELDS], *inputs[TD_DATA_FIELDS];
+    struct td_buffer gathered[TD_DATA_FIELDS], inputs[TD_DATA_FIELDS];
     struct td_rank_run run;
     int64_t n;
     const int64_t offset = batch * r->config->batch_size * r->facts.world_size;
     TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, 0, offset, gathered, &n));
     TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
-    TD_TRY(td_rank_move_batch(r, gathered, inputs));
+    TD_TRY(td_rank_move_batch(r, 0, gathered, inputs));
     const struct td_program_key key = td_rank_train_key(r, 0, epoch, batch, n);
     static const uint32_t parts[] = {1 << TD_SEG_FORWARD | 1 << TD_SEG_BACKWARD, 1 << TD_SEG_FINISH,
                                      1 << TD_SEG_APPLY};

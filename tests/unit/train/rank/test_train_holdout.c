@@ -79,11 +79,11 @@ static size_t read_all(struct td_data *d, enum td_split split, int32_t rank, int
     for (int i = 0; i < td_data_n_loaders(d, split); i++) {
         const struct td_sampler *s = td_data_loader(d, split, i);
         for (int64_t at = 0; td_sampler_batches(s, at, 4) > 0; at = td_sampler_next(s, at, 4)) {
-            const void *inputs[TD_DATA_FIELDS];
+            struct td_buffer inputs[TD_DATA_FIELDS];
             int64_t n;
             assert_ok(td_data_batch(d, split, i, at, inputs, &n));
             assert_true(n_seen + (size_t)n <= MOST);
-            memcpy(out + n_seen, inputs[0], (size_t)n * sizeof *out);
+            memcpy(out + n_seen, td_buffer_host(inputs[0]), (size_t)n * sizeof *out);
             n_seen += (size_t)n;
         }
     }

@@ -16,6 +16,8 @@ enum kind {
     DOUBLES,  // the inputs
     ONE_LESS,
     NO_FIELD,
+    SHORT_FIELD,
+    FAR_FIELD,
     FAILS,
     NO_LOADER,
     OTHER_LOADER,
@@ -33,22 +35,27 @@ static _Thread_local struct wrapped {
 static int64_t n_batches[RANKS][TD_SPLIT_COUNT];
 static _Thread_local int32_t own_rank;
 
-static td_status batch(void *self, int32_t loader, int64_t offset, const void **out_fields,
+static td_status batch(void *self, int32_t loader, int64_t offset, struct td_buffer *out_fields,
                        int64_t *out_n) {
     struct wrapped *w = self;
-    const void *from[8] = {NULL};
+    struct td_buffer from[8] = {{0}};
     const bool spoils = w->split == spoiled;
     float(*to)[FIELDS_BYTES / sizeof(float)] = w->fields[w->n_batches++ % 2];
     if (spoils && kind == FAILS) return td_fail(TD_INTERNAL, "the wrapper's own words");
     if (spoils && kind == OTHER_LOADER) loader = 3;
     TD_TRY(w->inner->batch(w->inner->self, loader, offset, from, out_n));
-    memcpy(to[0], from[0], (size_t)*out_n * 8 * sizeof(float)); // x has 8 features
-    memcpy(to[1], from[1], (size_t)*out_n * sizeof(int32_t));
+    assert_int_equal(from[0].bytes, (size_t)*out_n * 8 * sizeof(float)); // x has 8 features
+    assert_int_equal(from[1].bytes, (size_t)*out_n * sizeof(int32_t));
+    for (int i = 0; i < 2; i++) {
+        memcpy(to[i], td_buffer_host(from[i]), from[i].bytes);
+        out_fields[i] = td_buffer_of_host(to[i], FIELDS_BYTES);
+    }
     for (int64_t i = 0; spoils && kind == DOUBLES && i < *out_n * 8; i++) {
         to[0][i] *= 2;
     }
-    out_fields[0] = to[0];
-    out_fields[1] = spoils && kind == NO_FIELD ? NULL : to[1];
+    if (spoils && kind == NO_FIELD) out_fields[1] = (struct td_buffer){0};
+    if (spoils && kind == SHORT_FIELD) out_fields[0].bytes = from[0].bytes - 1;
+    if (spoils && kind == FAR_FIELD) out_fields[0].space = TD_SPACE_DEVICE;
     *out_n -= spoils && kind == ONE_LESS;
     return TD_OK;
 }
@@ -163,7 +170,14 @@ static void test_loader_is_named_when_its_batch_cannot_be_trained_on(void **stat
          "the strategy's loader of split val gives 1 sample at sample 0, where the loader that it "
          "wraps has 2",
          TD_CLASS_USER_CODE},
-        {NO_FIELD, TD_SPLIT_TRAIN, "gives 4 samples without a field at sample 0",
+        {NO_FIELD, TD_SPLIT_TRAIN,
+         "gives 0 bytes of field 'y' in host memory at sample 0, where 4 samples have 16",
+         TD_CLASS_USER_CODE},
+        {SHORT_FIELD, TD_SPLIT_TRAIN,
+         "gives 127 bytes of field 'x' in host memory at sample 0, where 4 samples have 128",
+         TD_CLASS_USER_CODE},
+        {FAR_FIELD, TD_SPLIT_VAL,
+         "gives 0 bytes of field 'x' in host memory at sample 0, where 2 samples have 64",
          TD_CLASS_USER_CODE},
         {NO_LOADER, TD_SPLIT_TRAIN,
          "strategy 'wrapping' wraps the loader of split train, but gives no loader back",

@@ -164,7 +164,7 @@ static td_status counted_open(const struct td_strategy_config *c, struct td_stra
 }
 static td_status counted_step(struct td_strategy *s, enum td_strategy_step kind,
                               struct td_executable *exe, uint32_t segments,
-                              const void *const *inputs, td_ticket *out_ticket) {
+                              const struct td_buffer *inputs, td_ticket *out_ticket) {
     (void)s;
     char text[32];
     snprintf(text, sizeof text, "%d:%x", (int)kind, segments & TD_SEGS_ALL);
@@ -189,7 +189,7 @@ static void test_step_slot_gets_apply_only_where_the_optimizer_steps(void **stat
 
 static td_status forgetful_step(struct td_strategy *s, enum td_strategy_step kind,
                                 struct td_executable *exe, uint32_t segments,
-                                const void *const *inputs, td_ticket *out_ticket) {
+                                const struct td_buffer *inputs, td_ticket *out_ticket) {
     td_ticket own;
     (void)s, (void)kind, (void)out_ticket;
     return accel_ops->run(exe, segments, inputs, &own);
@@ -216,7 +216,7 @@ static int64_t beat_now_ns;
 
 static td_status beating_step(struct td_strategy *s, enum td_strategy_step kind,
                               struct td_executable *exe, uint32_t segments,
-                              const void *const *inputs, td_ticket *out_ticket) {
+                              const struct td_buffer *inputs, td_ticket *out_ticket) {
     static const char *const names[] = {"train", "validate", "test", "predict"};
     (void)s;
     note(atomic_load(&beating->heartbeat_ns) == beat_now_ns ? names[kind] : "silent");

@@ -34,7 +34,8 @@ static struct {
 static struct seen {
     int moves, reduces, flag_sums, gathers, broadcasts, barriers, decisions, saves, loads;
     size_t n_fields;
-    const void *const *fields;
+    const struct td_buffer *fields;
+    int32_t loader;
     const void *data; // of the last call of the group, like what follows
     void *out;
     int64_t n;
@@ -69,14 +70,15 @@ static td_status own_environment(struct td_strategy *s, struct td_strategy_facts
 }
 
 // Zeros in place of every sample and label.
-static td_status own_batch(struct td_strategy *s, const void *const *fields, size_t n_fields,
-                           const void **out_inputs) {
+static td_status own_batch(struct td_strategy *s, int32_t loader, const struct td_buffer *fields,
+                           size_t n_fields, struct td_buffer *out_inputs) {
     static const _Alignas(TD_LINE_BYTES) char zeros[BATCH * FEATURES * sizeof(double)];
     s->seen->moves++;
+    s->seen->loader = loader;
     s->seen->fields = fields;
     s->seen->n_fields = n_fields;
     for (size_t i = 0; i < n_fields; i++) {
-        out_inputs[i] = zeros;
+        out_inputs[i] = td_buffer_of_host(zeros, sizeof zeros);
     }
     return TD_OK;
 }
@@ -313,6 +315,7 @@ static void plain_descent(struct run *r, const char *dir) {
 
 static void expect_trained_on_zeros(void) {
     assert_int_equal(seen[0].n_fields, 2);
+    assert_int_equal(seen[0].loader, 0);
     assert_true(fabs(seen[0].loss - loss_of(first.bias)) < 1e-6);
     assert_memory_equal(first.weight, last.weight, sizeof first.weight);
     assert_true(last.bias[0] > first.bias[0]); // class 0 is all that there is
