@@ -15,12 +15,12 @@ static td_status enter(struct td_fabric *f, const char *call) {
 td_status td_fabric_all_reduce(struct td_fabric *f, void *data, int64_t n, enum td_dtype dtype,
                                enum td_reduce_op op) {
     TD_TRY(enter(f, "td_fabric_all_reduce"));
-    return td_fabric_failed(f, td_rank_reduce(f->rank, data, n, dtype, op));
+    return td_fabric_failed(f, td_rank_reduce(f->rank, TD_GROUP_WORLD, data, n, dtype, op));
 }
 
 td_status td_fabric_all_gather(struct td_fabric *f, const void *in, size_t bytes, void *out) {
     TD_TRY(enter(f, "td_fabric_all_gather"));
-    return td_fabric_failed(f, td_rank_all_gather(f->rank, in, bytes, out));
+    return td_fabric_failed(f, td_rank_all_gather(f->rank, TD_GROUP_WORLD, in, bytes, out));
 }
 
 td_status td_fabric_broadcast(struct td_fabric *f, void *data, size_t bytes, int32_t src) {

@@ -73,9 +73,10 @@ struct td_comm_hook_ops {
     // scaled. Where gradients of all ranks were finite and what it gives is not, the attempt ends,
     // class numeric; where the precision may skip steps, that step is skipped.
     td_status (*reduce)(struct td_comm_hook *h, const struct td_bucket *bucket);
-    // (optional) Where the precision may skip steps: whether the one whose buckets were reduced
-    // last is taken. If not, state is again what it was before it. Where none is skipped this is
-    // not called, and each step is taken. Absent: the hook has no state that a step changes.
+    // (optional) Where the precision or a strategy's optimizer_step may skip steps: whether the one
+    // whose buckets were reduced last is taken. If not, state is again what it was before it. Where
+    // none is skipped this is not called, and each step is taken. Absent: the hook has no state
+    // that a step changes.
     void (*end_step)(struct td_comm_hook *h, bool taken);
     // (optional) Bytes that this rank has handed to the collective so far, instead of the buckets'
     // own. Absent: unknown.

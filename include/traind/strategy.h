@@ -222,6 +222,11 @@ enum td_strategy_hook {
     TD_HOOK_EVAL_LOADER_START,
 };
 
+// ---- the table ----------------------------------------------------------------------------------
+// The ranks that a call of the group is among. Numbers from 1 are kept for groups that a strategy
+// has made before.
+enum { TD_GROUP_WORLD = 0 };
+
 struct td_strategy; // the strategy's own
 
 struct td_strategy_ops {
@@ -315,10 +320,16 @@ struct td_strategy_ops {
     // is one.
     td_status (*backward)(struct td_strategy *s, struct td_executable *exe,
                           const struct td_buffer *inputs, td_ticket *out_ticket);
-    // (optional) Instead of running finish and apply, which come together; out_ticket: of its last
-    // run. A precision that may skip steps is refused beside it. Absent: they run with the step.
-    td_status (*optimizer_step)(struct td_strategy *s, struct td_executable *exe,
-                                const struct td_buffer *inputs, td_ticket *out_ticket);
+    // (optional) Instead of running the segments of an update. segments: bits 1 << td_segment,
+    // finish and apply, or apply alone where finish ran for the norm of the gradients. inputs: as
+    // for step. out_stepped: comes true; false where it has not updated, the same on all ranks.
+    // Such a step counts as one that the precision skips: weights are as they were, and gradients
+    // are gone. out_ticket: of its last run; one that has skipped may have run nothing, and leave
+    // it alone. A precision that may skip steps is refused beside it, and so is a comm hook with
+    // state and no end_step. Absent: the segments run with the step.
+    td_status (*optimizer_step)(struct td_strategy *s, struct td_executable *exe, uint32_t segments,
+                                const struct td_buffer *inputs, bool *out_stepped,
+                                td_ticket *out_ticket);
     // (optional) Averages a bucket in place over the world, and sums its control flags. Called for
     // each all_reduce node, in their order, on the thread that runs the accelerator's queue. Of
     // several nodes, with buckets in host memory, it is called on a thread beside that, while the
@@ -347,11 +358,15 @@ struct td_strategy_ops {
     // groups are the collective's (group_create). Each is (optional); absent: the collective's, and
     // a sum of votes for reduce_boolean_decision.
     //
+    // group: TD_GROUP_WORLD. Nobody calls with another one: td_rank_reduce and td_rank_all_gather
+    // refuse it (INVALID_ARGUMENT).
+    //
     // In place over n elements of dtype at data.
-    td_status (*reduce)(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
-                        enum td_reduce_op op);
+    td_status (*reduce)(struct td_strategy *s, int32_t group, void *data, int64_t n,
+                        enum td_dtype dtype, enum td_reduce_op op);
     // in: (bytes). out: (W, bytes), a new leading dimension, also for world 1.
-    td_status (*all_gather)(struct td_strategy *s, const void *in, size_t bytes, void *out);
+    td_status (*all_gather)(struct td_strategy *s, int32_t group, const void *in, size_t bytes,
+                            void *out);
     // data: (bytes) on every rank: those of rank src are copied to all others.
     td_status (*broadcast)(struct td_strategy *s, void *data, size_t bytes, int32_t src);
     // Returns when all ranks have come. tag: the same on all of them; an error names it.

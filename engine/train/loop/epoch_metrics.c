@@ -116,7 +116,7 @@ td_status td_epoch_metrics_mean(struct td_epoch_metrics *e, const char *name, bo
         own[0] = e->own.item[i].sum;
         own[1] = e->own.item[i].count;
     }
-    TD_TRY(td_rank_all_gather(e->rank, own, sizeof own, e->gathered));
+    TD_TRY(td_rank_all_gather(e->rank, TD_GROUP_WORLD, own, sizeof own, e->gathered));
     for (int32_t i = 0; i < e->rank->facts.world_size; i++) {
         sum += e->gathered[2 * (size_t)i];
         count += e->gathered[2 * (size_t)i + 1];
@@ -153,7 +153,7 @@ td_status td_epoch_metrics_describe(struct td_epoch_metrics *e, const struct td_
     double own[2 * SUMS] = {0}, *sums = e->saved[e->spare];
     pack(window, own);
     pack(&e->own, own + SUMS);
-    TD_TRY(td_rank_all_gather(r, own, sizeof own, e->gathered));
+    TD_TRY(td_rank_all_gather(r, TD_GROUP_WORLD, own, sizeof own, e->gathered));
     for (size_t i = 0; i < window->n; i++) {
         add_metric(e, 2 * i, window->item[i].name, "step", m);
     }

@@ -227,7 +227,7 @@ static td_status run_batches(struct asking *a, int64_t n_batches, bool *out_inte
         if (b) td_train_loop_settled(a->loop);
         TD_TRY(td_batch_name(ask(a, offset), a->loop, "predict", b));
         size_t part = sizeof(int64_t) + (size_t)batch * a->row_bytes;
-        TD_TRY(td_rank_all_gather(r, a->own, part, a->all));
+        TD_TRY(td_rank_all_gather(r, TD_GROUP_WORLD, a->own, part, a->all));
         if (r->facts.is_global_zero) TD_TRY(write_batch(a, offset));
         offset = td_sampler_next(s, offset, batch);
     }

@@ -123,6 +123,20 @@ static td_status run_backward(struct td_rank *r, enum td_strategy_step kind,
     return check_ticket(r, "backward");
 }
 
+// A step that the strategy does not take is as one that the precision skips.
+static td_status run_optimizer_step(struct td_rank *r, const struct td_runnable *p,
+                                    uint32_t segments, const struct td_buffer *inputs) {
+    const td_ticket before = r->ticket;
+    bool stepped = true;
+    r->ticket = TD_NO_TICKET;
+    TD_TRY(r->strategy_ops->optimizer_step(r->strategy, p->exe, segments, inputs, &stepped,
+                                           &r->ticket));
+    if (!stepped && r->ticket == TD_NO_TICKET) r->ticket = before; // done
+    r->skipped = !stepped;
+    td_rank_hook_end_step(r, stepped);
+    return check_ticket(r, "optimizer_step");
+}
+
 // Segments one by one, because the strategy has something to do between them.
 static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, uint32_t segments,
                                 const struct td_runnable *p, const struct td_buffer *inputs) {
@@ -140,17 +154,9 @@ static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, u
         if (o->post_backward) TD_TRY(o->post_backward(r->strategy));
     }
     if (!update) return TD_OK;
-    if (!o->optimizer_step) return run_gated(r, kind, p, update, inputs);
-    if (update != UPDATE) {
-        return td_fail(
-            TD_FAILED_PRECONDITION,
-            "strategy '%s' has an optimizer_step of its own, which runs finish and apply "
-            "together: the gradients' norm is not to be had before it",
-            r->strategy_name);
-    }
-    r->ticket = TD_NO_TICKET;
-    TD_TRY(o->optimizer_step(r->strategy, p->exe, inputs, &r->ticket));
-    return check_ticket(r, "optimizer_step");
+    const bool is_slot = o->optimizer_step && update & 1u << TD_SEG_APPLY;
+    return is_slot ? run_optimizer_step(r, p, update, inputs)
+                   : run_gated(r, kind, p, update, inputs);
 }
 
 static bool has_hooks(const struct td_rank *r) {
@@ -281,5 +287,5 @@ td_status td_rank_hook(struct td_rank *r, enum td_strategy_hook hook, int64_t ba
 }
 
 td_status td_rank_sum(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype) {
-    return td_rank_reduce(r, data, n, dtype, TD_REDUCE_SUM);
+    return td_rank_reduce(r, TD_GROUP_WORLD, data, n, dtype, TD_REDUCE_SUM);
 }

@@ -62,6 +62,9 @@ CASES = [
     ({"comm_hook": plugin("comm_hook", "one_bit"), "trainer": {"precision": "16-mixed"}},
      "comm_hook 'one_bit' keeps state but has no end_step, and precision '16-mixed' may skip steps; use another "
      "precision, such as bf16-mixed"),
+    ({"comm_hook": plugin("comm_hook", "one_bit"), "trainer": {"strategy": plugin("strategy", "updates")}},
+     "comm_hook 'one_bit' keeps state but has no end_step, and strategy 'updates' may skip steps in its optimizer_step; "
+     "use another comm_hook or strategy"),
     ({"trainer": {"strategy": plugin("strategy", "steps"), "precision": "16-mixed"}},
      "strategy 'steps' has an optimizer_step of its own, and precision '16-mixed' may skip steps; use another "
      "precision, such as bf16-mixed"),
@@ -97,15 +100,23 @@ CASES = [
     ({"metrics": ["f1_macro"], "model": {"loss": {"name": "mse"}}, "data": FLOATS},
      "metrics: F1 and the confusion matrix are of classes; loss mse has r2"),
 ]
+
+def steps(name):
+    """sign_vote with an optimizer_step that is never called."""
+    return with_slot("sign_vote", "td_strategy_ops", """
+static td_status own_step(struct td_strategy *s, struct td_executable *exe, uint32_t segments,
+                          const struct td_buffer *inputs, bool *out_stepped, td_ticket *out_ticket) {
+    (void)s, (void)exe, (void)segments, (void)inputs, (void)out_stepped, (void)out_ticket;
+    return NULL;
+}
+""", "optimizer_step = own_step").replace('"sign_vote"', f'"{name}"')
+
+
 # What is built for them: the object's name, and its source.
 SOURCES = {
     "strategy-sign_vote": (EXAMPLES / "sign_vote.c").read_text(),
-    "strategy-steps": with_slot("sign_vote", "td_strategy_ops", """
-static td_status own_step(struct td_strategy *s, struct td_executable *exe, const void *const *inputs, td_ticket *out) {
-    (void)s, (void)exe, (void)inputs, (void)out;
-    return NULL;
-}
-""", "optimizer_step = own_step").replace('"sign_vote"', '"steps"'),
+    "strategy-steps": steps("steps"),
+    "strategy-updates": re.sub(r"\n    \.reduce_gradients = [^\n]*", "", steps("updates")),
     "comm_hook-one_bit": one_bit_without("end_step"),
     "module-gan": with_slot("gan", "td_module_ops", """
 static td_status play(struct td_module *m, struct td_steps *s, int64_t batch) {

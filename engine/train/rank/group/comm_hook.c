@@ -121,7 +121,13 @@ td_status td_rank_hook_bytes(const struct td_rank *r, size_t *out_bytes) {
 // A step that is not taken would stay in what it keeps.
 td_status td_rank_check_hook(struct td_rank *r) {
     const struct td_comm_hook_ops *o = r->hooks[0].ops;
-    if (!r->hook || !o->state_save || o->end_step || !r->precision_ops->step_gate) return TD_OK;
+    if (!r->hook || !o->state_save || o->end_step) return TD_OK;
+    if (r->strategy_ops->optimizer_step) {
+        return td_bad_spec("comm_hook '%s' keeps state but has no end_step, and strategy '%s' may "
+                           "skip steps in its optimizer_step; use another comm_hook or strategy",
+                           r->config->comm_hook.name, r->strategy_name);
+    }
+    if (!r->precision_ops->step_gate) return TD_OK;
     return td_bad_spec(
         "comm_hook '%s' keeps state but has no end_step, and precision '%s' may skip "
         "steps; use another precision, such as bf16-mixed",

@@ -22,18 +22,30 @@ static void expect_own_group(const struct td_rank *r) {
     TD_DCHECK(td_comm_thread_is_idle(r->comm));
 }
 
-td_status td_rank_reduce(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype,
-                         enum td_reduce_op op) {
+static td_status check_group(int32_t group) {
+    if (group == TD_GROUP_WORLD) return TD_OK;
+    return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
+                                        "a call of group %" PRId32
+                                        " of ranks; there is group %d, which is all of them",
+                                        group, TD_GROUP_WORLD),
+                                TD_CLASS_USER_CODE);
+}
+
+td_status td_rank_reduce(struct td_rank *r, int32_t group, void *data, int64_t n,
+                         enum td_dtype dtype, enum td_reduce_op op) {
     const struct td_strategy_ops *o = r->strategy_ops;
+    TD_TRY(check_group(group));
     expect_own_group(r);
-    if (o->reduce) return o->reduce(r->strategy, data, n, dtype, op);
+    if (o->reduce) return o->reduce(r->strategy, group, data, n, dtype, op);
     return r->group_ops->all_reduce(r->group, data, n, dtype, op);
 }
 
-td_status td_rank_all_gather(struct td_rank *r, const void *in, size_t bytes, void *out) {
+td_status td_rank_all_gather(struct td_rank *r, int32_t group, const void *in, size_t bytes,
+                             void *out) {
     const struct td_strategy_ops *o = r->strategy_ops;
+    TD_TRY(check_group(group));
     expect_own_group(r);
-    if (o->all_gather) return o->all_gather(r->strategy, in, bytes, out);
+    if (o->all_gather) return o->all_gather(r->strategy, group, in, bytes, out);
     return r->group_ops->all_gather(r->group, in, bytes, out);
 }
 
@@ -61,7 +73,7 @@ td_status td_rank_decide(struct td_rank *r, bool decision, bool all, bool *out_d
         return o->reduce_boolean_decision(r->strategy, decision, all, out_decision);
     }
     int32_t votes = decision;
-    TD_TRY(td_rank_reduce(r, &votes, 1, TD_I32, TD_REDUCE_SUM));
+    TD_TRY(td_rank_reduce(r, TD_GROUP_WORLD, &votes, 1, TD_I32, TD_REDUCE_SUM));
     *out_decision = all ? votes == r->facts.world_size : votes > 0;
     return TD_OK;
 }

@@ -24,10 +24,11 @@
 // slot keeps it.
 void td_rank_expect(struct td_rank *r, enum td_rank_deadline deadline);
 
-TD_MUST_USE td_status td_rank_reduce(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype,
-                                     enum td_reduce_op op);
-TD_MUST_USE td_status td_rank_all_gather(struct td_rank *r, const void *in, size_t bytes,
-                                         void *out);
+// group: TD_GROUP_WORLD. Errors: INVALID_ARGUMENT for another one, which no strategy has so far.
+TD_MUST_USE td_status td_rank_reduce(struct td_rank *r, int32_t group, void *data, int64_t n,
+                                     enum td_dtype dtype, enum td_reduce_op op);
+TD_MUST_USE td_status td_rank_all_gather(struct td_rank *r, int32_t group, const void *in,
+                                         size_t bytes, void *out);
 TD_MUST_USE td_status td_rank_broadcast(struct td_rank *r, void *data, size_t bytes, int32_t src);
 // Who comes last may have loaded or saved something: TD_RANK_SAVES, for this call.
 TD_MUST_USE td_status td_rank_barrier(struct td_rank *r, const char *tag);

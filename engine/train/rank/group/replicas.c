@@ -61,7 +61,7 @@ static td_status compare(struct td_rank *r, uint32_t which, bool out_same[N_ROLE
         if (!(which & 1u << roles[i])) continue;
         TD_TRY(each_piece(r, roles[i], false, digest_piece, &own[i]));
     }
-    TD_TRY(td_rank_all_gather(r, own, sizeof own, all));
+    TD_TRY(td_rank_all_gather(r, TD_GROUP_WORLD, own, sizeof own, all));
     for (size_t i = 0; i < world * N_ROLES; i++) {
         out_same[i % N_ROLES] &= all[i] == all[i % N_ROLES];
     }

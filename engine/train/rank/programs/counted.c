@@ -85,7 +85,7 @@ double td_rank_count_scale(const struct td_rank *r, int64_t window) {
 // Ranks average, so a gradient is one over their number times the sum.
 td_status td_rank_divisor(struct td_rank *r, double counted, double scale, double *out_divisor) {
     const double ranks = r->facts.world_size;
-    if (ranks > 1) TD_TRY(td_rank_reduce(r, &counted, 1, TD_F64, TD_REDUCE_SUM));
+    if (ranks > 1) TD_TRY(td_rank_reduce(r, TD_GROUP_WORLD, &counted, 1, TD_F64, TD_REDUCE_SUM));
     *out_divisor = counted > 0 ? counted * scale / ranks : 1;
     return TD_OK;
 }

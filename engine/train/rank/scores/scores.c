@@ -282,7 +282,7 @@ static td_status sum_over_ranks(struct td_scores *s, struct td_rank *r) {
     if (s->kind != TD_TARGET_REAL) return td_rank_sum(r, s->part, (int64_t)all, TD_F64);
     TD_AUTO_FREE double *gathered = td_calloc(world * all, sizeof *gathered);
     if (!gathered) return td_fail_oom();
-    TD_TRY(td_rank_all_gather(r, s->part, all * sizeof *s->part, gathered));
+    TD_TRY(td_rank_all_gather(r, TD_GROUP_WORLD, s->part, all * sizeof *s->part, gathered));
     memset(s->part, 0, all * sizeof *s->part);
     for (size_t k = 0; k < world; k++) {
         for (int p = 0; p < s->n_parts; p++) {

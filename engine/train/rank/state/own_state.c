@@ -56,7 +56,7 @@ static td_status gather_ranks(struct td_rank *r, struct owner o, struct td_span 
     size_t row = 0;
     TD_AUTO_FREE uint64_t *sizes = td_calloc(world, sizeof *sizes);
     if (!sizes) return td_fail_oom();
-    TD_TRY(td_rank_all_gather(r, &bytes, sizeof bytes, sizes));
+    TD_TRY(td_rank_all_gather(r, TD_GROUP_WORLD, &bytes, sizeof bytes, sizes));
     for (size_t i = 0; i < world; i++) {
         row = TD_MAX(row, (size_t)sizes[i]);
     }
@@ -64,7 +64,7 @@ static td_status gather_ranks(struct td_rank *r, struct owner o, struct td_span 
     TD_AUTO_FREE char *mine = td_calloc(row + 1, 1), *all = td_calloc(world, row + 1);
     if (!mine || !all) return td_fail_oom();
     if (own.bytes) memcpy(mine, own.data, own.bytes);
-    if (row) TD_TRY(td_rank_all_gather(r, mine, row, all));
+    if (row) TD_TRY(td_rank_all_gather(r, TD_GROUP_WORLD, mine, row, all));
     for (size_t i = 0; i < world && keeps; i++) {
         char name[TD_PLUGIN_STATE_NAME];
         name_rank(o, (int32_t)i, name);

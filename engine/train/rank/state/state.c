@@ -45,7 +45,8 @@ static td_status compare_offers(struct td_rank *r, struct offer own, struct verd
     const int32_t world = r->facts.world_size;
     TD_AUTO_FREE struct offer *all = td_calloc((size_t)world, sizeof own);
     if (!all) return td_fail_oom();
-    TD_TRY_CTX(td_rank_all_gather(r, &own, sizeof own, all), "compare checkpoints of ranks");
+    TD_TRY_CTX(td_rank_all_gather(r, TD_GROUP_WORLD, &own, sizeof own, all),
+               "compare checkpoints of ranks");
     for (int32_t i = 0; i < world; i++) {
         if (all[i].step < 0) continue;
         const bool is_first = v.least.step < 0;
@@ -390,7 +391,7 @@ td_status td_rank_compare(struct td_rank *r) {
     const int32_t world = r->facts.world_size;
     TD_AUTO_FREE struct common *all = td_calloc((size_t)world, sizeof own);
     if (!all) return td_fail_oom();
-    TD_TRY(td_rank_all_gather(r, &own, sizeof own, all));
+    TD_TRY(td_rank_all_gather(r, TD_GROUP_WORLD, &own, sizeof own, all));
     TD_TRY(divide(r, all));
     for (int32_t i = 0; i < world; i++) {
         TD_TRY(compare_with(r, &own, i, &all[i]));

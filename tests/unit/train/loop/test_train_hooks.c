@@ -9,6 +9,7 @@
 
 #include "engine/train/build.h"
 #include "engine/train/loop/fit.h"
+#include "engine/train/loop/manual.h"
 #include "tests/unit/train/rank/ranks_rig.h"
 #include "traind/comm_hook.h"
 
@@ -22,6 +23,7 @@ static _Thread_local struct {
     const struct td_strategy_memory *memory;
     char calls[256];
     size_t n;
+    int updates;
 } mine;
 // Of both, when they are done.
 static char calls[RANKS][sizeof mine.calls];
@@ -97,14 +99,26 @@ static td_status hooked_post_backward(struct td_strategy *s) {
     return TD_OK;
 }
 
+static int skipped;    // which update is not taken, from 1; 0: each is
+static bool runs_none; // of an update that is not taken; else finish
+
 static td_status hooked_optimizer_step(struct td_strategy *s, struct td_executable *exe,
-                                       const struct td_buffer *inputs, td_ticket *out_ticket) {
+                                       uint32_t segments, const struct td_buffer *inputs,
+                                       bool *out_stepped, td_ticket *out_ticket) {
     const struct td_strategy_config *c = &mine.config;
+    const uint32_t finish = 1u << TD_SEG_FINISH;
+    const bool skips = ++mine.updates == skipped;
     size_t n;
     (void)s;
-    note('o');
-    TD_TRY(c->accel_ops->run(exe, 1u << TD_SEG_FINISH, inputs, out_ticket));
-    TD_TRY(c->accel_ops->wait(c->accel, *out_ticket, TIMEOUT_NS));
+    note(skips ? '-' : segments & finish ? 'o' : 'a');
+    assert_true(*out_stepped && (segments | finish) == (finish | 1u << TD_SEG_APPLY));
+    *out_stepped = !skips;
+    if (skips && runs_none) return TD_OK;
+    if (segments & finish) {
+        TD_TRY(c->accel_ops->run(exe, finish, inputs, out_ticket));
+        TD_TRY(c->accel_ops->wait(c->accel, *out_ticket, TIMEOUT_NS));
+    }
+    if (skips) return TD_OK;
     TD_TRY(scale(TD_ROLE_PARAM, 0.999f, &n));
     return c->accel_ops->run(exe, 1u << TD_SEG_APPLY, inputs, out_ticket);
 }
@@ -119,8 +133,20 @@ static void change(struct run *r, const char *dir) {
     r->config.limits.val_batches = (struct td_amount){0};
 }
 
+static void hook_all(void) {
+    hooked_ops = *base();
+    hooked_ops.open = hooked_open;
+    hooked_ops.place = hooked_place;
+    hooked_ops.teardown = hooked_teardown;
+    hooked_ops.pre_backward = hooked_pre_backward;
+    hooked_ops.backward = hooked_backward;
+    hooked_ops.post_backward = hooked_post_backward;
+    hooked_ops.optimizer_step = hooked_optimizer_step;
+}
+
+// expected: calls of each rank, 2 batches a window, one window an epoch.
 static int64_t run_hooked(const char *scratch, const char *name, const char *accelerator,
-                          bool by_tensor, char dir[TD_FS_PATH_BYTES]) {
+                          bool by_tensor, const char *expected, char dir[TD_FS_PATH_BYTES]) {
     const struct job j = {.accelerator = accelerator,
                           .strategy = "hooked",
                           .precision = "32-true",
@@ -133,27 +159,72 @@ static int64_t run_hooked(const char *scratch, const char *name, const char *acc
     assert_ok(td_fs_path(dir, "%s/%s", scratch, name));
     memset(calls, 0, sizeof calls);
     const int64_t steps = run_job(&j, dir).step;
-    // 2 batches a window, one window an epoch.
-    assert_string_equal(calls[0], "<b><b>o<b><b>o<b><b>o");
+    assert_string_equal(calls[0], expected);
     assert_string_equal(calls[1], calls[0]);
     return steps;
 }
 
 static void test_hooks_of_a_strategy_leave_the_bits_of_the_reference(void **state) {
+    static const char each[] = "<b><b>o<b><b>o<b><b>o";
     char reference[TD_FS_PATH_BYTES], far[TD_FS_PATH_BYTES], by_tensor[TD_FS_PATH_BYTES];
-    hooked_ops = *base();
-    hooked_ops.open = hooked_open;
-    hooked_ops.place = hooked_place;
-    hooked_ops.teardown = hooked_teardown;
-    hooked_ops.pre_backward = hooked_pre_backward;
-    hooked_ops.backward = hooked_backward;
-    hooked_ops.post_backward = hooked_post_backward;
-    hooked_ops.optimizer_step = hooked_optimizer_step;
-    const int64_t steps = run_hooked(*state, "reference", "reference", false, reference);
-    assert_int_equal(run_hooked(*state, "far", "far", false, far), steps);
-    assert_int_equal(run_hooked(*state, "by-tensor", "far", true, by_tensor), steps);
+    hook_all();
+    const int64_t steps = run_hooked(*state, "reference", "reference", false, each, reference);
+    assert_int_equal(run_hooked(*state, "far", "far", false, each, far), steps);
+    assert_int_equal(run_hooked(*state, "by-tensor", "far", true, each, by_tensor), steps);
     expect_same(far, reference, steps);
     expect_same(by_tensor, reference, steps);
+}
+
+// Whether it ran finish or nothing: it is no step, and its gradients are gone.
+static void test_update_that_a_strategy_does_not_take_is_no_step(void **state) {
+    static const char one_less[] = "<b><b>o<b><b>-<b><b>o";
+    char reference[TD_FS_PATH_BYTES], far[TD_FS_PATH_BYTES];
+    hook_all();
+    skipped = 2;
+    assert_int_equal(run_hooked(*state, "reference", "reference", false, one_less, reference), 2);
+    runs_none = true;
+    assert_int_equal(run_hooked(*state, "far", "far", false, one_less, far), 2);
+    expect_same(far, reference, 2);
+    skipped = 0;
+    runs_none = false;
+}
+
+static void test_strategy_updates_after_the_norm_was_asked_for(void **state) {
+    struct run r;
+    struct td_rank *rank;
+    struct td_train_loop l;
+    struct td_manual m;
+    int64_t n;
+    double norm;
+    bool stepped;
+    (void)state;
+    hook_all();
+    prepare_run(&r, &hooked, "hooked", NULL);
+    r.config.accelerator = "far";
+    r.config.limits.val_batches = (struct td_amount){0};
+    r.config.optimizer.log_norm = true;
+    r.config.manual = true;
+    assert_ok(td_rank_create(&r.config, &r.io, &r.events, &rank));
+    td_train_loop_init(&l, rank);
+    assert_ok(td_train_loop_settle(&l));
+    assert_ok(td_epoch_metrics_begin(&l.played, rank));
+    td_manual_init(&m, &l);
+    skipped = 2;
+    for (int i = 0; i < 2; i++) {
+        assert_ok(td_manual_next(&m, &n));
+        assert_ok(td_manual_forward(&m, 0, 1));
+        assert_ok(td_manual_backward(&m, -1));
+        assert_ok(td_manual_norm(&m, 0, &norm));
+        assert_true(norm > 0);
+        assert_ok(td_manual_optimizer_step(&m, 0, &stepped));
+        assert_int_equal(stepped, i == 0);
+    }
+    assert_string_equal(mine.calls, "<b>a<b>-");
+    assert_ok(td_manual_drain(&m));
+    assert_int_equal(l.at.step, 1);
+    skipped = 0;
+    td_rank_destroy(rank);
+    dispose(&r);
 }
 
 // ---- the end of a step --------------------------------------------------------------------------
@@ -515,6 +586,8 @@ int main(void) {
         test_in_scratch(test_loss_is_named_when_gradients_were_not_finite_before_the_hook),
         cmocka_unit_test(test_end_of_a_step_changes_what_is_shown_and_nothing_else),
         cmocka_unit_test(test_attempt_ends_when_the_end_of_a_step_fails),
+        test_in_scratch(test_update_that_a_strategy_does_not_take_is_no_step),
+        cmocka_unit_test(test_strategy_updates_after_the_norm_was_asked_for),
         test_in_scratch(test_hooks_of_a_strategy_leave_the_bits_of_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

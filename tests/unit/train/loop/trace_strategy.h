@@ -145,12 +145,12 @@ static td_status trace_strategy_backward(struct td_strategy *s, struct td_execut
 }
 TRACE_STRATEGY_POINT(post_backward, ("strategy.post_backward"), (struct td_strategy * s), (s))
 static td_status trace_strategy_optimizer_step(struct td_strategy *s, struct td_executable *exe,
-                                               const struct td_buffer *inputs,
-                                               td_ticket *out_ticket) {
+                                               uint32_t segments, const struct td_buffer *inputs,
+                                               bool *out_stepped, td_ticket *out_ticket) {
     (void)s;
+    assert_true(*out_stepped);
     trace_line("strategy.optimizer_step");
-    return trace_rank.accel_ops->run(exe, 1u << TD_SEG_FINISH | 1u << TD_SEG_APPLY, inputs,
-                                     out_ticket);
+    return trace_rank.accel_ops->run(exe, segments, inputs, out_ticket);
 }
 static td_status trace_strategy_reduce_gradients(struct td_strategy *s, const struct td_bucket *b) {
     (void)s;
@@ -182,6 +182,11 @@ static td_status trace_strategy_hook(struct td_strategy *s, enum td_strategy_hoo
 }
 
 // ---- the group ----------------------------------------------------------------------------------
+static struct td_collective *trace_world(int32_t group) {
+    assert_int_equal(group, TD_GROUP_WORLD);
+    return trace_rank.collective;
+}
+
 #define TRACE_STRATEGY_GROUP(slot, call, args, params, pass)                                       \
     static td_status trace_strategy_##slot params {                                                \
         (void)s;                                                                                   \
@@ -190,12 +195,13 @@ static td_status trace_strategy_hook(struct td_strategy *s, enum td_strategy_hoo
     }
 TRACE_STRATEGY_GROUP(reduce, all_reduce,
                      ("strategy.reduce n=%lld %s", (long long)n, td_dtype_name(dtype)),
-                     (struct td_strategy * s, void *data, int64_t n, enum td_dtype dtype,
-                      enum td_reduce_op op),
-                     (trace_rank.collective, data, n, dtype, op))
+                     (struct td_strategy * s, int32_t group, void *data, int64_t n,
+                      enum td_dtype dtype, enum td_reduce_op op),
+                     (trace_world(group), data, n, dtype, op))
 TRACE_STRATEGY_GROUP(all_gather, all_gather, ("strategy.all_gather"),
-                     (struct td_strategy * s, const void *in, size_t bytes, void *out),
-                     (trace_rank.collective, in, bytes, out))
+                     (struct td_strategy * s, int32_t group, const void *in, size_t bytes,
+                      void *out),
+                     (trace_world(group), in, bytes, out))
 TRACE_STRATEGY_GROUP(broadcast, broadcast, ("strategy.broadcast from %d", src),
                      (struct td_strategy * s, void *data, size_t bytes, int32_t src),
                      (trace_rank.collective, data, bytes, src))
@@ -206,7 +212,7 @@ static td_status trace_strategy_reduce_boolean_decision(struct td_strategy *s, b
                                                         bool all, bool *out_decision) {
     int32_t votes = decision;
     trace_line("strategy.reduce_boolean_decision %s", all ? "all" : "any");
-    TD_TRY(trace_strategy_reduce(s, &votes, 1, TD_I32, TD_REDUCE_SUM));
+    TD_TRY(trace_strategy_reduce(s, TD_GROUP_WORLD, &votes, 1, TD_I32, TD_REDUCE_SUM));
     *out_decision = all ? votes == trace_rank.world_size : votes > 0;
     return TD_OK;
 }

@@ -83,9 +83,10 @@ static td_status own_batch(struct td_strategy *s, int32_t loader, const struct t
     return TD_OK;
 }
 
-static td_status own_reduce(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
-                            enum td_reduce_op op) {
+static td_status own_reduce(struct td_strategy *s, int32_t group, void *data, int64_t n,
+                            enum td_dtype dtype, enum td_reduce_op op) {
     struct seen *k = s->seen;
+    assert_int_equal(group, TD_GROUP_WORLD);
     k->reduces++;
     k->data = data, k->n = n, k->dtype = dtype, k->op = op;
     TD_TRY(s->config.collective_ops->all_reduce(s->config.collective, data, n, dtype, op));
@@ -96,8 +97,10 @@ static td_status own_reduce(struct td_strategy *s, void *data, int64_t n, enum t
     return TD_OK;
 }
 
-static td_status own_all_gather(struct td_strategy *s, const void *in, size_t bytes, void *out) {
+static td_status own_all_gather(struct td_strategy *s, int32_t group, const void *in, size_t bytes,
+                                void *out) {
     struct seen *k = s->seen;
+    assert_int_equal(group, TD_GROUP_WORLD);
     k->gathers++;
     k->data = in, k->bytes = bytes, k->out = out;
     TD_TRY(s->config.collective_ops->all_gather(s->config.collective, in, bytes, out));
@@ -363,10 +366,11 @@ static td_status call_each(struct td_rank *r) {
     k->changes = true;
     by_hand[rank].x[0] = (float)rank + 1;
     by_hand[rank].x[1] = 10 - (float)rank;
-    TD_TRY(td_rank_reduce(r, by_hand[rank].x, 2, TD_F32, TD_REDUCE_MAX));
+    TD_TRY(td_rank_reduce(r, TD_GROUP_WORLD, by_hand[rank].x, 2, TD_F32, TD_REDUCE_MAX));
     by_hand[rank].reduce = *k;
     by_hand[rank].mine = 6 + 2 * rank;
-    TD_TRY(td_rank_all_gather(r, &by_hand[rank].mine, sizeof(int32_t), by_hand[rank].gathered));
+    TD_TRY(td_rank_all_gather(r, TD_GROUP_WORLD, &by_hand[rank].mine, sizeof(int32_t),
+                              by_hand[rank].gathered));
     by_hand[rank].gather = *k;
     by_hand[rank].sent = rank;
     TD_TRY(td_rank_broadcast(r, &by_hand[rank].sent, sizeof(int32_t), 1));

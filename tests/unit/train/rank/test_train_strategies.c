@@ -52,6 +52,16 @@ static void test_single_device_refuses_a_world_of_two(void **state) {
 }
 
 // Contract 7: collectives of one rank are identities
+static void test_group_call_is_refused_when_it_is_not_of_the_world(void **state) {
+    struct td_rank r = {.strategy_ops = all[0]->ops, .group_ops = td_collective_local.ops};
+    float x = 1, gathered;
+    (void)state;
+    assert_fails(td_rank_reduce(&r, 1, &x, 1, TD_F32, TD_REDUCE_MEAN), TD_INVALID_ARGUMENT,
+                 "a call of group 1 of ranks; there is group 0, which is all of them");
+    assert_fails(td_rank_all_gather(&r, -1, &x, sizeof x, &gathered), TD_INVALID_ARGUMENT,
+                 "a call of group -1 of ranks");
+}
+
 static void test_group_calls_are_identities_when_the_world_is_one(void **state) {
     (void)state;
     for (size_t i = 0; i < TD_COUNTOF(all); i++) {
@@ -71,7 +81,7 @@ static void test_group_calls_are_identities_when_the_world_is_one(void **state) 
         assert_true(facts->is_global_zero && facts->world_size == 1 && facts->restore_optimizer);
         assert_true(facts->resumes_exactly && !facts->handles_gradient_accumulation);
         float x[3] = {1, 2, 3}, gathered[3] = {0};
-        assert_ok(td_rank_reduce(&r, x, 3, TD_F32, TD_REDUCE_MEAN));
+        assert_ok(td_rank_reduce(&r, TD_GROUP_WORLD, x, 3, TD_F32, TD_REDUCE_MEAN));
         const struct td_bucket bucket = {
             .struct_bytes = sizeof bucket,
             .dtype = TD_F32,
@@ -80,7 +90,8 @@ static void test_group_calls_are_identities_when_the_world_is_one(void **state) 
         };
         assert_ok(td_rank_reduce_gradients(&r, &bucket));
         assert_ok(td_rank_broadcast(&r, x, sizeof x, 0));
-        assert_ok(td_rank_all_gather(&r, x, sizeof x, gathered)); // (1, 3): one row a rank
+        assert_ok(td_rank_all_gather(&r, TD_GROUP_WORLD, x, sizeof x,
+                                     gathered)); // (1, 3): one row a rank
         assert_memory_equal(x, gathered, sizeof x);
         assert_true(x[0] == 1 && x[2] == 3);
         bool decision;
@@ -153,6 +164,7 @@ static void test_slot_of_the_strategy_comes_before_the_collective(void **state) 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_single_device_refuses_a_world_of_two),
+        cmocka_unit_test(test_group_call_is_refused_when_it_is_not_of_the_world),
         cmocka_unit_test(test_group_calls_are_identities_when_the_world_is_one),
         cmocka_unit_test(test_facts_are_the_launchers_when_a_strategy_opens),
         cmocka_unit_test(test_slot_of_the_strategy_comes_before_the_collective),
