@@ -44,7 +44,7 @@
 //  - in pre_backward, backward, post_backward and optimizer_step: gradients, too;
 //  - in reduce_gradients: the bucket;
 //  - in hook: buffers;
-//  - in optimizer_state: optimizer state;
+//  - in optimizer_state: the roles that it is asked for;
 //  - in any other slot: nothing.
 //
 // A slot that is called on the training thread, but for on_exception, finds all runs done. Only
@@ -59,7 +59,8 @@
 // run, so that an accelerator may use what it packed of them. A step slot that wrote parameters
 // itself takes the bit out of the segments of its next run, of whatever kind of step that is. With
 // pre_backward, backward, post_backward or optimizer_step the rank context leaves it out of each
-// training step, and of the first run after one.
+// training step, and of the first run after one. So it does for the first run after an
+// optimizer_state that was asked for parameters.
 //
 // Where ranks differ: gradients that differ between ranks are clipped by each rank's own norm, and
 // `grad_norm` is no norm of the job. Where ranks hold different weights, each rank's metrics are of
@@ -175,6 +176,18 @@ struct td_loader {
 struct td_strategy_memory {
     // By td_role: td_state_region_bytes of each, that of TD_ROLE_GRAD with the control tail.
     struct td_buffer region[TD_ROLE_COUNT];
+};
+
+// What a slot of checkpoints is asked with. It comes filled in. Who reads a field that a later
+// minor version added looks at struct_bytes first. Strings die when the slot returns.
+struct td_checkpoint_call {
+    uint32_t struct_bytes;
+    // Bits 1 << td_role, of parameters, buffers and optimizer state; other bits are not read. Of
+    // save_checkpoint and load_checkpoint it is the answer, and comes as what holds where the slot
+    // is absent. Of remove_checkpoint: those that the checkpoint has.
+    uint32_t roles;
+    const char *path;    // of the checkpoint, a directory; NULL: none is meant yet
+    const void *options; // of storage; NULL, until there are some
 };
 
 // What a strategy keeps of itself in a checkpoint, beside the state of the rank.
@@ -378,24 +391,27 @@ struct td_strategy_ops {
     // ---- checkpoints ----------------------------------------------------------------------------
     // Every path has one owner, who writes and removes it.
     //
-    // (optional) Which roles this rank writes: bits 1 << td_role, of parameters, buffers and
-    // optimizer state; other bits are not read. A role is one rank's: where two claim it, the
-    // attempt ends before its first step (class user_code). Roles of several ranks make one
-    // checkpoint: the first of them writes all files, and gets the others' roles at each save.
-    // Absent: rank 0 all three, the others nothing.
-    td_status (*save_checkpoint)(struct td_strategy *s, uint32_t *out_roles);
-    // (optional) Which roles this rank reads, bits likewise; setup makes the others equal
-    // afterwards. Rank 0 reads one at least: from it the others get how far the run was, and what
-    // plugins kept. Where several ranks read, they read one checkpoint: the newest that each of
-    // them has whole. Absent: as for save_checkpoint.
-    td_status (*load_checkpoint)(struct td_strategy *s, uint32_t *out_roles);
-    // (optional) Does this rank remove a path that it wrote? Absent: yes. Asked of the rank that
-    // writes, on the thread that does so, beside steps. After an error the path stays, and a note
-    // of the job says why.
-    td_status (*remove_checkpoint)(struct td_strategy *s, const char *path, bool *out_removes);
-    // (optional) Collects sharded optimizer state into `memory` before a save; called on all
-    // ranks. Absent: the state is whole where it is written.
-    td_status (*optimizer_state)(struct td_strategy *s, const struct td_state_table *state,
+    // (optional) Which roles this rank writes, into io_call->roles. path is NULL: the answer holds
+    // for every checkpoint. A role is one rank's: where two claim it, the attempt ends before its
+    // first step (class user_code). Roles of several ranks make one checkpoint: the first of them
+    // writes all files, and gets the others' roles at each save. Absent: rank 0 all three, the
+    // others nothing.
+    td_status (*save_checkpoint)(struct td_strategy *s, struct td_checkpoint_call *io_call);
+    // (optional) Which roles this rank reads, likewise; setup makes the others equal afterwards.
+    // Rank 0 reads one at least: from it the others get how far the run was, and what plugins kept.
+    // Where several ranks read, they read one checkpoint: the newest that each of them has whole.
+    // Absent: as for save_checkpoint.
+    td_status (*load_checkpoint)(struct td_strategy *s, struct td_checkpoint_call *io_call);
+    // (optional) Does this rank remove call->path, which it wrote? out_removes comes true. Absent:
+    // yes. Asked of the rank that writes, on the thread that does so, beside steps. After an error
+    // the path stays, and a note of the job says why.
+    td_status (*remove_checkpoint)(struct td_strategy *s, const struct td_checkpoint_call *call,
+                                   bool *out_removes);
+    // (optional) Collects sharded state into `memory` before a save; called on all ranks. roles:
+    // bits 1 << td_role of what the save writes; regions of other roles are left alone. Absent: the
+    // state is whole where it is written.
+    td_status (*optimizer_state)(struct td_strategy *s, uint32_t roles,
+                                 const struct td_state_table *state,
                                  struct td_strategy_memory *memory);
     // (optional, both or none) What it keeps of itself, in the file plugins.safetensors of the
     // checkpoint, which the manifest digests. At an optimizer-step boundary, RANK on every rank,

@@ -355,7 +355,9 @@ static td_status remove_old(struct td_checkpointer *c, int64_t step) {
     TD_TRY(td_fs_path(path, "%s/%s", c->o.config->dir, td_checkpoint_name_of(step).text));
     TD_TRY(td_fs_path(label, "%s/%s", c->o.config->label, td_checkpoint_name_of(step).text));
     if (c->o.strategy_ops->remove_checkpoint) {
-        TD_TRY(c->o.strategy_ops->remove_checkpoint(c->o.strategy, path, &removes));
+        const struct td_checkpoint_call call = {
+            .struct_bytes = sizeof call, .roles = c->o.roles, .path = path};
+        TD_TRY(c->o.strategy_ops->remove_checkpoint(c->o.strategy, &call, &removes));
     }
     if (!removes) return TD_OK;
     TD_TRY(td_fs_path(tmp, "%s" TD_CHECKPOINT_HALF, path));

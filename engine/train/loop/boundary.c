@@ -144,7 +144,7 @@ td_status td_boundary_save(struct td_train_loop *l, int flags) {
         .own = &r->own,
     };
     TD_TRY(collect_metrics(l, &m));
-    TD_TRY(td_rank_optimizer_state(r));
+    TD_TRY(td_rank_optimizer_state(r, r->writers.roles));
     TD_TRY(td_rank_collect_own_state(r));
     if (c->checkpoint.monitor) {
         td_best_offer(&m.best, &c->checkpoint, m.progress.step,

@@ -140,24 +140,27 @@ static uint32_t all_on_rank_zero(const struct td_rank *r) {
 }
 
 td_status td_rank_written_roles(const struct td_rank *r, uint32_t *out_roles) {
+    struct td_checkpoint_call call = {.struct_bytes = sizeof call, .roles = all_on_rank_zero(r)};
     const struct td_strategy_ops *o = r->strategy_ops;
-    if (o->save_checkpoint) return o->save_checkpoint(r->strategy, out_roles);
-    *out_roles = all_on_rank_zero(r);
+    if (o->save_checkpoint) TD_TRY(o->save_checkpoint(r->strategy, &call));
+    *out_roles = call.roles;
     return TD_OK;
 }
 
 td_status td_rank_read_roles(const struct td_rank *r, uint32_t *out_roles) {
+    struct td_checkpoint_call call = {.struct_bytes = sizeof call, .roles = all_on_rank_zero(r)};
     const struct td_strategy_ops *o = r->strategy_ops;
-    if (o->load_checkpoint) return o->load_checkpoint(r->strategy, out_roles);
-    *out_roles = all_on_rank_zero(r);
+    if (o->load_checkpoint) TD_TRY(o->load_checkpoint(r->strategy, &call));
+    *out_roles = call.roles;
     return TD_OK;
 }
 
 // ---- beginning and end --------------------------------------------------------------------------
 
-td_status td_rank_optimizer_state(struct td_rank *r) {
+td_status td_rank_optimizer_state(struct td_rank *r, uint32_t roles) {
     if (!r->strategy_ops->optimizer_state) return TD_OK;
-    return r->strategy_ops->optimizer_state(r->strategy, r->state, &r->memory);
+    if (roles & 1u << TD_ROLE_PARAM) r->steady = false; // it may write them
+    return r->strategy_ops->optimizer_state(r->strategy, roles, r->state, &r->memory);
 }
 
 td_status td_rank_finish(struct td_rank *r) {

@@ -52,8 +52,9 @@ TD_MUST_USE td_status td_rank_shard(const struct td_rank *r, enum td_split split
 // Roles (bits 1 << td_role) that this rank writes into a checkpoint, and reads from one.
 TD_MUST_USE td_status td_rank_written_roles(const struct td_rank *r, uint32_t *out_roles);
 TD_MUST_USE td_status td_rank_read_roles(const struct td_rank *r, uint32_t *out_roles);
-// Optimizer state is whole where this rank writes it, until a run changes it.
-TD_MUST_USE td_status td_rank_optimizer_state(struct td_rank *r);
+// State of these roles (bits 1 << td_role) is whole where this rank writes it, until a run changes
+// it.
+TD_MUST_USE td_status td_rank_optimizer_state(struct td_rank *r, uint32_t roles);
 // A clean end: the strategy's teardown, else a bounded barrier.
 TD_MUST_USE td_status td_rank_finish(struct td_rank *r);
 // The end of a rank that failed: it says so, so that the first cause is reported first, and wakes

@@ -19,9 +19,11 @@ static const struct td_strategy_ops no_strategy = {.struct_bytes = sizeof no_str
 // A strategy that removes what was written at even steps itself. At step 5 it cannot say.
 static char asked_about[256];
 
-static td_status even_are_mine(struct td_strategy *s, const char *path, bool *out_removes) {
-    const char *name = strrchr(path, '/');
+static td_status even_are_mine(struct td_strategy *s, const struct td_checkpoint_call *call,
+                               bool *out_removes) {
+    const char *name = strrchr(call->path, '/');
     (void)s;
+    assert_true(*out_removes && call->struct_bytes == sizeof *call && call->roles);
     if (strcmp(name, "/step-5") == 0) return td_fail(TD_UNAVAILABLE, "no answer of the test");
     const size_t len = strlen(asked_about);
     snprintf(asked_about + len, sizeof asked_about - len, "%s", name);

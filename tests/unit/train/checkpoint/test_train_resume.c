@@ -34,9 +34,9 @@ static td_status apart_environment(struct td_strategy *s, struct td_strategy_fac
     return TD_OK;
 }
 
-static td_status apart_load(struct td_strategy *s, uint32_t *out_roles) {
+static td_status apart_load(struct td_strategy *s, struct td_checkpoint_call *io_call) {
     (void)s;
-    *out_roles = 1u << TD_ROLE_PARAM | 1u << TD_ROLE_BUFFER | 1u << TD_ROLE_OPTIM;
+    io_call->roles = 1u << TD_ROLE_PARAM | 1u << TD_ROLE_BUFFER | 1u << TD_ROLE_OPTIM;
     return TD_OK;
 }
 

@@ -220,30 +220,37 @@ static td_status trace_strategy_reduce_boolean_decision(struct td_strategy *s, b
 // ---- checkpoints --------------------------------------------------------------------------------
 enum { TRACE_SAVED = 1 << TD_ROLE_PARAM | 1 << TD_ROLE_BUFFER | 1 << TD_ROLE_OPTIM };
 
-static td_status trace_strategy_save_checkpoint(struct td_strategy *s, uint32_t *out_roles) {
+static td_status trace_strategy_save_checkpoint(struct td_strategy *s,
+                                                struct td_checkpoint_call *io_call) {
     (void)s;
     trace_line("strategy.save_checkpoint");
-    *out_roles = TRACE_SAVED;
+    io_call->roles = TRACE_SAVED;
     return TD_OK;
 }
-static td_status trace_strategy_load_checkpoint(struct td_strategy *s, uint32_t *out_roles) {
+static td_status trace_strategy_load_checkpoint(struct td_strategy *s,
+                                                struct td_checkpoint_call *io_call) {
     (void)s;
     trace_line("strategy.load_checkpoint");
-    *out_roles = TRACE_SAVED;
+    io_call->roles = TRACE_SAVED;
     return TD_OK;
 }
-static td_status trace_strategy_remove_checkpoint(struct td_strategy *s, const char *path,
+static td_status trace_strategy_remove_checkpoint(struct td_strategy *s,
+                                                  const struct td_checkpoint_call *call,
                                                   bool *out_removes) {
     const bool is_beside = !pthread_equal(pthread_self(), trace.thread);
     (void)s;
     *out_removes = true;
     return td_buf_printf(&trace.beside, "%sstrategy.remove_checkpoint %s\n",
-                         is_beside ? "beside steps: " : "", strrchr(path, '/') + 1);
+                         is_beside ? "beside steps: " : "", strrchr(call->path, '/') + 1);
 }
-TRACE_STRATEGY_POINT(optimizer_state, ("strategy.optimizer_state"),
-                     (struct td_strategy * s, const struct td_state_table *t,
-                      struct td_strategy_memory *m),
-                     (s, t, m))
+static td_status trace_strategy_optimizer_state(struct td_strategy *s, uint32_t roles,
+                                                const struct td_state_table *t,
+                                                struct td_strategy_memory *m) {
+    const struct td_strategy_ops *o = trace.strategy;
+    assert_int_equal(roles, TRACE_SAVED);
+    trace_line("strategy.optimizer_state");
+    return o->optimizer_state ? o->optimizer_state(s, roles, t, m) : TD_OK;
+}
 static td_status trace_strategy_state_save(struct td_strategy *s, enum td_strategy_state which,
                                            struct td_span *out) {
     static char kept[] = "kept";

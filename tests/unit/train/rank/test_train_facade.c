@@ -87,7 +87,7 @@ static td_status refused(td_status s, enum td_code code, const char *text) {
 static td_status read_state(struct td_rank *r) {
     float values[WEIGHTS];
     int n_moments = 0;
-    TD_TRY(td_rank_optimizer_state(r));
+    TD_TRY(td_rank_optimizer_state(r, 1u << TD_ROLE_OPTIM));
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         const struct td_state_info *t = td_state_at(r->state, i);
         const int64_t n = td_shape_elems(&t->shape);

@@ -33,9 +33,9 @@ static td_status own_share(struct td_strategy *s, enum td_split split,
     return TD_OK;
 }
 
-static td_status own_roles(struct td_strategy *s, uint32_t *out_roles) {
+static td_status own_roles(struct td_strategy *s, struct td_checkpoint_call *io_call) {
     (void)s;
-    *out_roles = script.writes[own_rank];
+    io_call->roles = script.writes[own_rank];
     return TD_OK;
 }
 

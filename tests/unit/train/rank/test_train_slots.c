@@ -136,15 +136,24 @@ static td_status own_decision(struct td_strategy *s, bool decision, bool all, bo
     return TD_OK;
 }
 
-static td_status own_save(struct td_strategy *s, uint32_t *out_roles) {
+static void expect_call(const struct td_strategy *s, const struct td_checkpoint_call *call) {
+    assert_int_equal(call->struct_bytes, sizeof *call);
+    assert_int_equal(call->roles, s->config.global_rank == 0 ? ALL : 0);
+    assert_null(call->path);
+    assert_null(call->options);
+}
+
+static td_status own_save(struct td_strategy *s, struct td_checkpoint_call *io_call) {
     s->seen->saves++;
-    *out_roles = s->config.global_rank == 0 ? script.writes : 0;
+    expect_call(s, io_call);
+    io_call->roles = s->config.global_rank == 0 ? script.writes : 0;
     return TD_OK;
 }
 
-static td_status own_load(struct td_strategy *s, uint32_t *out_roles) {
+static td_status own_load(struct td_strategy *s, struct td_checkpoint_call *io_call) {
     s->seen->loads++;
-    *out_roles = s->config.global_rank == 0 ? script.reads : 0;
+    expect_call(s, io_call);
+    io_call->roles = s->config.global_rank == 0 ? script.reads : 0;
     return TD_OK;
 }
 
