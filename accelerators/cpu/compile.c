@@ -55,7 +55,8 @@ static td_status resolve(const struct compiler *c, td_value v, struct td_operand
         break;
     case TD_VALUE_STATE: {
         const struct td_state_info *s = td_state_at(td_graph_state(c->graph), info->index);
-        o.base = (char *)td_buffer_host(c->bindings->region[s->role]) + s->offset;
+        o.base = (char *)td_buffer_host(c->bindings->region[s->role]) +
+                 td_graph_state_offset(c->graph, v);
         break;
     }
     case TD_VALUE_NODE:
@@ -196,7 +197,13 @@ static td_status find_written(const struct compiler *c, const struct td_node_inf
                               struct td_kernel *k) {
     td_value v = n->into ? n->into : n->n_inputs && !n->n_outputs ? n->inputs[0] : 0;
     struct td_operand at;
+    k->writes_pieces = n->op == TD_OP_AWAIT && k->sum && k->sum->kind == TD_SUM_ALL_GATHER;
     if (!v || !is_param(c, v)) return TD_OK;
+    if (td_graph_value(c->graph, v)->is_piece) {
+        k->writes_pieces = true;
+        k->first = td_graph_state_first(c->graph, v);
+        return TD_OK;
+    }
     TD_TRY(resolve(c, v, &at));
     k->param = at.base;
     return TD_OK;

@@ -62,6 +62,7 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
         .detects_anomaly = true,
         .whole_logits_bytes = 32 << 20,
         .process_bytes = 24 << 20, // oneDNN has 10 MiB, and generates code
+        .sums = (1u << TD_SUM_KINDS) - 1,
         .dtypes = 1u << TD_F32 | 1u << TD_F64 | 1u << TD_BF16 | 1u << TD_F16,
     };
     td_dnnl_describe(f.build, sizeof f.build);
@@ -195,6 +196,7 @@ static td_status run_kernel(struct td_executable *e, struct td_kernel *k, struct
     for (r->image = 0; r->image < images; r->image += TD_MAX(k->part, (int64_t)1)) {
         for (struct td_kernel *j = k; j < end; j++) {
             if (j->param) td_packs_param_changes(e->accel->packs, j->param);
+            if (j->writes_pieces) td_packs_begin(e->accel->packs, false); // none is good any more
             td_status s = j->run(j, r);
             if (s) return name_node(e, j, s);
             count_time(e->accel, j, io_ns);

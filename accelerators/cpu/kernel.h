@@ -47,7 +47,9 @@ struct td_kernel {
     struct td_operand *in;             // [n_in]; these three are one allocation
     struct td_shape *shape;            // of the operands
     enum td_dtype *in_dtype;           // of the operands
-    const void *param;                 // that it writes, NULL: none
+    const void *param;                 // that it writes whole, NULL: none
+    bool writes_pieces;                // of parameters, or brings them together
+    int64_t first;                     // element of the tensor that it writes first, of a piece
     struct td_operand out[TD_MAX_OUT]; // results, or the state tensor that it writes into
     struct td_shape out_shape;         // of the first result
     enum td_dtype out_dtype[TD_MAX_OUT];

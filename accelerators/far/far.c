@@ -197,6 +197,7 @@ static td_status far_probe(struct td_accel_facts *out_facts) {
                                .own_memory = true,
                                .memory_bytes = DEVICE_BYTES,
                                .run_ahead = 1,
+                               .sums = (1u << TD_SUM_KINDS) - 1,
                                .dtypes = (1u << TD_DTYPE_COUNT) - 1};
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
     return TD_OK;

@@ -62,13 +62,14 @@ static void write_into(const struct td_node_info *node, const struct ref_operand
 }
 
 // A parameter of bf16 whose update shall not be lost to rounding.
-static void store_by_chance(const struct td_attrs *a, const struct ref_operand *p,
+// first: the element of the parameter that its first is.
+static void store_by_chance(const struct td_attrs *a, const struct ref_operand *p, int64_t first,
                             const uint32_t *random, uint16_t *to) {
     enum { AT_ONCE = 256 };
     uint16_t bits[AT_ONCE];
     for (int64_t at = 0; at < p->n; at += AT_ONCE) {
         int64_t n = TD_MIN((int64_t)AT_ONCE, p->n - at);
-        td_random_bits16(random, a->stream, at, n, bits);
+        td_random_bits16(random, a->stream, first + at, n, bits);
         for (int64_t i = 0; i < n; i++) {
             to[at + i] = td_bf16_of_f32_random((float)p->x[at + i], bits[i]);
         }
@@ -100,7 +101,8 @@ td_status td_ref_node_run(const struct td_graph *g, td_node n, const struct td_r
     for (uint32_t i = 0; i < 32 && c.written >> i; i++) {
         if (!(c.written >> i & 1)) continue;
         if (i == 0 && node->attrs.optim.stochastic && c.in[0].dtype == TD_BF16) {
-            store_by_chance(&node->attrs, &c.in[0], site->random, site->in[0]);
+            store_by_chance(&node->attrs, &c.in[0], td_graph_state_first(g, node->inputs[0]),
+                            site->random, site->in[0]);
             continue;
         }
         td_ref_store(c.in[i].dtype, c.in[i].x, c.in[i].n, site->in[i]);

@@ -60,6 +60,7 @@ static td_status ref_probe(struct td_accel_facts *out_facts) {
                                .build = "reference-1",
                                .detects_anomaly = true,
                                .whole_logits_bytes = 32 << 20,
+                               .sums = (1u << TD_SUM_KINDS) - 1,
                                .dtypes = (1u << TD_DTYPE_COUNT) - 1};
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
     return TD_OK;
@@ -162,7 +163,8 @@ static td_status resolve_value(struct td_executable *e, td_value v, struct ref_p
     const struct td_graph *g = e->program->graph;
     const struct td_placement *p = &e->program->placement[v];
     const struct td_value_info *info = td_graph_value(g, v);
-    const struct td_value_info *home = p->alias ? td_graph_value(g, p->alias) : info;
+    const td_value at = p->alias ? p->alias : v;
+    const struct td_value_info *home = td_graph_value(g, at);
     size_t bytes = (size_t)td_shape_elems(&info->shape) * td_dtype_bytes(info->dtype);
     out_place->slot = -1;
     switch (home->kind) {
@@ -175,7 +177,8 @@ static td_status resolve_value(struct td_executable *e, td_value v, struct ref_p
         return TD_OK;
     case TD_VALUE_STATE: {
         const struct td_state_info *s = td_state_at(td_graph_state(g), home->index);
-        return place_in(e->bind.region[s->role], s->offset, bytes, s->name, &out_place->data);
+        return place_in(e->bind.region[s->role], td_graph_state_offset(g, at), bytes, s->name,
+                        &out_place->data);
     }
     case TD_VALUE_NODE:
         // Values that passes left over have no place, and nobody reads them.

@@ -124,31 +124,72 @@ td_status td_graph_mark(struct td_graph *g, td_value param, unsigned marks) {
     return TD_OK;
 }
 
-td_status td_graph_state_value(struct td_graph *g, uint32_t state_index, td_value *out_value) {
+static td_status grow_by_state(struct td_graph *g, uint32_t state_index) {
     if (state_index >= td_state_count(g->state)) {
         return td_fail(TD_INVALID_ARGUMENT, "step '%s': no state tensor has index %" PRIu32,
                        g->step, state_index);
     }
-    if (state_index >= g->cap_by_state) {
-        uint32_t cap = TD_MAX(td_state_count(g->state), 64);
-        cap = TD_MAX(cap, g->cap_by_state * 2);
-        td_value *grown = td_realloc(g->by_state, cap * sizeof *grown);
-        if (!grown) return td_fail_oom();
-        memset(grown + g->cap_by_state, 0, (cap - g->cap_by_state) * sizeof *grown);
-        g->by_state = grown;
-        g->cap_by_state = cap;
-    }
-    if (!g->by_state[state_index]) {
-        const struct td_state_info *info = td_state_at(g->state, state_index);
-        enum td_dtype dtype = g->as_stored ? info->dtype : td_state_recorded(g->state, state_index);
-        td_value v;
-        TD_TRY(graph_add_value(g, TD_VALUE_STATE, dtype, &info->shape, &v));
-        g->values[v].name = info->name;
-        g->values[v].index = state_index;
-        g->by_state[state_index] = v;
-    }
-    *out_value = g->by_state[state_index];
+    if (state_index < g->cap_by_state) return TD_OK;
+    uint32_t cap = TD_MAX(td_state_count(g->state), 64);
+    cap = TD_MAX(cap, g->cap_by_state * 2);
+    struct td_state_values *grown = td_realloc(g->by_state, cap * sizeof *grown);
+    if (!grown) return td_fail_oom();
+    memset(grown + g->cap_by_state, 0, (cap - g->cap_by_state) * sizeof *grown);
+    g->by_state = grown;
+    g->cap_by_state = cap;
     return TD_OK;
+}
+
+static td_status add_state_value(struct td_graph *g, uint32_t state_index,
+                                 const struct td_shape *shape, td_value *out_value) {
+    const struct td_state_info *info = td_state_at(g->state, state_index);
+    enum td_dtype dtype = g->as_stored ? info->dtype : td_state_recorded(g->state, state_index);
+    td_value v;
+    TD_TRY(graph_add_value(g, TD_VALUE_STATE, dtype, shape, &v));
+    g->values[v].name = info->name;
+    g->values[v].index = state_index;
+    *out_value = v;
+    return TD_OK;
+}
+
+td_status td_graph_state_value(struct td_graph *g, uint32_t state_index, td_value *out_value) {
+    TD_TRY(grow_by_state(g, state_index));
+    td_value *v = &g->by_state[state_index].whole;
+    if (!*v) TD_TRY(add_state_value(g, state_index, &td_state_at(g->state, state_index)->shape, v));
+    *out_value = *v;
+    return TD_OK;
+}
+
+td_status td_graph_state_piece(struct td_graph *g, uint32_t state_index, td_value *out_value) {
+    TD_TRY(grow_by_state(g, state_index));
+    const struct td_state_info *info = td_state_at(g->state, state_index);
+    td_value *v = &g->by_state[state_index].piece;
+    if (!info->n_pieces) {
+        return td_fail(TD_INVALID_ARGUMENT, "step '%s': state '%s' is whole, and has no pieces",
+                       g->step, info->name);
+    }
+    const int64_t each = td_piece_length(td_shape_elems(&info->shape), info->n_pieces);
+    const struct td_shape shape = {1, {each}};
+    if (!*v) {
+        TD_TRY(add_state_value(g, state_index, &shape, v));
+        g->values[*v].is_piece = true;
+    }
+    *out_value = *v;
+    return TD_OK;
+}
+
+size_t td_graph_state_offset(const struct td_graph *g, td_value v) {
+    const struct td_value_info *info = td_gv(g, v);
+    TD_CHECK(info->kind == TD_VALUE_STATE);
+    const struct td_state_info *s = td_state_at(g->state, info->index);
+    if (!info->is_piece || s->has_piece_alone) return s->offset;
+    return s->offset + s->bytes / (size_t)s->n_pieces * (size_t)td_state_rank(g->state);
+}
+
+int64_t td_graph_state_first(const struct td_graph *g, td_value v) {
+    const struct td_value_info *info = td_gv(g, v);
+    TD_CHECK(info->kind == TD_VALUE_STATE);
+    return info->is_piece ? td_state_at(g->state, info->index)->piece.first : 0;
 }
 
 td_status td_graph_result(struct td_graph *g, const char *name, td_value v) {

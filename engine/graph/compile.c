@@ -55,6 +55,10 @@ static td_status run_optimizer(struct td_compiled *c, const struct td_compile_op
     return td_pass_optimizer(c->graph, o->optimizer);
 }
 
+static td_status run_strategy_update(struct td_compiled *c, const struct td_compile_options *o) {
+    return o->strategy_update(o->strategy_arg, c->graph, &o->key);
+}
+
 static td_status run_simplify(struct td_compiled *c, const struct td_compile_options *o) {
     (void)o;
     return td_pass_simplify(c->graph);
@@ -127,6 +131,10 @@ static bool updates(const struct td_compile_options *o) {
     return trains(o) && o->key.apply && o->optimizer;
 }
 
+static bool gathers(const struct td_compile_options *o) {
+    return updates(o) && o->strategy_update;
+}
+
 static const struct {
     const char *name;
     bool (*applies)(const struct td_compile_options *o);
@@ -139,6 +147,7 @@ static const struct {
     {"precision", has_precision, run_precision},
     {"strategy", has_strategy, run_strategy},
     {"optimizer", updates, run_optimizer},
+    {"strategy_update", gathers, run_strategy_update},
     {"simplify", always, run_simplify},
     {"fuse", always, run_fuse},
     {"head", splits_head, run_head},

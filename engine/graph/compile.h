@@ -46,7 +46,9 @@ struct td_compile_options {
     enum td_dtype (*input_type)(const void *arg, uint32_t slot);
     const void *input_type_arg;
     td_status (*strategy)(void *arg, struct td_graph *g, const struct td_program_key *key);
-    void *strategy_arg;
+    // (optional) After the optimizer pass, of programs that update.
+    td_status (*strategy_update)(void *arg, struct td_graph *g, const struct td_program_key *key);
+    void *strategy_arg;                           // of both
     const struct td_optimizer_options *optimizer; // read when key.apply in train mode
     enum td_recompute recompute;                  // at most; less where that needs no more memory
     size_t whole_logits_bytes;                    // larger logits are never made whole; 0: all are

@@ -24,13 +24,20 @@ td_status td_graph_count_uses(const struct td_graph *g, uint32_t **out_uses) {
     return TD_OK;
 }
 
+// A piece of a tensor is part of the whole.
+static bool overlap(const struct td_graph *g, td_value a, td_value b) {
+    const struct td_value_info *x = td_gv(g, a), *y = td_gv(g, b);
+    if (a == b) return true;
+    return x->kind == TD_VALUE_STATE && y->kind == TD_VALUE_STATE && x->index == y->index;
+}
+
 // An await completes what its start writes.
 bool td_node_writes(const struct td_graph *g, td_node n, td_value v) {
     const struct td_node_info *node = &g->nodes[n];
     if (node->op == TD_OP_AWAIT) return td_node_writes(g, td_node_of_token(g, node->inputs[0]), v);
-    bool writes = node->into == v;
+    bool writes = node->into && overlap(g, node->into, v);
     for (uint32_t i = 0; i < node->n_inputs && !writes; i++) {
-        writes = node->inputs[i] == v && td_op_writes(node->op, &node->attrs, i);
+        writes = overlap(g, node->inputs[i], v) && td_op_writes(node->op, &node->attrs, i);
     }
     return writes;
 }

@@ -63,7 +63,9 @@ struct td_graph {
     struct td_graph_port outputs[TD_GRAPH_MAX_PORTS];
     uint32_t n_inputs, n_outputs;
     td_value scalars[TD_SCALAR_COUNT];
-    td_value *by_state; // value of each state tensor in this graph, 0: none
+    struct td_state_values {
+        td_value whole, piece; // 0: none
+    } * by_state;              // of each state tensor in this graph
     uint32_t cap_by_state;
     td_value loss;
     enum td_segment segment;

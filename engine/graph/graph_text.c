@@ -50,7 +50,7 @@ static td_status write_value(const struct writer *w, td_value v) {
     case TD_VALUE_INPUT:
         return td_buf_printf(w->out, " %s", info->name);
     case TD_VALUE_STATE:
-        return td_buf_printf(w->out, " @%s", info->name);
+        return td_buf_printf(w->out, " @%s%s", info->name, info->is_piece ? "[piece]" : "");
     case TD_VALUE_SCALAR:
         return td_buf_printf(w->out, " $%s",
                              scalar_names[info->index] ? scalar_names[info->index] : "?");
@@ -234,7 +234,10 @@ static td_status write_ports(const struct writer *w) {
         if (v->kind != TD_VALUE_STATE) continue;
         const struct td_state_info *s = td_state_at(td_graph_state(w->g), v->index);
         td_shape_text(v->dtype, &v->shape, text, sizeof text);
-        TD_TRY(td_buf_printf(w->out, "state @%s %s %s\n", s->name, td_role_name(s->role), text));
+        TD_TRY(td_buf_printf(w->out, "state @%s%s %s %s", s->name, v->is_piece ? "[piece]" : "",
+                             td_role_name(s->role), text));
+        if (v->is_piece) TD_TRY(td_buf_printf(w->out, " of %" PRId32, s->n_pieces));
+        TD_TRY(td_buf_str(w->out, "\n"));
     }
     return TD_OK;
 }

@@ -39,8 +39,9 @@ struct td_state_table {
     struct state_entry **entries;
     uint32_t n, cap;
     uint32_t n_buckets;
+    int32_t rank, world_size; // world_size 0: 1
     bool frozen;
-    size_t region_bytes[TD_ROLE_COUNT];
+    size_t region_bytes[TD_ROLE_COUNT], whole_bytes[TD_ROLE_COUNT];
     size_t control_offset;
 };
 
@@ -72,6 +73,15 @@ void td_state_table_destroy(struct td_state_table *t) {
     td_arena_destroy(t->arena);
     free(t->entries);
     free(t);
+}
+
+static void set_bytes(struct td_state_info *info) {
+    int64_t n = td_shape_elems(&info->shape);
+    if (info->n_pieces) {
+        const int64_t each = td_piece_length(n, info->n_pieces);
+        n = info->has_piece_alone ? each : each * info->n_pieces;
+    }
+    info->bytes = (size_t)n * td_dtype_bytes(info->dtype);
 }
 
 static td_status state_check_same(const struct state_entry *entry, enum td_role role,
@@ -146,7 +156,8 @@ td_status td_state_add(struct td_state_table *t, const char *name, enum td_role 
     e->info.shape = *shape;
     e->info.init = init;
     e->info.param = belongs ? param : t->n - 1;
-    e->info.bytes = (size_t)td_shape_elems(shape) * td_dtype_bytes(dtype);
+    e->info.piece.count = td_shape_elems(shape);
+    set_bytes(&e->info);
     *out_index = t->n - 1;
     return TD_OK;
 }
@@ -187,7 +198,38 @@ td_status td_state_retype(struct td_state_table *t, uint32_t index, enum td_dtyp
                        e->info.name, td_dtype_name(e->info.dtype), td_dtype_name(dtype));
     }
     e->info.dtype = dtype;
-    e->info.bytes = (size_t)td_shape_elems(&e->info.shape) * td_dtype_bytes(dtype);
+    set_bytes(&e->info);
+    return TD_OK;
+}
+
+void td_state_set_rank(struct td_state_table *t, int32_t rank, int32_t world_size) {
+    t->rank = rank;
+    t->world_size = world_size;
+}
+
+int32_t td_state_rank(const struct td_state_table *t) {
+    return t->rank;
+}
+
+td_status td_state_split(struct td_state_table *t, uint32_t index, int32_t n_pieces, bool alone) {
+    TD_CHECK(index < t->n);
+    struct td_state_info *info = &t->entries[index]->info;
+    if (info->n_pieces == n_pieces && info->has_piece_alone == alone) return TD_OK;
+    if (t->frozen || info->n_pieces) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "state '%s' has %" PRId32 " pieces in another program, or in memory, and "
+                       "%" PRId32 " in this one, or keeps others",
+                       info->name, info->n_pieces, n_pieces);
+    }
+    if (n_pieces != TD_MAX(t->world_size, 1)) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "state '%s' in %" PRId32 " pieces among %" PRId32 " ranks", info->name,
+                       n_pieces, TD_MAX(t->world_size, 1));
+    }
+    info->n_pieces = n_pieces;
+    info->has_piece_alone = alone;
+    info->piece = td_piece_of(td_shape_elems(&info->shape), n_pieces, t->rank);
+    set_bytes(info);
     return TD_OK;
 }
 
@@ -238,6 +280,27 @@ static td_status state_place(struct td_state_table *t, enum td_role role, uint32
     return TD_OK;
 }
 
+static void place_wholes(struct td_state_table *t) {
+    for (uint32_t i = 0; i < t->n; i++) {
+        struct td_state_info *info = &t->entries[i]->info;
+        info->whole_offset = t->whole_bytes[info->role];
+        t->whole_bytes[info->role] += td_align_up(td_state_whole_bytes(info), STATE_ALIGN);
+    }
+}
+
+size_t td_state_whole_region_bytes(const struct td_state_table *t, enum td_role role) {
+    TD_CHECK(t->frozen);
+    return t->whole_bytes[role];
+}
+
+bool td_state_role_is_apart(const struct td_state_table *t, enum td_role role) {
+    for (uint32_t i = 0; i < t->n; i++) {
+        const struct td_state_info *info = &t->entries[i]->info;
+        if (info->role == role && td_state_is_apart(info)) return true;
+    }
+    return false;
+}
+
 td_status td_state_layout(struct td_state_table *t) {
     if (t->frozen) return td_fail(TD_FAILED_PRECONDITION, "state memory is laid out once");
     if (!t->n_buckets) t->n_buckets = 1; // gradients without a strategy: one bucket
@@ -253,6 +316,7 @@ td_status td_state_layout(struct td_state_table *t) {
         }
         t->region_bytes[role] = offset;
     }
+    place_wholes(t);
     t->frozen = true;
     return TD_OK;
 }

@@ -17,6 +17,11 @@ bool td_state_bucket_of(const struct td_state_table *t, uint32_t index, uint32_t
 TD_MUST_USE td_status td_state_set_bucket(struct td_state_table *t, uint32_t index,
                                           uint32_t bucket);
 
+int32_t td_state_rank(const struct td_state_table *t);
+// See td_rewrite_split.
+TD_MUST_USE td_status td_state_split(struct td_state_table *t, uint32_t index, int32_t n_pieces,
+                                     bool alone);
+
 TD_DEFINE_AUTO(td_state_table, td_state_table_destroy);
 
 #endif

@@ -78,6 +78,17 @@ static td_status verify_touch(const struct under_way *u, td_node n, td_value v) 
     return broken(u->g, n, "it writes what a sum over ranks reads, before its await");
 }
 
+// Of all operands, and of what is another value of the same tensor.
+static void set_by(const struct under_way *u, const struct td_node_info *node, td_node by) {
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        const td_value v = node->inputs[i];
+        u->by[v] = by;
+        if (td_gv(u->g, v)->kind != TD_VALUE_STATE) continue;
+        const struct td_state_values *of = &u->g->by_state[td_gv(u->g, v)->index];
+        u->by[of->whole] = u->by[of->piece] = by; // [0] is nobody's
+    }
+}
+
 static td_status verify_await(const struct under_way *u, td_node n) {
     const td_node start = td_node_of_token(u->g, u->g->nodes[n].inputs[0]);
     const struct td_node_info *node = &u->g->nodes[start];
@@ -86,9 +97,7 @@ static td_status verify_await(const struct under_way *u, td_node n) {
         return broken(u->g, n, "a sum over ranks is awaited in another segment than it begins in");
     }
     u->awaited[start] = true;
-    for (uint32_t i = 0; i < node->n_inputs; i++) {
-        u->by[node->inputs[i]] = 0;
-    }
+    set_by(u, node, 0);
     return TD_OK;
 }
 
@@ -99,9 +108,7 @@ static td_status verify_sum(const struct under_way *u, td_node n) {
     }
     TD_TRY(verify_touch(u, n, node->into));
     if (node->op == TD_OP_AWAIT) return verify_await(u, n);
-    for (uint32_t i = 0; i < node->n_inputs && td_op_is(node->op, TD_OP_IS_START); i++) {
-        u->by[node->inputs[i]] = n + 1;
-    }
+    if (td_op_is(node->op, TD_OP_IS_START)) set_by(u, node, n + 1);
     return TD_OK;
 }
 

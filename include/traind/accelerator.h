@@ -46,6 +46,7 @@ struct td_accel_facts {
     bool plans_memory;
     size_t whole_logits_bytes; // larger logits are never made whole (linear_ce); 0: all are
     size_t process_bytes;      // host memory of the libraries that it opens
+    uint32_t sums;             // bits 1 << td_sum_kind: its programs may have such sums
     uint32_t run_ahead;        // runs that may be queued before the last one is waited for: 0 or 1
 };
 

@@ -77,23 +77,56 @@ enum td_param_mark {
     TD_PARAM_NOT_HIDDEN = 2, // an embedding or a head: Muon leaves it to AdamW
 };
 
+// A tensor may be split among the ranks, flat, into a piece of equal length for each. What is past
+// the tensor's end is zero and is never saved.
+struct td_piece {
+    int32_t group;        // whose ranks have the pieces; 0: the world, other ones are reserved
+    int64_t first, count; // elements of the tensor that are a rank's; of the last ones maybe none
+};
+// Elements of each of so many pieces of a tensor of n: a multiple of 16, the same on all ranks.
+static inline int64_t td_piece_length(int64_t n, int32_t n_pieces) {
+    const int64_t c = (n + n_pieces - 1) / n_pieces;
+    return (c + 15) / 16 * 16;
+}
+static inline struct td_piece td_piece_of(int64_t n, int32_t n_pieces, int32_t rank) {
+    const int64_t c = td_piece_length(n, n_pieces);
+    struct td_piece p = {0, rank * c < n ? rank * c : n, 0};
+    p.count = n - p.first < c ? n - p.first : c;
+    return p;
+}
+
 struct td_state_info {
     const char *name; // "fc1.weight"; gradients "fc1.weight:grad", optimizer "fc1.weight:exp_avg"
     enum td_role role;
     enum td_dtype dtype; // as stored: the module's, or what the precision made of it
     struct td_shape shape;
     struct td_init init;
-    uint32_t param;  // GRAD and OPTIM: index of the parameter they belong to; else own index
-    uint32_t bucket; // GRAD: gradient bucket, in the order of the all-reduce
-    unsigned marks;  // PARAM: enum td_param_mark
-    size_t offset;   // bytes from the start of the role's region, 64-byte aligned
-    size_t bytes;
+    uint32_t param;        // GRAD and OPTIM: index of the parameter they belong to; else own index
+    uint32_t bucket;       // GRAD: gradient bucket, in the order of the all-reduce
+    unsigned marks;        // PARAM: enum td_param_mark
+    size_t offset;         // bytes from the start of the role's region, 64-byte aligned
+    size_t bytes;          // there: of all pieces that memory has, with what is past the end
+    size_t whole_offset;   // where it would be if memory had all of each tensor, and no padding
+    int32_t n_pieces;      // into which it is split (td_rewrite_split); 0: it is whole
+    bool has_piece_alone;  // memory has this rank's piece; else all of them, in order
+    struct td_piece piece; // this rank's; of what is not split all
 };
+
+// Bytes of all elements, without what is past the end: what a checkpoint has of the tensor.
+static inline size_t td_state_whole_bytes(const struct td_state_info *t) {
+    return (size_t)td_shape_elems(&t->shape) * td_dtype_bytes(t->dtype);
+}
+// Does memory lack elements, which other ranks have?
+static inline bool td_state_is_apart(const struct td_state_info *t) {
+    return t->has_piece_alone && t->n_pieces > 1;
+}
 
 // The tensors of a rank, in order of registration; at most 65,536. It owns their names and infos.
 struct td_state_table;
 // Makes an empty table, for the caller to destroy. Errors: RESOURCE_EXHAUSTED.
 TD_MUST_USE td_status td_state_table_create(struct td_state_table **out_table);
+// Which rank of how many has the table; else it is 0 of 1. Before a tensor is split.
+void td_state_set_rank(struct td_state_table *t, int32_t rank, int32_t world_size);
 // Accepts NULL. Graphs that were made with the table go before it.
 void td_state_table_destroy(struct td_state_table *t);
 // Adds a tensor or finds the one of that name. name: 1 to 255 bytes, copied; shape: each dimension
@@ -121,6 +154,10 @@ TD_MUST_USE td_status td_state_find(const struct td_state_table *t, const char *
 TD_MUST_USE td_status td_state_layout(struct td_state_table *t);
 // Bytes of a role's region, padding included; GRAD with its control tail. After layout only.
 size_t td_state_region_bytes(const struct td_state_table *t, enum td_role role);
+// The same if memory had all of each tensor, by whole_offset. After layout only.
+size_t td_state_whole_region_bytes(const struct td_state_table *t, enum td_role role);
+// Does memory lack elements of a tensor of that role (td_state_is_apart)?
+bool td_state_role_is_apart(const struct td_state_table *t, enum td_role role);
 // Gradient buckets: as many as were assigned so far, and at least one after layout.
 uint32_t td_state_n_buckets(const struct td_state_table *t);
 // Bucket b is bytes [offset, offset + bytes) of the GRAD region, padding included, all of one type.
@@ -175,6 +212,7 @@ struct td_value_info {
     enum td_dtype dtype;
     struct td_shape shape;
     const char *name; // inputs: "x", "y"; others may be NULL
+    bool is_piece;    // STATE: this rank's piece of a tensor that is split, of td_piece_length
     uint32_t index;   // INPUT: slot; STATE: index in the state table; SCALAR: enum td_scalar
     td_node node;     // NODE: the one that makes it
     uint32_t output;  // NODE: which output of it
@@ -310,6 +348,15 @@ TD_MUST_USE td_status td_graph_mark(struct td_graph *g, td_value param, unsigned
 // Errors: INVALID_ARGUMENT when the table has no such index; the graph is as it was.
 TD_MUST_USE td_status td_graph_state_value(struct td_graph *g, uint32_t state_index,
                                            td_value *out_value);
+// The value of this rank's piece of a tensor that is split, the same at each call: shape
+// (td_piece_length), the same on all ranks. It is part of the value of the whole: who writes one of
+// them changes the other. Errors: INVALID_ARGUMENT for a tensor that is whole, too.
+TD_MUST_USE td_status td_graph_state_piece(struct td_graph *g, uint32_t state_index,
+                                           td_value *out_value);
+// Of a value of kind STATE: bytes from the start of the role's region, after layout only; and which
+// element of the tensor its first is.
+size_t td_graph_state_offset(const struct td_graph *g, td_value v);
+int64_t td_graph_state_first(const struct td_graph *g, td_value v);
 // The value of a step scalar, the same at each call: shape (), f32 unless td_rewrite_scalar changes
 // it. Errors: INVALID_ARGUMENT for one below 0 or from TD_SCALAR_COUNT; the graph is as it was.
 TD_MUST_USE td_status td_graph_scalar(struct td_graph *g, enum td_scalar s, td_value *out_value);

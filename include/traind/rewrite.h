@@ -38,6 +38,14 @@ TD_MUST_USE td_status td_rewrite_node(struct td_graph *g, td_node n, const td_va
 // about, or that a program changes after memory was laid out.
 TD_MUST_USE td_status td_rewrite_state(struct td_graph *g, td_value v, enum td_dtype dtype);
 
+// Splits a state tensor into a piece for each rank of the program. Memory has all pieces, or
+// (alone) that of this rank only. Every program of the job says the same of a tensor that it uses.
+// Errors: INVALID_ARGUMENT, too, for a tensor of which `alone` is asked and that a node of the
+// graph uses whole; FAILED_PRECONDITION as td_rewrite_state.
+TD_MUST_USE td_status td_rewrite_split(struct td_graph *g, uint32_t state_index, bool alone);
+// Splits each gradient that this graph writes, and its parameter; memory has all pieces.
+TD_MUST_USE td_status td_rewrite_split_gradients(struct td_graph *g);
+
 // Reads the step scalar v as f64, exactly, or as f32; no other type will do.
 TD_MUST_USE td_status td_rewrite_scalar(struct td_graph *g, td_value v, enum td_dtype dtype);
 
@@ -58,6 +66,12 @@ TD_MUST_USE td_status td_rewrite_assign_buckets(struct td_graph *g, size_t first
 // bytes. Buckets are reduced in ascending order on every rank. Additions are appended afterwards.
 // Errors: FAILED_PRECONDITION when a gradient has no bucket.
 TD_MUST_USE td_status td_rewrite_all_reduce(struct td_graph *g);
+// As td_rewrite_all_reduce, but of each gradient only this rank's piece is reduced; the others have
+// no known content then. Errors: FAILED_PRECONDITION, too, for a gradient that is not split.
+TD_MUST_USE td_status td_rewrite_reduce_scatter(struct td_graph *g);
+// Inserts one all_gather per bucket, of the parameters of its gradients whose pieces this graph
+// writes in its apply segment, after the last of these writes. They are awaited at its end.
+TD_MUST_USE td_status td_rewrite_all_gather(struct td_graph *g);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,12 @@
 //
 //   kind            in               out
 //   all_reduce      a bucket         its mean over the world, and the sum of its control flags
+//   reduce_scatter  tensors          of each this rank's piece of that mean, and the flags' sum
+//   all_gather      tensors          whole, of which each rank had its piece
 //   rank_sum        a value          the sum of those of the ranks, where the program has it
+//
+// A range of a tensor that is split has all its pieces, one after the other, and what is past the
+// tensor's end. Rank r's is the r-th of n_pieces equal parts.
 //
 // Ranges are in the buffers of the bindings. An accelerator that keeps values elsewhere writes its
 // own there, and its stream, before the first run; all else is as it was made.
@@ -41,6 +46,8 @@ enum td_reduce_op {
 
 enum td_sum_kind {
     TD_SUM_ALL_REDUCE,
+    TD_SUM_REDUCE_SCATTER,
+    TD_SUM_ALL_GATHER,
     TD_SUM_RANK_SUM,
     TD_SUM_KINDS,
 };
@@ -59,9 +66,10 @@ struct td_sum {
     uint32_t struct_bytes;
     enum td_sum_kind kind;
     td_node node;   // of the program's graph, which begins it
-    uint32_t index; // all_reduce: the bucket; rank_sum: 0
+    uint32_t index; // the bucket that they are of, or whose parameters; rank_sum: 0
     const struct td_sum_range *in, *out;
     uint32_t n_in, n_out;
+    int32_t n_pieces;    // of each range; 0: it has none
     enum td_dtype dtype; // of all ranges
     enum td_reduce_op op;
     int32_t group;   // 0: the world; other ones are reserved
@@ -88,6 +96,7 @@ void td_sums_destroy(struct td_sums *s); // accepts NULL
 // That of a node which begins one, or awaits it; NULL: the node is another one.
 struct td_sum *td_sums_at(const struct td_sums *s, td_node n);
 const char *td_sum_kind_name(enum td_sum_kind k); // "all_reduce"
+td_op_id td_sum_kind_op(enum td_sum_kind k);      // of the nodes that begin one
 
 #ifdef __cplusplus
 }

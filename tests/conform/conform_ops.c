@@ -452,22 +452,6 @@ static void cases_state(struct subject *s) {
     }
 }
 
-// all_reduce and its await are the binding's: here it halves every gradient.
-static void cases_all_reduce(struct subject *s) {
-    struct op_case c = {.op = TD_OP_ALL_REDUCE, .n_in = 2, .ended_by = TD_OP_AWAIT};
-    c.in[0] = c.in[1] = (struct operand){ANY, vec(17), TD_ROLE_GRAD, -1, 1};
-    check(s, &c);
-}
-
-// rank_sum is the binding's, too: here a second rank has the same.
-static void cases_rank_sum(struct subject *s) {
-    struct op_case c = {.op = TD_OP_RANK_SUM, .n_in = 1};
-    for (size_t j = 0; j < TD_COUNTOF(sizes); j++) {
-        c.in[0] = tensor(mat(3, sizes[j]));
-        check(s, &c);
-    }
-}
-
 // ---- whole programs -----------------------------------------------------------------------------
 static td_status sync_all(void *arg, struct td_graph *g, const struct td_program_key *key) {
     (void)arg, (void)key;
@@ -587,8 +571,6 @@ static const struct suite suites[] = {
     {"concat", cases_concat},
     {"indexed", cases_indexed},
     {"state", cases_state},
-    {"all_reduce", cases_all_reduce},
-    {"rank_sum", cases_rank_sum},
     {"step_scalars", cases_step_scalars},
     {"training", cases_training},
 };

@@ -9,7 +9,9 @@
 
 #include "tests/unit/graph/graph_rig.h"
 
+#include "engine/graph/graph.h"
 #include "engine/graph/rules/rules.h"
+#include "engine/graph/state.h"
 #include "lib/base/cpu_level.h"
 #include "tests/accelerators.h"
 #include "traind/random.h"
@@ -18,6 +20,7 @@
 #define BENCH_FLOATS (1 << 17)
 #endif
 enum { MAX_IN = 8, MAX_OUT = TD_MAX_OUT, N_FLOATS = BENCH_FLOATS };
+enum { BENCH_RANK = 1 };                           // of operands that are split
 #define ANY  ((enum td_dtype)TD_DTYPE_COUNT)       // the float type under test
 #define WIDE ((enum td_dtype)(TD_DTYPE_COUNT + 1)) // the same, but f32 beside 16 bits
 
@@ -38,6 +41,7 @@ struct operand {
 
 struct op_case {
     enum td_op op, ended_by; // what takes the token; 0: it gives none
+    int32_t pieces;          // into which its operands are split, among as many ranks; 0: whole
     uint32_t n_in;
     struct operand in[MAX_IN];
     struct td_attrs attrs;
@@ -151,14 +155,46 @@ static inline void add_operand(struct bench *b, const struct op_case *c, uint32_
     struct td_shape none = vec(0); // gradients and moments belong to a parameter
     assert_ok(td_state_add(b->r.state, "owner", TD_ROLE_PARAM, t, &none, init, 0, &owner));
     assert_ok(td_state_add(b->r.state, name, o->role, dtype, &o->shape, init, 0, &b->state[i]));
+    if (c->pieces) {
+        td_state_set_rank(b->r.state, BENCH_RANK, c->pieces);
+        b->g->world_size = c->pieces;
+        assert_ok(td_rewrite_split(b->g, b->state[i], false));
+    }
     assert_ok(td_graph_state_value(b->g, b->state[i], &b->in[i]));
     if (!copied) return;
     struct td_attrs same = {.dtype = dtype, .scale = 1};
     assert_ok(td_graph_op(b->g, TD_OP_CAST, &b->in[i], 1, &same, &b->in[i]));
 }
 
+// A sum of pieces, as if there were other ranks. Rank 1's piece of a mean is half of it, and the
+// other pieces, which have no known content, are 0. A gather brings three times its own.
+static inline td_status exchange(struct rig *r, const struct td_sum *sum) {
+    const bool gathers = sum->kind == TD_SUM_ALL_GATHER;
+    assert_true(sum->on_host && sum->n_pieces == BENCH_RANK + 2 && sum->in == sum->out);
+    for (uint32_t i = 0; i < sum->n_out; i++) {
+        const struct td_sum_range *t = &sum->out[i];
+        const int64_t each = t->n / sum->n_pieces;
+        const size_t bytes = (size_t)t->n * td_dtype_bytes(sum->dtype);
+        char *all = calloc(1, bytes);
+        const struct td_buffer here = td_buffer_of_host(all, bytes);
+        assert_non_null(all);
+        assert_int_equal(t->n % sum->n_pieces, 0);
+        TD_TRY(r->ops->copy(r->accel, here, 0, t->buffer, t->offset, bytes));
+        for (int64_t k = 0; k < t->n; k++) {
+            const bool own = k / each == BENCH_RANK;
+            const double mine = rig_get(sum->dtype, all, BENCH_RANK * each + k % each);
+            if (own && gathers) continue;
+            rig_set(sum->dtype, all, k, gathers ? 3 * mine : own ? mine / 2 : 0);
+        }
+        TD_TRY(r->ops->copy(r->accel, t->buffer, t->offset, here, 0, bytes));
+        free(all);
+    }
+    return TD_OK;
+}
+
 static inline td_status halve(void *arg, const struct td_sum *sum) {
     struct rig *r = arg;
+    if (sum->kind != TD_SUM_ALL_REDUCE) return exchange(r, sum);
     assert_int_equal(sum->index, 0);
     rig_copy(r, r->region[TD_ROLE_GRAD], r->host[TD_ROLE_GRAD], false);
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {

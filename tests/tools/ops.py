@@ -13,7 +13,7 @@ SHAPE_RULES = "engine/graph/rules/shape*.c"
 GRADIENT_RULES = "engine/graph/rules/gradient*.c"
 LOOPS = "accelerators/reference/*.c"
 # By the executor itself: the operands of select are bool and other types; a reduction is the group's.
-LOOPS_ELSEWHERE = ["SELECT", "ALL_REDUCE", "AWAIT"]
+LOOPS_ELSEWHERE = ["SELECT", "ALL_REDUCE", "REDUCE_SCATTER", "ALL_GATHER", "AWAIT"]
 # These know ops by name: a number changes with every row that is put before it.
 KERNELS = "accelerators/cpu/kernels/**/*.c"
 CASES = "tests/conform/conform_ops*.c"

@@ -7,7 +7,8 @@
 // is no power of two: there the bits are those of the factor. The norm's square is f64, which holds
 // the square of every f32. Clipping by value is no factor: it writes the clipped gradients back.
 // The finite check looks at the gradients after the all-reduce, which has carried an infinity of
-// one rank to all: every rank decides alike without asking.
+// one rank to all: every rank decides alike without asking. Of gradients in pieces each rank looks
+// at its own, and what they found is summed over the ranks.
 
 #include "engine/graph/builder.h"
 #include "engine/graph/graph.h"
@@ -23,22 +24,68 @@ struct finish {
     td_value unscale; // 1 / loss scale, 1 / divisor, or 1 / both; 0: none
 };
 
-// One op over all gradients; more than its operands are combined by `combine`.
-static td_status over_all(const struct finish *f, enum td_op op, enum td_op combine,
+static bool is_split(const struct finish *f, uint32_t i) {
+    return td_state_at(f->g->state, f->grads[i])->n_pieces != 0;
+}
+
+static td_status operand(const struct finish *f, uint32_t i, td_value *out_value) {
+    return is_split(f, i) ? td_graph_state_piece(f->g, f->grads[i], out_value)
+                          : td_graph_state_value(f->g, f->grads[i], out_value);
+}
+
+// One op over all gradients that are whole, or over the pieces of the others. More than its
+// operands are combined by `combine`. 0: there are none.
+static td_status over_all(const struct finish *f, bool split, enum td_op op, enum td_op combine,
                           const struct td_attrs *attrs, td_value *out_value) {
-    td_value in[OPERANDS], total = 0;
-    for (uint32_t begin = 0; begin < f->n; begin += OPERANDS) {
-        uint32_t some = TD_MIN(f->n - begin, OPERANDS);
-        for (uint32_t i = 0; i < some; i++) {
-            TD_TRY(td_graph_state_value(f->g, f->grads[begin + i], &in[i]));
+    td_value in[OPERANDS], total = 0, part;
+    for (uint32_t i = 0, n = 0; i <= f->n; i++) {
+        if (n == OPERANDS || (i == f->n && n)) {
+            TD_TRY(td_graph_op(f->g, op, in, n, attrs, &part));
+            if (total) TD_TRY(td_graph_op3(f->g, combine, total, part, 0, NULL, &part));
+            total = part;
+            n = 0;
         }
-        td_value part;
-        TD_TRY(td_graph_op(f->g, op, in, some, attrs, &part));
-        if (total) TD_TRY(td_graph_op3(f->g, combine, total, part, 0, NULL, &part));
-        total = part;
+        if (i < f->n && is_split(f, i) == split) TD_TRY(operand(f, i, &in[n++]));
     }
     *out_value = total;
     return TD_OK;
+}
+
+// The same of both, where there are some of each.
+static td_status join(const struct finish *f, enum td_op combine, td_value whole, td_value pieces,
+                      td_value *out_value) {
+    if (whole && pieces) return td_graph_op3(f->g, combine, whole, pieces, 0, NULL, out_value);
+    *out_value = whole ? whole : pieces;
+    return TD_OK;
+}
+
+// 1 if that is so on all ranks, else 0, of `holds`, which is 1 or 0 on each: how many ranks more
+// than all but one.
+static td_status on_all_ranks(const struct finish *f, td_value holds, td_value *out_value) {
+    struct td_attrs others = {.scale = td_graph_world_size(f->g) - 1};
+    td_value n;
+    others.dtype = td_gv(f->g, holds)->dtype;
+    TD_TRY(td_graph_op3(f->g, TD_OP_RANK_SUM, holds, 0, 0, NULL, &holds));
+    TD_TRY(td_graph_op(f->g, TD_OP_FILL, NULL, 0, &others, &n));
+    TD_TRY(td_graph_op3(f->g, TD_OP_SUB, holds, n, 0, NULL, &holds));
+    return td_graph_op3(f->g, TD_OP_RELU, holds, 0, 0, NULL, out_value);
+}
+
+static td_status all_finite(const struct finish *f, td_value *out_value) {
+    td_value whole, pieces;
+    TD_TRY(over_all(f, false, TD_OP_ALL_FINITE, TD_OP_MUL, NULL, &whole));
+    TD_TRY(over_all(f, true, TD_OP_ALL_FINITE, TD_OP_MUL, NULL, &pieces));
+    if (pieces) TD_TRY(on_all_ranks(f, pieces, &pieces));
+    return join(f, TD_OP_MUL, whole, pieces, out_value);
+}
+
+static td_status sum_squares(const struct finish *f, td_value *out_value) {
+    const struct td_attrs wide = {.wide = true};
+    td_value whole, pieces;
+    TD_TRY(over_all(f, false, TD_OP_SUM_SQUARES, TD_OP_ADD, &wide, &whole));
+    TD_TRY(over_all(f, true, TD_OP_SUM_SQUARES, TD_OP_ADD, &wide, &pieces));
+    if (pieces) TD_TRY(td_graph_op3(f->g, TD_OP_RANK_SUM, pieces, 0, 0, NULL, &pieces));
+    return join(f, TD_OP_ADD, whole, pieces, out_value);
 }
 
 // Of the gradients' precision.
@@ -63,15 +110,14 @@ static td_status add_unscale(struct finish *f) {
     TD_TRY(td_graph_op(f->g, TD_OP_FILL, NULL, 0, &one, &v));
     TD_TRY(td_graph_op3(f->g, TD_OP_DIV, v, scale, 0, NULL, &f->unscale));
     if (!f->o->unscale) return TD_OK;
-    TD_TRY(over_all(f, TD_OP_ALL_FINITE, TD_OP_MUL, NULL, &v));
+    TD_TRY(all_finite(f, &v));
     return td_graph_output(f->g, "finite", v, TD_OUTPUT_GATE);
 }
 
 // The square of the unscaled gradients' norm.
 static td_status add_norm(const struct finish *f, td_value *out_squares) {
-    const struct td_attrs wide = {.wide = true};
     td_value v;
-    TD_TRY(over_all(f, TD_OP_SUM_SQUARES, TD_OP_ADD, &wide, &v));
+    TD_TRY(sum_squares(f, &v));
     for (int twice = 0; twice < 2 && f->unscale; twice++) {
         TD_TRY(td_graph_op3(f->g, TD_OP_SCALE, v, f->unscale, 0, NULL, &v));
     }
@@ -83,7 +129,7 @@ static td_status clip_values(const struct finish *f) {
     struct td_attrs bound = {.scale = f->o->clip_value};
     for (uint32_t i = 0; i < f->n; i++) {
         td_value in[2];
-        TD_TRY(td_graph_state_value(f->g, f->grads[i], &in[0]));
+        TD_TRY(operand(f, i, &in[0]));
         in[1] = in[0];
         if (f->unscale) {
             TD_TRY(td_graph_op3(f->g, TD_OP_SCALE, in[1], f->unscale, 0, NULL, &in[1]));

@@ -6,7 +6,8 @@
 // memory like all others. A parameter that the step does not reach keeps its value and its moments,
 // as in torch (its grad is None there). The optimizer's state is created here, next to the
 // parameter: "<param>:exp_avg" and so on. Its type is the one that the parameter is stored in, as
-// in torch, or f32.
+// in torch, or f32. Of a parameter that is split, this rank's piece is updated, and the optimizer's
+// state has that piece alone.
 
 #include "engine/graph/passes/passes.h"
 
@@ -15,6 +16,7 @@
 #include "engine/graph/builder.h"
 #include "engine/graph/graph.h"
 #include "traind/random.h"
+#include "traind/rewrite.h"
 
 struct update {
     struct td_graph *g;
@@ -95,7 +97,24 @@ static td_status add_buffer(struct update *u, uint32_t param, const char *suffix
     char name[512];
     snprintf(name, sizeof name, "%s:%s", p->name, suffix);
     TD_TRY(td_state_add(u->g->state, name, TD_ROLE_OPTIM, t, shape, zero, param, &index));
-    return td_graph_state_value(u->g, index, out_value);
+    if (!p->n_pieces) return td_graph_state_value(u->g, index, out_value);
+    TD_TRY(td_rewrite_split(u->g, index, true));
+    return td_graph_state_piece(u->g, index, out_value);
+}
+
+// The whole tensor, or this rank's piece of it.
+static td_status add_operand(struct update *u, uint32_t index, td_value *out_value) {
+    return td_state_at(u->g->state, index)->n_pieces ? td_graph_state_piece(u->g, index, out_value)
+                                                     : td_graph_state_value(u->g, index, out_value);
+}
+
+// Each element by itself: then a piece is updated as the whole would be.
+static td_status check_takes_pieces(const struct td_state_info *param, enum td_op op) {
+    const bool takes = op == TD_OP_SGD || op == TD_OP_ADAM || op == TD_OP_ADAMW || op == TD_OP_LION;
+    if (takes || !param->n_pieces) return TD_OK;
+    return td_bad_spec("optimizer %s updates whole tensors, but the strategy splits '%s' among the "
+                       "ranks; use sgd, adam, adamw or lion, or another strategy",
+                       td_op_name(op), param->name);
 }
 
 // ---- one update ---------------------------------------------------------------------------------
@@ -197,8 +216,9 @@ static td_status add_update(struct update *u, uint32_t grad) {
         o.attrs.optim.stochastic = true;
         o.attrs.stream = td_stream_of(param->name);
     }
-    TD_TRY(td_graph_state_value(u->g, o.param, &o.in[0]));
-    TD_TRY(td_graph_state_value(u->g, grad, &o.in[1]));
+    TD_TRY(check_takes_pieces(param, choice.op));
+    TD_TRY(add_operand(u, o.param, &o.in[0]));
+    TD_TRY(add_operand(u, grad, &o.in[1]));
     if (choice.op == TD_OP_MUON) return add_muon(u, &o, &choice);
     TD_TRY(add_buffers(u, choice.op, &o));
     if (u->factor) o.in[o.n++] = u->factor;

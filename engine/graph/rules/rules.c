@@ -157,7 +157,7 @@ struct td_head_operands td_head_operands_of(td_op_id op, const struct td_attrs *
 
 bool td_op_writes(td_op_id op, const struct td_attrs *attrs, uint32_t i) {
     if (op == TD_OP_STORE) return i == 0;
-    if (op == TD_OP_ALL_REDUCE) return true;
+    if (td_op_is(op, TD_OP_IS_START)) return true; // in place
     if (op == TD_OP_BATCH_NORM) return i >= 3;
     if (op == TD_OP_LINEAR_CE_GRAD) {
         struct td_head_operands h = td_head_operands_of(op, attrs, 0);

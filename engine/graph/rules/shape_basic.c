@@ -79,6 +79,31 @@ static td_status shape_all_reduce(const struct td_op_call *c) {
     return give_token(c, 0);
 }
 
+// Tensors of one role and type that are split, in memory as a whole.
+static td_status check_pieces(const struct td_op_call *c, enum td_role role) {
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        const struct td_state_info *s =
+            is_state(c, i) ? td_state_at(c->g->state, arg(c, i)->index) : NULL;
+        if (!s || s->role != role || arg(c, i)->is_piece) {
+            return td_op_reject(c, role == TD_ROLE_GRAD ? "only gradients are reduced"
+                                                        : "only parameters are gathered");
+        }
+        if (!s->n_pieces || s->has_piece_alone) {
+            return td_op_reject(c, "its tensors are split, and memory has all pieces of them");
+        }
+        if (arg(c, i)->dtype != arg(c, 0)->dtype) return td_op_reject(c, "of one type");
+    }
+    return give_token(c, 0);
+}
+
+static td_status shape_reduce_scatter(const struct td_op_call *c) {
+    return check_pieces(c, TD_ROLE_GRAD);
+}
+
+static td_status shape_all_gather(const struct td_op_call *c) {
+    return check_pieces(c, TD_ROLE_PARAM);
+}
+
 static td_status shape_await(const struct td_op_call *c) {
     if (td_node_of_token(c->g, c->in[0]) == (td_node)TD_NODE_NONE) {
         return td_op_reject(c, "only the token of a sum is awaited");
@@ -132,6 +157,8 @@ static const struct td_op_rule rules[TD_OP_COUNT] = {
     [TD_OP_SCALE] = {shape_scale, td_op_cost_output},
     [TD_OP_STORE] = {shape_store, cost_store},
     [TD_OP_ALL_REDUCE] = {shape_all_reduce, td_op_cost_free},
+    [TD_OP_REDUCE_SCATTER] = {shape_reduce_scatter, td_op_cost_free},
+    [TD_OP_ALL_GATHER] = {shape_all_gather, td_op_cost_free},
     [TD_OP_AWAIT] = {shape_await, td_op_cost_free},
     [TD_OP_RANK_SUM] = {shape_rank_sum, td_op_cost_output},
     [TD_OP_CLIP_COEF] = {shape_clip_coef, td_op_cost_free},

@@ -22,6 +22,18 @@ static td_status ddp(void *arg, struct td_graph *g, const struct td_program_key 
     return key->sync ? td_rewrite_all_reduce(g) : TD_OK;
 }
 
+static td_status zero1(void *arg, struct td_graph *g, const struct td_program_key *key) {
+    (void)arg;
+    TD_TRY(td_rewrite_assign_buckets(g, 64, 1024));
+    TD_TRY(td_rewrite_split_gradients(g));
+    return key->sync ? td_rewrite_reduce_scatter(g) : TD_OK;
+}
+
+static td_status zero1_update(void *arg, struct td_graph *g, const struct td_program_key *key) {
+    (void)arg, (void)key;
+    return td_rewrite_all_gather(g);
+}
+
 static void check_golden(const char *name, struct td_buf *text) {
     char path[256];
     snprintf(path, sizeof path, "tests/golden/graph_%s.txt", name);
@@ -46,6 +58,7 @@ static void check_program(const char *name, struct td_compile_options o) {
     TD_AUTO(td_state_table) *state = NULL;
     TD_AUTO(td_compiled) *c = NULL;
     assert_ok(td_state_table_create(&state));
+    td_state_set_rank(state, 0, o.world_size);
     o.state = state;
     o.dump = keep;
     o.dump_arg = &text;
@@ -66,6 +79,21 @@ static void test_train_step_has_this_text_when_ddp_with_clipped_adamw(void **sta
     check_program("train_ddp", (struct td_compile_options){.key = rig_key(TD_MODE_TRAIN, 4, true),
                                                            .strategy = ddp,
                                                            .optimizer = &opt});
+}
+
+static void test_train_step_has_this_text_when_optimizer_state_is_in_pieces(void **state) {
+    (void)state;
+    struct td_optimizer_options opt = {.op = TD_OP_ADAMW,
+                                       .attrs = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+                                       .unscale = true,
+                                       .clip_norm = 1};
+    only = "strategy optimizer strategy_update memory";
+    check_program("train_zero1", (struct td_compile_options){.key = rig_key(TD_MODE_TRAIN, 4, true),
+                                                             .world_size = 3,
+                                                             .strategy = zero1,
+                                                             .strategy_update = zero1_update,
+                                                             .optimizer = &opt});
+    only = NULL;
 }
 
 // Contract 10: nothing is summed inside a window
@@ -331,6 +359,7 @@ static void test_finish_has_this_text_when_values_are_clipped_under_a_scaled_los
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_train_step_has_this_text_when_ddp_with_clipped_adamw),
+        cmocka_unit_test(test_train_step_has_this_text_when_optimizer_state_is_in_pieces),
         cmocka_unit_test(test_train_step_has_this_text_when_accumulating_without_sync),
         cmocka_unit_test(test_train_step_has_this_text_when_sgd_with_momentum),
         cmocka_unit_test(test_eval_step_has_this_text_when_compiled),

@@ -5,6 +5,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/state.h"
 #include "engine/graph/verify.h"
 #include "tests/unit/graph/graph_rig.h"
 #include "traind/build.h"
@@ -140,6 +141,103 @@ static void test_view_of_a_sum_is_copied_when_the_sum_comes_before_its_reader(vo
     free(placement);
 }
 
+// ---- pieces -------------------------------------------------------------------------------------
+
+static void test_pieces_cover_a_tensor_and_may_be_empty(void **state) {
+    static const struct {
+        int64_t n, length, last_first, last_count;
+        int32_t ranks;
+    } cases[] = {{100, 48, 96, 4, 3},
+                 {48, 16, 32, 16, 3},
+                 {1, 16, 1, 0, 3},
+                 {0, 0, 0, 0, 2},
+                 {100, 112, 0, 100, 1}};
+    (void)state;
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        int64_t next = 0;
+        struct td_piece p = {0};
+        assert_int_equal(td_piece_length(cases[i].n, cases[i].ranks), cases[i].length);
+        for (int32_t r = 0; r < cases[i].ranks; r++) {
+            p = td_piece_of(cases[i].n, cases[i].ranks, r);
+            assert_int_equal(p.first, next);
+            next += p.count;
+        }
+        assert_int_equal(next, cases[i].n);
+        assert_int_equal(p.first, cases[i].last_first);
+        assert_int_equal(p.count, cases[i].last_count);
+    }
+}
+
+static void split(int32_t rank, int32_t world) {
+    td_state_set_rank(table, rank, world);
+    graph->world_size = world;
+    for (uint32_t i = 0; i < 2; i++) { // the parameter and its gradient
+        assert_ok(td_rewrite_split(graph, i, false));
+    }
+}
+
+static void test_value_of_a_piece_is_where_this_ranks_part_of_memory_begins(void **state) {
+    (void)state;
+    td_value piece = 0, again = 0;
+    assert_fails(td_graph_state_piece(graph, 0, &piece), TD_INVALID_ARGUMENT, "'w' is whole");
+    split(1, 2);
+    assert_ok(td_graph_state_piece(graph, 0, &piece));
+    assert_ok(td_graph_state_piece(graph, 0, &again));
+    assert_int_equal(piece, again);
+    assert_int_not_equal(piece, weight);
+    assert_int_equal(td_shape_elems(&td_graph_value(graph, piece)->shape), 16);
+    assert_int_equal(td_state_at(table, 0)->bytes, 2 * 16 * sizeof(float));
+    assert_int_equal(td_state_whole_bytes(td_state_at(table, 0)), 15 * sizeof(float));
+    assert_ok(td_state_layout(table));
+    assert_int_equal(td_graph_state_offset(graph, weight), 0);
+    assert_int_equal(td_graph_state_offset(graph, piece), 16 * sizeof(float));
+    assert_int_equal(td_graph_state_first(graph, piece), 15); // an empty one: past the end
+    assert_int_equal(td_state_at(table, 0)->piece.count, 0);
+}
+
+static void test_programs_agree_about_pieces(void **state) {
+    (void)state;
+    split(0, 3);
+    assert_ok(td_rewrite_split(graph, 0, false)); // as before
+    assert_fails(td_rewrite_split(graph, 0, true), TD_FAILED_PRECONDITION,
+                 "state 'w' has 3 pieces");
+    td_value y = 0;
+    assert_ok(td_build_relu(graph, grad[1], &y));
+    assert_fails(td_rewrite_split(graph, 2, true), TD_INVALID_ARGUMENT,
+                 "uses all of state 'w:other'");
+    assert_fails(td_rewrite_split(graph, 99, false), TD_INVALID_ARGUMENT, "no state tensor");
+    assert_ok(td_state_layout(table));
+    assert_fails(td_rewrite_split(graph, 2, false), TD_FAILED_PRECONDITION, "or in memory");
+}
+
+// A gather writes the whole, so a piece of it is touched, too.
+static void test_verifier_names_what_touches_a_piece_of_a_tensor_that_is_gathered(void **state) {
+    (void)state;
+    td_value piece = 0, token = 0, y = 0;
+    split(0, 2);
+    assert_ok(td_graph_state_piece(graph, 0, &piece));
+    assert_ok(td_graph_op(graph, TD_OP_ALL_GATHER, &weight, 1, NULL, &token));
+    assert_ok(td_build_relu(graph, piece, &y));
+    await(token);
+    assert_fails(td_graph_verify(graph), TD_INTERNAL,
+                 "node 1 (relu): it touches what a sum over ranks writes, before its await");
+}
+
+static void test_only_tensors_in_pieces_are_scattered_and_gathered(void **state) {
+    (void)state;
+    td_value token = 0, piece = 0;
+    assert_fails(td_graph_op(graph, TD_OP_REDUCE_SCATTER, &grad[0], 1, NULL, &token),
+                 TD_INVALID_ARGUMENT, "memory has all pieces");
+    split(0, 2);
+    assert_ok(td_graph_state_piece(graph, 1, &piece));
+    assert_fails(td_graph_op(graph, TD_OP_REDUCE_SCATTER, &piece, 1, NULL, &token),
+                 TD_INVALID_ARGUMENT, "only gradients are reduced");
+    assert_fails(td_graph_op(graph, TD_OP_ALL_GATHER, &grad[0], 1, NULL, &token),
+                 TD_INVALID_ARGUMENT, "only parameters are gathered");
+}
+
+// ---- the list -----------------------------------------------------------------------------------
+
 static td_status never(void *arg, const struct td_sum *sum) {
     (void)arg, (void)sum;
     return td_fail(TD_INTERNAL, "nothing runs here");
@@ -204,6 +302,11 @@ int main(void) {
         TEST(test_verifier_names_an_await_in_another_segment),
         TEST(test_token_is_for_an_await_alone),
         TEST(test_view_of_a_sum_is_copied_when_the_sum_comes_before_its_reader),
+        TEST(test_pieces_cover_a_tensor_and_may_be_empty),
+        TEST(test_value_of_a_piece_is_where_this_ranks_part_of_memory_begins),
+        TEST(test_programs_agree_about_pieces),
+        TEST(test_verifier_names_what_touches_a_piece_of_a_tensor_that_is_gathered),
+        TEST(test_only_tensors_in_pieces_are_scattered_and_gathered),
         TEST(test_list_has_the_bucket_of_a_start_and_of_its_await),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

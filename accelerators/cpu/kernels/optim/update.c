@@ -37,7 +37,7 @@ static void strips_range(const void *arg, int64_t begin, int64_t end) {
 void td_update_run(const struct td_kernel *k, const struct td_run *r, int64_t unit, int64_t grain,
                    td_range_fn *fn, const void *arg) {
     struct strips a = {.fn = fn, .arg = arg, .param = td_operand_at(&k->in[0], r), .unit = unit};
-    a.n_packs = td_packs_update(r->packs, a.param, a.pack);
+    if (!k->writes_pieces) a.n_packs = td_packs_update(r->packs, a.param, a.pack);
     if (a.n_packs) {
         int64_t n = (a.pack[0].shape.rows + TD_PACK_STRIP - 1) / TD_PACK_STRIP;
         td_parallel_units(k->n_threads, n, td_shape_elems(&k->shape[0]), strips_range, &a);
@@ -56,7 +56,7 @@ void td_update_put(const struct td_kernel *k, const float *buffer, int64_t n, vo
     uint16_t bits[ROW], *to = (uint16_t *)param + at;
     for (int64_t from = 0; from < n; from += ROW) {
         int64_t some = TD_MIN(n - from, (int64_t)ROW);
-        td_random_bits16(k->random, k->attrs.stream, at + from, some, bits);
+        td_random_bits16(k->random, k->attrs.stream, k->first + at + from, some, bits);
         for (int64_t i = 0; i < some; i++) {
             to[from + i] = td_bf16_of_f32_random(buffer[from + i], bits[i]);
         }
