@@ -147,7 +147,7 @@ unit_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(unit_src))
 bench_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/bench_*.c))
 fuzz_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz/*/fuzz_*.c))
 nvml_doubles := $(patsubst %,$(B)/tests/doubles/%.so,nvml nvml_old nvml_other)
-helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c)) $(addprefix $(B)/tests/plugins/,accelerator-far.so dataset-slow_synthetic.so strategy-shown_ddp.so) $(nvml_doubles)
+helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c)) $(addprefix $(B)/tests/plugins/,accelerator-far.so dataset-slow_synthetic.so strategy-shown_ddp.so strategy-zero1.so) $(nvml_doubles)
 
 # What plugins and programs of one's own are built with, also where nothing is installed.
 pc := $(B)/lib/pkgconfig/traind.pc
@@ -351,6 +351,7 @@ $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 $(B)/tests/plugins/accelerator-far.so: $(B)/obj/tests/plugins/far.o $(far_o)
 $(B)/tests/plugins/dataset-slow_synthetic.so: $(B)/obj/tests/plugins/slow_synthetic.o
 $(B)/tests/plugins/strategy-shown_ddp.so: $(B)/obj/tests/plugins/shown_ddp.o
+$(B)/tests/plugins/strategy-zero1.so: $(B)/obj/tests/plugins/zero1.o
 $(B)/tests/plugins/%.so: $(B)/lib/libtraind.so
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

@@ -9,7 +9,6 @@
 #include "engine/train/plan/choices.h"
 #include "engine/train/plan/plan.h"
 #include "engine/train/plan/sizes.h"
-#include "engine/train/rank/group/buckets.h"
 #include "engine/train/rank/group/comm_hook.h"
 #include "engine/train/rank/group/group.h"
 #include "engine/train/rank/group/join.h"
@@ -75,6 +74,7 @@ static td_status start_background(struct td_rank *r) {
         .accel_ops = r->accel_ops,
         .accel = r->accel,
         .roles = td_rank_writes(r) ? r->writers.roles : 0,
+        .whole_roles = r->writers.apart,
         .shadows =
             td_sizes_shadows(r) && !r->writers.sends, // what comes from others is on the host
         .strategy_ops = r->strategy_ops,
@@ -111,10 +111,10 @@ static const build_step environment[] = {
 };
 static const build_step connect[] = {
     td_rank_open_data, td_rank_open_module, td_rank_choose_start, td_rank_list_plugins,
-    td_plan_programs, td_rank_compare,
+    td_plan_programs, td_rank_check_sums, td_rank_compare,
 };
 static const build_step setup[] = {
-    td_rank_lay_state, td_rank_lay_buckets, td_rank_lay_hook,
+    td_rank_lay_state, td_rank_lay_sums, td_rank_lay_hook,
     td_rank_initialize_state, td_rank_restore_state, td_rank_set_up_strategy,
 };
 static const build_step pre_dispatch[] = {
@@ -126,7 +126,7 @@ static const build_step pre_dispatch[] = {
 static const build_step planning[] = {
     td_rank_open_accelerator, td_rank_find_group,
     td_rank_open_strategy, td_rank_open_hook, td_rank_open_precision, td_rank_check_hook,
-    td_rank_open_data, td_rank_open_module, td_plan_programs,
+    td_rank_open_data, td_rank_open_module, td_plan_programs, td_rank_check_sums,
 };
 // clang-format on
 

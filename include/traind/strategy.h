@@ -272,6 +272,11 @@ struct td_strategy_ops {
     // traind/rewrite.h. Absent: programs stay as they were recorded, and nothing is reduced.
     td_status (*rewrite)(struct td_strategy *s, struct td_graph *g,
                          const struct td_program_key *key);
+    // (optional) The same after the optimizer pass, once for each program that updates. This is the
+    // place for gathers of parameters that were updated in pieces (td_rewrite_all_gather). Absent:
+    // nothing comes after the update.
+    td_status (*rewrite_update)(struct td_strategy *s, struct td_graph *g,
+                                const struct td_program_key *key);
 
     // ---- data -----------------------------------------------------------------------------------
     // (optional) Divides a split among the ranks. Idempotent; never changes the order. Keys of

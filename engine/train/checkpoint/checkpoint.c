@@ -471,8 +471,8 @@ static td_status take_state(struct td_checkpointer *c, const struct td_strategy_
     c->ticket = 0;
     for (size_t i = 0; i < c->n_shards; i++) {
         const size_t at = (size_t)(c->shard[i].image - c->snapshot);
-        TD_TRY(td_shard_take(&c->shard[i], o, c->o.accel, memory, queued ? c->shadow : host, at,
-                             queued ? &c->ticket : NULL));
+        TD_TRY(td_shard_take(&c->shard[i], o, c->o.accel, memory, c->o.whole_roles,
+                             queued ? c->shadow : host, at, queued ? &c->ticket : NULL));
     }
     for (size_t i = 0; i < c->n_shards && queued; i++) {
         const struct td_shard *s = &c->shard[i];

@@ -53,6 +53,7 @@
 struct td_checkpointer_options {
     const struct td_checkpoint_config *config; // dir NULL: save() does nothing
     uint32_t roles; // bits 1 << td_role that this rank writes; 0: none, another rank is the owner
+    uint32_t whole_roles; // of them, those whose memory comes by whole_offset
     const struct td_state_table *state;
     const struct td_accelerator_ops *accel_ops;
     struct td_accelerator *accel;

@@ -116,16 +116,17 @@ td_status td_restore_look(const char *const *paths, size_t n_paths, struct td_ar
 td_status td_restore_tensor(const struct td_tensor *from, const struct td_state_info *t,
                             const struct td_restore_target *to) {
     TD_AUTO_FREE void *converted = NULL;
+    const size_t bytes = td_state_whole_bytes(t);
     if (from->dtype != t->dtype) { // saved under another precision
-        converted = td_calloc(TD_MAX(t->bytes, 1), 1);
+        converted = td_calloc(TD_MAX(bytes, 1), 1);
         if (!converted) return td_fail_oom();
         td_float_convert(from->dtype, from->data, td_shape_elems(&t->shape), t->dtype, converted);
     }
-    const struct td_buffer src = td_buffer_of_host(converted ? converted : from->data, t->bytes);
-    return to->accel_ops->copy(to->accel, to->memory->region[t->role], t->offset, src, 0, t->bytes);
+    const struct td_buffer src = td_buffer_of_host(converted ? converted : from->data, bytes);
+    return to->accel_ops->copy(to->accel, to->memory->region[t->role], t->offset, src, 0, bytes);
 }
 
-static td_status check_tensor(const struct td_tensor *from, const struct td_state_info *t) {
+td_status td_restore_check(const struct td_tensor *from, const struct td_state_info *t) {
     if (!from) return td_fail(TD_DATA_LOSS, "tensor '%s' is missing", t->name);
     if (from->foreign) {
         return td_fail(TD_DATA_LOSS, "tensor '%s' is %s, here of %s", t->name, from->foreign,
@@ -163,8 +164,8 @@ static td_status take_file(const struct td_manifest *m, const char *path, uint32
         const struct td_state_info *t = td_state_at(state, i);
         if (strcmp(td_manifest_file_of(t->role), only_file) != 0 || !wants(m, t, roles)) continue;
         const struct td_tensor *from = td_safetensors_find(file, t->name);
-        td_status s = check_tensor(from, t);
-        if (!s && to) s = td_restore_tensor(from, t, to);
+        td_status s = td_restore_check(from, t);
+        if (!s && to && !td_state_is_apart(t)) s = td_restore_tensor(from, t, to);
         if (s) return td_status_context(td_status_with_class(s, TD_CLASS_DATA), "load '%s'", path);
     }
     return TD_OK;

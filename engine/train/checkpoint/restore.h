@@ -39,7 +39,10 @@ struct td_restore_target {
 // Puts a tensor into the place of t, which has its shape; a float of another type is converted.
 TD_MUST_USE td_status td_restore_tensor(const struct td_tensor *from, const struct td_state_info *t,
                                         const struct td_restore_target *to);
-// All tensors of the roles (bits 1 << td_role) from the checkpoint's files.
+// May a tensor of a checkpoint become t? Errors: DATA_LOSS, by name; NULL: it is missing.
+TD_MUST_USE td_status td_restore_check(const struct td_tensor *from, const struct td_state_info *t);
+// All tensors of the roles (bits 1 << td_role) from the checkpoint's files, but those of which each
+// rank has a piece alone (engine/train/rank/state/apart.h).
 TD_MUST_USE td_status td_restore_load(const struct td_restored *r, uint32_t roles,
                                       const struct td_restore_target *to);
 // Would load find all of these, of the right shapes and types? For a plan: no data is read.

@@ -35,10 +35,12 @@ static td_status plan(struct td_shard *s, uint32_t roles,
     for (uint32_t i = 0; i < n; i++) {
         const struct td_state_info *t = td_state_at(s->state, i);
         if (!belongs(t, roles, s->name) || (filter && !filter(arg, t->name))) continue;
-        entries[s->n_tensors] = (struct td_tensor){
-            .name = t->name, .dtype = t->dtype, .shape = t->shape, .bytes = t->bytes};
+        entries[s->n_tensors] = (struct td_tensor){.name = t->name,
+                                                   .dtype = t->dtype,
+                                                   .shape = t->shape,
+                                                   .bytes = td_state_whole_bytes(t)};
         s->tensor[s->n_tensors++] = (struct td_shard_tensor){t, data_bytes};
-        data_bytes += t->bytes;
+        data_bytes += td_state_whole_bytes(t);
     }
     TD_TRY(td_safetensors_head(entries, s->n_tensors, &s->head));
     for (size_t i = 0; i < s->n_tensors; i++) {
@@ -83,19 +85,26 @@ void td_shard_lay(struct td_shard *s, char *memory) {
 }
 
 // ---- snapshot ----------------------------------------------------------------------------------
+static size_t offset_of(const struct td_state_info *t, bool whole) {
+    return whole ? t->whole_offset : t->offset;
+}
+
 td_status td_shard_take(const struct td_shard *s, const struct td_accelerator_ops *ops,
                         struct td_accelerator *accel, const struct td_strategy_memory *memory,
-                        struct td_buffer to, size_t to_offset, td_ticket *io_ticket) {
+                        uint32_t whole_roles, struct td_buffer to, size_t to_offset,
+                        td_ticket *io_ticket) {
     for (size_t i = 0, next; i < s->n_tensors; i = next) {
         const struct td_shard_tensor *first = &s->tensor[i];
-        size_t bytes = first->info->bytes;
+        const bool whole = whole_roles >> first->info->role & 1;
+        const size_t from = offset_of(first->info, whole);
+        size_t bytes = td_state_whole_bytes(first->info);
         for (next = i + 1; next < s->n_tensors; next++) {
             const struct td_state_info *t = s->tensor[next].info;
-            if (t->role != first->info->role || t->offset != first->info->offset + bytes) break;
-            bytes += t->bytes;
+            if (t->role != first->info->role || offset_of(t, whole) != from + bytes) break;
+            bytes += td_state_whole_bytes(t);
         }
         const struct td_buffer region = memory->region[first->info->role];
-        const size_t from = first->info->offset, at = to_offset + first->at;
+        const size_t at = to_offset + first->at;
         if (!io_ticket) {
             TD_TRY(ops->copy(accel, to, at, region, from, bytes));
             continue;

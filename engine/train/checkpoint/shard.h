@@ -50,12 +50,13 @@ TD_MUST_USE td_status td_shard_plan_some(const struct td_state_table *state, uin
 void td_shard_finish(struct td_shard *s);
 size_t td_shard_room(const struct td_shard *s);
 void td_shard_lay(struct td_shard *s, char *memory);
-// Copies the tensors to `to`, where to_offset is the place of the image's first byte. With
-// io_ticket the copies are queued, and it becomes the ticket of the last one that has one.
+// Copies the tensors to `to`, where to_offset is the place of the image's first byte. Regions of
+// whole_roles (bits 1 << td_role) have tensors by whole_offset. With io_ticket the copies are
+// queued, and it becomes the ticket of the last one that has one.
 TD_MUST_USE td_status td_shard_take(const struct td_shard *s, const struct td_accelerator_ops *ops,
                                     struct td_accelerator *accel,
-                                    const struct td_strategy_memory *memory, struct td_buffer to,
-                                    size_t to_offset, td_ticket *io_ticket);
+                                    const struct td_strategy_memory *memory, uint32_t whole_roles,
+                                    struct td_buffer to, size_t to_offset, td_ticket *io_ticket);
 // Creates path, which must not exist; on failure it is removed. RESOURCE_EXHAUSTED class disk when
 // there is no space.
 TD_MUST_USE td_status td_shard_write(const struct td_shard *s, const char *path,

@@ -19,7 +19,7 @@ static td_status write_shard(const struct td_weights_file_options *o,
     if (!image) return td_fail_oom();
     td_shard_lay(s, image);
     const struct td_buffer to = td_buffer_of_host(image, td_shard_room(s));
-    TD_TRY(td_shard_take(s, from->accel_ops, from->accel, from->memory, to, 0, NULL));
+    TD_TRY(td_shard_take(s, from->accel_ops, from->accel, from->memory, 0, to, 0, NULL));
     return classify(td_named_output_write(o->path, image, s->bytes, 0666,
                                           o->durable ? TD_FS_WRITE_DURABLE : 0));
 }

@@ -53,6 +53,7 @@ td_status td_plan_programs(struct td_rank *r) {
     r->optimizer.divides = td_rank_divides(r);
     r->optimizer.wide = r->precision_facts.moments != r->precision_facts.param;
     TD_TRY(td_state_table_create(&r->state));
+    td_state_set_rank(r->state, r->facts.global_rank, r->facts.world_size);
     enum td_recompute first, last;
     TD_TRY(td_sizes_levels(r, &first, &last));
     for (r->recompute = first;; r->recompute++) {

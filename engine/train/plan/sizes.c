@@ -11,6 +11,7 @@
 #include "engine/train/rank/group/comm_hook.h"
 #include "engine/train/rank/group/group.h"
 #include "engine/train/rank/group/join.h"
+#include "engine/train/rank/group/pieces.h"
 #include "engine/train/rank/programs/batches.h"
 #include "engine/train/rank/state/writers.h"
 #include "lib/base/clip.h"
@@ -79,9 +80,11 @@ static void add_up(const struct td_rank *r, struct td_sizes *s) {
         s->device_bytes = all + s->shadow_bytes;
         const bool stages = r->strategy_ops->rewrite && (!r->group_facts.on_device || r->hook);
         s->staging_bytes = stages && !s->shared_bytes ? gradients : 0;
+        s->staging_bytes += td_rank_pieces_bytes(r);
         s->memory_bytes += s->staging_bytes;
     } else {
-        s->memory_bytes += all - (s->shared_bytes ? gradients : 0);
+        s->staging_bytes = td_rank_pieces_bytes(r);
+        s->memory_bytes += all + s->staging_bytes - (s->shared_bytes ? gradients : 0);
     }
 }
 

@@ -47,6 +47,7 @@ void td_rank_destroy(struct td_rank *r) {
     }
     free(r->own_staging);
     free(r->sum_staging);
+    free(r->piece_memory);
     td_state_table_destroy(r->state);
     if (r->module_ops) r->module_ops->close(r->module);
     td_plugin_state_finish(&r->own);

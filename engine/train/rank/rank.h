@@ -53,6 +53,8 @@ struct td_rank_bucket {
     bool is_open;   // the group has it, and wait_buckets was not called since
 };
 
+enum { TD_PIECE_KINDS = 2 }; // reduce_scatter, all_gather
+
 struct td_rank_hook {
     const struct td_comm_hook_ops *ops; // NULL: there is none
     struct td_comm_hook *hook;
@@ -75,7 +77,8 @@ struct td_rank_writers {
     uint32_t roles;               // bits 1 << td_role, of all ranks
     int32_t of[TD_ROLE_COUNT];    // the rank that has a role; -1: none
     bool sends;                   // some are of other ranks than the owner
-    char *brought[TD_ROLE_COUNT]; // these, on the owner
+    uint32_t apart;               // roles of which each rank has pieces
+    char *brought[TD_ROLE_COUNT]; // what is of other ranks, on the owner
 };
 
 // How far a rank is built (engine/train/build.h).
@@ -141,7 +144,9 @@ struct td_rank {
     bool owned[TD_ROLE_COUNT];                   // regions that this rank allocated
     struct td_buffer arena_memory[TD_STEPS_MAX]; // arenas of its programs
     struct td_buffer staging; // host memory of gradients that are elsewhere; bytes 0: none are
-    void *sum_staging;        // of values that are elsewhere, as large as the largest so far
+    char *piece_memory;       // what sums of pieces are brought together in (pieces.h)
+    char **piece_place[TD_PIECE_KINDS]; // there, by bucket
+    void *sum_staging; // of values that are elsewhere, as large as the largest so far
     size_t sum_staging_bytes;
     struct td_rank_bucket *buckets; // (td_state_n_buckets); NULL: no program reduces any
     bool reduces_on_host;           // where the group takes them

@@ -13,7 +13,7 @@ from safetensors.numpy import load
 
 import hosts as net
 from marks import FULL, full_only, some
-from support import BUILD, BUSY, ROOT, SPEC, until
+from support import BUILD, BUSY, PLUGINS, ROOT, SPEC, until
 from test_s26_fabric import built  # noqa: F401
 from test_s61_damage import COPIES, directory, flip
 
@@ -108,6 +108,19 @@ def test_mlp_over_hosts_has_the_losses_of_one_process(hosts, shown, n_nodes, dev
 def test_gpt_over_hosts_has_the_losses_of_one_process(hosts, shown, tmp_path, n_nodes, devices, precision):
     c, *_ = hosts.start(*"abd"[:n_nodes], slots=devices, options=OPTIONS, node_options=["--plugin-dirs", shown])
     same_as_one_process(c, gpt(tmp_path).replace("64-true", precision), n_nodes, devices, 4, shown)
+
+
+@pytest.mark.parametrize("n_nodes, devices", [(2, 2), pytest.param(3, 1, marks=full_only)])
+def test_optimizer_state_in_pieces_over_hosts_has_the_bits_of_ddp(hosts, n_nodes, devices):
+    """A strategy of somebody else, tests/plugins/zero1.c: gradients are reduced, and parameters gathered, over the network."""
+    c, *_ = hosts.start(*"abd"[:n_nodes], slots=devices, options=OPTIONS, node_options=["--plugin-dirs", PLUGINS])
+    files = []
+    zero = (f"plugins=[{PLUGINS}/strategy-zero1.so]", "trainer.strategy={name: plugin, strategy: zero1}")
+    for strategy in ((), zero):
+        job = c.submit(MLP, f"trainer.num_nodes={n_nodes}", f"trainer.devices={devices}", *strategy)
+        assert c.finish(job).n_ranks == n_nodes * devices
+        files.append({k: v for k, v in c.weights(job).items() if k in ("model.safetensors", "optimizer.safetensors")})
+    assert len(files[0]) == 2 and files[0] == files[1]
 
 
 def convnet(tmp_path):

@@ -14,9 +14,7 @@
 
 #include "engine/train/rank/group/bucket_list.h"
 #include "engine/train/rank/group/group.h"
-#include "engine/train/rank/group/join.h"
 #include "engine/train/rank/group/replicas.h"
-#include "traind/op.h"
 
 // ---- where gradients are reduced ----------------------------------------------------------------
 
@@ -59,8 +57,9 @@ static td_status choose_memory(struct td_rank *r) {
 
 // ---- the list -----------------------------------------------------------------------------------
 
-static bool reduces_beside(const struct td_rank *r) {
-    return r->group_facts.joins_nodes && r->reduces_on_host && !r->facts.waits_for_buckets;
+bool td_rank_reduces_beside(const struct td_rank *r) {
+    return r->buckets && r->group_facts.joins_nodes && r->reduces_on_host &&
+           !r->facts.waits_for_buckets;
 }
 
 static td_status reduce(struct td_rank *r, uint32_t index) {
@@ -81,25 +80,9 @@ static td_status reduce_now(struct td_rank *r, uint32_t index) {
     return s;
 }
 
-// On the communication thread, where it is done when this returns.
-static td_status reduce_whole(void *arg, const struct td_sum *sum) {
-    struct td_rank *r = arg;
+td_status td_rank_make_bucket(struct td_rank *r, const struct td_sum *sum) {
     TD_TRY(reduce_now(r, sum->index));
     return r->group_ops->wait_buckets ? r->group_ops->wait_buckets(r->group) : TD_OK;
-}
-
-// That one run of a program begins, at most.
-static uint32_t most_sums(const struct td_rank *r) {
-    uint32_t most = 0;
-    for (size_t i = 0; i < td_programs_count(r->programs); i++) {
-        const struct td_graph *g = td_programs_at(r->programs, i)->graph;
-        uint32_t n_starts = 0;
-        for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
-            n_starts += td_op_is(td_graph_node(g, n)->op, TD_OP_IS_START);
-        }
-        most = TD_MAX(most, n_starts);
-    }
-    return most;
 }
 
 td_status td_rank_lay_buckets(struct td_rank *r) {
@@ -113,9 +96,7 @@ td_status td_rank_lay_buckets(struct td_rank *r) {
     for (uint32_t i = 0; i < n; i++) {
         r->buckets[i].bucket = list[i];
     }
-    if (!reduces_beside(r)) return TD_OK;
-    TD_TRY(td_comm_thread_create(most_sums(r), reduce_whole, r, &r->comm));
-    return td_rank_sums_apart(r) ? td_rank_join_second_group(r) : TD_OK;
+    return TD_OK;
 }
 
 // ---- begin and end ------------------------------------------------------------------------------

@@ -16,9 +16,14 @@ TD_MUST_USE td_status td_rank_check_group(const struct td_rank *r);
 // FAILED_PRECONDITION when the group takes a device's memory alone, and gradients are the host's.
 TD_MUST_USE td_status td_rank_lay_buckets(struct td_rank *r);
 
+// Are they reduced by a thread beside the program?
+bool td_rank_reduces_beside(const struct td_rank *r);
+
 // A bucket's sum. Between the two calls the memory of the bucket is the group's. Errors of a bucket
 // come out of begin of a later one, or of its own end.
 TD_MUST_USE td_status td_rank_begin_bucket(struct td_rank *r, const struct td_sum *sum);
 TD_MUST_USE td_status td_rank_end_bucket(struct td_rank *r, const struct td_sum *sum);
+// On the communication thread: it is done when this returns.
+TD_MUST_USE td_status td_rank_make_bucket(struct td_rank *r, const struct td_sum *sum);
 
 #endif

@@ -13,6 +13,7 @@
 //   replicas.h               state that becomes the same on all ranks
 //   sums.h                   what a program's sums over ranks call
 //   bucket_list.h buckets.h  gradients that they average
+//   pieces.h                 tensors of which each rank has a piece
 //   comm_hook.h              what they send of them instead
 //   comm_thread.h            the thread that does so, where ranks are on several nodes
 //   control.h                how ranks agree to stop

@@ -24,8 +24,21 @@ size_t td_rank_second_group_bytes(const struct td_rank *r) {
                        td_page_bytes());
 }
 
+// Sums of finish, as the norm of pieces has them, come when all buckets were awaited.
+static bool sums_beside_buckets(const struct td_graph *g) {
+    for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+        const struct td_node_info *node = td_graph_node(g, n);
+        if (node->op == TD_OP_RANK_SUM && node->segment < TD_SEG_FINISH) return true;
+    }
+    return false;
+}
+
 bool td_rank_sums_apart(const struct td_rank *r) {
-    return may_join_again(r) && td_programs_have(r->programs, TD_MODE_TRAIN, TD_OP_RANK_SUM);
+    for (size_t i = 0; i < td_programs_count(r->programs) && may_join_again(r); i++) {
+        const struct td_program *p = &td_programs_at(r->programs, i)->program;
+        if (p->key.mode == TD_MODE_TRAIN && sums_beside_buckets(p->graph)) return true;
+    }
+    return false;
 }
 
 static td_status join(struct td_rank *r, int32_t group, struct td_collective **out_group) {

@@ -58,7 +58,7 @@ static td_status compare(struct td_rank *r, uint32_t which, bool out_same[N_ROLE
     if (!all) return td_fail_oom();
     for (size_t i = 0; i < N_ROLES; i++) {
         out_same[i] = true;
-        if (!(which & 1u << roles[i])) continue;
+        if (!(which & 1u << roles[i]) || td_state_role_is_apart(r->state, roles[i])) continue;
         TD_TRY(each_piece(r, roles[i], false, digest_piece, &own[i]));
     }
     TD_TRY(td_rank_all_gather(r, TD_GROUP_WORLD, own, sizeof own, all));

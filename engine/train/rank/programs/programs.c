@@ -130,7 +130,8 @@ static bool reduces_last_bucket(const struct td_graph *g) {
     const uint32_t last = td_state_n_buckets(td_graph_state(g)) - 1;
     for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
         const struct td_node_info *info = td_graph_node(g, n);
-        if (info->op == TD_OP_ALL_REDUCE && info->attrs.bucket == last) return true;
+        const bool reduces = info->op == TD_OP_ALL_REDUCE || info->op == TD_OP_REDUCE_SCATTER;
+        if (reduces && info->attrs.bucket == last) return true;
     }
     return false;
 }

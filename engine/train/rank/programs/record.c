@@ -174,6 +174,11 @@ static td_status rewrite_strategy(void *arg, struct td_graph *g, const struct td
     return r->strategy_ops->rewrite ? r->strategy_ops->rewrite(r->strategy, g, key) : TD_OK;
 }
 
+static td_status rewrite_update(void *arg, struct td_graph *g, const struct td_program_key *key) {
+    struct td_rank *r = arg;
+    return r->strategy_ops->rewrite_update(r->strategy, g, key);
+}
+
 td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
     const struct td_train_config *c = r->config;
     struct td_compile_options options = {
@@ -193,6 +198,7 @@ td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
         .input_type = input_type,
         .input_type_arg = r,
         .strategy = rewrite_strategy,
+        .strategy_update = r->strategy_ops->rewrite_update ? rewrite_update : NULL,
         .strategy_arg = r,
         .optimizer = &r->optimizer,
         .recompute = level,

@@ -11,6 +11,7 @@
 #include "engine/train/rank/group/replicas.h"
 #include "engine/train/rank/programs/batches.h"
 #include "engine/train/rank/state/init.h"
+#include "engine/train/rank/state/apart.h"
 #include "engine/train/rank/state/own_state.h"
 #include "engine/train/rank/state/resume.h"
 #include "engine/train/rank/state/writers.h"
@@ -167,19 +168,23 @@ td_status td_rank_lay_state(struct td_rank *r) {
 
 // Values made aside, in the tensor's type, and copied to the device.
 static td_status initialize_aside(struct td_rank *r, const struct td_state_info *t) {
-    size_t n = (size_t)td_shape_elems(&t->shape), bytes;
+    size_t n = (size_t)td_shape_elems(&t->shape), bytes, all = td_state_whole_bytes(t);
     if (!td_size_mul(n, sizeof(float), &bytes)) return td_fail_oom();
     TD_AUTO_FREE float *values = malloc(TD_MAX(bytes, 1));
-    TD_AUTO_FREE void *stored = t->dtype == TD_F32 ? NULL : malloc(TD_MAX(t->bytes, 1));
+    TD_AUTO_FREE void *stored = t->dtype == TD_F32 ? NULL : malloc(TD_MAX(all, 1));
     if (!values || (!stored && t->dtype != TD_F32)) return td_fail_oom();
     TD_TRY(td_init_fill(r->config->seed, t, values));
     if (stored) td_float_convert(TD_F32, values, (int64_t)n, t->dtype, stored);
-    struct td_buffer host = td_buffer_of_host(stored ? stored : (void *)values, t->bytes);
-    return r->accel_ops->copy(r->accel, r->memory.region[t->role], t->offset, host, 0, t->bytes);
+    struct td_buffer host = td_buffer_of_host(stored ? stored : (void *)values, all);
+    return r->accel_ops->copy(r->accel, r->memory.region[t->role], t->offset, host, 0, all);
 }
 
 static td_status initialize_tensor(struct td_rank *r, const struct td_state_info *t) {
     if (t->init.kind == TD_INIT_ZERO) return TD_OK; // memory comes zeroed
+    if (td_state_is_apart(t)) {
+        return td_fail(TD_UNIMPLEMENTED, "initial values of '%s', of which each rank has a piece",
+                       t->name);
+    }
     if (!td_is_float(t->dtype)) {
         return td_fail(TD_UNIMPLEMENTED, "initial values of '%s' in %s", t->name,
                        td_dtype_name(t->dtype));
@@ -275,7 +280,7 @@ static td_status restore(struct td_rank *r, uint32_t roles) {
     return TD_OK;
 }
 
-td_status td_rank_restore_state(struct td_rank *r) {
+static td_status read_state(struct td_rank *r) {
     uint32_t reads;
     TD_TRY(td_rank_read_roles(r, &reads));
     if (!reads) return TD_OK;
@@ -287,6 +292,11 @@ td_status td_rank_restore_state(struct td_rank *r) {
         return td_rank_load_weights(r, TD_RANK_WEIGHTS_INITIAL);
     }
     return TD_OK;
+}
+
+td_status td_rank_restore_state(struct td_rank *r) {
+    TD_TRY(read_state(r));
+    return late_roles(r) ? TD_OK : td_rank_hand_out_pieces(r);
 }
 
 td_status td_rank_create_late(struct td_rank *r) {
@@ -301,6 +311,7 @@ td_status td_rank_create_late(struct td_rank *r) {
         if (roles & late) TD_TRY(restore(r, roles & late));
         announce_resume(r, roles);
     }
+    TD_TRY(td_rank_hand_out_pieces(r));
     return td_rank_share(r, late);
 }
 

@@ -9,6 +9,7 @@
 //   init.h init_loops.h  first values
 //   own_state.h          what plugins keep of themselves in a checkpoint
 //   writers.h            which rank writes it
+//   apart.h              what no rank has whole
 //   resume.h             what a resumed run does not share
 //   tensor.h             what host code reads of the state
 

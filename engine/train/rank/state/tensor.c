@@ -19,14 +19,21 @@ static float integer_at(const void *data, enum td_dtype dtype, int64_t i) {
 static td_status read_at(struct td_rank *r, const struct td_state_info *t, float *out) {
     const struct td_buffer *from = &r->memory.region[t->role];
     const int64_t n = td_shape_elems(&t->shape);
-    if (t->dtype == TD_F32) {
-        return r->accel_ops->copy(r->accel, td_buffer_of_host(out, t->bytes), 0, *from, t->offset,
-                                  t->bytes);
+    const size_t bytes = td_state_whole_bytes(t);
+    if (td_state_is_apart(t)) {
+        return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
+                                            "tensor '%s' is in pieces, of which this rank has one",
+                                            t->name),
+                                    TD_CLASS_USER_CODE);
     }
-    TD_AUTO_FREE void *data = td_calloc(1, t->bytes ? t->bytes : 1);
+    if (t->dtype == TD_F32) {
+        return r->accel_ops->copy(r->accel, td_buffer_of_host(out, bytes), 0, *from, t->offset,
+                                  bytes);
+    }
+    TD_AUTO_FREE void *data = td_calloc(1, bytes ? bytes : 1);
     if (!data) return td_fail_oom();
-    TD_TRY(r->accel_ops->copy(r->accel, td_buffer_of_host(data, t->bytes), 0, *from, t->offset,
-                              t->bytes));
+    TD_TRY(
+        r->accel_ops->copy(r->accel, td_buffer_of_host(data, bytes), 0, *from, t->offset, bytes));
     if (td_is_float(t->dtype)) {
         td_float_convert(t->dtype, data, n, TD_F32, out);
         return TD_OK;

@@ -7,6 +7,7 @@
 
 #include "engine/train/checkpoint/manifest.h"
 #include "engine/train/rank/group/group.h"
+#include "engine/train/rank/state/apart.h"
 
 enum { PIECE_BYTES = 8 << 20 };
 static const enum td_role saved[] = {TD_ROLE_PARAM, TD_ROLE_BUFFER, TD_ROLE_OPTIM};
@@ -32,9 +33,12 @@ static td_status claim(struct td_rank *r, enum td_role role, int32_t rank) {
 static td_status make_room(struct td_rank *r) {
     struct td_rank_writers *w = &r->writers;
     for (size_t i = 0; i < TD_COUNTOF(saved); i++) {
-        const size_t bytes = td_state_region_bytes(r->state, saved[i]);
-        if (w->of[saved[i]] < 0 || w->of[saved[i]] == w->owner || !bytes) continue;
+        const bool apart = td_state_role_is_apart(r->state, saved[i]);
+        const size_t bytes = apart ? td_state_whole_region_bytes(r->state, saved[i])
+                                   : td_state_region_bytes(r->state, saved[i]);
+        if (w->of[saved[i]] < 0 || (w->of[saved[i]] == w->owner && !apart) || !bytes) continue;
         w->sends = true;
+        if (apart) w->apart |= 1u << saved[i];
         if (!td_rank_writes(r)) continue;
         w->brought[saved[i]] = td_calloc(1, bytes);
         if (!w->brought[saved[i]]) return td_fail_oom();
@@ -55,11 +59,16 @@ td_status td_rank_claim_roles(struct td_rank *r, const uint32_t *roles) {
 
 size_t td_rank_most_brought(const struct td_rank *r, uint32_t own) {
     size_t bytes = 0;
-    if (!r->strategy_ops->save_checkpoint || r->facts.world_size == 1) return 0;
-    for (size_t i = 0; i < TD_COUNTOF(saved); i++) {
-        if (!(own & 1u << saved[i])) bytes += td_state_region_bytes(r->state, saved[i]);
+    for (size_t i = 0; i < TD_COUNTOF(saved) && r->facts.world_size > 1; i++) {
+        const enum td_role role = saved[i];
+        const bool others = r->strategy_ops->save_checkpoint && !(own & 1u << role);
+        if (td_state_role_is_apart(r->state, role)) { // in the snapshot it is counted as its own
+            bytes += td_state_whole_region_bytes(r->state, role);
+        } else if (others) {
+            bytes += 2 * td_state_region_bytes(r->state, role);
+        }
     }
-    return 2 * bytes;
+    return bytes;
 }
 
 bool td_rank_writes(const struct td_rank *r) {
@@ -89,12 +98,19 @@ td_status td_rank_bring_state(struct td_rank *r, struct td_strategy_memory *out_
     *out_memory = r->memory;
     for (size_t i = 0; i < TD_COUNTOF(saved) && w->sends; i++) {
         const enum td_role role = saved[i];
-        if (w->of[role] < 0 || w->of[role] == w->owner) continue;
-        TD_TRY_CTX(bring(r, role), "the %s state of rank %d, for a checkpoint", td_role_name(role),
-                   w->of[role]);
+        const bool apart = w->apart >> role & 1;
+        if (w->of[role] < 0 || (w->of[role] == w->owner && !apart)) continue;
+        if (apart) {
+            TD_TRY_CTX(td_rank_bring_pieces(r, role, w->brought[role]),
+                       "the %s state of all ranks, for a checkpoint", td_role_name(role));
+        } else {
+            TD_TRY_CTX(bring(r, role), "the %s state of rank %d, for a checkpoint",
+                       td_role_name(role), w->of[role]);
+        }
         if (!w->brought[role]) continue;
-        out_memory->region[role] =
-            td_buffer_of_host(w->brought[role], td_state_region_bytes(r->state, role));
+        const size_t bytes = apart ? td_state_whole_region_bytes(r->state, role)
+                                   : td_state_region_bytes(r->state, role);
+        out_memory->region[role] = td_buffer_of_host(w->brought[role], bytes);
     }
     return TD_OK;
 }

@@ -84,7 +84,7 @@ static void test_image_is_the_file_of_the_plain_writer(void **state) {
     snprintf(ours, sizeof ours, "%s/ours", (char *)f->dir);
     assert_ok(tensors_file(plain, f->tensors, TENSORS));
     const struct td_buffer image = td_buffer_of_host(f->image, td_shard_room(&f->shard));
-    assert_ok(td_shard_take(&f->shard, f->ops, f->accel, &f->memory, image, 0, NULL));
+    assert_ok(td_shard_take(&f->shard, f->ops, f->accel, &f->memory, 0, image, 0, NULL));
     assert_ok(td_shard_write(&f->shard, ours, digest));
     read_file(plain, &x);
     read_file(ours, &y);

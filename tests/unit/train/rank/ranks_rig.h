@@ -12,7 +12,10 @@
 #include "lib/base/files/files.h"
 #include "tests/unit/train/rank/train_rig.h"
 
-enum { RANKS = 2, GROUP_BYTES = 4 << 20, FILE_MAX = 1 << 20 };
+#ifndef RIG_RANKS // a program of more defines it first
+#define RIG_RANKS 2
+#endif
+enum { RANKS = RIG_RANKS, GROUP_BYTES = 4 << 20, FILE_MAX = 1 << 20 };
 
 struct job {
     const char *accelerator, *strategy, *precision;
