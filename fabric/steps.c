@@ -201,14 +201,12 @@ td_status td_fabric_evaluate(struct td_fabric *f, const struct td_fabric_batch *
     if ((batch->split != TD_SPLIT_VAL && !tests) || batch->is_over || batch->n_samples < 0) {
         return td_fabric_misuse("td_fabric_evaluate takes a batch of split val or test");
     }
-    if (batch->n_samples == 0) {
-        f->manual.values.n = 0;
-        return TD_OK;
-    }
-    struct td_buffer inputs[TD_DATA_FIELDS];
+    struct td_buffer inputs[TD_DATA_FIELDS] = {0};
     const bool has_idx = batch->struct_bytes >= offsetof(struct td_fabric_batch, dataloader_idx) +
                                                     sizeof batch->dataloader_idx;
-    td_data_buffers(f->rank->data, batch->fields, batch->n_samples, inputs);
+    if (batch->n_samples) {
+        td_data_buffers(f->rank->data, batch->fields, batch->n_samples, inputs);
+    }
     td_status s = td_manual_evaluate(&f->manual, tests ? TD_STEP_TEST : TD_STEP_VALIDATE,
                                      has_idx ? batch->dataloader_idx : 0, inputs, batch->n_samples);
     return td_fabric_failed(f, s);

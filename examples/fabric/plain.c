@@ -36,8 +36,8 @@ static td_status validate(struct td_fabric *fabric) {
     for (;;) {
         TD_TRY(td_fabric_next(fabric, TD_SPLIT_VAL, &batch));
         if (batch.is_over) break;
-        if (batch.n_samples == 0) continue; // another rank has one more
         TD_TRY(td_fabric_evaluate(fabric, &batch));
+        if (batch.n_samples == 0) continue; // another rank has one more
         TD_TRY(td_fabric_value(fabric, "accuracy", &right));
         sums[0] += (double)batch.n_samples;
         sums[1] += right * (double)batch.n_samples;

@@ -209,7 +209,8 @@ TD_MUST_USE td_status td_fabric_divide_loss(struct td_fabric *f, int32_t n);
 TD_MUST_USE td_status td_fabric_lr(struct td_fabric *f, const char *step, double *out_lr);
 TD_MUST_USE td_status td_fabric_set_lr(struct td_fabric *f, const char *step, double lr);
 // Evaluates a batch of another split than train, in mode eval: no dropout, running statistics. One
-// without samples leaves no values.
+// without samples leaves no values. Where the module sums over ranks, all ranks call it for each
+// batch: one without samples takes part with zeros.
 TD_MUST_USE td_status td_fabric_evaluate(struct td_fabric *f, const struct td_fabric_batch *batch);
 // What the last forward or evaluate put out: "loss", "accuracy", as a mean over the samples of this
 // rank. It waits for the pass. Errors: NOT_FOUND lists the names.

@@ -294,7 +294,8 @@ struct td_strategy_ops {
                              const struct td_loader *inner, struct td_loader *out_loader);
     // (optional) Moves a batch, field by field, to where programs read it; out_inputs may be what
     // came in. Called once for each training step that a batch goes through, once for a batch of an
-    // evaluation, and once more where its predictions are scored. loader: which of its split the
+    // evaluation, and once more where its predictions are scored. A rank without samples that runs
+    // a program all the same has zeros there. loader: which of its split the
     // batch is of, from 0. fields: (n_fields), each (samples, sample_shape), host memory that stays
     // as it is until the runs of this batch are done. out_inputs: (n_fields), as many bytes of
     // each, alive as long. Device memory is only of the rank's accelerator, and where its run takes
@@ -359,8 +360,8 @@ struct td_strategy_ops {
     // and test_step_end of Lightning. It is called once for each training step of each batch, after
     // the run that has its forward segment, and for each batch of validate, test and predict. A
     // rank whose share of the batch is empty has no step: so in an evaluation it leaves the group
-    // alone. Nothing is queued ahead of what it is called for. Absent: nothing is called, and
-    // nothing waits.
+    // alone. It may run a program on zeros for the sums of others. Nothing is queued ahead of what
+    // it is called for. Absent: nothing is called, and nothing waits.
     // g: names the outputs, td_graph_output_at, and the training step, td_graph_step. n: samples.
     // outputs: (td_graph_n_outputs(g)), of this rank. What it leaves in them is what is logged,
     // checked for numbers, and summed over ranks for whoever monitors it. It changes no gradient,

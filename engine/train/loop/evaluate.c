@@ -152,18 +152,21 @@ static td_status score_batch(struct td_rank *r, struct td_scores *scores, int lo
 static td_status evaluate_batch(struct td_train_loop *l, enum td_split split, int loader,
                                 int64_t offset, struct td_scores *scores, struct td_tallies *own) {
     struct td_rank *r = l->rank;
+    const enum td_strategy_step kind = split == TD_SPLIT_TEST ? TD_STEP_TEST : TD_STEP_VALIDATE;
+    const bool predicts = scores && td_rank_scores_predict(r);
     struct td_buffer inputs[TD_DATA_FIELDS];
     const struct td_graph *g;
     int64_t n;
     TD_TRY(td_data_batch(r->data, split, loader, offset, inputs, &n));
-    if (n == 0) return TD_OK;
+    if (n == 0) {
+        TD_TRY(td_rank_step_idle(r, kind, loader));
+        return predicts ? td_rank_step_idle(r, TD_STEP_PREDICT, loader) : TD_OK;
+    }
     const struct td_program_key key = td_rank_eval_key(r, n);
-    const bool is_test = split == TD_SPLIT_TEST;
-    TD_TRY(td_rank_step(r, is_test ? TD_STEP_TEST : TD_STEP_VALIDATE, &key, loader, inputs, &g));
+    TD_TRY(td_rank_step(r, kind, &key, loader, inputs, &g));
     const bool counts = td_rank_counts(r, split);
     if (counts) td_tallies_add(own, g, r->outputs, n);
-    if (!scores || !td_rank_scores_predict(r)) return TD_OK;
-    return score_batch(r, scores, loader, inputs, n, counts);
+    return predicts ? score_batch(r, scores, loader, inputs, n, counts) : TD_OK;
 }
 
 // What a failure calls it.

@@ -482,11 +482,12 @@ td_status td_manual_evaluate(struct td_manual *m, enum td_strategy_step kind, in
     m->ran[0]++;
     td_control_beat(&r->control);
     TD_TRY(td_control_check_abort(&r->control));
+    m->values.n = 0;
+    m->n_passed = n;
+    if (n == 0) return td_rank_step_idle(r, kind, loader);
     const struct td_program_key key =
         kind == TD_STEP_PREDICT ? td_rank_predict_key(r, n) : td_rank_eval_key(r, n);
     TD_TRY(td_rank_step(r, kind, &key, loader, inputs, &g));
-    m->values.n = 0;
-    m->n_passed = n;
     td_tallies_add(&m->values, g, r->outputs, n);
     return TD_OK;
 }

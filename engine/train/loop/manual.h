@@ -124,7 +124,8 @@ TD_MUST_USE td_status td_manual_optimizer_step(struct td_manual *m, int step, bo
 TD_MUST_USE td_status td_manual_zero_grad(struct td_manual *m, int step);
 // The norm of synced gradients before clipping. FAILED_PRECONDITION: the job computes none.
 TD_MUST_USE td_status td_manual_norm(struct td_manual *m, int step, double *out_norm);
-// One evaluation of a batch of n samples, in a program of mode eval or predict.
+// One evaluation of a batch of n samples, in a program of mode eval or predict. n 0: it puts out
+// nothing, but ends open passes as it does on other ranks.
 TD_MUST_USE td_status td_manual_evaluate(struct td_manual *m, enum td_strategy_step kind,
                                          int loader, const struct td_buffer *inputs, int64_t n);
 // What the last forward or evaluation put out under that name, as a mean over its samples on this

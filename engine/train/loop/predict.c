@@ -164,7 +164,7 @@ static td_status ask(struct asking *a, int64_t offset) {
     int64_t n;
     TD_TRY(td_data_batch(r->data, TD_SPLIT_PREDICT, 0, offset, batch, &n));
     memcpy(a->own, &n, sizeof n);
-    if (n == 0) return TD_OK;
+    if (n == 0) return td_rank_step_idle(r, TD_STEP_PREDICT, 0);
     if (r->module_ops->aim) {
         aim_at_ends(a, inputs, aimed, n);
         inputs = aimed;

@@ -10,6 +10,7 @@
 #include "engine/train/rank/group/comm_hook.h"
 #include "engine/train/rank/group/group.h"
 #include "engine/train/rank/programs/counted.h"
+#include "engine/train/rank/programs/uneven.h"
 
 #define WAIT_SLICE_NS (50 * TD_NS_PER_MS)
 
@@ -280,6 +281,17 @@ td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
     TD_TRY(td_rank_read(r, &run));
     *out_graph = run.graph;
     return TD_OK;
+}
+
+td_status td_rank_step_idle(struct td_rank *r, enum td_strategy_step kind, int loader) {
+    const enum td_mode mode = kind == TD_STEP_PREDICT ? TD_MODE_PREDICT : TD_MODE_EVAL;
+    struct td_buffer inputs[TD_DATA_FIELDS];
+    struct td_program_key key;
+    struct td_rank_run run;
+    if (!td_rank_idle_key(r, mode, &key)) return TD_OK;
+    TD_TRY(td_data_zeros(r->data, key.batch, inputs));
+    TD_TRY(td_rank_queue(r, kind, &key, loader, inputs, &run));
+    return wait_for(r, run.ticket);
 }
 
 td_status td_rank_hook(struct td_rank *r, enum td_strategy_hook hook, int64_t batch) {

@@ -50,6 +50,10 @@ TD_MUST_USE td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind
                                    const struct td_program_key *key, int loader,
                                    const struct td_buffer *inputs,
                                    const struct td_graph **out_graph);
+// The same of a rank that has no samples of an evaluation's batch, while others may have some. It
+// takes part in the sums of their programs (programs/uneven.h). Nothing else comes of it, no
+// step_end either; r->outputs and results have no meaning afterwards.
+TD_MUST_USE td_status td_rank_step_idle(struct td_rank *r, enum td_strategy_step kind, int loader);
 // The ranks' control flags in a reduction of their own: out_flags[TD_CONTROL_FLAGS] is the sum.
 // step_follows: see td_control_raise. Errors: those of td_rank_read.
 TD_MUST_USE td_status td_rank_sum_flags(struct td_rank *r, bool step_follows, float *out_flags);

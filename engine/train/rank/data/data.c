@@ -35,6 +35,8 @@ struct td_data {
     void *staging[N_STAGING][TD_DATA_FIELDS]; // each (batch_size, sample_shape)
     size_t staging_bytes[TD_DATA_FIELDS];
     int next;
+    void *zeros; // as large as the largest field's batch; NULL: nobody asked
+    size_t zeros_bytes;
 };
 
 static td_status allocate(struct td_data *d, size_t bytes, void **out) {
@@ -128,17 +130,22 @@ td_status td_data_open(const struct td_accelerator_ops *accel_ops, struct td_acc
     return TD_OK;
 }
 
+static void release(const struct td_data *d, void *memory, size_t bytes) {
+    if (memory && d->accel_ops->host_free) {
+        d->accel_ops->host_free(d->accel, memory, bytes);
+    } else {
+        free(memory);
+    }
+}
+
 void td_data_close(struct td_data *d) {
     if (!d) return;
     for (int i = 0; i < N_STAGING; i++) {
         for (size_t f = 0; f < d->n_fields; f++) {
-            if (d->staging[i][f] && d->accel_ops->host_free) {
-                d->accel_ops->host_free(d->accel, d->staging[i][f], d->staging_bytes[f]);
-            } else {
-                free(d->staging[i][f]);
-            }
+            release(d, d->staging[i][f], d->staging_bytes[f]);
         }
     }
+    release(d, d->zeros, d->zeros_bytes);
     for (int s = 0; s < TD_SPLIT_COUNT; s++) {
         for (int i = 0; i < TD_LOADERS_MAX; i++) {
             td_sampler_destroy(d->split[s].loader[i].sampler);
@@ -354,4 +361,20 @@ void td_data_buffers(const struct td_data *d, const void *const *fields, int64_t
     for (size_t f = 0; f < d->n_fields; f++) {
         out_inputs[f] = td_buffer_of_host(fields[f], (size_t)n * d->sample_bytes[f]);
     }
+}
+
+td_status td_data_zeros(struct td_data *d, int64_t n, struct td_buffer out_inputs[TD_DATA_FIELDS]) {
+    const void *fields[TD_DATA_FIELDS];
+    if (!d->zeros) {
+        for (size_t f = 0; f < d->n_fields; f++) {
+            d->zeros_bytes = TD_MAX(d->zeros_bytes, d->staging_bytes[f]);
+        }
+        TD_TRY(allocate(d, d->zeros_bytes, &d->zeros));
+        d->batch_bytes += d->zeros_bytes;
+    }
+    for (size_t f = 0; f < d->n_fields; f++) {
+        fields[f] = d->zeros;
+    }
+    td_data_buffers(d, fields, n, out_inputs);
+    return TD_OK;
 }

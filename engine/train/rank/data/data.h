@@ -40,7 +40,7 @@ TD_DEFINE_AUTO(td_data, td_data_close);
 const struct td_field *td_data_fields(const struct td_data *d, size_t *out_n);
 // The same as a module records them: f32 for f64 that the dataset was asked for.
 const struct td_field *td_data_recorded(const struct td_data *d, size_t *out_n);
-size_t td_data_batch_bytes(const struct td_data *d); // of the buffers that batches are gathered in
+size_t td_data_batch_bytes(const struct td_data *d); // of the buffers of batches, and of zeros
 // Of the orders of samples, as this rank will have them.
 size_t td_data_order_bytes(const struct td_data *d);
 // Keeps a part of the training samples to validate on, in place of the dataset's own (holdout.h).
@@ -77,5 +77,9 @@ const void *td_data_host(struct td_buffer field);
 // Buffers of n samples that the caller has in host memory, fields[field] each.
 void td_data_buffers(const struct td_data *d, const void *const *fields, int64_t n,
                      struct td_buffer out_inputs[TD_DATA_FIELDS]);
+// Samples of zeros, at most a batch, of all fields in the same memory. The first call takes that,
+// as large as the largest field needs; it lives as long as the data, and nobody writes it.
+TD_MUST_USE td_status td_data_zeros(struct td_data *d, int64_t n,
+                                    struct td_buffer out_inputs[TD_DATA_FIELDS]);
 
 #endif

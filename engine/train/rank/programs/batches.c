@@ -99,6 +99,13 @@ int64_t td_rank_total_windows(const struct td_rank *r, const struct td_progress 
     return total ? TD_MAX(total, p->step / n_steps) : 0; // a limit may be below what is done
 }
 
+bool td_rank_evaluates(const struct td_rank *r, enum td_split split) {
+    const unsigned stages = r->config->stages;
+    if (split == TD_SPLIT_VAL) return stages & (TD_STAGE_FIT | TD_STAGE_VALIDATE);
+    if (split == TD_SPLIT_TEST) return stages & TD_STAGE_TEST;
+    return split == TD_SPLIT_PREDICT && (stages & TD_STAGE_PREDICT) && !td_rank_generates(r);
+}
+
 bool td_rank_generates(const struct td_rank *r) {
     const struct td_predict_config *p = &r->config->predict;
     return p->prompt || (p->prompt_tokens && p->prompt_tokens->n_children > 0);

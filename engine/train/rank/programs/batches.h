@@ -35,6 +35,8 @@ void td_rank_recount(const struct td_rank *r, struct td_progress *p);
 // and batch of this rank. A schedule with an end that is `auto` ends there. 0: it has no end. Where
 // nothing has changed it is the same from every place of the run.
 int64_t td_rank_total_windows(const struct td_rank *r, const struct td_progress *p);
+// Does the job go through that split without training on it? Of predict: unless it generates.
+bool td_rank_evaluates(const struct td_rank *r, enum td_split split);
 // The predict stage continues a prompt instead of going through data.
 bool td_rank_generates(const struct td_rank *r);
 // The scores of an evaluation (scores.h) ask for the model's predictions, too.

@@ -18,6 +18,7 @@
 //   optimizer.h        what one parameter gets
 //   counted.h          gradients that are divided by what a window counted
 //   dump.h             the text of a pass
+//   uneven.h           batches that some ranks have fewer samples of
 //   record.h           all programs of a job
 
 #include "engine/graph/compile.h"

@@ -1,6 +1,7 @@
 // Which programs a job has. Of each training step: one for every length of batch and window that
 // an epoch comes to. Besides, of the first step: one to evaluate full and last batches, one to
-// predict. Scores predict what is evaluated.
+// predict. Scores predict what is evaluated. Where those sum, also the sizes of other ranks
+// (uneven.h).
 
 #include "engine/train/rank/programs/record.h"
 
@@ -9,6 +10,7 @@
 #include "engine/train/rank/programs/counted.h"
 #include "engine/train/rank/programs/dump.h"
 #include "engine/train/rank/programs/steps.h"
+#include "engine/train/rank/programs/uneven.h"
 #include "traind/op.h"
 
 // Every variant of an epoch played from p on: windows repeat, so its two ends have them all.
@@ -87,10 +89,14 @@ static td_status add_eval_programs(struct td_rank *r, enum td_split split) {
     return TD_OK;
 }
 
-static td_status add_predict_programs(struct td_rank *r) {
-    struct td_program_key one = td_rank_predict_key(r, 1);
-    return td_rank_generates(r) ? td_programs_add(r->programs, &one)
-                                : add_eval_programs(r, TD_SPLIT_PREDICT);
+static td_status add_other_programs(struct td_rank *r) {
+    const struct td_program_key one = td_rank_predict_key(r, 1);
+    for (int split = 0; split < TD_SPLIT_COUNT; split++) {
+        if (!td_rank_evaluates(r, (enum td_split)split)) continue;
+        TD_TRY(add_eval_programs(r, (enum td_split)split));
+    }
+    if (!(r->config->stages & TD_STAGE_PREDICT) || !td_rank_generates(r)) return TD_OK;
+    return td_programs_add(r->programs, &one);
 }
 
 // A module may be a stranger's, and a program reads as much of a field as its input says.
@@ -212,8 +218,7 @@ td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
     TD_TRY(td_programs_create(&options, td_rank_keeps_forwards(r), &r->programs));
     if (r->strategy_ops->build_begin) TD_TRY(r->strategy_ops->build_begin(r->strategy));
     if (c->stages & TD_STAGE_FIT) TD_TRY(add_fit_programs(r));
-    if (c->stages & (TD_STAGE_FIT | TD_STAGE_VALIDATE)) TD_TRY(add_eval_programs(r, TD_SPLIT_VAL));
-    if (c->stages & TD_STAGE_TEST) TD_TRY(add_eval_programs(r, TD_SPLIT_TEST));
-    if (c->stages & TD_STAGE_PREDICT) TD_TRY(add_predict_programs(r));
+    TD_TRY(add_other_programs(r));
+    TD_TRY(td_rank_add_uneven(r));
     return r->strategy_ops->build_end ? r->strategy_ops->build_end(r->strategy) : TD_OK;
 }
