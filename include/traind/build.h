@@ -307,7 +307,7 @@ TD_MUST_USE static inline td_status td_build_rms_norm(struct td_graph *g, td_val
 
 // x (...) -> its sum over all ranks, x itself where there is one. With a gradient: the sum over all
 // ranks of dy. All ranks record the same, and so do their programs of each batch size that ranks
-// may have at one batch. A rank without samples of an
+// may have at one batch; else the job is refused when it is planned. A rank without samples of an
 // evaluation's batch adds what it computes from zeros.
 TD_MUST_USE static inline td_status td_build_rank_sum(struct td_graph *g, td_value x,
                                                       td_value *out_y) {

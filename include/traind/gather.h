@@ -52,9 +52,10 @@ TD_MUST_USE static inline td_status td_build_all_gather_floats(struct td_graph *
 
 // x (...) -> (world size, ...): x of each rank, in the order of ranks; (1, ...) where there is one.
 // x has the same shape on all ranks. So it is for training: the last batches of an evaluation may
-// differ in size. Of floats with a gradient: of dy, summed over all ranks, what is this rank's. Of
-// integers, such as labels, without; they travel as fp64, whatever the precision, so those below
-// 2^53 are exact. Errors: INVALID_ARGUMENT for more than TD_BUILD_MAX_WORLD ranks.
+// differ in size, and then a job whose x does is refused when it is planned. Of floats with a
+// gradient: of dy, summed over all ranks, what is this rank's. Of integers, such as labels,
+// without; they travel as fp64, whatever the precision, so those below 2^53 are exact. Errors:
+// INVALID_ARGUMENT for more than TD_BUILD_MAX_WORLD ranks.
 TD_MUST_USE static inline td_status td_build_all_gather(struct td_graph *g, td_value x,
                                                         td_value *out_y) {
     const enum td_dtype dtype = td_graph_value(g, x)->dtype;

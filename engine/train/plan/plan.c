@@ -11,6 +11,7 @@
 #include "engine/train/rank/programs/optimizer.h"
 #include "engine/train/rank/programs/record.h"
 #include "engine/train/rank/programs/steps.h"
+#include "engine/train/rank/programs/uneven.h"
 #include "engine/train/rank/scores/scores.h"
 
 static td_status settle_state(struct td_rank *r) {
@@ -23,7 +24,8 @@ static td_status settle_state(struct td_rank *r) {
         TD_TRY(td_rank_check_counted(r));
         TD_TRY(td_monitor_check(r));
     }
-    return td_state_layout(r->state);
+    TD_TRY(td_state_layout(r->state));
+    return td_rank_check_uneven(r);
 }
 
 // What a checkpoint calls the way in which weights move: "adam", or "disc: adam, gen: sgd".

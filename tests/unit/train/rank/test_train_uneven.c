@@ -1,5 +1,6 @@
 // Evaluations of programs that sum over ranks, at a batch of which some rank has no samples. It
-// takes part in the sums, with zeros, and nothing else comes of it. Tags: tsan
+// takes part in the sums, with zeros, and nothing else comes of it. Sums that differ where ranks
+// have other numbers of samples are refused when the job is planned. Tags: tsan
 
 #include "tests/unit/test.h"
 
@@ -57,6 +58,7 @@ static const struct uneven of_rank_0[] = {
 
 static int64_t own_batch;
 static unsigned own_stages, own_scores;
+static int64_t own_limit; // of batches that are validated; 0: all
 
 static void be_uneven(struct run *r, const char *dir) {
     (void)dir;
@@ -68,6 +70,7 @@ static void be_uneven(struct run *r, const char *dir) {
     r->config.stages = own_stages;
     r->config.scores = own_scores;
     r->config.limits.predict_batches = r->config.limits.val_batches; // all
+    if (own_limit) r->config.limits.val_batches = (struct td_amount){.batches = own_limit};
     r->config.predict.values = TD_PREDICT_LOGITS;
     r->config.collective_timeout_ns = r->config.save_timeout_ns = 5 * TD_NS_PER_S;
 }
@@ -81,6 +84,7 @@ static struct job job_of(int32_t world, int64_t batch, int64_t samples, unsigned
     own_batch = batch;
     own_stages = stages;
     own_scores = 0;
+    own_limit = 0;
     uneven_samples = samples;
     uneven_sums_rows = false;
     return (struct job){.accelerator = "reference",
@@ -188,6 +192,75 @@ static void test_predictions_have_a_row_of_each_sample_when_some_ranks_have_none
     }
 }
 
+// ---- what is refused ----------------------------------------------------------------------------
+// Planned alone, as a coordinator does.
+static void *planning_rank(void *arg) {
+    struct rank *k = arg;
+    struct td_rank *r = NULL;
+    k->failed = td_rank_create_plan(&k->run.config, &k->run.io, &k->run.events, &r);
+    td_rank_destroy(r);
+    sem_post(&k->left);
+    return NULL;
+}
+
+static void expect_refused(struct job j, const char *dir, const char *text) {
+    struct ranks all;
+    j.body = planning_rank;
+    uneven_sums_rows = true;
+    start_ranks(&all, &j, dir);
+    join_ranks(&all);
+    for (int32_t i = 0; i < j.world; i++) {
+        assert_int_equal(td_status_class(all.rank[i].failed), TD_CLASS_BAD_SPEC);
+        assert_fails(all.rank[i].failed, TD_INVALID_ARGUMENT, text);
+    }
+}
+
+static void
+test_sum_over_a_batch_is_refused_when_ranks_have_other_numbers_of_samples(void **state) {
+    expect_refused(
+        job_of(2, 4, 7, TD_STAGE_VALIDATE), *state,
+        "model 'uneven' sums over ranks in step 'train' (eval), and at the last batch of split val "
+        "ranks have 4 and 3 samples, whose programs differ: of 4 node 0 is rank_sum of 8 f32 "
+        "(forward), of 3 node 0 is rank_sum of 6 f32 (forward)");
+    expect_refused(job_of(3, 4, 10, TD_STAGE_PREDICT), *state,
+                   "step 'train' (predict), and at the last batch of split predict ranks have 4 "
+                   "and 3 samples");
+    expect_refused(job_of(2, 4, 3, TD_STAGE_TEST), *state,
+                   "step 'train' (eval), and at the last batch of split test ranks have 2 and 1 "
+                   "samples");
+}
+
+static void play_all(struct run *r, const char *dir) {
+    be_uneven(r, dir);
+    r->config.whole_data = true;
+}
+
+// No ranks have other numbers of samples at a batch that is played.
+static void test_sum_over_a_batch_passes_when_ranks_have_as_many_samples(void **state) {
+    struct job j = job_of(2, 2, 6, TD_STAGE_VALIDATE); // full batches, then one sample on each
+    uneven_sums_rows = true;
+    j.body = validating_rank;
+    run_job(&j, *state);
+    expect_validated(&j, 4 * (5 + 10) + 2 * (25 + 36), 6);
+    j = job_of(2, 2, 7, TD_STAGE_VALIDATE); // the second batch is not played
+    uneven_sums_rows = true;
+    own_limit = 1;
+    j.body = validating_rank;
+    run_job(&j, *state);
+    expect_validated(&j, 4 * 15, 4);
+    j = job_of(2, 2, 5, TD_STAGE_VALIDATE); // a rank without samples runs one of zeros
+    uneven_sums_rows = true;
+    j.body = validating_rank;
+    run_job(&j, *state);
+    expect_validated(&j, 4 * 15 + 25, 5);
+    j = job_of(2, 2, 3, TD_STAGE_VALIDATE); // each goes over all of them
+    uneven_sums_rows = true;
+    j.change = play_all;
+    j.body = validating_rank;
+    run_job(&j, *state);
+    expect_validated(&j, 2 * (2 * (2.5 + 2.5) + (9 + 9)), 6);
+}
+
 // The mean is one number, whatever the batch.
 static void test_sum_of_one_shape_passes_when_ranks_have_other_numbers_of_samples(void **state) {
     struct job j = job_of(2, 2, 3, TD_STAGE_VALIDATE);
@@ -203,6 +276,8 @@ int main(void) {
         test_in_scratch(test_scores_are_of_each_sample_once_when_some_ranks_have_none),
         test_in_scratch(test_rank_without_samples_runs_nothing_when_programs_sum_nothing),
         test_in_scratch(test_predictions_have_a_row_of_each_sample_when_some_ranks_have_none),
+        test_in_scratch(test_sum_over_a_batch_is_refused_when_ranks_have_other_numbers_of_samples),
+        test_in_scratch(test_sum_over_a_batch_passes_when_ranks_have_as_many_samples),
         test_in_scratch(test_sum_of_one_shape_passes_when_ranks_have_other_numbers_of_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
