@@ -26,11 +26,13 @@ def files(daemon, job):
     return {name: kept[name] for name in ("model.safetensors", "optimizer.safetensors")}
 
 
-@pytest.mark.parametrize("devices, precision", [(1, "32-true"), (2, "bf16-mixed"), (3, "32-true"), (3, "64-true")])
-def test_checkpoints_are_those_of_ddp(zero, devices, precision):
+@pytest.mark.parametrize("devices, precision, more", [
+    (1, "32-true", []), (2, "bf16-mixed", []), (3, "32-true", []), (3, "64-true", []),
+    (3, "bf16-true", ["trainer.stochastic_rounding=true"]), (2, "16-mixed", ["trainer.accumulate_grad_batches=2"])])
+def test_checkpoints_are_those_of_ddp(zero, devices, precision, more):
     done = []
     for strategy in ((), zero.zero):
-        job = zero.submit(SPEC, f"trainer.devices={devices}", f"trainer.precision={precision}", *strategy)
+        job = zero.submit(SPEC, f"trainer.devices={devices}", f"trainer.precision={precision}", *more, *strategy)
         last = zero.finish(job)
         assert last.attempt == 1
         done.append((last.global_step, files(zero, job)))

@@ -76,6 +76,19 @@ static void test_checkpoints_are_those_of_ddp_in_each_precision_and_when_it_adds
     }
 }
 
+static void round_by_chance(struct run *r, const char *dir) {
+    (void)dir;
+    r->config.optimizer.stochastic = true;
+}
+
+// A random bit belongs to an element of the tensor, wherever its piece begins.
+static void test_checkpoints_are_those_of_ddp_when_weights_are_rounded_by_chance(void **state) {
+    struct job j = job_of("zero1", "reference", 3);
+    j.precision = "bf16-true";
+    j.change = round_by_chance;
+    expect_ddps_bits(&j, *state, "stochastic");
+}
+
 // ---- what a rank has ----------------------------------------------------------------------------
 
 static _Atomic size_t optim_bytes, whole_bytes;
@@ -307,6 +320,7 @@ int main(void) {
         test_in_scratch(test_checkpoints_are_those_of_ddp_at_any_number_of_ranks),
         test_in_scratch(test_checkpoints_are_those_of_ddp_when_each_tensor_has_a_buffer),
         test_in_scratch(test_checkpoints_are_those_of_ddp_in_each_precision_and_when_it_adds_up),
+        test_in_scratch(test_checkpoints_are_those_of_ddp_when_weights_are_rounded_by_chance),
         test_in_scratch(test_rank_has_its_part_of_the_optimizer_state_and_padding),
         test_in_scratch(test_weights_are_near_those_of_ddp_when_clipped),
         test_in_scratch(test_resume_goes_on_with_ddps_bits_at_the_same_number_of_ranks),
