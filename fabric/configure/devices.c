@@ -19,9 +19,22 @@ static td_status blame(const char *accelerator, const char *fmt, int32_t i) {
                              accelerator);
 }
 
+// Its devices are none that ranks have for themselves.
+static td_status is_host(const struct td_accelerator_ops *ops, const struct td_accel_facts *facts,
+                         bool *out_is) {
+    struct td_device_info info = {.struct_bytes = sizeof info};
+    *out_is = !ops->device_at;
+    if (!ops->device_at || facts->n_devices < 1) return TD_OK;
+    TD_TRY(ops->device_at(0, &info));
+    *out_is = info.is_host;
+    return TD_OK;
+}
+
 static td_status count(const char *accelerator, const struct td_accelerator_ops *ops,
                        const struct td_accel_facts *facts, int32_t *out_n) {
-    *out_n = ops->device_at ? TD_MAX(facts->n_devices, 0) : 0;
+    bool host;
+    TD_TRY_CTX(is_host(ops, facts, &host), "accelerator '%s'", accelerator);
+    *out_n = host ? 0 : TD_MAX(facts->n_devices, 0);
     if (*out_n <= TD_DEVICES_MAX) return TD_OK;
     return blame(accelerator, "it has %" PRId32 " devices here, 64 at most are served", *out_n);
 }
@@ -110,8 +123,10 @@ td_status td_devices_print(const char *accelerator, const struct td_accelerator_
                            const struct td_accel_facts *facts, struct td_buf *out) {
     struct td_device_info info;
     int32_t n;
+    bool host;
     TD_TRY(count(accelerator, ops, facts, &n));
-    if (!ops->device_at) return td_buf_str(out, "null");
+    TD_TRY(is_host(ops, facts, &host));
+    if (host) return td_buf_str(out, "null");
     TD_TRY(td_buf_str(out, "["));
     for (int32_t i = 0; i < n; i++) {
         TD_TRY(read_next(accelerator, ops, i, &info));

@@ -46,8 +46,11 @@ struct td_accel_facts {
     bool plans_memory;
     size_t whole_logits_bytes; // larger logits are never made whole (linear_ce); 0: all are
     size_t process_bytes;      // host memory of the libraries that it opens
-    uint32_t sums;             // bits 1 << td_sum_kind: its programs may have such sums
-    uint32_t run_ahead;        // runs that may be queued before the last one is waited for: 0 or 1
+    // What its handles of device memory are, for a collective that works there: "cuda", addresses
+    // of that device; "": nothing that another plugin may know.
+    char device_memory[16];
+    uint32_t sums;      // bits 1 << td_sum_kind: its programs may have such sums
+    uint32_t run_ahead; // runs that may be queued before the last one is waited for: 0 or 1
 };
 
 struct td_accel_config {
@@ -71,6 +74,9 @@ struct td_device_info {
     char uuid[64]; // its name on this machine, the same at each start: letters, digits, "-_.:"
     char name[64]; // what a person calls it
     uint64_t memory_bytes; // 0: unknown
+    bool is_host; // of device 0: the device is the host after all, as if device_at were absent
+    bool has_numa_node; // of the CPUs that are next to it:
+    int32_t numa_node;
 };
 
 // A kernel of an executable, as it was compiled and how it has done so far.
@@ -223,6 +229,19 @@ struct td_accelerator_ops {
     td_status (*copy_begin)(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                             struct td_buffer src, size_t src_offset, size_t bytes,
                             td_ticket *out_ticket);
+
+    // ---- work on a stream -----------------------------------------------------------------------
+    // (optional, both or none) For a collective that works on the device: queued on the stream of a
+    // td_sum, after all that is queued there. Thread: that of the queue.
+    // Reduces n_parts of count elements each, in their order, to the bits of the host: bf16 and f16
+    // in f32, rounded once. A mean is divided once, at the end. out may be one of the parts. All
+    // are of the device. Errors: INVALID_ARGUMENT; what is queued may fail later.
+    td_status (*stream_sum)(struct td_accelerator *a, void *stream, struct td_buffer out,
+                            const struct td_buffer *parts, uint32_t n_parts, int64_t count,
+                            enum td_dtype dtype, enum td_reduce_op op);
+    // Writes value to a word of host memory (td_sum.mark) when all that was queued is done.
+    td_status (*stream_mark)(struct td_accelerator *a, void *stream, volatile uint64_t *word,
+                             uint64_t value);
 
     // ---- programs -------------------------------------------------------------------------------
     // UNIMPLEMENTED names the node that it cannot run. The program outlives the executable.

@@ -72,6 +72,9 @@ struct td_collective_facts {
     uint32_t max_open;   // handles that are open at once, of each group; with TD_CALL_ASYNC
     bool joins_nodes;    // ranks of several nodes; else all are on one
     bool joins_again;    // config.group is read: groups of one rank keep apart, on a thread each
+    // With on_device: whose device memory, td_accel_facts.device_memory; that of others is none.
+    char device_memory[16];
+    bool needs_host; // reserved for one beside which a group of the host joins; refused so far
 };
 
 enum { TD_GROUPS_MAX = 8 };      // max_groups of the backends of traind
@@ -102,6 +105,9 @@ struct td_collective_config {
     const struct td_collective_ops *inner;
     // Its own knobs, read with traind/knobs.h until join returns; NULL: none were given.
     const struct td_json *knobs;
+    // The rank's accelerator, for a backend that works on its device; NULL: there is none.
+    const struct td_accelerator_ops *accel_ops;
+    struct td_accelerator *accel;
     // Of an attempt on several nodes. The ranks of a node have numbers that follow each other, and
     // nodes are in the order of their ranks.
     int32_t n_nodes;          // 0 or 1: one node, and nothing below is read, but note and group
@@ -183,6 +189,13 @@ struct td_collective_ops {
     // borrowed until leave, with its text. From any thread; on every rank at the same place among
     // its calls, or some wait longer than others. Absent: that of join holds.
     void (*set_deadline)(struct td_collective *c, const struct td_collective_deadline *deadline);
+    // (optional) Has something failed that no call has said yet, as work on a stream may? Asked
+    // while the rank waits for a run, every 50 ms. Never waits. Errors: as of that work. Thread:
+    // the training thread, beside a call on that of the accelerator's queue.
+    td_status (*check)(struct td_collective *c);
+    // (optional) Bytes of the device's memory that a group of so many ranks takes, for plans; the
+    // same as long as the process lives. Any thread. Absent: none.
+    size_t (*device_bytes)(int32_t world_size);
 
     // ---- gradients ------------------------------------------------------------------------------
     // This rank's gradient region inside the shared mapping, where gradients are born; NULL and 0

@@ -10,6 +10,7 @@
 #include "engine/train/config/limits.h"
 #include "engine/train/rank/group/comm_hook.h"
 #include "engine/train/rank/group/group.h"
+#include "engine/train/rank/group/buckets.h"
 #include "engine/train/rank/group/join.h"
 #include "engine/train/rank/group/pieces.h"
 #include "engine/train/rank/programs/batches.h"
@@ -78,7 +79,10 @@ static void add_up(const struct td_rank *r, struct td_sizes *s) {
                       s->hook_bytes + s->shared_bytes / n_local;
     if (r->accel_facts.own_memory) {
         s->device_bytes = all + s->shadow_bytes;
-        const bool stages = r->strategy_ops->rewrite && (!r->group_facts.on_device || r->hook);
+        if (r->group_ops->device_bytes) {
+            s->device_bytes += r->group_ops->device_bytes(r->facts.world_size);
+        }
+        const bool stages = r->strategy_ops->rewrite && (!td_rank_group_takes_device(r) || r->hook);
         s->staging_bytes = stages && !s->shared_bytes ? gradients : 0;
         s->staging_bytes += td_rank_pieces_bytes(r);
         s->memory_bytes += s->staging_bytes;

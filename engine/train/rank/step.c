@@ -74,6 +74,7 @@ static td_status wait_for(struct td_rank *r, td_ticket ticket) {
         }
         td_status_free(s);
         s = td_control_check_abort(&r->control);
+        if (!s && r->group_ops->check) s = r->group_ops->check(r->group);
         if (!s) continue;
         // Its sums end by the same word; then nothing reads the inputs, which the caller frees.
         td_status_free(r->accel_ops->wait(r->accel, ticket, TD_ABORT_PATIENCE_NS));

@@ -78,6 +78,23 @@ static void test_devices_are_listed_as_json(void **state) {
     assert_string_equal(td_buf_cstr(&b), "null");
 }
 
+// As a plugin of XLA whose library has found the CPU.
+static td_status host_after_all(int32_t i, struct td_device_info *out_info) {
+    (void)i;
+    out_info->is_host = true;
+    return TD_OK;
+}
+
+static void test_devices_are_none_when_the_first_says_that_it_is_the_host(void **state) {
+    (void)state;
+    TD_AUTO_BUF b;
+    td_buf_init(&b, 4096);
+    const struct td_accel_facts facts = {.struct_bytes = sizeof facts, .n_devices = 2};
+    const struct td_accelerator_ops ops = {.struct_bytes = sizeof ops, .device_at = host_after_all};
+    assert_ok(td_devices_print("xla", &ops, &facts, &b));
+    assert_string_equal(td_buf_cstr(&b), "null");
+}
+
 static td_status twins(int32_t i, struct td_device_info *out_info) {
     (void)i;
     snprintf(out_info->uuid, sizeof out_info->uuid, "twin");
@@ -109,6 +126,7 @@ int main(void) {
         cmocka_unit_test(test_list_gives_the_item_of_each_rank),
         cmocka_unit_test(test_device_is_found_by_its_uuid),
         cmocka_unit_test(test_devices_are_listed_as_json),
+        cmocka_unit_test(test_devices_are_none_when_the_first_says_that_it_is_the_host),
         cmocka_unit_test(test_accelerator_is_blamed_when_it_names_devices_badly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/train/rank/group/bucket_list.h"
 #include "engine/train/rank/group/group.h"
@@ -18,7 +19,19 @@
 
 // ---- where gradients are reduced ----------------------------------------------------------------
 
+bool td_rank_group_takes_device(const struct td_rank *r) {
+    const struct td_collective_facts *f = &r->group_facts;
+    return f->on_device &&
+           strncmp(f->device_memory, r->accel_facts.device_memory, sizeof f->device_memory) == 0;
+}
+
 td_status td_rank_check_group(const struct td_rank *r) {
+    if (r->group_facts.needs_host) {
+        return td_fail(TD_UNIMPLEMENTED,
+                       "collective '%s' needs a group of the host beside it, which this version "
+                       "does not join",
+                       r->group_name);
+    }
     if (r->group_facts.on_host || r->group_facts.on_device) return TD_OK;
     return td_status_with_class(
         td_fail(TD_FAILED_PRECONDITION,
@@ -50,7 +63,13 @@ static td_status choose_memory(struct td_rank *r) {
                            "'%s' keeps them in host memory; use another accelerator",
                            r->group_name, r->accel_name);
     }
-    if (!f->on_device || r->hook) return stage(r); // a hook works on the host
+    if (!td_rank_group_takes_device(r) || r->hook) { // a hook works on the host
+        if (f->on_host || r->hook) return stage(r);
+        return td_bad_spec("collective '%s' reduces gradients in memory of a '%.*s' device alone, "
+                           "but accelerator '%s' has another; use another collective",
+                           r->group_name, (int)sizeof f->device_memory, f->device_memory,
+                           r->accel_name);
+    }
     r->reduces_on_host = false;
     return TD_OK;
 }

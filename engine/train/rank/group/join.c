@@ -62,6 +62,8 @@ static td_status join(struct td_rank *r, int32_t group, struct td_collective **o
         .attempt = r->config->attempt,
         .inner = r->group_ops == r->base_ops ? NULL : r->base_ops,
         .knobs = r->config->decorator_knobs,
+        .accel_ops = r->accel_ops,
+        .accel = r->accel,
         .node_rank = r->config->node_rank,
         .n_nodes = r->config->n_nodes,
         .local_rank = r->config->local_rank,

@@ -255,6 +255,58 @@ static void test_buckets_stay_on_the_device_when_the_collective_takes_them(void 
     }
 }
 
+static td_status facts_of_cuda(struct td_collective_facts *out_facts) {
+    out_facts->on_device = true;
+    snprintf(out_facts->device_memory, sizeof out_facts->device_memory, "cuda");
+    return TD_OK;
+}
+static td_status facts_of_cuda_and_host(struct td_collective_facts *out_facts) {
+    out_facts->on_host = true;
+    return facts_of_cuda(out_facts);
+}
+static td_status facts_of_two_groups(struct td_collective_facts *out_facts) {
+    out_facts->needs_host = true;
+    return facts_of_cuda_and_host(out_facts);
+}
+
+static td_status reduce_on_host(struct td_collective *c, const struct td_bucket *b) {
+    (void)c;
+    if (!td_bucket_host(b)) return td_fail(TD_INTERNAL, "bucket %u is on a device", b->index);
+    reduced++;
+    return TD_OK;
+}
+
+// far's handles are no addresses of that device.
+static void test_buckets_are_staged_when_the_collective_takes_another_device(void **state) {
+    struct td_collective_ops ops = *(const struct td_collective_ops *)td_collective_local.ops;
+    const struct td_plugin_desc own = TD_PLUGIN_DESC(COLLECTIVE, "local", "of cuda", &ops);
+    const struct job j = {.accelerator = "far",
+                          .strategy = "ddp",
+                          .precision = "32-true",
+                          .world = 1,
+                          .accumulate = 1,
+                          .max_epochs = 1,
+                          .own = &own};
+    ops.facts = facts_of_cuda_and_host;
+    ops.all_reduce_bucket = reduce_on_host;
+    reduced = 0;
+    assert_true(run_job(&j, *state).step > 0);
+    assert_true(reduced > 0);
+}
+
+static td_status check_of_stream(struct td_collective *c) {
+    (void)c;
+    return td_status_with_class(td_fail(TD_ABORTED, "the stream of rank 3 has failed"),
+                                TD_CLASS_COLLECTIVE);
+}
+
+static void be_late(struct run *r, const char *dir) {
+    (void)dir;
+    r->config.accelerator_knobs =
+        knobs(r, &td_accelerator_far,
+              "{\"delay_us\":200000,\"fail_at\":0,\"copy_delay_us\":0,\"by_tensor\":false}");
+}
+
 static void expect_refused(const struct job *j, const char *dir, enum td_code code,
                            const char *words) {
     struct ranks all;
@@ -281,6 +333,39 @@ static void test_group_is_refused_when_it_takes_no_memory_that_is_here(void **st
                    "'local' reduces gradients neither in host memory nor on a device");
 }
 
+static void test_group_of_another_device_alone_is_refused_by_name(void **state) {
+    struct td_collective_ops ops = *(const struct td_collective_ops *)td_collective_local.ops;
+    const struct td_plugin_desc own = TD_PLUGIN_DESC(COLLECTIVE, "local", "of cuda", &ops);
+    struct job j = {.accelerator = "far",
+                    .strategy = "ddp",
+                    .precision = "32-true",
+                    .world = 1,
+                    .accumulate = 1,
+                    .max_epochs = 1,
+                    .own = &own};
+    ops.facts = facts_of_cuda;
+    expect_refused(&j, *state, TD_INVALID_ARGUMENT,
+                   "gradients in memory of a 'cuda' device alone, but accelerator 'far'");
+    ops.facts = facts_of_two_groups;
+    expect_refused(&j, *state, TD_UNIMPLEMENTED, "needs a group of the host beside it");
+}
+
+// A run of 200 ms, during which the rank looks.
+static void test_failure_on_a_stream_is_found_while_a_run_is_waited_for(void **state) {
+    struct td_collective_ops ops = *(const struct td_collective_ops *)td_collective_local.ops;
+    const struct td_plugin_desc own = TD_PLUGIN_DESC(COLLECTIVE, "local", "of a stream", &ops);
+    const struct job j = {.accelerator = "far",
+                          .strategy = "ddp",
+                          .precision = "32-true",
+                          .world = 1,
+                          .accumulate = 1,
+                          .max_epochs = 1,
+                          .own = &own,
+                          .change = be_late};
+    ops.check = check_of_stream;
+    expect_refused(&j, *state, TD_ABORTED, "the stream of rank 3 has failed");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_bits_are_the_same_when_sums_come_late),
@@ -290,6 +375,9 @@ int main(void) {
         test_in_scratch(test_rank_fails_with_the_error_when_its_thread_cannot_reduce),
         test_in_scratch(test_buckets_stay_on_the_device_when_the_collective_takes_them),
         test_in_scratch(test_group_is_refused_when_it_takes_no_memory_that_is_here),
+        test_in_scratch(test_buckets_are_staged_when_the_collective_takes_another_device),
+        test_in_scratch(test_group_of_another_device_alone_is_refused_by_name),
+        test_in_scratch(test_failure_on_a_stream_is_found_while_a_run_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
