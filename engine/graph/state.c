@@ -40,6 +40,8 @@ struct td_state_table {
     uint32_t n, cap;
     uint32_t n_buckets;
     int32_t rank, world_size; // world_size 0: 1
+    td_state_rule *rule;      // NULL: none
+    void *rule_arg;
     bool frozen;
     size_t region_bytes[TD_ROLE_COUNT], whole_bytes[TD_ROLE_COUNT];
     size_t control_offset;
@@ -121,6 +123,19 @@ static td_status state_append(struct td_state_table *t, const char *name,
     return TD_OK;
 }
 
+void td_state_set_rule(struct td_state_table *t, td_state_rule *rule, void *arg) {
+    t->rule = rule;
+    t->rule_arg = arg;
+}
+
+static td_status apply_rule(struct td_state_table *t, uint32_t index) {
+    const struct td_state_info *info = &t->entries[index]->info;
+    bool split = false;
+    if (!t->rule) return TD_OK;
+    TD_TRY_CTX(t->rule(t->rule_arg, info, &split), "state '%s'", info->name);
+    return split ? td_state_split(t, index, TD_MAX(t->world_size, 1), false) : TD_OK;
+}
+
 td_status td_state_add(struct td_state_table *t, const char *name, enum td_role role,
                        enum td_dtype dtype, const struct td_shape *shape, struct td_init init,
                        uint32_t param, uint32_t *out_index) {
@@ -158,7 +173,9 @@ td_status td_state_add(struct td_state_table *t, const char *name, enum td_role 
     e->info.param = belongs ? param : t->n - 1;
     e->info.piece.count = td_shape_elems(shape);
     set_bytes(&e->info);
-    *out_index = t->n - 1;
+    const uint32_t index = t->n - 1;
+    TD_TRY(apply_rule(t, index));
+    *out_index = index;
     return TD_OK;
 }
 

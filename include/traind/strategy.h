@@ -264,9 +264,11 @@ struct td_strategy_ops {
 
     // ---- programs -------------------------------------------------------------------------------
     // (optional, both or none) Bracket around the recording of all programs
-    // (model_sharded_context): a sharding strategy splits layers as they are named.
-    td_status (*build_begin)(struct td_strategy *s);
-    td_status (*build_end)(struct td_strategy *s);
+    // (model_sharded_context), which may come again. The first may leave a rule that splits tensors
+    // as they are named (td_state_set_rule). The rule is gone when the second is called, which sees
+    // what was added. Absent: tensors are whole, but for what rewrite splits.
+    td_status (*build_begin)(struct td_strategy *s, struct td_state_table *state);
+    td_status (*build_end)(struct td_strategy *s, const struct td_state_table *state);
     // (optional) Rewrites one program after autodiff and precision, of whatever mode: buckets,
     // collectives. key says whether it syncs; a program with sync off is `no_backward_sync`. Calls:
     // traind/rewrite.h. Absent: programs stay as they were recorded, and nothing is reduced.

@@ -216,9 +216,13 @@ td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
     td_programs_destroy(td_steal(r->programs));
     if (c->dump) td_dump_restart(c->dump);
     TD_TRY(td_programs_create(&options, td_rank_keeps_forwards(r), &r->programs));
-    if (r->strategy_ops->build_begin) TD_TRY(r->strategy_ops->build_begin(r->strategy));
+    if (r->strategy_ops->build_begin) {
+        TD_TRY(r->strategy_ops->build_begin(r->strategy, r->state));
+    }
     if (c->stages & TD_STAGE_FIT) TD_TRY(add_fit_programs(r));
     TD_TRY(add_other_programs(r));
     TD_TRY(td_rank_add_uneven(r));
-    return r->strategy_ops->build_end ? r->strategy_ops->build_end(r->strategy) : TD_OK;
+    td_state_set_rule(r->state, NULL, NULL);
+    if (!r->strategy_ops->build_end) return TD_OK;
+    return r->strategy_ops->build_end(r->strategy, r->state);
 }

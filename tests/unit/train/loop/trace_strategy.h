@@ -51,8 +51,10 @@ static td_status trace_strategy_environment(struct td_strategy *s, struct td_str
 TRACE_STRATEGY_POINT(connect, ("strategy.connect"),
                      (struct td_strategy * s, const struct td_module_ops *ops, struct td_module *m),
                      (s, ops, m))
-TRACE_STRATEGY_POINT(build_begin, ("strategy.build_begin"), (struct td_strategy * s), (s))
-TRACE_STRATEGY_POINT(build_end, ("strategy.build_end"), (struct td_strategy * s), (s))
+TRACE_STRATEGY_POINT(build_begin, ("strategy.build_begin"),
+                     (struct td_strategy * s, struct td_state_table *state), (s, state))
+TRACE_STRATEGY_POINT(build_end, ("strategy.build_end"),
+                     (struct td_strategy * s, const struct td_state_table *state), (s, state))
 TRACE_STRATEGY(rewrite,
                ("strategy.rewrite %s %s%s", key->step, td_mode_name(key->mode),
                 key->sync ? " sync" : ""),

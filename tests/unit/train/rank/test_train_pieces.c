@@ -76,6 +76,57 @@ static void test_checkpoints_are_those_of_ddp_in_each_precision_and_when_it_adds
     }
 }
 
+// The same strategy, which splits by a rule of its bracket. Parameters are there when programs are
+// recorded, gradients when they are differentiated.
+static int n_begun, n_ended, n_asked;
+
+static td_status split_trained(void *arg, const struct td_state_info *tensor, bool *out_split) {
+    (void)arg;
+    n_asked++;
+    *out_split = tensor->role == TD_ROLE_PARAM || tensor->role == TD_ROLE_GRAD;
+    return TD_OK;
+}
+
+static td_status begin_ruled(struct td_strategy *s, struct td_state_table *state) {
+    n_begun++;
+    td_state_set_rule(state, split_trained, s);
+    return TD_OK;
+}
+
+static td_status end_ruled(struct td_strategy *s, const struct td_state_table *state) {
+    (void)s;
+    n_ended++;
+    for (uint32_t i = 0; i < td_state_count(state); i++) {
+        const struct td_state_info *t = td_state_at(state, i);
+        if (t->role == TD_ROLE_PARAM && !t->n_pieces) return td_fail(TD_INTERNAL, "%s", t->name);
+    }
+    return TD_OK;
+}
+
+static td_status rewrite_ruled(struct td_strategy *s, struct td_graph *g,
+                               const struct td_program_key *key) {
+    (void)s;
+    if (key->mode != TD_MODE_TRAIN) return TD_OK;
+    TD_TRY(td_rewrite_assign_buckets(g, 8, 8));
+    return key->sync ? td_rewrite_reduce_scatter(g) : TD_OK;
+}
+
+static void test_rule_of_a_strategys_bracket_splits_tensors_as_they_are_named(void **state) {
+    struct td_strategy_ops ops = zero1_ops;
+    const struct td_plugin_desc ruled = TD_PLUGIN_DESC(STRATEGY, "ruled", "by a rule", &ops);
+    ops.build_begin = begin_ruled;
+    ops.build_end = end_ruled;
+    ops.rewrite = rewrite_ruled;
+    struct job j = job_of("ruled", "reference", 1);
+    j.own = &ruled;
+    n_begun = n_ended = n_asked = 0;
+    expect_ddps_bits(&j, *state, "ruled");
+    assert_true(n_begun > 0 && n_begun == n_ended);
+    assert_true(n_asked >= 4 + 4); // parameters, and their gradients
+    j.world = 2;                   // ranks are threads here, and count together
+    expect_ddps_bits(&j, *state, "ruled-2");
+}
+
 static void round_by_chance(struct run *r, const char *dir) {
     (void)dir;
     r->config.optimizer.stochastic = true;
@@ -321,6 +372,7 @@ int main(void) {
         test_in_scratch(test_checkpoints_are_those_of_ddp_when_each_tensor_has_a_buffer),
         test_in_scratch(test_checkpoints_are_those_of_ddp_in_each_precision_and_when_it_adds_up),
         test_in_scratch(test_checkpoints_are_those_of_ddp_when_weights_are_rounded_by_chance),
+        test_in_scratch(test_rule_of_a_strategys_bracket_splits_tensors_as_they_are_named),
         test_in_scratch(test_rank_has_its_part_of_the_optimizer_state_and_padding),
         test_in_scratch(test_weights_are_near_those_of_ddp_when_clipped),
         test_in_scratch(test_resume_goes_on_with_ddps_bits_at_the_same_number_of_ranks),

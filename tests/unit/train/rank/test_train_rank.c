@@ -43,13 +43,13 @@ static td_status spy_connect(struct td_strategy *s, const struct td_module_ops *
     note("connect");
     return TD_OK;
 }
-static td_status spy_build_begin(struct td_strategy *s) {
-    (void)s;
+static td_status spy_build_begin(struct td_strategy *s, struct td_state_table *state) {
+    (void)s, (void)state;
     note("build_begin");
     return TD_OK;
 }
-static td_status spy_build_end(struct td_strategy *s) {
-    (void)s;
+static td_status spy_build_end(struct td_strategy *s, const struct td_state_table *state) {
+    (void)s, (void)state;
     note("build_end");
     return TD_OK;
 }
