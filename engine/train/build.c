@@ -107,7 +107,8 @@ static td_status announce(struct td_rank *r) {
 // clang-format off
 static const build_step environment[] = {
     open_timeline, td_rank_open_accelerator, td_rank_find_group, td_rank_join_group,
-    td_rank_open_strategy, td_rank_open_hook, td_rank_open_precision, td_rank_check_hook,
+    td_rank_open_precision, td_rank_open_strategy, td_rank_open_hook,
+    td_rank_check_precision, td_rank_check_hook,
 };
 static const build_step connect[] = {
     td_rank_open_data, td_rank_open_module, td_rank_choose_start, td_rank_list_plugins,
@@ -125,8 +126,15 @@ static const build_step pre_dispatch[] = {
 // Of a plan.
 static const build_step planning[] = {
     td_rank_open_accelerator, td_rank_find_group,
-    td_rank_open_strategy, td_rank_open_hook, td_rank_open_precision, td_rank_check_hook,
+    td_rank_open_precision, td_rank_open_strategy, td_rank_open_hook,
+    td_rank_check_precision, td_rank_check_hook,
     td_rank_open_data, td_rank_open_module, td_plan_programs, td_rank_check_sums,
+};
+// The same under another precision, with data and module open.
+static const build_step replanning[] = {
+    td_rank_open_named_precision, td_rank_open_strategy, td_rank_open_hook,
+    td_rank_check_precision, td_rank_check_hook,
+    td_rank_divide_data, td_rank_connect_module, td_plan_programs, td_rank_check_sums,
 };
 // clang-format on
 
@@ -242,9 +250,12 @@ td_status td_rank_replan(struct td_rank *r, const char *precision) {
     TD_CHECK(r->plans);
     td_programs_destroy(td_steal(r->programs));
     td_state_table_destroy(td_steal(r->state));
+    td_rank_close_hook(r);
+    if (r->strategy_ops) r->strategy_ops->close(td_steal(r->strategy));
     if (r->precision_ops) r->precision_ops->close(td_steal(r->precision));
     r->precision_name = precision;
-    TD_TRY(td_rank_classify(td_rank_open_named_precision(r)));
-    TD_TRY(td_rank_check_hook(r));
-    return td_rank_classify(td_plan_programs(r));
+    for (size_t i = 0; i < TD_COUNTOF(replanning); i++) {
+        TD_TRY(td_rank_classify(replanning[i](r)));
+    }
+    return TD_OK;
 }

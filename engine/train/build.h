@@ -7,7 +7,7 @@
 // Lightning 1.3 knew, each of them once, in this order:
 //
 //   td_rank_begin
-//   td_rank_setup_environment   the accelerator, the group, the strategy, the precision
+//   td_rank_setup_environment   the accelerator, the group, the precision, the strategy
 //   td_rank_connect             data and module; programs are recorded, and their sizes checked
 //   td_rank_setup               memory of state, its first or restored values, the strategy's setup
 //   td_rank_pre_dispatch        late optimizers, what plugins kept; programs are compiled
@@ -38,8 +38,8 @@ TD_MUST_USE td_status td_rank_create(const struct td_train_config *config, struc
 TD_MUST_USE td_status td_rank_create_plan(const struct td_train_config *config,
                                           struct td_train_io *io, struct td_events *events,
                                           struct td_rank **out_rank);
-// Records the same plan under another precision. What fails leaves it good for destroy, and for
-// another call.
+// Records the same plan under another precision, for which strategy and comm hook are opened again;
+// data and module stay open. What fails leaves it good for destroy, and for another call.
 TD_MUST_USE td_status td_rank_replan(struct td_rank *r, const char *precision);
 
 #endif

@@ -19,7 +19,8 @@
 // Only open, close and environment are required. What happens where another slot is absent is said
 // beside it; a table that has no other slot is data parallel without reducing anything, with all
 // state on every rank. A plan opens a strategy too, to size the job: then `collective` is NULL, and
-// after build_end only save_checkpoint and close are called.
+// after build_end only save_checkpoint and close are called. A plan that tries another precision
+// closes the strategy, and opens it again with that one.
 //
 // Four things that a strategy owes the loop:
 //
@@ -90,6 +91,7 @@
 #include "traind/graph.h"
 #include "traind/knobs.h"
 #include "traind/module.h"
+#include "traind/precision.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -116,6 +118,11 @@ struct td_strategy_config {
     size_t bucket_first_bytes, bucket_cap_bytes;
     // Its own knobs, read with traind/knobs.h until open returns; NULL: none were given.
     const struct td_json *knobs;
+    // In what types the job computes, before any step. Its slot facts may be called, with
+    // `precision` as it is (NULL, where it keeps nothing); other slots are the rank context's.
+    const struct td_precision_ops *precision_ops;
+    struct td_precision *precision;
+    const char *precision_name; // as the job spec calls it: "bf16-mixed"
 };
 
 // What a strategy is, once the environment is known. It comes filled in: device and ranks as they

@@ -126,6 +126,56 @@ td_status td_rank_find_group(struct td_rank *r) {
     return r->config->decorator ? wrap_group(r) : TD_OK;
 }
 
+// Precision flags of the job spec -> plugins.
+static const struct {
+    const char *flag, *plugin;
+} precisions[] = {
+    {"32-true", "fp32"},      {"64-true", "fp64"},          {"bf16-true", "bf16_true"},
+    {"16-true", "fp16_true"}, {"bf16-mixed", "bf16_mixed"}, {"16-mixed", "fp16_mixed"},
+};
+
+td_status td_rank_open_named_precision(struct td_rank *r) {
+    const char *plugin = r->precision_name;
+    for (size_t i = 0; i < TD_COUNTOF(precisions); i++) {
+        if (strcmp(precisions[i].flag, plugin) == 0) plugin = precisions[i].plugin;
+    }
+    const void *ops;
+    TD_TRY(find(r, TD_PLUGIN_PRECISION, plugin, &ops));
+    r->precision_ops = ops;
+    struct td_precision_config config = {
+        .struct_bytes = sizeof config,
+        .knobs = r->config->precision_knobs,
+    };
+    TD_TRY_CTX(r->precision_ops->open(&config, &r->precision), "open precision '%s'",
+               r->precision_name);
+    struct td_precision_facts *facts = &r->precision_facts;
+    facts->struct_bytes = sizeof *facts;
+    TD_TRY(r->precision_ops->facts(r->precision, facts));
+    if (!(r->accel_facts.dtypes & 1u << facts->compute)) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "precision '%s' computes in %s, which accelerator '%s' does "
+                       "not do here",
+                       r->precision_name, td_dtype_name(facts->compute), r->accel_name);
+    }
+    if (facts->scales_loss && !(r->precision_ops->pre_backward && r->precision_ops->step_gate)) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "precision '%s' scales the loss but lacks pre_backward or step_gate",
+                       r->config->precision);
+    }
+    if (r->config->optimizer.stochastic && facts->param != TD_BF16) {
+        return td_bad_spec(
+            "stochastic_rounding rounds bf16 weights, but precision '%s' stores them as "
+            "%s; use `precision: bf16-true`",
+            r->precision_name, td_dtype_name(facts->param));
+    }
+    return TD_OK;
+}
+
+td_status td_rank_open_precision(struct td_rank *r) {
+    r->precision_name = r->config->precision;
+    return td_rank_open_named_precision(r);
+}
+
 // A strategy may see its place otherwise than the launcher did, but then ranks would not meet.
 static td_status check_facts(const struct td_rank *r, const struct td_strategy_config *c) {
     const struct td_strategy_facts *f = &r->facts;
@@ -171,6 +221,9 @@ td_status td_rank_open_strategy(struct td_rank *r) {
         .bucket_first_bytes = (size_t)td_json_int(td_json_get(c->frozen, "bucket_first_bytes"), 0),
         .bucket_cap_bytes = (size_t)td_json_int(td_json_get(c->frozen, "bucket_cap_bytes"), 0),
         .knobs = c->strategy_knobs,
+        .precision_ops = r->precision_ops,
+        .precision = r->precision,
+        .precision_name = r->precision_name,
     };
     TD_TRY_CTX(r->strategy_ops->open(&config, &r->strategy), "open strategy '%s'",
                r->strategy_name);
@@ -189,59 +242,13 @@ td_status td_rank_open_strategy(struct td_rank *r) {
     return check_facts(r, &config);
 }
 
-// Precision flags of the job spec -> plugins.
-static const struct {
-    const char *flag, *plugin;
-} precisions[] = {
-    {"32-true", "fp32"},      {"64-true", "fp64"},          {"bf16-true", "bf16_true"},
-    {"16-true", "fp16_true"}, {"bf16-mixed", "bf16_mixed"}, {"16-mixed", "fp16_mixed"},
-};
-
-td_status td_rank_open_named_precision(struct td_rank *r) {
-    const char *plugin = r->precision_name;
-    for (size_t i = 0; i < TD_COUNTOF(precisions); i++) {
-        if (strcmp(precisions[i].flag, plugin) == 0) plugin = precisions[i].plugin;
-    }
-    const void *ops;
-    TD_TRY(find(r, TD_PLUGIN_PRECISION, plugin, &ops));
-    r->precision_ops = ops;
-    struct td_precision_config config = {
-        .struct_bytes = sizeof config,
-        .knobs = r->config->precision_knobs,
-    };
-    TD_TRY_CTX(r->precision_ops->open(&config, &r->precision), "open precision '%s'",
-               r->precision_name);
-    struct td_precision_facts *facts = &r->precision_facts;
-    facts->struct_bytes = sizeof *facts;
-    TD_TRY(r->precision_ops->facts(r->precision, facts));
-    if (!(r->accel_facts.dtypes & 1u << facts->compute)) {
-        return td_fail(TD_INVALID_ARGUMENT,
-                       "precision '%s' computes in %s, which accelerator '%s' does "
-                       "not do here",
-                       r->precision_name, td_dtype_name(facts->compute), r->accel_name);
-    }
-    if (facts->scales_loss && !(r->precision_ops->pre_backward && r->precision_ops->step_gate)) {
-        return td_fail(TD_FAILED_PRECONDITION,
-                       "precision '%s' scales the loss but lacks pre_backward or step_gate",
-                       r->config->precision);
-    }
+td_status td_rank_check_precision(struct td_rank *r) {
     if (r->precision_ops->step_gate && r->strategy_ops->optimizer_step) {
         return td_bad_spec("strategy '%s' has an optimizer_step of its own, and precision '%s' may "
                            "skip steps; use another precision, such as bf16-mixed",
                            r->strategy_name, r->precision_name);
     }
-    if (r->config->optimizer.stochastic && facts->param != TD_BF16) {
-        return td_bad_spec(
-            "stochastic_rounding rounds bf16 weights, but precision '%s' stores them as "
-            "%s; use `precision: bf16-true`",
-            r->precision_name, td_dtype_name(facts->param));
-    }
     return TD_OK;
-}
-
-td_status td_rank_open_precision(struct td_rank *r) {
-    r->precision_name = r->config->precision;
-    return td_rank_open_named_precision(r);
 }
 
 static td_status wrap_loader(struct td_rank *r, enum td_split split) {
@@ -260,7 +267,7 @@ static td_status wrap_loader(struct td_rank *r, enum td_split split) {
                                 TD_CLASS_USER_CODE);
 }
 
-static td_status divide_data(struct td_rank *r, enum td_split split, bool training) {
+static td_status divide(struct td_rank *r, enum td_split split, bool training) {
     const struct td_train_config *c = r->config;
     TD_TRY(td_rank_take_share(r, split));
     struct td_sampler_config config = {
@@ -276,6 +283,13 @@ static td_status divide_data(struct td_rank *r, enum td_split split, bool traini
     };
     TD_TRY(td_data_divide(r->data, split, r->share[split].rank, &config));
     return td_data_n_loaders(r->data, split) ? wrap_loader(r, split) : TD_OK;
+}
+
+td_status td_rank_divide_data(struct td_rank *r) {
+    TD_TRY(divide(r, TD_SPLIT_TRAIN, true));
+    TD_TRY(divide(r, TD_SPLIT_VAL, false));
+    TD_TRY(divide(r, TD_SPLIT_TEST, false));
+    return r->config->stages & TD_STAGE_PREDICT ? divide(r, TD_SPLIT_PREDICT, false) : TD_OK;
 }
 
 // What the module takes as targets is asked before the dataset is opened, which checks its own.
@@ -320,10 +334,7 @@ td_status td_rank_open_data(struct td_rank *r) {
         const struct td_holdout_config holdout = {c->val_split, c->seed, c->keyed_order, r->plans};
         TD_TRY(td_data_hold_out(r->data, &holdout));
     }
-    TD_TRY(divide_data(r, TD_SPLIT_TRAIN, true));
-    TD_TRY(divide_data(r, TD_SPLIT_VAL, false));
-    TD_TRY(divide_data(r, TD_SPLIT_TEST, false));
-    if (c->stages & TD_STAGE_PREDICT) TD_TRY(divide_data(r, TD_SPLIT_PREDICT, false));
+    TD_TRY(td_rank_divide_data(r));
     if ((c->stages & TD_STAGE_FIT) && td_data_length(r->data, TD_SPLIT_TRAIN) == 0) {
         return td_status_with_class(
             td_fail(TD_FAILED_PRECONDITION, "dataset '%s' has no training samples", c->data.name),
@@ -338,6 +349,10 @@ td_status td_rank_open_module(struct td_rank *r) {
     TD_TRY_CTX(r->module_ops->open(r->config->model.knobs, fields, n_fields, &r->module),
                "open model '%s'", r->config->model.name);
     TD_TRY(td_rank_list_steps(r));
+    return td_rank_connect_module(r);
+}
+
+td_status td_rank_connect_module(struct td_rank *r) {
     if (!r->strategy_ops->connect) return TD_OK;
     return r->strategy_ops->connect(r->strategy, r->module_ops, r->module);
 }

@@ -27,6 +27,14 @@ static void end_runs(struct td_rank *r) {
     td_status_free(r->accel_ops->wait(r->accel, r->ticket, TD_ABORT_PATIENCE_NS));
 }
 
+void td_rank_close_hook(struct td_rank *r) {
+    for (size_t i = 0; i < TD_COUNTOF(r->hooks); i++) {
+        if (r->hooks[i].ops) r->hooks[i].ops->close(r->hooks[i].hook);
+        r->hooks[i] = (struct td_rank_hook){0};
+    }
+    r->hook = NULL;
+}
+
 void td_rank_destroy(struct td_rank *r) {
     if (!r) return;
     td_background_destroy(r->background); // it may be writing the checkpointer's snapshot
@@ -35,9 +43,7 @@ void td_rank_destroy(struct td_rank *r) {
     td_checkpointer_destroy(r->checkpointer);
     td_metrics_finish(&r->metrics);
     td_programs_destroy(r->programs);
-    for (size_t i = 0; i < TD_COUNTOF(r->hooks); i++) { // their buckets are the rank's
-        if (r->hooks[i].ops) r->hooks[i].ops->close(r->hooks[i].hook);
-    }
+    td_rank_close_hook(r); // its buckets are the rank's
     for (int i = 0; i < TD_STEPS_MAX; i++) {
         if (r->arena_memory[i].bytes) r->accel_ops->mem_free(r->accel, r->arena_memory[i]);
     }
@@ -52,8 +58,8 @@ void td_rank_destroy(struct td_rank *r) {
     if (r->module_ops) r->module_ops->close(r->module);
     td_plugin_state_finish(&r->own);
     td_data_close(r->data);
-    if (r->precision_ops) r->precision_ops->close(r->precision);
     if (r->strategy_ops) r->strategy_ops->close(r->strategy);
+    if (r->precision_ops) r->precision_ops->close(r->precision);
     if (r->sums) r->group_ops->leave(r->sums);
     if (r->group) r->group_ops->leave(r->group);
     if (r->accel_ops) r->accel_ops->close(r->accel);

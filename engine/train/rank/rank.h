@@ -112,6 +112,10 @@ struct td_rank {
     const char *group_name;
     struct td_collective_deadline deadlines[TD_RANK_DEADLINES];
     enum td_rank_deadline deadline; // which of them holds
+    const struct td_precision_ops *precision_ops;
+    struct td_precision *precision;
+    struct td_precision_facts precision_facts;
+    const char *precision_name; // as the job spec calls it
     const struct td_strategy_ops *strategy_ops;
     struct td_strategy *strategy;
     struct td_strategy_facts facts;
@@ -121,10 +125,6 @@ struct td_rank {
     struct td_bucket *hook_buckets;  // as a hook sees them, without control flags
     uint64_t hook_reduced;           // bytes of the buckets that it reduced
     const char *hook_name;           // "none", "power_sgd", "fp16 around power_sgd"
-    const struct td_precision_ops *precision_ops;
-    struct td_precision *precision;
-    struct td_precision_facts precision_facts;
-    const char *precision_name; // as the job spec calls it
     const struct td_module_ops *module_ops;
     struct td_targets targets; // what the module takes
     struct td_data *data;
@@ -183,7 +183,8 @@ static inline int32_t td_rank_local_world(const struct td_train_config *c) {
 
 // Every failure has a class: one without takes that of its code. Takes and returns s.
 TD_MUST_USE td_status td_rank_classify(td_status s);
-void td_rank_destroy(struct td_rank *r); // accepts NULL
+void td_rank_close_hook(struct td_rank *r); // before the strategy; it may be opened again
+void td_rank_destroy(struct td_rank *r);    // accepts NULL
 TD_DEFINE_AUTO(td_rank, td_rank_destroy);
 
 #endif

@@ -14,6 +14,7 @@ struct loader {
 struct split_state {
     struct loader loader[TD_LOADERS_MAX];
     int n_loaders; // 0: absent
+    size_t order_bytes;
     int32_t rank;
     struct td_data *data;            // that it is of
     struct td_loader inner, wrapper; // wrapper.batch NULL: there is none
@@ -257,6 +258,14 @@ static td_status gather(void *split, int32_t loader, int64_t offset, struct td_b
     return TD_OK;
 }
 
+static void undivide(struct td_data *d, struct split_state *s) {
+    for (int i = 0; i < TD_LOADERS_MAX; i++) {
+        td_sampler_destroy(s->loader[i].sampler);
+    }
+    d->order_bytes -= s->order_bytes;
+    *s = (struct split_state){0};
+}
+
 td_status td_data_divide(struct td_data *d, enum td_split split, int32_t rank,
                          const struct td_sampler_config *sampler) {
     struct split_state *s = &d->split[split];
@@ -264,12 +273,13 @@ td_status td_data_divide(struct td_data *d, enum td_split split, int32_t rank,
     int64_t samples[TD_LOADERS_MAX], first = 0;
     int n;
     if (sampler->n_samples == 0) return TD_OK;
-    TD_CHECK(s->n_loaders == 0);
+    undivide(d, s);
     TD_TRY(td_status_with_class(find_loaders(d, split, sampler->n_samples, samples, &n),
                                 TD_CLASS_USER_CODE));
     for (int i = 0; i < n; i++) {
         config.n_samples = samples[i];
         TD_TRY(td_sampler_create(&config, &s->loader[i].sampler));
+        s->order_bytes += td_sampler_order_bytes(&config);
         d->order_bytes += td_sampler_order_bytes(&config);
         s->loader[i].first = first;
         first += samples[i];

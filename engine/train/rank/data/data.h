@@ -48,9 +48,9 @@ size_t td_data_order_bytes(const struct td_data *d);
 // before anything is divided. Class bad_spec: no such part.
 TD_MUST_USE td_status td_data_hold_out(struct td_data *d, const struct td_holdout_config *config);
 int64_t td_data_length(const struct td_data *d, enum td_split split); // 0: no such split
-// How a split is divided and ordered; before its first batch. n_samples is that of the split.
-// Nothing to do for an absent split. Errors: class user_code for loaders that do not make the
-// split.
+// How a split is divided and ordered; before its first batch. n_samples is that of the split. Done
+// again it takes the place of what was, a wrapper included. Nothing to do for an absent split.
+// Errors: class user_code for loaders that do not make the split.
 TD_MUST_USE td_status td_data_divide(struct td_data *d, enum td_split split, int32_t rank,
                                      const struct td_sampler_config *sampler);
 int td_data_n_loaders(const struct td_data *d, enum td_split split); // 0: no such split

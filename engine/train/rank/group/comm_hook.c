@@ -40,10 +40,11 @@ static td_status open(struct td_rank *r, const char *name, const struct td_json 
 td_status td_rank_open_hook(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     const char *name = c->comm_hook.name, *wrapper = c->comm_hook_wrapper;
+    const bool is_again = r->hook_name;
     r->hook_name = "none";
     if (!is_named(name)) return TD_OK;
     if (c->world_size == 1) {
-        if (c->stages & TD_STAGE_FIT) {
+        if ((c->stages & TD_STAGE_FIT) && !is_again) {
             td_events_note(r->events, "comm_hook %s has nothing to do: there is one rank", name);
         }
         return TD_OK;

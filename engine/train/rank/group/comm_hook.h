@@ -11,9 +11,9 @@
 
 // A step of building (build.h), after the strategy's. INVALID_ARGUMENT (class bad_spec) where the
 // strategy has no buckets, or reduces them by itself.
-TD_MUST_USE td_status td_rank_open_hook(struct td_rank *r); // closed with the rank
-// The next, once the precision is known. INVALID_ARGUMENT (class bad_spec) when it may skip steps
-// and the hook cannot take one back.
+TD_MUST_USE td_status td_rank_open_hook(struct td_rank *r); // td_rank_close_hook ends it
+// The next but one. INVALID_ARGUMENT (class bad_spec) when the precision may skip steps and the
+// hook cannot take one back.
 TD_MUST_USE td_status td_rank_check_hook(struct td_rank *r);
 
 // Host memory that it takes, saves of its state included, when state is laid out; 0 without one.

@@ -180,8 +180,7 @@ void td_rank_fail(struct td_rank *r, td_status why) {
     }
     int64_t step = atomic_load_explicit(&r->io->page->step, memory_order_relaxed);
     td_events_end(r->events, TD_OUTCOME_FAILED, why, step);
-    if (!r->strategy) return;
-    if (r->strategy_ops->on_exception) {
+    if (r->strategy && r->strategy_ops->on_exception) {
         r->strategy_ops->on_exception(r->strategy, td_status_code(why));
     } else {
         r->group_ops->abort(r->group);
