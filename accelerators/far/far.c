@@ -87,6 +87,7 @@ struct td_executable {
     const struct td_graph *graph;
     uint32_t n_inputs, n_outputs;
     bool updates;                    // it has nodes to apply
+    uint32_t prepared;               // bit i: the set of segments i; 0: prepare was not called
     double scalars[TD_SCALAR_COUNT]; // what the twin is bound to
     uint32_t random[TD_RANDOM_WORDS];
     float control[TD_CONTROL_FLAGS];
@@ -485,6 +486,33 @@ static td_status far_compile(struct td_accelerator *a, const struct td_program *
     return TD_OK;
 }
 
+static td_status far_prepare(struct td_executable *e, const uint32_t *sets, size_t n) {
+    uint32_t prepared = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!sets[i] || sets[i] > TD_SEGS_ALL || prepared >> sets[i] & 1) {
+            return td_fail(TD_INVALID_ARGUMENT, "step '%s': %" PRIx32 " is no set, or there twice",
+                           td_graph_step(e->graph), sets[i]);
+        }
+        prepared |= 1u << sets[i];
+    }
+    TD_CHECK(prepared && !e->prepared); // once, and with some
+    e->prepared = prepared;
+    return TD_OK;
+}
+
+// Another accelerator would run it; this one shows that the caller's list is not right.
+static td_status check_prepared(const struct td_executable *e, uint32_t segments) {
+    char names[64] = "";
+    if (!e->prepared || e->prepared >> (segments & TD_SEGS_ALL) & 1) return TD_OK;
+    for (int i = 0; i < TD_SEG_COUNT; i++) {
+        const size_t n = strlen(names);
+        if (!(segments >> i & 1)) continue;
+        snprintf(names + n, sizeof names - n, " %s", td_segment_name((enum td_segment)i));
+    }
+    return td_fail(TD_FAILED_PRECONDITION, "step '%s' was not prepared for a run of:%s",
+                   td_graph_step(e->graph), names);
+}
+
 static td_status far_program_bytes(struct td_accelerator *a,
                                    const struct td_program *const *programs, size_t n,
                                    size_t *out_bytes) {
@@ -506,6 +534,7 @@ static td_status far_run(struct td_executable *e, uint32_t segments, const struc
         return td_fail(TD_FAILED_PRECONDITION, "the far device was opened for plans alone "
                                                "(td_accel_config.plans), so it runs nothing");
     }
+    TD_TRY(check_prepared(e, segments));
     TD_TRY(td_inputs_check_host(e->graph, inputs));
     struct run *r;
     td_ticket ticket;
@@ -552,6 +581,7 @@ static const struct td_accelerator_ops far_ops = {
     .host_alloc = far_host_alloc,
     .host_free = far_host_free,
     .compile = far_compile,
+    .prepare = far_prepare,
     .run = far_run,
     .wait = far_wait,
     .release = far_release,

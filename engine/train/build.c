@@ -18,6 +18,7 @@
 #include "engine/train/rank/state/own_state.h"
 #include "engine/train/rank/state/state.h"
 #include "engine/train/rank/state/writers.h"
+#include "engine/train/rank/step.h"
 
 enum { ARENA_BYTES = 128 << 20 };
 
@@ -51,6 +52,7 @@ static td_status bind_programs(struct td_rank *r) {
     r->scalars[TD_SCALAR_WINDOW] = r->scalars[TD_SCALAR_DIVISOR] = 1;
     r->scalars[TD_SCALAR_RANK] = r->facts.global_rank;
     TD_TRY(td_choices_bind(r, &b));
+    TD_TRY(td_rank_prepare(r));
     note_programs(r);
     return TD_OK;
 }

@@ -247,6 +247,15 @@ struct td_accelerator_ops {
     // UNIMPLEMENTED names the node that it cannot run. The program outlives the executable.
     td_status (*compile)(struct td_accelerator *a, const struct td_program *p,
                          const struct td_bindings *b, struct td_executable **out_exe);
+    // (optional) The sets of segments that run will be called with: bits 1 << td_segment, without
+    // TD_RUN_STEADY. Called once per executable, after compile and before its first run. An
+    // accelerator that compiles each set by itself does so here, before step 1. Another set still
+    // runs, but may be compiled then; a strategy may run one in a slot of its own. Ranks are in it
+    // at the same time, so choices by timing are made in compile. Not called with plans. Absent:
+    // there is nothing to do.
+    // sets: (n), each once; borrowed until it returns. Errors: as compile; the executable is
+    // released all the same.
+    td_status (*prepare)(struct td_executable *e, const uint32_t *sets, size_t n);
     // Accepts NULL. Waits for all that is queued, whatever becomes of it.
     void (*release)(struct td_executable *e);
     // Runs the segments whose bits are set, in order; TD_RUN_STEADY may be set as well. Between two

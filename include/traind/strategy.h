@@ -333,7 +333,8 @@ struct td_strategy_ops {
     // is done by a run of kind TRAIN whose segments have 1 << TD_SEG_APPLY. One that the precision
     // skips has none, nor has a micro-batch whose gradients are only accumulated. The place to
     // change parameters after a step: see *The right to write*.
-    // segments: bits 1 << td_segment, and TD_RUN_STEADY. inputs: (n_fields), what batch_to_device
+    // segments: bits 1 << td_segment, and TD_RUN_STEADY. The accelerator is prepared for this set;
+    // a part of it may be compiled when it runs. inputs: (n_fields), what batch_to_device
     // gave. out_ticket: of its last run; one that is left alone ends the attempt (class user_code).
     td_status (*step)(struct td_strategy *s, enum td_strategy_step kind, struct td_executable *exe,
                       uint32_t segments, const struct td_buffer *inputs, td_ticket *out_ticket);

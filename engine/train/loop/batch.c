@@ -101,14 +101,12 @@ static void complete(struct td_train_loop *l, struct td_batch_run *b) {
 // All but the update, which reads what the window has counted by the end of this run.
 static td_status queue_pass(struct td_rank *r, const struct td_program_key *key,
                             const struct td_buffer *inputs, struct td_batch_run *b) {
-    const uint32_t pass = 1u << TD_SEG_FORWARD | 1u << TD_SEG_BACKWARD;
     TD_TRY(td_rank_move_batch(r, 0, inputs, b->inputs));
-    return td_rank_queue_segments(r, TD_STEP_TRAIN, key, b->inputs, pass, &b->run);
+    return td_rank_queue_segments(r, TD_STEP_TRAIN, key, b->inputs, TD_SEGS_PASS, &b->run);
 }
 
 // The update after a pass that was read, where gradients are counted.
 static td_status update_counted(struct td_train_loop *l, struct td_batch_run *b) {
-    const uint32_t update = 1u << TD_SEG_FINISH | 1u << TD_SEG_APPLY;
     struct td_rank *r = l->rank;
     struct td_rank_run run;
     const struct td_program_key key =
@@ -117,7 +115,7 @@ static td_status update_counted(struct td_train_loop *l, struct td_batch_run *b)
     if (!b->steps) return TD_OK;
     TD_TRY(td_rank_divisor(r, l->counted[b->step], l->count_scale, &r->scalars[TD_SCALAR_DIVISOR]));
     round_scalars(r);
-    TD_TRY(td_rank_queue_segments(r, TD_STEP_TRAIN, &key, b->inputs, update, &run));
+    TD_TRY(td_rank_queue_segments(r, TD_STEP_TRAIN, &key, b->inputs, TD_SEGS_UPDATE, &run));
     TD_TRY(td_rank_read(r, &run));
     complete(l, b);
     return TD_OK;

@@ -20,8 +20,6 @@ enum {
     BACKWARD = 1 << TD_SEG_BACKWARD,
     FINISH = 1 << TD_SEG_FINISH,
     APPLY = 1 << TD_SEG_APPLY,
-    PASS = FORWARD | BACKWARD,
-    UPDATE = FINISH | APPLY,
     NAMES_BYTES = 512,
 };
 
@@ -125,8 +123,8 @@ static td_status prepare_pass(struct td_manual *m, int step, uint32_t segments) 
 
 static td_status prepare(struct td_manual *m, int step, uint32_t segments) {
     struct td_rank *r = m->l->rank;
-    if (segments & PASS) TD_TRY(prepare_pass(m, step, segments));
-    if (segments & UPDATE) td_batch_set_update(m->l, step, rate_of(m, step));
+    if (segments & TD_SEGS_PASS) TD_TRY(prepare_pass(m, step, segments));
+    if (segments & TD_SEGS_UPDATE) td_batch_set_update(m->l, step, rate_of(m, step));
     r->scalars[TD_SCALAR_LOSS_SCALE] = m->of[step].loss_scale;
     return TD_OK;
 }
@@ -419,7 +417,7 @@ static td_status end_window(struct td_manual *m, int step, uint32_t segments) {
 
 td_status td_manual_optimizer_step(struct td_manual *m, int step, bool *out_stepped) {
     TD_TRY(check_gradients(m, step, "an optimizer step"));
-    TD_TRY(end_window(m, step, m->of[step].settled ? APPLY : UPDATE));
+    TD_TRY(end_window(m, step, m->of[step].settled ? APPLY : TD_SEGS_UPDATE));
     *out_stepped = !m->l->rank->skipped;
     m->of[step].any = m->of[step].settled = false;
     end_passes(m, -1, TD_MANUAL_ENDED_UPDATE);

@@ -10,11 +10,10 @@
 #include "engine/train/rank/group/comm_hook.h"
 #include "engine/train/rank/group/group.h"
 #include "engine/train/rank/programs/counted.h"
+#include "engine/train/rank/programs/steps.h"
 #include "engine/train/rank/programs/uneven.h"
 
 #define WAIT_SLICE_NS (50 * TD_NS_PER_MS)
-
-enum { UPDATE = 1 << TD_SEG_FINISH | 1 << TD_SEG_APPLY };
 
 static td_status check_ticket(const struct td_rank *r, const char *slot) {
     if (r->ticket != TD_NO_TICKET) return TD_OK;
@@ -36,13 +35,18 @@ static td_status run_at_once(struct td_rank *r, enum td_strategy_step kind,
 
 static td_status wait_for(struct td_rank *r, td_ticket ticket);
 
+// Does a timeline part each segment from the next?
+static bool parts_for_time(const struct td_rank *r, enum td_strategy_step kind) {
+    return r->timeline && kind == TD_STEP_TRAIN && !r->strategy_ops->step;
+}
+
 // An event of the timeline for each segment; a strategy that runs them by itself has one for all.
 static td_status run_in_time(struct td_rank *r, enum td_strategy_step kind,
                              struct td_executable *exe, uint32_t segments,
                              const struct td_buffer *inputs) {
     static const char *const names[] = {"forward", "backward", "finish", "apply"};
     _Static_assert(TD_COUNTOF(names) == TD_SEG_COUNT, "one name per segment");
-    const bool is_whole = kind != TD_STEP_TRAIN || r->strategy_ops->step;
+    const bool is_whole = !parts_for_time(r, kind);
     char args[40];
     snprintf(args, sizeof args, "\"step\":%.0f", r->scalars[TD_SCALAR_STEP]);
     for (int i = 0; i < (is_whole ? 1 : TD_SEG_COUNT); i++) {
@@ -96,6 +100,11 @@ static td_status all_finite(struct td_rank *r, const struct td_runnable *p, bool
     return td_rank_decide(r, finite, true, out_finite);
 }
 
+// Does a gate part apply from the rest?
+static bool parts_for_gate(const struct td_rank *r, uint32_t segments) {
+    return r->precision_ops->step_gate && segments & 1u << TD_SEG_APPLY;
+}
+
 // Runs segments. Where apply is one of them the precision's gate may say that the step is to be
 // skipped, once the others have run. Without a gate all is one run.
 static td_status run_gated(struct td_rank *r, enum td_strategy_step kind,
@@ -103,7 +112,7 @@ static td_status run_gated(struct td_rank *r, enum td_strategy_step kind,
                            const struct td_buffer *inputs) {
     const struct td_precision_ops *o = r->precision_ops;
     const uint32_t apply = 1u << TD_SEG_APPLY;
-    if (!o->step_gate || !(segments & apply)) return run(r, kind, p->exe, segments, inputs);
+    if (!parts_for_gate(r, segments)) return run(r, kind, p->exe, segments, inputs);
     if (segments & ~apply) {
         TD_TRY(run(r, kind, p->exe, segments & ~apply, inputs));
         TD_TRY(wait_for(r, r->ticket));
@@ -139,11 +148,16 @@ static td_status run_optimizer_step(struct td_rank *r, const struct td_runnable 
     return check_ticket(r, "optimizer_step");
 }
 
+// Does a strategy run these segments of an update itself?
+static bool has_own_update(const struct td_rank *r, uint32_t segments) {
+    return r->strategy_ops->optimizer_step && segments & 1u << TD_SEG_APPLY;
+}
+
 // Segments one by one, because the strategy has something to do between them.
 static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, uint32_t segments,
                                 const struct td_runnable *p, const struct td_buffer *inputs) {
     const struct td_strategy_ops *o = r->strategy_ops;
-    const uint32_t update = segments & UPDATE;
+    const uint32_t update = segments & TD_SEGS_UPDATE;
     r->steady = false; // the hooks may write what they like
     if (segments & 1u << TD_SEG_FORWARD) {
         TD_TRY(run(r, kind, p->exe, 1u << TD_SEG_FORWARD, inputs));
@@ -156,9 +170,8 @@ static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, u
         if (o->post_backward) TD_TRY(o->post_backward(r->strategy));
     }
     if (!update) return TD_OK;
-    const bool is_slot = o->optimizer_step && update & 1u << TD_SEG_APPLY;
-    return is_slot ? run_optimizer_step(r, p, update, inputs)
-                   : run_gated(r, kind, p, update, inputs);
+    return has_own_update(r, update) ? run_optimizer_step(r, p, update, inputs)
+                                     : run_gated(r, kind, p, update, inputs);
 }
 
 static bool has_hooks(const struct td_rank *r) {
@@ -172,8 +185,101 @@ static uint32_t segments_of(const struct td_rank *r, enum td_strategy_step kind,
                             const struct td_program_key *key) {
     bool takes_part = r->strategy_ops->step || has_hooks(r);
     bool only_adds = takes_part && kind == TD_STEP_TRAIN && !key->apply;
-    return only_adds ? TD_SEGS_ALL & ~UPDATE : TD_SEGS_ALL;
+    return only_adds ? TD_SEGS_ALL & ~TD_SEGS_UPDATE : TD_SEGS_ALL;
 }
+
+// ---- the sets of segments that come of all this -------------------------------------------------
+
+struct sets {
+    uint32_t *set; // (TD_SEGMENT_SETS)
+    size_t n;
+};
+
+static void add_set(struct sets *s, uint32_t set) {
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->set[i] == set) return;
+    }
+    TD_CHECK(s->n < TD_SEGMENT_SETS);
+    if (set) s->set[s->n++] = set;
+}
+
+// The segments that always begin a run, as td_rank_queue_segments has it.
+static uint32_t begins_of(const struct td_rank *r, const struct td_program_key *key) {
+    uint32_t begins = 0;
+    if (key->mode != TD_MODE_TRAIN) return 0;
+    if (has_hooks(r)) begins |= 1u << TD_SEG_BACKWARD | 1u << TD_SEG_FINISH;
+    if (parts_for_time(r, TD_STEP_TRAIN)) begins |= TD_SEGS_ALL;
+    if (key->apply && parts_for_gate(r, TD_SEGS_UPDATE)) begins |= 1u << TD_SEG_APPLY;
+    return begins;
+}
+
+// What a request for these segments comes to.
+static void add_request(struct sets *s, const struct td_rank *r, const struct td_program_key *key,
+                        uint32_t segments) {
+    const uint32_t begins = begins_of(r, key);
+    uint32_t set = 0;
+    for (uint32_t i = 0; i < TD_SEG_COUNT; i++) {
+        if (begins >> i & 1) {
+            add_set(s, set);
+            set = 0;
+        }
+        set |= segments & 1u << i;
+    }
+    add_set(s, set);
+    if (key->mode != TD_MODE_TRAIN || !has_own_update(r, segments)) return;
+    add_set(s, segments & TD_SEGS_UPDATE); // in its own parts, or at once
+    add_set(s, segments & 1u << TD_SEG_FINISH);
+    add_set(s, 1u << TD_SEG_APPLY);
+}
+
+static bool has_norm(const struct td_graph *g) {
+    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
+        enum td_output_kind kind;
+        td_graph_output_at(g, i, NULL, NULL, &kind);
+        if (kind == TD_OUTPUT_NORM) return true;
+    }
+    return false;
+}
+
+// May host code ask for these two and all between them? An update needs gradients that are synced,
+// and finish is parted from apply for the norm alone (loop/manual.c).
+static bool may_ask(const struct td_program *p, int first, int last) {
+    if (last > TD_SEG_BACKWARD && !p->key.apply) return false;
+    return (last != TD_SEG_FINISH && first != TD_SEG_APPLY) || has_norm(p->graph);
+}
+
+size_t td_rank_segment_sets(const struct td_rank *r, const struct td_program *p,
+                            uint32_t out_sets[TD_SEGMENT_SETS]) {
+    const struct td_program_key *key = &p->key;
+    const bool is_training = key->mode == TD_MODE_TRAIN;
+    struct sets s = {.set = out_sets};
+    if (is_training && td_rank_is_manual(r)) {
+        for (int i = 0; i < TD_SEG_COUNT * TD_SEG_COUNT; i++) {
+            const int first = i / TD_SEG_COUNT, last = i % TD_SEG_COUNT;
+            if (first > last || !may_ask(p, first, last)) continue;
+            add_request(&s, r, key, (2u << last) - (1u << first));
+        }
+    } else if (is_training && td_rank_divides(r)) {
+        add_request(&s, r, key, TD_SEGS_PASS);
+        if (key->apply) add_request(&s, r, key, TD_SEGS_UPDATE);
+    } else {
+        add_request(&s, r, key,
+                    segments_of(r, is_training ? TD_STEP_TRAIN : TD_STEP_VALIDATE, key));
+    }
+    return s.n;
+}
+
+td_status td_rank_prepare(const struct td_rank *r) {
+    uint32_t sets[TD_SEGMENT_SETS];
+    for (size_t i = 0; i < td_programs_count(r->programs); i++) {
+        const struct td_program *p = &td_programs_at(r->programs, i)->program;
+        const size_t n = td_rank_segment_sets(r, p, sets);
+        TD_TRY(td_programs_prepare(r->programs, i, sets, n));
+    }
+    return TD_OK;
+}
+
+// ---- what ranks agree on ------------------------------------------------------------------------
 
 // All ranks act on the sum of their control flags. Where no bucket carried them, the strategy
 // reduces nothing in its programs, or in another way. One that left the tail alone would go unseen

@@ -16,6 +16,22 @@ struct td_rank_run {
     int64_t n_samples;
 };
 
+enum {
+    TD_SEGS_PASS = 1 << TD_SEG_FORWARD | 1 << TD_SEG_BACKWARD,
+    TD_SEGS_UPDATE = 1 << TD_SEG_FINISH | 1 << TD_SEG_APPLY,
+    TD_SEGMENT_SETS = TD_SEG_COUNT * (TD_SEG_COUNT + 1) / 2, // of neighbours
+};
+
+// The sets of segments (bits 1 << td_segment) that the accelerator is called with for a program of
+// this rank, each once. They follow from what a loop asks for, and from who takes part between two
+// segments. Where host code has the steps, they are those that it may ask for. A strategy that runs
+// programs in its step slot is expected to run what it is given; in optimizer_step it may part the
+// two segments. Returns their number.
+size_t td_rank_segment_sets(const struct td_rank *r, const struct td_program *p,
+                            uint32_t out_sets[TD_SEGMENT_SETS]);
+// Lets the accelerator prepare all programs for them, in their order, once they are bound.
+TD_MUST_USE td_status td_rank_prepare(const struct td_rank *r);
+
 // May a run be queued before the one before it is read? Not where somebody acts between the two: a
 // strategy, a precision that gates steps, ranks that meet outside of the program, another step, or
 // the count of a window.
@@ -31,7 +47,7 @@ TD_MUST_USE td_status td_rank_queue(struct td_rank *r, enum td_strategy_step kin
 // some segments (bits 1 << td_segment) of a program. They are a run of neighbours in their order,
 // and go on where those of the last run of that program ended. Another program may have run since,
 // if it has another arena, or they are an update that runs alone (td_runnable); apply needs
-// key->apply.
+// key->apply. Who asks for other sets than the loops do adds them to td_rank_segment_sets.
 TD_MUST_USE td_status td_rank_move_batch(struct td_rank *r, int loader,
                                          const struct td_buffer *inputs,
                                          struct td_buffer out_inputs[TD_DATA_FIELDS]);

@@ -256,6 +256,33 @@ static void test_run_is_refused_when_it_was_opened_for_plans(void **state) {
     rig_close(&r);
 }
 
+// TD_RUN_STEADY is no segment.
+static void test_run_of_segments_is_refused_when_others_were_prepared(void **state) {
+    (void)state;
+    static const uint32_t sets[] = {TD_SEGS_ALL, 1u << TD_SEG_FORWARD}, twice[] = {1, 1};
+    const uint32_t pass = 1u << TD_SEG_FORWARD | 1u << TD_SEG_BACKWARD;
+    struct rig r;
+    rig_open_on(&r, td_accelerator_far.ops, 1);
+    const int p = add_training(&r);
+    rig_place(&r);
+    rig_copy_all(&r, &r.program[p], true);
+    float x[BATCH * 5];
+    int32_t y[BATCH];
+    rig_batch(&net, 0, BATCH, x, y);
+    const void *in[] = {x, y};
+    td_ticket t;
+    assert_ok(rig_begin(&r, p, pass, in, &t)); // nobody has said what will run
+    assert_fails(r.ops->prepare(r.program[p].exe, twice, 2), TD_INVALID_ARGUMENT, "there twice");
+    assert_ok(r.ops->prepare(r.program[p].exe, sets, 2));
+    assert_fails(rig_begin(&r, p, pass, in, &t), TD_FAILED_PRECONDITION,
+                 "step 'train' was not prepared for a run of: forward backward");
+    assert_ok(rig_begin(&r, p, TD_SEGS_ALL | TD_RUN_STEADY, in, &t));
+    assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
+    assert_ok(rig_begin(&r, p, 1u << TD_SEG_FORWARD, in, &t));
+    assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
+    rig_close(&r);
+}
+
 // Contract 19: a device that is not there is refused
 static void test_open_is_refused_when_there_is_no_such_device(void **state) {
     (void)state;
@@ -278,6 +305,7 @@ int main(void) {
         cmocka_unit_test(test_copy_of_what_no_program_has_is_made_by_the_wait_for_it),
         cmocka_unit_test(test_copy_after_a_run_that_failed_is_not_made),
         cmocka_unit_test(test_run_is_refused_when_it_was_opened_for_plans),
+        cmocka_unit_test(test_run_of_segments_is_refused_when_others_were_prepared),
         cmocka_unit_test(test_open_is_refused_when_there_is_no_such_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -178,6 +178,15 @@ td_status td_programs_bind(struct td_programs *p, const struct td_accelerator_op
     return TD_OK;
 }
 
+td_status td_programs_prepare(const struct td_programs *p, size_t i, const uint32_t *sets,
+                              size_t n) {
+    const struct entry *e = &p->entry[i];
+    TD_CHECK(i < p->n && e->exe);
+    if (!p->accel_ops->prepare) return TD_OK;
+    td_status s = p->accel_ops->prepare(e->exe, sets, n);
+    return s ? describe(s, &e->compiled->program.key) : TD_OK;
+}
+
 bool td_programs_sum(const struct td_programs *p) {
     bool sum = true;
     for (size_t i = 0; i < p->n; i++) {

@@ -43,6 +43,10 @@ TD_MUST_USE td_status td_programs_bind(struct td_programs *p, const struct td_ac
                                        const struct td_bindings *bindings,
                                        const struct td_buffer arenas[TD_STEPS_MAX]);
 
+// Lets the accelerator prepare program i, which is bound, for the sets of segments that will run.
+TD_MUST_USE td_status td_programs_prepare(const struct td_programs *p, size_t i,
+                                          const uint32_t *sets, size_t n);
+
 struct td_runnable {
     struct td_executable *exe;
     const struct td_graph *graph;
