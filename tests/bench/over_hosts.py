@@ -181,7 +181,7 @@ def waits_of(path):
     for e in sorted((e for e in events if e["tid"] in own), key=lambda e: e["ts"]):
         if e["name"] == "forward":
             steps.append(0)
-        if e["name"].startswith("bucket") or e["name"] == "wait for buckets":
+        if e["name"].startswith("bucket") or e["name"].startswith("await bucket"):
             until = e["ts"] + e["dur"]
             steps[-1] += max(until - max(end, e["ts"]), 0) / 1000  # the last bucket is reduced within the wait
             end = max(end, until)

@@ -82,7 +82,7 @@ static void add_up(const struct td_rank *r, struct td_sizes *s) {
         if (r->group_ops->device_bytes) {
             s->device_bytes += r->group_ops->device_bytes(r->facts.world_size);
         }
-        const bool stages = r->strategy_ops->rewrite && (!td_rank_group_takes_device(r) || r->hook);
+        const bool stages = td_rank_sums_buckets(r) && (!td_rank_group_takes_device(r) || r->hook);
         s->staging_bytes = stages && !s->shared_bytes ? gradients : 0;
         s->staging_bytes += td_rank_pieces_bytes(r);
         s->memory_bytes += s->staging_bytes;

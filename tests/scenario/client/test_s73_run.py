@@ -91,7 +91,7 @@ def test_timelines_are_where_a_relative_directory_says(here):
     found = sorted((here.path / "times").iterdir())
     assert [f.name for f in found] == ["timeline-a1-rank0.json", "timeline-a1-rank1.json"]
     names = [e["name"] for e in json.loads(found[0].read_text())]
-    assert {"batch", "forward", "backward", "bucket 0", "wait for buckets", "finish", "apply", "save"} <= set(names)
+    assert {"batch", "forward", "backward", "bucket 0", "await bucket 0", "finish", "apply", "save"} <= set(names)
 
 
 def test_run_of_two_ranks_shares_each_step(here):

@@ -16,8 +16,13 @@
 #include "engine/train/rank/group/bucket_list.h"
 #include "engine/train/rank/group/group.h"
 #include "engine/train/rank/group/replicas.h"
+#include "traind/op.h"
 
 // ---- where gradients are reduced ----------------------------------------------------------------
+
+bool td_rank_sums_buckets(const struct td_rank *r) {
+    return td_programs_have(r->programs, TD_MODE_TRAIN, TD_OP_ALL_REDUCE);
+}
 
 bool td_rank_group_takes_device(const struct td_rank *r) {
     const struct td_collective_facts *f = &r->group_facts;
@@ -57,6 +62,7 @@ static td_status stage(struct td_rank *r) {
 static td_status choose_memory(struct td_rank *r) {
     const struct td_collective_facts *f = &r->group_facts;
     r->reduces_on_host = true;
+    if (!td_rank_sums_buckets(r)) return TD_OK; // in pieces, or not at all
     if (td_rank_address(r, TD_ROLE_GRAD)) {
         if (f->on_host || r->hook) return TD_OK;
         return td_bad_spec("collective '%s' reduces gradients on a device alone, but accelerator "

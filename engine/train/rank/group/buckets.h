@@ -16,6 +16,8 @@ TD_MUST_USE td_status td_rank_check_group(const struct td_rank *r);
 // FAILED_PRECONDITION when the group takes a device's memory alone, and gradients are the host's.
 TD_MUST_USE td_status td_rank_lay_buckets(struct td_rank *r);
 
+// Does a program sum gradients by bucket?
+bool td_rank_sums_buckets(const struct td_rank *r);
 // Does the group take gradients where the accelerator's device has them?
 bool td_rank_group_takes_device(const struct td_rank *r);
 // Are they reduced by a thread beside the program?
