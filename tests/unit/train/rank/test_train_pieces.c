@@ -78,7 +78,7 @@ static void test_checkpoints_are_those_of_ddp_in_each_precision_and_when_it_adds
 
 // The same strategy, which splits by a rule of its bracket. Parameters are there when programs are
 // recorded, gradients when they are differentiated.
-static int n_begun, n_ended, n_asked;
+static _Atomic int n_begun, n_ended, n_asked;
 
 static td_status split_trained(void *arg, const struct td_state_info *tensor, bool *out_split) {
     (void)arg;
