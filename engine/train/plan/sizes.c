@@ -75,6 +75,7 @@ static void add_up(const struct td_rank *r, struct td_sizes *s) {
     const size_t n_local = (size_t)td_rank_local_world(r->config);
     const size_t all = s->state_bytes + s->arena_bytes + s->scratch_bytes;
     const size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
+    s->staging_bytes = s->pieces_bytes;
     s->memory_bytes = s->snapshot_bytes + s->batch_bytes + s->order_bytes + s->process_bytes +
                       s->hook_bytes + s->shared_bytes / n_local;
     if (r->accel_facts.own_memory) {
@@ -83,13 +84,11 @@ static void add_up(const struct td_rank *r, struct td_sizes *s) {
             s->device_bytes += r->group_ops->device_bytes(r->facts.world_size);
         }
         const bool stages = td_rank_sums_buckets(r) && (!td_rank_group_takes_device(r) || r->hook);
-        s->staging_bytes = stages && !s->shared_bytes ? gradients : 0;
-        s->staging_bytes += td_rank_pieces_bytes(r);
-        s->memory_bytes += s->staging_bytes;
+        if (stages && !s->shared_bytes) s->staging_bytes += gradients;
     } else {
-        s->staging_bytes = td_rank_pieces_bytes(r);
-        s->memory_bytes += all + s->staging_bytes - (s->shared_bytes ? gradients : 0);
+        s->memory_bytes += all - (s->shared_bytes ? gradients : 0);
     }
+    s->memory_bytes += s->staging_bytes;
 }
 
 // Everything that is known without compiling.
@@ -113,6 +112,7 @@ static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
     s->batch_bytes = td_data_batch_bytes(r->data);
     s->order_bytes = td_data_order_bytes(r->data);
     TD_TRY(td_rank_hook_bytes(r, &s->hook_bytes));
+    TD_TRY(td_rank_pieces_bytes(r, &s->pieces_bytes));
     s->process_bytes = td_sizes_process_bytes(r);
     add_up(r, s);
     return TD_OK;

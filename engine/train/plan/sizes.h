@@ -42,7 +42,8 @@ struct td_sizes {
     size_t order_bytes;      // of the samples of an epoch, and of those that are held out
     size_t process_bytes;    // libraries, code and threads
     size_t shared_bytes;     // mapping of the group; 0 for world 1
-    size_t staging_bytes;    // host memory of a device's gradients
+    size_t pieces_bytes;     // in which sums of pieces are brought together
+    size_t staging_bytes;    // that, and host memory of a device's gradients
     size_t hook_bytes;       // of the comm hook
     size_t memory_bytes;     // all of one rank, its share of that
     size_t shadow_bytes;     // of the checkpointer, on the device

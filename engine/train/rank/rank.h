@@ -145,8 +145,8 @@ struct td_rank {
     struct td_buffer arena_memory[TD_STEPS_MAX]; // arenas of its programs
     struct td_buffer staging; // host memory of gradients that are elsewhere; bytes 0: none are
     char *piece_memory;       // what sums of pieces are brought together in (pieces.h)
-    char **piece_place[TD_PIECE_KINDS]; // there, by bucket
-    void *sum_staging; // of values that are elsewhere, as large as the largest so far
+    char **piece_place;       // there, by kind, and by bucket in it
+    void *sum_staging;        // of values that are elsewhere, as large as the largest so far
     size_t sum_staging_bytes;
     struct td_rank_bucket *buckets; // (td_state_n_buckets); NULL: no program reduces any
     bool reduces_on_host;           // where the group takes them

@@ -16,73 +16,79 @@ enum { FLAG_BYTES = TD_CONTROL_FLAGS * sizeof(float) };
 
 // ---- places -------------------------------------------------------------------------------------
 
-static size_t kind_index(enum td_sum_kind kind) {
-    return kind == TD_SUM_ALL_GATHER;
+// TD_PIECE_KINDS: it is no sum of pieces.
+static int kind_of(td_op_id op) {
+    return op == TD_OP_REDUCE_SCATTER ? 0 : op == TD_OP_ALL_GATHER ? 1 : TD_PIECE_KINDS;
 }
 
-// Bytes of this rank's pieces of what a node has as operands.
-static size_t own_bytes_of(const struct td_graph *g, const struct td_node_info *node) {
-    size_t bytes = 0;
+static size_t place_bytes(const struct td_rank *r, const struct td_graph *g,
+                          const struct td_node_info *node) {
+    size_t own = 0;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         const uint32_t index = td_graph_value(g, node->inputs[i])->index;
         const struct td_state_info *t = td_state_at(td_graph_state(g), index);
-        bytes += t->bytes / (size_t)t->n_pieces;
+        own += t->bytes / (size_t)t->n_pieces;
     }
-    return bytes;
+    return own * (size_t)(r->facts.world_size + 1) + FLAG_BYTES;
 }
 
-static size_t place_bytes(const struct td_rank *r, size_t own_bytes) {
-    return own_bytes * (size_t)(r->facts.world_size + 1) + FLAG_BYTES;
-}
-
-// The largest place of each kind and bucket, over all programs.
-static size_t largest(const struct td_rank *r, td_op_id op, uint32_t bucket) {
-    size_t most = 0;
+// By kind, and by bucket in it: the largest place over all programs.
+static void find_largest(const struct td_rank *r, size_t *out_bytes) {
+    const uint32_t n_buckets = td_state_n_buckets(r->state);
     for (size_t i = 0; i < td_programs_count(r->programs); i++) {
         const struct td_graph *g = td_programs_at(r->programs, i)->graph;
         for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
             const struct td_node_info *node = td_graph_node(g, n);
-            if (node->op != op || node->attrs.bucket != bucket) continue;
-            most = TD_MAX(most, place_bytes(r, own_bytes_of(g, node)));
+            const int kind = kind_of(node->op);
+            if (kind == TD_PIECE_KINDS) continue;
+            size_t *most = &out_bytes[(uint32_t)kind * n_buckets + node->attrs.bucket];
+            *most = TD_MAX(*most, place_bytes(r, g, node));
         }
     }
-    return most;
 }
 
-static bool has_pieces(const struct td_rank *r) {
-    return td_programs_have(r->programs, TD_MODE_TRAIN, TD_OP_REDUCE_SCATTER) ||
-           td_programs_have(r->programs, TD_MODE_TRAIN, TD_OP_ALL_GATHER);
+// One place serves all where tensors are in host memory. A plan has no memory, and believes the
+// facts.
+static bool shares_place(const struct td_rank *r) {
+    const struct td_buffer *region = r->memory.region;
+    if (!region[TD_ROLE_GRAD].bytes) return !r->accel_facts.own_memory;
+    return region[TD_ROLE_GRAD].space == TD_SPACE_HOST &&
+           region[TD_ROLE_PARAM].space == TD_SPACE_HOST;
 }
 
-static const td_op_id op_of[TD_PIECE_KINDS] = {TD_OP_REDUCE_SCATTER, TD_OP_ALL_GATHER};
-
-size_t td_rank_pieces_bytes(const struct td_rank *r) {
+static td_status measure(const struct td_rank *r, size_t **out_largest, size_t *out_bytes) {
+    const size_t n = TD_PIECE_KINDS * (size_t)td_state_n_buckets(r->state);
     size_t all = 0, most = 0;
-    if (r->facts.world_size == 1 || !has_pieces(r)) return 0;
-    for (int k = 0; k < TD_PIECE_KINDS; k++) {
-        for (uint32_t b = 0; b < td_state_n_buckets(r->state); b++) {
-            const size_t bytes = largest(r, op_of[k], b);
-            all += bytes;
-            most = TD_MAX(most, bytes);
-        }
+    TD_AUTO_FREE size_t *largest = td_calloc(n, sizeof *largest);
+    if (!largest) return td_fail_oom();
+    if (r->facts.world_size > 1) find_largest(r, largest);
+    for (size_t i = 0; i < n; i++) {
+        all += largest[i];
+        most = TD_MAX(most, largest[i]);
     }
-    return r->accel_facts.own_memory ? all : most;
+    *out_bytes = shares_place(r) ? most : all;
+    if (out_largest) *out_largest = td_steal(largest);
+    return TD_OK;
+}
+
+td_status td_rank_pieces_bytes(const struct td_rank *r, size_t *out_bytes) {
+    return measure(r, NULL, out_bytes);
 }
 
 td_status td_rank_lay_pieces(struct td_rank *r) {
     const uint32_t n = td_state_n_buckets(r->state);
-    const size_t bytes = td_rank_pieces_bytes(r);
+    TD_AUTO_FREE size_t *largest = NULL;
+    size_t bytes;
+    TD_TRY(measure(r, &largest, &bytes));
     if (!bytes) return TD_OK;
     r->piece_memory = malloc(bytes);
     if (!r->piece_memory) return td_status_context(td_fail_oom(), "%zu bytes for pieces", bytes);
+    r->piece_place = td_arena_array(r->arena, TD_PIECE_KINDS * n, sizeof *r->piece_place);
+    if (!r->piece_place) return td_fail_oom();
     char *at = r->piece_memory;
-    for (int k = 0; k < TD_PIECE_KINDS; k++) {
-        r->piece_place[k] = td_arena_array(r->arena, n, sizeof *r->piece_place[k]);
-        if (!r->piece_place[k]) return td_fail_oom();
-        for (uint32_t b = 0; b < n; b++) {
-            r->piece_place[k][b] = at;
-            if (r->accel_facts.own_memory) at += largest(r, op_of[k], b);
-        }
+    for (uint32_t i = 0; i < TD_PIECE_KINDS * n; i++) {
+        r->piece_place[i] = at;
+        if (!shares_place(r)) at += largest[i];
     }
     return TD_OK;
 }
@@ -102,7 +108,8 @@ static size_t own_bytes(const struct td_sum *sum) {
 }
 
 static char *place_of(const struct td_rank *r, const struct td_sum *sum) {
-    return r->piece_place[kind_index(sum->kind)][sum->index];
+    const uint32_t kind = (uint32_t)kind_of(td_sum_kind_op(sum->kind));
+    return r->piece_place[kind * td_state_n_buckets(r->state) + sum->index];
 }
 
 // Copies rank q's pieces between the tensors and `place`. Where both are the host's that is a
@@ -131,6 +138,11 @@ static bool carries_flags(const struct td_rank *r, const struct td_sum *sum) {
     return sum->kind == TD_SUM_REDUCE_SCATTER && sum->index + 1 == td_state_n_buckets(r->state);
 }
 
+// Beside a bucket on a device; of one in host memory they are summed where they are.
+static bool brings_flags(const struct td_rank *r, const struct td_sum *sum) {
+    return carries_flags(r, sum) && !td_sum_range_host(sum->in);
+}
+
 static td_status copy_flags(struct td_rank *r, char *place, bool to_place) {
     const struct td_buffer region = r->memory.region[TD_ROLE_GRAD];
     const struct td_buffer here = td_buffer_of_host(place, FLAG_BYTES);
@@ -150,7 +162,7 @@ static td_status pack(struct td_rank *r, const struct td_sum *sum) {
     for (int32_t q = 0; q < world; q++) {
         TD_TRY(copy_pieces(r, sum, q, place + (size_t)q * own, true));
     }
-    return carries_flags(r, sum) && !td_sum_range_host(sum->in) ? copy_flags(r, end, true) : TD_OK;
+    return brings_flags(r, sum) ? copy_flags(r, end, true) : TD_OK;
 }
 
 static td_status unpack(struct td_rank *r, const struct td_sum *sum) {
@@ -159,8 +171,7 @@ static td_status unpack(struct td_rank *r, const struct td_sum *sum) {
     char *place = place_of(r, sum), *end = place + (size_t)(world + 1) * own;
     if (sum->kind == TD_SUM_REDUCE_SCATTER) {
         TD_TRY(copy_pieces(r, sum, rank, place + (size_t)world * own, false));
-        const bool brings = carries_flags(r, sum) && !td_sum_range_host(sum->in);
-        return brings ? copy_flags(r, end, false) : TD_OK;
+        return brings_flags(r, sum) ? copy_flags(r, end, false) : TD_OK;
     }
     for (int32_t q = 0; q < world; q++) {
         if (q != rank) TD_TRY(copy_pieces(r, sum, q, place + (size_t)q * own, false));

@@ -11,8 +11,8 @@
 
 #include "engine/train/rank/rank.h"
 
-// Host memory that the programs of the rank need for it; what is on a device is counted as there.
-size_t td_rank_pieces_bytes(const struct td_rank *r);
+// Host memory that the programs of the rank need for it. Errors: RESOURCE_EXHAUSTED.
+TD_MUST_USE td_status td_rank_pieces_bytes(const struct td_rank *r, size_t *out_bytes);
 // Errors: RESOURCE_EXHAUSTED.
 TD_MUST_USE td_status td_rank_lay_pieces(struct td_rank *r);
 

@@ -112,7 +112,26 @@ static td_status check_scatter(const struct td_rank *r) {
         TD_CLASS_USER_CODE);
 }
 
+// A strategy that records starts by itself gives them numbers.
+static td_status check_buckets(const struct td_rank *r, const struct td_graph *g) {
+    const uint32_t n_buckets = td_state_n_buckets(r->state);
+    for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+        const struct td_node_info *node = td_graph_node(g, n);
+        if (!td_op_is(node->op, TD_OP_IS_START) || node->attrs.bucket < n_buckets) continue;
+        return td_status_with_class(
+            td_fail(TD_INVALID_ARGUMENT,
+                    "strategy '%s' sums bucket %u in node %u (%s) of step '%s', and there are %u",
+                    r->strategy_name, node->attrs.bucket, n, td_op_name(node->op), td_graph_step(g),
+                    n_buckets),
+            TD_CLASS_USER_CODE);
+    }
+    return TD_OK;
+}
+
 td_status td_rank_check_sums(struct td_rank *r) {
+    for (size_t i = 0; i < td_programs_count(r->programs); i++) {
+        TD_TRY(check_buckets(r, td_programs_at(r->programs, i)->graph));
+    }
     for (int k = 0; k < TD_SUM_KINDS; k++) {
         const td_op_id op = td_sum_kind_op((enum td_sum_kind)k);
         if ((r->accel_facts.sums >> k & 1) || !uses(r, op)) continue;

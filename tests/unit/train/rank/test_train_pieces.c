@@ -363,6 +363,58 @@ static void test_accelerator_that_lacks_a_kind_is_refused_by_name(void **state) 
     expect_refused(&j, *state, "accelerator 'old' has no all_gather, which strategy 'zero1'");
 }
 
+// far as a device that has no memory of its own, such as one built into the processor: its buckets
+// are under way together all the same.
+static struct td_accelerator_ops shared_ops;
+static const struct td_plugin_desc shared =
+    TD_PLUGIN_DESC(ACCELERATOR, "shared", "far in the host's memory", &shared_ops);
+
+static td_status probe_shared(struct td_accel_facts *out_facts) {
+    const struct td_accelerator_ops *far = td_accelerator_far.ops;
+    TD_TRY(far->probe(out_facts));
+    out_facts->own_memory = false;
+    return TD_OK;
+}
+
+static void use_shared(struct run *r, const char *dir) {
+    (void)dir;
+    assert_ok(td_registry_add(r->registry, &shared));
+}
+
+static void test_buckets_of_handles_have_a_place_each_whatever_the_facts_say(void **state) {
+    struct job j = job_of("zero1", "shared", 2);
+    shared_ops = *(const struct td_accelerator_ops *)td_accelerator_far.ops;
+    shared_ops.probe = probe_shared;
+    j.change = use_shared;
+    expect_ddps_bits(&j, *state, "shared");
+}
+
+static td_status rewrite_wrongly(struct td_strategy *s, struct td_graph *g,
+                                 const struct td_program_key *key) {
+    td_value grad, token;
+    uint32_t index = 0;
+    const struct td_attrs a = {.bucket = 99};
+    (void)s, (void)key;
+    if (td_graph_mode(g) != TD_MODE_TRAIN) return TD_OK;
+    TD_TRY(td_rewrite_assign_buckets(g, 8, 8));
+    while (td_state_at(td_graph_state(g), index)->role != TD_ROLE_GRAD) {
+        index++;
+    }
+    TD_TRY(td_graph_state_value(g, index, &grad));
+    TD_TRY(td_graph_op(g, TD_OP_ALL_REDUCE, &grad, 1, &a, &token));
+    return td_graph_op(g, TD_OP_AWAIT, &token, 1, NULL, NULL);
+}
+
+static void test_bucket_that_is_not_there_is_refused_by_name(void **state) {
+    struct td_strategy_ops ops = zero1_ops;
+    const struct td_plugin_desc wrong = TD_PLUGIN_DESC(STRATEGY, "wrong", "a number", &ops);
+    struct job j = job_of("wrong", "reference", 1);
+    ops.rewrite = rewrite_wrongly;
+    ops.rewrite_update = NULL;
+    j.own = &wrong;
+    expect_refused(&j, *state, "strategy 'wrong' sums bucket 99 in node");
+}
+
 // ---- ranks that part ----------------------------------------------------------------------------
 
 static td_status rewrite_apart(struct td_strategy *s, struct td_graph *g,
@@ -480,6 +532,8 @@ int main(void) {
         test_in_scratch(test_collective_that_lacks_a_call_is_refused_by_name),
         test_in_scratch(test_accelerator_that_lacks_a_kind_is_refused_by_name),
         test_in_scratch(test_comm_hook_beside_pieces_is_refused_by_name),
+        test_in_scratch(test_buckets_of_handles_have_a_place_each_whatever_the_facts_say),
+        test_in_scratch(test_bucket_that_is_not_there_is_refused_by_name),
         test_in_scratch(test_ranks_that_begin_different_sums_are_told_both),
         test_in_scratch(test_rank_whose_peer_dies_in_a_sum_of_pieces_ends_as_collective),
         test_in_scratch(test_optimizer_that_needs_whole_tensors_is_refused_by_name),
