@@ -67,6 +67,23 @@ static void test_buckets_are_made_in_their_order_and_the_last_by_who_waits(void 
     td_comm_thread_destroy(t);
 }
 
+// A schedule of somebody else may begin sums after the last bucket: that one is the thread's then.
+static void test_sum_after_the_last_makes_that_one_like_any_other(void **state) {
+    static struct made m = {.fails_at = NONE};
+    struct td_comm_thread *t;
+    (void)state;
+    assert_null(td_comm_thread_create(3, make_bucket, &m, &t));
+    assert_null(td_comm_thread_post(t, sum_of(0), true));
+    assert_null(td_comm_thread_post(t, sum_of(1), true));
+    assert_null(td_comm_thread_wait(t, &sums[0]));
+    assert_int_equal(atomic_load(&m.n), 1);
+    assert_false(pthread_equal(m.by[0], pthread_self()));
+    assert_null(td_comm_thread_wait(t, &sums[1]));
+    assert_true(pthread_equal(m.by[1], pthread_self()));
+    assert_true(td_comm_thread_is_idle(t));
+    td_comm_thread_destroy(t);
+}
+
 static void test_error_comes_out_at_the_next_post(void **state) {
     static struct made m = {.fails_at = 0};
     struct td_comm_thread *t;
@@ -112,6 +129,7 @@ static void test_error_of_the_last_bucket_comes_out_at_the_wait(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_buckets_are_made_in_their_order_and_the_last_by_who_waits),
+        cmocka_unit_test(test_sum_after_the_last_makes_that_one_like_any_other),
         cmocka_unit_test(test_error_comes_out_at_the_next_post),
         cmocka_unit_test(test_error_of_the_last_bucket_comes_out_at_the_wait),
     };

@@ -105,12 +105,12 @@ void td_comm_thread_destroy(struct td_comm_thread *t) {
 
 td_status td_comm_thread_post(struct td_comm_thread *t, const struct td_sum *sum, bool is_last) {
     pthread_mutex_lock(&t->lock);
-    TD_CHECK(t->n_posted < t->n_sums && !t->is_last_posted);
+    TD_CHECK(t->n_posted < t->n_sums);
     td_status s = td_steal(t->failed);
     if (!s) {
         t->queue[t->n_posted++] = (struct item){.sum = sum};
         t->is_last_posted = is_last;
-        if (!is_last) pthread_cond_signal(&t->wake);
+        if (t->n_done < its_own(t)) pthread_cond_signal(&t->wake);
     }
     pthread_mutex_unlock(&t->lock);
     return s;

@@ -36,8 +36,8 @@ TD_MUST_USE td_status td_comm_thread_create(uint32_t n_sums, td_comm_fn fn, void
                                             struct td_comm_thread **out_thread);
 // What was posted is finished first, but for a last one. Accepts NULL.
 void td_comm_thread_destroy(struct td_comm_thread *t);
-// is_last: nothing is posted after it until all were waited for. An error of a sum that was posted
-// before comes out here, and nothing is posted: the pass ends there, not when it is over.
+// is_last: it is left to who waits, if nothing is posted after it. An error of a sum that was
+// posted before comes out here, and nothing is posted: the pass ends there, not when it is over.
 TD_MUST_USE td_status td_comm_thread_post(struct td_comm_thread *t, const struct td_sum *sum,
                                           bool is_last);
 // All that was posted was waited for, so the group may be called. NULL: true.
