@@ -128,12 +128,12 @@ void td_state_set_rule(struct td_state_table *t, td_state_rule *rule, void *arg)
     t->rule_arg = arg;
 }
 
-static td_status apply_rule(struct td_state_table *t, uint32_t index) {
-    const struct td_state_info *info = &t->entries[index]->info;
-    bool split = false;
+static td_status ask_rule(const struct td_state_table *t, const struct td_state_info *info,
+                          bool *out_split) {
+    *out_split = false;
     if (!t->rule) return TD_OK;
-    TD_TRY_CTX(t->rule(t->rule_arg, info, &split), "state '%s'", info->name);
-    return split ? td_state_split(t, index, TD_MAX(t->world_size, 1), false) : TD_OK;
+    TD_TRY_CTX(t->rule(t->rule_arg, info, out_split), "state '%s'", info->name);
+    return TD_OK;
 }
 
 td_status td_state_add(struct td_state_table *t, const char *name, enum td_role role,
@@ -164,18 +164,23 @@ td_status td_state_add(struct td_state_table *t, const char *name, enum td_role 
         return td_fail(TD_INVALID_ARGUMENT, "state '%s': index %" PRIu32 " is not a parameter",
                        name, param);
     }
+    struct td_state_info info = {.name = name,
+                                 .role = role,
+                                 .dtype = dtype,
+                                 .shape = *shape,
+                                 .init = init,
+                                 .param = belongs ? param : t->n,
+                                 .piece.count = td_shape_elems(shape)};
     struct state_entry *e = NULL;
+    bool split;
+    set_bytes(&info);
+    TD_TRY(ask_rule(t, &info, &split));
     TD_TRY(state_append(t, name, &e));
-    e->info.role = role;
-    e->info.dtype = e->recorded = dtype;
-    e->info.shape = *shape;
-    e->info.init = init;
-    e->info.param = belongs ? param : t->n - 1;
-    e->info.piece.count = td_shape_elems(shape);
-    set_bytes(&e->info);
-    const uint32_t index = t->n - 1;
-    TD_TRY(apply_rule(t, index));
-    *out_index = index;
+    info.name = e->info.name; // the table's copy
+    e->info = info;
+    e->recorded = dtype;
+    if (split) TD_TRY(td_state_split(t, t->n - 1, TD_MAX(t->world_size, 1), false));
+    *out_index = t->n - 1;
     return TD_OK;
 }
 

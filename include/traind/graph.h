@@ -127,9 +127,9 @@ struct td_state_table;
 TD_MUST_USE td_status td_state_table_create(struct td_state_table **out_table);
 // Which rank of how many has the table; else it is 0 of 1. Before a tensor is split.
 void td_state_set_rank(struct td_state_table *t, int32_t rank, int32_t world_size);
-// Asked once for each tensor, when it is added: is it split among the ranks, with all pieces in
-// memory (td_rewrite_split)? Info and name are borrowed until it returns. Errors are those of the
-// step that adds it.
+// Asked once for each tensor, before it is added: is it split among the ranks, with all pieces in
+// memory (td_rewrite_split)? Info and name are borrowed until it returns. After an error nothing is
+// added.
 typedef td_status td_state_rule(void *arg, const struct td_state_info *tensor, bool *out_split);
 // Of tensors that are added from now on; NULL: none is split when it is added.
 void td_state_set_rule(struct td_state_table *t, td_state_rule *rule, void *arg);
