@@ -34,14 +34,11 @@ static void put_parts(const struct td_state_info *t, const char *all, int32_t wo
     }
 }
 
-static td_status bring_tensor(struct td_rank *r, const struct td_state_info *t, char *whole) {
-    const size_t world = (size_t)r->facts.world_size;
-    const size_t most = TD_MIN(t->bytes, (size_t)PART_BYTES / world);
-    TD_AUTO_FREE char *own = malloc(TD_MAX(most, 1));
-    TD_AUTO_FREE char *all = malloc(TD_MAX(most * world, 1));
-    if (!own || !all) return td_fail_oom();
+// own: (PART_BYTES / W). all: (PART_BYTES).
+static td_status bring_tensor(struct td_rank *r, const struct td_state_info *t, char *own,
+                              char *all, char *whole) {
     for (size_t at = 0, n; at < t->bytes; at += n) {
-        n = TD_MIN(t->bytes - at, most);
+        n = TD_MIN(t->bytes - at, (size_t)PART_BYTES / (size_t)r->facts.world_size);
         TD_TRY(read_memory(r, t, at, own, n));
         TD_TRY(td_rank_all_gather(r, TD_GROUP_WORLD, own, n, all));
         if (whole) put_parts(t, all, r->facts.world_size, at, n, whole);
@@ -50,11 +47,14 @@ static td_status bring_tensor(struct td_rank *r, const struct td_state_info *t, 
 }
 
 td_status td_rank_bring_pieces(struct td_rank *r, enum td_role role, char *whole) {
+    TD_AUTO_FREE char *own = malloc((size_t)PART_BYTES / (size_t)r->facts.world_size);
+    TD_AUTO_FREE char *all = malloc(PART_BYTES);
+    if (!own || !all) return td_fail_oom();
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         const struct td_state_info *t = td_state_at(r->state, i);
         if (t->role != role) continue;
         if (td_state_is_apart(t)) {
-            TD_TRY_CTX(bring_tensor(r, t, whole), "tensor '%s'", t->name);
+            TD_TRY_CTX(bring_tensor(r, t, own, all, whole), "tensor '%s'", t->name);
         } else if (whole) {
             TD_TRY(read_memory(r, t, 0, whole + t->whole_offset, td_state_whole_bytes(t)));
         }
@@ -119,9 +119,8 @@ static td_status hand_out_tensor(struct td_rank *r, int32_t reader, struct td_sa
                                  const struct td_state_info *t, char *part) {
     const bool reads = reader == r->facts.global_rank;
     const struct td_tensor *from = NULL;
-    td_status failed = reads ? find_saved(r, file, t, &from) : TD_OK;
+    if (reads) TD_TRY(find_saved(r, file, t, &from)); // a failure wakes the others
     int32_t is_there = from != NULL;
-    if (failed) return failed; // which wakes the others
     TD_TRY(td_rank_broadcast(r, &is_there, sizeof is_there, reader));
     const size_t bytes = is_there ? td_state_whole_bytes(t) : 0;
     for (size_t at = 0, n; at < bytes; at += n) {

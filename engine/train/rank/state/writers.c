@@ -29,13 +29,18 @@ static td_status claim(struct td_rank *r, enum td_role role, int32_t rank) {
     return TD_OK;
 }
 
+// That a checkpoint needs of a role.
+static size_t bytes_of(const struct td_rank *r, enum td_role role) {
+    return td_state_role_is_apart(r->state, role) ? td_state_whole_region_bytes(r->state, role)
+                                                  : td_state_region_bytes(r->state, role);
+}
+
 // Of ranks that have other roles than this one, which writes.
 static td_status make_room(struct td_rank *r) {
     struct td_rank_writers *w = &r->writers;
     for (size_t i = 0; i < TD_COUNTOF(saved); i++) {
         const bool apart = td_state_role_is_apart(r->state, saved[i]);
-        const size_t bytes = apart ? td_state_whole_region_bytes(r->state, saved[i])
-                                   : td_state_region_bytes(r->state, saved[i]);
+        const size_t bytes = bytes_of(r, saved[i]);
         if (w->of[saved[i]] < 0 || (w->of[saved[i]] == w->owner && !apart) || !bytes) continue;
         w->sends = true;
         if (apart) w->apart |= 1u << saved[i];
@@ -63,9 +68,9 @@ size_t td_rank_most_brought(const struct td_rank *r, uint32_t own) {
         const enum td_role role = saved[i];
         const bool others = r->strategy_ops->save_checkpoint && !(own & 1u << role);
         if (td_state_role_is_apart(r->state, role)) { // in the snapshot it is counted as its own
-            bytes += td_state_whole_region_bytes(r->state, role);
+            bytes += bytes_of(r, role);
         } else if (others) {
-            bytes += 2 * td_state_region_bytes(r->state, role);
+            bytes += 2 * bytes_of(r, role);
         }
     }
     return bytes;
@@ -108,9 +113,7 @@ td_status td_rank_bring_state(struct td_rank *r, struct td_strategy_memory *out_
                        td_role_name(role), w->of[role]);
         }
         if (!w->brought[role]) continue;
-        const size_t bytes = apart ? td_state_whole_region_bytes(r->state, role)
-                                   : td_state_region_bytes(r->state, role);
-        out_memory->region[role] = td_buffer_of_host(w->brought[role], bytes);
+        out_memory->region[role] = td_buffer_of_host(w->brought[role], bytes_of(r, role));
     }
     return TD_OK;
 }
