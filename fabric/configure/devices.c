@@ -19,22 +19,15 @@ static td_status blame(const char *accelerator, const char *fmt, int32_t i) {
                              accelerator);
 }
 
-// Its devices are none that ranks have for themselves.
-static td_status is_host(const struct td_accelerator_ops *ops, const struct td_accel_facts *facts,
-                         bool *out_is) {
-    struct td_device_info info = {.struct_bytes = sizeof info};
-    *out_is = !ops->device_at;
-    if (!ops->device_at || facts->n_devices < 1) return TD_OK;
-    TD_TRY(ops->device_at(0, &info));
-    *out_is = info.is_host;
-    return TD_OK;
-}
-
+// Of the host, which is no device that a rank has for itself: 0, and out_is_host.
 static td_status count(const char *accelerator, const struct td_accelerator_ops *ops,
-                       const struct td_accel_facts *facts, int32_t *out_n) {
-    bool host;
-    TD_TRY_CTX(is_host(ops, facts, &host), "accelerator '%s'", accelerator);
-    *out_n = host ? 0 : TD_MAX(facts->n_devices, 0);
+                       const struct td_accel_facts *facts, int32_t *out_n, bool *out_is_host) {
+    struct td_device_info first = {.struct_bytes = sizeof first, .is_host = !ops->device_at};
+    if (ops->device_at && facts->n_devices > 0) {
+        TD_TRY_CTX(ops->device_at(0, &first), "accelerator '%s'", accelerator);
+    }
+    *out_is_host = first.is_host;
+    *out_n = first.is_host ? 0 : TD_MAX(facts->n_devices, 0);
     if (*out_n <= TD_DEVICES_MAX) return TD_OK;
     return blame(accelerator, "it has %" PRId32 " devices here, 64 at most are served", *out_n);
 }
@@ -76,7 +69,8 @@ td_status td_devices_find(const char *accelerator, const struct td_accelerator_o
     struct td_clip_list list;
     struct td_device_info info;
     int32_t n;
-    TD_TRY(count(accelerator, ops, facts, &n));
+    bool is_host;
+    TD_TRY(count(accelerator, ops, facts, &n, &is_host));
     td_clip_list_init(&list, known, sizeof known, ", ");
     for (int32_t i = 0; i < n; i++) {
         TD_TRY(read_next(accelerator, ops, i, &info));
@@ -111,11 +105,12 @@ td_status td_devices_choose(const struct td_train_config *config, const char *uu
     const struct td_accelerator_ops *ops;
     struct td_accel_facts facts = {.struct_bytes = sizeof facts};
     int32_t n;
+    bool is_host;
     TD_TRY(td_registry_find(config->registry, TD_PLUGIN_ACCELERATOR, name, &desc));
     ops = desc->ops;
     TD_TRY(ops->probe(&facts));
     if (uuid && *uuid) return td_devices_find(name, ops, &facts, uuid, out_index);
-    TD_TRY(count(name, ops, &facts, &n));
+    TD_TRY(count(name, ops, &facts, &n, &is_host));
     return number_of_rank(config, name, n, out_index);
 }
 
@@ -123,10 +118,9 @@ td_status td_devices_print(const char *accelerator, const struct td_accelerator_
                            const struct td_accel_facts *facts, struct td_buf *out) {
     struct td_device_info info;
     int32_t n;
-    bool host;
-    TD_TRY(count(accelerator, ops, facts, &n));
-    TD_TRY(is_host(ops, facts, &host));
-    if (host) return td_buf_str(out, "null");
+    bool is_host;
+    TD_TRY(count(accelerator, ops, facts, &n, &is_host));
+    if (is_host) return td_buf_str(out, "null");
     TD_TRY(td_buf_str(out, "["));
     for (int32_t i = 0; i < n; i++) {
         TD_TRY(read_next(accelerator, ops, i, &info));
