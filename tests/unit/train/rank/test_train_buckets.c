@@ -276,17 +276,21 @@ static td_status reduce_on_host(struct td_collective *c, const struct td_bucket 
     return TD_OK;
 }
 
+static struct job job_of_far(const struct td_plugin_desc *collective) {
+    return (struct job){.accelerator = "far",
+                        .strategy = "ddp",
+                        .precision = "32-true",
+                        .world = 1,
+                        .accumulate = 1,
+                        .max_epochs = 1,
+                        .own = collective};
+}
+
 // far's handles are no addresses of that device.
 static void test_buckets_are_staged_when_the_collective_takes_another_device(void **state) {
     struct td_collective_ops ops = *(const struct td_collective_ops *)td_collective_local.ops;
     const struct td_plugin_desc own = TD_PLUGIN_DESC(COLLECTIVE, "local", "of cuda", &ops);
-    const struct job j = {.accelerator = "far",
-                          .strategy = "ddp",
-                          .precision = "32-true",
-                          .world = 1,
-                          .accumulate = 1,
-                          .max_epochs = 1,
-                          .own = &own};
+    const struct job j = job_of_far(&own);
     ops.facts = facts_of_cuda_and_host;
     ops.all_reduce_bucket = reduce_on_host;
     reduced = 0;
@@ -336,13 +340,7 @@ static void test_group_is_refused_when_it_takes_no_memory_that_is_here(void **st
 static void test_group_of_another_device_alone_is_refused_by_name(void **state) {
     struct td_collective_ops ops = *(const struct td_collective_ops *)td_collective_local.ops;
     const struct td_plugin_desc own = TD_PLUGIN_DESC(COLLECTIVE, "local", "of cuda", &ops);
-    struct job j = {.accelerator = "far",
-                    .strategy = "ddp",
-                    .precision = "32-true",
-                    .world = 1,
-                    .accumulate = 1,
-                    .max_epochs = 1,
-                    .own = &own};
+    struct job j = job_of_far(&own);
     ops.facts = facts_of_cuda;
     expect_refused(&j, *state, TD_INVALID_ARGUMENT,
                    "gradients in memory of a 'cuda' device alone, but accelerator 'far'");
@@ -354,14 +352,8 @@ static void test_group_of_another_device_alone_is_refused_by_name(void **state) 
 static void test_failure_on_a_stream_is_found_while_a_run_is_waited_for(void **state) {
     struct td_collective_ops ops = *(const struct td_collective_ops *)td_collective_local.ops;
     const struct td_plugin_desc own = TD_PLUGIN_DESC(COLLECTIVE, "local", "of a stream", &ops);
-    const struct job j = {.accelerator = "far",
-                          .strategy = "ddp",
-                          .precision = "32-true",
-                          .world = 1,
-                          .accumulate = 1,
-                          .max_epochs = 1,
-                          .own = &own,
-                          .change = be_late};
+    struct job j = job_of_far(&own);
+    j.change = be_late;
     ops.check = check_of_stream;
     expect_refused(&j, *state, TD_ABORTED, "the stream of rank 3 has failed");
 }
