@@ -167,7 +167,7 @@ static td_status open_parts(const struct td_config *c, struct td_home *h) {
                                  held ? "is in use" : "cannot be used");
     }
     snprintf(h->address_path, sizeof h->address_path, "%s/address", c->state_dir);
-    // A killed daemon's address leads nowhere, or to somebody else by now.
+    // A killed daemon's address leads nowhere, or to another process by now.
     if (unlink(h->address_path) != 0 && errno != ENOENT) {
         return td_fail_errno(TD_FAILED_PRECONDITION, "remove the old '%s'", h->address_path);
     }

@@ -5,7 +5,7 @@
 // loops. Its handles are numbers that are no addresses, a thread of its own runs the queue, and
 // outputs appear at wait. So a pointer that somebody keeps is a crash, and a result that nobody
 // waits for is a wrong number. A run of segments that an executable was not prepared for is
-// refused, where others may compile then. Nobody trains with it: it is linked into tests, and
+// refused, where others may compile then. No job trains with it: it is linked into tests, and
 // tests/plugins/far.c makes a plugin of it, which is never installed.
 //
 // Its knobs make it slow (delay_us), make it fail (fail_at), or give each tensor a buffer of its

@@ -24,9 +24,9 @@ struct td_queue;
 // device"), borrowed until destroy. capacity: at least 1. Errors: RESOURCE_EXHAUSTED.
 TD_MUST_USE td_status td_queue_create(const char *name, uint32_t capacity, td_queue_task_fn *fn,
                                       void *arg, struct td_queue **out_queue);
-// Accepts NULL. First what is queued is run, to the first task that fails; a failure that nobody
-// has waited for is dropped. It takes as long as these tasks do, but ends the rest of each. Nobody
-// waits any more.
+// Accepts NULL. First what is queued is run, to the first task that fails; a failure that was
+// not waited for is dropped. It takes as long as these tasks do, but ends the rest of each. No
+// thread is in wait any more.
 void td_queue_destroy(struct td_queue *q);
 // The ticket of the next task, which its owner prepares before add.
 td_ticket td_queue_next(const struct td_queue *q);

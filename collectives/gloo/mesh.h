@@ -46,7 +46,7 @@ struct td_mesh_config {
     int64_t link_timeout_ns;     // 0: TD_MESH_LINK_NS
     bool (*aborted)(void *arg);  // NULL: nobody asks
     void *aborted_arg;
-    void (*note)(void *arg, const char *text); // NULL: nobody reads what strangers do
+    void (*note)(void *arg, const char *text); // NULL: what strangers do is not said
     void *note_arg;
 };
 

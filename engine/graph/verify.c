@@ -85,7 +85,7 @@ static void set_by(const struct under_way *u, const struct td_node_info *node, t
         u->by[v] = by;
         if (td_gv(u->g, v)->kind != TD_VALUE_STATE) continue;
         const struct td_state_values *of = &u->g->by_state[td_gv(u->g, v)->index];
-        u->by[of->whole] = u->by[of->piece] = by; // [0] is nobody's
+        u->by[of->whole] = u->by[of->piece] = by; // [0] is no value's
     }
 }
 

@@ -14,11 +14,11 @@
 // *Bits.* The reduction order is fixed: rank 0 first. With several nodes it is that inside each
 // node, then the nodes in order. So results are the same bits on every rank and in every run.
 //
-// *Errors.* A call that cannot be (memory, type, rank) is INVALID_ARGUMENT before anybody is waited
-// for. Each call has a deadline, which its error (DEADLINE_EXCEEDED) names, with what sets it. A
-// peer's death flips the abort word: all ranks leave with ABORTED (class collective), those of its
-// node within microseconds. After an error the attempt is over, where nothing else is said; nothing
-// here retries. Data of a call that failed has no known content.
+// *Errors.* A call that cannot be (memory, type, rank) is INVALID_ARGUMENT before any rank is
+// waited for. Each call has a deadline, which its error (DEADLINE_EXCEEDED) names, with what sets
+// it. A peer's death flips the abort word: all ranks leave with ABORTED (class collective), those
+// of its node within microseconds. After an error the attempt is over, where nothing else is said;
+// nothing here retries. Data of a call that failed has no known content.
 //
 // *Threads.* One at a time is in a group: the training thread, but for
 //
@@ -256,8 +256,8 @@ struct td_collective_ops {
     // A group of some of the ranks, which has every call of this table but join, leave, gradients
     // and group_create. All ranks of c call with the same list, ranks (n_ranks): in ascending
     // order, each once. Rank i of the group is ranks[i] of c. A rank that is not in it gets NULL.
-    // Groups have no gradient region. Their deadline is that of c, and so is their end: whoever
-    // aborts one aborts all. Errors: ALREADY_EXISTS when there is a group of the same ranks,
+    // Groups have no gradient region. Their deadline is that of c, and so is their end: to abort
+    // one is to abort all. Errors: ALREADY_EXISTS when there is a group of the same ranks,
     // RESOURCE_EXHAUSTED when there are max_groups. Both on all ranks, and c goes on.
     // UNIMPLEMENTED: c is such a group.
     td_status (*group_create)(struct td_collective *c, const int32_t *ranks, int32_t n_ranks,

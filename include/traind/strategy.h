@@ -374,8 +374,8 @@ struct td_strategy_ops {
     // it is called for. Absent: nothing is called, and nothing waits.
     // g: names the outputs, td_graph_output_at, and the training step, td_graph_step. n: samples.
     // outputs: (td_graph_n_outputs(g)), of this rank. What it leaves in them is what is logged,
-    // checked for numbers, and summed over ranks for whoever monitors it. It changes no gradient,
-    // and not whether the optimizer steps. Predictions are no outputs.
+    // checked for numbers, and summed over ranks where a callback monitors it. It changes no
+    // gradient, and not whether the optimizer steps. Predictions are no outputs.
     td_status (*step_end)(struct td_strategy *s, enum td_strategy_step kind,
                           const struct td_graph *g, int64_t n, double *outputs);
     // (optional) Called at each point of td_strategy_hook, which says what batch is. It leaves
@@ -387,8 +387,8 @@ struct td_strategy_ops {
     // groups are the collective's (group_create). Each is (optional); absent: the collective's, and
     // a sum of votes for reduce_boolean_decision.
     //
-    // group: TD_GROUP_WORLD. Nobody calls with another one: td_rank_reduce and td_rank_all_gather
-    // refuse it (INVALID_ARGUMENT).
+    // group: TD_GROUP_WORLD. The slots are called with no other one: td_rank_reduce and
+    // td_rank_all_gather refuse it (INVALID_ARGUMENT).
     //
     // In place over n elements of dtype at data.
     td_status (*reduce)(struct td_strategy *s, int32_t group, void *data, int64_t n,

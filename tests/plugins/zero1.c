@@ -1,6 +1,7 @@
-// Strategy `zero1`, somebody else's: each rank keeps and updates one piece of the optimizer's
-// state. Gradients are reduced in pieces (reduce_scatter), parameters are gathered after the update
-// (all_gather). docs/extending.md goes through it. It includes installed headers alone.
+// Strategy `zero1`, as a user might write it: each rank keeps and updates one piece of the
+// optimizer's state. Gradients are reduced in pieces (reduce_scatter), parameters are gathered
+// after the update (all_gather). docs/extending.md goes through it. It includes installed headers
+// alone.
 
 #include <stdlib.h>
 #include <string.h>

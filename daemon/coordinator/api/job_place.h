@@ -1,7 +1,7 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_API_JOB_PLACE_H
 #define TRAIND_DAEMON_COORDINATOR_API_JOB_PLACE_H
 
-// Relative paths of a spec that somebody hands in, and the checkpoints of other jobs that it names.
+// Relative paths of a spec that a client hands in, and the checkpoints of other jobs that it names.
 //
 // Relative paths begin where the client is (ClientPlace). They mean nothing on another machine, so
 // they are refused where a node is known whose kernel is not the client's (boot id); the refusal

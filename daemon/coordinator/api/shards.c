@@ -39,7 +39,7 @@ struct upload {
     uint64_t given; // bytes handed to the disk
     uint32_t n_pending;
     bool began, complete, finishing, half_closed, answered, gone;
-    bool unwanted; // nobody asks for the file any more
+    bool unwanted; // no reader asks for the file any more
 };
 
 static struct upload *uploads; // of the one coordinator of this process; loop thread

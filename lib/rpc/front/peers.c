@@ -146,7 +146,7 @@ void td_peers_identify(struct td_peers *p, int number, const struct td_peer_iden
     s->identity = *identity;
 }
 
-// By whoever comes first: its end, or a last call that began after that.
+// By what comes first: its end, or a last call that began after that.
 static void leave_apart(struct td_peers *p, struct slot *s) {
     if (atomic_exchange(&s->apart, false)) atomic_fetch_sub(&p->n_apart, 1);
 }

@@ -112,7 +112,7 @@ def test_gpt_over_hosts_has_the_losses_of_one_process(hosts, shown, tmp_path, n_
 
 @pytest.mark.parametrize("n_nodes, devices", [(2, 2), pytest.param(3, 1, marks=full_only)])
 def test_optimizer_state_in_pieces_over_hosts_has_the_bits_of_ddp(hosts, n_nodes, devices):
-    """A strategy of somebody else, tests/plugins/zero1.c: gradients are reduced, and parameters gathered, over the network."""
+    """A user's strategy, tests/plugins/zero1.c: gradients are reduced, and parameters gathered, over the network."""
     c, *_ = hosts.start(*"abd"[:n_nodes], slots=devices, options=OPTIONS, node_options=["--plugin-dirs", PLUGINS])
     files = []
     zero = (f"plugins=[{PLUGINS}/strategy-zero1.so]", "trainer.strategy={name: plugin, strategy: zero1}")

@@ -1,4 +1,4 @@
-"""Optimizer state in pieces, by a strategy that somebody else wrote (tests/plugins/zero1.c, of installed headers alone):
+"""Optimizer state in pieces, by a user's strategy (tests/plugins/zero1.c, of installed headers alone):
 jobs of a daemon on `cpu`. Checkpoints are ddp's to the bit; a rank that is killed at any step loses nothing."""
 import json
 import os

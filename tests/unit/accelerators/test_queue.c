@@ -16,7 +16,7 @@ enum { CAPACITY = 3, TASKS = 100, NONE = 0 };
 struct log {
     struct td_queue *queue;
     td_ticket fails_at; // NONE: no task
-    bool is_gated;      // each task comes only when somebody has posted `gate`
+    bool is_gated;      // each task comes only when the test has posted `gate`
     sem_t gate, begun;
     int64_t rest_ns;
     int n;

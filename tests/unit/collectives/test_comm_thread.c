@@ -67,7 +67,7 @@ static void test_buckets_are_made_in_their_order_and_the_last_by_who_waits(void 
     td_comm_thread_destroy(t);
 }
 
-// A schedule of somebody else may begin sums after the last bucket: that one is the thread's then.
+// A user's schedule may begin sums after the last bucket: that one is the thread's then.
 static void test_sum_after_the_last_makes_that_one_like_any_other(void **state) {
     static struct made m = {.fails_at = NONE};
     struct td_comm_thread *t;

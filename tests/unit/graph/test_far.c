@@ -271,7 +271,7 @@ static void test_run_of_segments_is_refused_when_others_were_prepared(void **sta
     rig_batch(&net, 0, BATCH, x, y);
     const void *in[] = {x, y};
     td_ticket t;
-    assert_ok(rig_begin(&r, p, pass, in, &t)); // nobody has said what will run
+    assert_ok(rig_begin(&r, p, pass, in, &t)); // not prepared for
     assert_fails(r.ops->prepare(r.program[p].exe, twice, 2), TD_INVALID_ARGUMENT, "there twice");
     assert_ok(r.ops->prepare(r.program[p].exe, sets, 2));
     assert_fails(rig_begin(&r, p, pass, in, &t), TD_FAILED_PRECONDITION,

@@ -36,7 +36,7 @@ struct td_data {
     void *staging[N_STAGING][TD_DATA_FIELDS]; // each (batch_size, sample_shape)
     size_t staging_bytes[TD_DATA_FIELDS];
     int next;
-    void *zeros; // as large as the largest field's batch; NULL: nobody asked
+    void *zeros; // as large as the largest field's batch; NULL: not asked for
     size_t zeros_bytes;
 };
 

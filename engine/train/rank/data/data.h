@@ -78,7 +78,7 @@ const void *td_data_host(struct td_buffer field);
 void td_data_buffers(const struct td_data *d, const void *const *fields, int64_t n,
                      struct td_buffer out_inputs[TD_DATA_FIELDS]);
 // Samples of zeros, at most a batch, of all fields in the same memory. The first call takes that,
-// as large as the largest field needs; it lives as long as the data, and nobody writes it.
+// as large as the largest field needs; it lives as long as the data, and is only read.
 TD_MUST_USE td_status td_data_zeros(struct td_data *d, int64_t n,
                                     struct td_buffer out_inputs[TD_DATA_FIELDS]);
 

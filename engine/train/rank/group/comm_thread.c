@@ -16,10 +16,10 @@ struct td_comm_thread {
     pthread_cond_t wake; // to the thread: there is something to do, or the end
     pthread_cond_t done; // from the thread: one more is done
     bool ends;
-    bool is_last_posted; // the queue's last is for whoever waits
+    bool is_last_posted; // the queue's last is left to wait or drain
     uint32_t n_sums, n_posted, n_done, n_waited;
     bool has_failed;  // one of the queue: the rest is not begun
-    td_status failed; // its error, until somebody has it
+    td_status failed; // its error, until a call has returned it
     struct item {
         const struct td_sum *sum;
         bool waited;

@@ -5,8 +5,9 @@
 //
 // A sum that is posted is made on this thread, after those posted before it, and each is waited for
 // by itself. The last bucket of a step closes when the backward pass is over, and nothing is left
-// that could go on beside it. So whoever waits makes it, without a switch to another thread. A step
-// of one bucket never wakes the thread. Order and bits are those of a rank without it.
+// that could go on beside it. So the thread that waits makes it, without a switch to another. A
+// step of one bucket never wakes the communication thread. Order and bits are those of a rank
+// without it.
 //
 // From post to wait the group is the thread's: its calls have one order on all ranks, so two
 // threads may not call it at once. A backward pass that sums over ranks (rank_sum, as
@@ -36,7 +37,7 @@ TD_MUST_USE td_status td_comm_thread_create(uint32_t n_sums, td_comm_fn fn, void
                                             struct td_comm_thread **out_thread);
 // What was posted is finished first, but for a last one. Accepts NULL.
 void td_comm_thread_destroy(struct td_comm_thread *t);
-// is_last: it is left to who waits, if nothing is posted after it. An error of a sum that was
+// is_last: it is left to wait, if nothing is posted after it. An error of a sum that was
 // posted before comes out here, and nothing is posted: the pass ends there, not when it is over.
 TD_MUST_USE td_status td_comm_thread_post(struct td_comm_thread *t, const struct td_sum *sum,
                                           bool is_last);

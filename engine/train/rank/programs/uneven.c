@@ -21,7 +21,7 @@ static bool is_uneven(const struct td_rank *r, enum td_split split, int loader, 
     const struct td_sampler *s = td_data_loader(r->data, split, loader);
     const int64_t batch = r->config->batch_size;
     const int64_t n = td_sampler_batches(s, 0, batch);
-    // A loop of somebody else's knows no limits.
+    // A user's own loop knows no limits.
     const bool is_played = r->config->manual || td_rank_loader_batches(r, split, loader) == n;
     if (n == 0 || !is_played) return false;
     const int64_t before = (n - 1) * batch;

@@ -127,7 +127,7 @@ static td_status play(struct td_rank *r) {
 static void *play_rank(void *arg) {
     struct rank *k = arg;
     TD_AUTO(td_rank) *r = NULL;
-    k->run.config.manual = true; // segments are asked for as by a loop of somebody's own
+    k->run.config.manual = true; // segments are asked for as by a user's own loop
     td_status s = build(&k->run, &r);
     if (!s) s = play(r);
     if (!s) s = td_rank_finish(r);

@@ -1,5 +1,5 @@
-// Training with optimizer state in pieces: strategy zero1 of tests/plugins, which somebody else
-// might have written, beside ddp. Weights and optimizer state of a checkpoint are ddp's to the bit,
+// Training with optimizer state in pieces: strategy zero1 of tests/plugins, as a user might
+// write it, beside ddp. Weights and optimizer state of a checkpoint are ddp's to the bit,
 // at 1, 2 and 3 ranks. A rank has its part of the optimizer's state alone. What stops is resumed at
 // the same and at another number of ranks. Tags: tsan
 
@@ -10,7 +10,7 @@
 #include <math.h>
 
 #include "comm_hooks/comm_hooks.h"
-#include "tests/plugins/zero1.c" // its functions are static; what it exports nobody else does here
+#include "tests/plugins/zero1.c" // its functions are static; nothing else here exports its names
 #include "tests/unit/train/rank/ranks_rig.h"
 
 static struct job job_of(const char *strategy, const char *accelerator, int32_t world) {
@@ -426,7 +426,7 @@ static td_status rewrite_apart(struct td_strategy *s, struct td_graph *g,
     return s->config.global_rank == 1 ? td_rewrite_all_reduce(g) : td_rewrite_reduce_scatter(g);
 }
 
-// Both are said before anything moves, by whoever comes second.
+// Both are said before anything moves, by the rank that comes second.
 static void test_ranks_that_begin_different_sums_are_told_both(void **state) {
     struct td_strategy_ops ops = zero1_ops;
     const struct td_plugin_desc apart = TD_PLUGIN_DESC(STRATEGY, "apart", "of two minds", &ops);

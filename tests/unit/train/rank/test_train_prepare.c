@@ -1,7 +1,7 @@
 // What an accelerator prepares before the first step: for each program the sets of segments that it
-// is run with, whoever takes part in a step. They are what the loops then run, no more and no less,
-// and where host code has the steps they are all that it may ask for.
-// f forward, b backward, n finish, a apply.
+// is run with, whichever plugins take part in a step. They are what the loops then run, no more and
+// no less, and where host code has the steps they are all that it may ask for. f forward, b
+// backward, n finish, a apply.
 
 #include "tests/unit/test.h"
 
@@ -154,7 +154,7 @@ static const char *expected(const struct td_program_key *key) {
 
 static void test_sets_are_those_that_are_run(void **state) {
     static const struct fit rows[] = {
-        {.name = "nobody takes part", .adds = "fbna", .ends = "fbna"},
+        {.name = "no plugin takes part", .adds = "fbna", .ends = "fbna"},
         {.name = "gate", .precision = "16-mixed", .adds = "fbna", .ends = "fbn a"},
         {.name = "hooks", .slots = POST_BACKWARD, .adds = "f b", .ends = "f b na"},
         {.name = "step", .slots = STEP, .adds = "fb", .ends = "fbna"},

@@ -1,5 +1,5 @@
 // A strategy sees the precision that it is opened with: its name and its facts. A plan that tries
-// another one opens the strategy again, and the comm hook, while data and module stay. So nobody
+// another one opens the strategy again, and the comm hook, while data and module stay. So no plugin
 // keeps what was closed, and what the precision or the strategy refuses is refused then, too.
 
 #include "tests/unit/test.h"
