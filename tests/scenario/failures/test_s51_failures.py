@@ -300,7 +300,8 @@ def test_attempt_that_cannot_be_taken_over_is_fenced(daemon, files, spoil):
 
 
 def test_start_that_a_power_failure_left_empty_is_removed(daemon):
-    job = daemon.submit(LONG, "trainer.max_steps=400")
+    """It keeps all checkpoints: else one may take the place of the one before, and what says so is emptied here."""
+    job = daemon.submit(LONG, "trainer.max_steps=400", "checkpoint.save_top_k=-1")
     daemon.wait_step(job, 60)
     daemon.kill()
     os.kill(daemon.launcher(job), signal.SIGKILL)
